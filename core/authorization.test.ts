@@ -9,19 +9,19 @@ test.each([
   expect(parseAuthorization(value)).toEqual({ scheme, credentials })
 })
 
-test.each([undefined, '', 'Bearer', 'Bearer ', 'Bearer    ', ' Bearer x'])('%j says nothing', (value) => {
+test.each([undefined, '', 'Bearer', 'Bearer ', 'Bearer    ', ' Bearer x'])('%j is no authorization', (value) => {
   expect(parseAuthorization(value)).toBeUndefined()
 })
 
-test('devices of today and older ones say their key', () => {
+test('the key of a device is read from the schemes Client and Thing', () => {
   expect(['Client k', 'thing  k', 'Basic k', undefined].map(deviceKeyOf)).toEqual(['k', 'k', undefined, undefined])
 })
 
-test('spaces without end are read once', () => {
+test('a long run of spaces is scanned once', () => {
   expect(parseAuthorization(`Bearer${' '.repeat(1_000_000)}`)).toBeUndefined()
 })
 
-test('a bearer token is read in any case, and no other scheme passes for one', () => {
+test('a bearer token is read in any case, and no other scheme is accepted', () => {
   expect(bearerTokenOf('bEARER  abc')).toBe('abc')
   expect(bearerTokenOf('Basic abc')).toBeUndefined()
   expect(bearerTokenOf('Bearer')).toBeUndefined()

@@ -3,11 +3,11 @@
 export type Authorization = {
   /** In lower case: schemes are compared without regard to case (RFC 9110 section 11.1). */
   scheme: string
-  /** What follows the scheme and at least one space (section 11.4); never empty. */
+  /** The text after the scheme and at least one space (section 11.4); never empty. */
   credentials: string
 }
 
-/** Undefined for a value that has no scheme, or nothing behind it. */
+/** Undefined for a value without a scheme or without credentials. */
 export function parseAuthorization(value: string | undefined): Authorization | undefined {
   const schemeEnd = value?.indexOf(' ') ?? -1
   if (value === undefined || schemeEnd <= 0) return undefined
@@ -23,7 +23,7 @@ export function bearerTokenOf(value: string | undefined): string | undefined {
   return scheme === 'bearer' ? credentials : undefined
 }
 
-/** A device's secret or external key: `Client` today, `Thing` from older devices. */
+/** A device's secret or external key. The scheme is `Client`; devices of Mainflux send `Thing`. */
 export function deviceKeyOf(value: string | undefined): string | undefined {
   const { scheme, credentials } = parseAuthorization(value) ?? {}
   return scheme === 'client' || scheme === 'thing' ? credentials : undefined
@@ -31,7 +31,7 @@ export function deviceKeyOf(value: string | undefined): string | undefined {
 
 export type BasicCredentials = { username: string; password: string }
 
-/** `Basic` (RFC 7617): the first colon separates, a password may hold more of them. Undefined for any other scheme or form. */
+/** `Basic` (RFC 7617): the first colon separates the username from the password. Undefined for any other scheme or form. */
 export function basicCredentialsOf(value: string | undefined): BasicCredentials | undefined {
   const { scheme, credentials } = parseAuthorization(value) ?? {}
   if (scheme !== 'basic' || credentials === undefined) return undefined

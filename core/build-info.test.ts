@@ -16,7 +16,7 @@ function write(path: string, text: string): void {
   writeFileSync(join(root, path), `${text}\n`)
 }
 
-test('the commit of a clone is that of its branch, also when git has packed it, or the one that is checked out alone', () => {
+test('the commit of a clone is read from its branch, from packed references, or from a detached HEAD', () => {
   write('.git/HEAD', 'ref: refs/heads/main')
   write('.git/packed-refs', '# pack-refs with: peeled\naaaa refs/heads/main')
   expect(commitOf(root)).toBe('aaaa')
@@ -26,7 +26,7 @@ test('the commit of a clone is that of its branch, also when git has packed it, 
   expect(commitOf(root)).toBe('cccc')
 })
 
-test('the commit of a worktree is that of its own branch in the repository that it belongs to', () => {
+test('the commit of a worktree is read from its own branch', () => {
   write('clone/.git/HEAD', 'ref: refs/heads/main')
   write('clone/.git/refs/heads/side', 'dddd')
   write('clone/.git/worktrees/side/HEAD', 'ref: refs/heads/side')
@@ -35,6 +35,6 @@ test('the commit of a worktree is that of its own branch in the repository that 
   expect(commitOf(join(root, 'side'))).toBe('dddd')
 })
 
-test('a folder without a repository has none', () => {
+test('a folder without a repository has no commit', () => {
   expect(commitOf(root)).toBe('unknown')
 })

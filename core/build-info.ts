@@ -1,4 +1,4 @@
-/** Which build this is: from the `build.json` that `npm run build` writes, else from the checkout itself. */
+/** Version and commit of this build: from the `build.json` that `npm run build` writes, otherwise from the checkout. */
 import { readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { HOME } from './installation.ts'
@@ -13,9 +13,9 @@ function read(path: string): string | undefined {
   }
 }
 
-/** The commit that is checked out in a folder, a clone or a worktree of one; `unknown` where it is neither. */
+/** The commit that is checked out in a clone or a worktree; `unknown` in any other folder. */
 export function commitOf(folder: string): string {
-  // A worktree has a file that names its own part of the repository, which names the common one.
+  // In a worktree, `.git` is a file that names the worktree's part of the repository, which names the common part.
   const named = /^gitdir: (.+)$/.exec(read(join(folder, '.git')) ?? '')?.[1]
   const own = named === undefined ? join(folder, '.git') : resolve(folder, named)
   const common = resolve(own, read(join(own, 'commondir')) ?? '.')
@@ -26,7 +26,7 @@ export function commitOf(folder: string): string {
   return read(join(common, reference)) ?? packedCommit(common, reference) ?? 'unknown'
 }
 
-/** Git keeps references that have not moved for a while in one file. */
+/** Git stores references that have not changed for a while in `packed-refs`. */
 function packedCommit(common: string, reference: string): string | undefined {
   const lines = read(join(common, 'packed-refs'))?.split('\n') ?? []
   return lines.find((line) => line.endsWith(` ${reference}`))?.split(' ', 1)[0]

@@ -1,15 +1,15 @@
 /**
- * Rows of CSV as records. A first row with the name of a column is a header, and every cell of it must be one; without a header the
- * columns are those of the caller, by position.
+ * Rows of CSV as records. A first row that contains the name of a column is a header, and each of its cells must be a known
+ * column. Without a header, the columns are the caller's, by position.
  */
 import { nearestName } from './nearest.ts'
 
-/** How the text of a cell becomes fields of a record; a text says what is wrong with it. Empty cells are no fields. */
+/** Converts a cell to fields of a record; a returned string is an error message. Empty cells are omitted. */
 type ReadCell = (cell: string, column: string) => Record<string, unknown> | string
 
 const asText: ReadCell = (cell, column) => ({ [column]: cell })
 
-/** The columns that are more than a text under their own name. */
+/** Columns that are not plain text. */
 const READERS: Readonly<Record<string, ReadCell>> = {
   secret: (cell) => ({ credentials: { secret: cell } }),
   tags: (cell) => ({
@@ -23,13 +23,13 @@ const READERS: Readonly<Record<string, ReadCell>> = {
       const value: unknown = JSON.parse(cell)
       if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { metadata: value }
     } catch {
-      // Said below.
+      // The message below covers invalid JSON.
     }
     return 'metadata must be a JSON object, its quotes doubled: "{""floor"": 3}"'
   },
 }
 
-/** The columns of a first row, in lower case; undefined: it is no header. A text says what is wrong with it. */
+/** The columns of a header, in lower case; undefined when the row is not a header. A returned string is an error message. */
 export function headerOf(cells: readonly string[], known: readonly string[]): readonly string[] | string | undefined {
   const names = cells.map((cell) => cell.toLowerCase())
   if (!names.some((name) => known.includes(name))) return undefined
@@ -44,7 +44,7 @@ export function headerOf(cells: readonly string[], known: readonly string[]): re
   return names
 }
 
-/** The record of a row; a text says what is wrong with it. Cells beyond the columns are left out where there is no header. */
+/** The record of a row; a returned string is an error message. Without a header, extra cells are ignored. */
 export function recordOfRow(
   columns: readonly string[],
   cells: readonly string[],

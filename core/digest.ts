@@ -1,4 +1,4 @@
-/** Digests of content, as registries write them: `sha256:` and hexadecimal digits. It is the only algorithm that we accept. */
+/** Digests of content in the form of content registries: `sha256:` and hexadecimal digits. No other algorithm is accepted. */
 import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
 
@@ -9,22 +9,22 @@ export function isDigest(text: string): boolean {
   return SHA256.test(text)
 }
 
-/** The digest of bytes that are in memory already. */
+/** The digest of bytes in memory. */
 export function digestOf(bytes: Uint8Array): string {
   return digestOfHash(createHash('sha256').update(bytes))
 }
 
-/** The digest of what a SHA-256 hash was updated with; the hash is finished by it. */
+/** The digest of a SHA-256 hash, which is finished by the call. */
 export function digestOfHash(hash: Hash): string {
   return digestOfHex(hash.digest('hex'))
 }
 
-/** The digest with these hexadecimal digits, as in the name of a file. */
+/** The digest with these hexadecimal digits. */
 export function digestOfHex(hex: string): string {
   return `sha256:${hex}`
 }
 
-/** The hexadecimal part, which is what file names are made of. */
+/** The hexadecimal part, which is used in file names. */
 export function hexOf(digest: string): string {
   return digest.slice('sha256:'.length)
 }

@@ -1,4 +1,4 @@
-/** Not a bug but a state of this machine: something may be given up, or somebody else may do what wants the room. */
+/** True for an error of a full disk, which is a state of this machine and not a bug. */
 export function isDiskFull(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   return code === 'ENOSPC' || code === 'EDQUOT'

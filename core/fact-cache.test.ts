@@ -1,9 +1,9 @@
-/** A fact may be late, never wrong: what was read before a change must not outlive it (mechanisms section 4). */
+/** A value read before a change must not be returned after it (mechanisms section 4). */
 import { describe, expect, test, vi } from 'vitest'
 import { createFactCache } from './fact-cache.ts'
 import type { LoadedFact } from './fact-cache.ts'
 
-/** A load whose end the test decides. */
+/** A load that the test completes. */
 function heldLoad<V>() {
   const { promise, resolve, reject } = Promise.withResolvers<LoadedFact<V>>()
   return { load: vi.fn(() => promise), resolve, reject }
@@ -17,14 +17,14 @@ describe('a fact cache', () => {
     const cache = createFactCache<string>({ maxEntries: 10, isFresh })
     expect(await cache.get('a', () => fact('first', 1, 2))).toBe('first')
     expect(cache.peek('a')).toBe('first')
-    cache.forget([3])
+    cache.invalidate([3])
     expect(cache.peek('a')).toBe('first')
-    cache.forget([2])
+    cache.invalidate([2])
     expect(cache.peek('a')).toBeUndefined()
     expect(await cache.get('a', () => fact('second', 1, 2))).toBe('second')
   })
 
-  test('callers of one key share one load, and its failure is not remembered', async () => {
+  test('callers of one key share one load, and a failure is not cached', async () => {
     const cache = createFactCache<string>({ maxEntries: 10, isFresh })
     const held = heldLoad<string>()
     const asked = [cache.get('a', held.load), cache.get('a', held.load)]
@@ -35,33 +35,33 @@ describe('a fact cache', () => {
     expect(await cache.get('a', () => fact('back', 1))).toBe('back')
   })
 
-  test('does not keep what was read before a change', async () => {
+  test('does not keep a value that was read before a change', async () => {
     const cache = createFactCache<string>({ maxEntries: 10, isFresh })
     const held = heldLoad<string>()
     const asked = cache.get('a', held.load)
-    cache.forget([1])
+    cache.invalidate([1])
     held.resolve({ value: 'old', dependsOn: [1] })
     expect(await asked).toBe('old')
     expect(cache.peek('a')).toBeUndefined()
   })
 
-  test('does not hand a load that began before a change to whoever asks after it', async () => {
+  test('does not share a load that began before a change with a caller after it', async () => {
     const cache = createFactCache<string>({ maxEntries: 10, isFresh })
     const held = heldLoad<string>()
     const before = cache.get('a', held.load)
-    cache.forget([1])
+    cache.invalidate([1])
     expect(await cache.get('a', () => fact('new', 1))).toBe('new')
     held.resolve({ value: 'old', dependsOn: [1] })
     expect(await before).toBe('old')
     expect(cache.peek('a')).toBe('new')
   })
 
-  test('a load that outlives other loads still learns of a change that came while it ran', async () => {
+  test('a load that ends after other loads is still invalidated by a change during it', async () => {
     const cache = createFactCache<string>({ maxEntries: 10, isFresh })
     const [slow, quick] = [heldLoad<string>(), heldLoad<string>()]
     const slowAsked = cache.get('slow', slow.load)
     const quickAsked = cache.get('quick', quick.load)
-    cache.forget([1])
+    cache.invalidate([1])
     quick.resolve({ value: 'q', dependsOn: [2] })
     await quickAsked
     slow.resolve({ value: 'old', dependsOn: [1] })
@@ -69,29 +69,29 @@ describe('a fact cache', () => {
     expect(cache.peek('slow')).toBeUndefined()
   })
 
-  test('a load learns of the second of two changes that came while it ran', async () => {
+  test('a load is invalidated by the second of two changes during it', async () => {
     const cache = createFactCache<string>({ maxEntries: 10, isFresh })
     const held = heldLoad<string>()
     const asked = cache.get('a', held.load)
-    cache.forget([7])
-    cache.forget([1])
+    cache.invalidate([7])
+    cache.invalidate([1])
     held.resolve({ value: 'old', dependsOn: [1] })
     await asked
     expect(cache.peek('a')).toBeUndefined()
   })
 
-  test('a clear outdates running loads too', async () => {
+  test('a clear invalidates running loads too', async () => {
     const cache = createFactCache<string>({ maxEntries: 10, isFresh })
     const held = heldLoad<string>()
     const asked = cache.get('a', held.load)
-    cache.clear()
+    cache.invalidateAll()
     held.resolve({ value: 'old', dependsOn: [1] })
     await asked
     expect(cache.peek('a')).toBeUndefined()
     expect(cache.size).toBe(0)
   })
 
-  test('answers nothing from memory while the tail that brings the changes is not fresh', async () => {
+  test('does not answer from memory while the tail of changes is not fresh', async () => {
     let fresh = true
     const cache = createFactCache<string>({ maxEntries: 10, isFresh: () => fresh })
     await cache.get('a', () => fact('kept', 1))
@@ -102,7 +102,7 @@ describe('a fact cache', () => {
     expect(cache.peek('a')).toBe('read')
   })
 
-  test('believes for a second at most that there is no such thing', async () => {
+  test('caches the absence of an entity for a second at most', async () => {
     const clock = vi.spyOn(performance, 'now')
     try {
       clock.mockReturnValue(1000)
@@ -117,11 +117,11 @@ describe('a fact cache', () => {
     }
   })
 
-  test('holds no more facts than it may, and a dropped fact leaves nothing behind', async () => {
+  test('is bounded, and an evicted fact is removed completely', async () => {
     const cache = createFactCache<number>({ maxEntries: 3, isFresh })
     for (let index = 0; index < 100; index++) await cache.get(`k${index}`, () => fact(index, index % 5))
     expect(cache.size).toBe(3)
-    cache.forget([0, 1, 2, 3, 4])
+    cache.invalidate([0, 1, 2, 3, 4])
     expect(cache.size).toBe(0)
   })
 })

@@ -1,27 +1,27 @@
 /**
- * A bounded cache of facts read from the database, each forgotten as soon as an entity that it depends on changes.
- * It answers only while the tail that brings the changes is fresh; otherwise every question goes to the database.
+ * A bounded cache of values read from the database, each invalidated when an entity that it depends on changes. It answers only
+ * while the tail of changes is fresh; otherwise every read goes to the database.
  */
 import { LRUCache } from 'lru-cache'
 import { monotonicMs } from './time.ts'
 
-/** How long "there is no such thing" is believed: its arrival cannot be announced by key. */
+/** How long the absence of an entity is cached: its creation cannot be announced by key. */
 export const NEGATIVE_TTL_MS = 1000
 
 export type LoadedFact<V> = {
   value: V
-  /** Keys of the entities whose change makes the fact wrong. None: it is kept for `NEGATIVE_TTL_MS` only. */
+  /** Keys of the entities whose change invalidates the value. If empty, it is kept for `NEGATIVE_TTL_MS` only. */
   dependsOn: readonly number[]
 }
 
 export type FactCache<V> = {
-  /** The cached fact, or the loaded one; several callers of one key share a load. */
+  /** The cached value, or the loaded one. Concurrent callers of one key share a load. */
   get(key: string, load: () => Promise<LoadedFact<V>>): Promise<V>
-  /** The cached fact without waiting, for hot paths; undefined when it must be loaded. */
+  /** The cached value, for hot paths; undefined when it must be loaded. */
   peek(key: string): V | undefined
-  /** Drops every fact that depends on one of these entities, also those being loaded. */
-  forget(entityKeys: readonly number[]): void
-  clear(): void
+  /** Invalidates every value that depends on one of these entities, including values that are being loaded. */
+  invalidate(entityKeys: readonly number[]): void
+  invalidateAll(): void
   readonly size: number
 }
 
@@ -33,19 +33,19 @@ export function createFactCache<V>({
   isFresh,
 }: {
   maxEntries: number
-  /** For facts that may be large: how much all of them may weigh; one heavier than that is not kept. */
+  /** For large values: the limit of their total size. A value above the limit is not kept. */
   bytes?: { max: number; of: (value: V) => number }
   isFresh: () => boolean
 }): FactCache<V> {
   const dependents = new Map<number, Set<string>>()
-  /** Loads that a further caller may share. */
+  /** Loads that further callers may share. */
   const loads = new Map<string, Promise<V>>()
-  /** When each running load began, oldest first: those that nobody may share any more too. */
+  /** The start of each running load, oldest first, including loads that can no longer be shared. */
   const running = new Set<number>()
-  /** When an entity was last forgotten, oldest first, kept while a load runs that may have read it before. */
-  const forgottenAt = new Map<number, number>()
+  /** The time of each invalidation, oldest first, kept while a load runs that may have read the old value. */
+  const invalidatedAt = new Map<number, number>()
   let clock = 0
-  let clearedAt = 0
+  let allInvalidatedAt = 0
 
   const entries = new LRUCache<string, Entry<V>>({
     ...(bytes === undefined
@@ -79,7 +79,8 @@ export function createFactCache<V>({
     running.add(began)
     try {
       const { value, dependsOn } = await load()
-      const isOutdated = clearedAt > began || dependsOn.some((entity) => (forgottenAt.get(entity) ?? 0) > began)
+      const isOutdated =
+        allInvalidatedAt > began || dependsOn.some((entity) => (invalidatedAt.get(entity) ?? 0) > began)
       if (!isOutdated) keep(key, value, dependsOn)
       return value
     } finally {
@@ -102,12 +103,12 @@ export function createFactCache<V>({
     }
   }
 
-  /** What was forgotten before the oldest running load began can make no result outdated any more. */
+  /** Removes invalidations that are older than every running load. */
   function dropForgotten(): void {
     const [oldest = Infinity] = running
-    for (const [entity, at] of forgottenAt) {
+    for (const [entity, at] of invalidatedAt) {
       if (at > oldest) return
-      forgottenAt.delete(entity)
+      invalidatedAt.delete(entity)
     }
   }
 
@@ -124,20 +125,20 @@ export function createFactCache<V>({
       return await work
     },
     peek,
-    forget(entityKeys) {
+    invalidate(entityKeys) {
       clock += 1
       for (const entity of entityKeys) {
         if (running.size > 0) {
-          forgottenAt.delete(entity)
-          forgottenAt.set(entity, clock)
+          invalidatedAt.delete(entity)
+          invalidatedAt.set(entity, clock)
         }
         for (const key of dependents.get(entity) ?? []) entries.delete(key)
       }
-      // Whoever asks from now on must not be given an answer that was read before the change.
+      // Callers from now on must not receive a value that was read before the change.
       if (entityKeys.length > 0) loads.clear()
     },
-    clear() {
-      clearedAt = ++clock
+    invalidateAll() {
+      allInvalidatedAt = ++clock
       entries.clear()
       loads.clear()
     },

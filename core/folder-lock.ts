@@ -1,8 +1,8 @@
 /**
- * One process per folder. The lock is one of the operating system (fcntl, taken through the SQLite library that is part of
- * Node): it ends with the process, however that ends, it needs no guess about recycled process ids, and of two simultaneous
- * starts exactly one gets it. Containers that share the folder see it as well. Nothing else of this process may open the
- * lock file: closing it again would give the lock away (fcntl(2)).
+ * One process per folder. The lock belongs to the operating system (fcntl, taken through the SQLite library of Node): it ends with
+ * the process in every case, does not depend on process ids, which are reused, and exactly one of two concurrent starts gets it.
+ * It works between containers that share the folder. No other code of this process may open the lock file, because closing it
+ * would release the lock (fcntl(2)).
  */
 import { chmodSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
@@ -13,37 +13,37 @@ import { monotonicMs, sleep } from './time.ts'
 export type FolderLockOptions = {
   /** The lock is the file `<path>.lock`; `<path>.holder` names its holder. */
   path: string
-  /** As sentences say it: `the data folder /data`. */
+  /** The name of the folder in messages: `the data folder /data`. */
   folder: string
-  /** Who else may hold it: `another Skein`. */
+  /** The name of another holder in messages: `another Skein process`. */
   holder: string
-  /** What to do then: `stop that one, or …`. */
+  /** The advice in messages: `stop it, or …`. */
   advice: string
-  /** The error for a file that cannot be read or written. */
+  /** Creates the error for a file that cannot be read or written. */
   failure?: ((error: unknown, what: string) => Error) | undefined
-  /** Called with each file that was made. */
-  onMade?: ((file: string) => void) | undefined
+  /** Called with each file that is created. */
+  onCreated?: ((file: string) => void) | undefined
 }
 
 export type FolderLock = {
-  /** The server ended but the folder stays ours: a later start of this process takes the lock over. */
+  /** The server has ended but this process keeps the folder: a later start takes the lock over. */
   vacate(): void
-  /** Lets others in, unless a later start of this process has taken the lock over. */
+  /** Releases the lock, unless a later start of this process has taken it over. */
   release(): void
 }
 
-type Held = { database: DatabaseSync; owner: symbol; isVacant: boolean }
+type HeldLock = { database: DatabaseSync; owner: symbol; isVacant: boolean }
 
 const SQLITE_BUSY = 5
 const DYING_DEADLINE_MS = 3000
 const DYING_PAUSE_MS = 10
-/** A process that was killed this moment still looks alive: whoever starts right after it must not be turned away. */
+/** A process that was just killed still appears to be alive: a start right after it must wait. */
 const LIVING_DEADLINE_MS = 1000
-const held = new Map<string, Held>()
+const held = new Map<string, HeldLock>()
 
 /**
- * Throws `invalid_state` naming the process that holds the folder. A holder that dies meanwhile is waited for: the
- * system gives the lock of a killed process back only when it has cleared the rest of it away.
+ * Throws `invalid_state` with the process that holds the folder. Waits for a holder that is ending: the system releases the lock
+ * of a killed process only after its other resources.
  */
 export async function lockFolder(options: FolderLockOptions, signal?: AbortSignal): Promise<FolderLock> {
   const beganMs = monotonicMs()
@@ -55,12 +55,12 @@ export async function lockFolder(options: FolderLockOptions, signal?: AbortSigna
     if (pid !== undefined && isAlive(pid) && waitedMs > LIVING_DEADLINE_MS) {
       throw inUse(options, `${options.holder} (pid ${pid})`)
     }
-    if (waitedMs > DYING_DEADLINE_MS) throw inUse(options, `${options.holder}, which this system does not show`)
+    if (waitedMs > DYING_DEADLINE_MS) throw inUse(options, `${options.holder} whose process id is unknown`)
     await sleep(DYING_PAUSE_MS, signal)
   }
 }
 
-/** Undefined when another process has it. */
+/** Undefined when another process holds it. */
 function tryLock(options: FolderLockOptions): FolderLock | undefined {
   const { path } = options
   const owner = Symbol(path)
@@ -93,28 +93,28 @@ function takeLock(options: FolderLockOptions): DatabaseSync | undefined {
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(file, { timeout: 0 })
-    // Nothing is ever written through it, so that it locks on a full disk as well.
+    // Nothing is written through it, so locking works on a full disk too.
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
     chmodSync(file, 0o600)
-    options.onMade?.(file)
+    options.onCreated?.(file)
     writeHolder(options)
     return database
   } catch (error) {
     database?.close()
     if ((error as { errcode?: unknown }).errcode === SQLITE_BUSY) return undefined
-    throw options.failure?.(error, `${options.folder} cannot be locked`) ?? error
+    throw options.failure?.(error, `${options.folder} failed to lock`) ?? error
   }
 }
 
-/** For the message alone: who holds the lock is decided by the lock. */
-function writeHolder({ path, onMade }: FolderLockOptions): void {
+/** For messages only; the lock itself decides. */
+function writeHolder({ path, onCreated }: FolderLockOptions): void {
   const fresh = `${path}.holder.${process.pid}`
   writeFileSync(fresh, `${process.pid}\n`, { mode: 0o600 })
-  onMade?.(fresh)
+  onCreated?.(fresh)
   renameSync(fresh, `${path}.holder`)
 }
 
-/** A holder that has only just got the lock may not have written its id over the one before. */
+/** A new holder may not have replaced the id of the previous one yet. */
 function readHolder({ path }: FolderLockOptions): number | undefined {
   try {
     return Number(readFileSync(`${path}.holder`, 'utf8'))

@@ -1,4 +1,4 @@
-/** Identifiers: UUID text in lower case on the wire (contract section 0), random bytes behind tokens. */
+/** Identifiers: UUIDs in lower case (contract section 0), and random bytes for tokens. */
 import { randomBytes, randomUUID } from 'node:crypto'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/

@@ -1,52 +1,52 @@
 /**
- * Work that hostile input can make long, in a thread that is ended when a piece of it takes too long or too much memory. One job at a time: what
- * waits is bounded, and owners have their turn one after the other, so that nobody waits for all of another's.
+ * Runs jobs with hostile input in a thread that is terminated when a job exceeds its time or memory. One job runs at a time. The
+ * queue is bounded, and owners take turns, so that no owner waits for all jobs of another.
  */
 import { Worker } from 'node:worker_threads'
 import type { Transferable } from 'node:worker_threads'
 import { ServiceError } from './errors/index.ts'
 
 export type JobThreadOptions = {
-  /** Answers each message with one message. */
+  /** The thread's script; it answers each message with one message. */
   script: URL
-  /** What it reads, as a refusal names it: `document`. */
+  /** The name of the input in errors: `document`. */
   what: string
-  /** A job that takes longer ends the thread. */
+  /** The maximum duration of a job; a longer one terminates the thread. */
   maxJobMs: number
   /** The heap of the thread. */
   maxHeapMib: number
-  /** Jobs that wait, of one owner and of all. */
+  /** The maximum number of waiting jobs, of one owner and in total. */
   maxWaitingOfOwner: number
   maxWaiting: number
-  /** Each job has a thread of its own, so that nothing keeps the memory of the one before. */
+  /** Starts a new thread for each job, so that its memory is released. */
   isEndedAfterJob?: boolean
 }
 
-export type JobThread<Job, Answer> = {
+export type JobThread<Job, Result> = {
   /**
-   * What the thread answers. `transfer` is moved there instead of being copied. Throws `too_large` for a job that takes too long or too much
-   * memory, `rate_limited` when too many wait.
+   * The thread's result. `transfer` is moved instead of copied. Throws `too_large` for a job that exceeds its time or memory, and
+   * `rate_limited` when too many jobs wait.
    */
-  run(job: Job, owner: string, transfer?: readonly Transferable[]): Promise<Answer>
+  run(job: Job, owner: string, transfer?: readonly Transferable[]): Promise<Result>
 }
 
-type Waiting<Job, Answer> = {
+type Waiting<Job, Result> = {
   job: Job
   transfer: readonly Transferable[]
-  resolve: (answer: Answer) => void
+  resolve: (result: Result) => void
   reject: (error: ServiceError) => void
 }
 
-/** The thread starts with the first job and stays; it keeps no process from ending. */
-export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThread<Job, Answer> {
+/** The thread starts with the first job and is kept; it does not keep the process alive. */
+export function createJobThread<Job, Result>(options: JobThreadOptions): JobThread<Job, Result> {
   const { what, maxWaitingOfOwner } = options
-  const waiting = new Map<string, Waiting<Job, Answer>[]>()
+  const waiting = new Map<string, Waiting<Job, Result>[]>()
   let waitingCount = 0
   let thread: Worker | undefined
-  let current: { one: Waiting<Job, Answer>; timer: NodeJS.Timeout } | undefined
+  let current: { one: Waiting<Job, Result>; timer: NodeJS.Timeout } | undefined
 
-  /** Of the owner that waits longest; with more to do it goes to the end of the row. */
-  function takeWaiting(): Waiting<Job, Answer> | undefined {
+  /** The next job of the owner at the front; an owner with more jobs moves to the end. */
+  function takeWaiting(): Waiting<Job, Result> | undefined {
     for (const [owner, ofOwner] of waiting) {
       const one = ofOwner.shift()
       waiting.delete(owner)
@@ -66,10 +66,7 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
     }
     thread ??= start()
     thread.ref()
-    const timer = setTimeout(
-      () => end(`the ${what} takes too long to read: write it in a simpler way`),
-      options.maxJobMs,
-    )
+    const timer = setTimeout(() => end(`the ${what} takes too long to parse; simplify it`), options.maxJobMs)
     current = { one, timer }
     thread.postMessage(one.job, one.transfer)
   }
@@ -80,13 +77,13 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
       execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMib },
     })
-    started.on('message', (answer: Answer) => {
+    started.on('message', (result: Result) => {
       if (options.isEndedAfterJob === true) forget()
-      finish((one) => one.resolve(answer))
+      finish((one) => one.resolve(result))
     })
-    // Beyond its memory the thread ends by itself; what it was given is nothing honest.
+    // The thread ends when it exceeds its memory: the input is hostile.
     started.on('error', () => {
-      if (thread === started) end(`the ${what} takes too much memory to read: write it in a simpler way`)
+      if (thread === started) end(`the ${what} takes too much memory to parse; simplify it`)
     })
     return started
   }
@@ -94,7 +91,7 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
   function forget(): void {
     const ended = thread
     thread = undefined
-    // A thread that ends has nothing to say any more.
+    // Messages of a thread that is ending are ignored.
     ended?.removeAllListeners('message')
     void ended?.terminate()
   }
@@ -104,7 +101,7 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
     finish((one) => one.reject(new ServiceError('too_large', reason)))
   }
 
-  function finish(tell: (done: Waiting<Job, Answer>) => void): void {
+  function finish(tell: (done: Waiting<Job, Result>) => void): void {
     const done = current
     current = undefined
     if (done !== undefined) {
@@ -118,7 +115,7 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
     run(job, owner, transfer = []) {
       const ofOwner = waiting.get(owner) ?? []
       if (ofOwner.length >= maxWaitingOfOwner || waitingCount >= options.maxWaiting) {
-        const message = `too many ${what}s are being read: try again later`
+        const message = `too many ${what}s are being parsed; try again later`
         return Promise.reject(new ServiceError('rate_limited', message, { retryAfterSeconds: 1 }))
       }
       return new Promise((resolve, reject) => {

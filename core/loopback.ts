@@ -1,12 +1,11 @@
-/** Addresses that other machines do not reach. */
+/** Loopback addresses, which other machines cannot reach. */
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/
 
-/** Whether a listener on this address, as SKEIN_HOST names it, is reached from this machine alone. */
+/** Whether a listener on this host (SKEIN_HOST) is reachable from this machine only. */
 export const isLoopbackHost = (host: string): boolean => LOOPBACK.test(host)
 
 /**
- * Whether other machines reach what listens on loopback here: through a reverse proxy, which one of the two settings
- * tells of.
+ * Whether other machines reach a loopback listener through a reverse proxy, according to the two settings.
  */
 export function isPublishedElsewhere({
   trustProxy,

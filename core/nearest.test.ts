@@ -17,11 +17,11 @@ describe('nearestName', () => {
   ])('%s is %s', (name, known) => expect(nearestName(name, KNOWN)).toBe(known))
 
   it.each(['tx', 'colour', 'lt', '', 'schedules_of_all', 'x'.repeat(100_000), '__proto__', 'constructor'])(
-    '%s is near to none',
+    '%s is near to no known name',
     (name) => expect(nearestName(name, KNOWN)).toBeUndefined(),
   )
 
-  it('finds every known name by itself, and what one letter was left out of', () => {
+  it('finds every known name, and each with one missing letter', () => {
     fc.assert(
       fc.property(
         fc.array(fc.stringMatching(/^[a-z]{4,20}$/), { minLength: 1, maxLength: 20 }),
@@ -35,7 +35,7 @@ describe('nearestName', () => {
     )
   })
 
-  it('takes little time for names that are built to cost the most', () => {
+  it('takes little time for the most expensive names', () => {
     const known = Array.from({ length: 60 }, (_, index) => `${'a'.repeat(22)}${String(index).padStart(4, '0')}`)
     const costs = Array.from({ length: 5 }, () => {
       const started = performance.now()

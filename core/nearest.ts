@@ -1,15 +1,15 @@
-/** Which of the known names somebody meant. Bounded: a name of any length or form costs microseconds. */
+/** Finds the known name nearest to a misspelt one. Bounded: a name of any length or form costs microseconds. */
 
-/** Longer names are nobody's misspelling of ours. */
+/** Longer names are not compared. */
 const MAX_NAME_CHARS = 64
 
-/** `maxRetries`, `max-retries` and `max_retries` are one name. */
+/** `maxRetries`, `max-retries` and `max_retries` are the same name. */
 const fold = (name: string) => name.toLowerCase().replaceAll(/[_-]/g, '')
 
-/** How many letters may be wrong: none in a name of two, one in `limt`, two in `desciptoin`. */
+/** The number of tolerated errors: none in a name of two letters, one in `limt`, two in `desciptoin`. */
 const toleranceOf = (length: number) => (length <= 2 ? 0 : length <= 5 ? 1 : 2)
 
-/** The known name that is nearest; undefined: none is near. Of equally near ones the first. */
+/** The nearest known name, the first of equally near ones; undefined when none is near. */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   if (name.length > MAX_NAME_CHARS) return undefined
   const wanted = fold(name)
@@ -26,8 +26,8 @@ export function nearestName(name: string, known: Iterable<string>): string | und
 }
 
 /**
- * Letters to insert, to leave out, to replace or to swap with the next one (Damerau and Levenshtein); undefined for more than `most`.
- * Only what is at most `most` off the diagonal is looked at.
+ * The Damerau–Levenshtein distance: letters to insert, delete, replace or swap with the next one; undefined above `most`. Only
+ * cells within `most` of the diagonal are computed.
  */
 function distanceWithin(one: string, other: string, most: number): number | undefined {
   if (Math.abs(one.length - other.length) > most) return undefined

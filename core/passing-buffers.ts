@@ -1,7 +1,7 @@
 /**
- * Buffers that pass through a process leave garbage outside the heap of V8, which begins to look at such memory only when
- * there are some 64 MiB of it. Whoever carries large things says how much went by, and the young generation, where all
- * of it is, is collected every three megabytes: about a millisecond each, and the process does not grow by what it carries.
+ * Buffers that pass through a process become garbage outside of V8's heap, which V8 collects only from about 64 MiB on. Code that
+ * carries large buffers counts them here, and the young generation, which contains them all, is collected every three
+ * megabytes. This takes about a millisecond, and the memory of the process stays bounded.
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -18,7 +18,7 @@ let collect: Collect | undefined
 let passedBytes = 0
 let nextMs = 0
 
-/** To be called with the size of every buffer that went by and is not kept; `copies`: how often its bytes were copied. */
+/** Call it with the size of each buffer that was passed on and is not kept; `copies`: how often its bytes were copied. */
 export function countPassing(sizeBytes: number, copies = COPIES): void {
   passedBytes += sizeBytes * copies
   if (passedBytes < COLLECT_AFTER_BYTES) return
@@ -29,7 +29,7 @@ export function countPassing(sizeBytes: number, copies = COPIES): void {
   nextMs = monotonicMs() + MIN_PAUSE_MS
 }
 
-// The flag makes the function appear in contexts that are made after it; here it stays out of everybody's sight.
+// The flag exposes `gc` in contexts that are created after it; the global scope of this process does not get it.
 function findCollect(): Collect {
   setFlagsFromString('--expose-gc')
   return runInNewContext('gc') as Collect

@@ -1,4 +1,4 @@
-/** Looks at other processes of this machine: alive or not, and which program they run. */
+/** Inspects other processes of this machine: whether they are alive, and which program they run. */
 import { execFile } from 'node:child_process'
 import { readFileSync, readdirSync } from 'node:fs'
 import { basename } from 'node:path'
@@ -18,7 +18,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Waits until the process has ended; false when it still lives at the deadline. */
+/** Waits until the process has ended; false when it is still alive at the deadline. */
 export async function waitForEnd(pid: number, deadlineMs: number): Promise<boolean> {
   const until = performance.now() + deadlineMs
   while (isAlive(pid)) {
@@ -28,7 +28,7 @@ export async function waitForEnd(pid: number, deadlineMs: number): Promise<boole
   return true
 }
 
-/** Sends a signal; a process that has ended meanwhile is what the signal was for. */
+/** Sends a signal; ignores a process that has already ended. */
 export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
@@ -38,15 +38,15 @@ export function sendSignal(pid: number, signal: NodeJS.Signals): void {
 }
 
 /**
- * True when the process is a PostgreSQL server of this cluster. The command line decides, which every user may read
- * (links such as /proc/PID/exe are closed to root in containers without CAP_SYS_PTRACE).
+ * True when the process is a PostgreSQL server of this cluster, according to its command line, which every user may read (links
+ * such as /proc/PID/exe are not readable for root in containers without CAP_SYS_PTRACE).
  */
 export async function isServerOf(clusterDir: string, pid: number): Promise<boolean> {
   const command = await commandOf(pid)
   return command !== undefined && isServerCommand(command, clusterDir)
 }
 
-/** Processes that a dead or unrecorded server of the cluster left: postmasters by folder, their children by title. */
+/** Processes of a dead or unrecorded server of the cluster: postmasters by folder, their children by title. */
 export async function findServerProcesses(clusterDir: string, clusterName: string): Promise<number[]> {
   const found: number[] = []
   for (const { pid, command } of await listCommands()) {
@@ -82,7 +82,7 @@ async function listCommands(): Promise<{ pid: number; command: string }[]> {
   })
 }
 
-/** A zombie has ended and only waits for its parent to notice; signals and waiting change nothing about it. */
+/** A zombie has ended and waits for its parent to reap it; signals have no effect on it. */
 function isZombie(pid: number): boolean {
   if (process.platform !== 'linux') return false
   const stat = readProc(pid, 'stat')

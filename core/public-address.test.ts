@@ -2,9 +2,9 @@ import { createServer, get } from 'node:http'
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
-import { arePublic, isPublicAddress, judgedLookup } from './public-address.ts'
+import { arePublic, isPublicAddress, checkedLookup } from './public-address.ts'
 
-/** A name server that answers something else each time, as whoever rebinds a name does. */
+/** A name server that gives another answer each time, as in DNS rebinding. */
 function answering(...answers: string[][]) {
   const asked: string[] = []
   return {
@@ -29,14 +29,14 @@ function answering(...answers: string[][]) {
 const onlyPublic = (hostname: string, addresses: readonly { address: string; family: number }[]) =>
   arePublic(addresses) ? undefined : new Error(`${hostname} is inside`)
 
-test('a connection goes to the answer that was judged, whatever the name server says the next time', async () => {
+test('a connection uses the checked address, independent of later answers of the name server', async () => {
   const server = createServer((_request, response) => response.end('judged'))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   try {
-    // Nobody listens on the second answer: to ask again would be to fail.
+    // Nothing listens on the second address: a second lookup would fail.
     const { asked, resolve } = answering(['127.0.0.1'], ['127.0.0.2'])
     const seen: string[] = []
-    const lookup = judgedLookup(
+    const lookup = checkedLookup(
       (_hostname, addresses) => void seen.push(...addresses.map(({ address }) => address)),
       resolve,
     )
@@ -52,9 +52,9 @@ test('a connection goes to the answer that was judged, whatever the name server 
   }
 })
 
-test('each connection is judged by the answer that it would use', async () => {
+test('each connection is checked with its own answer', async () => {
   const { resolve } = answering(['1.1.1.1'], ['169.254.169.254'])
-  const lookup = judgedLookup(onlyPublic, resolve)
+  const lookup = checkedLookup(onlyPublic, resolve)
   const ask = () =>
     new Promise((done, fail) => {
       lookup('rebind.example', { all: true }, (error, addresses) => (error === null ? done(addresses) : fail(error)))
@@ -69,8 +69,8 @@ test.for([
   [['2606:4700::1', 'fe80::1']],
   [['::ffff:127.0.0.1']],
   [['64:ff9b::7f00:1']],
-] as const)('one inner address among the answers refuses all of them: %s', async ([addresses]) => {
-  const lookup = judgedLookup(onlyPublic, answering([...addresses]).resolve)
+] as const)('one private address among the answers rejects all of them: %s', async ([addresses]) => {
+  const lookup = checkedLookup(onlyPublic, answering([...addresses]).resolve)
   for (const all of [true, false]) {
     const error = await new Promise((done) => lookup('mixed.example', { all }, (refusal) => done(refusal)))
     expect(error).toMatchObject({ message: 'mixed.example is inside' })
@@ -78,11 +78,11 @@ test.for([
 })
 
 test('a name without an address is an error', async () => {
-  const lookup = judgedLookup(() => undefined, answering([]).resolve)
+  const lookup = checkedLookup(() => undefined, answering([]).resolve)
   const error = await new Promise((done) => lookup('empty.example', {}, (refusal) => done(refusal)))
   expect(error).toMatchObject({ message: 'empty.example has no address' })
 })
 
-test('what is no address is not public', () => {
+test('an invalid address is not public', () => {
   for (const text of ['', 'localhost', '1.2.3', '0x7f000001', '127.1']) expect(isPublicAddress(text)).toBe(false)
 })

@@ -1,4 +1,4 @@
-/** Addresses that everybody on the internet may reach: what somebody else's URL may lead to, and nothing inside. */
+/** Public internet addresses: URLs of users may lead to these only. */
 import { BlockList, isIP } from 'node:net'
 import { Resolver, lookup as resolveName } from 'node:dns'
 import type { LookupAddress, LookupAllOptions } from 'node:dns'
@@ -23,8 +23,8 @@ const NOT_PUBLIC_V4 = [
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
 ] as const
-// Of IPv6 only 2000::/3 is global unicast; these parts of it are not, or carry an IPv4 address that would have to be
-// judged in its place (6to4, Teredo).
+// Of IPv6 only 2000::/3 is global unicast. These parts of it are not, or embed an IPv4 address that would have to be checked
+// instead (6to4, Teredo).
 const NOT_PUBLIC_V6 = [
   ['2001::', 23],
   ['2001:db8::', 32],
@@ -38,15 +38,15 @@ for (const [network, prefix] of NOT_PUBLIC_V6) notPublic.addSubnet(network, pref
 const globalV6 = new BlockList()
 globalV6.addSubnet('2000::', 3, 'ipv6')
 
-/** False for every special-purpose range, and for what is no address. */
+/** False for every special-purpose range, and for invalid addresses. */
 export function isPublicAddress(address: string): boolean {
   const family = isIP(address)
   if (family === 4) return !notPublic.check(address, 'ipv4')
   return family === 6 && globalV6.check(address, 'ipv6') && !notPublic.check(address, 'ipv6')
 }
 
-/** Says by an error that a name must not be reached by these addresses, of which there is at least one. */
-export type Judge = (hostname: string, addresses: readonly LookupAddress[]) => Error | undefined
+/** Returns an error when the name must not be reached at these addresses, of which there is at least one. */
+export type AddressCheck = (hostname: string, addresses: readonly LookupAddress[]) => Error | undefined
 
 type ResolveName = (
   hostname: string,
@@ -55,16 +55,16 @@ type ResolveName = (
 ) => void
 
 /**
- * For the `lookup` of a connection: the name is resolved once and the connection goes to an address that was judged, so that
- * no second answer of the name server counts.
+ * A `lookup` for connections: the name is resolved once, and the connection goes to a checked address, so that a later answer of
+ * the name server has no effect.
  */
-export function judgedLookup(judge: Judge, resolve: ResolveName = resolveName): LookupFunction {
+export function checkedLookup(check: AddressCheck, resolve: ResolveName = resolveName): LookupFunction {
   return (hostname, options, callback) => {
     const given = { ...options, family: familyOf(options.family), all: true } as const
     resolve(hostname, given, (error, addresses) => {
       const [first] = addresses ?? []
       const refusal =
-        error ?? (first === undefined ? new Error(`${hostname} has no address`) : judge(hostname, addresses))
+        error ?? (first === undefined ? new Error(`${hostname} has no address`) : check(hostname, addresses))
       if (first === undefined || refusal !== undefined) callback(refusal ?? null, '', 0)
       else if (options.all === true) callback(null, addresses)
       else callback(null, first.address, first.family)
@@ -77,16 +77,16 @@ export function arePublic(addresses: readonly LookupAddress[]): boolean {
   return addresses.every(({ address }) => isPublicAddress(address))
 }
 
-/** Means loopback, and is asked of no name server (RFC 6761 section 6.3). */
+/** Means loopback, and is never sent to a name server (RFC 6761 section 6.3). */
 const LOCALHOST = /(?:^|\.)localhost\.?$/i
 
-/** Of one question to a name server; it is asked twice. */
+/** The deadline of one DNS query; it is sent twice. */
 const DNS_TIMEOUT_MS = 2500
 const DNS_TRIES = 2
 
 /**
- * Names as DNS has them. Not by the resolver of the system: that waits in a thread, of which a process has few, and a name
- * whose server is silent would keep everybody else's names and files waiting.
+ * Resolves names with DNS. The system's resolver would block one of the few threads of the process, and a silent name server
+ * would delay other lookups and file access.
  */
 const resolveInDns: ResolveName = (hostname, { family }, callback) => {
   if (LOCALHOST.test(hostname)) return callback(null, [{ address: '127.0.0.1', family: 4 }])
@@ -111,8 +111,8 @@ const resolveInDns: ResolveName = (hostname, { family }, callback) => {
   }
 }
 
-/** Leads to public addresses alone. */
-export const lookupPublic: LookupFunction = judgedLookup(
+/** Connects to public addresses only. */
+export const lookupPublic: LookupFunction = checkedLookup(
   (hostname, addresses) =>
     arePublic(addresses)
       ? undefined

@@ -1,8 +1,8 @@
-/** Equal questions at the same time are asked once. */
+/** Shares concurrent work of the same key. */
 export class SingleFlight<T> {
   readonly #underWay = new Map<string, Promise<T>>()
 
-  /** Joins the work under way for this key, or begins it. A failure is everybody's, and forgotten with the success. */
+  /** Joins the running work of this key, or starts it. All callers get its failure; nothing is cached. */
   run(key: string, work: () => Promise<T>): Promise<T> {
     const joined = this.#underWay.get(key)
     if (joined !== undefined) return joined

@@ -4,12 +4,12 @@ import { Slots } from './slots.ts'
 const WAIT_MS = 60_000
 const turn = () => new Promise<void>((resolve) => void setImmediate(resolve))
 
-test('one domain holds its share and no more, and is told which limit that is', async () => {
+test('one domain gets at most its share, and the error names the limit', async () => {
   const slots = new Slots({ what: 'exports', max: 4, share: 2 })
   const [first] = [await slots.take('a'), await slots.take('a')]
   await expect(slots.take('a')).rejects.toMatchObject({
     kind: 'rate_limited',
-    message: 'one domain may have at most 2 exports at a time: try again later',
+    message: 'one domain may have at most 2 exports at a time; try again later',
     retryAfterSeconds: 5,
   })
   await slots.take('b')
@@ -21,7 +21,7 @@ test('one domain holds its share and no more, and is told which limit that is', 
   await slots.take('c')
 })
 
-test('a slot that is free goes to the domain that holds the fewest, however many of another wait', async () => {
+test('a free slot goes to the domain that holds the fewest, however many of another wait', async () => {
   const slots = new Slots({ what: 'uploads', max: 2, share: 2, waitMs: WAIT_MS, maxWaiting: 10 })
   const [one, other] = [await slots.take('many'), await slots.take('many')]
   const order: string[] = []
@@ -36,32 +36,32 @@ test('a slot that is free goes to the domain that holds the fewest, however many
   expect(slots.taken).toBe(2)
 })
 
-test('those who wait are bounded, in number and in time', async () => {
+test('waiting callers are bounded, in number and in time', async () => {
   const slots = new Slots({ what: 'uploads', max: 1, share: 1, waitMs: 20, maxWaiting: 1 })
-  const giveBack = await slots.take('a')
+  const release = await slots.take('a')
   const late = slots.take('b')
   await expect(slots.take('b')).rejects.toMatchObject({ kind: 'unavailable' })
   await expect(late).rejects.toMatchObject({ kind: 'unavailable' })
   await expect(slots.take('a')).rejects.toMatchObject({ kind: 'rate_limited' })
-  giveBack()
+  release()
   expect(slots.taken).toBe(0)
 })
 
-test('one that stops waiting leaves its place, and its reason is told', async () => {
+test('a caller that aborts leaves the queue with its reason', async () => {
   const slots = new Slots({ what: 'pulls', max: 1, share: 1, waitMs: WAIT_MS, maxWaiting: 2 })
-  const giveBack = await slots.take('a')
+  const release = await slots.take('a')
   const leaving = new AbortController()
   const left = slots.run('b', () => Promise.resolve('never'), leaving.signal)
   const stays = slots.run('c', () => Promise.resolve('ran'))
   leaving.abort(new Error('gone'))
   await expect(left).rejects.toThrow('gone')
   await expect(slots.take('d', leaving.signal)).rejects.toThrow('gone')
-  giveBack()
+  release()
   expect(await stays).toBe('ran')
   expect(slots.taken).toBe(0)
 })
 
-test('work that fails gives its slot back', async () => {
+test('work that fails releases its slot', async () => {
   const slots = new Slots({ what: 'pushes', max: 1, share: 1 })
   await expect(slots.run('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no')
   expect(slots.taken).toBe(0)

@@ -1,29 +1,28 @@
 /**
- * Slots of the process, shared fairly: some work may run only a few times at once, and whoever asks for it must not keep
- * the others from it. Each owner, mostly a domain, holds a share at the most; where all slots are taken, the next one that is
- * free goes to the owner that holds the fewest.
+ * A fair semaphore for expensive work. Each owner, usually a domain, holds at most its share of the slots. When all slots are
+ * taken, the next free one goes to the waiting owner that holds the fewest.
  */
 import { ServiceError } from './errors/index.ts'
 
 export type SlotsOptions = {
-  /** What they are for, as a refusal names it: `exports`. */
+  /** The name of the work in errors: `exports`. */
   what: string
-  /** Of the process. */
+  /** Slots of the process. */
   max: number
-  /** Of one owner. */
+  /** Slots of one owner. */
   share: number
-  /** What an owner is, as a refusal names it. */
+  /** The name of an owner in errors. */
   per?: string
-  /** How long one waits for a slot; 0: not at all. */
+  /** How long a caller waits for a slot; 0 rejects at once. */
   waitMs?: number
-  /** How many of one owner wait at a time. */
+  /** How many callers of one owner wait at a time. */
   maxWaiting?: number
   retryAfterSeconds?: number
-  /** What the refusal of a share is: services of ours tell each other `unavailable`. */
+  /** The kind of error when the share is exceeded: services use `unavailable` among themselves. */
   shareKind?: 'rate_limited' | 'unavailable'
 }
 
-/** Whoever shares are counted for; null: the platform itself. */
+/** The key of an owner; null: the platform itself. */
 export type SlotOwner = string | number | null
 
 type Waiting = { begin: () => void }
@@ -31,7 +30,7 @@ type Waiting = { begin: () => void }
 export class Slots {
   readonly #options: Required<SlotsOptions>
   readonly #held = new Map<SlotOwner, number>()
-  /** Those of one owner in the order in which they came; the owner that was served last stands last. */
+  /** The callers of one owner, in order; the owner that was served last is at the end. */
   readonly #waiting = new Map<SlotOwner, Set<Waiting>>()
   #taken = 0
 
@@ -51,15 +50,15 @@ export class Slots {
   }
 
   /**
-   * A slot, and the way to give it back, which may be called again. Throws `rate_limited` where the owner holds its share,
-   * `unavailable` where others hold all, and the signal's reason when that ends the waiting.
+   * A slot; the returned function releases it and may be called again. Throws `rate_limited` when the owner holds its share,
+   * `unavailable` when all slots are taken, and the signal's reason when it is aborted.
    */
   async take(owner: SlotOwner, signal?: AbortSignal): Promise<() => void> {
     if (!this.#isFree(owner)) {
       const { waitMs, maxWaiting } = this.#options
       if (waitMs === 0 || (this.#waiting.get(owner)?.size ?? 0) >= maxWaiting) throw this.#refusal(owner)
       await this.#wait(owner, signal)
-      // Whoever gave its slot back has counted it for this one already.
+      // The release has already counted the slot for this caller.
     } else this.#count(owner, 1)
     let isHeld = true
     return () => {
@@ -72,11 +71,11 @@ export class Slots {
 
   /** Runs the work in a slot. */
   async run<T>(owner: SlotOwner, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    const giveBack = await this.take(owner, signal)
+    const release = await this.take(owner, signal)
     try {
       return await work()
     } finally {
-      giveBack()
+      release()
     }
   }
 
@@ -123,7 +122,7 @@ export class Slots {
     })
   }
 
-  /** Of the owners that wait, the one that holds the fewest; among them the one that was served longest ago. */
+  /** Serves the waiting owner that holds the fewest slots; among equals, the one that was served longest ago. */
   #next(): void {
     let chosen: SlotOwner | undefined
     for (const owner of this.#waiting.keys()) {
@@ -141,15 +140,11 @@ export class Slots {
   #refusal(owner: SlotOwner): ServiceError {
     const { what, max, share, per, retryAfterSeconds, shareKind } = this.#options
     return this.#of(owner) >= share
-      ? new ServiceError(shareKind, `one ${per} may have at most ${share} ${what} at a time: try again later`, {
+      ? new ServiceError(shareKind, `one ${per} may have at most ${share} ${what} at a time; try again later`, {
           retryAfterSeconds,
         })
-      : new ServiceError(
-          'unavailable',
-          `this process has ${max} ${what} at a time, and all are taken: try again later`,
-          {
-            retryAfterSeconds,
-          },
-        )
+      : new ServiceError('unavailable', `this process runs at most ${max} ${what} at a time; try again later`, {
+          retryAfterSeconds,
+        })
   }
 }

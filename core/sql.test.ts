@@ -7,8 +7,8 @@ const statementOf = (part: { statement(): { text: string; values: readonly unkno
   return [text, values]
 }
 
-describe('SQL as it is written', () => {
-  it('sends what stands in it as parameters, numbered from one', () => {
+describe('the sql template', () => {
+  it('passes values as parameters, numbered from one', () => {
     const tags = ['a', 'b']
     expect(statementOf(sql`SELECT ${1}, ${'x'} WHERE tags @> ${tags} AND note IS ${null}`)).toEqual([
       'SELECT $1, $2 WHERE tags @> $3 AND note IS $4',
@@ -16,7 +16,7 @@ describe('SQL as it is written', () => {
     ])
   })
 
-  it('takes SQL in as a part, wherever its values stand', () => {
+  it('embeds SQL with its values', () => {
     const own = sql<boolean>`owner = ${7}`
     const either = sql`(${own} OR id = ${'u'})`
     expect(statementOf(sql`SELECT ${0} WHERE ${either} LIMIT ${9}`)).toEqual([
@@ -26,7 +26,7 @@ describe('SQL as it is written', () => {
     expect(statementOf(own)).toEqual(['owner = $1', [7]])
   })
 
-  it('joins values and parts, by commas unless told', () => {
+  it('joins values and parts, by default with commas', () => {
     expect(statementOf(sql`IN (${sql.join([1, 2, 3])})`)).toEqual(['IN ($1, $2, $3)', [1, 2, 3]])
     const conditions = [sql`a = ${1}`, sql`b = ${2}`]
     expect(statementOf(sql.join(conditions, sql` AND `))).toEqual(['a = $1 AND b = $2', [1, 2]])
@@ -41,7 +41,7 @@ describe('SQL as it is written', () => {
     ])
   })
 
-  it('lets no value become SQL, whatever it holds', () => {
+  it('never turns a value into SQL', () => {
     fc.assert(
       fc.property(fc.array(fc.oneof(fc.string(), fc.integer(), fc.constant(null))), (given) => {
         const { text, values } = sql`SELECT ${sql.join(given)}`.statement()

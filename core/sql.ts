@@ -1,28 +1,28 @@
 /**
- * SQL as it is written. What stands between the texts of a template leaves as a parameter, so that no value can become SQL;
- * a part that is itself SQL becomes a part of the whole.
+ * The `sql` template tag. Values between the texts are passed as parameters, so no value can become SQL; an `Sql` value is embedded
+ * as a part of the statement.
  */
 
-/** `$1`, `$2` and so on in the text are the values. With a name each connection parses it once. */
+/** `$1`, `$2` and so on in the text are the values. With a name, each connection parses it once. */
 export type Statement = { readonly text: string; readonly values: readonly unknown[]; readonly name?: string }
 
 export type QueryResult<Row> = {
   readonly rows: Row[]
-  /** Of INSERT, UPDATE, DELETE and MERGE. */
+  /** For INSERT, UPDATE, DELETE and MERGE. */
   readonly numAffectedRows?: bigint
 }
 
-/** What runs statements: the pool, each on a connection of its own, or a transaction. */
+/** Runs statements: the pool, which uses any connection for each, or a transaction. */
 export type Queryable = {
   query<Row>(statement: Statement): Promise<QueryResult<Row>>
 }
 
-/** SQL, or a part of it; `Row` is what it gives. */
+/** SQL, or a part of it, with rows of type `Row`. */
 export class Sql<Row = unknown> {
   readonly #texts: readonly string[]
   readonly #parts: readonly unknown[]
 
-  /** One text more than parts: they alternate. */
+  /** Texts and parts alternate; there is one text more than parts. */
   constructor(texts: readonly string[], parts: readonly unknown[]) {
     this.#texts = texts
     this.#parts = parts
@@ -30,6 +30,14 @@ export class Sql<Row = unknown> {
 
   execute(db: Queryable): Promise<QueryResult<Row>> {
     return db.query<Row>(this.statement())
+  }
+
+  /**
+   * The same, parsed and planned once by each connection. `name` identifies the statement: its text must be the same at
+   * every call, so its parts may differ in values only.
+   */
+  executePrepared(db: Queryable, name: string): Promise<QueryResult<Row>> {
+    return db.query<Row>({ ...this.statement(), name })
   }
 
   statement(): Statement {
@@ -51,10 +59,10 @@ function template<Row = unknown>(texts: TemplateStringsArray, ...parts: readonly
   return new Sql<Row>(texts, parts)
 }
 
-/** As it stands: never with anything in it that came from outside. */
+/** SQL without quoting: never pass external input. */
 const raw = <Row = unknown>(text: string) => new Sql<Row>([text], [])
 
-/** Names of the database, quoted: `table.column` is both. */
+/** Quoted identifiers: `table.column` quotes both. */
 const name = (path: string) =>
   raw(
     path

@@ -1,6 +1,6 @@
-/** Work on text that costs one pass over it. */
+/** Text functions in linear time. */
 
-/** The text without those of the characters that it ends with. An expression such as `/=+$/` would try every run of them anew. */
+/** The text without trailing `characters`. An expression such as `/=+$/` would take quadratic time. */
 export function withoutTrailing(text: string, characters: string): string {
   let end = text.length
   while (end > 0 && characters.includes(text.charAt(end - 1))) end -= 1

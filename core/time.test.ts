@@ -1,4 +1,4 @@
-/** Times on the wire and durations in settings (contract section 0). */
+/** Timestamps in the API and durations in settings (contract section 0). */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { kindOf } from './errors/index.ts'
@@ -13,12 +13,12 @@ describe('a time', () => {
     ['2026-11-21 01:02:03+00', '2026-11-21T01:02:03.000000Z'],
     ['2026-11-21 01:02:03.4+00:00', '2026-11-21T01:02:03.400000Z'],
     ['2026-11-21T01:02:03.4Z', '2026-11-21T01:02:03.400000Z'],
-  ])('%j leaves as %j', (value, text) => {
+  ])('%j is formatted as %j', (value, text) => {
     expect(formatTime(value)).toBe(text)
   })
 
   test.each(['infinity', '2026-11-21', '2026-11-21 01:02:03+02', '0044-03-15 00:00:00+00 BC'])(
-    '%j is no UTC time of the database',
+    '%j is not a UTC time of the database',
     (text) => {
       expect(() => formatTime(text)).toThrow('not a UTC timestamp')
     },
@@ -39,7 +39,7 @@ describe('a duration', () => {
   })
 
   test.each(['', '1', '-1s', '1d', '1 s', 's', '1s ', '1e3s', `${'9'.repeat(400)}h`])(
-    '%j is refused and its field named',
+    '%j is rejected with the name of its field',
     (text) => {
       let refusal: unknown
       try {
@@ -52,7 +52,7 @@ describe('a duration', () => {
     },
   )
 
-  test('reads back as itself, to the millisecond', () => {
+  test('is parsed and formatted without loss, to the millisecond', () => {
     fc.assert(
       fc.property(fc.nat({ max: 10 ** 12 }), (durationMs) => {
         expect(parseDurationMs(formatDurationMs(durationMs))).toBe(durationMs)
@@ -63,7 +63,7 @@ describe('a duration', () => {
 })
 
 describe('waiting', () => {
-  test('ends with the reason of the signal, also one that was given before', async () => {
+  test('ends with the reason of the signal, also when it is already aborted', async () => {
     const abort = new AbortController()
     const waiting = sleep(3_600_000, abort.signal)
     abort.abort(new Error('stopping'))
@@ -71,7 +71,7 @@ describe('waiting', () => {
     await expect(sleep(3_600_000, abort.signal)).rejects.toThrow('stopping')
   })
 
-  test('for longer than a timer can be set is not no waiting at all', async () => {
+  test('longer than the maximum of a timer still waits', async () => {
     const abort = new AbortController()
     const late = withDeadline(sleep(10 ** 12, abort.signal), 10 ** 12, 'the end of days')
     const first = await Promise.race([late, sleep(20).then(() => 'still waiting')])
@@ -80,7 +80,7 @@ describe('waiting', () => {
     await expect(late).rejects.toThrow('enough')
   })
 
-  test('for work has a deadline that names it, and passes on how the work ended', async () => {
+  test('for work has a deadline that names the work, and returns its outcome', async () => {
     await expect(withDeadline(new Promise(() => undefined), 1, 'the work')).rejects.toMatchObject({
       kind: 'timeout',
       message: 'the work did not finish within 1ms',

@@ -1,10 +1,10 @@
-/** Times on the wire, durations in settings, and the clocks. Nothing else in the tree formats a timestamp. */
+/** Timestamps in the API, durations in settings, and clocks. No other file formats a timestamp. */
 import { ServiceError, refusedField } from './errors/index.ts'
 
-/** The zero time of the specification: "never updated". Stored as NULL, formatted here and nowhere else. */
+/** The zero time of the specification: "never updated". Stored as NULL, and formatted only here. */
 export const ZERO_TIME = '0001-01-01T00:00:00Z'
 
-/** Milliseconds of a clock that no one can set: for deadlines, leases and measurements, never for timestamps. */
+/** Milliseconds of a monotonic clock: for deadlines, leases and measurements, never for timestamps. */
 export function monotonicMs(): number {
   return performance.now()
 }
@@ -38,7 +38,7 @@ const UNIT_MS: Record<string, number> = {
   h: 3_600_000,
 }
 
-/** What `parseDurationMs` takes, for documents; it knows the signs for microseconds too. */
+/** The pattern of `parseDurationMs`, for documents; the parser accepts the signs for microseconds too. */
 export const DURATION_PATTERN = String.raw`^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`
 
 /**
@@ -57,7 +57,7 @@ export function parseDurationMs(text: string, path = 'duration'): number {
   return total
 }
 
-/** Milliseconds as a Go duration, the largest units first; parts of a millisecond are rounded, negative ones are `0s`. */
+/** Milliseconds as a Go duration, largest units first; fractions are rounded, negative values are `0s`. */
 export function formatDurationMs(durationMs: number): string {
   let rest = Math.round(durationMs)
   if (rest <= 0) return '0s'
@@ -75,10 +75,10 @@ export function formatDurationMs(durationMs: number): string {
   return text
 }
 
-/** Node fires a timer at once that is set for longer than this (24.8 days). */
+/** Node fires a timer with a longer delay (24.8 days) at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** Waits, at the most for 24 days; rejects with the signal's reason as soon as it is aborted, so that no loop outlives a shutdown. */
+/** Waits for at most 24 days. Rejects with the signal's reason as soon as it is aborted, so that loops end on shutdown. */
 export function sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason as Error)
@@ -97,7 +97,7 @@ export function sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
   })
 }
 
-/** Rejects with `timeout` when the promise has not settled in time; the work itself goes on unless it is told. */
+/** Rejects with `timeout` when the promise has not settled in time. The work itself continues. */
 export async function withDeadline<T>(work: Promise<T>, deadlineMs: number, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {

@@ -1,15 +1,15 @@
-/** Long work in turns: a process that serves others gives up its turn before they notice. */
+/** Splits long work into turns of the event loop, so that the process stays responsive. */
 import { setImmediate } from 'node:timers/promises'
 
-/** Far below the 100 ms that nothing may take at a stretch, and far above what a turn costs. */
+/** Well below the limit of 100 ms for blocking the event loop, and well above the cost of a turn. */
 const TURN_MS = 10
 
 export type Turns = {
-  /** Whether this turn has been long enough; asked between pieces of work that take microseconds. */
+  /** Whether the current turn is used up; check it between pieces of work that take microseconds. */
   readonly isOver: boolean
-  /** Says that a turn begins, where the event loop has given it. */
+  /** Call it when a turn of the event loop begins. */
   begin(): void
-  /** Resolves when others have had theirs. */
+  /** Resolves in a later turn of the event loop. */
   next(): Promise<void>
 }
 
@@ -29,10 +29,10 @@ export function createTurns(): Turns {
   }
 }
 
-/** Items between two looks at the clock. */
+/** The number of items between two checks of the clock. */
 const ITEMS_PER_LOOK = 32
 
-/** Does the work for each item in order, in turns. */
+/** Does the work for each item in order, in turns of the event loop. */
 export async function inTurns<Item>(items: Iterable<Item>, work: (item: Item, index: number) => void): Promise<void> {
   const turns = createTurns()
   let index = 0

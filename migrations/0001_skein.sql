@@ -59,6 +59,59 @@ COMMENT ON COLUMN consumers.xid IS 'First half of the position: the transaction 
 COMMENT ON COLUMN consumers.seq IS 'Second half of the position: the number of the row in its log.';
 COMMENT ON COLUMN consumers.updated_at IS 'When the consumer last moved.';
 
+-- A position holds the id of its transaction plus an offset. Ids alone may come again: after a failover, after a crash, and in a
+-- database that was restored elsewhere. Each start of the database server begins an epoch with an offset of its own.
+CREATE FUNCTION position_offset() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE sql RETURN 0::bigint;
+COMMENT ON FUNCTION position_offset() IS 'What positions of this epoch add to the ids of transactions. ensure_position_epoch replaces it.';
+CREATE FUNCTION position_xid() RETURNS xid8 STABLE LANGUAGE sql
+  RETURN (pg_current_xact_id()::text::bigint + position_offset())::text::xid8;
+COMMENT ON FUNCTION position_xid() IS 'The transaction as the first half of a position.';
+CREATE FUNCTION position_xmin() RETURNS xid8 STABLE PARALLEL SAFE LANGUAGE sql
+  RETURN (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + position_offset())::text::xid8;
+COMMENT ON FUNCTION position_xmin() IS 'No transaction that has a lower position runs any more. An expression without a query, so that the planner sees its value.';
+CREATE FUNCTION position_snapshot() RETURNS pg_snapshot STABLE PARALLEL SAFE LANGUAGE sql AS $$
+  SELECT concat_ws(':', pg_snapshot_xmin(now)::text::bigint + o.value, pg_snapshot_xmax(now)::text::bigint + o.value,
+    coalesce((SELECT string_agg((xip::text::bigint + o.value)::text, ',' ORDER BY xip) FROM pg_snapshot_xip(now) xip), ''))::pg_snapshot
+    FROM pg_current_snapshot() now, (SELECT position_offset() AS value) o
+$$;
+COMMENT ON FUNCTION position_snapshot() IS 'The snapshot of the statement, in positions.';
+
+-- Unlogged: PostgreSQL empties it after a crash, in a promoted standby and in a restored base backup.
+CREATE UNLOGGED TABLE position_epoch (
+  server_started_at timestamptz CONSTRAINT position_epoch_pkey PRIMARY KEY,
+  began_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE position_epoch IS 'The start of the database server for which position_offset() is valid: one row.';
+COMMENT ON COLUMN position_epoch.server_started_at IS 'When the database server started.';
+COMMENT ON COLUMN position_epoch.began_at IS 'When the epoch began.';
+
+CREATE FUNCTION ensure_position_epoch() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  epoch_start bigint;
+BEGIN
+  IF EXISTS (SELECT FROM position_epoch WHERE server_started_at = pg_postmaster_start_time()) THEN
+    RETURN false;
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended('position epoch', 0));
+  IF EXISTS (SELECT FROM position_epoch WHERE server_started_at = pg_postmaster_start_time()) THEN
+    RETURN false;
+  END IF;
+  -- Microseconds since 1970: ahead of every position of an earlier epoch, known here or not, since no server runs a million
+  -- transactions a second. What is stored counts too, in case the clock was set back or the one of another server is behind; so do
+  -- the positions of the earlier epoch that only a lost server gave away: no standby is a million transactions behind.
+  SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, max(stored.xid::text::bigint) + 1,
+                  pg_snapshot_xmax(pg_current_snapshot())::text::bigint + position_offset() + 1000000) INTO epoch_start
+    FROM ((SELECT xid FROM journal ORDER BY xid DESC LIMIT 1) UNION ALL (SELECT xid FROM ingest_batches ORDER BY xid DESC LIMIT 1)
+          UNION ALL (SELECT xid FROM task_events ORDER BY xid DESC LIMIT 1) UNION ALL SELECT xid FROM consumers) stored (xid);
+  EXECUTE format('CREATE OR REPLACE FUNCTION position_offset() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE sql RETURN %s::bigint',
+    epoch_start - pg_snapshot_xmin(pg_current_snapshot())::text::bigint);
+  DELETE FROM position_epoch;
+  INSERT INTO position_epoch (server_started_at) VALUES (pg_postmaster_start_time());
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION ensure_position_epoch() IS 'Called on each new connection before anything else. Begins an epoch, and returns true, unless one began since the database server started.';
+
 --
 -- Identity: users, their sessions, tokens and keys
 --
@@ -77,6 +130,7 @@ CREATE TABLE users (
   secret_hash text NOT NULL,
   tags text[] NOT NULL DEFAULT '{}',
   metadata jsonb NOT NULL DEFAULT '{}',
+  private_metadata jsonb NOT NULL DEFAULT '{}',
   profile_picture text,
   role text NOT NULL DEFAULT 'user' CONSTRAINT users_role_check CHECK (role IN ('user', 'admin')),
   status text NOT NULL DEFAULT 'enabled' CONSTRAINT users_status_check CHECK (status IN ('enabled', 'disabled', 'deleted')),
@@ -86,6 +140,7 @@ CREATE TABLE users (
   updated_at timestamptz,
   verified_at timestamptz,
   deleted_at timestamptz,
+  quotas jsonb NOT NULL DEFAULT '{}',
   CONSTRAINT users_login_check CHECK (email IS NOT NULL OR username IS NOT NULL)
 );
 COMMENT ON TABLE users IS 'Accounts of people.';
@@ -99,6 +154,7 @@ COMMENT ON COLUMN users.username IS 'User name, unique without regard to case; N
 COMMENT ON COLUMN users.secret_hash IS 'Password, as a PHC string of argon2id.';
 COMMENT ON COLUMN users.tags IS 'Tags that users give it.';
 COMMENT ON COLUMN users.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN users.private_metadata IS 'Free-form JSON for users who may update it; hidden from others.';
 COMMENT ON COLUMN users.profile_picture IS 'URL of a picture.';
 COMMENT ON COLUMN users.role IS 'Role on the platform: user or admin.';
 COMMENT ON COLUMN users.status IS 'enabled, disabled or deleted (removed for good after the grace period).';
@@ -108,6 +164,7 @@ COMMENT ON COLUMN users.updated_by IS 'Id of the user who last changed it; NULL:
 COMMENT ON COLUMN users.updated_at IS 'When it was last changed; NULL: never.';
 COMMENT ON COLUMN users.verified_at IS 'When the mail address was confirmed; NULL: it was not.';
 COMMENT ON COLUMN users.deleted_at IS 'When the user was deleted; NULL: it was not.';
+COMMENT ON COLUMN users.quotas IS 'Quotas that a platform administrator set, as a number for each name; absent: the default.';
 CREATE INDEX users_created_by ON users (created_by);
 CREATE INDEX users_deleted ON users (deleted_at) WHERE status = 'deleted';
 CREATE UNIQUE INDEX users_email_key ON users (lower(email));
@@ -116,8 +173,10 @@ CREATE INDEX users_first_name_trgm ON users USING gin (first_name gin_trgm_ops);
 CREATE INDEX users_last_name_trgm ON users USING gin (last_name gin_trgm_ops);
 CREATE INDEX users_name_trgm ON users USING gin (name gin_trgm_ops);
 -- Listings of platform administrators; everybody else finds users by grants and by created_by.
-CREATE INDEX users_order ON users (status, coalesce(updated_at, created_at), created_at, id);
+CREATE INDEX users_page ON users (status, coalesce(updated_at, created_at), created_at, id);
 CREATE UNIQUE INDEX users_username_key ON users (lower(username));
+-- Processes read all quotas when they start.
+CREATE INDEX users_quotas ON users (key) WHERE quotas <> '{}';
 CREATE INDEX users_username_trgm ON users USING gin (username gin_trgm_ops);
 
 CREATE TABLE user_unique_names (
@@ -137,6 +196,7 @@ CREATE TABLE sessions (
   user_key bigint NOT NULL CONSTRAINT sessions_user_fkey REFERENCES users (key) ON DELETE CASCADE,
   domain_key bigint,
   generation integer NOT NULL DEFAULT 0,
+  cookie_hash bytea,
   address text,
   user_agent text,
   created_at timestamptz NOT NULL DEFAULT now(),
@@ -149,16 +209,18 @@ COMMENT ON COLUMN sessions.id IS 'Id of the session, which its tokens carry.';
 COMMENT ON COLUMN sessions.user_key IS 'The user who logged in.';
 COMMENT ON COLUMN sessions.domain_key IS 'Domain to which the login is bound; NULL: none.';
 COMMENT ON COLUMN sessions.generation IS 'Number of refreshes. A refresh token names the generation that it belongs to.';
+COMMENT ON COLUMN sessions.cookie_hash IS 'SHA-256 of the cookie of a browser session, which has no refresh token; NULL: a login with tokens.';
 COMMENT ON COLUMN sessions.address IS 'Network address from which the user logged in.';
 COMMENT ON COLUMN sessions.user_agent IS 'User-Agent header of the login.';
 COMMENT ON COLUMN sessions.created_at IS 'When the user logged in.';
 COMMENT ON COLUMN sessions.last_used_at IS 'When the session was last refreshed.';
-COMMENT ON COLUMN sessions.expires_at IS 'When the refresh token expires.';
+COMMENT ON COLUMN sessions.expires_at IS 'When the refresh token or the cookie expires.';
 COMMENT ON COLUMN sessions.revoked_at IS 'When the session was ended before its time; NULL: it was not.';
 CREATE INDEX sessions_expiry ON sessions (expires_at);
+CREATE UNIQUE INDEX sessions_cookie ON sessions (cookie_hash) WHERE cookie_hash IS NOT NULL;
 CREATE INDEX sessions_user ON sessions (user_key, expires_at);
 -- The list of sessions of a user, newest first.
-CREATE INDEX sessions_user_order ON sessions (user_key, created_at DESC, id);
+CREATE INDEX sessions_page ON sessions (user_key, created_at DESC, id);
 
 CREATE TABLE known_addresses (
   user_key bigint CONSTRAINT known_addresses_user_fkey REFERENCES users (key) ON DELETE CASCADE,
@@ -166,7 +228,7 @@ CREATE TABLE known_addresses (
   last_success_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT known_addresses_pkey PRIMARY KEY (user_key, address)
 );
-COMMENT ON TABLE known_addresses IS 'Addresses from which a user has logged in. They are not locked out while somebody else guesses the password.';
+COMMENT ON TABLE known_addresses IS 'Addresses from which a user has logged in. These addresses are not locked out while another address guesses the password.';
 COMMENT ON COLUMN known_addresses.user_key IS 'The user.';
 COMMENT ON COLUMN known_addresses.address IS 'IPv4 address, or the first 64 bits of an IPv6 address.';
 COMMENT ON COLUMN known_addresses.last_success_at IS 'When the user last logged in from there.';
@@ -179,8 +241,8 @@ CREATE TABLE mailed_tokens (
   created_at timestamptz NOT NULL DEFAULT now(),
   expires_at timestamptz NOT NULL
 );
-COMMENT ON TABLE mailed_tokens IS 'Tokens sent by mail as links. A token is invalid when its row is gone or expired, or when the user has another mail address by now.';
-COMMENT ON COLUMN mailed_tokens.token_hash IS 'SHA-256 of the token; the token itself stands in the mail alone.';
+COMMENT ON TABLE mailed_tokens IS 'Tokens sent by mail as links. A token is invalid when its row was deleted or has expired, or when the email address of the user has changed.';
+COMMENT ON COLUMN mailed_tokens.token_hash IS 'SHA-256 of the token; only the mail holds the token itself.';
 COMMENT ON COLUMN mailed_tokens.user_key IS 'The user it was sent to.';
 COMMENT ON COLUMN mailed_tokens.purpose IS 'recovery (of the password) or verification (of the mail address).';
 COMMENT ON COLUMN mailed_tokens.email IS 'Mail address it was sent to.';
@@ -221,7 +283,8 @@ CREATE TABLE domains (
   updated_by uuid,
   updated_at timestamptz,
   deleted_at timestamptz,
-  purge_started_at timestamptz
+  purge_started_at timestamptz,
+  quotas jsonb NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE domains IS 'Tenants. Every client, channel and group belongs to one domain.';
 COMMENT ON COLUMN domains.key IS 'Internal key, never shown to users.';
@@ -239,10 +302,13 @@ COMMENT ON COLUMN domains.updated_by IS 'Id of the user who last changed it; NUL
 COMMENT ON COLUMN domains.updated_at IS 'When it was last changed; NULL: never.';
 COMMENT ON COLUMN domains.deleted_at IS 'When the domain was deleted; NULL: it was not.';
 COMMENT ON COLUMN domains.purge_started_at IS 'When the removal of the domain''s data began, after the grace period; from then on the domain cannot be restored.';
+COMMENT ON COLUMN domains.quotas IS 'Quotas that a platform administrator set, as a number for each name; absent: the default.';
+CREATE INDEX domains_created_by ON domains (created_by);
 CREATE INDEX domains_deleted ON domains (deleted_at) WHERE status = 'deleted';
 CREATE INDEX domains_name_trgm ON domains USING gin (name gin_trgm_ops);
 -- Listings of platform administrators; everybody else finds domains by grants.
-CREATE INDEX domains_order ON domains (status, coalesce(updated_at, created_at), created_at, id);
+CREATE INDEX domains_page ON domains (status, coalesce(updated_at, created_at), created_at, id);
+CREATE INDEX domains_quotas ON domains (key) WHERE quotas <> '{}';
 CREATE UNIQUE INDEX domains_route_key ON domains (lower(route));
 
 CREATE TABLE api_keys (
@@ -321,7 +387,7 @@ COMMENT ON COLUMN pat_scopes.entity_key IS 'The entity; NULL: any, or one that d
 CREATE INDEX pat_scopes_domain ON pat_scopes (domain_key);
 
 --
--- Identity: groups, roles and who holds them
+-- Identity: groups, roles and their members
 --
 
 CREATE TABLE groups (
@@ -354,15 +420,15 @@ COMMENT ON COLUMN groups.created_by IS 'Id of the user who created it.';
 COMMENT ON COLUMN groups.created_at IS 'When it was created.';
 COMMENT ON COLUMN groups.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
 COMMENT ON COLUMN groups.updated_at IS 'When it was last changed; NULL: never.';
--- Listings in the order of creation, as for clients and channels.
-CREATE INDEX groups_created ON groups (domain_key, created_at, id);
 CREATE INDEX groups_created_by ON groups (domain_key, created_by, status);
-CREATE INDEX groups_domain_order ON groups (domain_key, status, coalesce(updated_at, created_at), created_at, id);
 -- A path without a domain names a group by its id alone.
 CREATE INDEX groups_id ON groups (id);
 CREATE INDEX groups_metadata ON groups USING gin (metadata jsonb_path_ops);
 CREATE INDEX groups_name_trgm ON groups USING gin (name gin_trgm_ops);
+CREATE INDEX groups_page ON groups (domain_key, status, coalesce(updated_at, created_at), created_at, id);
 CREATE INDEX groups_page_any_status ON groups (domain_key, coalesce(updated_at, created_at), created_at, id);
+-- Listings in the order of creation, as for clients and channels.
+CREATE INDEX groups_page_created ON groups (domain_key, created_at, id);
 CREATE INDEX groups_page_long_name ON groups (domain_key, left(name, 256), created_at, id) WHERE char_length(name) > 256;
 CREATE INDEX groups_page_short_name
   ON groups (domain_key, name, created_at, id) INCLUDE (key, status) WHERE char_length(name) <= 256;
@@ -418,7 +484,7 @@ CREATE TABLE grants (
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT grants_pkey PRIMARY KEY (user_key, domain_key, entity_type, entity_key, role_key)
 );
-COMMENT ON TABLE grants IS 'Who holds which role on what: one row per membership.';
+COMMENT ON TABLE grants IS 'Members of roles: one row per user, role and entity.';
 COMMENT ON COLUMN grants.user_key IS 'The member.';
 COMMENT ON COLUMN grants.entity_type IS 'Type of the entity: domain, group, channel or client.';
 COMMENT ON COLUMN grants.domain_key IS 'Domain of the entity.';
@@ -461,7 +527,7 @@ CREATE INDEX invitations_user ON invitations (user_key);
 --
 
 CREATE TABLE journal (
-  xid xid8 DEFAULT pg_current_xact_id(),
+  xid xid8 DEFAULT position_xid(),
   seq bigint GENERATED ALWAYS AS IDENTITY,
   occurred_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   operation text NOT NULL,
@@ -575,7 +641,7 @@ CREATE TABLE removed_entities (
   parent_group_key bigint,
   removed_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE removed_entities IS 'Keys of removed entities by id: the journal of a removed entity is asked for by its id, and who may read it depends on the group that held it.';
+COMMENT ON TABLE removed_entities IS 'Keys of removed entities by id. The journal of a removed entity is read by its id, and the group that held the entity decides who can read it.';
 COMMENT ON COLUMN removed_entities.key IS 'Key that the entity had.';
 COMMENT ON COLUMN removed_entities.type IS 'user, domain, group, channel or client.';
 COMMENT ON COLUMN removed_entities.domain_key IS 'Domain that it belonged to; NULL for users and domains.';
@@ -628,6 +694,7 @@ CREATE TABLE clients (
   secret_mac bytea NOT NULL,
   secret_sealed bytea NOT NULL,
   metadata jsonb NOT NULL DEFAULT '{}',
+  private_metadata jsonb NOT NULL DEFAULT '{}',
   status text NOT NULL DEFAULT 'enabled' CONSTRAINT clients_status_check CHECK (status IN ('enabled', 'disabled')),
   parent_group_key bigint CONSTRAINT clients_parent_group_fkey REFERENCES groups (key) ON DELETE SET NULL,
   created_by uuid,
@@ -647,6 +714,7 @@ COMMENT ON COLUMN clients.identity IS 'User name that the client logs in with; m
 COMMENT ON COLUMN clients.secret_mac IS 'Keyed digest of the secret, for the lookup.';
 COMMENT ON COLUMN clients.secret_sealed IS 'The secret itself, encrypted, for the listings.';
 COMMENT ON COLUMN clients.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN clients.private_metadata IS 'Free-form JSON for users who may update it; hidden from others.';
 COMMENT ON COLUMN clients.status IS 'enabled or disabled.';
 COMMENT ON COLUMN clients.parent_group_key IS 'Group that holds the client; NULL: none.';
 COMMENT ON COLUMN clients.created_by IS 'Id of the user who created it.';
@@ -654,7 +722,6 @@ COMMENT ON COLUMN clients.created_at IS 'When it was created.';
 COMMENT ON COLUMN clients.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
 COMMENT ON COLUMN clients.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX clients_created_by ON clients (domain_key, created_by, status);
-CREATE INDEX clients_in_group_by_status ON clients (parent_group_key) INCLUDE (key, status) WHERE parent_group_key IS NOT NULL;
 CREATE INDEX clients_metadata ON clients USING gin (metadata jsonb_path_ops);
 CREATE INDEX clients_name_trgm ON clients USING gin (name gin_trgm_ops);
 -- A page is found in the index alone, so a row that is skipped costs no visit to the table. Columns of an expression must be in
@@ -663,15 +730,17 @@ CREATE INDEX clients_page
   ON clients (domain_key, status, coalesce(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);
 CREATE INDEX clients_page_any_status
   ON clients (domain_key, coalesce(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
+-- What roles on single clients give access to is counted and sorted in this index alone.
+CREATE INDEX clients_page_by_key ON clients (key) INCLUDE (id, status, parent_group_key, created_at, updated_at);
 CREATE INDEX clients_page_created ON clients (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX clients_page_long_name ON clients (domain_key, left(name, 256), created_at, id) WHERE char_length(name) > 256;
 -- Names are sorted by their first 256 characters. Shorter names are a column of this index; the few longer ones, too long for
 -- an index entry, have an index of their own.
 CREATE INDEX clients_page_short_name
   ON clients (domain_key, name, created_at, id) INCLUDE (key, status, parent_group_key) WHERE char_length(name) <= 256;
+CREATE INDEX clients_parent_group ON clients (parent_group_key) INCLUDE (key, status) WHERE parent_group_key IS NOT NULL;
 -- A device on a path without a domain is found by its secret alone.
 CREATE INDEX clients_secret ON clients (secret_mac);
-CREATE INDEX clients_status_by_key ON clients (key) INCLUDE (status);
 CREATE INDEX clients_tags ON clients USING gin (tags);
 
 CREATE TABLE channels (
@@ -711,19 +780,19 @@ COMMENT ON COLUMN channels.updated_at IS 'When it was last changed; NULL: never.
 CREATE INDEX channels_created_by ON channels (domain_key, created_by, status);
 -- A path without a domain names a channel by its id alone.
 CREATE INDEX channels_id ON channels (id);
-CREATE INDEX channels_in_group_by_status ON channels (parent_group_key) INCLUDE (key, status) WHERE parent_group_key IS NOT NULL;
 CREATE INDEX channels_metadata ON channels USING gin (metadata jsonb_path_ops);
 CREATE INDEX channels_name_trgm ON channels USING gin (name gin_trgm_ops);
 CREATE INDEX channels_page
   ON channels (domain_key, status, coalesce(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);
 CREATE INDEX channels_page_any_status
   ON channels (domain_key, coalesce(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
+CREATE INDEX channels_page_by_key ON channels (key) INCLUDE (id, status, parent_group_key, created_at, updated_at);
 CREATE INDEX channels_page_created ON channels (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX channels_page_long_name ON channels (domain_key, left(name, 256), created_at, id) WHERE char_length(name) > 256;
 CREATE INDEX channels_page_short_name
   ON channels (domain_key, name, created_at, id) INCLUDE (key, status, parent_group_key) WHERE char_length(name) <= 256;
+CREATE INDEX channels_parent_group ON channels (parent_group_key) INCLUDE (key, status) WHERE parent_group_key IS NOT NULL;
 CREATE UNIQUE INDEX channels_route_key ON channels (domain_key, lower(route));
-CREATE INDEX channels_status_by_key ON channels (key) INCLUDE (status);
 CREATE INDEX channels_tags ON channels USING gin (tags);
 
 CREATE TABLE connections (
@@ -762,7 +831,7 @@ COMMENT ON COLUMN entity_counts.domain_key IS 'The domain.';
 COMMENT ON COLUMN entity_counts.entity_type IS 'client, channel or group.';
 COMMENT ON COLUMN entity_counts.status IS 'Status of the entities.';
 COMMENT ON COLUMN entity_counts.amount IS 'How many more, or fewer where negative.';
-CREATE INDEX entity_counts_of ON entity_counts (domain_key, entity_type, status) INCLUDE (amount);
+CREATE INDEX entity_counts_domain ON entity_counts (domain_key, entity_type, status) INCLUDE (amount);
 
 -- Triggers keep the counts, because rows are also removed by cascades. The argument is the type of entity.
 CREATE FUNCTION count_entities() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -807,7 +876,7 @@ CREATE TRIGGER groups_counted_updated AFTER UPDATE ON groups
 CREATE TABLE ingest_batches (
   seq bigint GENERATED BY DEFAULT AS IDENTITY CONSTRAINT ingest_batches_pkey PRIMARY KEY,
   batch uuid NOT NULL CONSTRAINT ingest_batches_batch_key UNIQUE,
-  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  xid xid8 NOT NULL DEFAULT position_xid(),
   arrived_at timestamptz NOT NULL DEFAULT now(),
   messages integer NOT NULL,
   records integer NOT NULL,
@@ -829,9 +898,9 @@ COMMENT ON COLUMN ingest_batches.max_time IS 'Latest time of a record; NULL: the
 COMMENT ON COLUMN ingest_batches.projected IS 'Set in the transaction that adds the batch to the projections.';
 COMMENT ON COLUMN ingest_batches.envelopes IS 'What MQTT publishers said about messages beside their content, by number of the message, as JSON; NULL: nothing.';
 COMMENT ON COLUMN ingest_batches.cleared_channels IS 'Channels in which an empty message of the batch removed a retained message; it is stored in envelopes alone. NULL: none.';
-CREATE INDEX ingest_batches_cleared_idx ON ingest_batches (xid, seq) WHERE cleared_channels IS NOT NULL;
-CREATE INDEX ingest_batches_position_idx ON ingest_batches (xid, seq);
-CREATE INDEX ingest_batches_pending_idx ON ingest_batches (seq) WHERE NOT projected;
+CREATE INDEX ingest_batches_cleared ON ingest_batches (xid, seq) WHERE cleared_channels IS NOT NULL;
+CREATE INDEX ingest_batches_position ON ingest_batches (xid, seq);
+CREATE INDEX ingest_batches_pending ON ingest_batches (seq) WHERE NOT projected;
 
 CREATE TABLE idempotency_keys (
   scope bytea CONSTRAINT idempotency_keys_pkey PRIMARY KEY,
@@ -842,7 +911,7 @@ COMMENT ON TABLE idempotency_keys IS 'Publishes with an Idempotency-Key, written
 COMMENT ON COLUMN idempotency_keys.scope IS 'SHA-256 over caller, channel, subtopic and key.';
 COMMENT ON COLUMN idempotency_keys.request_digest IS 'SHA-256 over content type and body: the same key with another body is refused.';
 COMMENT ON COLUMN idempotency_keys.created_at IS 'When the message was published.';
-CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
+CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
 CREATE TABLE series (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT series_pkey PRIMARY KEY,
@@ -868,7 +937,7 @@ COMMENT ON COLUMN series.name IS 'SenML name.';
 COMMENT ON COLUMN series.unit IS 'SenML unit; empty: none.';
 COMMENT ON COLUMN series.digest IS 'First 16 bytes of the SHA-256 of the columns above: names may be longer than an index entry.';
 COMMENT ON COLUMN series.created_at IS 'When the first record came.';
-CREATE INDEX series_channel_key_name_idx ON series (channel_key, name);
+CREATE INDEX series_name ON series (channel_key, name);
 
 CREATE TABLE series_counts (
   domain_key bigint,
@@ -925,11 +994,11 @@ CREATE TABLE records_r365 PARTITION OF records FOR VALUES IN (365) PARTITION BY 
 CREATE TABLE records_r3650 PARTITION OF records FOR VALUES IN (3650) PARTITION BY RANGE (arrived_at);
 CREATE TABLE records_r0 PARTITION OF records FOR VALUES IN (0) PARTITION BY RANGE (arrived_at);
 -- Rows arrive in the order of their batches, so a block range index finds a batch at nearly no cost.
-CREATE INDEX records_batch_seq_idx ON records USING brin (batch_seq) WITH (pages_per_range = 32, autosummarize = on);
+CREATE INDEX records_batch ON records USING brin (batch_seq) WITH (pages_per_range = 32, autosummarize = on);
 -- Read for newest pages; the one of min_time is read for oldest pages. Both ascend, as times mostly do, so that page splits
 -- leave full pages behind.
-CREATE INDEX records_channel_key_max_time_idx ON records (channel_key, max_time);
-CREATE INDEX records_channel_key_min_time_idx ON records (channel_key, min_time);
+CREATE INDEX records_max_time ON records (channel_key, max_time);
+CREATE INDEX records_min_time ON records (channel_key, min_time);
 
 CREATE TABLE payloads (
   channel_key bigint NOT NULL,
@@ -971,8 +1040,8 @@ CREATE TABLE payloads_r90 PARTITION OF payloads FOR VALUES IN (90) PARTITION BY 
 CREATE TABLE payloads_r365 PARTITION OF payloads FOR VALUES IN (365) PARTITION BY RANGE (arrived_at);
 CREATE TABLE payloads_r3650 PARTITION OF payloads FOR VALUES IN (3650) PARTITION BY RANGE (arrived_at);
 CREATE TABLE payloads_r0 PARTITION OF payloads FOR VALUES IN (0) PARTITION BY RANGE (arrived_at);
-CREATE INDEX payloads_batch_seq_idx ON payloads USING brin (batch_seq) WITH (pages_per_range = 32, autosummarize = on);
-CREATE INDEX payloads_channel_key_format_time_idx ON payloads (channel_key, format, "time");
+CREATE INDEX payloads_batch ON payloads USING brin (batch_seq) WITH (pages_per_range = 32, autosummarize = on);
+CREATE INDEX payloads_time ON payloads (channel_key, format, "time");
 
 --
 -- Messages: projections
@@ -1010,6 +1079,27 @@ CREATE TABLE rollups_r90 PARTITION OF rollups FOR VALUES IN (90) PARTITION BY RA
 CREATE TABLE rollups_r365 PARTITION OF rollups FOR VALUES IN (365) PARTITION BY RANGE (arrived_on);
 CREATE TABLE rollups_r3650 PARTITION OF rollups FOR VALUES IN (3650) PARTITION BY RANGE (arrived_on);
 CREATE TABLE rollups_r0 PARTITION OF rollups FOR VALUES IN (0) PARTITION BY RANGE (arrived_on);
+
+CREATE TABLE rollup_weeks (
+  channel_key bigint,
+  series_key bigint,
+  retention_days smallint,
+  arrived_on timestamptz,
+  records bigint NOT NULL,
+  first_bucket timestamptz NOT NULL,
+  last_bucket timestamptz NOT NULL,
+  CONSTRAINT rollup_weeks_pkey PRIMARY KEY (channel_key, series_key, retention_days, arrived_on)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE rollup_weeks IS 'The rollups of a series added up by week of arrival; series 0 is the whole channel. Written by the statements that write rollups. Not partitioned: a read finds here which partitions it needs before it plans anything else, and totals without a range of times.';
+COMMENT ON COLUMN rollup_weeks.channel_key IS 'The channel.';
+COMMENT ON COLUMN rollup_weeks.series_key IS 'The series; 0: the whole channel.';
+COMMENT ON COLUMN rollup_weeks.retention_days IS 'Retention class in days; 0: unlimited.';
+COMMENT ON COLUMN rollup_weeks.arrived_on IS 'Start of the partition of their arrival.';
+COMMENT ON COLUMN rollup_weeks.records IS 'Number of records.';
+COMMENT ON COLUMN rollup_weeks.first_bucket IS 'No bucket of the week is earlier. Deletion leaves it as it is.';
+COMMENT ON COLUMN rollup_weeks.last_bucket IS 'No bucket of the week is later.';
+-- Retention removes the rows of partitions that it has dropped.
+CREATE INDEX rollup_weeks_arrival ON rollup_weeks (retention_days, arrived_on);
 
 CREATE TABLE latest_records (
   channel_key bigint,
@@ -1061,6 +1151,20 @@ COMMENT ON COLUMN domain_usage.day IS 'Day in UTC.';
 COMMENT ON COLUMN domain_usage.messages IS 'Number of messages.';
 COMMENT ON COLUMN domain_usage.records IS 'Number of SenML records, JSON objects and raw payloads.';
 
+CREATE TABLE domain_minutes (
+  domain_key bigint CONSTRAINT domain_minutes_domain_key_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  minute timestamptz,
+  messages bigint NOT NULL,
+  records bigint NOT NULL,
+  CONSTRAINT domain_minutes_pkey PRIMARY KEY (domain_key, minute)
+);
+COMMENT ON TABLE domain_minutes IS 'Messages and records that arrived, per minute, kept for a little more than a day: what rates are computed from.';
+COMMENT ON COLUMN domain_minutes.domain_key IS 'The domain.';
+COMMENT ON COLUMN domain_minutes.minute IS 'Start of the minute.';
+COMMENT ON COLUMN domain_minutes.messages IS 'Number of messages.';
+COMMENT ON COLUMN domain_minutes.records IS 'Number of SenML records, JSON objects and raw payloads.';
+CREATE INDEX domain_minutes_age ON domain_minutes (minute);
+
 CREATE TABLE client_telemetry (
   client_key bigint
     CONSTRAINT client_telemetry_pkey PRIMARY KEY
@@ -1084,8 +1188,10 @@ COMMENT ON COLUMN client_telemetry.outbound_messages IS 'Number of messages that
 COMMENT ON COLUMN client_telemetry.is_online IS 'Whether it has an open session.';
 COMMENT ON COLUMN client_telemetry.state_since IS 'Since when it is online or offline; NULL: it never had a session.';
 COMMENT ON COLUMN client_telemetry.unparsed_messages IS 'Number of messages that look like JSON or SenML and were stored as something else.';
-COMMENT ON COLUMN client_telemetry.last_error IS 'What was wrong with the last of them; NULL: there was none.';
+COMMENT ON COLUMN client_telemetry.last_error IS 'Error of the last invalid message; NULL: none was received.';
 COMMENT ON COLUMN client_telemetry.last_error_at IS 'When that one was received.';
+-- Clients that are online.
+CREATE INDEX client_telemetry_online ON client_telemetry (client_key) WHERE is_online;
 
 --
 -- Messages: partitions
@@ -1148,7 +1254,7 @@ COMMENT ON COLUMN client_presence.node IS 'The process that holds the sessions.'
 COMMENT ON COLUMN client_presence.protocol IS 'Protocol, as in records.';
 COMMENT ON COLUMN client_presence.sessions IS 'Number of sessions.';
 COMMENT ON COLUMN client_presence.subscriptions IS 'Number of their subscriptions.';
-CREATE INDEX client_presence_node_idx ON client_presence (node);
+CREATE INDEX client_presence_node ON client_presence (node);
 
 CREATE TABLE mqtt_nodes (
   node text CONSTRAINT mqtt_nodes_pkey PRIMARY KEY,
@@ -1196,9 +1302,9 @@ COMMENT ON COLUMN mqtt_sessions.will IS 'Will message without its payload; NULL:
 COMMENT ON COLUMN mqtt_sessions.will_payload IS 'Payload of the will message.';
 COMMENT ON COLUMN mqtt_sessions.will_due_at IS 'When the will message is to be published; NULL: not yet known.';
 COMMENT ON COLUMN mqtt_sessions.skipped_messages IS 'Messages that were not queued while the client was away because there were too many.';
-CREATE INDEX mqtt_sessions_ends_at_idx ON mqtt_sessions (ends_at) WHERE ends_at IS NOT NULL;
-CREATE INDEX mqtt_sessions_node_idx ON mqtt_sessions (node) WHERE is_connected;
-CREATE INDEX mqtt_sessions_will_due_at_idx ON mqtt_sessions (will_due_at) WHERE will_due_at IS NOT NULL;
+CREATE INDEX mqtt_sessions_end ON mqtt_sessions (ends_at) WHERE ends_at IS NOT NULL;
+CREATE INDEX mqtt_sessions_node ON mqtt_sessions (node) WHERE is_connected;
+CREATE INDEX mqtt_sessions_will ON mqtt_sessions (will_due_at) WHERE will_due_at IS NOT NULL;
 
 CREATE TABLE mqtt_share_groups (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT mqtt_share_groups_pkey PRIMARY KEY,
@@ -1218,7 +1324,7 @@ COMMENT ON COLUMN mqtt_share_groups.filter IS 'Canonical filter of subtopics.';
 COMMENT ON COLUMN mqtt_share_groups.node IS 'Process that reads for the members; NULL: none.';
 COMMENT ON COLUMN mqtt_share_groups.epoch IS 'Raised with each process that begins to read; a process that holds an older epoch may no longer write.';
 COMMENT ON COLUMN mqtt_share_groups.position IS 'Position in the log of messages; NULL: that of its process.';
-CREATE INDEX mqtt_share_groups_node_idx ON mqtt_share_groups (node) WHERE node IS NOT NULL;
+CREATE INDEX mqtt_share_groups_node ON mqtt_share_groups (node) WHERE node IS NOT NULL;
 
 CREATE TABLE mqtt_share_group_deliveries (
   share_group_key bigint CONSTRAINT mqtt_share_group_deliveries_share_group_key_fkey REFERENCES mqtt_share_groups (key) ON DELETE CASCADE,
@@ -1253,8 +1359,8 @@ COMMENT ON COLUMN mqtt_subscriptions.options IS 'Options byte of SUBSCRIBE (MQTT
 COMMENT ON COLUMN mqtt_subscriptions.identifier IS 'Subscription identifier; NULL: none.';
 COMMENT ON COLUMN mqtt_subscriptions.position IS 'Position in the log of messages; NULL: that of the process of the session.';
 COMMENT ON COLUMN mqtt_subscriptions.share_group_key IS 'Shared subscription that it belongs to, which exists as long as it has members; NULL: none.';
-CREATE INDEX mqtt_subscriptions_connection_idx ON mqtt_subscriptions (client_key, channel_key);
-CREATE INDEX mqtt_subscriptions_share_group_key_idx ON mqtt_subscriptions (share_group_key) WHERE share_group_key IS NOT NULL;
+CREATE INDEX mqtt_subscriptions_connection ON mqtt_subscriptions (client_key, channel_key);
+CREATE INDEX mqtt_subscriptions_share_group ON mqtt_subscriptions (share_group_key) WHERE share_group_key IS NOT NULL;
 
 CREATE TABLE mqtt_received (
   session_key bigint CONSTRAINT mqtt_received_session_key_fkey REFERENCES mqtt_sessions (key) ON DELETE CASCADE,
@@ -1319,11 +1425,11 @@ COMMENT ON COLUMN mqtt_retained.channel_key IS 'The channel.';
 COMMENT ON COLUMN mqtt_retained.subtopic IS 'The subtopic; empty: the channel itself.';
 COMMENT ON COLUMN mqtt_retained.publisher_id IS 'Id of the publisher.';
 COMMENT ON COLUMN mqtt_retained.qos IS 'QoS that it was published with.';
-COMMENT ON COLUMN mqtt_retained.envelope IS 'What its publisher said beside the content; NULL: nothing.';
+COMMENT ON COLUMN mqtt_retained.envelope IS 'Properties that the publisher sent with the message; NULL: none.';
 COMMENT ON COLUMN mqtt_retained.payload IS 'Content.';
 COMMENT ON COLUMN mqtt_retained.stored_at IS 'When it was published.';
 COMMENT ON COLUMN mqtt_retained.expires_at IS 'When it expires; NULL: never.';
-CREATE INDEX mqtt_retained_expires_at_idx ON mqtt_retained (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX mqtt_retained_expiry ON mqtt_retained (expires_at) WHERE expires_at IS NOT NULL;
 
 --
 -- Provisioning: certificates, notifications and bootstrap
@@ -1462,7 +1568,7 @@ COMMENT ON COLUMN bootstrap_profiles.domain_key IS 'The domain.';
 COMMENT ON COLUMN bootstrap_profiles.name IS 'Name of the profile.';
 COMMENT ON COLUMN bootstrap_profiles.description IS 'Description of the profile.';
 COMMENT ON COLUMN bootstrap_profiles.content_format IS 'Format of the template: go-template, raw, json, yaml or toml.';
-COMMENT ON COLUMN bootstrap_profiles.content_type IS 'Content type of what it renders to.';
+COMMENT ON COLUMN bootstrap_profiles.content_type IS 'Content type of the rendered configuration.';
 COMMENT ON COLUMN bootstrap_profiles.content_template IS 'The template.';
 COMMENT ON COLUMN bootstrap_profiles.defaults IS 'Default values of its variables.';
 COMMENT ON COLUMN bootstrap_profiles.binding_slots IS 'Slots for clients and channels that a configuration fills.';
@@ -1471,7 +1577,7 @@ COMMENT ON COLUMN bootstrap_profiles.created_by IS 'Id of the user who created i
 COMMENT ON COLUMN bootstrap_profiles.created_at IS 'When it was created.';
 COMMENT ON COLUMN bootstrap_profiles.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
 COMMENT ON COLUMN bootstrap_profiles.updated_at IS 'When it was last changed; NULL: never.';
-CREATE INDEX bootstrap_profiles_order ON bootstrap_profiles (domain_key, created_at, key);
+CREATE INDEX bootstrap_profiles_page ON bootstrap_profiles (domain_key, created_at, key);
 
 CREATE TABLE bootstrap_configs (
   client_key bigint
@@ -1514,7 +1620,7 @@ COMMENT ON COLUMN bootstrap_configs.updated_by IS 'Id of the user who last chang
 COMMENT ON COLUMN bootstrap_configs.updated_at IS 'When it was last changed; NULL: never.';
 COMMENT ON COLUMN bootstrap_configs.profile_key IS 'Profile that renders the content; NULL: none. A profile in use cannot be deleted; SET NULL applies when its domain is removed.';
 COMMENT ON COLUMN bootstrap_configs.render_context_sealed IS 'Variables of this device as encrypted JSON; NULL: none.';
-CREATE INDEX bootstrap_configs_order ON bootstrap_configs (domain_key, created_at, client_key);
+CREATE INDEX bootstrap_configs_page ON bootstrap_configs (domain_key, created_at, client_key);
 CREATE INDEX bootstrap_configs_profile ON bootstrap_configs (profile_key) WHERE profile_key IS NOT NULL;
 
 CREATE TABLE bootstrap_channels (
@@ -1550,6 +1656,47 @@ CREATE INDEX bootstrap_bindings_channel ON bootstrap_bindings (channel_key) WHER
 CREATE INDEX bootstrap_bindings_client ON bootstrap_bindings (client_key) WHERE client_key IS NOT NULL;
 
 --
+-- Views: what programs with a screen keep for their users
+--
+
+CREATE TABLE dashboards (
+  id uuid CONSTRAINT dashboards_pkey PRIMARY KEY,
+  domain_key bigint NOT NULL CONSTRAINT dashboards_domain_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  user_key bigint NOT NULL CONSTRAINT dashboards_user_fkey REFERENCES users (key) ON DELETE CASCADE,
+  name text NOT NULL,
+  is_shared boolean NOT NULL,
+  content jsonb NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE dashboards IS 'A dashboard of a user in a domain. The server does not read the content.';
+COMMENT ON COLUMN dashboards.id IS 'Id of the dashboard.';
+COMMENT ON COLUMN dashboards.domain_key IS 'The domain whose entities it shows.';
+COMMENT ON COLUMN dashboards.user_key IS 'The user who created it, and who alone may change it.';
+COMMENT ON COLUMN dashboards.name IS 'Name; several dashboards may have the same.';
+COMMENT ON COLUMN dashboards.is_shared IS 'Whether every user who may enter the domain may view it.';
+COMMENT ON COLUMN dashboards.content IS 'JSON object of the program that shows it.';
+COMMENT ON COLUMN dashboards.created_at IS 'When it was created.';
+COMMENT ON COLUMN dashboards.updated_at IS 'When it was last changed.';
+CREATE INDEX dashboards_page ON dashboards (domain_key, user_key, name, id);
+-- Without it, the removal of a user reads the whole table.
+CREATE INDEX dashboards_user ON dashboards (user_key);
+
+CREATE TABLE preferences (
+  domain_key bigint CONSTRAINT preferences_domain_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  user_key bigint CONSTRAINT preferences_user_fkey REFERENCES users (key) ON DELETE CASCADE,
+  content jsonb NOT NULL,
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT preferences_pkey PRIMARY KEY (user_key, domain_key)
+);
+COMMENT ON TABLE preferences IS 'What a program with a screen keeps for a user in a domain. The server does not read it.';
+COMMENT ON COLUMN preferences.domain_key IS 'The domain.';
+COMMENT ON COLUMN preferences.user_key IS 'The user.';
+COMMENT ON COLUMN preferences.content IS 'JSON object of the program.';
+COMMENT ON COLUMN preferences.updated_at IS 'When it was last replaced.';
+CREATE INDEX preferences_domain ON preferences (domain_key);
+
+--
 -- Task manager: modules, tasks and workflows
 --
 
@@ -1572,7 +1719,7 @@ COMMENT ON COLUMN modules.size_bytes IS 'Size in bytes.';
 COMMENT ON COLUMN modules.kind IS 'core or component.';
 COMMENT ON COLUMN modules.runtime IS 'What a worker must offer to run it: core, wasi-preview1 or component.';
 COMMENT ON COLUMN modules.exports IS 'Exported functions.';
-COMMENT ON COLUMN modules.imports IS 'What it imports.';
+COMMENT ON COLUMN modules.imports IS 'Imports of the module.';
 COMMENT ON COLUMN modules.created_at IS 'When it was uploaded.';
 
 CREATE TABLE module_chunks (
@@ -1606,7 +1753,7 @@ COMMENT ON COLUMN module_uses.domain_key IS 'The domain; NULL: tasks of no domai
 COMMENT ON COLUMN module_uses.domain_id IS 'Id of the domain.';
 COMMENT ON COLUMN module_uses.digest IS 'Digest of the module.';
 COMMENT ON COLUMN module_uses.reference IS 'Registry, repository and digest of the manifest.';
-COMMENT ON COLUMN module_uses.image_url IS 'Reference as it was last asked for.';
+COMMENT ON COLUMN module_uses.image_url IS 'Reference in its last use.';
 COMMENT ON COLUMN module_uses.size_bytes IS 'Size in bytes.';
 COMMENT ON COLUMN module_uses.signed IS 'Whether a key of the domain''s policy signed it.';
 COMMENT ON COLUMN module_uses.created_at IS 'When it was first used.';
@@ -1736,7 +1883,7 @@ COMMENT ON COLUMN tasks.grants IS 'Capabilities of the guest, as given.';
 COMMENT ON COLUMN tasks.secrets IS 'Names and values of secrets as encrypted JSON; NULL: none.';
 COMMENT ON COLUMN tasks.secret_names IS 'Names of the secrets.';
 COMMENT ON COLUMN tasks.depends_on IS 'Names of tasks of the same workflow that must end first.';
-COMMENT ON COLUMN tasks.run_if IS 'How those must end: success, failure or always.';
+COMMENT ON COLUMN tasks.run_if IS 'Required outcome of these tasks: success, failure or always.';
 COMMENT ON COLUMN tasks.workflow_key IS 'Workflow of the task; NULL: none.';
 COMMENT ON COLUMN tasks.max_output_bytes IS 'How much of stdout and of stderr of a run is kept, in bytes.';
 CREATE INDEX tasks_domain ON tasks (domain_key, key);
@@ -1745,7 +1892,7 @@ CREATE INDEX tasks_tick ON tasks (next_tick_at) WHERE next_tick_at IS NOT NULL;
 -- Without it, the removal of a user reads the whole table.
 CREATE INDEX tasks_user ON tasks (user_key) WHERE user_key IS NOT NULL;
 -- Tasks of a workflow are named by their names.
-CREATE UNIQUE INDEX tasks_workflow_name ON tasks (workflow_key, name) WHERE workflow_key IS NOT NULL;
+CREATE UNIQUE INDEX tasks_workflow_name_key ON tasks (workflow_key, name) WHERE workflow_key IS NOT NULL;
 
 CREATE TABLE workflow_runs (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT workflow_runs_pkey PRIMARY KEY,
@@ -1767,7 +1914,7 @@ COMMENT ON COLUMN workflow_runs.created_at IS 'When it was started.';
 COMMENT ON COLUMN workflow_runs.finished_at IS 'When it ended; NULL: it did not.';
 CREATE INDEX workflow_runs_due ON workflow_runs (next_check_at) WHERE next_check_at IS NOT NULL;
 -- At most one open run of a workflow.
-CREATE UNIQUE INDEX workflow_runs_open ON workflow_runs (workflow_key) WHERE next_check_at IS NOT NULL;
+CREATE UNIQUE INDEX workflow_runs_open_key ON workflow_runs (workflow_key) WHERE next_check_at IS NOT NULL;
 CREATE INDEX workflow_runs_workflow ON workflow_runs (workflow_key, key);
 
 CREATE TABLE workflow_steps (
@@ -1819,12 +1966,15 @@ CREATE TABLE runs (
   prepare_ms double precision,
   reason text,
   error text,
+  frames json,
   results json,
   result_digest text,
   result_bytes bigint,
   output_truncated boolean NOT NULL DEFAULT false,
   parent_id uuid,
   is_broadcast boolean NOT NULL DEFAULT false,
+  domain_key bigint,
+  cause json,
   CONSTRAINT runs_assigned_check CHECK (worker_key IS NULL OR fence IS NOT NULL),
   CONSTRAINT runs_deadline_check CHECK (state IN (1, 2, 7) = (next_check_at IS NOT NULL)),
   CONSTRAINT runs_queue_check CHECK (queue_seq IS NULL OR (worker_key IS NULL AND (state = 1)))
@@ -1853,15 +2003,22 @@ COMMENT ON COLUMN runs.finished_at IS 'When the run ended; NULL: it did not.';
 COMMENT ON COLUMN runs.duration_ms IS 'How long the guest ran, in milliseconds.';
 COMMENT ON COLUMN runs.prepare_ms IS 'How long the worker prepared the module, in milliseconds.';
 COMMENT ON COLUMN runs.reason IS 'Why the run failed; NULL: it did not.';
-COMMENT ON COLUMN runs.error IS 'Message of the failure.';
+COMMENT ON COLUMN runs.error IS 'Message of the failure, with the last lines of stderr.';
+COMMENT ON COLUMN runs.frames IS 'Stack of the guest after a trap, an array of text; NULL: none.';
 COMMENT ON COLUMN runs.results IS 'Result, where it fits the row.';
 COMMENT ON COLUMN runs.result_digest IS 'Digest of a result that does not fit: its bytes are in staged_results.';
 COMMENT ON COLUMN runs.result_bytes IS 'Its size in bytes.';
 COMMENT ON COLUMN runs.output_truncated IS 'Whether output was dropped at max_output_bytes.';
 COMMENT ON COLUMN runs.parent_id IS 'Id of the broadcast that the run belongs to; NULL: none.';
 COMMENT ON COLUMN runs.is_broadcast IS 'Whether the run is a broadcast: no worker gets it, and each of its runs on a worker names it as parent.';
+COMMENT ON COLUMN runs.domain_key IS 'Domain of the task, as there. No reference: the run is removed with its task.';
+COMMENT ON COLUMN runs.cause IS 'Why it was started: {type, …}, as it is shown.';
+-- The runs of a message.
+CREATE INDEX runs_message ON runs ((cause ->> 'message')) WHERE cause ->> 'message' IS NOT NULL;
 -- What managers must tell workers to stop.
 CREATE INDEX runs_cancelled ON runs (worker_key) WHERE (cancel_requested_at IS NOT NULL) AND (next_check_at IS NOT NULL);
+-- The runs of a domain, newest first. None of its columns ever changes.
+CREATE INDEX runs_domain ON runs (domain_key, created_at, key);
 CREATE INDEX runs_due ON runs (next_check_at) WHERE next_check_at IS NOT NULL;
 CREATE INDEX runs_held ON runs (worker_key) WHERE next_check_at IS NOT NULL;
 CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
@@ -1950,7 +2107,7 @@ COMMENT ON COLUMN staged_results.staged_at IS 'When it was stored.';
 
 CREATE TABLE task_events (
   seq bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT task_events_pkey PRIMARY KEY,
-  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  xid xid8 NOT NULL DEFAULT position_xid(),
   occurred_at timestamptz NOT NULL DEFAULT now(),
   events json NOT NULL
 );
@@ -2011,7 +2168,7 @@ COMMENT ON COLUMN workers.slots IS 'Number of runs at a time.';
 COMMENT ON COLUMN workers.backlog IS 'Number of runs that it accepts beyond its slots.';
 COMMENT ON COLUMN workers.runtimes IS 'Kinds of modules that it runs.';
 COMMENT ON COLUMN workers.draining IS 'Whether it gets no more runs.';
-COMMENT ON COLUMN workers.session_epoch IS 'Rises at every registration and when the worker is declared lost; what is written under an older epoch is void.';
+COMMENT ON COLUMN workers.session_epoch IS 'Rises at every registration and when the worker is declared lost; a write under an older epoch is ignored.';
 COMMENT ON COLUMN workers.manager_id IS 'Manager that holds its session; NULL: declared lost, nothing is assigned to it.';
 COMMENT ON COLUMN workers.lease_until IS 'When it is declared lost unless it renews.';
 COMMENT ON COLUMN workers.last_alive_at IS 'When it last renewed.';
@@ -2108,15 +2265,17 @@ CREATE TABLE task_messages (
   task_key bigint NOT NULL CONSTRAINT task_messages_task_fkey REFERENCES tasks (key) ON DELETE CASCADE,
   origin text NOT NULL,
   message json NOT NULL,
+  traceparent text,
   due_at timestamptz NOT NULL DEFAULT now(),
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin)
 );
-COMMENT ON TABLE task_messages IS 'Messages that are to start a run: written with the position of the log of messages, taken by any manager.';
+COMMENT ON TABLE task_messages IS 'Messages that start a run: written in the transaction of the position in the log of messages, processed by any manager.';
 COMMENT ON COLUMN task_messages.key IS 'Internal key, never shown to users.';
 COMMENT ON COLUMN task_messages.task_key IS 'The task.';
 COMMENT ON COLUMN task_messages.origin IS 'The message, or the page of a replay: the same origin starts one run.';
 COMMENT ON COLUMN task_messages.message IS '{channel_id, subtopic, publisher, protocol, records}';
+COMMENT ON COLUMN task_messages.traceparent IS 'Place of the message in its trace (W3C Trace Context); null: it is not traced.';
 COMMENT ON COLUMN task_messages.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN task_messages.created_at IS 'When it was queued.';
 CREATE INDEX task_messages_due ON task_messages (due_at, key);
@@ -2132,12 +2291,13 @@ CREATE TABLE task_publications (
   run_id uuid NOT NULL,
   fence bigint NOT NULL,
   call_id bigint NOT NULL,
+  traceparent text,
   attempts smallint NOT NULL DEFAULT 0,
   due_at timestamptz NOT NULL DEFAULT now(),
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT task_publications_call_key UNIQUE (run_id, fence, call_id)
 );
-COMMENT ON TABLE task_publications IS 'Messages of tasks on their way to channels: written in the transaction of what they report, taken by any process of the platform, which stores each once under (run, fence, call).';
+COMMENT ON TABLE task_publications IS 'Messages that tasks publish: written in the transaction of the result or call, published by any process of the platform, which stores each once under (run, fence, call).';
 COMMENT ON COLUMN task_publications.key IS 'Internal key, never shown to users.';
 COMMENT ON COLUMN task_publications.domain_key IS 'Domain of the channel.';
 COMMENT ON COLUMN task_publications.user_key IS 'User who publishes.';
@@ -2148,6 +2308,7 @@ COMMENT ON COLUMN task_publications.task_key IS 'The task.';
 COMMENT ON COLUMN task_publications.run_id IS 'Id of the run.';
 COMMENT ON COLUMN task_publications.fence IS 'Fence of its assignment.';
 COMMENT ON COLUMN task_publications.call_id IS 'Number of the guest''s call; 0: the result of the run.';
+COMMENT ON COLUMN task_publications.traceparent IS 'Place of the run in its trace (W3C Trace Context); null: it is not traced.';
 COMMENT ON COLUMN task_publications.attempts IS 'Number of failed attempts.';
 COMMENT ON COLUMN task_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN task_publications.created_at IS 'When it was queued.';

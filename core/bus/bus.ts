@@ -1,21 +1,33 @@
 /**
- * Hints between processes: "something was written, look now". A hint may be lost, late or repeated; whoever needs a
- * fact reads the log. One interface, two transports: inside the process, and Redis when several processes run.
+ * Hints between processes: "something was written, read now". A hint may be lost, delayed or repeated; the facts are in the
+ * changelogs. There are two transports: memory for one machine, whose processes are peers, and Redis for several machines.
  */
-/** Must not throw: nobody could tell the publisher. */
+/** Must not throw: the publisher does not receive the error. */
 export type BusHandler = (payload: Uint8Array) => void
 
 export type Bus = {
-  /** Never rejects and never waits: a hint that cannot be sent is counted and dropped. */
+  /** Never rejects and never waits: a hint that cannot be sent is dropped and counted. */
   publish(topic: string, payload: Uint8Array): void
-  /** Hints of other processes and of this one; returns the way to end it. */
+  /** Receives the hints of all processes, this one included. Returns a function that unsubscribes. */
   subscribe(topic: string, handler: BusHandler): () => void
+  /** False while hints of other processes may be lost. */
+  readonly isConnected: boolean
   /** Hints that could not be sent since the start. */
   readonly dropped: number
   close(): Promise<void>
 }
 
-/** A hint above this is not worth sending; its receiver reads the log instead. */
+/** The other processes of this machine, which receive hints without Redis. */
+export type HintPeers = {
+  /** Never waits. False when the hint was dropped for one of them, because too much waits for it. */
+  send(topic: string, payload: Uint8Array): boolean
+  /** Sets the handler of the hints of the others. */
+  listen(handler: (topic: string, payload: Uint8Array) => void): void
+  /** False when this process no longer receives them. */
+  readonly isConnected: boolean
+}
+
+/** Larger hints are not sent: the receiver reads the changelog instead. */
 export const MAX_HINT_BYTES = 16 * 1024
 
 export class Subscriptions {
@@ -30,7 +42,7 @@ export class Subscriptions {
       isFirst,
       remove: () => {
         handlers.delete(handler)
-        // A second call must not end what somebody else subscribed meanwhile.
+        // A second call must not end a subscription that another caller made meanwhile.
         if (handlers.size > 0 || this.#handlers.get(topic) !== handlers) return false
         return this.#handlers.delete(topic)
       },

@@ -1,5 +1,5 @@
 export { MAX_HINT_BYTES } from './bus.ts'
-export type { Bus, BusHandler } from './bus.ts'
+export type { Bus, BusHandler, HintPeers } from './bus.ts'
 export { connectBus, connectStreamWriter } from './connect.ts'
 export { createLocalBus } from './local.ts'
 export { redisOptions } from './redis-options.ts'

@@ -1,18 +1,18 @@
 /**
- * The bus over Redis pub/sub. Redis away costs speed, never a fact: publishing never waits, hints of this process reach
- * its own subscribers without Redis, and the client reconnects by itself.
+ * The bus over Redis pub/sub. An unavailable Redis delays hints and loses no data: publishing never waits, hints of this
+ * process reach its own subscribers without Redis, and the client reconnects automatically.
  */
 import { createClient } from 'redis'
 import type { Logger } from '../logging/index.ts'
 import { newToken } from '../ids.ts'
 import type { Bus } from './bus.ts'
 import { MAX_HINT_BYTES, Subscriptions } from './bus.ts'
-import { redisOptions } from './redis-options.ts'
+import { pingedRedisOptions, redisOptions } from './redis-options.ts'
 
-/** Commands that wait for a broken connection are refused above this, and counted as dropped. */
+/** The maximum number of commands that wait for a connection. Further commands are dropped and counted. */
 const MAX_QUEUED_COMMANDS = 1000
 
-/** Each message begins with the sender's mark, so that a process does not hear its own hints twice. */
+/** Each message begins with the sender's id, so that a process ignores its own hints. */
 const MARK_BYTES = 16
 
 export async function createRedisBus({ url, logger }: { url: string; logger: Logger }): Promise<Bus> {
@@ -20,22 +20,25 @@ export async function createRedisBus({ url, logger }: { url: string; logger: Log
   const mark = Buffer.from(newToken(MARK_BYTES)).subarray(0, MARK_BYTES)
   let dropped = 0
   let closed = false
-  const options = { ...redisOptions(url), commandsQueueMaxLength: MAX_QUEUED_COMMANDS }
-  const publisher = createClient({ ...options, disableOfflineQueue: true })
-  const subscriber = createClient(options)
+  const limits = { commandsQueueMaxLength: MAX_QUEUED_COMMANDS }
+  const publisher = createClient({ ...pingedRedisOptions(url), ...limits, disableOfflineQueue: true })
+  const subscriber = createClient({ ...redisOptions(url), ...limits })
+  const ready = new Set<object>()
   for (const client of [publisher, subscriber]) {
-    let isAway = false
+    let isUnavailable = false
     client.on('error', (error: Error) => {
-      if (!isAway)
+      if (!isUnavailable)
         logger.warn({ err: error }, 'Redis is unavailable; processes poll the changelog instead of receiving hints')
-      isAway = true
+      isUnavailable = true
+      ready.delete(client)
     })
     client.on('ready', () => {
-      if (isAway) logger.info('Redis is available again')
-      isAway = false
+      ready.add(client)
+      if (isUnavailable) logger.info('Redis is available again')
+      isUnavailable = false
     })
   }
-  // A Redis that is away at the start is no reason not to start.
+  // The process starts without Redis and connects later.
   void publisher.connect().catch(() => undefined)
   void subscriber.connect().catch(() => undefined)
 
@@ -58,7 +61,7 @@ export async function createRedisBus({ url, logger }: { url: string; logger: Log
     },
     subscribe(topic, handler) {
       const { isFirst, remove } = subscriptions.add(topic, handler)
-      // The client repeats its subscriptions after a reconnection; one asked for while Redis is away waits for it.
+      // The client repeats its subscriptions after a reconnection. A subscription made while Redis is unavailable waits for it.
       if (isFirst)
         subscriber
           .subscribe(topic, onMessage, true)
@@ -66,6 +69,9 @@ export async function createRedisBus({ url, logger }: { url: string; logger: Log
       return () => {
         if (remove()) subscriber.unsubscribe(topic, onMessage, true).catch(() => undefined)
       }
+    },
+    get isConnected() {
+      return ready.size === 2
     },
     get dropped() {
       return dropped

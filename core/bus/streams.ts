@@ -1,49 +1,40 @@
 /**
- * Redis streams for whoever reads them outside of the product. Not a hint: an entry counts as sent once Redis has taken
- * it, and entries of one writer arrive in order. What could not be sent the caller sends again.
+ * Writes Redis streams for readers outside of the product. An entry counts as sent when Redis has acknowledged it, and the
+ * entries of one writer arrive in order. The caller repeats entries that were not acknowledged.
  */
 import { createClient } from 'redis'
 import type { Logger } from '../logging/index.ts'
 import { withDeadline } from '../time.ts'
-import { redisOptions } from './redis-options.ts'
+import { pingedRedisOptions } from './redis-options.ts'
 
 export type StreamItem = { stream: string; fields: Readonly<Record<string, string>> }
 
 export type StreamWriter = {
-  /** Resolves when Redis has taken all of them; rejects when it took some or none. */
+  /** Resolves when Redis has acknowledged every item; otherwise rejects, although some may have been stored. */
   append(items: readonly StreamItem[]): Promise<void>
   close(): void
 }
 
-/** Redis takes thousands of entries in a second; one that says nothing for so long is away. */
+/** Redis stores thousands of entries per second; a longer silence means that it is unavailable. */
 const APPEND_DEADLINE_MS = 10_000
-/** Entries that are on the way at once. */
+/** The number of entries that are sent before their acknowledgements are awaited. */
 const CHUNK_ENTRIES = 1000
-const PING_INTERVAL_MS = 5000
-/** A connection on which nothing arrives for so long, pings included, is dead. */
-const SOCKET_SILENCE_MS = 15_000
 
-/** `maxLength`: about how many entries a stream keeps; the oldest go first. */
+/** `maxLength`: the approximate number of entries that a stream keeps. The oldest are removed first. */
 export function createStreamWriter(options: { url: string; maxLength: number; logger: Logger }): StreamWriter {
   const { url, maxLength, logger } = options
-  const { socket } = redisOptions(url)
-  const client = createClient({
-    url,
-    disableOfflineQueue: true,
-    pingInterval: PING_INTERVAL_MS,
-    socket: { ...socket, socketTimeout: SOCKET_SILENCE_MS },
-  })
+  const client = createClient({ ...pingedRedisOptions(url), disableOfflineQueue: true })
   let isClosed = false
-  let isAway = false
+  let isUnavailable = false
   client.on('error', (error: Error) => {
-    if (!isAway && !isClosed) logger.warn({ err: error }, 'Redis is unavailable; events wait in the journal')
-    isAway = true
+    if (!isUnavailable && !isClosed) logger.warn({ err: error }, 'Redis is unavailable; events wait in the journal')
+    isUnavailable = true
   })
   client.on('ready', () => {
-    if (isAway) logger.info('Redis is available again; sending events')
-    isAway = false
+    if (isUnavailable) logger.info('Redis is available again; sending events')
+    isUnavailable = false
   })
-  // A Redis that is away at the start is no reason not to start.
+  // The process starts without Redis and connects later.
   void client.connect().catch(() => undefined)
 
   const trim = { TRIM: { strategy: 'MAXLEN', strategyModifier: '~', threshold: maxLength } } as const
@@ -51,7 +42,7 @@ export function createStreamWriter(options: { url: string; maxLength: number; lo
     async append(items) {
       for (let start = 0; start < items.length; start += CHUNK_ENTRIES) {
         const chunk = items.slice(start, start + CHUNK_ENTRIES)
-        // One connection keeps the order; every answer is waited for, so that none rejects unheard.
+        // One connection keeps the order. Every acknowledgement is awaited, so that no rejection is unhandled.
         const sent = Promise.allSettled(chunk.map(({ stream, fields }) => client.xAdd(stream, '*', fields, trim)))
         const results = await withDeadline(sent, APPEND_DEADLINE_MS, 'writing to the streams of Redis')
         const failed = results.find((result) => result.status === 'rejected')

@@ -10,18 +10,18 @@ it.each([
   [268_435_455, 'ffffff7f'],
   [2 ** 32 - 1, 'ffffffff0f'],
   [2n ** 40n, '808080808020'],
-])('writes %s in seven bits a byte, the shortest form', (value, wanted) => {
+])('encodes %s in the shortest form', (value, wanted) => {
   expect(Buffer.from(leb128(value)).toString('hex')).toBe(wanted)
   expect(leb128Length(Number(value))).toBe(wanted.length / 2)
 })
 
-it('writes into bytes that are there and says where it ended', () => {
+it('writes into existing bytes and returns the end offset', () => {
   const bytes = new Uint8Array(4)
   expect(writeLeb128(bytes, 1, 300)).toBe(3)
   expect([...bytes]).toEqual([0, 0xac, 0x02, 0])
 })
 
-it('refuses what a number cannot hold exactly', () => {
+it('rejects integers above 2^53', () => {
   expect(() => leb128(2n ** 60n)).toThrow(RangeError)
   expect(() => leb128(-1)).toThrow(RangeError)
 })
@@ -39,7 +39,7 @@ it.each([
 })
 
 it.each(['', 'MiB', '1.5MiB', '-1', '1TB', '1 000', '9'.repeat(16), '999999999999999GiB'])(
-  'reads no size from %j',
+  'rejects %j as a size',
   (text) => {
     expect(parseSize(text)).toBeUndefined()
   },

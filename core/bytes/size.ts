@@ -1,4 +1,4 @@
-/** Sizes as people write them. */
+/** Parses sizes with units. */
 
 const SIZE = /^(\d{1,15}) ?(|[KMG]i?)B?$/i
 const UNITS: Readonly<Record<string, number>> = {
@@ -11,7 +11,7 @@ const UNITS: Readonly<Record<string, number>> = {
   GI: 1024 ** 3,
 }
 
-/** Bytes of `1048576`, `64 MiB`, `64Mi` or `2GB`; undefined for what is none of these. */
+/** The bytes of `1048576`, `64 MiB`, `64Mi` or `2GB`; undefined for any other form. */
 export function parseSize(text: string): number | undefined {
   const match = SIZE.exec(text.trim())
   if (match === null) return undefined

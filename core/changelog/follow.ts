@@ -1,9 +1,10 @@
 /**
- * Follows a log in its final order and stores the position in the transaction of the effect: each row takes effect
- * exactly once, however often the process dies. One consumer of a name works at a time, on whatever node holds its lock.
+ * Reads a changelog in its final order and stores the position in the transaction of the effect: each row takes effect exactly
+ * once, also after a crash. One consumer of a name works at a time, on the node that holds its lock.
  */
 import type { Database, Queryable, Transaction } from '../database/index.ts'
 import type { Logger } from '../logging/index.ts'
+import { CHANGELOG_METRICS } from './metrics.ts'
 import type { Position } from './position.ts'
 import { LOG_START } from './position.ts'
 import type { LogRow, LogTable } from './read.ts'
@@ -11,8 +12,9 @@ import { readSettled, settledEnd } from './read.ts'
 import type { Pause, Rounds } from './rounds.ts'
 import { growingPauses, startRounds } from './rounds.ts'
 import { sql } from '../sql.ts'
+import { monotonicMs } from '../time.ts'
 
-/** Where the consumer stands; undefined when it never stored one. */
+/** The stored position of the consumer; undefined when it has not stored one. */
 export async function findPosition(db: Queryable, consumer: string): Promise<Position | undefined> {
   const { rows } = await sql<{
     xid: string
@@ -22,7 +24,7 @@ export async function findPosition(db: Queryable, consumer: string): Promise<Pos
   return row === undefined ? undefined : { xid: BigInt(row.xid), seq: row.seq }
 }
 
-/** Where the consumers whose names begin so stand, and since when. */
+/** The positions of all consumers whose names begin with `prefix`, with the times at which they were stored. */
 export async function listPositions(
   db: Queryable,
   prefix: string,
@@ -38,7 +40,7 @@ export async function listPositions(
   }))
 }
 
-/** A new consumer begins at the log's present end; one that has a position keeps it. */
+/** A new consumer begins at the present end of the changelog; an existing one keeps its position. */
 export async function beginAtEnd(db: Queryable, consumer: string): Promise<void> {
   const { xid, seq } = await settledEnd(db)
   await sql`INSERT INTO consumers (name, xid, seq) VALUES (${consumer}, ${xid.toString()}::xid8, ${seq})
@@ -60,23 +62,23 @@ export type LogFollowerOptions = {
   consumer: string
   logger: Logger
   intervalMs: number
-  /** While nothing is found pauses grow up to this; as they are unless said. For who pokes when something is written. */
-  quietMs?: number
-  /** So long the pause is at least, also when poked, after a round that found something; 0 unless said. */
-  restMs?: number
+  /** While no rows are found, pauses grow up to this; defaults to `intervalMs`. Set it where writers call `wake`. */
+  maxIdlePauseMs?: number
+  /** The minimum pause after a round that found rows, also after a wake; defaults to 0. */
+  minPauseMs?: number
   maxRows: number
   /**
-   * The effect of these rows, in the transaction that also stores the position. May stop early and say how many of them
-   * took effect: the rest comes again at once.
+   * Applies the rows in the transaction that also stores the position. It may stop early and return the number of rows that
+   * took effect; the remaining rows are delivered again at once.
    */
   apply: (tx: Transaction, rows: readonly LogRow[]) => Promise<void | number>
-  /** Called after each round that found something, when its effect is committed. */
+  /** Called after the commit of each round that found rows. */
   onApplied?: () => void
 }
 
 export type LogFollower = Rounds
 
-/** Backoff after a failed round doubles up to this. */
+/** The maximum backoff after failed rounds. */
 const MAX_BACKOFF_MS = 10_000
 
 export function startLogFollower(options: LogFollowerOptions): LogFollower {
@@ -89,15 +91,21 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
     maxRows,
     apply,
     onApplied,
-    quietMs = intervalMs,
-    restMs = 0,
+    maxIdlePauseMs = intervalMs,
+    minPauseMs = 0,
   } = options
   let backoffMs = intervalMs
-  const pauses = growingPauses(intervalMs, quietMs)
+  let caughtUpMs = monotonicMs()
+  const removeLag = CHANGELOG_METRICS.lag.from(() => [
+    { labels: { consumer }, value: (monotonicMs() - caughtUpMs) / 1000 },
+  ])
+  /** Of the round that runs: rows are there that cannot be applied yet. */
+  let isHeldUp = false
+  const pauses = growingPauses(intervalMs, maxIdlePauseMs)
 
   /**
-   * One statement that is planned once, so that a log where nothing happens costs next to nothing, however often it is looked at. With
-   * the order its plan is the index, whatever the log holds when it is made.
+   * One statement that is planned once, so that polling an idle changelog costs almost nothing. The ORDER BY makes the planner
+   * use the index, independent of the table's size when the plan is made.
    */
   async function hasNext(): Promise<boolean> {
     const { rows } = await database.db.query<{ has_next: boolean | null }>({
@@ -112,7 +120,7 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
     return rows[0]?.has_next === true
   }
 
-  /** One transaction: lock, read, apply, store. True when there may be more to read at once. */
+  /** One transaction: lock, read, apply, store. True when more rows may be ready. */
   function applyNext(): Promise<boolean> {
     return database.transaction(async (tx) => {
       const { rows: locks } = await sql<{
@@ -121,7 +129,11 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
       if (locks[0]?.locked !== true) return false
       const after = (await findPosition(tx, consumer)) ?? LOG_START
       const rows = await readSettled(tx, table, after, maxRows)
-      if (rows.length === 0) return false
+      if (rows.length === 0) {
+        // Rows are committed whose order is not final: an older transaction is still writing.
+        isHeldUp = true
+        return false
+      }
       const applied = (await apply(tx, rows)) ?? rows.length
       const last = rows[applied - 1]
       if (last === undefined) return false
@@ -131,18 +143,29 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
   }
 
   async function round(): Promise<Pause> {
+    const beganMs = monotonicMs()
+    isHeldUp = false
     try {
       const isThere = await hasNext()
       const hasMore = isThere && (await applyNext())
+      if (!hasMore && !isHeldUp) caughtUpMs = beganMs
       if (isThere) onApplied?.()
       backoffMs = intervalMs
-      return { pauseMs: hasMore ? 0 : pauses.next(!isThere), isPokable: true, restMs: isThere ? restMs : 0 }
+      return { pauseMs: hasMore ? 0 : pauses.next(!isThere), isWakeable: true, minPauseMs: isThere ? minPauseMs : 0 }
     } catch (error) {
+      CHANGELOG_METRICS.failures.add({ consumer })
       logger.warn({ err: error, consumer }, 'a changelog consumer failed; retrying')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
-      return { pauseMs: backoffMs, isPokable: false }
+      return { pauseMs: backoffMs, isWakeable: false }
     }
   }
 
-  return startRounds(round)
+  const rounds = startRounds(round)
+  return {
+    wake: rounds.wake,
+    async stop() {
+      removeLag()
+      await rounds.stop()
+    },
+  }
 }

@@ -17,7 +17,7 @@ test('the text of a position reads back as the same position', () => {
   )
 })
 
-test('nothing comes before the start of a log, and the transaction counts before the number', () => {
+test('LOG_START precedes every position, and the transaction takes precedence over the number', () => {
   fc.assert(
     fc.property(position, (one) => {
       expect(comparePositions(LOG_START, one)).toBeLessThanOrEqual(0)
@@ -38,7 +38,7 @@ test.each([
   '99999999999999999999999-1',
   '18446744073709551616-1',
   '1-9999999999999999',
-])('refuses %j as a position', (text) => {
+])('rejects %j as a position', (text) => {
   let refusal: unknown
   try {
     parsePosition(text)

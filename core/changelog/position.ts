@@ -1,12 +1,12 @@
 /**
- * A position orders the rows of a log by the transaction that wrote them. A sequence alone loses rows: a lower number
- * may commit later than a higher one that was already read.
+ * A position orders the rows of a changelog by the transaction that wrote them. A sequence alone loses rows: a lower number
+ * may commit after a higher one was read.
  */
 import { ServiceError } from '../errors/index.ts'
 
 export type Position = { xid: bigint; seq: number }
 
-/** Before the first row of any log. */
+/** Precedes the first row of any changelog. */
 export const LOG_START: Position = { xid: 0n, seq: 0 }
 
 export function comparePositions(left: Position, right: Position): number {
@@ -14,7 +14,7 @@ export function comparePositions(left: Position, right: Position): number {
   return left.seq - right.seq
 }
 
-/** `<xid>-<seq>`: the form in which a position leaves the building (`Last-Event-ID`). */
+/** `<xid>-<seq>`: the form of a position in the API (`Last-Event-ID`). */
 export function formatPosition(position: Position): string {
   return `${position.xid}-${position.seq}`
 }

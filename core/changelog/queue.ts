@@ -1,22 +1,22 @@
 /**
- * Queues that are tables: what one process writes, another one takes. Whoever writes says so over the bus, and the reader
- * looks at once. A hint may be lost, and rows become due by themselves, so that the reader looks by itself too: often
- * while rows wait, less and less often while there is none.
+ * Queues in tables: one process writes rows, another one processes them. The writer sends a hint over the bus, and the reader
+ * reads at once. A hint may be lost and rows become due with time, so the reader polls too: often while rows wait, and less
+ * often while the table is empty.
  */
 import type { Bus } from '../bus/index.ts'
 import type { Database } from '../database/index.ts'
 import { growingPauses, startRounds } from './rounds.ts'
 
-/** However fast is written, rounds that find rows are this far apart: each costs some statements, and takes the more rows. */
-const REST_MS = 25
-/** The pause after a round that failed, at least. */
+/** The minimum interval between rounds that find rows. A longer interval gives larger rounds and fewer statements. */
+const MIN_PAUSE_MS = 25
+/** The minimum pause after a failed round. */
 const RETRY_MS = 1_000
-/** While there is no row, the longest pause is so many of the shortest. */
-export const QUIET_TIMES = 10
+/** While the table is empty, the pause grows up to this multiple of `intervalMs`. */
+export const MAX_IDLE_FACTOR = 10
 
 const NOTHING = new Uint8Array()
 
-/** Tells the readers of the queue, wherever they run, that rows were committed. Any rate is fine. */
+/** Tells the readers of the queue, in every process, that rows were committed. May be called at any rate. */
 export function hintQueue(bus: Bus, table: string): void {
   bus.publish(topicOf(table), NOTHING)
 }
@@ -24,9 +24,9 @@ export function hintQueue(bus: Bus, table: string): void {
 type QueueReaderOptions = {
   database: Database
   bus: Bus
-  /** Name of the table, which has a column `due_at`; a constant of our code, never input. */
+  /** Name of the table, which has a column `due_at`; a constant, never input. */
   table: string
-  /** Takes rows that are due; true when there may be more to take at once. */
+  /** Processes rows that are due; true when more may be due. */
   take: () => Promise<boolean>
   /** The pause after a round while rows wait. */
   intervalMs: number
@@ -34,26 +34,26 @@ type QueueReaderOptions = {
 }
 
 export function startQueueReader({ database, bus, table, take, intervalMs, onError }: QueueReaderOptions): {
-  /** Resolves when the round that runs has ended; none follows. */
+  /** Resolves when the current round has ended. No other round starts. */
   stop(): Promise<void>
 } {
-  // Whether the first row is due: what a round costs while there is nothing to do. Planned once, and with the order its plan is the index.
+  // Reads only whether the first row is due: the cost of an idle round. Planned once; the ORDER BY selects the index.
   const first = {
     name: `first-of-${table}`,
     text: `SELECT due_at <= now() AS is_due FROM ${table} ORDER BY due_at LIMIT 1`,
     values: [],
   }
-  const pauses = growingPauses(intervalMs, intervalMs * QUIET_TIMES)
+  const pauses = growingPauses(intervalMs, intervalMs * MAX_IDLE_FACTOR)
   const rounds = startRounds(async () => {
     try {
       const { rows } = await database.db.query<{ is_due: boolean }>(first)
-      if (rows[0]?.is_due === true && (await take())) return { pauseMs: 0, isPokable: true }
-      // A row that waits for its time, or that another process has taken, may become due.
+      if (rows[0]?.is_due === true && (await take())) return { pauseMs: 0, isWakeable: true }
+      // Rows that are not yet due, or that another process has locked, may become due.
       const isEmpty = rows.length === 0
-      return { pauseMs: pauses.next(isEmpty), isPokable: true, restMs: isEmpty ? 0 : REST_MS }
+      return { pauseMs: pauses.next(isEmpty), isWakeable: true, minPauseMs: isEmpty ? 0 : MIN_PAUSE_MS }
     } catch (error) {
       onError(error)
-      return { pauseMs: Math.max(intervalMs, RETRY_MS), isPokable: false }
+      return { pauseMs: Math.max(intervalMs, RETRY_MS), isWakeable: false }
     }
   })
   const unsubscribe = bus.subscribe(topicOf(table), rounds.wake)

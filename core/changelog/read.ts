@@ -1,10 +1,10 @@
 /**
- * Reading a log in two ways. `readSettled` gives rows in position order and only those before which nothing can commit
- * any more: for consumers whose effect must happen once, in order. `readNew` gives what became visible since an earlier
- * read, each row once, whatever its position: for caches, which must forget at once and so are never held up by
- * somebody's long transaction.
+ * Two ways to read a changelog. `readSettled` returns rows in position order, up to the first position at which a transaction
+ * may still commit: for consumers that process each row once and in order. `readNew` returns the rows that became visible
+ * since an earlier read, each row once, at any position: for caches, which must be invalidated at once and cannot wait for long
+ * transactions.
  *
- * A log is a table with `xid xid8 NOT NULL DEFAULT pg_current_xact_id()`, `seq bigint` (identity) and an index on both.
+ * A log is a table with `xid xid8 NOT NULL DEFAULT position_xid()`, `seq bigint` (identity) and an index on both.
  */
 import type pg from 'pg'
 import type { Queryable } from '../database/index.ts'
@@ -14,7 +14,7 @@ import { sql } from '../sql.ts'
 import type { Sql } from '../sql.ts'
 
 export type LogTable = {
-  /** Name of the table; a constant of our code, never input. */
+  /** Name of the table; a constant, never input. */
   name: string
   /** The columns to read beside the position. */
   columns: readonly string[]
@@ -28,7 +28,7 @@ function toRow({ log_xid: xid, log_seq: seq, ...values }: Record<string, unknown
   return { ...values, position: { xid: BigInt(xid), seq } }
 }
 
-/** Rows after `after` whose order is final, oldest first, at most `limit`; only those that meet `where`, up to `until`. */
+/** Settled rows after `after` and up to `until` that meet `where`, oldest first, at most `limit`. */
 export async function readSettled(
   db: Queryable,
   table: LogTable,
@@ -40,48 +40,48 @@ export async function readSettled(
   const { rows } = await sql<Record<string, unknown> & Positioned>`
     SELECT ${sql.raw(table.columns.join(', '))}, xid::text AS log_xid, seq AS log_seq FROM ${sql.raw(table.name)}
      WHERE (xid, seq) > (${after.xid.toString()}::xid8, ${after.seq}::bigint)
-       AND xid < pg_snapshot_xmin(pg_current_snapshot()) AND ${where} AND ${end}
+       AND xid < position_xmin() AND ${where} AND ${end}
      ORDER BY xid, seq LIMIT ${limit}`.execute(db)
   return rows.map(toRow)
 }
 
 /**
- * The position behind every row whose order is final: a reader that begins here is given what commits from now on, and
- * perhaps some of what was committed a moment ago.
+ * The position after every settled row. A reader that begins here receives everything that commits from now on, and possibly
+ * rows that were committed shortly before.
  */
 export async function settledEnd(db: Queryable): Promise<Position> {
   const { rows } = await sql<{
     xid: string
-  }>`SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid`.execute(db)
+  }>`SELECT position_xmin()::text AS xid`.execute(db)
   return { xid: BigInt((rows[0] as { xid: string }).xid) - 1n, seq: Number.MAX_SAFE_INTEGER }
 }
 
-/** Which transactions a reader has seen: those below `xmax` but the ones that were still running. */
+/** The transactions that a reader has seen: those below `xmax`, except those that were still running. */
 export type LogSnapshot = { xmax: string; running: readonly string[] }
 
-/** Whether the snapshot saw what the transaction wrote. */
-export function saw({ xmax, running }: LogSnapshot, xid: bigint): boolean {
+/** Whether the snapshot sees the rows of the transaction. */
+export function sees({ xmax, running }: LogSnapshot, xid: bigint): boolean {
   return xid < BigInt(xmax) && !running.includes(String(xid))
 }
 
 /** `<xmin>:<xmax>:<xid>,<xid>…`, the text form of `pg_snapshot`. */
 function parseSnapshot(text: string): LogSnapshot {
   const [, xmax, running = ''] = text.split(':')
-  if (xmax === undefined) throw new Error(`not a snapshot of the database: ${text}`)
+  if (xmax === undefined) throw new Error(`not a pg_snapshot: ${text}`)
   return { xmax, running: running === '' ? [] : running.split(',') }
 }
 
-/** Where a reader that begins now must start. */
+/** The snapshot at which a new reader starts. */
 export async function currentSnapshot(connection: pg.Client): Promise<LogSnapshot> {
-  const { rows } = await connection.query<{ snapshot: string }>('SELECT pg_current_snapshot()::text AS snapshot')
+  const { rows } = await connection.query<{ snapshot: string }>('SELECT position_snapshot()::text AS snapshot')
   return parseSnapshot((rows[0] as { snapshot: string }).snapshot)
 }
 
 type RowOrNone = Record<string, unknown> & { log_snapshot: string; log_xid: string | null; log_seq: number | null }
 
 /**
- * Every row that `since` did not see and this read does, in position order, and the snapshot to go on from. Undefined
- * rows: there are more than `maxRows`.
+ * Every row that is visible to this read and was not visible to `since`, in position order, and the new snapshot. `rows` is
+ * undefined when there are more than `maxRows`.
  */
 export async function readNew(
   connection: pg.Client,
@@ -90,9 +90,9 @@ export async function readNew(
   maxRows: number,
 ): Promise<{ rows: LogRow[] | undefined; snapshot: LogSnapshot }> {
   const select = `SELECT ${table.columns.join(', ')}, xid::text AS log_xid, seq AS log_seq FROM ${table.name}`
-  // Two index scans instead of one condition with OR, for which the planner may walk the whole log.
+  // Two index scans: for one condition with OR the planner may scan the whole table.
   const { rows } = await connection.query<RowOrNone>(
-    `SELECT page.*, pg_current_snapshot()::text AS log_snapshot
+    `SELECT page.*, (SELECT position_snapshot()::text) AS log_snapshot
        FROM (SELECT) AS always
        LEFT JOIN LATERAL (
          (${select} WHERE xid >= $1::xid8 LIMIT $3)

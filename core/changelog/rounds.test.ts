@@ -1,4 +1,4 @@
-/** The rhythm of readers: pauses, pokes that end them, and what remains of a pause when poked. */
+/** Pauses of readers, wakes that end them, and the minimum pause after a wake. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { growingPauses, startRounds } from './rounds.ts'
 import type { Pause } from './rounds.ts'
@@ -10,7 +10,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-/** Rounds whose begins are noted, in milliseconds. */
+/** Records the start of each round, in milliseconds. */
 function noted(pause: Pause, work: () => Promise<void> = () => Promise.resolve()) {
   const begins: number[] = []
   const rounds = startRounds(async () => {
@@ -22,11 +22,11 @@ function noted(pause: Pause, work: () => Promise<void> = () => Promise.resolve()
   return { rounds, times: () => begins.map((begin) => begin - start) }
 }
 
-test('a wake ends the pause at once, and one that comes while a round is under way has another one follow', async () => {
-  const { rounds, times } = noted({ pauseMs: 1000, isPokable: true }, () => vi.advanceTimersByTimeAsync(0).then(wake))
-  let pokes = 1
+test('a wake ends the pause at once, and a wake during a round starts another round', async () => {
+  const { rounds, times } = noted({ pauseMs: 1000, isWakeable: true }, () => vi.advanceTimersByTimeAsync(0).then(wake))
+  let wakes = 1
   function wake() {
-    if (pokes-- > 0) rounds.wake()
+    if (wakes-- > 0) rounds.wake()
   }
   await vi.advanceTimersByTimeAsync(300)
   expect(times()).toEqual([0, 0])
@@ -38,8 +38,8 @@ test('a wake ends the pause at once, and one that comes while a round is under w
   await rounds.stop()
 })
 
-test('what has to remain of a pause remains, however often it is poked', async () => {
-  const { rounds, times } = noted({ pauseMs: 1000, restMs: 100, isPokable: true })
+test('the minimum pause is kept, however often the reader is woken', async () => {
+  const { rounds, times } = noted({ pauseMs: 1000, minPauseMs: 100, isWakeable: true })
   for (let ms = 0; ms < 250; ms += 10) {
     rounds.wake()
     await vi.advanceTimersByTimeAsync(10)
@@ -52,9 +52,9 @@ test('what has to remain of a pause remains, however often it is poked', async (
   await rounds.stop()
 })
 
-test('no wake makes a pause longer, or ends that of a reader which failed', async () => {
-  const short = noted({ pauseMs: 50, restMs: 100, isPokable: true })
-  const failed = noted({ pauseMs: 400, isPokable: false })
+test('no wake extends a pause or ends the backoff after a failure', async () => {
+  const short = noted({ pauseMs: 50, minPauseMs: 100, isWakeable: true })
+  const failed = noted({ pauseMs: 400, isWakeable: false })
   await vi.advanceTimersByTimeAsync(10)
   short.rounds.wake()
   failed.rounds.wake()
@@ -67,7 +67,7 @@ test('no wake makes a pause longer, or ends that of a reader which failed', asyn
 })
 
 test('a stop ends the pause', async () => {
-  const { rounds, times } = noted({ pauseMs: 60_000, restMs: 60_000, isPokable: true })
+  const { rounds, times } = noted({ pauseMs: 60_000, minPauseMs: 60_000, isWakeable: true })
   await vi.advanceTimersByTimeAsync(1)
   rounds.wake()
   await rounds.stop()
@@ -75,7 +75,7 @@ test('a stop ends the pause', async () => {
   expect(times()).toEqual([0])
 })
 
-test('pauses double while nothing is found, up to the longest, and are the shortest again with the first find', () => {
+test('pauses double while nothing is found, up to the maximum, and return to the minimum after a find', () => {
   const pauses = growingPauses(100, 1000)
   expect([true, true, true, true, true].map((isNothing) => pauses.next(isNothing))).toEqual([200, 400, 800, 1000, 1000])
   expect([false, false, true].map((isNothing) => pauses.next(isNothing))).toEqual([100, 100, 200])

@@ -1,30 +1,30 @@
-/** The rhythm of a reader of a log: one round at a time, after a pause or sooner when poked, until stopped. */
+/** The loop of a changelog reader: one round at a time, after a pause or a wake, until it is stopped. */
 import { monotonicMs } from '../time.ts'
 
 export type Pause = {
   pauseMs: number
-  /** Whether a wake ends the pause; a reader that failed waits it out. */
-  isPokable: boolean
-  /** So much of the pause remains also when poked, so that a busy writer does not have a round for each write; 0 unless said. */
-  restMs?: number
+  /** Whether a wake ends the pause; false for the backoff after a failure. */
+  isWakeable: boolean
+  /** The minimum pause, also after a wake: a busy writer must not cause a round for each write. Defaults to 0. */
+  minPauseMs?: number
 }
 
 export type Rounds = {
-  /** Something was written: begin a round now, or another one right after the present one. Any rate is fine. */
+  /** Begins a round now, or another one after the current round. May be called at any rate. */
   wake(): void
-  /** Resolves when the round that runs has ended; none follows. */
+  /** Resolves when the current round has ended. No other round starts. */
   stop(): Promise<void>
 }
 
 /** Begins at once. A round must not reject. */
 export function startRounds(round: () => Promise<Pause>): Rounds {
   let isStopped = false
-  let isPoked = false
-  let isPokable = false
+  let isWoken = false
+  let isWakeable = false
   let wake: (() => void) | undefined
   let shorten: (() => void) | undefined
 
-  const pause = ({ pauseMs, restMs = 0 }: Pause) =>
+  const pause = ({ pauseMs, minPauseMs = 0 }: Pause) =>
     new Promise<void>((resolve) => {
       const beganMs = monotonicMs()
       const end = () => {
@@ -37,7 +37,7 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
       wake = end
       shorten = () => {
         shorten = undefined
-        const leftMs = beganMs + Math.min(restMs, pauseMs) - monotonicMs()
+        const leftMs = beganMs + Math.min(minPauseMs, pauseMs) - monotonicMs()
         if (leftMs <= 0) return end()
         clearTimeout(timer)
         timer = setTimeout(end, leftMs)
@@ -46,14 +46,14 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
 
   async function loop(): Promise<void> {
     while (!isStopped) {
-      isPoked = false
-      isPokable = false
+      isWoken = false
+      isWakeable = false
       const next = await round()
       if (isStopped) return
       if (next.pauseMs === 0) continue
-      isPokable = next.isPokable
+      isWakeable = next.isWakeable
       const isOver = pause(next)
-      if (isPokable && isPoked) shorten?.()
+      if (isWakeable && isWoken) shorten?.()
       await isOver
     }
   }
@@ -61,8 +61,8 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
   const running = loop()
   return {
     wake() {
-      isPoked = true
-      if (isPokable) shorten?.()
+      isWoken = true
+      if (isWakeable) shorten?.()
     },
     async stop() {
       isStopped = true
@@ -73,8 +73,8 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
 }
 
 /**
- * Pauses of a reader that is told of what is written, but must not rely on it: the shortest while there is something, doubling ones
- * while there is nothing.
+ * Pauses of a reader that is woken by writers and polls as a fallback: the minimum after a round that found rows, doubling
+ * after each round that found none.
  */
 export function growingPauses(shortestMs: number, longestMs: number): { next(foundNothing: boolean): number } {
   let pauseMs = shortestMs

@@ -1,4 +1,4 @@
-/** What `skein` reads from its environment. A shell in which it is used may start the programs too, which leave these to it. */
+/** Environment variables of the command `skein`. The programs ignore them, because a shell may use both. */
 export const COMMAND_LINE_VARIABLES = [
   'SKEIN_URL',
   'SKEIN_MANAGER_URL',

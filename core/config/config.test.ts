@@ -1,6 +1,9 @@
-/** Settings: read once, refused together, never repeated where they are secret (contract section 15). */
+/** Settings are read once, their faults are reported together, and secrets are never printed (contract section 15). */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { inspect } from 'node:util'
-import { describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { ServiceError } from '../errors/index.ts'
 import {
   Secret,
@@ -122,7 +125,7 @@ describe('a setting', () => {
         [' https://b ', 'https://b'],
       ],
     ],
-  ])('%s reads what it documents', (_name, one, cases) => {
+  ])('%s accepts its documented forms', (_name, one, cases) => {
     for (const [given, wanted] of cases) expect(read(one, given), String(given)).toEqual(wanted)
   })
 
@@ -135,11 +138,11 @@ describe('a setting', () => {
     [choice('X', ['a', 'b'], 'a', ''), ['c', 'A']],
     [labels('X', ''), ['zone', '=north']],
     [httpUrl('X', 'http://a', ''), ['ftp://a', 'a', '//a']],
-  ])('of another form is refused with what would be accepted', (one, wrong) => {
+  ])('of another form fails with the accepted form', (one, wrong) => {
     for (const value of wrong) expect(() => read(one, value), value).toThrow(/^X must be .*, not "/)
   })
 
-  test('may have older names; the first that is given counts', () => {
+  test('may have aliases; the first one that is set wins', () => {
     const one = text('NEW', 'none', '', { aliases: ['OLD', 'OLDER'] })
     expect(readConfig({ one }, { OLDER: 'c', OLD: 'b' }).one).toBe('b')
     expect(readConfig({ one }, { OLD: 'b', NEW: 'a' }).one).toBe('a')
@@ -147,7 +150,7 @@ describe('a setting', () => {
   })
 })
 
-test('all faults are told at once, one line each, and name the variable that was given', () => {
+test('all faults are reported together, one line each, with the variable that was set', () => {
   const settings = { a: port('A', 1, ''), b: flag('B', true, '', { aliases: ['OLD_B'] }) }
   let refusal: unknown
   try {
@@ -163,12 +166,12 @@ test('all faults are told at once, one line each, and name the variable that was
   expect((refusal as ServiceError).details?.map(({ path }) => path)).toEqual(['A', 'OLD_B'])
 })
 
-test('what was read cannot be changed', () => {
+test('the configuration is frozen', () => {
   const config = readConfig({ one: text('X', 'a', '') }, {})
   expect(() => Object.assign(config, { one: 'b' })).toThrow(TypeError)
 })
 
-test('a secret prints as [redacted] whatever way it is printed', () => {
+test('a secret prints as [redacted] in every form of output', () => {
   const { one } = readConfig({ one: secret('X', '') }, { X: 'hunter2' })
   expect(one).toBeInstanceOf(Secret)
   for (const printed of [
@@ -182,13 +185,55 @@ test('a secret prints as [redacted] whatever way it is printed', () => {
   expect(one?.reveal()).toBe('hunter2')
 })
 
-test('a misspelt variable is told with the nearest name, and those of other programs are not', () => {
+test('a misspelt variable is reported with the nearest name; variables of other programs are not', () => {
   const settings = { one: port('SKEIN_HTTP_PORT', 1, '') }
   expect(
     unknownVariables([settings], { SKEIN_HTTP_PROT: '1', SKEIN_HTTP_ODD: '1', PATH: 'a', SKEIN_HTTP_PORT: '1' }, [
       'SKEIN_HTTP_',
     ]),
   ).toEqual(['SKEIN_HTTP_ODD is not a setting', 'SKEIN_HTTP_PROT is not a setting; did you mean SKEIN_HTTP_PORT?'])
-  // The command line in the same shell has its own.
+  // The command line has variables of its own.
   expect(unknownVariables([settings], { SKEIN_MANAGER_URL: 'x', SKEIN_TOKEN: 'x' }, ['SKEIN_'])).toEqual([])
+})
+
+describe('a secret in a file', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-secret-'))
+  afterAll(() => rmSync(folder, { recursive: true }))
+  const file = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text)
+    return join(folder, name)
+  }
+  const one = secret('X', '')
+  const from = (environment: Record<string, string>) => readConfig({ one }, environment).one?.reveal()
+
+  test('is read without the line end after it, and the variable itself overrides it', () => {
+    expect(from({ X_FILE: file('a', 'hunter2\n') })).toBe('hunter2')
+    expect(from({ X_FILE: file('b', ' two\nlines\r\n') })).toBe(' two\nlines')
+    expect(from({ X: 'three', X_FILE: file('c', 'four') })).toBe('three')
+    expect(unknownVariables([{ one }], { X_FILE: 'a', X_FIEL: 'a' }, ['X'])).toEqual([
+      'X_FIEL is not a setting; did you mean X_FILE?',
+    ])
+  })
+
+  test('is refused with its path and without its text', () => {
+    const refusal = (path: string) => {
+      try {
+        from({ X_FILE: path })
+      } catch (error) {
+        return (error as Error).message
+      }
+      return undefined
+    }
+    const missing = join(folder, 'missing')
+    expect(refusal(missing)).toBe(
+      `X_FILE must be the path of a file that holds the secret (ENOENT), not ${JSON.stringify(missing)}`,
+    )
+    expect(refusal(file('empty', '\n'))).toContain('(it is empty)')
+    expect(refusal('/dev/zero')).toContain('(it has more than 65536 bytes)')
+    expect(refusal(folder)).toContain('(EISDIR)')
+  })
+
+  test('is for secrets alone', () => {
+    expect(unknownVariables([{ one: text('X', '', '') }], { X_FILE: 'a' }, ['X'])).toHaveLength(1)
+  })
 })

@@ -1,5 +1,6 @@
 export { Secret } from './secret.ts'
 export {
+  autoInteger,
   bytes,
   choice,
   durationMs,
@@ -11,10 +12,11 @@ export {
   optionalInteger,
   optionalText,
   port,
+  ratio,
   secret,
   text,
 } from './settings.ts'
 export type { ConfigOf, Setting, Settings } from './settings.ts'
 export type { CommandLineVariable } from './command-line-variables.ts'
-export { processEnvironment, readConfig, readConfigs, unknownVariables } from './read-config.ts'
+export { processEnvironment, readConfig, readConfigs, unknownVariables, variablesOf } from './read-config.ts'
 export type { ConfigsOf, Environment, SettingGroups } from './read-config.ts'

@@ -2,19 +2,20 @@
 import { ServiceError } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 import { nearestName } from '../nearest.ts'
+import { readSecretFile } from './secret-file.ts'
 import { COMMAND_LINE_VARIABLES } from './command-line-variables.ts'
 import type { ConfigOf, Setting, Settings } from './settings.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The variables of this process. No other file of the tree reads them. */
+/** The environment of this process. No other file reads it. */
 export function processEnvironment(): Environment {
   return { ...process.env }
 }
 
 /**
- * Reads the settings from the environment; an empty variable counts as absent.
- * Throws `malformed` with one detail and one line per wrong variable; the value of a secret is never in it.
+ * Reads the settings from the environment; an empty variable counts as absent. Throws `malformed` with one detail and one line
+ * per invalid variable. The value of a secret is never included.
  */
 export function readConfig<S extends Settings>(settings: S, environment: Environment): ConfigOf<S> {
   return readConfigs({ settings }, environment).settings
@@ -39,6 +40,17 @@ export function readConfigs<G extends SettingGroups>(groups: G, environment: Env
   return Object.freeze(Object.fromEntries(configs)) as ConfigsOf<G>
 }
 
+/** Of a secret: the variable that names a file with it. */
+function fileVariableOf({ name, isSecret }: Setting<unknown>): string | undefined {
+  return isSecret ? `${name}_FILE` : undefined
+}
+
+/** The variables of a setting; the first that is not empty counts. */
+export function variablesOf(setting: Setting<unknown>): string[] {
+  const file = fileVariableOf(setting)
+  return [setting.name, ...setting.aliases, ...(file === undefined ? [] : [file])]
+}
+
 function readGroup(
   settings: Settings,
   environment: Environment,
@@ -46,19 +58,20 @@ function readGroup(
 ): Record<string, unknown> {
   const config: Record<string, unknown> = {}
   for (const [key, setting] of Object.entries(settings)) {
-    const found = [setting.name, ...setting.aliases].find((name) => (environment[name] ?? '') !== '')
+    const found = variablesOf(setting).find((name) => (environment[name] ?? '') !== '')
     const value = found === undefined ? undefined : environment[found]
     if (found === undefined || value === undefined) {
       config[key] = setting.fallback
       continue
     }
+    const isFile = found === fileVariableOf(setting)
     try {
-      config[key] = setting.parse(value)
+      config[key] = setting.parse(isFile ? readSecretFile(value) : value)
     } catch (error) {
       const wanted = error instanceof Error ? error.message : 'valid'
       faults.set(found, {
         path: found,
-        message: `must be ${wanted}${setting.isSecret ? '' : `, not ${JSON.stringify(value)}`}`,
+        message: `must be ${wanted}${setting.isSecret && !isFile ? '' : `, not ${JSON.stringify(value)}`}`,
       })
     }
   }
@@ -66,19 +79,15 @@ function readGroup(
 }
 
 /**
- * Variables with our prefix that no setting knows, each with the nearest known name: a misspelt setting is the most
- * common reason why "it does not do what I configured".
+ * Variables with our prefix that are not settings, each with the nearest known name. A misspelt setting is otherwise ignored
+ * silently. `settings` are those of every program that may share the environment.
  */
 export function unknownVariables(
   settings: readonly Settings[],
   environment: Environment,
   prefixes: readonly string[],
 ): string[] {
-  const known = new Set<string>(
-    settings
-      .flatMap((one) => Object.values(one))
-      .flatMap((setting: Setting<unknown>) => [setting.name, ...setting.aliases]),
-  )
+  const known = new Set<string>(settings.flatMap((one) => Object.values(one)).flatMap(variablesOf))
   const isElsewhere = new Set<string>(COMMAND_LINE_VARIABLES)
   return Object.keys(environment)
     .filter((name) => prefixes.some((prefix) => name.startsWith(prefix)) && !known.has(name) && !isElsewhere.has(name))

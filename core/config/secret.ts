@@ -1,4 +1,4 @@
-/** A setting whose value must never be printed: every way of turning it into text gives `[redacted]`. */
+/** A setting whose value must never be printed: every conversion to text gives `[redacted]`. */
 import { inspect } from 'node:util'
 
 export class Secret {
@@ -8,7 +8,7 @@ export class Secret {
     this.#value = value
   }
 
-  /** The value itself; call it where it is used, never where something is logged. */
+  /** The value itself. Call it at the place of use, never for logging. */
   reveal(): string {
     return this.#value
   }

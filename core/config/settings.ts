@@ -1,5 +1,5 @@
 /**
- * The vocabulary of settings: each is an environment variable with a name, a meaning, a default and a parser.
+ * The types of settings: each is an environment variable with a name, a description, a default and a parser.
  * A room declares its settings as an object of these in its `config.ts`; `readConfig` reads them once.
  */
 import { parseSize } from '../bytes/index.ts'
@@ -8,10 +8,10 @@ import { withoutTrailing } from '../text.ts'
 import { Secret } from './secret.ts'
 
 export type Setting<T> = {
-  /** The variable that is read first, then its aliases in order. */
+  /** The variable that is read first; its aliases follow in order. */
   readonly name: string
   readonly aliases: readonly string[]
-  /** One sentence with meaning and unit, shown in the README's table. */
+  /** One sentence with meaning and unit, shown in `docs/settings.md`. */
   readonly description: string
   /** The default as the documentation shows it. */
   readonly defaultText: string
@@ -96,10 +96,35 @@ export function optionalInteger(
   return setting<number | undefined>(name, undefined, description, (value) => parseInteger(value, range), options)
 }
 
+/** A whole number, or `auto`: it depends on the machine. */
+export function autoInteger(
+  name: string,
+  range: { min: number; max: number },
+  description: string,
+): Setting<number | 'auto'> {
+  return setting<number | 'auto'>(name, 'auto', description, (value) => {
+    if (value.toLowerCase() === 'auto') return 'auto'
+    try {
+      return parseInteger(value, range)
+    } catch (error) {
+      throw new Error(`auto or ${(error as Error).message}`, { cause: error })
+    }
+  })
+}
+
 function parseInteger(value: string, { min, max }: { min: number; max: number }): number {
   const number = Number(value)
   if (!/^-?\d+$/.test(value) || number < min || number > max) throw new Error(`a whole number from ${min} to ${max}`)
   return number
+}
+
+/** A share from 0 to 1. */
+export function ratio(name: string, fallback: number, description: string): Setting<number> {
+  return setting(name, fallback, description, (value) => {
+    const number = Number(value)
+    if (value.trim() === '' || !(number >= 0 && number <= 1)) throw new Error('a number from 0 to 1')
+    return number
+  })
 }
 
 /** A TCP or UDP port; 0 asks the system for a free one, or turns the listener off where the description says so. */
@@ -124,7 +149,7 @@ export function durationMs(name: string, fallbackText: string, description: stri
   )
 }
 
-/** A size: a number of bytes, or with a unit (`1MiB`, `64 MiB`, `2GB`). */
+/** A size in bytes, or with a unit (`1MiB`, `64 MiB`, `2GB`). */
 export function bytes(name: string, fallbackText: string, description: string): Setting<number> {
   const parse = (value: string) => {
     const size = parseSize(value)
@@ -147,7 +172,7 @@ export function choice<const T extends string>(
   })
 }
 
-/** A comma-separated list; spaces around the parts are dropped, empty parts too. */
+/** A comma-separated list. Spaces around items and empty items are dropped. */
 export function list(
   name: string,
   fallback: readonly string[],
@@ -190,7 +215,7 @@ export function labels(name: string, description: string): Setting<Readonly<Reco
   )
 }
 
-/** An http or https address without a path's trailing slash. */
+/** An http or https address; a trailing slash is dropped. */
 export function httpUrl(name: string, fallback: string, description: string, options?: Options): Setting<string> {
   const parse = (given: string) => {
     const value = given.trim()

@@ -1,6 +1,6 @@
 /**
- * One batch of a group commit, from its first attempt to one outcome per item. A transaction that ended without an answer is in
- * doubt: it is looked up before anything is repeated. A batch that PostgreSQL refuses is halved until the culprit stands alone.
+ * One batch of a group commit, from its first attempt to one outcome per item. A transaction that ends without an answer is in
+ * doubt and is looked up before it is repeated. A batch that PostgreSQL refuses is halved until the invalid item is alone.
  */
 import { randomUUID } from 'node:crypto'
 import { ServiceError } from '../errors/index.ts'
@@ -10,54 +10,56 @@ import { isAnswered, isOutage, isRefusedData, isRepeatable, translateDatabaseErr
 import type { BatchTurn } from './batch-turns.ts'
 import { BatchTurns } from './batch-turns.ts'
 
-/** A value, or the error that the item alone is refused with. */
+/** A value, or the error of this item. */
 export type ItemOutcome<Result> = Result | Error
 
-/** A batch in one of its attempts, as the transaction sees it. */
+/** A batch in one attempt, as the transaction sees it. */
 export type Batch<Item, Result> = {
-  /** The same over all attempts: written in the transaction, it shows a later attempt that an earlier one was committed. */
+  /** The same in all attempts: written in the transaction, it shows a later attempt that an earlier one was committed. */
   readonly id: string
   readonly items: readonly Item[]
   /** Another batch may be written at the same time. */
   readonly isShared: boolean
-  /** An earlier attempt may be committed: to be looked up before anything is written, or by a constraint that the write meets. */
+  /** An earlier attempt may be committed: look it up before writing, or rely on a constraint that the write violates. */
   readonly isInDoubt: boolean
-  /** To be called before anything is sent that could commit, with what holds for each item then. */
+  /** Call it before sending anything that could commit, with the outcomes that a commit would give. */
   committing(outcomes: readonly ItemOutcome<Result>[]): void
 }
 
 export type CommitPolicy<Item, Result> = {
-  /** How the log and refusals speak of one item: `the message`. */
+  /** The name of one item in log lines and errors: `the message`. */
   item: string
   logger: Logger
-  /** Ends the waiting for a database that is away. */
+  /** Ends the wait for an unavailable database. */
   signal?: AbortSignal
   /**
-   * Writes and commits the batch in one transaction, within a deadline of its own, and returns one outcome per item, in order.
-   * Leaves no open transaction behind when it throws.
+   * Writes and commits the batch in one transaction, within its own deadline, and returns one outcome per item, in order.
+   * Leaves no open transaction when it throws.
    */
   commit: (batch: Batch<Item, Result>) => Promise<readonly ItemOutcome<Result>[]>
-  /** True for the error that an attempt meets whose batch is committed already. */
+  /** True for the error of an attempt whose batch was committed earlier. */
   isCommittedBefore?: (error: unknown) => boolean
-  /** Mends what the error names; true when the batch is worth another attempt. */
-  mend?: (error: unknown) => boolean | Promise<boolean>
-  /** What becomes of an item that PostgreSQL refuses when it stands alone; `internal` unless said. */
+  /** Awaited before a batch that was in doubt is answered: what the look-up saw may not be on a synchronous standby yet. */
+  replicated?: () => Promise<unknown>
+  /** Repairs the cause of the error; true when the batch should be repeated. */
+  repair?: (error: unknown) => boolean | Promise<boolean>
+  /** The outcome of a single item that PostgreSQL refuses; defaults to an `internal` error. */
   refuseAlone?: (item: Item, error: unknown) => ItemOutcome<Result>
-  /** The item is tried again for so long while the database is away, in milliseconds; 0 unless said. */
-  whileAwayMs?: (item: Item) => number
-  /** An item in doubt is looked up for at least so long, in milliseconds; 10,000 unless said. */
+  /** How long the item is retried while the database is unavailable, in milliseconds; defaults to 0. */
+  retryMs?: (item: Item) => number
+  /** The minimum time for which an item in doubt is looked up, in milliseconds; defaults to 10,000. */
   inDoubtMs?: number
-  /** What an item in doubt is refused with once nobody looks it up any more; `timeout` unless said. */
+  /** The error of an item in doubt when the look-ups end; defaults to `timeout`. */
   refuseInDoubt?: (error: unknown) => Error
-  /** Whether these items have nothing in common with those of another batch of which this is true; asked when their turn begins. */
+  /** Whether these items are independent of another batch for which this is true; called when their turn begins. */
   mayShare?: (items: readonly Item[]) => boolean
 }
 
-/** After that, whoever waits behind the batch should hear that the database is away. */
+/** After this, callers that wait behind the batch should learn that the database is unavailable. */
 const IN_DOUBT_MS = 10_000
-/** Between two attempts while the database is away. */
+/** The pause between two attempts while the database is unavailable. */
 const RETRY_PAUSE_MS = 100
-/** Deadlocks, serialisation failures and mended errors of one batch. */
+/** The maximum number of repetitions of one batch after deadlocks, serialization failures and repaired errors. */
 const MAX_REPEATS = 4
 
 /** An item whose submitter waits for its outcome. */
@@ -72,7 +74,7 @@ export class BatchCommitter<Item, Result> {
   readonly #onSettled: (items: number) => void
   readonly #turns = new BatchTurns()
 
-  /** `onSettled` is told of items right before their submitters are. */
+  /** `onSettled` is called before the submitters of the items are answered. */
   constructor(policy: CommitPolicy<Item, Result>, onSettled: (items: number) => void) {
     this.#policy = policy
     this.#onSettled = onSettled
@@ -80,17 +82,17 @@ export class BatchCommitter<Item, Result> {
 
   /** Resolves when every submitter has its outcome. Never rejects. Batches begin in the order of the calls. */
   async write(submitted: readonly Submitted<Item, Result>[]): Promise<void> {
-    const turn = new HeldTurn(this.#turns)
+    const turn = new RenewableTurn(this.#turns)
     const { mayShare } = this.#policy
     await turn.take(() => mayShare === undefined || mayShare(submitted.map(({ item }) => item)))
     try {
       await this.#commitOrHalve(submitted, turn)
     } finally {
-      turn.giveBack()
+      turn.release()
     }
   }
 
-  async #commitOrHalve(submitted: readonly Submitted<Item, Result>[], turn: HeldTurn): Promise<void> {
+  async #commitOrHalve(submitted: readonly Submitted<Item, Result>[], turn: RenewableTurn): Promise<void> {
     const batch = new BatchInProgress<Item, Result>(submitted, this.#onSettled)
     try {
       batch.settle(await this.#commit(batch, turn))
@@ -103,19 +105,18 @@ export class BatchCommitter<Item, Result> {
     }
   }
 
-  /** Throws where the batch is known not to be committed, and what its last items are refused with. */
-  async #commit(batch: BatchInProgress<Item, Result>, turn: HeldTurn): Promise<readonly ItemOutcome<Result>[]> {
-    const { commit, isCommittedBefore, mend, item, logger, signal } = this.#policy
+  /** Throws when the batch is known not to be committed; the error becomes that of its remaining items. */
+  async #commit(batch: BatchInProgress<Item, Result>, turn: RenewableTurn): Promise<readonly ItemOutcome<Result>[]> {
+    const { repair, item, logger, signal } = this.#policy
     const sinceMs = monotonicMs()
     let repeats = 0
     for (;;) {
       batch.begin(turn.isShared)
       try {
-        return await commit(batch)
+        return await this.#attempt(batch)
       } catch (error) {
-        if (batch.expected !== undefined && isCommittedBefore?.(error) === true) return batch.expected
         batch.fail(error)
-        if (repeats < MAX_REPEATS && (isRepeatable(error) || (await mend?.(error)) === true)) {
+        if (repeats < MAX_REPEATS && (isRepeatable(error) || (await repair?.(error)) === true)) {
           repeats += 1
           continue
         }
@@ -124,22 +125,36 @@ export class BatchCommitter<Item, Result> {
         if (batch.items.length === 0) return []
         if (batch.isInDoubt)
           logger.warn({ err: error, items: batch.items.length }, `commit outcome of ${item} unknown; checking`)
-        // A repeated batch stands alone, and its pause is nobody else's.
-        turn.giveBack()
+        // A repeated batch runs alone, and its pause must not delay other batches.
+        turn.release()
         await sleep(RETRY_PAUSE_MS, signal).catch(() => undefined)
         await turn.take(() => false)
       }
     }
   }
 
-  /** Those that have waited for as long as it is worth to them leave the batch. */
+  async #attempt(batch: BatchInProgress<Item, Result>): Promise<readonly ItemOutcome<Result>[]> {
+    const { commit, isCommittedBefore, replicated } = this.#policy
+    const { isInDoubt } = batch
+    let outcomes: readonly ItemOutcome<Result>[]
+    try {
+      outcomes = await commit(batch)
+    } catch (error) {
+      if (batch.expected === undefined || isCommittedBefore?.(error) !== true) throw error
+      outcomes = batch.expected
+    }
+    if (isInDoubt) await replicated?.()
+    return outcomes
+  }
+
+  /** Removes the items whose retry time is over. */
   #refuseLate(batch: BatchInProgress<Item, Result>, error: unknown, waitedMs: number): void {
-    const { item: name, whileAwayMs, inDoubtMs = IN_DOUBT_MS, signal } = this.#policy
+    const { item: name, retryMs, inDoubtMs = IN_DOUBT_MS, signal } = this.#policy
     const { refuseInDoubt = () => unanswered(name, error) } = this.#policy
     const refusal = batch.isInDoubt ? refuseInDoubt(error) : asServiceError(error)
     const doubtMs = batch.isInDoubt ? inDoubtMs : 0
     const isStopping = signal?.aborted === true
-    batch.refuse(refusal, (item) => isStopping || waitedMs >= Math.max(doubtMs, whileAwayMs?.(item) ?? 0))
+    batch.refuse(refusal, (item) => isStopping || waitedMs >= Math.max(doubtMs, retryMs?.(item) ?? 0))
   }
 
   #refuseAll(batch: BatchInProgress<Item, Result>, error: unknown): void {
@@ -157,13 +172,13 @@ export class BatchCommitter<Item, Result> {
   }
 }
 
-/** A batch over its attempts. */
+/** The state of a batch across its attempts. */
 class BatchInProgress<Item, Result> implements Batch<Item, Result> {
   readonly id = randomUUID()
   submitted: readonly Submitted<Item, Result>[]
   items: readonly Item[]
   isShared = true
-  /** What holds if an earlier attempt turns out to be committed; undefined as long as none is in doubt. */
+  /** The outcomes if an earlier attempt is found to be committed; undefined while none is in doubt. */
   expected: readonly ItemOutcome<Result>[] | undefined
   readonly #onSettled: (items: number) => void
   #wasInDoubt = false
@@ -188,14 +203,14 @@ class BatchInProgress<Item, Result> implements Batch<Item, Result> {
   }
 
   /**
-   * An attempt that was answered is rolled back. That says nothing of an earlier one, unless it got as far as its data, which
-   * are written after the look-up.
+   * An attempt that was answered with an error is rolled back. An earlier attempt stays in doubt, unless this one reached its
+   * data, which are written after the look-up.
    */
   fail(error: unknown): void {
     if (isAnswered(error) && (!this.#wasInDoubt || isRefusedData(error))) this.expected = undefined
   }
 
-  /** The chosen items leave the batch. */
+  /** Removes the chosen items from the batch. */
   refuse(refusal: Error, isChosen: (item: Item) => boolean): void {
     const isLeaving = this.items.map(isChosen)
     const stay = <T>(list: readonly T[]): T[] => list.filter((_, index) => isLeaving[index] !== true)
@@ -219,8 +234,8 @@ class BatchInProgress<Item, Result> implements Batch<Item, Result> {
   }
 }
 
-/** A turn that a batch has, gives back while it waits, and takes again. */
-class HeldTurn {
+/** The turn of a batch, which it releases while it waits and then takes again. */
+class RenewableTurn {
   readonly #turns: BatchTurns
   #turn: BatchTurn | undefined
 
@@ -236,8 +251,8 @@ class HeldTurn {
     this.#turn = await this.#turns.take(mayShare)
   }
 
-  giveBack(): void {
-    if (this.#turn !== undefined) this.#turns.giveBack(this.#turn)
+  release(): void {
+    if (this.#turn !== undefined) this.#turns.release(this.#turn)
     this.#turn = undefined
   }
 }

@@ -1,9 +1,9 @@
-/** Which batches are under way at the same time (docs/performance.md). */
+/** Which batches run at the same time (docs/performance.md). */
 import { expect, test } from 'vitest'
 import type { BatchTurn } from './batch-turns.ts'
 import { BatchTurns } from './batch-turns.ts'
 
-/** Takes a turn and notes when it came. */
+/** Takes a turn and records when it begins. */
 function taking(turns: BatchTurns, begun: string[]) {
   return (name: string, mayShare: () => boolean): Promise<BatchTurn> =>
     turns.take(mayShare).then((turn) => {
@@ -15,14 +15,14 @@ const yes = () => true
 const no = () => false
 const settle = () => new Promise(setImmediate)
 
-test('what may share begins beside others that may', async () => {
+test('batches that may share begin together', async () => {
   const begun: string[] = []
   const take = taking(new BatchTurns(), begun)
   await Promise.all([take('a', yes), take('b', yes)])
   expect(begun).toEqual(['a shared', 'b shared'])
 })
 
-test('what is alone waits for all before it, and all after it wait for it, in the order in which they came', async () => {
+test('an exclusive batch waits for all earlier batches and delays all later ones, in order', async () => {
   const begun: string[] = []
   const turns = new BatchTurns()
   const take = taking(turns, begun)
@@ -31,18 +31,18 @@ test('what is alone waits for all before it, and all after it wait for it, in th
   void take('d', yes)
   await settle()
   expect(begun).toEqual(['a shared', 'b shared'])
-  turns.giveBack((await before[0]) as BatchTurn)
+  turns.release((await before[0]) as BatchTurn)
   await settle()
   expect(begun).toHaveLength(2)
-  turns.giveBack((await before[1]) as BatchTurn)
+  turns.release((await before[1]) as BatchTurn)
   await settle()
   expect(begun.slice(2)).toEqual(['c alone'])
-  turns.giveBack('alone')
+  turns.release('alone')
   await settle()
   expect(begun.slice(3)).toEqual(['d shared'])
 })
 
-test('whether it may share is asked when its turn has come, not when it was asked for', async () => {
+test('mayShare is called when the turn begins, not when it is requested', async () => {
   const begun: string[] = []
   const turns = new BatchTurns()
   const take = taking(turns, begun)
@@ -50,7 +50,7 @@ test('whether it may share is asked when its turn has come, not when it was aske
   await take('a', no)
   void take('b', () => isPlain)
   isPlain = false
-  turns.giveBack('alone')
+  turns.release('alone')
   await settle()
   expect(begun).toEqual(['a alone', 'b alone'])
 })

@@ -1,6 +1,6 @@
 /**
- * Who may write at the same time: batches that have nothing in common share a turn, every other batch has one alone, and all of
- * them begin in the order in which they asked.
+ * Decides which batches may be written at the same time: independent batches share a turn, every other batch has an exclusive
+ * one. All of them begin in the order of their requests.
  */
 export type BatchTurn = 'shared' | 'alone'
 
@@ -11,7 +11,7 @@ export class BatchTurns {
   #isAlone = false
   readonly #waiting: Waiting[] = []
 
-  /** Resolves when the turn begins; `mayShare` is asked then, because what was true earlier may have changed. */
+  /** Resolves when the turn begins. `mayShare` is called then, because its answer may have changed since the request. */
   take(mayShare: () => boolean): Promise<BatchTurn> {
     const { promise, resolve } = Promise.withResolvers<BatchTurn>()
     this.#waiting.push({ mayShare, begin: resolve })
@@ -19,7 +19,7 @@ export class BatchTurns {
     return promise
   }
 
-  giveBack(turn: BatchTurn): void {
+  release(turn: BatchTurn): void {
     if (turn === 'alone') this.#isAlone = false
     else this.#sharing -= 1
     this.#admit()

@@ -1,14 +1,17 @@
 /**
- * The connection to PostgreSQL: one pool for requests, dedicated connections for whoever must not wait behind them.
- * Values are read so that nothing is lost: int8 as a checked integer, timestamptz as UTC text with microseconds.
+ * The connection to PostgreSQL: one pool for requests, and dedicated connections for readers that must not wait for the pool.
+ * Values are converted without loss: int8 to a checked integer, timestamptz to UTC text with microseconds.
  */
 import pg from 'pg'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { withConnection } from './driver.ts'
+import { removeSources } from '../metrics/index.ts'
 import { translateDatabaseError } from './errors.ts'
+import { DATABASE_METRICS } from './metrics.ts'
 import type { Queryable } from '../sql.ts'
-import { SocketClient, socketOf } from './together.ts'
+import { withDeadline } from '../time.ts'
+import { SocketClient, socketOf } from './corked.ts'
 import { Transaction, runTransaction } from './transaction.ts'
 
 export type DatabaseAddress =
@@ -17,40 +20,59 @@ export type DatabaseAddress =
 
 export type DatabaseOptions = {
   address: DatabaseAddress
-  /** Connections of the pool; dedicated ones come on top. */
+  /** Connections of the pool; dedicated connections are additional. */
   maxConnections: number
   applicationName: string
   logger: Logger
   connectDeadlineMs?: number
   statementDeadlineMs?: number
   silenceGraceMs?: number
+  /** Awaited for each new connection before anything else is sent over it; the connection is given up when it rejects. */
+  onConnect?: (client: pg.ClientBase) => Promise<void>
+}
+
+/** Sends one statement over a certain connection. */
+export type Ask = (text: string, values: readonly unknown[]) => Promise<Record<string, unknown>[]>
+
+/** Where long reads run: the primary, or a standby (`replica.ts`). */
+export type SnapshotSource = {
+  /**
+   * Reads in one snapshot, taken with the first statement of the work. The caller is answered before the transaction has ended,
+   * because its end changes nothing. A statement that exceeds the deadline fails with `timeout`.
+   */
+  snapshot<T>(work: (tx: Transaction) => Promise<T>, statementDeadlineMs: number): Promise<T>
+  /** A connection outside of the pool; the caller ends it. Rejects with `unavailable` within the deadline. */
+  dedicated(applicationName: string): Promise<pg.Client>
 }
 
 export type Database = {
   readonly db: Queryable
   readonly pool: pg.Pool
   /**
-   * Runs the work in one transaction. A deadlock or a serialisation failure is repeated, so the work must have no
-   * effect outside the database. Inside it only `tx` may be used.
+   * Runs the work in one transaction, which is repeated after a deadlock or a serialization failure. The work must have no
+   * effect outside of the database, and may use only `tx`.
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>
-  /**
-   * Reads in one snapshot, taken with the first statement of the work. The caller is answered before the transaction has ended, whose
-   * end changes nothing. No statement takes longer than the deadline: `timeout`.
-   */
-  snapshot<T>(work: (tx: Transaction) => Promise<T>, statementDeadlineMs: number): Promise<T>
-  /** A connection of its own, outside the pool; the caller ends it. Rejects with `unavailable` within the deadline. */
+  /** See `SnapshotSource`. `ready` is awaited on the same connection before the snapshot is taken. */
+  snapshot<T>(
+    work: (tx: Transaction) => Promise<T>,
+    statementDeadlineMs: number,
+    ready?: (ask: Ask) => Promise<void>,
+  ): Promise<T>
+  /** See `SnapshotSource`. */
   dedicated(applicationName: string, connectDeadlineMs?: number): Promise<pg.Client>
+  /** Resolves when a synchronous standby has everything that is committed; at once on a server without such standbys. */
+  replicated(): Promise<void>
   close(): Promise<void>
 }
 
-/** No request waits longer for a free connection. */
+/** The maximum wait of a request for a free connection. */
 const CONNECT_DEADLINE_MS = 10_000
-/** No statement of a request runs longer; exports and maintenance set their own on their own connections. */
+/** The maximum duration of a request's statement. Exports and maintenance set their own on their own connections. */
 const STATEMENT_DEADLINE_MS = 30_000
-/** A server that says nothing for so long after a statement's own deadline is frozen or cut off: the connection is given up. */
+/** A server that sends nothing for this long after a statement's deadline is unreachable: the connection is closed. */
 const SILENCE_GRACE_MS = 5000
-/** A dead peer behind an idle connection is looked for after this. */
+/** The idle time of a connection after which TCP keep-alive probes begin. */
 const KEEP_ALIVE_DELAY_MS = 10_000
 const IDLE_CONNECTION_MS = 60_000
 
@@ -63,7 +85,7 @@ function parseInt8(text: string): number {
   return value
 }
 
-/** Text and binary parsers of `pg` with ours in front. Binary results are not asked for. */
+/** The parsers of `pg` for text and binary, after our own. Binary results are not requested. */
 const types = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
     if (format !== 'binary') {
@@ -87,14 +109,14 @@ function clientConfig(address: DatabaseAddress, applicationName: string, connect
 }
 
 /**
- * Keeps a broken or silent connection from taking the process or a request with it. `pg` emits `error` on a connection
- * that breaks while a caller has it, beside failing his statement: without a listener that would end the process. A
- * server that is frozen or cut off sends nothing at all, so silence while a caller waits closes the connection.
+ * Limits the effects of broken and silent connections. `pg` emits `error` on a connection that breaks while a caller uses it, in
+ * addition to failing the statement: without a listener, the process would exit. An unreachable server sends nothing, so the
+ * connection is closed when a caller waits too long.
  */
 function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): void {
   const taken = new WeakSet<pg.PoolClient>()
   pool.on('error', (error) => {
-    // A connection that is being closed may be ended by a server that stops at the same time.
+    // The server may end a connection while the pool closes it.
     if (!pool.ending) logger.warn({ err: error }, 'an idle database connection broke')
   })
   pool.on('acquire', (client) => void taken.add(client))
@@ -111,7 +133,7 @@ function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): voi
 }
 
 export function createDatabase(options: DatabaseOptions): Database {
-  const { address, maxConnections, applicationName, logger } = options
+  const { address, maxConnections, applicationName, logger, onConnect = () => Promise.resolve() } = options
   const connectDeadlineMs = options.connectDeadlineMs ?? CONNECT_DEADLINE_MS
   const statementDeadlineMs = options.statementDeadlineMs ?? STATEMENT_DEADLINE_MS
   const silenceMs = statementDeadlineMs + (options.silenceGraceMs ?? SILENCE_GRACE_MS)
@@ -122,23 +144,37 @@ export function createDatabase(options: DatabaseOptions): Database {
     pipeline: true,
     idleTimeoutMillis: IDLE_CONNECTION_MS,
     statement_timeout: statementDeadlineMs,
-    // A transaction that is left open holds up every follower of a log and, with its locks, everybody else.
+    // A transaction that is left open delays every changelog reader and, with its locks, other writers.
     idle_in_transaction_session_timeout: statementDeadlineMs,
+    // Awaited by the pool, of which its types know nothing yet.
+    onConnect: onConnect as (client: pg.ClientBase) => void,
   })
   watchConnections(pool, silenceMs, logger)
+  const name = { db_client_connection_pool_name: applicationName }
+  const sources = [
+    DATABASE_METRICS.connections.from(() => [
+      { labels: { ...name, db_client_connection_state: 'idle' }, value: pool.idleCount },
+      { labels: { ...name, db_client_connection_state: 'used' }, value: pool.totalCount - pool.idleCount },
+    ]),
+    DATABASE_METRICS.maxConnections.from(() => [{ labels: name, value: maxConnections }]),
+    DATABASE_METRICS.waiting.from(() => [{ labels: name, value: pool.waitingCount }]),
+  ]
   const db: Queryable = { query: (statement) => withConnection(pool, (connection) => connection.query(statement)) }
 
   return {
     db,
     pool,
     transaction: (work) => runTransaction(pool, work),
-    snapshot(work, statementDeadlineMs) {
+    snapshot(work, statementDeadlineMs, ready) {
       return new Promise((resolve, reject) => {
         const refuse = (error: unknown) => reject(translateDatabaseError(error))
         withConnection(pool, async (connection) => {
+          await ready?.(
+            async (text, values) => (await connection.query<Record<string, unknown>>({ text, values })).rows,
+          )
           const tx = new Transaction(connection)
           const text = `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}`
-          // What is read first leaves with it and is answered behind it.
+          // The first read is sent together with the START.
           const begun = connection.query({ text, values: [] })
           const [read, begin] = await Promise.allSettled([work(tx), begun])
           tx.close()
@@ -154,12 +190,22 @@ export function createDatabase(options: DatabaseOptions): Database {
       client.on('error', (error) => logger.warn({ err: error, connection: name }, 'a database connection broke'))
       try {
         await client.connect()
+        await withDeadline(onConnect(client), deadlineMs, 'preparing a connection')
       } catch (error) {
+        void client.end().catch(() => undefined)
         throw translateDatabaseError(error)
       }
       return client
     },
+    async replicated() {
+      // Transactional: its COMMIT waits for standbys, which receive the write-ahead log in order.
+      const statement = { text: "SELECT pg_logical_emit_message(true, 'skein', '')", values: [] }
+      await db.query(statement).catch((error: unknown) => {
+        throw translateDatabaseError(error)
+      })
+    },
     async close() {
+      removeSources(sources)
       await pool.end()
     },
   }

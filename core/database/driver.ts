@@ -1,18 +1,22 @@
 /**
- * How statements reach PostgreSQL. Those that one turn of the event loop sends leave in one write, BEGIN before the first of
- * them, COMMIT behind the last: each write wakes a server process, which costs both sides more than a small statement does.
+ * How statements are sent to PostgreSQL. Statements of one turn of the event loop are sent in one write, with BEGIN before the
+ * first and COMMIT after the last: each write wakes a server process, which costs more than a small statement.
  */
 import type pg from 'pg'
 import type { QueryResult, Statement } from '../sql.ts'
-import { socketOf } from './together.ts'
+import { monotonicMs } from '../time.ts'
+import { DATABASE_METRICS } from './metrics.ts'
+import { socketOf } from './corked.ts'
 
 const WRITES = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE'])
 
 const connections = new WeakMap<pg.PoolClient, Connection>()
 
-/** A connection of a pool that lets statements be sent before those ahead of them are answered (`pipeline`); to be released. */
+/** A connection of a pool that sends statements before earlier ones are answered (`pipeline`). Call `release` after use. */
 export async function takeConnection(pool: pg.Pool): Promise<Connection> {
+  const askedMs = monotonicMs()
   const client = await pool.connect()
+  DATABASE_METRICS.waitTime.observe({}, (monotonicMs() - askedMs) / 1000)
   const known = connections.get(client)
   if (known !== undefined) return known
   const made = new Connection(client)
@@ -20,7 +24,7 @@ export async function takeConnection(pool: pg.Pool): Promise<Connection> {
   return made
 }
 
-/** Has the work done on a connection of the pool. */
+/** Runs the work with a connection of the pool. */
 export async function withConnection<T>(pool: pg.Pool, work: (connection: Connection) => Promise<T>): Promise<T> {
   const connection = await takeConnection(pool)
   try {
@@ -34,7 +38,7 @@ export class Connection {
   readonly #client: pg.PoolClient
   #isHeld = false
   #isBroken = false
-  /** Of the running transaction, the first. */
+  /** The first failure in the current transaction. */
   #failure: Error | undefined
 
   constructor(client: pg.PoolClient) {
@@ -50,22 +54,22 @@ export class Connection {
       })
       return { rows: rows as Row[], ...(WRITES.has(command) ? { numAffectedRows: BigInt(rowCount ?? 0) } : {}) }
     } catch (error) {
-      // It was made where the answer was read, which tells nobody who asked.
+      // The error is created where the answer is read; its stack does not show the caller.
       if (error instanceof Error) Error.captureStackTrace(error)
       throw error
     }
   }
 
-  /** Its failure is that of the statements behind it. */
+  /** A failure of BEGIN fails the statements after it. */
   begin(): void {
     this.#failure = undefined
     this.#send({ text: 'begin' }).catch(() => undefined)
   }
 
-  /** Throws what the first statement that failed threw, awaited or not. */
+  /** Throws the error of the first failed statement, whether it was awaited or not. */
   async commit(): Promise<void> {
     const { command } = await this.#send({ text: 'commit' })
-    // A transaction in which a statement failed is rolled back by its COMMIT.
+    // COMMIT rolls back a transaction in which a statement failed.
     if (command !== 'COMMIT') throw this.#failure ?? new Error(`COMMIT was answered by ${command}`)
   }
 
@@ -93,7 +97,7 @@ export class Connection {
     })
   }
 
-  /** Until everything that runs now has sent what it has to send. */
+  /** Holds writes until the current turn of the event loop has sent all of its statements. */
   #hold(): void {
     if (this.#isHeld) return
     this.#isHeld = true

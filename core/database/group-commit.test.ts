@@ -1,4 +1,4 @@
-/** Group commit: order, bounds and refusals (mechanisms sections 3 and 6). */
+/** Group commit: order, bounds and refused items (mechanisms sections 3 and 6). */
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { ServiceError } from '../errors/index.ts'
 import { createLogger } from '../logging/index.ts'
@@ -8,7 +8,7 @@ import { GroupCommit } from './group-commit.ts'
 
 const logger = createLogger({ name: 'test', level: 'silent' })
 
-/** A queue of numbers whose batches end when the test says so. */
+/** A queue of numbers whose batches end when the test completes them. */
 function heldQueue(options: Partial<GroupCommitOptions<number, string>> = {}) {
   const batches: { items: readonly number[]; commit: () => void; fail: (error: unknown) => void }[] = []
   let arrived: (() => void) | undefined
@@ -26,7 +26,7 @@ function heldQueue(options: Partial<GroupCommitOptions<number, string>> = {}) {
       return promise
     },
   })
-  /** Resolves with the batch of this number as soon as it is being written. */
+  /** Resolves with the batch of this number when its write begins. */
   const batch = async (index: number) => {
     while (batches[index] === undefined) {
       await new Promise<void>((resolve) => {
@@ -47,7 +47,7 @@ const kindOfRefusal = (promise: Promise<unknown>) =>
 describe('the queue of a group commit', () => {
   afterEach(() => void vi.useRealTimers())
 
-  test('writes in the order of arrival, one batch at a time, what arrives meanwhile in the next', async () => {
+  test('writes in the order of arrival, one batch at a time; items that arrive during a write join the next batch', async () => {
     const { queue, batches, batch } = heldQueue()
     const results = [1, 2, 3, 4].map((item) => queue.submit(item))
     const first = await batch(0)
@@ -63,7 +63,7 @@ describe('the queue of a group commit', () => {
     expect(queue.pending).toBe(0)
   })
 
-  test('begins another batch beside one when a quarter of its work waits, and never more than it may', async () => {
+  test('begins a concurrent batch when a quarter of its work waits, within the bound', async () => {
     const { queue, batches, batch } = heldQueue({ maxItems: 100, maxInFlight: 2, weightOf: (item) => item })
     const results = [3, 5].map((item) => queue.submit(item))
     const first = await batch(0)
@@ -107,7 +107,7 @@ describe('the queue of a group commit', () => {
     expect(written).toEqual(items)
   })
 
-  test('ends a batch at its bound of bytes; an item above the bound is a batch of its own', async () => {
+  test('ends a batch at its limit of bytes; a larger item is a batch of its own', async () => {
     const { queue, batch } = heldQueue({ maxItems: 10, maxBytes: 10, sizeOf: (item) => item })
     for (const item of [6, 5, 99, 1]) void queue.submit(item)
     for (const [index, items] of [[6], [5], [99], [1]].entries()) {
@@ -119,7 +119,7 @@ describe('the queue of a group commit', () => {
     expect(queue.queuedBytes).toBe(0)
   })
 
-  test('refuses at once what exceeds the queue, by count and by bytes, and takes more when there is room', async () => {
+  test('rejects items beyond the limits of count and bytes at once, and accepts items when there is room', async () => {
     const { queue, batch } = heldQueue({
       maxItems: 1,
       maxQueuedItems: 2,
@@ -140,7 +140,7 @@ describe('the queue of a group commit', () => {
     expect(await Promise.all(stored)).toHaveLength(4)
   })
 
-  test('a write that throws refuses its own batch and nothing else', async () => {
+  test('a write that throws fails its own batch only', async () => {
     const { queue, batch } = heldQueue({ maxItems: 2 })
     const outcomes = Promise.allSettled([1, 2, 3].map((item) => queue.submit(item)))
     const first = await batch(0)
@@ -151,7 +151,7 @@ describe('the queue of a group commit', () => {
     expect((await outcomes).map((outcome) => outcome.status)).toEqual(['rejected', 'rejected', 'fulfilled'])
   })
 
-  test('an error among the outcomes refuses that item alone; a wrong number of outcomes refuses all', async () => {
+  test('an error among the outcomes fails that item only; a wrong number of outcomes fails all', async () => {
     const answers: ((items: readonly number[]) => (string | Error)[])[] = [
       (items) => items.map((item) => (item === 2 ? new ServiceError('malformed', 'two') : `stored ${item}`)),
       () => [],
@@ -172,7 +172,7 @@ describe('the queue of a group commit', () => {
     })
   })
 
-  test('a close while it writes waits for everything taken, for every caller of it, and takes nothing more', async () => {
+  test('every close during a write waits for the accepted items, and new items are rejected', async () => {
     const { queue, batch } = heldQueue({ maxItems: 1 })
     const stored = [queue.submit(1), queue.submit(2)]
     const closings = [queue.close(), queue.close()]
@@ -183,7 +183,7 @@ describe('the queue of a group commit', () => {
     await queue.close()
   })
 
-  test('who waits beyond the deadline is told so, once, and his item is written all the same', async () => {
+  test('a caller that waits beyond the deadline gets timeout once, and the item is still written', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
     const { queue, batch } = heldQueue({ maxItems: 1, answerDeadlineMs: 20 })
     const late = [queue.submit(1), queue.submit(2)].map(kindOfRefusal)
@@ -196,7 +196,7 @@ describe('the queue of a group commit', () => {
   })
 })
 
-/** Errors as the driver throws them. */
+/** Errors of the driver. */
 const away = () => Object.assign(new Error('Connection terminated unexpectedly'), { code: 'ECONNRESET' })
 const sqlError = (code: string, constraint?: string) => Object.assign(new Error(code), { code, constraint })
 const refusedData = () => sqlError('22021')
@@ -205,7 +205,7 @@ const deadlock = () => sqlError('40P01')
 type NumberBatch = Batch<number, string>
 const stored = (items: readonly number[]) => items.map((item) => `stored ${item}`)
 
-/** A queue of numbers that writes as the test says, and the batches of all attempts. */
+/** A queue of numbers with scripted writes, and the batches of all attempts. */
 function scriptedQueue(
   attempts: ((batch: NumberBatch) => readonly (string | Error)[])[],
   options: Partial<GroupCommitOptions<number, string>> = {},
@@ -243,20 +243,38 @@ const outcomeOf = (one: PromiseSettledResult<string>) =>
   one.status === 'fulfilled' ? one.value : one.reason instanceof ServiceError ? one.reason.kind : String(one.reason)
 
 describe('a batch in doubt', () => {
-  test('keeps its id, is looked up, and what an earlier attempt committed is not written again', async () => {
+  test('keeps its id and is looked up; items committed by an earlier attempt are not written again', async () => {
     const { seen, submitAll } = scriptedQueue([failInDoubt(away()), fail(sqlError('23505', 'batches_key'))])
     expect((await submitAll([1, 2])).map(outcomeOf)).toEqual(['expected 1', 'expected 2'])
     expect(seen.map(({ isInDoubt }) => isInDoubt)).toEqual([false, true])
     expect(seen[0]?.id).toBe(seen[1]?.id)
   })
 
-  test('is written again when the look-up finds nothing', async () => {
+  test('is answered when what the look-up found is replicated', async () => {
+    const steps: string[] = []
+    const replicated = [
+      () => Promise.reject(away()),
+      () => {
+        steps.push('replicated')
+        return Promise.resolve()
+      },
+    ]
+    const committed = fail(sqlError('23505', 'batches_key'))
+    const { seen, submitAll } = scriptedQueue([failInDoubt(away()), committed, committed], {
+      replicated: () => (replicated.shift() ?? fail(new Error('asked too often')))(),
+    })
+    expect((await submitAll([1])).map(outcomeOf)).toEqual(['expected 1'])
+    expect(steps).toEqual(['replicated'])
+    expect(seen.map(({ isInDoubt }) => isInDoubt)).toEqual([false, true, true])
+  })
+
+  test('is written again when the look-up finds no commit', async () => {
     const { seen, submitAll } = scriptedQueue([failInDoubt(away())])
     expect((await submitAll([1])).map(outcomeOf)).toEqual(['stored 1'])
     expect(seen).toHaveLength(2)
   })
 
-  test('stays in doubt over an answer that comes before the look-up, and not over refused data', async () => {
+  test('stays in doubt after an error before the look-up, and not after invalid data', async () => {
     const { seen, submitAll } = scriptedQueue([
       failInDoubt(away()),
       fail(deadlock()),
@@ -280,7 +298,7 @@ describe('a batch in doubt', () => {
     expect(seen.map(({ isInDoubt }) => isInDoubt)).toEqual([false, false])
   })
 
-  test('whose look-up is never answered is refused as unknown', async () => {
+  test('fails with timeout when its look-up is never answered', async () => {
     const { submitAll } = scriptedQueue(
       Array.from({ length: 50 }, () => failInDoubt(away())),
       { inDoubtMs: 150 },
@@ -293,16 +311,16 @@ describe('a batch in doubt', () => {
   })
 })
 
-describe('a database that is away', () => {
-  test('refuses at once what is not worth waiting, before anything could be committed', async () => {
+describe('an unavailable database', () => {
+  test('rejects items without a retry time at once, before anything could be committed', async () => {
     const { seen, submitAll } = scriptedQueue([fail(away())])
     expect((await submitAll([1, 2])).map(outcomeOf)).toEqual(['unavailable', 'unavailable'])
     expect(seen).toHaveLength(1)
   })
 
-  test('is waited for by the items that are worth it; the others leave the batch and hear of it', async () => {
+  test('is awaited for items with a retry time; the others leave the batch with an error', async () => {
     const { seen, submitAll } = scriptedQueue([fail(away()), fail(away())], {
-      whileAwayMs: (item) => (item === 2 ? 0 : 60_000),
+      retryMs: (item) => (item === 2 ? 0 : 60_000),
     })
     expect((await submitAll([1, 2, 3])).map(outcomeOf)).toEqual(['stored 1', 'unavailable', 'stored 3'])
     expect(seen.map(({ items }) => items)).toEqual([
@@ -312,21 +330,21 @@ describe('a database that is away', () => {
     ])
   })
 
-  test('is waited for no longer when the program stops', async () => {
+  test('is no longer awaited when the program stops', async () => {
     const stopping = new AbortController()
     const { submitAll } = scriptedQueue(
       Array.from({ length: 50 }, () => () => {
         stopping.abort()
         throw away()
       }),
-      { whileAwayMs: () => 60_000, signal: stopping.signal },
+      { retryMs: () => 60_000, signal: stopping.signal },
     )
     expect((await submitAll([1])).map(outcomeOf)).toEqual(['unavailable'])
   })
 })
 
-describe('a batch that PostgreSQL refuses', () => {
-  test('is halved until the culprits stand alone, in order, and their neighbours are stored', async () => {
+describe('a batch that PostgreSQL rejects', () => {
+  test('is halved until the invalid items are alone, in order, and all others are stored', async () => {
     const written: number[] = []
     const poisoned = new Set([3, 7])
     const halving = new GroupCommit<number, string>({
@@ -356,20 +374,20 @@ describe('a batch that PostgreSQL refuses', () => {
     expect(written).toEqual([1, 2, 4, 5, 6, 8])
   })
 
-  test('is repeated after a deadlock and after an error that could be mended, a few times', async () => {
-    const mended: unknown[] = []
+  test('is repeated after a deadlock and after a repaired error, a limited number of times', async () => {
+    const repaired: unknown[] = []
     const { seen, submitAll } = scriptedQueue([fail(deadlock()), fail(sqlError('23514'))], {
-      mend: (error) => (error as { code?: string }).code === '23514' && mended.push(error) > 0,
+      repair: (error) => (error as { code?: string }).code === '23514' && repaired.push(error) > 0,
     })
     expect((await submitAll([1])).map(outcomeOf)).toEqual(['stored 1'])
-    expect([seen.length, mended.length]).toEqual([3, 1])
+    expect([seen.length, repaired.length]).toEqual([3, 1])
     const hopeless = scriptedQueue(Array.from({ length: 50 }, () => fail(deadlock())))
     expect((await hopeless.submitAll([1])).map(outcomeOf)).toEqual(['unavailable'])
     expect(hopeless.seen).toHaveLength(5)
   })
 })
 
-test('a batch that is repeated is alone; the others share when they may', async () => {
+test('a repeated batch runs alone; other batches share when they may', async () => {
   const running: string[] = []
   const begun: string[] = []
   let failures = 1
@@ -381,7 +399,7 @@ test('a batch that is repeated is alone; the others share when they may', async 
     maxQueuedItems: 100,
     maxInFlight: 2,
     mayShare: (items) => !items.includes(9),
-    whileAwayMs: () => 60_000,
+    retryMs: () => 60_000,
     commit: async ({ items, isShared }) => {
       const name = `${items.join()} ${isShared ? 'shared' : 'alone'}`
       running.push(name)

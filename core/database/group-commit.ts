@@ -1,6 +1,6 @@
 /**
- * Group commit: what arrives while one batch is being written becomes the next one. No timer, order kept, the answer after the
- * commit.
+ * Group commit: items that arrive while one batch is written become the next batch. There is no timer, the order is kept, and the
+ * caller is answered after the commit.
  */
 import { ServiceError } from '../errors/index.ts'
 import { formatDurationMs, monotonicMs } from '../time.ts'
@@ -16,25 +16,36 @@ export type GroupCommitBounds<Item> = {
   maxQueuedItems: number
   maxQueuedBytes?: number
   sizeOf?: (item: Item) => number
-  /** Whoever waits longer is told `timeout`: the outcome is unknown to them, their item is written all the same. */
+  /** A caller that waits longer gets `timeout`: the outcome is unknown to them, and the item is still written. */
   answerDeadlineMs?: number
-  /** Batches that may be written at a time, 1 unless said. They begin in order; `mayShare` keeps apart what needs it. */
+  /** Batches that may be written at the same time; defaults to 1. They begin in order; `mayShare` separates dependent ones. */
   maxInFlight?: number
-  /** Work in an item, 1 unless said: decides when it is worth it to begin another batch beside one. */
+  /** Work of an item; defaults to 1. Decides when a concurrent batch is worthwhile. */
   weightOf?: (item: Item) => number
 }
 
 export type GroupCommitOptions<Item, Result> = CommitPolicy<Item, Result> &
   GroupCommitBounds<Item> & {
-    /** How refusals call the queue. */
+    /** The name of the queue in error messages. */
     name: string
+    observer?: CommitObserver
   }
 
-/** Seconds that a caller is told to wait when the queue is full: a batch takes milliseconds. */
+/** What is counted of a queue. */
+export type CommitObserver = {
+  /** A batch was written or refused; the time is that of all its attempts. */
+  batch(items: number, durationMs: number): void
+  /** An item was refused because the queue is full. */
+  full(): void
+  /** A caller received the error that the outcome is unknown. */
+  late(): void
+}
+
+/** The `Retry-After` of a full queue in seconds: a batch takes milliseconds. */
 const FULL_QUEUE_RETRY_SECONDS = 1
-/** A batch begins beside another one when so much of that one's work waits; sooner, both would be small ones and cost more. */
+/** A concurrent batch begins when this fraction of the running batch's work waits. Smaller batches cost more in total. */
 const WORTHWHILE_SHARE = 0.25
-/** The consumed front of the queue is dropped from this length on, in one go: taking a batch stays proportional to the batch. */
+/** The length from which the consumed front of the queue is dropped at once: the cost stays proportional to the batch. */
 const MIN_DROPPED_ITEMS = 1024
 
 type Waiting<Item, Result> = Submitted<Item, Result> & { bytes: number; weight: number; sinceMs: number }
@@ -43,7 +54,7 @@ export class GroupCommit<Item, Result> {
   readonly #options: GroupCommitOptions<Item, Result>
   readonly #committer: BatchCommitter<Item, Result>
   #queue: Waiting<Item, Result>[] = []
-  /** Where the items begin that wait. */
+  /** The index of the first item that waits. */
   #head = 0
   #queuedBytes = 0
   #queuedWeight = 0
@@ -56,7 +67,7 @@ export class GroupCommit<Item, Result> {
   #isClosed = false
   #deadline: NodeJS.Timeout | undefined
   #toldUpToMs = -Infinity
-  /** While there is anything to write. */
+  /** Pending while there are items to write. */
   #working: PromiseWithResolvers<void> | undefined
 
   constructor(options: GroupCommitOptions<Item, Result>) {
@@ -65,16 +76,18 @@ export class GroupCommit<Item, Result> {
   }
 
   /**
-   * Resolves after the commit that holds the item. Rejects with `unavailable` at once when the queue is full or closed, and
-   * when the database is away; with `timeout` when the outcome is not known in time; with what `commit` refuses the item with.
+   * Resolves after the commit that contains the item. Rejects at once with `unavailable` when the queue is full or closed, or the
+   * database is unavailable; with `timeout` when the outcome is not known in time; and with the item's own error from `commit`.
    */
   submit(item: Item): Promise<Result> {
     const { name, maxQueuedItems, maxQueuedBytes = Infinity, sizeOf, weightOf } = this.#options
     if (this.#isClosed) return Promise.reject(unavailable(`${name} is stopping`))
     const bytes = sizeOf === undefined ? 0 : sizeOf(item)
     const queued = this.#queue.length - this.#head
-    if (queued >= maxQueuedItems || (this.#queuedBytes + bytes > maxQueuedBytes && queued > 0))
+    if (queued >= maxQueuedItems || (this.#queuedBytes + bytes > maxQueuedBytes && queued > 0)) {
+      this.#options.observer?.full()
       return Promise.reject(unavailable(`${name} is full, try again`))
+    }
     const { promise, resolve, reject } = Promise.withResolvers<Result>()
     const weight = weightOf === undefined ? 1 : weightOf(item)
     this.#queue.push({ item, bytes, weight, sinceMs: monotonicMs(), resolve, reject })
@@ -96,13 +109,13 @@ export class GroupCommit<Item, Result> {
     return this.#queuedBytes
   }
 
-  /** Takes nothing more and resolves when everything taken was written or refused. */
+  /** Rejects new items, and resolves when all accepted items have their outcomes. */
   close(): Promise<void> {
     this.#isClosed = true
     return this.#working?.promise ?? Promise.resolve()
   }
 
-  /** One turn of the event loop lets everything that has already arrived join the batch. */
+  /** Waits one turn of the event loop, so that everything that has already arrived joins the batch. */
   #beginSoon(): void {
     if (this.#isScheduled || this.#inFlight.size >= (this.#options.maxInFlight ?? 1)) return
     this.#isScheduled = true
@@ -151,19 +164,21 @@ export class GroupCommit<Item, Result> {
     this.#queuedWeight -= weight
     this.#weightInFlight += weight
     this.#beingWritten += batch.length
+    const beganMs = monotonicMs()
     await this.#committer.write(batch)
+    this.#options.observer?.batch(batch.length, monotonicMs() - beganMs)
     this.#inFlight.delete(batch)
     this.#weightInFlight -= weight
     this.#beginBatches()
   }
 
-  /** One timer for all of them, set for the one that has waited longest and was not told. */
+  /** One timer for all callers, set for the one that has waited longest without an answer. */
   #watchDeadline(): void {
     const { answerDeadlineMs } = this.#options
     if (answerDeadlineMs === undefined || this.#deadline !== undefined) return
     const oldest = this.#unanswered().find(({ sinceMs }) => sinceMs > this.#toldUpToMs)
     if (oldest === undefined) return
-    // The moment may be over: the process did not run for a while.
+    // The deadline may have passed while the process was suspended.
     const leftMs = Math.max(0, oldest.sinceMs + answerDeadlineMs - monotonicMs())
     this.#deadline = setTimeout(() => this.#refuseLate(answerDeadlineMs), leftMs).unref()
   }
@@ -176,6 +191,7 @@ export class GroupCommit<Item, Result> {
     for (const waiting of this.#unanswered()) {
       if (waiting.sinceMs > this.#toldUpToMs) break
       waiting.reject(error)
+      this.#options.observer?.late()
     }
     this.#watchDeadline()
   }

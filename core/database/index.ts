@@ -1,8 +1,8 @@
 export { createDatabase } from './connect.ts'
-export type { Database, DatabaseAddress, DatabaseOptions } from './connect.ts'
+export type { Database, DatabaseAddress, DatabaseOptions, SnapshotSource } from './connect.ts'
 export {
-  DATABASE_AWAY_RETRY_SECONDS,
-  isDatabaseAway,
+  DATABASE_UNAVAILABLE_RETRY_SECONDS,
+  isDatabaseUnavailable,
   isOutage,
   isRefusedData,
   isRepeatable,
@@ -16,11 +16,14 @@ export type { PageRow } from './page.ts'
 export { prepared } from './prepared.ts'
 export type { Prepared } from './prepared.ts'
 export type { Queryable } from '../sql.ts'
-export { sendTogether } from './together.ts'
+export { sendCorked } from './corked.ts'
 export type { Transaction } from './transaction.ts'
 export type { Batch, ItemOutcome } from './batch-commit.ts'
 export { GroupCommit } from './group-commit.ts'
-export type { GroupCommitOptions } from './group-commit.ts'
-export { migrate, readMigrations } from './migrate.ts'
+export type { CommitObserver, GroupCommitOptions } from './group-commit.ts'
+export { DATABASE_METRICS, databaseGauges } from './metrics.ts'
+export { applyMigrations, migrate, readMigrations, withMigrationLock } from './migrate.ts'
 export type { Migration } from './migrate.ts'
+export { createReplica } from './replica.ts'
+export type { Replica } from './replica.ts'
 export { checkServerVersion } from './server-version.ts'

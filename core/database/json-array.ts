@@ -1,9 +1,9 @@
-/** Arrays of JSON as a parameter of a statement. */
+/** Arrays of JSON as parameters of a statement. */
 
 /**
- * What PostgreSQL reads as an array (`json[]`, `jsonb[]`) of these texts, which must be those of `JSON.stringify`: they have no
- * control characters, so that the quoting of JSON is that of arrays. The driver's own quoting takes a second for each five
- * megabytes of quotes, in which the process does nothing else.
+ * The text of a PostgreSQL array (`json[]`, `jsonb[]`) with these texts, which must come from `JSON.stringify`: they contain no
+ * control characters, so JSON quoting is valid array quoting. The driver's own quoting blocks the process for a second per five
+ * megabytes of quotes.
  */
 export function jsonArray(texts: readonly string[]): string {
   return `{${texts.map((text) => JSON.stringify(text)).join(',')}}`

@@ -1,21 +1,21 @@
-/** How much of a page leaves the database: rows that would make it larger than MAX_PAGE_BYTES are not sent (decision 79). */
+/** Bounds the size of a page in the database: rows beyond MAX_PAGE_BYTES are not sent (decision 79). */
 import { MAX_PAGE_BYTES } from '../page.ts'
 import { sql } from '../sql.ts'
 import type { Sql } from '../sql.ts'
 
-/** For the names of fields, and for what is shown beyond the rows of a page. */
+/** Reserved for field names and for fields that are not columns. */
 const MAX_ADDED_BYTES = 1024 * 1024
 const MAX_ROW_BYTES = MAX_PAGE_BYTES - MAX_ADDED_BYTES
 
 export type PageRow<Row> = Row & {
-  /** Rows that the page had before it was cut. */
+  /** The number of rows of the page before it was cut. */
   page_rows: number
 }
 
 /**
- * The rows of a page in their order, as many as MAX_ROW_BYTES of text hold, and at least the first. A row may be as large as the
- * body of a request, so every statement that reads a page of a listing goes through here. `bytes` is the size of a row
- * `listed` where more is shown than its columns.
+ * The rows of a page in their order, as many as fit in MAX_ROW_BYTES of text, and at least one. A row may be as large as a
+ * request body, so every statement that reads a page of a listing uses this. `bytes` is the size of a row `listed`; set it where
+ * the response has more than its columns.
  */
 export function withinPage<Row>(
   page: Sql<Row>,

@@ -1,14 +1,16 @@
-/** One transaction from BEGIN to its end, and which of its failures is the reason. */
+/** One transaction from BEGIN to its end, and the error that it fails with. */
 import type pg from 'pg'
 import { withConnection } from './driver.ts'
 import type { Connection } from './driver.ts'
 import { isConsequence, isRepeatable, translateDatabaseError } from './errors.ts'
+import { DATABASE_METRICS } from './metrics.ts'
 import type { QueryResult, Queryable, Statement } from '../sql.ts'
+import { monotonicMs } from '../time.ts'
 
 /** Attempts at a transaction that PostgreSQL asks to repeat. */
 const TRANSACTION_ATTEMPTS = 4
 
-/** Its statements leave when they are asked for, before those ahead of them are answered: PostgreSQL keeps their order. */
+/** Statements are sent at once, before earlier ones are answered: PostgreSQL keeps their order. */
 export class Transaction implements Queryable {
   readonly #connection: Connection
   readonly #deferred: Promise<unknown>[] = []
@@ -23,33 +25,36 @@ export class Transaction implements Queryable {
     return await this.#connection.query<Row>(statement)
   }
 
-  /** Nothing is sent from here on. */
+  /** Rejects further statements. */
   close(): void {
     this.#isOpen = false
   }
 
   /**
-   * Lets the transaction commit behind a statement that was sent without waiting for its answer, on which nothing else of the work
-   * depends. If it fails, so does the transaction, with this error.
+   * Allows COMMIT to be sent before this statement is answered. No other part of the work may depend on it. If it fails, the
+   * transaction fails with its error.
    */
   defer(answer: Promise<unknown>): void {
     answer.catch(() => undefined)
     this.#deferred.push(answer)
   }
 
-  /** What failed of the deferred, once all of it is answered. */
+  /** The errors of the deferred statements, when all of them are answered. */
   async failuresOfDeferred(): Promise<unknown[]> {
     const settled = await Promise.allSettled(this.#deferred)
     return settled.filter((one) => one.status === 'rejected').map(({ reason }) => reason as unknown)
   }
 }
 
-/** A deadlock or a serialisation failure is repeated. */
+/** Repeats the transaction after a deadlock or a serialization failure. */
 export async function runTransaction<T>(pool: pg.Pool, work: (tx: Transaction) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     const outcome = await attemptTransaction(pool, work)
     if ('value' in outcome) return outcome.value
-    if (attempt < TRANSACTION_ATTEMPTS && isRepeatable(outcome.error)) continue
+    if (attempt < TRANSACTION_ATTEMPTS && isRepeatable(outcome.error)) {
+      DATABASE_METRICS.repeats.add({})
+      continue
+    }
     throw translateDatabaseError(outcome.error)
   }
 }
@@ -59,16 +64,21 @@ async function attemptTransaction<T>(
   work: (tx: Transaction) => Promise<T>,
 ): Promise<{ value: T } | { error: unknown }> {
   let tx: Transaction | undefined
-  /** Of the work, then of what was deferred: a rollback on a broken connection fails too, and its error would hide the reason. */
+  /** The errors of the work, then of deferred statements. A rollback on a broken connection fails too and must not hide them. */
   const failures: unknown[] = []
   const outcome = await withConnection(pool, async (connection) => {
     const transaction = (tx = new Transaction(connection))
+    const beganMs = monotonicMs()
+    const observe = (outcome: string) =>
+      DATABASE_METRICS.transactionTime.observe({ outcome }, (monotonicMs() - beganMs) / 1000)
     connection.begin()
     try {
       const value = await worked(transaction, work, failures)
       await connection.commit()
+      observe('committed')
       return { value }
     } catch (error) {
+      observe('failed')
       await connection.rollback()
       throw error
     }
@@ -80,7 +90,7 @@ async function attemptTransaction<T>(
   return outcome
 }
 
-/** The work and nothing after it: what comes later would be written outside of the transaction. */
+/** Runs the work, then closes the transaction: later statements would run outside of it. */
 async function worked<T>(tx: Transaction, work: (tx: Transaction) => Promise<T>, failures: unknown[]): Promise<T> {
   try {
     return await work(tx)

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { fieldName, refusedField } from './refused-field.ts'
 
-test('a field is named as a sentence begins with it', () => {
+test('a path becomes the name of a field', () => {
   expect(['/credentials/secret', '/ttl', 'limit'].map(fieldName)).toEqual(['credentials.secret', 'ttl', 'limit'])
 })
 
-test('a refusal names the field in its sentence and the path in its details', () => {
+test('an error names the field in its message and the path in its details', () => {
   expect(refusedField('/credentials/secret', 'is required')).toMatchObject({
     kind: 'malformed',
     message: 'credentials.secret is required',

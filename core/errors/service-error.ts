@@ -1,6 +1,6 @@
 /**
- * The one error class of Skein and the closed list of its kinds. What a kind means on each wire stands in
- * `status.ts` and nowhere else; a kind is added only when a caller would act differently on it.
+ * The one error class of Skein and the closed list of its kinds. `status.ts` maps each kind to every protocol. A kind is added
+ * only when a caller would handle it differently.
  */
 
 export const ERROR_KINDS = [
@@ -14,6 +14,7 @@ export const ERROR_KINDS = [
   'unprocessable',
   'too_large',
   'unsupported_media_type',
+  'quota_exceeded',
   'rate_limited',
   'unavailable',
   'timeout',
@@ -22,21 +23,21 @@ export const ERROR_KINDS = [
 
 export type ErrorKind = (typeof ERROR_KINDS)[number]
 
-/** One violated rule of a body, query or pack: where (`/0/v`, `limit`) and what would be accepted. */
+/** One violated rule of a body, query or pack: the path (`/0/v`, `limit`) and what is accepted. */
 export type ErrorDetail = { path: string; message: string }
 
 export type ServiceErrorOptions = {
   details?: ErrorDetail[]
-  /** What the log may say beside the message; never sent to a caller. */
+  /** Additional fields for the log; never sent to a caller. */
   context?: Record<string, unknown>
   cause?: unknown
-  /** Seconds after which a repetition makes sense; sent as Retry-After or Max-Age. */
+  /** Seconds after which the request may be repeated; sent as Retry-After or Max-Age. */
   retryAfterSeconds?: number
 }
 
 /**
- * An expected refusal. The message is for the caller: lower case, names the object and the rule, says what would
- * be accepted, and never holds a secret or an internal name.
+ * An expected error. The message is for the caller: lower case, names the object and the rule, says what is accepted, and never
+ * contains a secret or an internal name.
  */
 export class ServiceError extends Error {
   readonly kind: ErrorKind
@@ -54,18 +55,18 @@ export class ServiceError extends Error {
   }
 }
 
-/** The kind of any thrown value; what is not a ServiceError is a bug and therefore `internal`. */
+/** The kind of any thrown value; a value that is not a ServiceError is a bug and therefore `internal`. */
 export function kindOf(error: unknown): ErrorKind {
   return error instanceof ServiceError ? error.kind : 'internal'
 }
 
-/** Repeating the same call later can succeed only for these kinds. */
+/** Repeating the same request later can succeed only for these kinds. */
 export function isRetryable(error: unknown): boolean {
   const kind = kindOf(error)
   return kind === 'unavailable' || kind === 'timeout' || kind === 'rate_limited'
 }
 
-/** The error as it leaves over JSON (contract decision 44): both keys always, details for validation only. */
+/** The error as JSON (contract decision 44): always `error` and `message`, `details` for validation errors only. */
 export function presentError(error: unknown): { error: ErrorKind; message: string; details?: ErrorDetail[] } {
   if (!(error instanceof ServiceError) || error.kind === 'internal') {
     return { error: 'internal', message: 'internal error' }

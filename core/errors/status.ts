@@ -1,6 +1,6 @@
 /**
- * One row per kind, one column per protocol. Nothing else in the tree holds a failure number of HTTP, gRPC, MQTT,
- * CoAP or an exit code: an adapter looks its answer up here, last of all.
+ * The codes of each kind of error, per protocol. No other file contains an error code of HTTP, gRPC, MQTT or CoAP or an exit
+ * code: adapters look their codes up here.
  */
 import type { ErrorKind } from './service-error.ts'
 
@@ -9,7 +9,7 @@ export type ProtocolStatus = {
   http: number
   /** gRPC status code number. */
   grpc: number
-  /** CONNACK return code of MQTT 3.1.1 (section 3.2.2.3); undefined: no CONNACK says this. */
+  /** CONNACK return code of MQTT 3.1.1 (section 3.2.2.3); undefined when no code fits. */
   mqtt3Connack: number | undefined
   /** Reason code of MQTT 5.0 (section 2.4). */
   mqtt5: number
@@ -30,13 +30,14 @@ export const PROTOCOL_STATUS = {
   unprocessable: { http: 422, grpc: 9, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.22', exit: 1 },
   too_large: { http: 413, grpc: 8, mqtt3Connack: undefined, mqtt5: 0x95, coap: '4.13', exit: 1 },
   unsupported_media_type: { http: 415, grpc: 3, mqtt3Connack: undefined, mqtt5: 0x99, coap: '4.15', exit: 1 },
+  quota_exceeded: { http: 422, grpc: 8, mqtt3Connack: 3, mqtt5: 0x97, coap: '4.29', exit: 1 },
   rate_limited: { http: 429, grpc: 8, mqtt3Connack: 3, mqtt5: 0x96, coap: '4.29', exit: 1 },
   unavailable: { http: 503, grpc: 14, mqtt3Connack: 3, mqtt5: 0x88, coap: '5.03', exit: 1 },
   timeout: { http: 504, grpc: 4, mqtt3Connack: 3, mqtt5: 0x80, coap: '5.04', exit: 1 },
   internal: { http: 500, grpc: 13, mqtt3Connack: 3, mqtt5: 0x80, coap: '5.00', exit: 1 },
 } as const satisfies Record<ErrorKind, ProtocolStatus>
 
-/** A program was called with arguments that it does not take. */
+/** A program was called with invalid arguments. */
 export const EXIT_WRONG_USAGE = 2
-/** A program could not do what it was asked; one line on stderr says why and what to do. */
+/** A program failed; one line on stderr gives the reason and advice. */
 export const EXIT_FAILED = 1

@@ -1,4 +1,4 @@
-/** The app that rooms bring their routes to. */
+/** The Fastify app on which the rooms register their routes. */
 import type {
   FastifyBaseLogger,
   FastifyInstance,
@@ -16,5 +16,5 @@ export type HttpApp = FastifyInstance<
   SchemaTypes
 >
 
-/** A room's routes: registered on the shared app without a scope of their own, so that hooks and parsers are shared. */
+/** A room's routes. They are registered without a scope, so that hooks and parsers are shared. */
 export type RoutePlugin = (app: HttpApp) => void | Promise<void>

@@ -1,6 +1,6 @@
 /**
- * How bodies are read. JSON is decoded strictly (UTF-8, bounded depth) and refused where PostgreSQL would refuse or
- * silently alter it; a route without a body takes whatever is sent and ignores it (contract decision 42).
+ * Parses request bodies. JSON is decoded strictly (UTF-8, bounded depth) and rejected where PostgreSQL would reject or alter it.
+ * A route without a body ignores any body (contract decision 42).
  */
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -8,17 +8,19 @@ import { ServiceError, refusedField } from '../errors/index.ts'
 import { MAX_JSON_DEPTH, SMALL_JSON_BYTES, readJsonInTurns, requireBoundedJson } from '../json-text.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 
-/** Items of a body that is a list, where its route says nothing else. */
+/** The default limit of items in a body that is a list. */
 const MAX_BODY_ITEMS = 10_000
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Items of a body that is a list; more are refused before they are values. */
+    /** The limit of items in a body that is a list; checked before the items are parsed. */
     maxItems?: number
+    /** The limit of a body that is one object, where it contains a long text; checked before it is parsed. */
+    maxWholeBytes?: number
   }
 }
 
-/** Registers the parsers. An empty JSON body is no body, as existing clients send it. */
+/** Registers the parsers. An empty JSON body counts as absent, as existing clients send it. */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
@@ -26,8 +28,9 @@ export function registerBodyParsers(app: FastifyInstance): void {
       if (!takesBody(request)) done(null, undefined)
       else if (body.length <= SMALL_JSON_BYTES) done(null, parseJsonBody(body as Buffer))
       else {
-        const { maxItems = MAX_BODY_ITEMS } = request.routeOptions.config
-        const reading = readJsonInTurns(body as Buffer, { maxItems, parse: parseJson })
+        const { maxItems = MAX_BODY_ITEMS, maxWholeBytes } = request.routeOptions.config
+        const most = maxWholeBytes === undefined ? {} : { maxWholeBytes }
+        const reading = readJsonInTurns(body as Buffer, { maxItems, ...most, parse: parseJson })
         // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how a parser of both kinds answers
         reading.then((value) => done(null, value), done)
       }
@@ -38,7 +41,7 @@ export function registerBodyParsers(app: FastifyInstance): void {
   app.addContentTypeParser('*', (request, payload, done) => {
     if (takesBody(request)) {
       done(
-        new ServiceError('unsupported_media_type', 'unsupported content type: the body must be application/json'),
+        new ServiceError('unsupported_media_type', 'unsupported content type; the body must be application/json'),
         undefined,
       )
       return
@@ -47,17 +50,17 @@ export function registerBodyParsers(app: FastifyInstance): void {
   })
 }
 
-/** Throws `unsupported_media_type` for a compressed body: only the routes of messages take one. */
+/** Throws `unsupported_media_type` for a compressed body: only the routes of messages accept one. */
 function takesBody(request: FastifyRequest): boolean {
   if (request.routeOptions.schema?.body === undefined) return false
   const encoding = request.headers['content-encoding']
   if (encoding !== undefined && encoding !== '' && encoding.trim().toLowerCase() !== 'identity') {
-    throw new ServiceError('unsupported_media_type', 'unsupported content encoding: this body is sent as it is')
+    throw new ServiceError('unsupported_media_type', 'unsupported content encoding; the body must not be compressed')
   }
   return true
 }
 
-/** Reads the body to its end and drops it. Beyond the limit the answer leaves at once and the connection is closed. */
+/** Reads the body to its end and drops it. Above the limit, the error is sent at once and the connection is closed. */
 function ignoreBody(payload: NodeJS.ReadableStream, limit: number, done: (error: Error | null) => void): void {
   let received = 0
   const finish = (error: Error | null) => {
@@ -72,19 +75,19 @@ function ignoreBody(payload: NodeJS.ReadableStream, limit: number, done: (error:
   payload.on('data', onData).on('end', onEnd).on('error', finish)
 }
 
-/** The refusal of a body above its bound. */
+/** The error for a body above its limit. */
 export function tooLarge(limit: number): ServiceError {
   return new ServiceError('too_large', `the body must have at most ${limit} bytes`)
 }
 
-/** Bytes of a JSON document to its value; undefined for an empty body. Throws `malformed`, and `too_large` for too many values. */
+/** The value of a JSON document; undefined for an empty body. Throws `malformed`, and `too_large` for too many items. */
 export function parseJsonBody(body: Buffer): unknown {
   if (body.length === 0) return undefined
   requireBoundedJson(body)
   return parseJson(body, undefined)
 }
 
-/** The value of a document, or of the item with this index of a list. */
+/** The value of a document, or of the list item with this index. */
 function parseJson(bytes: Buffer, index: number | undefined): unknown {
   if (!isUtf8(bytes)) throw new ServiceError('malformed', 'the body must be UTF-8')
   let value: unknown
@@ -99,7 +102,7 @@ function parseJson(bytes: Buffer, index: number | undefined): unknown {
   return value
 }
 
-/** Where the JSON is invalid. The engine's own message quotes the body, and a body may contain a password. */
+/** The position of the error. The engine's own message quotes the body, which may contain a password. */
 function placeOf(error: Error): string {
   const place = /\(line (\d+) column (\d+)\)$/.exec(error.message)
   if (place !== null) return ` at line ${place[1]}, column ${place[2]}`
@@ -107,20 +110,19 @@ function placeOf(error: Error): string {
 }
 
 /**
- * Throws `malformed` naming the place of a NUL character (PostgreSQL refuses it), a lone surrogate (it would be stored
- * altered), a number that is no finite double (`1e400`), a key that would reach an object's prototype, or a nesting
- * that is too deep.
+ * Throws `malformed` with the path of a NUL character (PostgreSQL refuses it), a lone surrogate (it would be stored altered), a
+ * number that is not a finite double (`1e400`), a key that would set an object's prototype, or a nesting that is too deep.
  */
 export function requireStorable(value: unknown, path: string, depth: number): void {
   const fault = storageFault(value, depth)
   if (fault !== undefined) throw refusal(`${path}${fault.path}`, fault.message)
 }
 
-/** The first fault, with its path from here: built on the way back, because almost every body has none. */
+/** The first fault, with its path. The path is built on the way back, because almost every body is valid. */
 function storageFault(value: unknown, depth: number): ErrorDetail | undefined {
   if (typeof value === 'string') return ownFault(textFault(value))
   if (typeof value === 'number') {
-    return Number.isFinite(value) ? undefined : ownFault('must be a number that a double can hold')
+    return Number.isFinite(value) ? undefined : ownFault('must be a finite double')
   }
   if (typeof value !== 'object' || value === null) return undefined
   if (depth >= MAX_JSON_DEPTH) return ownFault(`must not be nested deeper than ${MAX_JSON_DEPTH} levels`)
@@ -144,7 +146,7 @@ function storageFault(value: unknown, depth: number): ErrorDetail | undefined {
 const ownFault = (message: string | undefined) => (message === undefined ? undefined : { path: '', message })
 const below = (name: string, fault: ErrorDetail) => ({ path: `/${name}${fault.path}`, message: fault.message })
 
-/** What is wrong with a text for storage, or undefined. */
+/** Why a text cannot be stored; undefined when it can. */
 export function textFault(text: string): string | undefined {
   if (text.includes('\0')) return 'must not contain a NUL character'
   if (!text.isWellFormed()) return 'must not contain a lone surrogate'

@@ -1,6 +1,6 @@
 /**
- * Pages as they leave (decision 79): never larger than MAX_PAGE_BYTES, and with a `limit` that says where the next page begins. A
- * schema with `total`, `offset`, `limit` and an array is a page, so that no route has to remember it.
+ * Bounds the size of pages in responses (decision 79): at most MAX_PAGE_BYTES, with a `limit` from which the offset of the next
+ * page follows. A schema with `total`, `offset`, `limit` and an array is a page, so routes need no code for it.
  */
 import { MAX_PAGE_BYTES } from '../page.ts'
 
@@ -8,7 +8,7 @@ type Page = { total?: unknown; offset?: unknown; limit?: unknown } & Record<stri
 type ObjectSchema = { properties?: Record<string, { type?: unknown }>; anyOf?: unknown }
 type Stringify = (value: unknown) => string
 
-/** Names of the arrays of a page that a response schema describes, alone or among others; none: it describes no page. */
+/** The arrays of a page that a response schema describes, alone or in a union; empty when it describes no page. */
 export function pageArrays(schema: unknown): string[] {
   const { properties, anyOf } = (schema ?? {}) as ObjectSchema
   if (Array.isArray(anyOf)) return anyOf.flatMap(pageArrays)
@@ -16,7 +16,7 @@ export function pageArrays(schema: unknown): string[] {
   return Object.keys(properties).filter((name) => properties[name]?.type === 'array')
 }
 
-/** Serialises what a route with pages answers. `arrays` are those of `pageArrays`; a page may show its items in several. */
+/** Serializes responses of routes with pages. `arrays` comes from `pageArrays`; a page may have several arrays. */
 export function pageStringify(arrays: readonly string[], stringify: Stringify): Stringify {
   return (value) => {
     if (!isPage(value)) return stringify(value)
@@ -25,7 +25,7 @@ export function pageStringify(arrays: readonly string[], stringify: Stringify): 
     if (first === undefined) return stringify(value)
     const items = value[first] as unknown[]
     const whole = stringify(limited(value, countItems(items)))
-    // Trees are bounded where they are read: to leave out a branch would not end the page, but make a hole in it.
+    // Trees are bounded where they are read: omitting a branch here would leave a gap in the page.
     if (Buffer.byteLength(whole) <= MAX_PAGE_BYTES || items.some(isBranch)) return whole
     const shortened = (count: number) =>
       stringify({
@@ -48,7 +48,7 @@ function isPage(value: unknown): value is Page {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && 'limit' in value
 }
 
-/** With the number of its items as `limit` where the page ends before it has as many as were asked for and more follow. */
+/** Sets `limit` to the number of items when the page was cut before the requested limit and more items follow. */
 function limited(page: Page, count: number): Page {
   const { total, offset, limit } = page
   if (typeof limit !== 'number' || typeof total !== 'number' || count === 0) return page
@@ -62,7 +62,7 @@ function isBranch(item: unknown): item is Branch {
   return typeof item === 'object' && item !== null && Array.isArray((item as Branch).children)
 }
 
-/** Items of a tree are those in `children` too. */
+/** Counts the items of a tree, with those in `children`. */
 function countItems(items: readonly unknown[]): number {
   return items.reduce<number>((sum, item) => sum + 1 + (isBranch(item) ? countItems(item.children) : 0), 0)
 }

@@ -1,11 +1,11 @@
-/** TypeBox's compiled checks. Each is compiled when it is first used: compiling all of them would be a large part of a start. */
+/** TypeBox's compiled validators. Each is compiled at its first use, because compiling all of them would delay the start. */
 import { Compile } from 'typebox/compile'
 import type { Validator } from 'typebox/compile'
 import type { TSchema } from 'typebox'
 
 const compiled = new WeakMap<TSchema, Validator>()
 
-/** The check of a schema. */
+/** The validator of a schema. */
 export function checkOf(schema: TSchema): Validator {
   let check = compiled.get(schema)
   if (check === undefined) {

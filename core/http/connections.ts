@@ -1,17 +1,17 @@
 /**
- * What each connection is busy with. A client may send requests before it has the answers to earlier ones (RFC 9112 section
- * 9.3.2): a bounded number of them is handled at a time, the ones behind them wait, and nothing is read while one waits.
+ * Tracks the requests of each connection. A client may pipeline requests (RFC 9112 section 9.3.2): a bounded number of them is
+ * handled at a time, further ones wait, and nothing is read from the connection while one waits.
  */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Requests of one connection that are handled at a time. */
+/** The maximum number of requests of one connection that are handled at a time. */
 const MAX_UNANSWERED = 16
 
 export class Connections {
   readonly #open = new Map<Socket, Connection>()
 
-  /** Listener of new connections. */
+  /** Listener for new connections. */
   readonly open = (socket: Socket): void => {
     this.#open.set(socket, new Connection(socket))
     socket.once('close', () => this.#open.delete(socket))
@@ -21,7 +21,7 @@ export class Connections {
     return this.#open.get(socket)
   }
 
-  /** Every connection ends with the answer to the last request that it has sent. */
+  /** Closes every connection after the response to the last request that it has sent. */
   closeWhenAnswered(): void {
     for (const connection of this.#open.values()) connection.closeWhenAnswered()
   }
@@ -29,7 +29,7 @@ export class Connections {
 
 export class Connection {
   readonly #socket: Socket
-  /** In the order of their requests, which is the order in which Node sends them. */
+  /** In the order of their requests, which is the order in which Node sends the responses. */
   readonly #unanswered: ServerResponse[] = []
   readonly #waiting: (() => void)[] = []
 
@@ -41,12 +41,12 @@ export class Connection {
     })
   }
 
-  /** An answer has begun, so that nothing else can be written. */
+  /** A response has begun, so nothing else can be written. */
   get isAnswering(): boolean {
     return this.#unanswered[0]?.headersSent === true
   }
 
-  /** Calls `handle` when it is the turn of the request: at once, or after earlier ones are answered. */
+  /** Calls `handle` at once, or when the number of earlier unanswered requests is below the limit. */
   take(response: ServerResponse, handle: () => void): void {
     response.once('close', this.#onAnswered)
     if (this.#unanswered.push(response) <= MAX_UNANSWERED) {

@@ -1,6 +1,6 @@
 /**
- * The page at `/docs`: an app of its own, made when somebody first asks for the page, because its packages are a twentieth of a
- * start. What it does not have, the edge refuses as it refuses any path.
+ * The page at `/docs`: an app of its own, created at the first request, because its packages take a twentieth of a start. Unknown
+ * paths below it get the errors of the edge.
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ import { PAGE_HEADERS } from './security-headers.ts'
 
 const PAGE_PATH = '/docs'
 
-/** Said about one hop or made anew for the answer. */
+/** Headers of one hop, or replaced in the response. */
 const OWN_HEADERS = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date'])
 
 export function registerDocsPage(app: FastifyInstance, documentOf: () => object): void {

@@ -1,14 +1,15 @@
 /**
- * The HTTP edge that every room's routes are registered on: request ids, who is calling, strict parsing, one error
- * body, metrics and the OpenAPI document. It knows no resource; rooms bring their routes as Fastify plugins.
+ * The HTTP edge on which every room registers its routes: request ids, authentication, strict parsing, one error body, metrics
+ * and the OpenAPI document. It contains no resource; rooms register routes as Fastify plugins.
  */
 import { randomUUID } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
 import Fastify, { LogController } from 'fastify'
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { TSchema } from 'typebox'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
-import { declareEdgeAnswers } from './answers.ts'
+import { declareEdgeResponses } from './responses.ts'
 import type { HttpApp } from './app.ts'
 import { registerBodyParsers, textFault } from './body.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
@@ -17,7 +18,7 @@ import { registerPages } from './guides.ts'
 import { registerHealth } from './health.ts'
 import { registerHints } from './hints.ts'
 import { lingerOnSend } from './linger.ts'
-import { registerLongAnswers } from './long-answers.ts'
+import { registerStreamedResponses } from './streamed-responses.ts'
 import { registerRequestMetrics } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
 import { registerOpenApi } from './openapi.ts'
@@ -26,21 +27,26 @@ import { registerOriginRules } from './origin.ts'
 import { createRequestLog } from './request-log.ts'
 import type { SchemaTypes } from './schema-types.ts'
 import { compileSerializer } from './serialize.ts'
+import { registerTraces } from './traces.ts'
 import { compileValidator } from './validate.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The action that the caller must hold; the service requires it, the authorisation matrix reads it here. */
+    /** The action that the caller must be allowed; the service enforces it, the authorization matrix reads it here. */
     action?: string
-    /** Needs no credentials; every such route stands in the reviewed list of public routes. */
+    /** Needs no credentials. Every such route is in the reviewed list of public routes. */
     isPublic?: boolean
-    /** The route reads its credentials itself, with the same refusals as the edge: which ones it takes, for the document. */
+    /** Another process answers the requests of this route. */
+    isForwarded?: boolean
+    /** The route reads its credentials itself, with the errors of the edge. The value names the schemes for the document. */
     ownCredentials?: readonly Credential[]
-    /** Media types of the success when it is not JSON alone, for the document. */
+    /** Media types of the success when there are others than JSON, for the document. */
     mediaType?: string | readonly string[]
-    /** Request bodies by media type, for the document: of a route that takes several, or reads the body itself. */
+    /** Request bodies by media type, for the document: for a route that accepts several, or reads the body itself. */
     bodies?: Readonly<Record<string, TSchema>>
-    /** Form of the `Location` that a success carries: `/clients/{id}`. */
+    /** Responses that a route sends with a serializer of its own, by status: a second form beside that of its schema. */
+    otherResponses?: Readonly<Record<number, TSchema>>
+    /** The form of the `Location` header of a success: `/clients/{id}`. */
     location?: string
   }
 }
@@ -50,18 +56,22 @@ export type EdgeOptions = {
   health: HealthOptions
   maxBodyBytes: number
   corsOrigins: readonly string[]
-  /** Addresses or subnets of reverse proxies whose X-Forwarded-For counts; none: the peer's address counts. */
+  /** Addresses or subnets of reverse proxies whose X-Forwarded-For is trusted. If empty, the peer's address is used. */
   trustProxy: readonly string[]
-  /** Called before the body is read, for every route that is neither public nor reads its own credentials. Throws `unauthenticated`. */
+  /** Called before the body is read, for every route that is not public and does not read its own credentials. Throws `unauthenticated`. */
   authenticate: (request: FastifyRequest) => Promise<void>
+  /** The URL that is routed in the place of this one: older paths have newer names. Called for every request, before its token is verified. */
+  newerUrl?: ((url: string, authorization: string | undefined) => string) | undefined
 }
 
 const MAX_PARAM_CHARS = 1100
-/** An id that a caller gives for its request: visible ASCII, so that it can stand in a header and a log line. */
+/** A request id from the caller: visible ASCII, so that it is valid in a header and a log line. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 
 export function createHttpApp(options: EdgeOptions): HttpApp {
+  const { newerUrl } = options
   const app = Fastify({
+    rewriteUrl: ({ url = '/', headers }: IncomingMessage) => newerUrl?.(url, headers.authorization) ?? url,
     loggerInstance: options.logger as FastifyBaseLogger,
     childLoggerFactory: createRequestLog,
     logController: new LogController({ disableRequestLogging: true }),
@@ -79,27 +89,28 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
 
   app.setValidatorCompiler(compileValidator)
   app.setSerializerCompiler(compileSerializer)
-  app.addHook('onRoute', declareEdgeAnswers)
+  app.addHook('onRoute', declareEdgeResponses)
   app.setSchemaErrorFormatter(
-    (errors) => (errors as unknown as Error[])[0] ?? new ServiceError('malformed', 'the request is not valid'),
+    (errors) => (errors as unknown as Error[])[0] ?? new ServiceError('malformed', 'invalid request'),
   )
   const answerUnknown = registerNotFound(app as unknown as FastifyInstance)
   registerErrorHandler(app as unknown as FastifyInstance)
   registerBodyParsers(app as unknown as FastifyInstance)
-  registerLongAnswers(app as unknown as FastifyInstance, options.maxBodyBytes)
+  registerStreamedResponses(app as unknown as FastifyInstance, options.maxBodyBytes)
   app.addHook('onRequest', (request, reply, done) => {
     void reply.header('X-Request-Id', request.id)
     done(addressFault(request))
   })
+  registerTraces(app as unknown as FastifyInstance)
   registerOriginRules(app as unknown as FastifyInstance, options.corsOrigins)
   registerRequestMetrics(app as unknown as FastifyInstance, options.health.metrics)
-  // No path takes QUERY, and without a content type Fastify answers it with 400 before any handler (RFC 10008 section 2).
+  // No path accepts QUERY; without a content type, Fastify would answer it with 400 before any handler (RFC 10008 section 2).
   app.addHook('onRequest', (request, reply, done) => {
     if (request.is404 && request.method === 'QUERY')
       void answerUnknown(request as FastifyRequest, reply as unknown as FastifyReply)
     else done()
   })
-  // With a callback, so that a route that reads its own credentials waits for no promise.
+  // With a callback, so that a route that reads its own credentials does not wait for a promise.
   app.addHook('onRequest', (request, _reply, done) => {
     const { isPublic, ownCredentials } = request.routeOptions.config
     if (request.is404 || isPublic === true || ownCredentials !== undefined) return done()
@@ -114,7 +125,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   return app
 }
 
-/** Set by the query parser, which must not throw: what is wrong with the query, and with which key. */
+/** Set by the query parser, which must not throw: the key and the error. */
 const FAULT = Symbol('query fault')
 
 type Query = Record<string, string> & { [FAULT]?: { key: string; message: string } }
@@ -131,7 +142,7 @@ function parseQuery(text: string): Query {
   return query
 }
 
-/** Refuses an address that PostgreSQL would refuse, and the same query key twice (contract section 0). */
+/** Rejects a URL that PostgreSQL would reject, and repeated query parameters (contract section 0). */
 function addressFault(request: FastifyRequest): ServiceError | undefined {
   const queryFault = (request.query as Query)[FAULT]
   if (queryFault !== undefined) {
@@ -148,7 +159,7 @@ function decodePath(path: string): string {
   try {
     return decodeURIComponent(path)
   } catch {
-    // The router refuses it, or knows no such path.
+    // The router rejects it or does not find the path.
     return path
   }
 }

@@ -1,13 +1,13 @@
-/** Turns whatever was thrown into the error body of the contract. No handler of a route catches for itself. */
+/** Converts thrown values to the error body of the contract. Route handlers do not catch errors themselves. */
 import { STATUS_CODES } from 'node:http'
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { translateDatabaseError } from '../database/index.ts'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
 import { tooLarge } from './body.ts'
-import { ANSWER_HEADERS } from './security-headers.ts'
+import { RESPONSE_HEADERS } from './security-headers.ts'
 
-/** Fastify's own refusals, by code. */
+/** The kinds of Fastify's own errors, by code. */
 const FRAMEWORK_KINDS: Readonly<Record<string, ErrorKind>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_BODY_TOO_LARGE: 'too_large',
@@ -23,33 +23,33 @@ const FRAMEWORK_KINDS: Readonly<Record<string, ErrorKind>> = {
   FST_NO_FORM_DATA: 'malformed',
 }
 
-/** In place of sentences that repeat the address, in which a secret may stand. */
+/** Replaces messages that repeat the URL, which may contain a secret. */
 const FRAMEWORK_MESSAGES: Readonly<Record<string, string>> = {
-  FST_ERR_BAD_URL: 'the path is not valid: a percent sign begins two hexadecimal digits, and what they encode is UTF-8',
-  FST_ERR_MAX_PARAM_LENGTH: 'a part of the path is too long',
+  FST_ERR_BAD_URL: 'invalid path: a percent sign must be followed by two hexadecimal digits that encode UTF-8',
+  FST_ERR_MAX_PARAM_LENGTH: 'a segment of the path is too long',
 }
 
-/** Any thrown value as a ServiceError; unknown ones are `internal` and keep their cause for the log. */
+/** Converts any thrown value to a ServiceError; unknown ones become `internal` and keep their cause for the log. */
 export function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error
   const { code, message, statusCode } = (error ?? {}) as Partial<FastifyError>
   const kind = code === undefined ? undefined : FRAMEWORK_KINDS[code]
   if (kind !== undefined)
-    return new ServiceError(kind, FRAMEWORK_MESSAGES[code ?? ''] ?? lowerFirst(message ?? 'the request is not valid'), {
+    return new ServiceError(kind, FRAMEWORK_MESSAGES[code ?? ''] ?? lowerFirst(message ?? 'invalid request'), {
       cause: error,
     })
-  // Parsers of the platform (URL decoding, an aborted body) say 4xx without a code of their own.
+  // Parsers of the platform (URL decoding, an aborted body) give a 4xx status without a code of their own.
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
     const known = (Object.keys(PROTOCOL_STATUS) as ErrorKind[]).find(
       (name) => PROTOCOL_STATUS[name].http === statusCode,
     )
     return new ServiceError(
       known ?? 'malformed',
-      lowerFirst(message ?? STATUS_CODES[statusCode] ?? 'the request is not valid'),
+      lowerFirst(message ?? STATUS_CODES[statusCode] ?? 'invalid request'),
       { cause: error },
     )
   }
-  // After those, because a body that the caller broke off looks like a broken connection too.
+  // Last, because a body that the caller aborted looks like a broken database connection.
   const translated = translateDatabaseError(error)
   return translated instanceof ServiceError
     ? translated
@@ -62,7 +62,7 @@ function lowerFirst(text: string): string {
 
 type ErrorAnswer = { status: number; headers: Record<string, string>; body: object }
 
-/** What a thrown value is answered with; it is logged on the way. */
+/** The response for a thrown value. Logs internal errors. */
 function answerOf(thrown: unknown, requestId: string, log: Pick<FastifyBaseLogger, 'error' | 'info'>): ErrorAnswer {
   const error = toServiceError(thrown)
   const status = PROTOCOL_STATUS[error.kind].http
@@ -77,13 +77,13 @@ function answerOf(thrown: unknown, requestId: string, log: Pick<FastifyBaseLogge
   return { status, headers, body: error.kind === 'internal' ? { ...body, request_id: requestId } : body }
 }
 
-/** Sends the error; also used by hooks and by the 404 handler. */
+/** Sends the error; hooks and the 404 handler use it too. */
 export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: unknown): FastifyReply {
   const error = isTooLarge(thrown) ? tooLarge(request.routeOptions.bodyLimit) : thrown
   const { status, headers, body } = answerOf(error, request.id, request.log)
-  // A request that the router refuses passes no hook.
+  // A request that the router rejects passes no hook.
   return reply
-    .headers({ 'X-Request-Id': request.id, ...ANSWER_HEADERS, ...headers })
+    .headers({ 'X-Request-Id': request.id, ...RESPONSE_HEADERS, ...headers })
     .code(status)
     .type('application/json')
     .serializer(JSON.stringify)

@@ -1,21 +1,21 @@
 /**
- * One stream of server-sent events: the only writer of them. What waits for its reader is bounded by itself and counted in
- * the budget of the process, a quiet stream says something, and the last event says why a stream ends.
+ * One stream of server-sent events. Waiting events are bounded per stream and counted in the budget of the process. An idle stream
+ * sends comments, and the last event gives the reason for the end.
  */
 import type { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
-import { countHere } from '../streams/index.ts'
-import type { Account, StreamOwner, Streams } from '../streams/index.ts'
+import { markCountedByWriter } from '../streams/index.ts'
+import type { BudgetEntry, StreamOwner, Streams } from '../streams/index.ts'
 
 export const EVENT_STREAM = 'text/event-stream'
-/** A comment is sent after so long without an event: proxies close connections that say nothing. */
-const QUIET_MS = 15_000
-/** What a browser waits before it connects again. */
+/** The idle time after which a comment is sent: proxies close silent connections. */
+const HEARTBEAT_MS = 15_000
+/** How long a browser waits before it reconnects. */
 const RETRY_MS = 2000
-/** Bytes that wait for one slow reader; beyond, its stream ends, and begins again where it stood. */
+/** The limit of bytes that wait for one slow reader. Above it the stream ends; the reader may resume with Last-Event-ID. */
 export const MAX_WAITING_BYTES = 4 * 1024 * 1024
-/** Events are handed to the socket together up to this. */
+/** Events are passed to the socket in pieces of up to this size. */
 const PIECE_BYTES = 64 * 1024
 
 export type EndReason =
@@ -29,17 +29,17 @@ export type EndReason =
   | 'closed'
 
 const END_MESSAGES: Readonly<Record<EndReason, string>> = {
-  slow_reader: 'events came faster than they were read: connect again with Last-Event-ID to go on',
-  behind: 'the stream has fallen behind: connect again with Last-Event-ID to go on',
+  slow_reader: 'events were not read fast enough; reconnect with Last-Event-ID to resume',
+  behind: 'the stream has fallen behind; reconnect with Last-Event-ID to resume',
   unauthenticated: 'the token has expired or was revoked',
-  forbidden: 'you are no longer allowed to follow this',
-  not_found: 'what was followed is not there any more',
-  stopping: 'the server is stopping: connect again with Last-Event-ID to go on',
-  ended: 'nothing follows',
-  closed: 'the reader went away',
+  forbidden: 'you are no longer allowed to read this stream',
+  not_found: 'the entity of this stream was deleted',
+  stopping: 'the server is stopping; reconnect with Last-Event-ID to resume',
+  ended: 'the stream is complete',
+  closed: 'the reader disconnected',
 }
 
-/** How long a reader that takes nothing has to read the last event before its connection is closed. */
+/** How long a blocked reader has to read the last event before its connection is closed. */
 const GRACE_MS: Readonly<Record<EndReason, number>> = {
   slow_reader: 5000,
   behind: 5000,
@@ -55,32 +55,32 @@ export type ServerSentEvent = { event: string; id?: string; data: unknown }
 
 export type EventStreamOptions = {
   streams: Streams
-  /** Whose limits it counts against. */
+  /** The account whose limits the stream counts against. */
   owner: StreamOwner
-  /** Bytes of what is to be written here later; others may be sent the same, so they are counted by whoever keeps them. */
+  /** Bytes that the caller keeps for this stream. Streams may share them, so the caller counts them. */
   keptBytes?: () => number
-  /** What is said after a time without an event; undefined: a comment. */
+  /** The text that is sent when the stream is idle; defaults to a comment. */
   quiet?: () => string
-  quietMs?: number | undefined
+  heartbeatMs?: number | undefined
 }
 
-/** What is read of it is the body of the answer. */
+/** The body of the response. */
 export class EventStream extends Readable {
-  readonly #account: Account
+  readonly #account: BudgetEntry
   readonly #quieting: NodeJS.Timeout
   #waiting: Buffer[] = []
   #waitingBytes = 0
   #raw: ServerResponse | undefined
   #ended: EndReason | undefined
   #ending: NodeJS.Timeout | undefined
-  /** The reader takes more. */
+  /** True when the reader accepts more. */
   #isWanted = false
   #isQuiet = false
   #whenDrained: (() => void)[] = []
   #whenEnded: (() => void)[] = []
 
-  /** Throws what `StreamLimits.open` throws. */
-  constructor({ streams, owner, keptBytes, quiet = () => ':\n\n', quietMs = QUIET_MS }: EventStreamOptions) {
+  /** Throws the errors of `StreamLimits.open`. */
+  constructor({ streams, owner, keptBytes, quiet = () => ':\n\n', heartbeatMs = HEARTBEAT_MS }: EventStreamOptions) {
     super({ highWaterMark: PIECE_BYTES })
     const release = streams.limits.open(owner)
     const waitingBytes = () => this.waitingBytes
@@ -96,23 +96,23 @@ export class EventStream extends Readable {
     this.#quieting = setInterval(() => {
       if (this.#isQuiet && this.#waiting.length === 0) this.write(quiet())
       this.#isQuiet = true
-    }, quietMs)
+    }, heartbeatMs)
     this.once('close', () => {
       clearInterval(this.#quieting)
-      // What was handed to the socket may not have been read: until then it is cut off when its time is over.
+      // Bytes in the socket may not have been read: the connection is closed when the grace period ends.
       if (this.#raw?.closed !== false) clearTimeout(this.#ending)
       release()
       this.#account.close()
       this.#ended ??= 'closed'
       this.#drop()
-      // Whoever writes at the pace of the reader waits for it no more.
+      // A caller that waits for `drained` must not wait any longer.
       this.#tell(this.#whenDrained)
       this.#tell(this.#whenEnded)
     })
     this.write(`retry: ${RETRY_MS}\n\n`)
   }
 
-  /** Here, in the answer and in its socket. */
+  /** The waiting bytes here, in the response and in its socket. */
   get waitingBytes(): number {
     return this.#waitingBytes + this.readableLength + (this.#raw?.writableLength ?? 0)
   }
@@ -121,7 +121,7 @@ export class EventStream extends Readable {
     return this.#ended
   }
 
-  /** Whole events, or parts of them that follow one another. What is beyond the bound ends the stream before the next. */
+  /** Writes whole events, or consecutive parts of one. Above the limit, the stream ends before the next part. */
   write(...parts: readonly (string | Buffer)[]): void {
     if (this.#ended !== undefined) return
     if (this.#waitingBytes > MAX_WAITING_BYTES) return this.end('slow_reader')
@@ -135,7 +135,7 @@ export class EventStream extends Readable {
     this.write(formatEvent(event))
   }
 
-  /** The last event says why. What waits is dropped, unless nothing more was to come. */
+  /** Sends the last event with the reason. Waiting events are dropped, unless the stream is complete. */
   end(reason: EndReason, data: Readonly<Record<string, unknown>> = {}): void {
     if (this.#ended !== undefined) return
     this.#ended = reason
@@ -153,24 +153,24 @@ export class EventStream extends Readable {
     this.#tell(this.#whenEnded)
   }
 
-  /** Nothing more is taken; the last event may still be on its way. */
+  /** Called when the stream accepts no more events; the last event may still be in transit. */
   whenEnded(tell: () => void): void {
     if (this.#ended === undefined) this.#whenEnded.push(tell)
     else tell()
   }
 
-  /** Resolves when everything that was written is with the socket, or the stream has ended. */
+  /** Resolves when everything was passed to the socket, or the stream has ended. */
   async drained(): Promise<void> {
     if (this.#waiting.length === 0 || this.#ended !== undefined) return
     await new Promise<void>((resolve) => this.#whenDrained.push(resolve))
   }
 
-  /** The answer that this is the body of: its socket is counted, and ends with it. */
+  /** Attaches the response whose body this is: its socket is counted, and is closed with the stream. */
   attach(raw: ServerResponse): void {
     this.#raw = raw
-    const uncount = raw.socket === null ? () => undefined : countHere(raw.socket)
+    const uncount = raw.socket === null ? () => undefined : markCountedByWriter(raw.socket)
     if (raw.destroyed) this.destroy()
-    // The body may wait for its next event: it would not learn that nobody reads it.
+    // The body may be waiting for its next event and would not notice that the reader has disconnected.
     raw.once('close', () => {
       uncount()
       clearTimeout(this.#ending)
@@ -195,7 +195,7 @@ export class EventStream extends Readable {
       const piece = this.#take()
       this.#waitingBytes -= piece.length
       this.#isWanted = false
-      // It may ask for more at once, and set it again.
+      // The reader may ask for more during the push, and set it again.
       if (this.push(piece)) this.#isWanted = true
     }
     if (this.#waiting.length > 0) return
@@ -206,7 +206,7 @@ export class EventStream extends Readable {
     }
   }
 
-  /** Small events together; a large one is what its other readers are sent too, and not copied. */
+  /** Joins small events; a large one is shared with other readers and not copied. */
   #take(): Buffer {
     let count = 0
     let bytes = 0
@@ -225,7 +225,7 @@ export class EventStream extends Readable {
     this.#waitingBytes = 0
   }
 
-  /** The reader takes nothing: its connection is closed, and with it everything that waits. */
+  /** Closes the connection of a blocked reader, and drops all that waits. */
   #cut(): void {
     this.#ended ??= 'slow_reader'
     this.#drop()
@@ -238,14 +238,14 @@ export class EventStream extends Readable {
   }
 }
 
-/** An event as it is written; whoever sends it to many formats it once. */
+/** The bytes of an event. Format it once when it goes to several streams. */
 export function formatEvent({ event, id, data }: ServerSentEvent): Buffer {
   return Buffer.from(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`)
 }
 
 /**
- * Answers with a stream, once `begin` has found out that the caller may follow; what it gives back is called when the
- * stream is over, whyever.
+ * Responds with a stream after `begin` has checked that the caller may read it. The returned object is closed when the stream
+ * ends for any reason.
  */
 export async function sendEventStream(
   reply: FastifyReply,
@@ -255,7 +255,7 @@ export async function sendEventStream(
   const stream = new EventStream(options)
   try {
     const { close } = await begin(stream)
-    // The reader may have gone meanwhile.
+    // The reader may have disconnected meanwhile.
     if (stream.destroyed) close()
     else stream.once('close', close)
     stream.whenEnded(close)
@@ -267,7 +267,7 @@ export async function sendEventStream(
   return await reply
     .type(`${EVENT_STREAM}; charset=utf-8`)
     .header('Cache-Control', 'no-store')
-    // Reverse proxies would collect the events before they pass them on.
+    // Reverse proxies would otherwise buffer the events.
     .header('X-Accel-Buffering', 'no')
     .send(stream)
 }

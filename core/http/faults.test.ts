@@ -1,4 +1,4 @@
-// contract section 12, decision 44: what is malformed is named, and naming it costs no more than finding it
+// contract section 12, decision 44: validation errors name the field, and finding the names costs no more than validation
 import { expect, test } from 'vitest'
 import { Type } from 'typebox'
 import { faultsOf } from './faults.ts'
@@ -8,33 +8,33 @@ const Item = Type.Object({ name: Type.String({ maxLength: 5 }), tags: Type.Optio
 const paths = (...of: Parameters<typeof faultsOf>) =>
   faultsOf(...of).map((fault) => `${fault.instancePath} ${fault.keyword}`)
 
-test('names each faulty field and what is missing', () => {
+test('names each invalid field and each missing one', () => {
   expect(paths(Item, { name: 'too long' }, '')).toEqual(['/name maxLength'])
   expect(paths(Item, { tags: ['a', 1, null] }, '')).toEqual([' required', '/tags/1 type', '/tags/2 type'])
   expect(paths(Item, 3, '')).toEqual([' type'])
 })
 
-test('finds the faulty item wherever it stands', () => {
+test('finds an invalid item at any index', () => {
   const items = Array.from({ length: 20_000 }, () => ({ name: 'good' }))
   expect(paths(Type.Array(Item), [...items, { name: 7 }], '')).toEqual(['/20000/name type'])
 })
 
-test('says that there are too many items instead of looking at each', () => {
+test('reports too many items without validating each', () => {
   expect(paths(Type.Array(Item, { maxItems: 2 }), [0, 0, 0], '')).toEqual([' maxItems'])
 })
 
-test('explains the branch of a union that has the kind of the value', () => {
+test('reports the branch of a union that has the type of the value', () => {
   const OneOrMany = Type.Union([Item, Type.Array(Item)])
   expect(paths(OneOrMany, [{ name: 'good' }, {}], '')).toEqual(['/1 required'])
   expect(paths(OneOrMany, { name: 1 }, '')).toEqual(['/name type'])
 })
 
-test('explains an optional field that is null, and alternatives of simple values', () => {
+test('reports an optional field that is null, and unions of simple types', () => {
   const Nullable = Type.Object({ name: Type.Union([Type.String(), Type.Null()]) })
   expect(paths(Nullable, { name: 1 }, '')).toContain('/name anyOf')
 })
 
-test('explains each part of an intersection as if it stood alone', () => {
+test('reports each part of an intersection separately', () => {
   const Both = Type.Intersect([
     Item,
     Type.Object({ env: recordOf(Type.String(), { propertyNames: Type.String({ minLength: 1 }) }) }),
@@ -44,7 +44,7 @@ test('explains each part of an intersection as if it stood alone', () => {
   expect(paths(Both, { name: 'too long', env: {} }, '')).toEqual(['/name maxLength'])
 })
 
-test('looks no further than it tells, whatever the number of faulty items', () => {
+test('validates no more items than it reports', () => {
   let looked = 0
   const item = {
     get name() {
@@ -57,7 +57,7 @@ test('looks no further than it tells, whatever the number of faulty items', () =
   expect(looked).toBeLessThan(1000)
 })
 
-test('says of a value of no kind of a union what its kinds are, and of a text its form', () => {
+test('lists the types of a union for a value of another type, and describes the pattern of a string', () => {
   const Size = Type.Union([Type.Integer({ minimum: 1 }), Type.String({ maxLength: 3 }), Type.Null()])
   expect(faultsOf(Size, true, '/size')).toMatchObject([
     { keyword: 'anyOf', instancePath: '/size', params: { accepted: 'an integer or a string or null' } },

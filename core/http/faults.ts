@@ -1,6 +1,6 @@
 /**
- * What is wrong with a value, in as little time as finding it takes. TypeBox explains every item of an array, also after it
- * has gathered all that it will say: a body with millions of wrong items would hold up everybody else for seconds.
+ * Validation errors of a value, in about the time of the validation. TypeBox explains every item of an array, even after it has
+ * enough errors: a body with millions of invalid items would block the process for seconds.
  */
 import type { TSchema } from 'typebox'
 import { Errors } from 'typebox/value'
@@ -8,7 +8,7 @@ import { checkOf } from './check.ts'
 
 export type Fault = { keyword: string; instancePath: string; message: string; params: Record<string, unknown> }
 
-/** Faulty items of one array, or fields of a record, that are explained; the others need not be looked at. */
+/** The number of invalid items of one array, or fields of a record, that are explained. */
 const MAX_FAULTY_ITEMS = 8
 
 type Shape = TSchema & {
@@ -25,13 +25,13 @@ type Shape = TSchema & {
 
 const isValid = (schema: TSchema, value: unknown) => checkOf(schema).Check(value)
 
-/** The faults of a value that does not fit the schema; `path` is where it stands, `/clients/3`. */
+/** The faults of a value that does not match the schema; `path` is its location, `/clients/3`. */
 export function faultsOf(schema: TSchema, value: unknown, path: string): Fault[] {
   const shape = schema as Shape
   if (shape.anyOf !== undefined) {
     const likely = shape.anyOf.filter((branch) => isOfType(branch, value))
     if (likely.length === 1 && likely[0] !== undefined) return faultsOf(likely[0], value, path)
-    const accepted = shape.anyOf.map(wordsOfBranch).join(' or ')
+    const accepted = shape.anyOf.map(describeBranch).join(' or ')
     return [{ keyword: 'anyOf', instancePath: path, message: 'must be one of these', params: { accepted } }]
   }
   if (shape.allOf !== undefined) {
@@ -83,7 +83,7 @@ function faultsOfItems(items: TSchema, value: readonly unknown[], path: string):
   )
 }
 
-/** The faults of the first faulty ones; `explain` gives none for what is valid. */
+/** The faults of the first invalid entries; `explain` returns undefined for a valid one. */
 function faultsOfFirst<Key>(
   entries: Iterable<[Key, unknown]>,
   explain: (key: Key, value: unknown) => Fault[] | undefined,
@@ -112,7 +112,7 @@ function plainFaults(schema: TSchema, value: unknown, path: string): Fault[] {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Whether a branch of a union is about values of this kind: the fault is that of the one that the caller meant. */
+/** Whether a branch of a union accepts this type: the reported fault is that of the branch that the caller meant. */
 function isOfType(branch: TSchema, value: unknown): boolean {
   const { type = typeof (branch as Shape).enum?.[0], anyOf } = branch as Shape
   if (anyOf !== undefined) return anyOf.some((inner) => isOfType(inner, value))
@@ -122,10 +122,10 @@ function isOfType(branch: TSchema, value: unknown): boolean {
   return typeof value === (type === 'integer' ? 'number' : type)
 }
 
-/** What a branch of a union takes, in words. */
-function wordsOfBranch(branch: TSchema): string {
+/** The type that a branch of a union accepts, in words. */
+function describeBranch(branch: TSchema): string {
   const { type, enum: values, const: value, anyOf } = branch as Shape
-  if (anyOf !== undefined) return anyOf.map(wordsOfBranch).join(' or ')
+  if (anyOf !== undefined) return anyOf.map(describeBranch).join(' or ')
   if (values !== undefined) return values.join(', ')
   if (value !== undefined) return JSON.stringify(value)
   return type === undefined ? 'any value' : withArticle(type)

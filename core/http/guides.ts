@@ -1,6 +1,6 @@
 /**
- * The pages for people at `/` and `/docs/guides`: where to begin, and the guides of this installation as they lie in `docs/guides`. A guide
- * is shown as its text, in which the links to other guides work.
+ * Pages for the browser at `/` and `/docs/guides`: links, and the guides of this installation from `docs/guides`. A guide is shown
+ * as text, with working links to other guides.
  */
 import { readFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ const FOLDER = join(HOME, 'docs', 'guides')
 const INDEX = 'README.md'
 const GUIDES_PATH = '/docs/guides'
 const CONSOLE_PATH = '/console'
-/** A guide and its text link to each other by name; nothing else of the installation is served. */
+/** Links between a guide and its text; no other file of the installation is served. */
 const GUIDE_LINK = /\[([^[\]\n]{1,200})\]\(([a-z0-9-]{1,60}\.md)((?:#[a-z0-9-]{1,60})?)\)/g
 const HEADING = /^(#{1,6}) (.{1,200})$/gm
 
@@ -40,7 +40,7 @@ export function registerPages(app: HttpApp, { version }: { version: string }): v
 
 let known: Promise<ReadonlySet<string>> | undefined
 
-/** Names of the guides; none where an installation comes without. */
+/** The names of the guides; empty in an installation without guides. */
 async function guides(): Promise<ReadonlySet<string>> {
   known ??= readdir(FOLDER).then(
     (names) => new Set(names.filter((name) => name.endsWith('.md'))),
@@ -50,7 +50,7 @@ async function guides(): Promise<ReadonlySet<string>> {
 }
 
 async function sendGuide(reply: FastifyReply, name: string): Promise<FastifyReply> {
-  if (!(await guides()).has(name)) throw new ServiceError('not_found', 'no such guide')
+  if (!(await guides()).has(name)) throw new ServiceError('not_found', 'there is no guide with this name')
   const text = await readFile(join(FOLDER, name), 'utf8')
   const title = /^# (.{1,200})$/m.exec(text)?.[1] ?? name
   return await sendPage(
@@ -60,7 +60,7 @@ async function sendGuide(reply: FastifyReply, name: string): Promise<FastifyRepl
   )
 }
 
-/** The text with headings that links can name, and with its links to other guides. */
+/** The text with anchors at headings and links to other guides. */
 function guideText(text: string): string {
   return escapeHtml(text)
     .replaceAll(HEADING, (_all, marks: string, heading: string) => `<b id="${slugOf(heading)}">${marks} ${heading}</b>`)
@@ -70,7 +70,7 @@ function guideText(text: string): string {
     )
 }
 
-/** As the pages that show Markdown name headings: lower case, `-` for spaces, no other signs. */
+/** The anchor of a heading, as Markdown renderers name it: lower case, `-` for spaces, no other signs. */
 const slugOf = (heading: string) =>
   heading
     .toLowerCase()
@@ -79,11 +79,11 @@ const slugOf = (heading: string) =>
 
 function frontPage(version: string, hasConsole: boolean, hasGuides: boolean): string {
   const links = [
-    ...(hasConsole ? [['Console', CONSOLE_PATH, 'see and change everything in the browser']] : []),
-    ['API', '/docs', 'every call, to read and to try'],
-    ...(hasGuides ? [['Guides', GUIDES_PATH, 'how to use it and how to run it, step by step']] : []),
-    ['OpenAPI document', '/openapi.json', 'for generators of clients'],
-    ['Health', '/health', 'whether this service is up'],
+    ...(hasConsole ? [['Console', CONSOLE_PATH, 'manage all entities in the browser']] : []),
+    ['API', '/docs', 'reference of all requests, with a form to send them'],
+    ...(hasGuides ? [['Guides', GUIDES_PATH, 'how to use and operate Skein, step by step']] : []),
+    ['OpenAPI document', '/openapi.json', 'for client generators'],
+    ['Health', '/health', 'whether this service is running'],
   ] as [string, string, string][]
   const items = links.map(([label, path, what]) => `<li><a href="${path}">${label}</a>: ${what}</li>`).join('')
   return `<h1>Skein</h1><p>Version ${escapeHtml(version)}</p><ul>${items}</ul><p>On a command line: <code>npx skein login</code>, then <code>npx skein --help</code>.</p>`

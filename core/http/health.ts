@@ -1,15 +1,31 @@
-/** `GET /health` and `GET /metrics` on every port, without authentication (contract section 11). */
+/** `GET /health`, `GET /ready` and `GET /metrics` on every port, without authentication (contract section 11). */
 import { Type } from 'typebox'
 import type { BuildInfo } from '../build-info.ts'
+import { PROTOCOL_STATUS } from '../errors/index.ts'
 import { newId } from '../ids.ts'
+import type { Readiness, ReadinessReport } from '../readiness/index.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpApp } from './app.ts'
 
 export type HealthOptions = {
   build: BuildInfo
   metrics: Metrics
-  /** Which service answers on a port, for the `description`. */
+  /** What the program depends on. */
+  readiness: Readiness
+  /** The name of the service on a port, for the `description`. */
   serviceOf: (port: number | undefined) => string
+  /** Where several processes answer for one program: `/ready` and `/metrics` are those of all of them. */
+  whole?: Whole | undefined
+}
+
+/** The reports of all processes of a program. */
+export type Whole = {
+  /** The name of this process. */
+  readonly process: string
+  /** Resolves within a deadline: to the report of this process alone when the others cannot be asked. */
+  readiness(): Promise<ReadinessReport>
+  /** Resolves within a deadline, in the text format of Prometheus, without processes that do not answer. */
+  metrics(): Promise<string>
 }
 
 export const Health = Type.Object(
@@ -19,12 +35,40 @@ export const Health = Type.Object(
     commit: Type.String(),
     description: Type.String({ description: '`<service> service`' }),
     build_time: Type.String(),
-    instance_id: Type.String({ description: 'Random per process' }),
+    instance_id: Type.String({ description: 'Random id of the process' }),
+    process: Type.Optional(Type.String({ description: 'Name of the process, where several answer on one port' })),
   },
   { $id: 'Health', description: 'Health record' },
 )
 
-export function registerHealth(app: HttpApp, { build, metrics, serviceOf }: HealthOptions): void {
+const Status = Type.Union([Type.Literal('ready'), Type.Literal('degraded'), Type.Literal('unavailable')])
+
+export const Ready = Type.Object(
+  {
+    status: Status,
+    checks: Type.Record(
+      Type.String(),
+      Type.Object({
+        status: Status,
+        reason: Type.Optional(
+          Type.String({ description: 'Why the dependency cannot be used; absent while it is ready' }),
+        ),
+        since: Type.String({ format: 'date-time', description: 'When this status began' }),
+      }),
+      { description: 'What the program depends on, by name' },
+    ),
+  },
+  {
+    $id: 'Ready',
+    description:
+      'Readiness. `unavailable` (503): requests would fail. `degraded` (200): requests are served, some of them slower or not completely.',
+  },
+)
+
+/** When a load balancer may ask again. */
+const RETRY_SECONDS = 1
+
+export function registerHealth(app: HttpApp, { build, metrics, readiness, serviceOf, whole }: HealthOptions): void {
   const instanceId = newId()
   app.get(
     '/health',
@@ -42,7 +86,26 @@ export function registerHealth(app: HttpApp, { build, metrics, serviceOf }: Heal
         description: `${serviceOf(request.raw.socket.localPort)} service`,
         build_time: build.buildTime,
         instance_id: instanceId,
+        ...(whole === undefined ? {} : { process: whole.process }),
       }
+    },
+  )
+  app.get(
+    '/ready',
+    {
+      config: { isPublic: true },
+      schema: {
+        tags: ['health'],
+        summary: 'Whether the service can serve, and what it lacks',
+        response: { 200: Ready, [PROTOCOL_STATUS.unavailable.http]: Ready },
+      },
+    },
+    async (_request, reply) => {
+      const report = whole === undefined ? readiness.read() : await whole.readiness()
+      void reply.header('cache-control', 'no-store')
+      if (report.status === 'unavailable')
+        void reply.code(PROTOCOL_STATUS.unavailable.http).header('retry-after', RETRY_SECONDS)
+      return report
     },
   )
   app.get(
@@ -53,7 +116,7 @@ export function registerHealth(app: HttpApp, { build, metrics, serviceOf }: Heal
     },
     async (_request, reply) => {
       void reply.type(metrics.registry.contentType)
-      return await metrics.registry.metrics()
+      return await (whole ?? metrics.registry).metrics()
     },
   )
 }

@@ -1,6 +1,6 @@
 /**
- * Fields and parameters that are ignored because nobody knows them are named in a `Skein-Hint` header, with the known name that is
- * nearest (contract, decisions 64 and 71). Known is what the schema of the route declares; nothing is refused here.
+ * Unknown fields and parameters are ignored and named in a `Skein-Hint` header, with the nearest known name (contract, decisions
+ * 64 and 71). Known names are those in the schema of the route.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { TSchema } from 'typebox'
@@ -9,16 +9,23 @@ import { nearestName } from '../nearest.ts'
 const HINT_HEADER = 'Skein-Hint'
 const MAX_HINTS = 5
 const MAX_HINT_NAME_CHARS = 64
-/** Unknown names of one request that are compared with the known ones. */
+/** Go clients send these with every list. Where a route does not know them, they change nothing. */
+const SENT_WITH_EVERY_LIST: ReadonlySet<string> = new Set([
+  'with_attributes',
+  'with_metadata',
+  'permission',
+  'list_perms',
+])
+/** The number of unknown names of one request that are compared with the known ones. */
 const MAX_COMPARED = 50
-/** Objects of a body that are looked into: the later items of a long list repeat the first. */
+/** The number of objects in a body that are checked: later items of a long list repeat the first. */
 const MAX_OBJECTS = 100
-/** Schemas below schemas; none of ours is so deep. */
+/** The maximum nesting of schemas; no schema of Skein is deeper. */
 const MAX_SCHEMA_DEPTH = 12
-/** What a header can carry. */
+/** Characters that are valid in a header. */
 const PRINTABLE = /^[\x20-\x7e]+$/
 
-/** Adds the header to every answer of a request with names that its route does not know. */
+/** Adds the header to every response to a request with unknown names. */
 export function registerHints(app: FastifyInstance): void {
   app.addHook('preValidation', (request, reply, done) => {
     if (!request.is404) {
@@ -37,7 +44,7 @@ function hintsOf(request: FastifyRequest): readonly string[] {
   return search.hints
 }
 
-/** The names that a value of a schema may have; `isOpen`: any. */
+/** The names that a value of a schema may have; `isOpen` allows any. */
 type Shape = { fields: Map<string, Shape>; items: Shape | undefined; isOpen: boolean }
 
 class HintSearch {
@@ -46,17 +53,17 @@ class HintSearch {
   #compared = 0
   #objects = 0
 
-  /** Every unknown parameter is named: a filter that does not filter shows too much. */
+  /** Names every unknown parameter: a filter that has no effect returns too many rows. */
   parameters(query: object, { fields, isOpen }: Shape): void {
     if (isOpen) return
     for (const name in query) {
-      if (fields.has(name)) continue
+      if (fields.has(name) || SENT_WITH_EVERY_LIST.has(name)) continue
       if (this.#isOver()) return
       this.#add(name, this.#nearest(name, fields) ?? 'unknown parameter, ignored')
     }
   }
 
-  /** An unknown field is named where it looks like a known one: clients of other versions send fields of their own. */
+  /** Names an unknown field that resembles a known one: clients of other versions send fields of their own. */
   fields(value: unknown, shape: Shape, path: string): void {
     if (typeof value !== 'object' || value === null || this.#isOver()) return
     if (Array.isArray(value)) {
@@ -122,7 +129,7 @@ function shapeOf(schema: TSchema | undefined): Shape {
 
 const emptyShape = (): Shape => ({ fields: new Map(), items: undefined, isOpen: false })
 
-/** The branches of a union are one shape: a hint names what any of them knows. */
+/** The branches of a union are merged: a hint names a field of any of them. */
 function addTo(shape: Shape, schema: TSchema, depth: number): void {
   if (depth > MAX_SCHEMA_DEPTH) return
   const {

@@ -1,17 +1,17 @@
 /**
- * Answers to callers who are still sending: a refused body, a wrong credential. A connection that is closed while bytes of the
- * caller are unread is reset, and the reset overtakes the answer. So the answer is sent whole and ended only when the rest of the
- * request has been read and dropped, within a bounded time.
+ * Lingering close: responses to callers that are still sending, such as errors for a refused body. Closing a connection with
+ * unread bytes resets it, and the reset can discard the response. So the response is sent, and the connection is closed only when
+ * the rest of the request has been read and dropped, within a bounded time.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-/** A caller who has not finished sending by then is cut off. */
+/** The maximum time for which the rest of the request is read. */
 const LINGER_MS = 3000
 
-/** Hook of answers. */
+/** `onSend` hook. */
 export function lingerOnSend(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -34,7 +34,7 @@ export async function endWhenRead(request: IncomingMessage, response: ServerResp
   response.end()
 }
 
-/** There is a body, and it has not arrived whole; what was read to its end has, also where no parser says `complete`. */
+/** The request has a body that has not arrived completely. `readableEnded` covers parsers that do not set `complete`. */
 function isSending({ complete, readableEnded, headers }: IncomingMessage): boolean {
   return (
     !complete &&
@@ -55,7 +55,7 @@ function readRest(request: IncomingMessage): Promise<void> {
   })
 }
 
-/** The same for bytes that are no request: sends what is written, and reads on until the other side ends. */
+/** Lingering close for a socket without a request: sends the written bytes and reads until the other side ends. */
 export function linger(socket: Socket): void {
   const timer = setTimeout(() => socket.destroy(), LINGER_MS)
   timer.unref()

@@ -1,10 +1,10 @@
-// RFC 7578, and what is refused of it
+// RFC 7578, and bodies that are rejected
 import { expect, test } from 'vitest'
 import { readFilePart } from './multipart.ts'
 
 const TYPE = 'multipart/form-data; boundary=b'
 
-/** In pieces of so many bytes. */
+/** Splits the bytes into pieces of `size`. */
 async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Buffer, void, void> {
   for (let at = 0; at < bytes.length; at += size) yield await Promise.resolve(bytes.subarray(at, at + size))
 }
@@ -20,7 +20,7 @@ async function read(body: string | Buffer, { type = TYPE, size = 7 } = {}) {
 const part = (head: string, content: string) => `--b\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`
 const FILE = part('name="file"; filename="a.wasm"', 'content')
 
-test('what an honest client writes is read, however it is cut into pieces', async () => {
+test('the body of a standard client is read, however it is split', async () => {
   const form = new FormData()
   form.append('note', 'a field')
   form.append('file', new Blob([Buffer.from('\0asm\r\n--\r\n')]), 'a; "b".wasm')
@@ -53,7 +53,7 @@ test('an empty file is a file, and a quoted boundary is a boundary', async () =>
   expect(await read(`${part('name="f"; filename=""', '')}--b--`, { type })).toEqual({ name: 'f', content: '' })
 })
 
-test('a body without a file has none', async () => {
+test('a body without a file gives undefined', async () => {
   expect(await read(`${part('name="file"', 'x')}--b--\r\n`)).toBeUndefined()
   expect(await read('--b--\r\n')).toBeUndefined()
 })
@@ -75,6 +75,6 @@ test.each([
   ['a head', `--b\r\n${'x'.repeat(20_000)}`],
   ['fields', part('name="a"', 'x').repeat(500)],
   ['an epilogue', `${FILE}--b--${'x'.repeat(20_000)}`],
-])('%s of more than what is kept beside a file is too large', async (_name, body) => {
+])('%s above the limit for bytes around the file is too large', async (_name, body) => {
   await expect(read(body, { size: 1000 })).rejects.toMatchObject({ kind: 'too_large' })
 })

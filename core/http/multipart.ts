@@ -1,26 +1,26 @@
 /**
- * The file of a body of several parts (multipart/form-data, RFC 7578). Everything beside the content of the file is small and is refused when it is not,
- * so that a hostile body costs no more than reading its bytes.
+ * Reads the file of a multipart/form-data body (RFC 7578). The bytes around the file are limited, so a hostile body costs no
+ * more than reading it.
  */
 import { ServiceError } from '../errors/index.ts'
 
 /** RFC 2046 section 5.1.1. */
 const MAX_BOUNDARY_CHARS = 70
-/** What is before the file and behind it: heads, fields, boundaries. */
+/** The limit for bytes before and after the file: headers of parts, fields and boundaries. */
 const MAX_AROUND_BYTES = 16 * 1024
 const HEAD_END = Buffer.from('\r\n\r\n')
 const DASHES = Buffer.from('--')
 
 export type FilePart = {
-  /** Of the field of the form. */
+  /** The name of the form field. */
   name: string
-  /** Throws `malformed` where the body ends before the file does. */
+  /** Throws `malformed` when the body ends before the file does. */
   content: AsyncGenerator<Buffer, void, void>
 }
 
 /**
- * The first file of the body; undefined: there is none. The content must be read to its end, or not at all. Throws `malformed` for what is no such
- * body, `too_large` for too much beside the file.
+ * The first file of the body; undefined when there is none. Read its content to the end, or not at all. Throws `malformed` for an
+ * invalid body, and `too_large` for too many bytes around the file.
  */
 export async function readFilePart(
   body: AsyncIterator<Buffer>,
@@ -35,7 +35,7 @@ export async function readFilePart(
 class PartReader {
   readonly #body: AsyncIterator<Buffer>
   readonly #delimiter: Buffer
-  /** Of the body, read but not used. The first boundary has no line before it. */
+  /** Bytes that were read but not used. The first boundary has no line break before it, so one is added. */
   #rest: Buffer = Buffer.from('\r\n')
   #aroundBytes = 0
 
@@ -50,7 +50,7 @@ class PartReader {
       if (await this.#isEnd()) return undefined
       const head = (await this.#skipPast(HEAD_END)).toString('utf8')
       const [padding = '', ...fields] = head.split('\r\n')
-      if (padding.trim() !== '') throw malformed('a boundary must end its line')
+      if (padding.trim() !== '') throw malformed('a boundary must be followed by a line break')
       const said = new Map(fields.map((field) => splitAt(field, ':')))
       const disposition = parameters(said.get('content-disposition') ?? '')
       const isFile =
@@ -65,7 +65,7 @@ class PartReader {
   async *#content(): AsyncGenerator<Buffer, void, void> {
     for (;;) {
       const at = this.#rest.indexOf(this.#delimiter)
-      // The beginning of the boundary may be at the end of what is there.
+      // The boundary may begin at the end of the buffer.
       const end = at >= 0 ? at : Math.max(0, this.#rest.length - this.#delimiter.length + 1)
       if (end > 0) yield this.#rest.subarray(0, end)
       this.#rest = this.#rest.subarray(at >= 0 ? at + this.#delimiter.length : end)
@@ -73,8 +73,8 @@ class PartReader {
       await this.#readMore()
     }
     if (!(await this.#isEnd()) && !this.#rest.subarray(0, HEAD_END.length).includes('\r\n'))
-      throw malformed('a boundary must end its line')
-    // What follows is nobody's.
+      throw malformed('a boundary must be followed by a line break')
+    // The epilogue is ignored.
     for (let isMore = true; isMore;) {
       this.#count(this.#rest.length)
       const next = await this.#body.next()
@@ -83,7 +83,7 @@ class PartReader {
     }
   }
 
-  /** What is before the mark; the mark is used as well. */
+  /** Consumes the bytes up to and including the mark; returns those before it. */
   async #skipPast(mark: Buffer): Promise<Buffer> {
     for (let from = 0; ;) {
       const at = this.#rest.indexOf(mark, from)
@@ -99,7 +99,7 @@ class PartReader {
     }
   }
 
-  /** Whether the boundary that was read last is the last one. */
+  /** Whether the last boundary is the closing one. */
   async #isEnd(): Promise<boolean> {
     while (this.#rest.length < DASHES.length) await this.#readMore()
     return this.#rest.subarray(0, DASHES.length).equals(DASHES)
@@ -107,18 +107,18 @@ class PartReader {
 
   async #readMore(): Promise<void> {
     const next = await this.#body.next()
-    if (next.done === true) throw malformed('the body ends before its last boundary')
+    if (next.done === true) throw malformed('the body ends before its closing boundary')
     this.#rest = this.#rest.length === 0 ? next.value : Buffer.concat([this.#rest, next.value])
   }
 
   #count(bytes: number): void {
     this.#aroundBytes += bytes
     if (this.#aroundBytes > MAX_AROUND_BYTES)
-      throw new ServiceError('too_large', `a body may have at most ${MAX_AROUND_BYTES} bytes beside its file`)
+      throw new ServiceError('too_large', `the body must have at most ${MAX_AROUND_BYTES} bytes besides the file`)
   }
 }
 
-/** `type; name=value; name="value"` by their names in lower case; of a name that is there twice the first counts. */
+/** The parameters of `type; name=value; name="value"`, with names in lower case. The first of repeated names wins. */
 function parameters(text: string): Map<string, string> {
   const found = new Map<string, string>()
   let begin = 0

@@ -1,12 +1,12 @@
-/** Unknown path 404, known path with another method 405 with `Allow` (contract section 12). */
+/** 404 for an unknown path; 405 with `Allow` for a known path with another method (contract section 12). */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 import { sendError } from './error-handler.ts'
 
-/** Must be called before any route is added: it watches them. Gives what answers a request that no route takes. */
+/** Call it before any route is added, because it observes them. Returns the handler for requests without a route. */
 export function registerNotFound(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply) => FastifyReply {
   const routes: { url: string; methods: string[] }[] = []
-  // Made of the routes when the first path is unknown: a start needs none of it.
+  // Built at the first unknown path, because a start does not need it.
   let patterns: { pattern: RegExp; methods: string[] }[] | undefined
   app.addHook('onRoute', (route) => {
     routes.push({ url: route.url, methods: [route.method].flat() })
@@ -16,14 +16,14 @@ export function registerNotFound(app: FastifyInstance): (request: FastifyRequest
     const path = request.url.split('?', 1)[0] ?? '/'
     patterns ??= routes.map(({ url, methods }) => ({ pattern: patternOf(url), methods }))
     const allowed = new Set(patterns.filter((route) => route.pattern.test(path)).flatMap((route) => route.methods))
-    // A route that takes the method and found nothing at the path, such as a file, hands over here too.
+    // A route that matches the path but found nothing, such as a file, calls this handler too.
     if (allowed.size === 0 || allowed.has(request.method))
       return sendError(request, reply, new ServiceError('not_found', 'no such path'))
     void reply.header('Allow', [...allowed].toSorted().join(', '))
     return sendError(
       request,
       reply,
-      new ServiceError('method_not_allowed', `the path takes ${[...allowed].toSorted().join(', ')}`),
+      new ServiceError('method_not_allowed', `the path accepts ${[...allowed].toSorted().join(', ')}`),
     )
   }
   app.setNotFoundHandler(answer)

@@ -1,21 +1,21 @@
 /**
- * Gives each schema with a name (`$id`) one place in the document: where it is used stands a reference. Without this the
- * error body alone would stand there some hundreds of times.
+ * Moves each schema with a name (`$id`) into the components of the document and replaces its uses by references. Otherwise the
+ * error body alone would be repeated hundreds of times.
  */
-import { SHOWN } from './shown.ts'
+import { DOCUMENTED } from './documented.ts'
 
 type Json = unknown
 type JsonObject = Record<string, Json>
 
-/** Marks the place of a named schema until the document is made: its maker would look a real reference up itself. */
+/** Marks a named schema until the document is complete: the generator would try to resolve a real reference. */
 const MARK = 'x-named-schema'
 
 export type SchemaNames = {
-  /** A schema with a mark in the place of each named one. */
+  /** A schema in which each named schema is replaced by a mark. */
   mark(schema: unknown): unknown
-  /** A schema without names: parameters stand where they are used. */
+  /** A schema with its named schemas inlined, for parameters. */
   spread(schema: unknown): unknown
-  /** The document with references in the places of the marks. `examples` by name of the schema. */
+  /** The document with references in place of the marks. `examples` are indexed by the names of schemas. */
   refer<D extends object>(document: D, examples: ReadonlyMap<string, unknown>): D
 }
 
@@ -30,7 +30,7 @@ function mapObject(value: object, change: (item: Json) => Json): JsonObject {
 export function createSchemaNames(): SchemaNames {
   const named = new Map<string, { text: string; schema: JsonObject }>()
 
-  /** The name under which the schema stands; another schema of the same name gets a number. */
+  /** The name of the schema in the components; a different schema with the same name gets a number. */
   function nameOf(wanted: string, schema: JsonObject): string {
     const text = textOf(schema)
     for (let count = 1; ; count++) {
@@ -44,7 +44,7 @@ export function createSchemaNames(): SchemaNames {
   function mark(value: Json): Json {
     if (Array.isArray(value)) return value.map(mark)
     if (!isObject(value)) return value
-    const { $id: id, [SHOWN]: more, ...checked } = mapObject(value, mark)
+    const { $id: id, [DOCUMENTED]: more, ...checked } = mapObject(value, mark)
     const schema = { ...checked, ...(more as JsonObject | undefined) }
     if (typeof id !== 'string') return schema
     const { description } = schema
@@ -54,7 +54,7 @@ export function createSchemaNames(): SchemaNames {
   function spread(value: Json): Json {
     if (Array.isArray(value)) return value.map(spread)
     if (!isObject(value)) return value
-    const { $id: _id, [SHOWN]: more, ...checked } = mapObject(value, spread)
+    const { $id: _id, [DOCUMENTED]: more, ...checked } = mapObject(value, spread)
     return { ...checked, ...(more as JsonObject | undefined) }
   }
 
@@ -83,7 +83,7 @@ export function createSchemaNames(): SchemaNames {
 
 const REFERENCE = /^#\/components\/schemas\/(.+)$/
 
-/** Every name that is referred to, from inside other named schemas too, sorted. */
+/** Every referenced name, also from inside other named schemas, sorted. */
 function usedNames(start: Json, schemaOf: (name: string) => Json): string[] {
   const names = new Set<string>()
   const walk = (value: Json): void => {
@@ -100,7 +100,7 @@ function usedNames(start: Json, schemaOf: (name: string) => Json): string[] {
   return [...names].toSorted()
 }
 
-/** Two schemas are the same when they say the same, in whatever order. */
+/** A canonical text: two schemas with equal content have the same, independent of the order of keys. */
 function textOf(value: JsonObject): string {
   return JSON.stringify(value, (_key, item: Json) =>
     isObject(item) ? Object.fromEntries(Object.entries(item).toSorted(([a], [b]) => (a < b ? -1 : 1))) : item,

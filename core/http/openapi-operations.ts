@@ -1,5 +1,5 @@
 /**
- * Makes the operations of the document whole: what each route would otherwise have to say itself. Pure.
+ * Completes the operations of the document with texts and headers that routes need not repeat. Pure.
  */
 import { ERROR_KINDS, PROTOCOL_STATUS } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
@@ -17,33 +17,34 @@ type Operation = {
 }
 export type Paths = Record<string, Record<string, Operation>>
 
-/** What a refusal of each kind means, for whoever reads the document. */
+/** The description of each kind of error in the document. */
 const REFUSALS: Record<ErrorKind, string> = {
-  malformed: 'A path, query or body that is not valid; `details` name the fields',
-  unauthenticated: 'No credentials, or wrong or expired ones',
+  malformed: 'Invalid path, query or body; `details` name the fields',
+  unauthenticated: 'Missing, invalid or expired credentials',
   forbidden: 'Not permitted',
-  not_found: 'There is none, or none that the caller may read',
-  method_not_allowed: 'The path knows other methods',
-  conflict: 'It exists already',
-  invalid_state: 'Not possible in its present state',
-  unprocessable: 'Well formed, but what it names cannot be used',
+  not_found: 'Does not exist, or the caller may not read it',
+  method_not_allowed: 'The path accepts other methods; see `Allow`',
+  conflict: 'Already exists',
+  invalid_state: 'Not possible in the present state',
+  unprocessable: 'Well formed, but an entity that it names cannot be used',
   too_large: 'More than the limit',
-  unsupported_media_type: 'Another content type than those of the request body',
-  rate_limited: 'Too many requests; `Retry-After` says when to try again',
-  unavailable: 'Not at present; `Retry-After` says when to try again',
-  timeout: 'Something did not answer in time',
-  internal: 'A fault of ours; the request id finds it in the log',
+  unsupported_media_type: 'Content type that the request body does not support',
+  quota_exceeded: 'More than a quota of the domain or user allows',
+  rate_limited: 'Too many requests; `Retry-After` is the time until the next attempt',
+  unavailable: 'Temporarily unavailable; `Retry-After` is the time until the next attempt',
+  timeout: 'A component did not answer in time',
+  internal: 'Internal error; search the log for the request id',
 }
 
 const SUCCESSES: Record<string, string> = {
   200: 'Done',
   201: 'Created',
   202: 'Accepted',
-  204: 'Done; no body',
+  204: 'Success without a body',
 }
 
 const RETRY = { 'Retry-After': { description: 'Seconds', schema: { type: 'integer', minimum: 0 } } }
-/** Headers of the refusals of one status. */
+/** Headers of error responses, by status. */
 const OWN_HEADERS: Readonly<Record<number, Json>> = {
   [PROTOCOL_STATUS.rate_limited.http]: RETRY,
   [PROTOCOL_STATUS.unavailable.http]: RETRY,
@@ -55,39 +56,39 @@ const OWN_HEADERS: Readonly<Record<number, Json>> = {
   },
 }
 
-/** What query parameters of these names mean wherever they stand without a description. */
+/** Default descriptions of query parameters, by name. */
 const PARAMETER_TEXTS: Record<string, string> = {
-  name: 'Part of the name, whatever its case',
-  tag: 'Has this tag',
-  tags: 'Comma-separated; has all of these tags',
-  id: 'Only the one with this id',
-  status: 'Only those in this status',
-  order: 'Sorted by this field',
+  name: 'Part of the name, case-insensitive',
+  tag: 'Only entities with this tag',
+  tags: 'Comma-separated; only entities with all of these tags',
+  id: 'Only the entity with this id',
+  status: 'Only entities with this status',
+  order: 'The field to sort by',
   dir: 'Sort direction',
-  only_total: '`true`: `total` alone, and an empty list',
+  only_total: '`true`: returns `total` and an empty list',
   metadata: 'URL-encoded JSON object that the metadata must contain',
-  email: 'Part of the email, whatever its case',
-  username: 'Part of the username, whatever its case',
-  level: 'How many levels to go',
-  tree: '`true`: nested in `children`',
+  email: 'Part of the email, case-insensitive',
+  username: 'Part of the username, case-insensitive',
+  level: 'Number of levels',
+  tree: '`true`: children are nested in `children`',
 }
 
-/** Descriptions that say nothing about the parameter that they stand on. */
+/** Descriptions that are replaced, because they do not describe the parameter. */
 const EMPTY_TEXTS = new Set(['', 'UUID', undefined])
 
 const REQUEST_ID = { $ref: '#/components/headers/RequestId' }
 
-/** Headers of more than one answer. */
+/** Headers that several responses have. */
 export const HEADERS = {
   RequestId: {
-    description: 'The id of the request: the one that it came with, or a new one. Every answer has it',
+    description: 'The id of the request: that of the request header, or a new one. Every response has it',
     schema: { type: 'string', maxLength: 128 },
   },
 } as const
 
 /**
- * Completes every operation: a unique and readable `operationId`, words for parameters and answers that have none, defaults
- * that make a parameter optional, whether a body may be absent, and the headers of answers.
+ * Completes every operation: a unique and readable `operationId`, descriptions of parameters and responses, optional parameters
+ * with defaults, optional bodies, and the headers of responses.
  */
 export function completeOperations(paths: Paths, locationOf: (operationId: string) => string | undefined): Paths {
   const taken = new Set<string>()
@@ -125,7 +126,7 @@ function pascal(text: string): string {
 
 const PARAMETER = /^\{(.+)\}$/
 
-/** `GET /{a_id}/bs/{b_id}` is `getBsByBIdInA`: the path in one word, so that no two are the same. */
+/** `GET /{a_id}/bs/{b_id}` is `getBsByBIdInA`: unique because it contains the whole path. */
 export function operationIdOf(method: string, path: string): string {
   const segments = path.split('/').filter((segment) => segment !== '')
   const scope = PARAMETER.exec(segments[0] ?? '')?.[1]
@@ -153,7 +154,7 @@ function completeParameter(parameter: Parameter): void {
 
 const isNull = (schema: unknown) => (schema as { type?: unknown } | null)?.type === 'null'
 
-/** A body that may be null may be absent too: that is how it is said, because generators make nothing of a union with null. */
+/** A body that may be null may be omitted: it is documented as optional, because generators do not support a union with null. */
 function completeBody(body: RequestBody): void {
   for (const content of Object.values(body.content)) {
     const { anyOf, ...around } = (content.schema ?? {}) as { anyOf?: Json[] }
@@ -166,7 +167,7 @@ function completeBody(body: RequestBody): void {
 
 const ERROR_SCHEMA = '#/components/schemas/Error'
 
-/** The answer to a refusal, by status: what a route may answer is declared by its statuses, what they mean stands once. */
+/** Error responses by status: routes declare statuses, and their description is shared. */
 export function refusalResponses(): Record<string, Response> {
   const statuses = [...new Set(ERROR_KINDS.map((kind) => PROTOCOL_STATUS[kind].http))].toSorted((a, b) => a - b)
   return Object.fromEntries(
@@ -186,7 +187,7 @@ export function refusalResponses(): Record<string, Response> {
 
 const refusalName = (status: number | string) => `Refusal${status}`
 
-/** Statuses of what was made. */
+/** Statuses of responses about a created entity. */
 const CREATED = new Set(['201', '202'])
 
 function completeResponse(status: string, given: Response, location: string | undefined): Response {
@@ -196,7 +197,7 @@ function completeResponse(status: string, given: Response, location: string | un
     ...given.headers,
     ...(location === undefined || !CREATED.has(status)
       ? {}
-      : { Location: { description: `Path of what was made: \`${location}\``, schema: { type: 'string' } } }),
+      : { Location: { description: `Path of the created entity: \`${location}\``, schema: { type: 'string' } } }),
   }
   const response = { ...given, headers }
   const schema = response.content?.['application/json']?.['schema'] as { $ref?: string } | undefined
@@ -207,7 +208,7 @@ function completeResponse(status: string, given: Response, location: string | un
 
 const TEXT_OR_BYTES = { type: 'string', format: 'binary' }
 
-/** The successes of an operation in their own media types; its refusals stay JSON. The schema is that of JSON where it is one of them. */
+/** The success responses of an operation with their own media types; errors stay JSON. Only JSON gets the declared schema. */
 export function withMediaTypes(
   responses: Record<string, Response>,
   types: readonly string[],
@@ -225,7 +226,7 @@ export function withMediaTypes(
               content: Object.fromEntries(
                 types.map((type) => [
                   type,
-                  isMixed && type !== 'application/json' ? { schema: TEXT_OR_BYTES } : content,
+                  isMixed ? (type === 'application/json' ? jsonOf(content) : { schema: TEXT_OR_BYTES }) : content,
                 ]),
               ),
             },
@@ -233,4 +234,12 @@ export function withMediaTypes(
         : [status, response]
     }),
   )
+}
+
+/** The content without the branches of its schema that are bytes: those have media types of their own. */
+function jsonOf(content: Record<string, unknown>): Record<string, unknown> {
+  const schema = content['schema'] as { anyOf?: readonly { format?: string }[] }
+  const [only, ...more] = schema.anyOf?.filter(({ format }) => format !== TEXT_OR_BYTES.format) ?? []
+  if (only === undefined) return content
+  return { ...content, schema: more.length === 0 ? only : { ...schema, anyOf: [only, ...more] } }
 }

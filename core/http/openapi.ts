@@ -1,6 +1,6 @@
 /**
- * The OpenAPI 3.1 document, generated from the routes, at `/openapi.json`, with a page to browse it. What no route can
- * know, rooms say once with `describeDocument`.
+ * The OpenAPI 3.1 document, generated from the routes, at `/openapi.json`, with a page to browse it. Rooms add texts that are not
+ * part of a route with `describeDocument`.
  */
 import swagger from '@fastify/swagger'
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
@@ -18,19 +18,30 @@ export type DocumentTexts = {
   examples?: Readonly<Record<string, unknown>>
   /** A paragraph for the top of the document. */
   introduction?: string
+  /** The document of another process, whose paths are answered here too. */
+  alsoServed?: object
 }
 
-type Texts = { tags: Map<string, string>; examples: Map<string, unknown>; introductions: string[] }
+type Texts = {
+  tags: Map<string, string>
+  examples: Map<string, unknown>
+  introductions: string[]
+  alsoServed: Document[]
+}
 
 const textsOf = new WeakMap<object, Texts>()
 
-/** Adds words to the document of the app; rooms call it where they register their routes. */
-export function describeDocument(app: HttpApp, { tags = {}, examples = {}, introduction }: DocumentTexts): void {
+/** Adds texts to the document of the app; rooms call it where they register their routes. */
+export function describeDocument(
+  app: HttpApp,
+  { tags = {}, examples = {}, introduction, alsoServed }: DocumentTexts,
+): void {
   const texts = textsOf.get(app)
   if (texts === undefined) throw new Error('the app has no document')
   for (const [tag, text] of Object.entries(tags)) texts.tags.set(tag, text)
   for (const [name, example] of Object.entries(examples)) texts.examples.set(name, example)
   if (introduction !== undefined) texts.introductions.push(introduction)
+  if (alsoServed !== undefined) texts.alsoServed.push(alsoServed as Document)
 }
 
 const SECURITY_SCHEMES = {
@@ -55,15 +66,21 @@ const SECURITY_SCHEMES = {
     type: 'apiKey',
     in: 'header',
     name: 'Authorization',
-    description: '`Client <external key>` of a device that asks for its configuration',
+    description: '`Client <external key>` of a device that requests its configuration',
+  },
+  session: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: 'skein-session',
+    description: 'Cookie of a browser session; `__Host-skein-session` where `SKEIN_PUBLIC_URL` is https',
   },
 } as const
 
-/** What a route that reads its own credentials takes; `none`: it works without any too. */
+/** The schemes of a route that reads its own credentials; `none` when they are optional. */
 export type Credential = keyof typeof SECURITY_SCHEMES | 'none'
 
 const PARAMETERS = new Set(['querystring', 'headers'])
-/** What the document calls the rest of a path, which the router calls `*`. */
+/** The name of the wildcard parameter `*` of the router in the document. */
 const REST = 'rest'
 
 type Security = Record<string, string[]>[]
@@ -82,12 +99,27 @@ type Document = {
   components?: object
 }
 
+/** What both documents have is that of the first. */
+function mergeDocuments<D extends Document>(own: D, other: Document): D {
+  const has = new Set(own.tags?.map(({ name }) => name))
+  const tags = [...(own.tags ?? []), ...(other.tags ?? []).filter(({ name }) => !has.has(name))]
+  const components: Record<string, object> = { ...(own.components as Record<string, object> | undefined) }
+  for (const [kind, named] of Object.entries((other.components ?? {}) as Record<string, object>))
+    components[kind] = { ...named, ...components[kind] }
+  return {
+    ...own,
+    tags: tags.toSorted((left, right) => (left.name < right.name ? -1 : 1)),
+    paths: { ...other.paths, ...own.paths },
+    components,
+  }
+}
+
 export function registerOpenApi(app: HttpApp, { version }: { version: string }): void {
   const plain = app as unknown as FastifyInstance
   const names = createSchemaNames()
-  const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [] }
+  const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [], alsoServed: [] }
   textsOf.set(app, texts)
-  /** By operation id as the path gives it. */
+  /** By the operation id of the path. */
   const configs = new Map<string, FastifyContextConfig>()
 
   function complete(made: object): object {
@@ -108,10 +140,11 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
     const tags = [...used].toSorted().map((name) => ({ name, ...descriptionOf(texts.tags.get(name)) }))
     const description = [document.info.description, ...texts.introductions].join('\n\n')
     const components = { ...document.components, responses: refusalResponses(), headers: HEADERS }
-    return { ...document, info: { ...document.info, description }, tags, paths, components }
+    const own = { ...document, info: { ...document.info, description }, tags, paths, components }
+    return texts.alsoServed.reduce(mergeDocuments, own)
   }
 
-  // Called instead of registered: what is registered is loaded in a later turn and misses the routes added before it.
+  // Called directly instead of registered: a registered plugin is loaded in a later turn and misses earlier routes.
   const options: FastifyDynamicSwaggerOptions = {
     openapi: {
       openapi: '3.1.0',
@@ -135,10 +168,11 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
         const path = shownUrl.replaceAll(/:([a-z_]+)/g, '{$1}')
         if (config !== undefined) configs.set(operationIdOf(method, path), config)
       }
-      const action = config?.action === undefined ? undefined : `Needs the action \`${config.action}\`.`
+      const action = config?.action === undefined ? undefined : `Requires the action \`${config.action}\`.`
       const description = [schema?.description, action].filter((part) => part !== undefined).join('\n\n')
       const body = config?.bodies === undefined ? {} : { body: contentOf(config.bodies) }
-      const marked = Object.entries({ ...schema, ...body }).map(([part, value]) => {
+      const response = withOthers(schema?.response, config?.otherResponses)
+      const marked = Object.entries({ ...schema, ...body, ...response }).map(([part, value]) => {
         if (part === 'body' || part === 'response') return [part, names.mark(value)]
         if (part === 'params') return [part, withoutWildcard(names.spread(value))]
         return [part, PARAMETERS.has(part) ? names.spread(value) : value]
@@ -158,12 +192,23 @@ function descriptionOf(description: string | undefined): { description?: string 
   return description === undefined || description === '' ? {} : { description }
 }
 
-/** A body with a schema for each media type, as Fastify writes it. */
+/** Responses of which some statuses have another form too. */
+function withOthers(own: unknown, others: Readonly<Record<number, unknown>> | undefined): { response?: object } {
+  if (others === undefined) return {}
+  const schemas = own as Record<number, { description?: string }>
+  const both = Object.entries(others).map(([status, other]) => {
+    const first = schemas[Number(status)]
+    return [status, { ...descriptionOf(first?.description), anyOf: [first, other] }]
+  })
+  return { response: { ...schemas, ...Object.fromEntries(both) } }
+}
+
+/** A body with a schema for each media type, in Fastify's form. */
 function contentOf(bodies: Readonly<Record<string, unknown>>): object {
   return { content: Object.fromEntries(Object.entries(bodies).map(([type, schema]) => [type, { schema }])) }
 }
 
-/** Parameters of a path under names that can stand in a template. */
+/** Path parameters with names that are valid in a URI template. */
 function withoutWildcard(schema: unknown): unknown {
   const { properties = {}, required = [], ...rest } = schema as { properties?: object; required?: string[] }
   const renamed = (name: string) => (name === '*' ? REST : name)

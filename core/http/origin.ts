@@ -1,27 +1,27 @@
 /**
- * What a browser may do (contract decisions 42 and 49): pages of listed origins may call us, a page of any other origin
- * may not change anything, whatever its form or content type, because a browser sends such requests without asking.
+ * Rules for browsers (contract decisions 42 and 49): pages of listed origins may call the API. A page of any other origin may not
+ * change anything, independent of the content type, because a browser sends such requests without a preflight.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
-import { ANSWER_HEADERS } from './security-headers.ts'
+import { RESPONSE_HEADERS } from './security-headers.ts'
 
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
-/** How long a browser may remember the answer to a preflight. */
+/** How long a browser may cache the response to a preflight. */
 const PREFLIGHT_AGE_SECONDS = 600
 
-/** True when the request comes from a page that is neither ours nor listed. */
-export function isForeignOrigin(request: FastifyRequest, allowed: readonly string[]): boolean {
+/** True when the request comes from a page of another, unlisted origin. */
+export function isForeignOrigin(request: Pick<FastifyRequest, 'headers'>, allowed: readonly string[]): boolean {
   const { origin, host } = request.headers
   if (origin === undefined) return false
   if (allowed.includes(origin)) return false
   return !URL.canParse(origin) || host === undefined || new URL(origin).host !== host
 }
 
-/** Headers of every answer, whoever asks. */
+/** Headers of every response. */
 function originHeaders(allowed: readonly string[]): Record<string, string> {
   return {
-    ...ANSWER_HEADERS,
+    ...RESPONSE_HEADERS,
     'Access-Control-Expose-Headers': 'Location',
     ...(allowed.length > 0 ? { Vary: 'Origin' } : {}),
   }

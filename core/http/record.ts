@@ -1,4 +1,4 @@
-/** Objects with names of the caller's choice. */
+/** Objects with arbitrary keys. */
 import { Type } from 'typebox'
 import type { Static, TSchema, TUnsafe } from 'typebox'
 
@@ -10,8 +10,8 @@ type RecordOptions = {
 }
 
 /**
- * An object with a value of this schema under every name. `Type.Record` gives its values a schema by a pattern of their names,
- * which a name with a line break does not match: such a value would be stored unchecked and left out of answers.
+ * An object whose values all match this schema. `Type.Record` validates values by a pattern of their names, which a name with a
+ * line break does not match: its value would be stored without validation and omitted from responses.
  */
 export function recordOf<Value extends TSchema>(
   value: Value,

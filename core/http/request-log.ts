@@ -1,28 +1,35 @@
 /**
- * The log of one request, whose lines carry its id. The child logger is made with the first line: most requests write
- * none.
+ * The log of one request, with its id, method and path in each line. The child logger is created with the first line, because most requests
+ * write none.
  */
 import type { FastifyBaseLogger } from 'fastify'
 
 type Level = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace'
 
 function write(log: FastifyBaseLogger, level: Level, line: unknown[]): void {
-  // pino's methods have overloads that no list of arguments fits; they read `this`.
+  // pino's methods have overloads that no argument list matches; they use `this`.
   ;(log[level] as (...args: unknown[]) => void).apply(log, line)
 }
+
+/** Of a path in the log. */
+const MAX_PATH_CHARS = 1_000
+
+type RawRequest = { readonly method?: string | undefined; readonly url?: string | undefined }
 
 class RequestLog {
   readonly #parent: FastifyBaseLogger
   readonly #bindings: object
+  readonly #request: RawRequest
   #own: FastifyBaseLogger | undefined
 
-  constructor(parent: FastifyBaseLogger, bindings: object) {
+  constructor(parent: FastifyBaseLogger, bindings: object, request: RawRequest) {
     this.#parent = parent
     this.#bindings = bindings
+    this.#request = request
   }
 
   get #child(): FastifyBaseLogger {
-    this.#own ??= this.#parent.child(this.#bindings as Record<string, unknown>)
+    this.#own ??= this.#parent.child({ ...this.#bindings, method: this.#request.method, path: pathOf(this.#request) })
     return this.#own
   }
 
@@ -59,11 +66,22 @@ class RequestLog {
   }
 
   silent(): void {
-    // The level that writes nothing.
+    // The level `silent` writes nothing.
   }
 }
 
 /** Fastify's factory of request logs. */
-export function createRequestLog(parent: FastifyBaseLogger, bindings: object): FastifyBaseLogger {
-  return new RequestLog(parent, bindings) as unknown as FastifyBaseLogger
+export function createRequestLog(
+  parent: FastifyBaseLogger,
+  bindings: object,
+  _options: object,
+  request: RawRequest,
+): FastifyBaseLogger {
+  return new RequestLog(parent, bindings, request) as unknown as FastifyBaseLogger
+}
+
+/** Without the query, which may hold credentials. */
+function pathOf({ url = '' }: RawRequest): string {
+  const end = url.indexOf('?')
+  return url.slice(0, Math.min(end < 0 ? url.length : end, MAX_PATH_CHARS))
 }

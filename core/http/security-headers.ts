@@ -1,14 +1,14 @@
-/** What answers say to browsers so that nobody else's page can make use of them. */
+/** Headers that restrict how browsers use responses. */
 
-/** Of every answer: it is what its content type says. */
-export const ANSWER_HEADERS = { 'X-Content-Type-Options': 'nosniff' } as const
+/** On every response: disables content sniffing. */
+export const RESPONSE_HEADERS = { 'X-Content-Type-Options': 'nosniff' } as const
 
 /**
- * Of every page: it loads what is ours, stands in no frame and tells nobody where it was left from. Swagger UI sets the styles of its
- * elements itself.
+ * On every page: loads only its own resources, cannot be framed and sends no referrer. Swagger UI sets inline styles, which are
+ * allowed.
  */
 export const PAGE_HEADERS = {
-  ...ANSWER_HEADERS,
+  ...RESPONSE_HEADERS,
   'Content-Security-Policy': [
     "default-src 'self'",
     "style-src 'self' 'unsafe-inline'",

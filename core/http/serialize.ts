@@ -1,13 +1,12 @@
 /**
- * Serialisers of responses: what a schema does not declare cannot leave the building, and no page is larger than the bound of pages.
- * Each is compiled at the first answer that needs it, because compiling all of them would be a fifth of a start, and most error
- * statuses are never sent so.
+ * Serializers of responses: fields that a schema does not declare are omitted, and the size of pages is limited. Each is compiled
+ * at its first use, because compiling all of them would take a fifth of a start, and most error statuses are never sent.
  */
 import fastJson from 'fast-json-stringify'
 import type { Schema } from 'fast-json-stringify'
 import { pageArrays, pageStringify } from './bounded-page.ts'
 
-/** Fastify's serialiser compiler. */
+/** Fastify's serializer compiler. */
 export function compileSerializer({ schema }: { schema?: unknown }): (value: unknown) => string {
   let stringify: ((value: unknown) => string) | undefined
   return (value) => {

@@ -1,29 +1,45 @@
-/** One HTTP server program: the edge with a room's routes, listening on its ports. */
+/** One HTTP server: the edge with the routes of the rooms, listening on its ports. */
 import type { FastifyRequest } from 'fastify'
 import type { BuildInfo } from '../build-info.ts'
 import type { Lifecycle } from '../program/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { createHttpApp } from './edge.ts'
+import type { EdgeOptions } from './edge.ts'
 import type { HttpApp, RoutePlugin } from './app.ts'
 import { listen } from './listeners.ts'
-import type { ListenerPort, Listeners, TlsFiles } from './listeners.ts'
+import type { ListenerPort, Listeners, SharedPorts, TlsFiles } from './listeners.ts'
+import type { Whole } from './health.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpConfig } from './settings.ts'
+import type { Readiness } from '../readiness/index.ts'
+import { removeSources } from '../metrics/index.ts'
+import { STREAM_METRICS } from '../streams/index.ts'
 import type { Streams } from '../streams/index.ts'
-import { startTlsFiles } from './tls.ts'
+import { isLoopbackHost } from '../loopback.ts'
 
 export type HttpServerOptions = {
   config: HttpConfig
   logger: Logger
   build: BuildInfo
   metrics: Metrics
+  readiness: Readiness
   streams: Streams
   /** The base address comes first. */
   ports: readonly ListenerPort[]
+  /** As `startTlsFiles` gave them; undefined: no TLS is configured. */
+  files: TlsFiles | undefined
   serviceOf: (port: number | undefined) => string
   authenticate: (request: FastifyRequest) => Promise<void>
   routes: readonly RoutePlugin[]
-  /** What is served with instead of the files of the settings, or without any; undefined: the files alone. */
+  /** See `EdgeOptions`. */
+  newerUrl?: EdgeOptions['newerUrl']
+  /** All processes of the program, where there are several. */
+  whole?: Whole | undefined
+  /** Set where several processes open the same ports. */
+  sharedPorts?: SharedPorts | undefined
+  /** Path of a socket for requests that other processes of this machine pass on; see `forward.ts`. */
+  privateSocket?: string | undefined
+  /** Replaces the TLS files of the settings, also when there are none; undefined leaves them unchanged. */
   tlsOf?: (files: TlsFiles | undefined) => TlsFiles | undefined
 }
 
@@ -31,25 +47,40 @@ export async function startHttpServer(
   life: Lifecycle,
   options: HttpServerOptions,
 ): Promise<{ app: HttpApp; listeners: Listeners; scheme: 'http' | 'https' }> {
-  const { config, logger, build, metrics, streams, ports, serviceOf, authenticate, routes } = options
-  const files = await startTlsFiles(life, config, logger)
+  const { config, logger, build, metrics, readiness, streams, ports, files, serviceOf, authenticate, routes } = options
   const tls = options.tlsOf === undefined ? files : options.tlsOf(files)
   const app = createHttpApp({
     logger,
     authenticate,
-    health: { build, metrics, serviceOf },
+    health: { build, metrics, readiness, serviceOf, whole: options.whole },
     maxBodyBytes: config.maxBodyBytes,
     corsOrigins: config.corsOrigins,
     trustProxy: config.trustProxy,
+    newerUrl: options.newerUrl,
   })
-  const { budget, limits } = streams
-  metrics.gauge('skein_streams', 'Event streams, followed outputs and WebSockets that are open', () => limits.size)
-  metrics.gauge('skein_stream_waiting_bytes', 'Bytes that wait for readers', () => budget.waitingBytes)
-  metrics.gauge('skein_stream_cuts', 'Readers disconnected because too many bytes waited', () => budget.cuts)
+  await life.start('metrics of streams', () => {
+    const { budget, limits } = streams
+    const sources = [
+      STREAM_METRICS.open.fromValue(() => limits.size),
+      STREAM_METRICS.waiting.fromValue(() => budget.waitingBytes),
+      STREAM_METRICS.limit.fromValue(() => budget.maxBytes),
+    ]
+    const stop = () => Promise.resolve(removeSources(sources))
+    return Promise.resolve({ value: undefined, stop })
+  })
   for (const plugin of routes) await plugin(app)
   const listeners = await life.start('HTTP listeners', async () => {
-    const value = await listen(app, { host: config.host, ports, tls, logger, budget: streams.budget })
+    const { sharedPorts, privateSocket } = options
+    const shared = { sharedPorts, privateSocket }
+    const value = await listen(app, { host: config.host, ports, tls, logger, budget: streams.budget, ...shared })
     return { value, stop: () => value.stop() }
   })
+  life.delayStop(config.stopDelayMs)
+  if (tls === undefined && config.trustProxy.length === 0 && !isLoopbackHost(config.host)) {
+    logger.warn(
+      { host: config.host },
+      'HTTP is served without TLS to other machines: passwords and messages cross the network in plain text. Set SKEIN_TLS_CERT and SKEIN_TLS_KEY, or SKEIN_TRUST_PROXY behind a reverse proxy that terminates TLS',
+    )
+  }
   return { app, listeners, scheme: tls === undefined ? 'http' : 'https' }
 }

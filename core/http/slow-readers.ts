@@ -1,17 +1,17 @@
 /**
- * Connections whose answers wait to be read: what waits counts in the budget of the process, and whoever takes less than the
- * minimum rate is disconnected. One look through all connections again and again, because most have nothing waiting.
+ * Connections with unread responses: waiting bytes count in the budget of the process, and readers below the minimum rate are
+ * disconnected. One timer checks all connections, because most have nothing waiting.
  */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { MIN_BYTES_PER_SECOND, isCounted } from '../streams/index.ts'
-import type { Account, StreamBudget } from '../streams/index.ts'
+import { MIN_BYTES_PER_SECOND, isCountedByWriter } from '../streams/index.ts'
+import type { BudgetEntry, StreamBudget } from '../streams/index.ts'
 import { monotonicMs } from '../time.ts'
 
 export type SlowReaderTimes = {
-  /** How often connections are looked at. */
+  /** The interval between checks. */
   everyMs: number
-  /** Nothing need be taken for so long. */
+  /** The time for which a reader need not take anything. */
   graceMs: number
   bytesPerSecond: number
 }
@@ -19,18 +19,18 @@ export type SlowReaderTimes = {
 const TIMES: SlowReaderTimes = { everyMs: 1000, graceMs: 30_000, bytesPerSecond: MIN_BYTES_PER_SECOND }
 
 export type SlowReaders = {
-  /** A request came over the socket; this will be its answer. */
+  /** Watches the response to a request that arrived on the socket. */
   watch(socket: Socket, response: ServerResponse): void
   stop(): void
 }
 
-type Watched = { takenBytes: number; sinceMs: number; account: Account | undefined }
+type Watched = { takenBytes: number; sinceMs: number; account: BudgetEntry | undefined }
 
 export function watchSlowReaders(budget: StreamBudget | undefined, times: SlowReaderTimes = TIMES): SlowReaders {
   const watched = new Map<Socket, Watched>()
 
   function count(socket: Socket, state: Watched, waitingBytes: number): void {
-    if (waitingBytes === 0 || isCounted(socket)) {
+    if (waitingBytes === 0 || isCountedByWriter(socket)) {
       state.account?.close()
       state.account = undefined
       return
@@ -55,7 +55,7 @@ export function watchSlowReaders(budget: StreamBudget | undefined, times: SlowRe
         state.sinceMs = nowMs
         continue
       }
-      // A large piece is taken as a whole, so it has the time that all of it may take.
+      // The system takes a large piece as a whole, so the grace period grows with its size.
       const allowedMs = times.graceMs + (writableLength / times.bytesPerSecond) * 1000
       if (nowMs - state.sinceMs > allowedMs) socket.destroy()
     }
@@ -65,7 +65,7 @@ export function watchSlowReaders(budget: StreamBudget | undefined, times: SlowRe
   timer.unref()
   return {
     watch(socket, response) {
-      // Its end was written: what the system did not take of it waits from now on.
+      // The response has ended; bytes that the system has not taken wait from now on.
       response.once('prefinish', () => {
         const known = watched.get(socket)
         if (known !== undefined && socket.writableLength > 0) count(socket, known, socket.writableLength)

@@ -1,6 +1,6 @@
 /**
- * The certificate files of the listeners: read at the start, where a half-configured TLS is refused, never silently plain, and
- * again while they are used, so that whoever renews them need not restart anything.
+ * The certificate files of the listeners. They are read at the start, where an incomplete TLS configuration is an error, and
+ * reread while they are used, so that renewed files need no restart.
  */
 import { readFile } from 'node:fs/promises'
 import { createSecureContext } from 'node:tls'
@@ -12,18 +12,18 @@ import type { HttpConfig } from './settings.ts'
 
 type TlsConfig = Pick<HttpConfig, 'tlsCert' | 'tlsKey' | 'tlsCa'>
 
-/** How often files are looked at again. */
+/** The interval at which the files are checked for changes. */
 const RELOAD_MS = 30_000
 
-/** Undefined: no TLS is configured. Throws `malformed` for a missing, unreadable or unfitting file. */
+/** Undefined when TLS is not configured. Throws `malformed` for a missing, unreadable or mismatched file. */
 export async function readTlsFiles(config: TlsConfig): Promise<TlsFiles | undefined> {
   const { tlsCert, tlsKey, tlsCa } = config
   if (tlsCert === undefined && tlsKey === undefined) return undefined
   if (tlsCert === undefined || tlsKey === undefined)
-    throw new ServiceError('malformed', 'SKEIN_TLS_CERT and SKEIN_TLS_KEY belong together: set both or neither')
+    throw new ServiceError('malformed', 'SKEIN_TLS_CERT and SKEIN_TLS_KEY must be set together')
   const read = async (path: string, setting: string) =>
     await readFile(path).catch((error: Error) => {
-      throw new ServiceError('malformed', `the file of ${setting} cannot be read: ${error.message}`, { cause: error })
+      throw new ServiceError('malformed', `failed to read the file of ${setting}: ${error.message}`, { cause: error })
     })
   const files = {
     cert: await read(tlsCert, 'SKEIN_TLS_CERT'),
@@ -33,18 +33,16 @@ export async function readTlsFiles(config: TlsConfig): Promise<TlsFiles | undefi
   try {
     createSecureContext(files)
   } catch (error) {
-    throw new ServiceError(
-      'malformed',
-      `SKEIN_TLS_CERT and SKEIN_TLS_KEY do not fit together: ${(error as Error).message}`,
-      { cause: error },
-    )
+    throw new ServiceError('malformed', `SKEIN_TLS_CERT and SKEIN_TLS_KEY do not match: ${(error as Error).message}`, {
+      cause: error,
+    })
   }
   return files
 }
 
 /**
- * The same, followed until the end of the program. Files that cannot be used, such as a certificate whose key is yet to be
- * written, change nothing: what was read before them stays in use, and the log says so once.
+ * The same, reread until the end of the program. Files that cannot be used, such as a certificate whose key is not written yet,
+ * are ignored with one log line, and the previous files stay in use.
  */
 export async function startTlsFiles(
   life: Lifecycle,
@@ -69,7 +67,7 @@ export async function startTlsFiles(
       logger.info({ cert: config.tlsCert }, 'reloaded the certificate files of the listeners')
     } catch (error) {
       const { message } = error as Error
-      if (message !== complaint) logger.warn(`${message}; the certificate that was read before stays in use`)
+      if (message !== complaint) logger.warn(`${message}; the previous certificate stays in use`)
       complaint = message
     } finally {
       reading = undefined

@@ -1,11 +1,11 @@
-/** The answers to what never reaches the router: the error body too, for bytes that are no request on the bare connection. */
+/** Responses to requests that never reach the router, including bytes that are not HTTP: the error body on the bare connection. */
 import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
-import { ANSWER_HEADERS } from './security-headers.ts'
+import { RESPONSE_HEADERS } from './security-headers.ts'
 import { endWhenRead, linger } from './linger.ts'
 
 /** Codes of Node's HTTP parser and server. */
@@ -15,17 +15,17 @@ const REFUSALS: Readonly<Record<string, () => ServiceError>> = {
   ERR_HTTP_REQUEST_TIMEOUT: () => new ServiceError('malformed', 'the request did not arrive in time'),
 }
 
-/** For `clientError`: answers where the connection still takes it and no answer has begun, and closes it. */
-export function answerUnreadable(error: NodeJS.ErrnoException, socket: Socket, isAnswering: boolean): void {
+/** For `clientError`: responds when the connection is writable and no response has begun, and closes it. */
+export function respondToUnreadable(error: NodeJS.ErrnoException, socket: Socket, isAnswering: boolean): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering) {
     socket.destroy()
     return
   }
-  answerBare(socket, REFUSALS[error.code ?? '']?.() ?? new ServiceError('malformed', 'the request is not valid HTTP'))
+  writeErrorResponse(socket, REFUSALS[error.code ?? '']?.() ?? new ServiceError('malformed', 'invalid HTTP request'))
 }
 
-/** Writes a refusal as the last answer of a connection that no response stands for. */
-export function answerBare(socket: Duplex, refusal: ServiceError): void {
+/** Writes an error as the last response of a connection, without a response object. */
+export function writeErrorResponse(socket: Duplex, refusal: ServiceError): void {
   const status = PROTOCOL_STATUS[refusal.kind].http
   const body = JSON.stringify(presentError(refusal))
   socket.write(
@@ -35,7 +35,7 @@ export function answerBare(socket: Duplex, refusal: ServiceError): void {
       `Content-Length: ${Buffer.byteLength(body)}`,
       'Connection: close',
       `X-Request-Id: ${randomUUID()}`,
-      ...Object.entries(ANSWER_HEADERS).map(([name, value]) => `${name}: ${value}`),
+      ...Object.entries(RESPONSE_HEADERS).map(([name, value]) => `${name}: ${value}`),
       '',
       body,
     ].join('\r\n'),
@@ -45,10 +45,10 @@ export function answerBare(socket: Duplex, refusal: ServiceError): void {
 
 const HOST = 'host'
 
-/** RFC 9112 section 3.2: a request of HTTP/1.1 names one host; whatever names two is read by nobody alike. */
+/** RFC 9112 section 3.2: an HTTP/1.1 request has exactly one Host header. Proxies interpret two of them differently. */
 export function hostFault({ rawHeaders, httpVersion }: IncomingMessage): ServiceError | undefined {
   let hosts = 0
-  // Names and values by turns.
+  // Names and values alternate.
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] as string
     if (name.length === HOST.length && name.toLowerCase() === HOST) hosts += 1
@@ -65,7 +65,7 @@ export function refuse(request: IncomingMessage, response: ServerResponse, refus
     'Content-Length': Buffer.byteLength(body),
     Connection: 'close',
     'X-Request-Id': randomUUID(),
-    ...ANSWER_HEADERS,
+    ...RESPONSE_HEADERS,
   })
   response.write(body)
   void endWhenRead(request, response)

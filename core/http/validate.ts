@@ -1,6 +1,6 @@
 /**
- * Validation at the edge with TypeBox's compiled checks. Text of a path or query is converted to what its schema says;
- * a body is taken as it is: `"1"` is no number in JSON. Unknown fields stay (and are ignored by the rules).
+ * Validates requests with TypeBox's compiled validators. Texts in a path or query are converted to the type of their schema; a
+ * body is not converted: `"1"` is not a number in JSON. Unknown fields are kept and ignored; a `null` counts as absent.
  */
 import type { TSchema } from 'typebox'
 import { ServiceError, fieldName } from '../errors/index.ts'
@@ -8,28 +8,30 @@ import type { ErrorDetail } from '../errors/index.ts'
 import { checkOf } from './check.ts'
 import { faultsOf, withArticle } from './faults.ts'
 import type { Fault } from './faults.ts'
+import { dropNulls } from './nulls.ts'
 
-/** More faults than this help nobody. */
+/** The maximum number of faults in one error. */
 const MAX_DETAILS = 20
 
-/** Of a number in a path or query: far more than a double has. */
+/** The maximum length of a number in a path or query, far above the digits of a double. */
 const MAX_NUMBER_CHARS = 400
 const NUMBER = /^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$/
 
 type Part = 'body' | 'querystring' | 'params' | 'headers'
 
-/** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`. */
+/** Fastify's validator compiler. The returned function returns `{ value }` or `{ error }`. */
 export function compileValidator({ schema, httpPart }: { schema: unknown; httpPart?: string | undefined }) {
   const type = schema as TSchema
   const part = (httpPart ?? 'body') as Part
   const isText = part !== 'body'
   return (input: unknown): { value: unknown } | { error: Error } => {
+    if (part === 'body') dropNulls(type, input)
     const converted = isText ? convertText(type, input) : input
     const value = part === 'headers' ? converted : applyDefaults(type, converted)
     if (checkOf(type).Check(value)) return { value }
     if (value === undefined || value === null) {
       return {
-        error: new ServiceError('malformed', `the request needs a JSON ${part}`, {
+        error: new ServiceError('malformed', `the request requires a JSON ${part}`, {
           details: [{ path: '', message: 'is required' }],
         }),
       }
@@ -40,10 +42,10 @@ export function compileValidator({ schema, httpPart }: { schema: unknown; httpPa
       const path = pathOf(error, isText)
       if (seen.has(path) || details.length >= MAX_DETAILS) continue
       seen.add(path)
-      details.push({ path, message: wordsOf(error) })
+      details.push({ path, message: describeFault(error) })
     }
     const first = details[0]
-    const message = first === undefined ? `the ${part} is not valid` : `${subjectOf(first.path, part)} ${first.message}`
+    const message = first === undefined ? `invalid ${part}` : `${subjectOf(first.path, part)} ${first.message}`
     return { error: new ServiceError('malformed', message, { details }) }
   }
 }
@@ -62,7 +64,7 @@ function convertText(schema: TSchema, input: unknown): unknown {
     const text = output[name]
     if (typeof text !== 'string') continue
     if (property.type === 'integer' || property.type === 'number') {
-      // An empty text and spaces are no number, though Number('') is 0.
+      // An empty text and spaces are not numbers, although Number('') is 0.
       if (text.length <= MAX_NUMBER_CHARS && NUMBER.test(text)) output[name] = Number(text)
     } else if (property.type === 'boolean') {
       if (text === 'true' || text === '1') output[name] = true
@@ -89,13 +91,13 @@ function pathOf(error: Fault, isText: boolean): string {
   return isText ? path.replace(/^\//, '') : path
 }
 
-/** `/credentials/secret` as a sentence begins with it: `credentials.secret`. */
+/** The subject of the message: `/credentials/secret` becomes `credentials.secret`. */
 function subjectOf(path: string, part: Part): string {
   return path === '' ? `the ${part}` : fieldName(path)
 }
 
-/** The rule in words that say what would be accepted. */
-function wordsOf(error: Fault): string {
+/** The rule as text: what is accepted. */
+function describeFault(error: Fault): string {
   const { keyword, params } = error
   switch (keyword) {
     case 'required':
@@ -125,7 +127,7 @@ function wordsOf(error: Fault): string {
       return `must match ${String(params['pattern'])}${typeof description === 'string' ? `: ${description}` : ''}`
     }
     case 'propertyNames':
-      return `has a name that ${wordsOf(params['fault'] as Fault)}`
+      return `has a name that ${describeFault(params['fault'] as Fault)}`
     case 'format':
       return `must be a valid ${String(params['format'])}`
     default:

@@ -1,4 +1,4 @@
-/** Settings of what every process stands on: data folder, database, hints, secret key, log. */
+/** Settings that every process with a database has: data folder, database, bus, secret key, log. */
 import { flag, secret, text } from '../config/index.ts'
 import type { ConfigOf } from '../config/index.ts'
 import { LOG_LEVEL_SETTING } from '../logging/index.ts'
@@ -17,19 +17,31 @@ export const INFRASTRUCTURE_SETTINGS = {
   databaseUnsafe: flag(
     'SKEIN_DATABASE_UNSAFE',
     false,
-    'Accept a server with fsync, full_page_writes or synchronous_commit off',
+    'Accept a database server with fsync, full_page_writes or synchronous_commit off',
   ),
-  redisUrl: secret('SKEIN_REDIS_URL', 'redis:// address for hints between processes; none: within the process'),
+  databaseHa: flag(
+    'SKEIN_DATABASE_HA',
+    false,
+    'Require synchronous standbys of SKEIN_DATABASE_URL: an acknowledgement then survives the loss of the primary',
+  ),
+  databaseReplicaUrl: secret(
+    'SKEIN_DATABASE_REPLICA_URL',
+    'postgres:// address of a standby that serves message reads and exports; none: the primary serves them',
+  ),
+  redisUrl: secret(
+    'SKEIN_REDIS_URL',
+    'redis:// address for hints between the nodes of several machines; none: within this machine',
+  ),
   secretKey: secret(
     'SKEIN_SECRET_KEY',
-    '32 bytes in base64 that every stored secret depends on; required with SKEIN_DATABASE_URL, else made in the data folder',
+    '32 bytes in base64 that encrypt every stored secret; required with SKEIN_DATABASE_URL, otherwise created in the data folder',
   ),
   secretKeyPrevious: secret(
     'SKEIN_SECRET_KEY_PREVIOUS',
-    'the secret key until now, at the first start with another one: everything is sealed anew before anything is served',
+    'the previous secret key, for the first start with a new one: stored secrets are encrypted again before requests are served',
   ),
   ...LOG_LEVEL_SETTING,
   ...STREAM_SETTINGS,
 } as const
 
-export type GroundConfig = ConfigOf<typeof INFRASTRUCTURE_SETTINGS>
+export type InfrastructureConfig = ConfigOf<typeof INFRASTRUCTURE_SETTINGS>

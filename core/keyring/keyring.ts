@@ -1,6 +1,6 @@
 /**
- * Keys derived from the one secret of an installation. Each purpose has keys of its own (HKDF, RFC 5869), so that a
- * value made for one purpose means nothing for another.
+ * Keys derived from the one secret of an installation. Each purpose has its own key (HKDF, RFC 5869), so that a value of one
+ * purpose is invalid for another.
  */
 import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes } from 'node:crypto'
 import { ServiceError } from '../errors/index.ts'
@@ -8,18 +8,18 @@ import { ServiceError } from '../errors/index.ts'
 /** Length of the installation's secret key. */
 export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12
-/** Asking for random bytes costs as much as sealing a secret, however few they are. */
+/** Generating random bytes costs as much as sealing a secret, so nonces are generated in batches. */
 const NONCES_AT_ONCE = 256
 const TAG_BYTES = 16
-/** A stored MAC: 128 bits find one secret among any number of others. */
+/** The length of a stored MAC: 128 bits identify a secret. */
 const MAC_BYTES = 16
 
 export type Keyring = {
-  /** Tells whether two installations use the same key without saying anything about it. */
+  /** Identifies the key without revealing it. */
   readonly fingerprint: string
   /** Keyed digest of a secret, for lookups by equality. */
   mac(purpose: string, text: string): Buffer
-  /** AES-256-GCM; `context` binds the value to its place, so that it cannot be moved to another row. */
+  /** AES-256-GCM; `context` binds the value to its row, so that it cannot be moved. */
   seal(purpose: string, context: string, text: string): Buffer
   /** Throws `internal` when the value was not sealed with this key for this purpose and context. */
   open(purpose: string, context: string, sealed: Uint8Array): string
@@ -62,13 +62,13 @@ export function createKeyring(masterKey: Uint8Array): Keyring {
         const body = bytes.subarray(NONCE_BYTES + TAG_BYTES)
         return Buffer.concat([decipher.update(body), decipher.final()]).toString('utf8')
       } catch (error) {
-        throw new ServiceError('internal', 'a stored secret cannot be opened with this secret key', { cause: error })
+        throw new ServiceError('internal', 'failed to decrypt a stored secret with the secret key', { cause: error })
       }
     },
   }
 }
 
-/** Each is given once. */
+/** Each nonce is used once. */
 function createNonces(): () => Buffer {
   let bytes = Buffer.alloc(0)
   let given = 0

@@ -1,4 +1,4 @@
-/** Where the installation's secret key comes from, and proof that it is the one the database was made with. */
+/** Loads the secret key of the installation and checks that the database was sealed with it. */
 import { randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,9 +9,9 @@ import { newId } from '../ids.ts'
 import { MASTER_KEY_BYTES } from './keyring.ts'
 import { sql } from '../sql.ts'
 
-/** In the data folder. */
+/** The name of the key file in the data folder. */
 export const SECRET_KEY_FILE = 'secret.key'
-/** 32 bytes in base64, in either alphabet. Anything else `Buffer.from` would read as well as it can. */
+/** 32 bytes in base64, in either alphabet. `Buffer.from` would decode invalid text without an error. */
 const ENCODED = /^[A-Za-z0-9+/_-]{43}=?$/
 const OTHERS_MAY_READ = 0o077
 
@@ -21,15 +21,15 @@ function decode(text: string, name: string): Buffer {
   if (!ENCODED.test(encoded) || key.length !== MASTER_KEY_BYTES) {
     throw new ServiceError(
       'malformed',
-      `${name} must be ${MASTER_KEY_BYTES} bytes in base64 (make one with: openssl rand -base64 ${MASTER_KEY_BYTES})`,
+      `${name} must be ${MASTER_KEY_BYTES} bytes in base64 (generate one with: openssl rand -base64 ${MASTER_KEY_BYTES})`,
     )
   }
   return key
 }
 
 /**
- * The configured key; else, beside an embedded database, the one of the data folder, made there at the first start
- * (readable by the owner alone). With an external database a key must be given: losing it means losing every secret.
+ * The configured key; otherwise, with an embedded database, the key in the data folder, which is created at the first start
+ * (readable by its owner only). With an external database the key must be configured: its loss makes every secret unreadable.
  */
 export async function loadMasterKey(options: {
   configured: Secret | undefined
@@ -40,15 +40,34 @@ export async function loadMasterKey(options: {
   if (!options.isEmbedded) {
     throw new ServiceError(
       'malformed',
-      `SKEIN_SECRET_KEY is required with SKEIN_DATABASE_URL (make one with: openssl rand -base64 ${MASTER_KEY_BYTES}, and keep it with your backups)`,
+      `SKEIN_SECRET_KEY is required with SKEIN_DATABASE_URL (generate one with: openssl rand -base64 ${MASTER_KEY_BYTES}, and keep it with your backups)`,
     )
   }
   const path = join(options.dataDir, SECRET_KEY_FILE)
   await mkdir(options.dataDir, { recursive: true })
   const text = await readKeyFile(path)
   if (text !== undefined) return decode(text, path)
-  await makeKeyFile(path)
+  await createKeyFile(path, randomBytes(MASTER_KEY_BYTES))
   return decode((await readKeyFile(path)) ?? '', path)
+}
+
+/** The configured key, else the one of the data folder; undefined where there is neither. */
+export async function findMasterKey(configured: Secret | undefined, dataDir: string): Promise<Buffer | undefined> {
+  if (configured !== undefined) return decode(configured.reveal(), 'SKEIN_SECRET_KEY')
+  return await readMasterKey(join(dataDir, SECRET_KEY_FILE))
+}
+
+/** The key in the file; undefined when there is no such file. Throws `invalid_state` when others may read it. */
+export async function readMasterKey(path: string): Promise<Buffer | undefined> {
+  const text = await readKeyFile(path)
+  return text === undefined ? undefined : decode(text, path)
+}
+
+/** Writes the key to a file that its owner alone may read. Throws `invalid_state` when the file holds something else. */
+export async function storeMasterKey(path: string, key: Buffer): Promise<void> {
+  await createKeyFile(path, key)
+  if ((await readMasterKey(path))?.equals(key) !== true)
+    throw new ServiceError('invalid_state', `${path} holds another secret key: move it away first`)
 }
 
 /** The key that the database was sealed with before, where it is to change. Throws `malformed`. */
@@ -56,12 +75,12 @@ export function parsePreviousKey(configured: Secret): Buffer {
   return decode(configured.reveal(), 'SKEIN_SECRET_KEY_PREVIOUS')
 }
 
-/** Undefined when there is none. Throws `invalid_state` when others may read it. */
+/** Undefined when there is no file. Throws `invalid_state` when other users may read it. */
 async function readKeyFile(path: string): Promise<string | undefined> {
   try {
     const { mode } = await stat(path)
     if (process.platform !== 'win32' && (mode & OTHERS_MAY_READ) !== 0) {
-      throw new ServiceError('invalid_state', `other users may read the secret key: run chmod 600 ${path}`)
+      throw new ServiceError('invalid_state', `other users may read the secret key; run chmod 600 ${path}`)
     }
     return await readFile(path, 'utf8')
   } catch (error) {
@@ -71,17 +90,17 @@ async function readKeyFile(path: string): Promise<string | undefined> {
 }
 
 /** The file appears whole or not at all: a key cut short by a crash would lock its owner out of every secret. */
-async function makeKeyFile(path: string): Promise<void> {
+async function createKeyFile(path: string, key: Buffer): Promise<void> {
   const draft = `${path}.${newId()}`
   const file = await open(draft, 'wx', 0o600)
   try {
-    await file.writeFile(`${randomBytes(MASTER_KEY_BYTES).toString('base64')}\n`)
+    await file.writeFile(`${key.toString('base64')}\n`)
     await file.sync()
   } finally {
     await file.close()
   }
   try {
-    // Unlike a rename, a link never replaces the key of a process that was quicker.
+    // Unlike a rename, a link never replaces the key of a concurrent process.
     await link(draft, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
@@ -90,7 +109,7 @@ async function makeKeyFile(path: string): Promise<void> {
   }
 }
 
-/** Refuses to go on with another key than the one that sealed what the database holds. */
+/** Throws when the database was sealed with another key. */
 export async function requireSameKey(db: Queryable, fingerprint: string): Promise<void> {
   await sql`INSERT INTO installation (name, value) VALUES ('secret_key_fingerprint', to_jsonb(${fingerprint}::text)) ON CONFLICT DO NOTHING`.execute(
     db,
@@ -103,13 +122,13 @@ export async function requireSameKey(db: Queryable, fingerprint: string): Promis
   if (known.has('secret_key_rotation')) {
     throw new ServiceError(
       'invalid_state',
-      'a change of the secret key was not finished: start with the current key in SKEIN_SECRET_KEY and the one before in SKEIN_SECRET_KEY_PREVIOUS',
+      'a rotation of the secret key is incomplete; start with the current key in SKEIN_SECRET_KEY and the previous one in SKEIN_SECRET_KEY_PREVIOUS',
     )
   }
   if (known.get('secret_key_fingerprint') !== fingerprint) {
     throw new ServiceError(
       'invalid_state',
-      'the database was made with another secret key: start with the SKEIN_SECRET_KEY (or the data folder) that belongs to it, or give that one as SKEIN_SECRET_KEY_PREVIOUS to change it',
+      'the database uses another secret key; start with its SKEIN_SECRET_KEY or its data folder, or set SKEIN_SECRET_KEY_PREVIOUS to its key to rotate it',
     )
   }
 }

@@ -1,34 +1,33 @@
 /**
- * Another secret key for an installation: everything that the previous one sealed is opened with it and sealed with the current
- * one, before anything is served. Whatever is interrupted is taken up by the next start with both keys; a start with one of
- * them alone is refused meanwhile.
+ * Rotates the secret key of an installation: every value is decrypted with the previous key and encrypted with the current one
+ * before requests are served. A start with both keys resumes an interrupted rotation; until then, a start with one key fails.
  */
 import type { Database } from '../database/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import type { Keyring } from './keyring.ts'
 
-/** A column whose values are sealed. */
+/** A column of sealed values. */
 export type SealedColumn = {
   table: string
   column: string
-  /** The column that tells the rows apart, and its type. */
+  /** The key column of the rows, and its type. */
   key: string
   keyType: 'bigint' | 'text'
-  /** SQL of what each value is bound to. */
+  /** SQL of the context of each value. */
   context: string
-  /** One of these was it sealed for. */
+  /** The purposes that a value may have been sealed for. */
   purposes: readonly [string, ...string[]]
-  /** The column of the digest that finds the value. */
+  /** The column with the MAC of the value. */
   mac?: string
 }
 
 type Client = Awaited<ReturnType<Database['dedicated']>>
 
 const ROWS_PER_BATCH = 1000
-/** Any number that nothing else locks by. */
+/** The key of the advisory lock. */
 const ROTATION_LOCK = 7_240_118
-/** A process that said so recently that it is alive may hold the previous key. */
+/** A node that was seen within this time may hold the previous key. */
 const ALIVE_SECONDS = 30
 
 export type RotationOptions = {
@@ -40,9 +39,8 @@ export type RotationOptions = {
 }
 
 /**
- * Seals everything with the current key where the database still is of the previous one. Several processes may call it at
- * once: one works, the others wait. Throws `invalid_state` while another process of the installation runs, and for a value that
- * neither key opens.
+ * Seals every value with the current key if the database still uses the previous one. Concurrent calls wait for each other.
+ * Throws `invalid_state` while another process of the installation is running, and for a value that neither key opens.
  */
 export async function rotateSecretKey(options: RotationOptions): Promise<void> {
   const { database, current, previous, logger } = options
@@ -60,7 +58,7 @@ export async function rotateSecretKey(options: RotationOptions): Promise<void> {
     let count = 0
     for (const column of options.columns) count += await resealColumn(client, options, column)
     await client.query(`DELETE FROM installation WHERE name = 'secret_key_rotation'`)
-    logger.info({ values: count }, 'everything is sealed with the current secret key; the previous one is not needed')
+    logger.info({ values: count }, 'rotated the secret key; remove SKEIN_SECRET_KEY_PREVIOUS')
   } finally {
     await client.end()
   }
@@ -74,10 +72,10 @@ async function begin(client: Client, { current, previous }: RotationOptions): Pr
   if (alive.rows.length > 0) {
     throw new ServiceError(
       'invalid_state',
-      `the secret key cannot change while other processes work with the previous one: stop ${alive.rows.map(({ id }) => id).join(', ')} (one that was killed is forgotten after ${ALIVE_SECONDS} s)`,
+      `the secret key cannot be rotated while other processes are running; stop ${alive.rows.map(({ id }) => id).join(', ')} (a killed process is ignored after ${ALIVE_SECONDS} s)`,
     )
   }
-  // In one statement: there is no moment in which the previous key alone is believed to open everything.
+  // One statement: at no moment does the fingerprint claim that the previous key opens every value.
   await client.query(
     `INSERT INTO installation (name, value) VALUES ('secret_key_rotation', to_jsonb($1::text)), ('secret_key_fingerprint', to_jsonb($2::text))
        ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value`,
@@ -110,7 +108,7 @@ async function resealColumn(client: Client, options: RotationOptions, column: Se
   }
 }
 
-/** Undefined for a value that is sealed with the current key already. */
+/** Undefined for a value that is already sealed with the current key. */
 function reseal(row: SealedRow, { current, previous }: RotationOptions, column: SealedColumn): Resealed | undefined {
   const { table, purposes } = column
   if (purposes.some((purpose) => opened(current, purpose, row) !== undefined)) return undefined
@@ -119,7 +117,7 @@ function reseal(row: SealedRow, { current, previous }: RotationOptions, column: 
     if (text !== undefined)
       return { key: row.key, sealed: current.seal(purpose, row.context, text), mac: current.mac(purpose, text) }
   }
-  throw new ServiceError('invalid_state', `a secret of ${table} ${row.key} opens with neither secret key`)
+  throw new ServiceError('invalid_state', `a secret of ${table} ${row.key} cannot be decrypted with either secret key`)
 }
 
 function opened(keyring: Keyring, purpose: string, { context, sealed }: SealedRow): string | undefined {

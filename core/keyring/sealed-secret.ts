@@ -1,9 +1,9 @@
-/** Secrets of the installation that are made once and kept sealed in the database, the same for every process of it. */
+/** Generated secrets of the installation, sealed in the database and shared by all processes. */
 import type { Queryable } from '../database/index.ts'
 import { sql } from '../sql.ts'
 import type { Keyring } from './keyring.ts'
 
-/** The secret of this name. Where there is none `make` is called; of several processes the first one's is kept. */
+/** The secret of this name. If there is none, `make` is called; of concurrent processes the first one wins. */
 export async function ensureSecret(
   db: Queryable,
   keyring: Keyring,

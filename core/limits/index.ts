@@ -1,4 +1,5 @@
 export { connectSharedLimits } from './connect.ts'
-export type { NamedBucket, SharedLimits } from './redis-buckets.ts'
+export { createMemoryLimits } from './memory-buckets.ts'
+export type { NamedBucket, SharedLimits } from './shared-limits.ts'
 export { fullBucket, refill, waitMs } from './token-bucket.ts'
 export type { Bucket, BucketRule } from './token-bucket.ts'

@@ -1,38 +1,21 @@
 /**
- * Token buckets in Redis, for all nodes together. Beside counting in the process, not instead of it: while Redis is away or
- * slow nobody is asked, nobody waits, and each node counts for itself.
+ * Token buckets in Redis, shared by all nodes, in addition to those of each process. While Redis is unavailable or slow, requests
+ * do not wait, and only the buckets of the process apply.
  */
-import { createHash } from 'node:crypto'
 import { createClient } from 'redis'
 import { redisOptions } from '../bus/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { withDeadline } from '../time.ts'
-import type { BucketRule } from './token-bucket.ts'
-
-export type NamedBucket = {
-  /** May hold what a caller typed: Redis is given a digest of it. */
-  name: string
-  rule: BucketRule
-}
-
-export type SharedLimits = {
-  /**
-   * Takes one of each bucket, or none: resolves to the milliseconds after which there is one of each, 0 when they were
-   * taken. Undefined when Redis did not say so in time. Never rejects.
-   */
-  take(buckets: readonly NamedBucket[]): Promise<number | undefined>
-  /** Gives back what was taken. */
-  giveBack(buckets: readonly NamedBucket[]): void
-  close(): void
-}
+import { digestOf } from './shared-limits.ts'
+import type { NamedBucket, SharedLimits } from './shared-limits.ts'
 
 const KEY_PREFIX = 'skein:limit:'
-/** Redis answers in a fraction of a millisecond; whoever logs in does not wait longer for it. */
+/** Redis answers in a fraction of a millisecond; a login does not wait longer than this. */
 const ANSWER_DEADLINE_MS = 250
-/** Questions on their way; beyond, nobody is asked. */
+/** The maximum number of pending commands; above it Redis is not used. */
 const MAX_QUEUED_COMMANDS = 1000
 
-/** KEYS: buckets; ARGV: burst and refill per minute of each. In Redis's own time, so that clocks of nodes do not matter. */
+/** KEYS: buckets; ARGV: burst and refill per minute of each. Uses the clock of Redis, so that clocks of nodes may differ. */
 const TAKE = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -66,19 +49,19 @@ export function createSharedLimits({ url, logger }: { url: string; logger: Logge
     commandsQueueMaxLength: MAX_QUEUED_COMMANDS,
   })
   let isClosed = false
-  let isAway = false
+  let isUnavailable = false
   client.on('error', (error: Error) => {
-    if (!isAway && !isClosed)
+    if (!isUnavailable && !isClosed)
       logger.warn({ err: error }, 'Redis is unavailable; each node counts its own requests for rate limits')
-    isAway = true
+    isUnavailable = true
   })
-  client.on('ready', () => (isAway = false))
-  // A Redis that is away at the start is no reason not to start.
+  client.on('ready', () => (isUnavailable = false))
+  // The process starts without Redis and connects later.
   void client.connect().catch(() => undefined)
 
   const run = (script: string, buckets: readonly NamedBucket[]) =>
     client.eval(script, {
-      keys: buckets.map(({ name }) => KEY_PREFIX + createHash('sha256').update(name).digest('base64url')),
+      keys: buckets.map(({ name }) => KEY_PREFIX + digestOf(name)),
       arguments: buckets.flatMap(({ rule }) => [String(rule.burst), String(rule.perMinute)]),
     })
 
@@ -91,7 +74,7 @@ export function createSharedLimits({ url, logger }: { url: string; logger: Logge
         return undefined
       }
     },
-    giveBack(buckets) {
+    refund(buckets) {
       run(GIVE_BACK, buckets).catch(() => undefined)
     },
     close() {

@@ -1,4 +1,4 @@
-/** Lines for collectors and people, without secrets. */
+/** Log lines for collectors and terminals, without secrets. */
 import { Writable } from 'node:stream'
 import { expect, test } from 'vitest'
 import { Secret } from '../config/index.ts'
@@ -19,21 +19,21 @@ function collect(isTTY = false) {
   return { logger: createLogger({ name: 'test', level: 'info', stream }), text: () => text }
 }
 
-test('is JSON, a line each, with the name, and nothing below its level', () => {
+test('writes one JSON object per line, with the name, at its level and above', () => {
   const { logger, text } = collect()
   logger.debug('not this')
   logger.info({ part: 'a' }, 'up')
   expect(JSON.parse(text())).toMatchObject({ name: 'test', level: 30, part: 'a', msg: 'up' })
 })
 
-test('is readable on a terminal', () => {
+test('writes readable lines on a terminal', () => {
   const { logger, text } = collect(true)
   logger.info({ part: 'a' }, 'up')
   expect(text()).toMatch(/INFO.*up/)
   expect(text()).not.toMatch(/^\{/)
 })
 
-test('never shows what is secret by its name or its type', () => {
+test('redacts secrets by name and by type', () => {
   const { logger, text } = collect()
   const token = 'hunter2'
   logger.info({ token, password: token, headers: { authorization: token }, config: { key: new Secret(token) } }, 'up')
@@ -42,7 +42,7 @@ test('never shows what is secret by its name or its type', () => {
   expect(text()).toContain('[redacted]')
 })
 
-test('shows an error with its stack and causes, but not the rows that PostgreSQL quotes in it', () => {
+test('logs an error with its stack and causes, without the rows that PostgreSQL quotes', () => {
   const { logger, text } = collect()
   const cause = Object.assign(new Error('new row violates a check'), {
     code: '23514',

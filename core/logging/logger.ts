@@ -1,6 +1,6 @@
 /**
- * One logger for the product (pino): readable lines on a terminal, JSON elsewhere. Whether it is a terminal decides,
- * not an environment name, because a developer reads and a collector parses.
+ * One logger for the product (pino): readable lines on a terminal, JSON elsewhere. The output decides, not an environment
+ * variable.
  */
 import { pino } from 'pino'
 import type { Logger } from 'pino'
@@ -11,7 +11,7 @@ export type { Logger } from 'pino'
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** Fields that never reach a log line, in a logged object and in the objects in it. */
+/** Fields that are redacted, in a logged object and one level below it. */
 const SECRET_FIELDS = [
   'authorization',
   'secret',
@@ -24,8 +24,8 @@ const SECRET_FIELDS = [
 ]
 
 /**
- * What PostgreSQL adds to an error quotes rows and statements, and rows hold hashes and sealed secrets; its client adds
- * itself, which is pages of sockets and buffers.
+ * Fields that PostgreSQL adds to an error quote rows and statements, which may contain hashes and sealed secrets. `client` is the
+ * connection, which would print sockets and buffers.
  */
 const QUOTING_FIELDS = new Set(['detail', 'where', 'internalQuery', 'client'])
 
@@ -37,15 +37,17 @@ function describeError(error: Error): Record<string, unknown> {
 export type LoggerOptions = {
   name: string
   level: LogLevel
-  /** Where lines go; default is stdout. */
+  /** The name of the process, where a program has several. */
+  process?: string | undefined
+  /** The output; defaults to stdout. */
   stream?: NodeJS.WritableStream & { isTTY?: boolean }
 }
 
-export function createLogger({ name, level, stream = process.stdout }: LoggerOptions): Logger {
+export function createLogger({ name, level, process: processName, stream = process.stdout }: LoggerOptions): Logger {
   const options = {
     name,
     level,
-    base: { name },
+    base: { name, ...(processName === undefined ? {} : { process: processName }) },
     serializers: { err: describeError },
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   }

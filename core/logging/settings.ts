@@ -1,4 +1,4 @@
-/** The one setting of the log, for every program. */
+/** The log setting of every program. */
 import { choice } from '../config/index.ts'
 import { LOG_LEVELS } from './logger.ts'
 

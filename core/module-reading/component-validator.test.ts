@@ -20,7 +20,7 @@ function reasonOf(bytes: Uint8Array<ArrayBuffer>, memoryBytes = validationMemory
   }
 }
 
-test('a valid component is taken', async () => {
+test('a valid component is accepted', async () => {
   expect(reasonOf(await bytesOf(withCore('(local.get 0)')))).toBe('')
 })
 
@@ -31,23 +31,21 @@ test.each([
     '(component (core module $m (import "a" "b" (func))) (core instance (instantiate $m)))',
   ],
   [
-    'an export of what is not there',
+    'a missing export',
     '(component (core module $m) (core instance $i (instantiate $m)) (func (export "f") (canon lift (core func $i "f"))))',
   ],
-])('%s is not, and the reason is said in one line', async (_, wat) => {
-  expect(reasonOf(await bytesOf(wat))).toMatch(/^the component is not valid: [^\n]{10,}$/)
+])('%s is rejected with a one-line reason', async (_, wat) => {
+  expect(reasonOf(await bytesOf(wat))).toMatch(/^invalid component: [^\n]{10,}$/)
 })
 
-test('the code of a core module is not what its functions promise', async () => {
-  expect(reasonOf(await bytesOf(withCore('(i64.const 1)')))).toBe(
-    'the component is not valid: the code of its core module 0 is not',
-  )
+test('the code of a core module does not match its function types', async () => {
+  expect(reasonOf(await bytesOf(withCore('(i64.const 1)')))).toBe('invalid component: core module 0 has invalid code')
 })
 
-test('no memory beyond the bound is taken', async () => {
+test('memory is limited', async () => {
   const custom = Buffer.alloc(5 * 1024 * 1024)
   const valid = await bytesOf(withCore('(local.get 0)'))
-  // A custom section, which anybody may add.
+  // A custom section, which anyone may add.
   const size = [0x80, 0x80, 0xc0, 0x02]
   const large = new Uint8Array(Buffer.concat([valid, Buffer.from([0, ...size]), custom])) as Uint8Array<ArrayBuffer>
   expect(reasonOf(large)).toBe('')

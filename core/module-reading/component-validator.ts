@@ -1,7 +1,7 @@
 /**
- * Whether a component is valid, decided by the reader of the Component Model's own tools, `wasm-tools component wit`: a core module that is run here
- * as a guest. It has no host functions but a source of random numbers, and its memory has a maximum. What it does not look at are the bodies of
- * functions of the core modules: the engine validates those.
+ * Validates components with `wasm-tools component wit` of the Component Model's own tools, a core module that runs here as a
+ * guest. Its only host function is a source of random numbers, and its memory is limited. It does not validate function bodies of
+ * core modules: the engine does.
  */
 import { randomFillSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -13,12 +13,12 @@ import type { ModuleLayout } from '../wasm/index.ts'
 
 const TOOLS = { name: '@bytecodealliance/jco-transpile', folder: 'vendor', file: 'wasm-tools.core.wasm' } as const
 const VALIDATE = 'local:wasm-tools/tools#component-wit'
-/** Of the tools: themselves, and so much for each byte of the component. One of 12 MB takes 17 MB. */
+/** Memory of the tools: a base, and a multiple of the component's size. A component of 12 MB takes 17 MB. */
 const BASE_MEMORY_BYTES = 32 * 1024 * 1024
 const MEMORY_PER_BYTE = 4
-/** Pages that the tools ask for at once when they grow. */
+/** The number of pages by which the tools grow their memory at a time. */
 const NEARLY_FULL_PAGES = 64
-/** Errors of WASI preview 1. */
+/** Error codes of WASI preview 1. */
 const [SUCCESS, BAD_DESCRIPTOR] = [0, 8] as const
 const MAX_REASON_CHARACTERS = 300
 
@@ -28,19 +28,19 @@ type Tools = {
   [VALIDATE]: (pointer: number, length: number) => number
 }
 
-/** The memory in which a component of so many bytes is validated. */
+/** The memory limit for validating a component of this size. */
 export const validationMemoryBytes = (componentBytes: number): number =>
   BASE_MEMORY_BYTES + MEMORY_PER_BYTE * componentBytes
 
-/** Throws ModuleRefusal saying why no engine would take the component, or that it takes more than this memory to find out. */
+/** Throws ModuleRefusal with the reason why the component is invalid, or when validation exceeds the memory limit. */
 export function validateComponent(bytes: Uint8Array<ArrayBuffer>, memoryBytes: number): void {
   const maxPages = Math.ceil(memoryBytes / PAGE_BYTES)
   const tools = startTools(maxPages)
   const reason = reasonOf(tools, bytes, maxPages)
-  if (reason !== undefined) throw new ModuleRefusal(`the component is not valid: ${reason}`)
+  if (reason !== undefined) throw new ModuleRefusal(`invalid component: ${reason}`)
   for (const [index, module] of readComponent(bytes).coreModules.entries())
     if (!WebAssembly.validate(Buffer.from(module)))
-      throw new ModuleRefusal(`the component is not valid: the code of its core module ${index} is not`)
+      throw new ModuleRefusal(`invalid component: core module ${index} has invalid code`)
 }
 
 function reasonOf(tools: Tools, bytes: Uint8Array, maxPages: number): string | undefined {
@@ -55,11 +55,11 @@ function reasonOf(tools: Tools, bytes: Uint8Array, maxPages: number): string | u
     if (!(error instanceof WebAssembly.RuntimeError) && !(error instanceof RangeError)) throw error
     const isFull =
       tools.memory.buffer.byteLength / PAGE_BYTES + NEARLY_FULL_PAGES + bytes.length / PAGE_BYTES > maxPages
-    return isFull ? `it takes more than ${maxPages * PAGE_BYTES} bytes of memory to read` : 'it cannot be read'
+    return isFull ? `validation takes more than ${maxPages * PAGE_BYTES} bytes of memory` : 'it cannot be parsed'
   }
 }
 
-/** One line of what the tools say, for people; names of the component are part of it. */
+/** The first line of the tools' error; it may contain names of the component. */
 function sentence(text: Buffer): string {
   const parts = text
     .toString()
@@ -77,7 +77,7 @@ function sentence(text: Buffer): string {
 function startTools(maxPages: number): Tools {
   const layout = readModule(readFileSync(join(packageFolder(TOOLS.name, TOOLS.folder), TOOLS.file)), { allowGc: true })
   const module = new WebAssembly.Module(withMaximum(layout, maxPages))
-  // Called when the tools run, which is later.
+  // Called later, when the tools run.
   const view = () => new DataView(tools.memory.buffer)
   const offered: Record<string, (...values: number[]) => number> = {
     random_get(at = 0, length = 0) {
@@ -101,7 +101,7 @@ function startTools(maxPages: number): Tools {
   return tools
 }
 
-/** The module with this maximum of its one memory. */
+/** The module with this maximum for its only memory. */
 function withMaximum({ bytes, sections, memories }: ModuleLayout, maxPages: number): Buffer<ArrayBuffer> {
   const [limits, ...more] = memories
   const section = sections.find(({ contentStart, end }) => limits && limits.start >= contentStart && limits.start < end)

@@ -1,2 +1,2 @@
-export { describeExports, judgeModule } from './read-modules.ts'
-export type { JudgedModule } from './read-modules.ts'
+export { describeModuleBytes, validateModule } from './read-modules.ts'
+export type { ValidatedModule } from './read-modules.ts'

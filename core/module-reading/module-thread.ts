@@ -1,7 +1,8 @@
-/** The thread that reads modules: one at a time; whoever waits for one ends the thread when it takes too long. */
+/** The thread that parses modules, one at a time; the caller terminates it when it takes too long. */
 import { parentPort } from 'node:worker_threads'
 import { digestOf } from '../digest.ts'
 import {
+  DEFAULT_MODULE_BOUNDS,
   ModuleRefusal,
   describeComponent,
   describeModule,
@@ -9,37 +10,37 @@ import {
   readComponent,
   readModule,
 } from '../wasm/index.ts'
-import type { DescribedExport, ExaminedModule, ModuleKind } from '../wasm/index.ts'
+import type { ExaminedModule, ModuleDescription, ModuleKind } from '../wasm/index.ts'
 
 export type ModuleJob =
-  | { wanted: 'verdict'; bytes: Uint8Array<ArrayBuffer> }
-  | { wanted: 'exports'; kind: ModuleKind; bytes: Uint8Array<ArrayBuffer> }
+  | { wanted: 'verdict'; bytes: Uint8Array<ArrayBuffer>; memoryLimitBytes: number }
+  | { wanted: 'description'; kind: ModuleKind; bytes: Uint8Array<ArrayBuffer> }
 
-export type ModuleAnswer =
+export type ModuleResult =
   | { refusal: string }
   | { digest: string; examined: ExaminedModule; bytes: Uint8Array<ArrayBuffer> }
-  | { exports: DescribedExport[] }
+  | { description: ModuleDescription }
 
 parentPort?.on('message', (job: ModuleJob) => {
   const answer = answerOf(job)
   parentPort?.postMessage(answer, 'bytes' in answer ? [answer.bytes.buffer] : [])
 })
 
-function answerOf(job: ModuleJob): ModuleAnswer {
+function answerOf(job: ModuleJob): ModuleResult {
   const { bytes } = job
   try {
     if (job.wanted === 'verdict') {
-      const examined = examineModule(bytes)
+      const examined = examineModule(bytes, { ...DEFAULT_MODULE_BOUNDS, memoryLimitBytes: job.memoryLimitBytes })
       if (examined.kind === 'component' && !examined.exports.some((exported) => exported.kind === 'function')) {
-        throw new ModuleRefusal('the component exports no function that could be called')
+        throw new ModuleRefusal('the component exports no function')
       }
       if (examined.kind === 'core' && !WebAssembly.validate(bytes))
-        throw new ModuleRefusal('the module is not valid: no engine takes the code of its functions')
+        throw new ModuleRefusal('invalid module: its functions have invalid code')
       return { digest: digestOf(bytes), examined, bytes }
     }
-    // What workers refuse is shown as well.
-    if (job.kind === 'component') return { exports: describeComponent(readComponent(bytes)).exports }
-    return { exports: describeModule(readModule(bytes, { allowGc: true })).exports }
+    // Modules that workers refuse are described too.
+    if (job.kind === 'component') return { description: describeComponent(readComponent(bytes)) }
+    return { description: describeModule(readModule(bytes, { allowGc: true })) }
   } catch (error) {
     if (error instanceof ModuleRefusal) return { refusal: error.message }
     throw error

@@ -1,11 +1,11 @@
-/** The life of a program: order, deadlines, failures (contract section 15, exit codes). */
+/** Lifecycle of a program: order, deadlines, failures (contract section 15, exit codes). */
 import { describe, expect, test } from 'vitest'
-import { createLifecycle, sentenceOf } from './lifecycle.ts'
+import { createLifecycle, errorMessageOf } from './lifecycle.ts'
 import { createLogger } from '../logging/index.ts'
 
 const logger = createLogger({ name: 'test', level: 'silent' })
 
-/** A part that writes down what happens to it. */
+/** A part that records its start and stop. */
 const part =
   (name: string, seen: string[], stop: () => Promise<void> = () => Promise.resolve()) =>
   () => {
@@ -29,7 +29,7 @@ describe('a lifecycle', () => {
     expect(await life.ended).toEqual({ exitCode: 0, failure: undefined })
   })
 
-  test('a part that does not stop, or throws, holds up nobody else and makes the exit code 1', async () => {
+  test('a part that does not stop, or throws, does not block others and makes the exit code 1', async () => {
     const life = createLifecycle(logger, 10)
     const seen: string[] = []
     await life.start('a', part('a', seen))
@@ -46,7 +46,7 @@ describe('a lifecycle', () => {
     expect((await life.ended).exitCode).toBe(1)
   })
 
-  test('a stop while a part starts waits for it, stops it too, and nothing starts after', async () => {
+  test('a stop waits for a part that is starting, stops it too, and rejects later starts', async () => {
     const life = createLifecycle(logger)
     const seen: string[] = []
     const up = Promise.withResolvers<void>()
@@ -65,7 +65,7 @@ describe('a lifecycle', () => {
     expect(seen).toHaveLength(2)
   })
 
-  test('parts that start side by side are all stopped when a stop comes between them', async () => {
+  test('parts that start concurrently are all stopped by a stop between them', async () => {
     const life = createLifecycle(logger)
     const seen: string[] = []
     const up = Promise.withResolvers<void>()
@@ -81,7 +81,24 @@ describe('a lifecycle', () => {
     expect(seen.toSorted()).toEqual(['quick starts', 'quick stops', 'slow starts', 'slow stops'])
   })
 
-  test('a part that fails to start leaves those before it to be stopped', async () => {
+  test('a delayed stop is visible before parts stop; a failure is not delayed', async () => {
+    const life = createLifecycle(logger)
+    const seen: string[] = []
+    await life.start('a', part('a', seen))
+    life.delayStop(50)
+    expect(life.isStopping).toBe(false)
+    const stopped = life.stop()
+    expect([life.isStopping, life.signal.aborted, seen]).toEqual([true, false, ['a starts']])
+    await stopped
+    expect(seen).toEqual(['a starts', 'a stops'])
+    const failing = createLifecycle(logger)
+    failing.delayStop(3_600_000)
+    failing.fail(new Error('the database server is gone'))
+    expect(failing.signal.aborted).toBe(true)
+    expect((await failing.ended).exitCode).toBe(1)
+  })
+
+  test('after a part fails to start, earlier parts are stopped', async () => {
     const life = createLifecycle(logger)
     const seen: string[] = []
     await life.start('a', part('a', seen))
@@ -90,7 +107,7 @@ describe('a lifecycle', () => {
     expect(seen).toEqual(['a starts', 'a stops'])
   })
 
-  test('a part that dies stops everything, and the first reason is the one that is told', async () => {
+  test('a part that fails stops everything, and the first failure is reported', async () => {
     const life = createLifecycle(logger)
     const seen: string[] = []
     await life.start('a', part('a', seen))
@@ -101,7 +118,7 @@ describe('a lifecycle', () => {
     expect(seen).toEqual(['a starts', 'a stops'])
   })
 
-  test('work that ends because of the stop is no failure', async () => {
+  test('work that ends because of the stop is not a failure', async () => {
     const life = createLifecycle(logger)
     const stopped = life.stop()
     life.fail(life.signal.reason)
@@ -110,12 +127,12 @@ describe('a lifecycle', () => {
   })
 })
 
-test('an error without a message of its own is still a sentence', () => {
+test('an error without a message is described by its causes', () => {
   const refused = new AggregateError([
     new Error('connect ECONNREFUSED ::1:5432'),
     new Error('connect ECONNREFUSED 127.0.0.1:5432'),
   ])
-  expect(sentenceOf(refused)).toBe('connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432')
-  expect(sentenceOf(new TypeError(''))).toBe('TypeError')
-  expect(sentenceOf('text')).toBe('text')
+  expect(errorMessageOf(refused)).toBe('connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432')
+  expect(errorMessageOf(new TypeError(''))).toBe('TypeError')
+  expect(errorMessageOf('text')).toBe('text')
 })

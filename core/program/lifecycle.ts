@@ -1,26 +1,33 @@
 /**
- * The life of a program: parts start in order and stop in reverse, each within a deadline. SIGTERM and SIGINT ask for
- * a stop, a second signal ends the process at once. Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage.
+ * The lifecycle of a program: parts start in order and stop in reverse, each within a deadline. SIGTERM and SIGINT stop the
+ * program; a second signal ends the process at once. Exit codes: 0 stopped by a signal, 1 failed, 2 wrong usage.
  */
 import { EXIT_FAILED, EXIT_WRONG_USAGE, ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
-import { monotonicMs, withDeadline } from '../time.ts'
+import { monotonicMs, sleep, withDeadline } from '../time.ts'
 
-/** How long all parts together may take to stop before the process ends anyway. */
+/** The deadline for stopping all parts, after which the process exits. */
 export const STOP_DEADLINE_MS = 20_000
 
-export type Started<T> = { value: T; stop: () => Promise<void> }
+/** The value of a started part, and the function that stops the part. */
+export type StartedPart<T> = { value: T; stop: () => Promise<void> }
 
 export type Lifecycle = {
-  /** Aborted as soon as a stop begins; background loops listen to it. */
+  /** Aborted as soon as parts are stopped; background loops listen to it. */
   readonly signal: AbortSignal
-  /** Starts a part and remembers how to stop it. Rejects when a stop was asked for meanwhile. */
-  start<T>(name: string, begin: () => Promise<Started<T>>): Promise<T>
-  /** A part died and the program cannot go on: stops everything and exits with 1. */
+  /** True as soon as a stop is requested, also during the delay of `delayStop`. */
+  readonly isStopping: boolean
+  /** Starts a part and registers its `stop`. Rejects when a stop has begun. */
+  start<T>(name: string, begin: () => Promise<StartedPart<T>>): Promise<T>
+  /**
+   * Delays later stops, so that load balancers see that the process is stopping before its parts stop. A failure is not delayed.
+   */
+  delayStop(delayMs: number): void
+  /** A part failed and the program cannot continue: stops everything and exits with 1. */
   fail(error: unknown): void
   /** Stops everything in reverse order; a second call waits for the first. */
   stop(): Promise<void>
-  /** Resolves when the program has stopped: with the exit code, and with the error that it stopped for. */
+  /** Resolves when the program has stopped, with the exit code and the error that stopped it. */
   readonly ended: Promise<{ exitCode: number; failure: unknown }>
 }
 
@@ -31,10 +38,12 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
   let exitCode = 0
   let failure: unknown
   let stopping: Promise<void> | undefined
-  /** Starts that run, so that a stop takes back what they bring up. */
+  let stopDelayMs = 0
+  /** Starts in progress: a stop waits for them and stops what they started. */
   const starting = new Set<Promise<unknown>>()
 
   async function stopAll(): Promise<void> {
+    if (stopDelayMs > 0 && failure === undefined) await sleep(stopDelayMs)
     const deadline = monotonicMs() + stopDeadlineMs
     abort.abort(new ServiceError('unavailable', 'the program is stopping'))
     await withDeadline(Promise.allSettled(starting), stopDeadlineMs, 'the start of a part').catch(() => undefined)
@@ -48,12 +57,20 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
         logger.error({ part: part.name, err: error }, 'failed to stop cleanly')
       }
     }
+    // A program that only printed something had nothing to stop.
+    if (parts.length > 0) logger.info({ exitCode }, 'stopped')
     end({ exitCode, failure })
   }
 
   const life: Lifecycle = {
     signal: abort.signal,
     ended,
+    get isStopping() {
+      return stopping !== undefined
+    },
+    delayStop(delayMs) {
+      stopDelayMs = delayMs
+    },
     async start(name, begin) {
       abort.signal.throwIfAborted()
       const before = monotonicMs()
@@ -75,9 +92,9 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
     fail(error) {
       if (stopping === undefined) {
         failure = error
-        logger.fatal({ err: error }, sentenceOf(error))
+        logger.fatal({ err: error }, errorMessageOf(error))
       } else {
-        // Whatever ends because of the stop is no failure.
+        // Errors that the stop causes are not failures.
         if (error === abort.signal.reason) return
         logger.error({ err: error }, 'failed while stopping')
       }
@@ -92,10 +109,10 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
   return life
 }
 
-/** The one line that a failing program prints. A socket that was refused under several addresses has its reasons inside. */
-export function sentenceOf(error: unknown): string {
+/** Returns the message of an error in one line. An `AggregateError` without a message returns the messages of its errors. */
+export function errorMessageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  if (error.message === '' && error instanceof AggregateError) return error.errors.map(sentenceOf).join('; ')
+  if (error.message === '' && error instanceof AggregateError) return error.errors.map(errorMessageOf).join('; ')
   return error.message === '' ? error.name : error.message
 }
 
@@ -103,8 +120,8 @@ export function sentenceOf(error: unknown): string {
 export class UsageError extends Error {}
 
 /**
- * Whoever read the output is gone (`npm start | head`): the lines are lost, the work is not. Told as a failure it would be
- * logged, and the line fail again.
+ * Ignores EPIPE: the reader closed the output (`npm start | head`). The program continues and its output is lost. A
+ * failure would be logged, and that write could fail too.
  */
 function onOutputError(life: Lifecycle) {
   return (error: NodeJS.ErrnoException) => {
@@ -113,8 +130,8 @@ function onOutputError(life: Lifecycle) {
 }
 
 /**
- * Runs a program until it is told to stop, and ends the process with the right exit code. What the body throws before
- * the program is up is printed as one line on stderr.
+ * Runs a program until it is stopped, and ends the process with its exit code. An error of `body` before the program is up is
+ * printed as one line on stderr.
  */
 export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) => Promise<void>): Promise<never> {
   const life = createLifecycle(logger)
@@ -131,7 +148,7 @@ export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) =>
   process.on('unhandledRejection', (error) => life.fail(error))
   process.on('uncaughtException', (error) => life.fail(error))
   try {
-    // A stop must not wait for a start that hangs: what it was starting is taken back or abandoned by then.
+    // `life.ended` ends the wait when a start hangs. `stopAll` waits for starts only until its deadline.
     await Promise.race([body(life), life.ended])
   } catch (error) {
     if (!life.signal.aborted) {
@@ -148,5 +165,5 @@ export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) =>
 }
 
 function printFailure(error: unknown): void {
-  process.stderr.write(`${sentenceOf(error)}\n`)
+  process.stderr.write(`${errorMessageOf(error)}\n`)
 }

@@ -1,56 +1,67 @@
 /**
- * The frame of every program: arguments, `--help`, settings read once, the logger, and the life until a signal. A file
- * of `programs/` says only what it is made of.
+ * The common frame of programs: arguments, `--help`, settings, the logger, and the lifecycle. Files in `programs/` only declare
+ * their parts.
  */
 import { parseArgs } from 'node:util'
 import { processEnvironment, readConfigs, unknownVariables } from '../config/index.ts'
-import type { ConfigsOf, Environment, SettingGroups } from '../config/index.ts'
-import { UsageError, runUntilStopped, sentenceOf } from './lifecycle.ts'
+import type { ConfigsOf, Environment, SettingGroups, Settings } from '../config/index.ts'
+import { UsageError, runUntilStopped, errorMessageOf } from './lifecycle.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import { LOG_LEVELS, createLogger } from '../logging/index.ts'
 import type { LogLevel, Logger } from '../logging/index.ts'
+import { readBuildInfo } from '../build-info.ts'
+import { newId } from '../ids.ts'
+import { TRACING_SETTINGS, startTracing } from '../tracing/index.ts'
 
 export type Program<G extends SettingGroups> = {
   /** The npm script that starts it. */
   name: string
   /** One sentence for `--help`. */
   summary: string
-  /** By room; several may read the same variable. */
+  /** By room; several rooms may read the same variable. */
   settings: G
-  /** Flags of the command line and the setting that each stands for; `true` marks a flag without a value. */
+  /** Flags of the command line and the setting that each sets; `isSwitch` marks a flag without a value. */
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
+  /** What must stand after the name, and the setting that it stands for. */
+  operand?: { name: string; setting: string }
   /** Words that may stand after the name instead: each prints a text and ends the process. */
   commands?: Readonly<Record<string, { summary: string; run: (config: ConfigsOf<G>) => Promise<string> }>>
-  /** Variables with these prefixes must be settings; others belong to programs beside this one. */
+  /** A variable with one of these prefixes that is no setting, neither of this program nor of `otherSettings`, is misspelt. */
   ownPrefixes: readonly string[]
+  /** Of the programs that may share the environment with this one; asked for only when a variable is none of this program. */
+  otherSettings: () => Promise<readonly Settings[]>
   /**
-   * Another program of ours may start this one before it knows all of its settings: over an IPC link, the first message
-   * of the parent is the variables that are still missing. The program ends with its parent.
+   * Another program may start this one before all of its settings are known: over an IPC link, the first message of the parent
+   * contains the missing variables. The program ends with its parent.
    */
   mayHaveParent?: boolean
+  /** The name of this process in the log, where several processes run this program. */
+  process?: string | undefined
   run: (life: Lifecycle, config: ConfigsOf<G>, logger: Logger, environment: Environment) => Promise<void>
 }
 
-function usageOf<G extends SettingGroups>({ name, summary, settings, flags = {}, commands = {} }: Program<G>): string {
+function usageOf<G extends SettingGroups>(program: Program<G>): string {
+  const { name, summary, settings, flags = {}, commands = {}, operand } = program
   const options = Object.entries(flags).map(
-    ([flag, { setting, isSwitch }]) => `  --${flag}${isSwitch === true ? '' : ' VALUE'}  stands for ${setting}`,
+    ([flag, { setting, isSwitch }]) => `  --${flag}${isSwitch === true ? '' : ' VALUE'}  sets ${setting}`,
   )
   const words = Object.entries(commands).map(([word, command]) => `  ${word}  ${command.summary}`)
   const variables = [
     ...new Map(
-      Object.values(settings)
+      [...Object.values(settings), TRACING_SETTINGS]
         .flatMap((group) => Object.values(group))
         .map((one) => [one.name, one]),
     ).values(),
   ].map((one) => `  ${one.name.padEnd(28)} ${one.description} (default: ${one.defaultText})`)
   return [
-    `Usage: npm run ${name}${options.length === 0 ? '' : ` -- ${words.length === 0 ? '' : '[command] '}[flags]`}`,
+    `Usage: npm run ${name}${options.length === 0 ? '' : ` -- ${operand === undefined ? '' : `${operand.name} `}${words.length === 0 ? '' : '[command] '}[flags]`}`,
     '',
     summary,
     '',
     ...(words.length === 0 ? [] : ['Commands:', ...words, '']),
     ...(options.length === 0 ? [] : ['Flags:', ...options, '']),
-    'Settings are environment variables:',
+    ...(operand === undefined ? [] : [`${operand.name} stands for ${operand.setting}.`, '']),
+    'Settings are environment variables. A secret may be in a file that NAME_FILE names instead:',
     ...variables,
     '',
   ].join('\n')
@@ -59,7 +70,7 @@ function usageOf<G extends SettingGroups>({ name, summary, settings, flags = {},
 type Given = { isHelp: boolean; overrides: Environment; command: string | undefined }
 
 /** Flags as the variables that they stand for, and the command. Throws UsageError for anything else. */
-function readFlags<G extends SettingGroups>({ flags = {}, commands = {} }: Program<G>): Given {
+function readFlags<G extends SettingGroups>({ flags = {}, commands = {}, operand }: Program<G>): Given {
   try {
     const options = Object.fromEntries(
       Object.entries(flags).map(([flag, { isSwitch }]) => [
@@ -69,8 +80,9 @@ function readFlags<G extends SettingGroups>({ flags = {}, commands = {} }: Progr
     )
     const { values, positionals } = parseArgs({
       options: { ...options, help: { type: 'boolean', short: 'h' } },
-      allowPositionals: Object.keys(commands).length > 0,
+      allowPositionals: Object.keys(commands).length > 0 || operand !== undefined,
     })
+    const ofOperand = operand === undefined ? undefined : positionals.shift()
     const [command, ...others] = positionals
     if (others.length > 0 || (command !== undefined && !Object.hasOwn(commands, command))) {
       throw new UsageError(`there is no command ${positionals.join(' ')}`)
@@ -79,21 +91,22 @@ function readFlags<G extends SettingGroups>({ flags = {}, commands = {} }: Progr
     const overrides = Object.entries(flags).flatMap(([flag, { setting }]) =>
       given[flag] === undefined ? [] : [[setting, String(given[flag])]],
     )
+    if (operand !== undefined && ofOperand !== undefined) overrides.push([operand.setting, ofOperand])
     return { isHelp: values.help === true, overrides: Object.fromEntries(overrides) as Environment, command }
   } catch (error) {
-    // Node goes on about positional arguments where there may be some.
-    const [sentence] = sentenceOf(error).split('. ')
+    // Node's message continues with advice about positional arguments.
+    const [sentence] = errorMessageOf(error).split('. ')
     throw new UsageError(`${sentence}; see --help`)
   }
 }
 
-/** Runs the program and ends the process: 0 stopped as asked, 1 failed, 2 wrong usage. */
+/** Runs the program and ends the process: 0 stopped by a signal, 1 failed, 2 wrong usage. */
 export async function runProgram<G extends SettingGroups>(program: Program<G>): Promise<void> {
   const environment = processEnvironment()
   const named = environment['SKEIN_LOG_LEVEL']
-  // Lines before the settings are read; a wrong level is reported with the other settings.
+  // Used until the settings are read; an invalid level is reported with the other settings.
   const level: LogLevel = LOG_LEVELS.find((one) => one === named) ?? 'info'
-  const logger = createLogger({ name: program.name, level })
+  const logger = createLogger({ name: program.name, level, process: program.process })
   await runUntilStopped(logger, async (life) => {
     const { isHelp, overrides, command } = readFlags(program)
     if (isHelp) {
@@ -103,24 +116,39 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
     const fromParent = program.mayHaveParent === true && process.connected ? await settingsOfParent(life) : {}
     if (life.signal.aborted) return
     const merged = { ...environment, ...fromParent, ...overrides }
-    const config = readConfigs(program.settings, merged)
-    for (const warning of unknownVariables(Object.values(program.settings), environment, program.ownPrefixes))
-      logger.warn(warning)
+    const { tracing, ...rest } = readConfigs({ ...program.settings, tracing: TRACING_SETTINGS }, merged)
+    const config = rest as unknown as ConfigsOf<G>
+    // The parent process has already warned.
+    if (program.mayHaveParent !== true || !process.connected)
+      for (const warning of await misspelt(program, environment)) logger.warn(warning)
     const asked = command === undefined ? undefined : program.commands?.[command]
     if (asked !== undefined) {
       process.stdout.write(await asked.run(config))
       return await life.stop()
     }
+    if (tracing.endpoint !== '') {
+      const service = `skein-${program.name}`
+      await life.start('tracing', async () => {
+        const started = await startTracing(tracing, { service, version: readBuildInfo().version, instance: newId() })
+        return { value: undefined, stop: () => started.stop() }
+      })
+    }
     await program.run(life, config, logger, merged)
   })
 }
 
-/** The first message of the parent; nothing when it ends before. */
+/** The first message of the parent; empty when the program stops before. */
 async function settingsOfParent(life: Lifecycle): Promise<Environment> {
-  // However the parent ends, the link closes and this program leaves too.
+  // When the parent ends in any way, the link closes and this program stops.
   process.once('disconnect', () => void life.stop())
   return await new Promise((resolve) => {
     process.once('message', (message) => resolve(message as Environment))
     life.signal.addEventListener('abort', () => resolve({}), { once: true })
   })
+}
+
+async function misspelt<G extends SettingGroups>(program: Program<G>, environment: Environment): Promise<string[]> {
+  const own = [...Object.values(program.settings), TRACING_SETTINGS]
+  const isOwn = unknownVariables(own, environment, program.ownPrefixes).length === 0
+  return isOwn ? [] : unknownVariables([...own, ...(await program.otherSettings())], environment, program.ownPrefixes)
 }

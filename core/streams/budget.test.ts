@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { createStreamBudget } from './budget.ts'
-import type { Account, StreamBudget } from './budget.ts'
+import type { BudgetEntry, StreamBudget } from './budget.ts'
 
 const KIB = 1024
 
@@ -12,12 +12,12 @@ function newReader(budget: StreamBudget, bytes = 0) {
     keptBytes: 0,
     cuts: 0,
     whenCut: () => undefined as void,
-    account: undefined as Account | undefined,
+    account: undefined as BudgetEntry | undefined,
     cut() {
       reader.cuts += 1
       reader.whenCut()
       reader.waitingBytes = 0
-      // As a connection does that ends while it is disconnected.
+      // A connection that ends while it is being disconnected does this.
       reader.account?.update()
       reader.account?.close()
     },
@@ -30,7 +30,7 @@ function newReader(budget: StreamBudget, bytes = 0) {
   return reader
 }
 
-test('within the budget nobody is disconnected, and what readers take is counted no more', () => {
+test('within the budget no reader is disconnected, and delivered bytes are no longer counted', () => {
   const budget = createStreamBudget(1000 * KIB)
   const [one, other] = [newReader(budget), newReader(budget)]
   one.set(600 * KIB)
@@ -41,7 +41,7 @@ test('within the budget nobody is disconnected, and what readers take is counted
   expect(budget).toMatchObject({ waitingBytes: 0, cuts: 0 })
 })
 
-test('the reader that has been behind for the longest goes first, not the one with the most waiting', async () => {
+test('the reader that has been behind for longest is disconnected first, not the one with the most waiting bytes', async () => {
   let now = 0
   const budget = createStreamBudget(1000 * KIB, () => now)
   const [slow, late, prompt] = [newReader(budget), newReader(budget), newReader(budget)]
@@ -56,7 +56,7 @@ test('the reader that has been behind for the longest goes first, not the one wi
   expect(budget.cuts).toBe(1)
 })
 
-test('a reader that keeps pace is spared however long it has been sent to', async () => {
+test('a reader that keeps pace is not disconnected, however long its stream is', async () => {
   let now = 0
   const budget = createStreamBudget(1000 * KIB, () => now)
   const [steady, stalled] = [newReader(budget), newReader(budget)]
@@ -68,7 +68,7 @@ test('a reader that keeps pace is spared however long it has been sent to', asyn
   expect([steady.cuts, stalled.cuts]).toEqual([0, 1])
 })
 
-test('what readers have taken unseen is looked at before anybody is disconnected', () => {
+test('delivered bytes are recounted before a reader is disconnected', () => {
   const budget = createStreamBudget(1000 * KIB)
   const [one, other] = [newReader(budget), newReader(budget)]
   one.set(900 * KIB)
@@ -77,7 +77,7 @@ test('what readers have taken unseen is looked at before anybody is disconnected
   expect(budget).toMatchObject({ waitingBytes: 500 * KIB, cuts: 0 })
 })
 
-test('many readers that each have little waiting are bounded too', async () => {
+test('many readers with few waiting bytes each are bounded too', async () => {
   let now = 0
   const budget = createStreamBudget(1000 * KIB, () => now)
   const readers = Array.from({ length: 100 }, () => newReader(budget))
@@ -86,7 +86,7 @@ test('many readers that each have little waiting are bounded too', async () => {
   expect(budget).toMatchObject({ waitingBytes: 2000 * KIB, cuts: 0 })
   readers[0]?.set(30 * KIB)
   await settled()
-  // Twice the budget is the end of all patience; else a second is.
+  // The grace period of a second applies up to twice the budget.
   expect(budget.waitingBytes).toBeLessThanOrEqual(1000 * KIB)
   for (const reader of readers) if (reader.cuts === 0) reader.set(30 * KIB)
   await settled()
@@ -99,7 +99,7 @@ test('many readers that each have little waiting are bounded too', async () => {
   expect(readers.every(({ cuts }) => cuts <= 1)).toBe(true)
 })
 
-test('what is kept for many is counted once, and whoever is kept the most goes', async () => {
+test('shared bytes are counted once, and the reader with the most is disconnected', async () => {
   let now = 0
   const budget = createStreamBudget(1000 * KIB, () => now)
   const [one, other] = [newReader(budget), newReader(budget)]
@@ -120,7 +120,7 @@ test('what is kept for many is counted once, and whoever is kept the most goes',
   expect(budget.waitingBytes).toBe(760 * KIB)
 })
 
-test('a message that waits for many for a moment disconnects nobody who keeps pace', async () => {
+test('a message that waits for many readers briefly disconnects no reader that keeps pace', async () => {
   let now = 0
   const budget = createStreamBudget(1000 * KIB, () => now)
   const readers = Array.from({ length: 9 }, () => newReader(budget))

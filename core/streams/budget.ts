@@ -1,66 +1,66 @@
 /**
- * One budget for all bytes that wait for readers of this process, whatever they are connected by. What waits is what a
- * connection has queued itself and what its socket has not handed to the system. Beyond the budget the slowest readers are
- * disconnected, so that memory is bounded by a number and not by what readers do. A message to many readers waits for all of
- * them for a moment: who keeps pace is spared for a second, as long as not more than twice the budget waits.
+ * One budget for all bytes that wait for readers of this process, on any protocol: bytes that a connection has queued and bytes
+ * in its socket. Above the budget the slowest readers are disconnected, which bounds the memory. A message to many readers waits
+ * for all of them briefly, so readers that were behind for less than a second are kept until twice the budget waits.
  */
 import { monotonicMs } from '../time.ts'
+import { STREAM_METRICS } from './metrics.ts'
 
-export type Reader = {
-  /** Bytes that wait for it now. */
+export type StreamReader = {
+  /** Bytes that wait for the reader now. */
   readonly waitingBytes: number
-  /** Bytes kept for it that others may be kept too: they are counted once, by `keep`. */
+  /** Bytes kept for the reader that other readers may share. `keep` counts them once. */
   readonly keptBytes?: number
-  /** Disconnects it and drops what waits. Called once, in a turn of its own. */
+  /** Disconnects the reader and drops its waiting bytes. The budget calls it once, in a microtask. */
   cut(): void
 }
 
-/** What a reader is counted by. */
-export type Account = {
-  /** To be called when more or less waits. It may disconnect this reader or others. */
+/** The entry of a reader in the budget. */
+export type BudgetEntry = {
+  /** Call it when the waiting bytes change. It may disconnect this reader or others. */
   update(): void
-  /** It is gone. */
+  /** The reader has disconnected. */
   close(): void
 }
 
 export type StreamBudget = {
   readonly maxBytes: number
-  /** Bytes that wait, as they were counted last: an upper bound between two looks. */
+  /** The waiting bytes at the last count. Between two counts they are an upper bound. */
   readonly waitingBytes: number
   /** Readers that were disconnected. */
   readonly cuts: number
-  open(reader: Reader): Account
-  /** So many bytes more, or less, are kept for readers together. */
+  open(reader: StreamReader): BudgetEntry
+  /** Changes the number of bytes that are kept for several readers together. */
   keep(bytes: number): void
 }
 
-/** Sockets of readers that count themselves. */
+/** Sockets whose writer adds their waiting bytes to the budget itself. */
 const counted = new WeakSet<object>()
 
-/** Whether what waits in this socket is counted by whoever writes to it. */
-export function isCounted(socket: object): boolean {
+/** Returns whether the writer of this socket adds its waiting bytes to the budget itself. */
+export function isCountedByWriter(socket: object): boolean {
   return counted.has(socket)
 }
 
-/** From now on it is; gives the way to end that. */
-export function countHere(socket: object): () => void {
+/** Marks the socket as counted by its writer. Returns a function that removes the mark. */
+export function markCountedByWriter(socket: object): () => void {
   counted.add(socket)
   return () => void counted.delete(socket)
 }
 
-/** With less waiting a reader keeps pace. */
+/** A reader with fewer waiting bytes keeps pace. */
 const PACE_BYTES = 64 * 1024
-/** A reader that has been behind for less is not slow yet. */
+/** A reader that has been behind for a shorter time is not slow. */
 const GRACE_MS = 1000
-/** Beyond so much of the budget nobody is spared. */
+/** The multiple of the budget above which readers have no grace period. */
 const CEILING = 2
-/** Where the budget was exceeded, readers are disconnected until so much of it is used: not one for each message. */
+/** The fraction of the budget to which disconnections reduce the waiting bytes, so that they are rare. */
 const RELIEVED = 0.9
 
 type Entry = {
-  reader: Reader
+  reader: StreamReader
   bytes: number
-  /** Since when it has not kept pace. */
+  /** The time at which it fell behind; undefined while it keeps pace. */
   behindSinceMs: number | undefined
 }
 
@@ -86,7 +86,7 @@ export function createStreamBudget(maxBytes: number, nowMs: () => number = monot
     if (entries.delete(entry)) waiting -= entry.bytes
   }
 
-  /** Those that have been behind for the longest come first; where none is, those with the most waiting. */
+  /** Readers that have been behind for longest first; among equals, those with the most waiting bytes. */
   function slowest(): Entry[] {
     const holding = [...entries].filter((entry) => sizeOf(entry) > 0)
     return holding.toSorted((one, other) => slowness(one) - slowness(other) || sizeOf(other) - sizeOf(one))
@@ -112,8 +112,9 @@ export function createStreamBudget(maxBytes: number, nowMs: () => number = monot
     }
     if (chosen.length === 0) return lookAgain()
     cuts += chosen.length
+    STREAM_METRICS.cuts.add({}, chosen.length)
     isRelieving = true
-    // Whoever called is in the middle of handing something to many readers.
+    // The caller may be passing a message to many readers.
     queueMicrotask(() => {
       for (const { reader } of chosen) reader.cut()
       isRelieving = false

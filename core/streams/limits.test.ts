@@ -11,7 +11,7 @@ const refusal = (open: () => unknown): unknown => {
 }
 
 test.each(['client', 'user', 'domain'] as const)(
-  'one %s has its limit, named by its setting; another has its own',
+  'one %s has a limit, and the error names its setting; another one has its own',
   (scope) => {
     const key = (number: number) => (scope === 'domain' ? String(number) : number)
     const limits = new StreamLimits({ client: 9, user: 9, domain: 9, [scope]: 2 })
@@ -30,7 +30,7 @@ test.each(['client', 'user', 'domain'] as const)(
   },
 )
 
-test('a stream that one limit refuses is counted by none of them', () => {
+test('a stream that one limit rejects is not counted by the others', () => {
   const limits = new StreamLimits({ client: 1, user: 1, domain: 2 })
   limits.open({ client: 1, domain: 'a' })
   refusal(() => limits.open({ client: 1, domain: 'a' }))

@@ -1,7 +1,8 @@
-/** How many streams one owner may have open at this process: whoever opens more is refused, nobody else is. */
+/** Limits the streams that one owner may have open at this process, so that no owner takes the capacity of others. */
 import { ServiceError } from '../errors/index.ts'
+import { countRefusal } from '../metrics/index.ts'
 
-/** Keys of whoever a stream is opened for; one that is absent is not counted. */
+/** The keys for which a stream is counted; absent ones are not counted. */
 export type StreamOwner = {
   client?: number | undefined
   user?: number | undefined
@@ -17,7 +18,7 @@ const SETTINGS: Record<Scope, string> = {
 }
 const SCOPES = Object.keys(SETTINGS) as Scope[]
 
-/** Of one process. */
+/** The limit of one process. */
 export const MAX_STREAMS = 20_000
 const RETRY_SECONDS = 10
 
@@ -38,18 +39,21 @@ export class StreamLimits {
     return this.#size
   }
 
-  /** Counts a stream; gives the way to count it no more, which may be called again. Throws `rate_limited`, `unavailable`. */
+  /** Counts a stream. The returned function stops counting it and may be called again. Throws `rate_limited`, `unavailable`. */
   open(owner: StreamOwner): () => void {
-    if (this.#size >= MAX_STREAMS)
-      throw new ServiceError('unavailable', `this process has ${MAX_STREAMS} streams open and takes no more`, {
+    if (this.#size >= MAX_STREAMS) {
+      countRefusal('streams')
+      throw new ServiceError('unavailable', `this process is limited to ${MAX_STREAMS} open streams: close one first`, {
         retryAfterSeconds: RETRY_SECONDS,
       })
+    }
     const owned = SCOPES.flatMap((scope) => (owner[scope] === undefined ? [] : [{ scope, key: owner[scope] }]))
     for (const { scope, key } of owned) {
       if ((this.#open[scope].get(key) ?? 0) < this.#max[scope]) continue
+      countRefusal('streams')
       throw new ServiceError(
         'rate_limited',
-        `one ${scope} may have at most ${this.#max[scope]} streams open (${SETTINGS[scope]}): close one, then open another`,
+        `one ${scope} may have at most ${this.#max[scope]} open streams (${SETTINGS[scope]}); close one first`,
         { retryAfterSeconds: RETRY_SECONDS },
       )
     }

@@ -1,16 +1,16 @@
-/** A deadline that moves with bytes: whoever sends or takes less than the minimum holds what others wait for. */
+/** A deadline that depends on the bytes transferred: peers below the minimum rate would hold resources for too long. */
 import { ServiceError } from '../errors/index.ts'
 import { monotonicMs, sleep } from '../time.ts'
 
-/** Slower than the slowest radio link that a device would be served over. */
+/** Slower than the slowest radio link that devices are expected to use. */
 export const MIN_BYTES_PER_SECOND = 1024
 
-/** How long a transfer may take that has moved so many bytes. */
+/** The time that a transfer of this many bytes may have taken. */
 function allowedMs(bytes: number, graceMs: number, bytesPerSecond: number): number {
   return graceMs + (bytes / bytesPerSecond) * 1000
 }
 
-/** The pieces as they come. Throws `timeout` when they come more slowly than at the minimum rate, after the time of grace. */
+/** Passes the pieces on. Throws `timeout` when they arrive below the minimum rate, after the grace period. */
 export async function* atMinimumRate<Piece extends Uint8Array>(
   pieces: AsyncIterable<Piece>,
   graceMs: number,
@@ -23,13 +23,13 @@ export async function* atMinimumRate<Piece extends Uint8Array>(
     for (;;) {
       const next = await before(iterator.next(), beganMs + allowedMs(received, graceMs, bytesPerSecond) - monotonicMs())
       if (next === 'late')
-        throw new ServiceError('timeout', `the body must arrive at ${bytesPerSecond} bytes a second or faster`)
+        throw new ServiceError('timeout', `the body must arrive at ${bytesPerSecond} bytes per second or faster`)
       if (next.done === true) return
       received += next.value.byteLength
       yield next.value
     }
   } finally {
-    // A sender that says nothing is not waited for.
+    // A sender that has stopped is not awaited.
     void Promise.resolve(iterator.return?.()).catch(() => undefined)
   }
 }

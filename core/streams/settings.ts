@@ -1,4 +1,4 @@
-/** Settings of what a process sends to its readers. */
+/** Settings of the streams of a process. */
 import { bytes, integer } from '../config/index.ts'
 import type { ConfigOf } from '../config/index.ts'
 
@@ -8,7 +8,7 @@ export const STREAM_SETTINGS = {
   streamBytes: bytes(
     'SKEIN_STREAM_BYTES',
     '256MiB',
-    'Bytes that wait for all readers of one process together: streams, sockets, subscribers and answers; beyond, the slowest readers are disconnected',
+    'Limit of bytes that wait for all readers of one process (streams, sockets, subscribers and responses); above it, the slowest readers are disconnected',
   ),
   streamsPerClient: integer(
     'SKEIN_STREAMS_PER_CLIENT',

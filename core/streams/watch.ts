@@ -1,31 +1,30 @@
 /**
- * Whether those who follow something still may: one look through all of them again and again, so that a right that is taken
- * ends every stream that stood on it within a second.
+ * Rechecks the rights of all open streams with one timer, so that a revoked right ends its streams within a second.
  */
 import { kindOf } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
 
-/** How often everybody is looked at. */
+/** The interval between checks. */
 export const WATCH_MS = 300
-/** Looked at together: more would only wait for the same connections of the database. */
+/** The number of concurrent checks: more would only wait for database connections. */
 const AT_ONCE = 16
 
 export type Watched = {
-  /** Throws when the caller may not follow any more. */
+  /** Throws when the caller may no longer read. */
   authorize(): Promise<unknown>
-  /** The caller may not: `unauthenticated`, `forbidden`, or `not_found` where what is followed is gone for the caller. */
+  /** Called when access is lost: `unauthenticated`, `forbidden`, or `not_found` when the entity is no longer visible. */
   lost(kind: ErrorKind): void
 }
 
 export type AccessWatch = {
-  /** Gives the way to watch it no more. */
+  /** Returns a function that removes it. */
   add(watched: Watched): () => void
   stop(): void
 }
 
 const LOST: ReadonlySet<ErrorKind> = new Set(['unauthenticated', 'forbidden', 'not_found'])
 
-/** `canJudge`: false while nothing can be found out; nobody is looked at meanwhile. */
+/** `canJudge`: false while rights cannot be checked; checks are skipped meanwhile. */
 export function startAccessWatch(canJudge: () => boolean = () => true): AccessWatch {
   const all = new Set<Watched>()
   let timer: NodeJS.Timeout | undefined
@@ -35,7 +34,7 @@ export function startAccessWatch(canJudge: () => boolean = () => true): AccessWa
     try {
       await watched.authorize()
     } catch (error) {
-      // Whatever else went wrong says nothing about the right: the next look may.
+      // Other errors say nothing about the right; the next check decides.
       const kind = kindOf(error)
       if (LOST.has(kind) && all.delete(watched)) watched.lost(kind)
     }

@@ -1,7 +1,6 @@
 /**
- * HTTP requests whose answers may be large: every wait has a deadline, redirects are the caller's, and where a request may go
- * and how its TLS is judged is decided once per client, for each address (`fetch` resolves names on its own, and its TLS
- * cannot be told which certificate to take).
+ * HTTP requests with large responses: every wait has a deadline, redirects are left to the caller, and each client checks
+ * addresses and TLS for every request (`fetch` resolves names itself and does not allow choosing a certificate).
  */
 import { Agent as HttpAgent, request as httpRequest } from 'node:http'
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
@@ -15,17 +14,17 @@ import { formatDurationMs } from '../time.ts'
 export type TransferLimits = {
   /** Milliseconds from the start of a request, name and TLS included, to the last byte of the response's headers. */
   headersMs: number
-  /** Milliseconds of silence in the middle of a body. */
+  /** Milliseconds without data in the middle of a body. */
   stallMs: number
 }
 
-export type Answer = { url: URL; status: number; headers: IncomingHttpHeaders; body: IncomingMessage }
+export type TransferResponse = { url: URL; status: number; headers: IncomingHttpHeaders; body: IncomingMessage }
 
-/** A body that can be given again, so that a request can be repeated. Without a size it is sent in chunks. */
+/** A body that can be read again, so that a request can be repeated. Without a size it is sent in chunks. */
 export type RequestBody = { sizeBytes: number | undefined; read(): AsyncIterable<Uint8Array> }
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
 
-/** How the connection of a request is made; the rest is Node's default. */
+/** Options of a request's connection; the rest is Node's default. */
 export type Dial = Pick<RequestOptions, 'lookup' | 'servername' | 'checkServerIdentity'> & {
   secureContext?: SecureContext
 }
@@ -33,14 +32,14 @@ export type Dial = Pick<RequestOptions, 'lookup' | 'servername' | 'checkServerId
 export type TransferOptions = {
   userAgent: string
   limits: TransferLimits
-  /** Sockets to one host at a time; more requests wait for one. */
+  /** Sockets to one host at a time; further requests wait. */
   maxSocketsPerHost?: number
-  /** Throws where the address may not be reached. */
+  /** Throws when the address may not be reached. */
   dial?: (url: URL) => Dial
 }
 
 const MAX_SOCKETS_PER_HOST = 16
-/** A body of this size that nobody wants is read, so that the connection can be used again; a longer one is cut. */
+/** A discarded body up to this size is read, so that the connection can be reused; a longer one closes it. */
 const MAX_DISCARDED_BYTES = 64 * 1024
 const DISCARD_DEADLINE_MS = 5_000
 
@@ -54,18 +53,18 @@ export class TransferClient {
     const { limits, maxSocketsPerHost = MAX_SOCKETS_PER_HOST } = options
     const agent = { keepAlive: true, maxSockets: maxSocketsPerHost, timeout: limits.stallMs }
     this.#plain = new HttpAgent(agent)
-    // A resumed session would not be judged again.
+    // A resumed session would skip the check of the certificate.
     this.#secure = new HttpsAgent({ ...agent, maxCachedSessions: 0 })
   }
 
-  /** `send` of a GET. */
-  async get(url: URL, headers: Record<string, string>, signal: AbortSignal): Promise<Answer> {
+  /** Sends a GET. */
+  async get(url: URL, headers: Record<string, string>, signal: AbortSignal): Promise<TransferResponse> {
     return await this.send('GET', url, headers, signal)
   }
 
   /**
-   * Sends one request. Throws what `dial` throws, and `timeout` and `unavailable` when nothing answers. The caller reads the
-   * body with `readBody` or `chunksOf`, or gives it to `discard`.
+   * Sends one request. Throws the errors of `dial`, and `timeout` and `unavailable` when there is no response. The caller reads the
+   * body with `readBody` or `chunksOf`, or calls `discard`.
    */
   async send(
     method: Method,
@@ -73,28 +72,28 @@ export class TransferClient {
     headers: Record<string, string>,
     signal: AbortSignal,
     body?: RequestBody,
-  ): Promise<Answer> {
+  ): Promise<TransferResponse> {
     signal.throwIfAborted()
     const { userAgent, limits, dial } = this.#options
     const isPlain = url.protocol === 'http:'
     const options = {
       method,
       agent: isPlain ? this.#plain : this.#secure,
-      // Identity: a body compressed on the way would match neither the size nor the digest that are known of it.
+      // Identity: a compressed body would match neither the known size nor the digest.
       headers: { ...headers, ...sizeHeader(body), 'accept-encoding': 'identity', 'user-agent': userAgent },
       signal,
       ...dial?.(url),
     }
-    return await new Promise<Answer>((resolve, reject) => {
+    return await new Promise<TransferResponse>((resolve, reject) => {
       const request = isPlain ? httpRequest(url, options) : httpsRequest(url, options)
       const timer = armHeadersDeadline(request, url, limits.headersMs)
-      // What is sent counts as an answer: an upload is answered when all of it is there.
+      // Upload progress extends the deadline: the response comes after the whole upload.
       let hasAnswer = false
       const onSent = () => void (hasAnswer || timer.refresh())
       request.on('response', (answer) => {
         hasAnswer = true
         clearTimeout(timer)
-        // The reader of the body hears of its errors; without any listener one in between would end the process.
+        // The reader of the body receives its errors; without a listener, an error before that would end the process.
         answer.on('error', () => undefined)
         resolve({ url, status: answer.statusCode ?? 0, headers: answer.headers, body: answer })
       })
@@ -108,7 +107,7 @@ export class TransferClient {
   }
 
   /** The body in pieces; throws `timeout` when it stalls for `stallMs` and `unavailable` when it breaks off. */
-  async *chunksOf({ body, url }: Answer, stallMs = this.#options.limits.stallMs): AsyncGenerator<Buffer> {
+  async *chunksOf({ body, url }: TransferResponse, stallMs = this.#options.limits.stallMs): AsyncGenerator<Buffer> {
     const iterator = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
     try {
       for (;;) {
@@ -122,7 +121,7 @@ export class TransferClient {
   }
 
   /** The whole body; undefined when it is longer than the limit. */
-  async readBody(answer: Answer, maxBytes: number): Promise<Buffer | undefined> {
+  async readBody(answer: TransferResponse, maxBytes: number): Promise<Buffer | undefined> {
     if (Number(answer.headers['content-length'] ?? 0) > maxBytes) {
       discard(answer)
       return undefined
@@ -147,14 +146,14 @@ function sizeHeader(body: RequestBody | undefined): Record<string, string> {
   return body?.sizeBytes === undefined ? {} : { 'content-length': String(body.sizeBytes) }
 }
 
-/** As fast as the other side takes it. */
+/** Respects backpressure. */
 async function sendBody(request: ClientRequest, body: RequestBody, onSent: () => void): Promise<void> {
   const closed = new Promise<void>((resolve) => request.once('close', resolve))
   for await (const piece of body.read()) {
     if (request.destroyed) return
     onSent()
     countPassing(piece.length)
-    // Where nothing is taken the deadline of the headers destroys the request.
+    // If the peer takes nothing, the deadline of the headers destroys the request.
     if (!request.write(piece)) {
       await Promise.race([new Promise<void>((resolve) => request.once('drain', resolve)), closed])
     }
@@ -162,8 +161,8 @@ async function sendBody(request: ClientRequest, body: RequestBody, onSent: () =>
   request.end()
 }
 
-/** Gives a body up that nobody reads. */
-export function discard({ body, headers }: Answer): void {
+/** Discards the body of a response. */
+export function discard({ body, headers }: TransferResponse): void {
   if (!(Number(headers['content-length'] ?? Number.NaN) <= MAX_DISCARDED_BYTES)) return void body.destroy()
   const timer = setTimeout(() => body.destroy(), DISCARD_DEADLINE_MS)
   body.once('close', () => clearTimeout(timer))
@@ -193,7 +192,7 @@ async function nextWithin(iterator: AsyncIterator<Buffer>, stallMs: number, url:
 
 function asUnavailable(error: unknown, url: URL): ServiceError {
   if (error instanceof ServiceError) return error
-  const code = errorCodeOf(error) ?? 'no answer'
+  const code = errorCodeOf(error) ?? 'no response'
   return new ServiceError('unavailable', `${url.host} cannot be reached (${code})`, { cause: error })
 }
 

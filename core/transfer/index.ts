@@ -1,6 +1,6 @@
-/** Large bodies over HTTP, both ends: requests with deadlines, ranges, and answers that are read as they are taken. */
+/** Large bodies over HTTP, for clients and servers: requests with deadlines, ranges, and streamed responses. */
 export { TransferClient, discard, errorCodeOf } from './client.ts'
-export type { Answer, Dial, Method, RequestBody, TransferLimits } from './client.ts'
+export type { TransferResponse, Dial, Method, RequestBody, TransferLimits } from './client.ts'
 export { bodyFrom, rangeFrom } from './ranges.ts'
 export { readRefusal, refuseTransfer } from './refusals.ts'
 export { retryAfterMs } from './retry-after.ts'

@@ -1,4 +1,4 @@
-/** RFC 9110 section 14.1.2: what a Range header of bytes asks for. */
+/** RFC 9110 section 14.1.2: Range headers of bytes. */
 import { expect, test } from 'vitest'
 import { parseRange } from './ranges.ts'
 

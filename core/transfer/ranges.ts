@@ -1,16 +1,16 @@
-/** Ranges of bytes (RFC 9110 section 14), as one side asks for them and the other gives them. */
+/** Byte ranges (RFC 9110 section 14), for clients and servers. */
 import { ServiceError } from '../errors/index.ts'
 import { discard } from './client.ts'
-import type { Answer, TransferClient } from './client.ts'
+import type { TransferResponse, TransferClient } from './client.ts'
 
-/** Positions of the first byte and of the one behind the last. */
+/** Offsets of the first byte and of the byte after the last. */
 export type ByteRange = { start: number; end: number }
 
 const RANGE = /^bytes=(\d{0,15})-(\d{0,15})$/
 
 /**
- * What a `Range` header asks for. Undefined: all of it, also where the header is none that is understood, or names several
- * ranges (RFC 9110 section 14.2 lets it be ignored). 'beyond': nothing that is there.
+ * The range of a `Range` header. Undefined for the whole body, also when the header is invalid or has several ranges (RFC 9110
+ * section 14.2 allows ignoring it). 'beyond' when the range is outside of the body.
  */
 export function parseRange(header: string | undefined, sizeBytes: number): ByteRange | 'beyond' | undefined {
   const [, first = '', last = ''] = RANGE.exec(header ?? '') ?? []
@@ -25,18 +25,18 @@ export function parseRange(header: string | undefined, sizeBytes: number): ByteR
   return { start, end: last === '' ? sizeBytes : Math.min(Number(last) + 1, sizeBytes) }
 }
 
-/** The header that asks for everything from an offset on. */
+/** The header that requests everything from an offset on. */
 export function rangeFrom(offset: number): Record<string, string> {
   return offset === 0 ? {} : { range: `bytes=${offset}-` }
 }
 
 /**
- * The body of the answer to `rangeFrom`, from the offset on, whether the server heeded the range or sends everything. Throws
- * what `chunksOf` throws, and `unavailable` for another range than the one asked for.
+ * The body of the response to `rangeFrom`, from the offset on, whether the server applied the range or sends everything. Throws
+ * the errors of `chunksOf`, and `unavailable` for a different range.
  */
 export async function* bodyFrom(
   client: TransferClient,
-  answer: Answer,
+  answer: TransferResponse,
   offset: number,
   stallMs?: number,
 ): AsyncGenerator<Buffer> {
@@ -47,13 +47,13 @@ export async function* bodyFrom(
   }
 }
 
-/** Where the body of this answer begins. More than was asked for may come before the offset, but never less. */
-function startOf(answer: Answer, wanted: number): number {
+/** The offset at which the body of this response begins. It may be lower than requested, but not higher. */
+function startOf(answer: TransferResponse, wanted: number): number {
   if (answer.status !== 206) return 0
   const start = /^bytes (\d+)-/.exec(answer.headers['content-range'] ?? '')?.[1]
   if (start === undefined || Number(start) > wanted) {
     discard(answer)
-    throw new ServiceError('unavailable', `${answer.url.host} answered another range than the one asked for`)
+    throw new ServiceError('unavailable', `${answer.url.host} returned a different range than requested`)
   }
   return Number(start)
 }

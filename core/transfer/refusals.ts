@@ -1,4 +1,4 @@
-/** Refusals as registries of content give them: `{"errors": [{"code", "message"}]}`. */
+/** Error bodies of content registries: `{"errors": [{"code", "message"}]}`. */
 import type { ServerResponse } from 'node:http'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
@@ -6,13 +6,13 @@ import type { ErrorKind } from '../errors/index.ts'
 export type MissingCode = 'NAME_UNKNOWN' | 'MANIFEST_UNKNOWN' | 'BLOB_UNKNOWN'
 
 export type RefusalOptions = {
-  /** What `not_found` is called here. */
+  /** The code for `not_found`. */
   missing: MissingCode
   /** `WWW-Authenticate` of a 401. */
   challenge: string
 }
 
-/** The rest of the closed list is `UNAVAILABLE`. */
+/** All other kinds are `UNAVAILABLE`. */
 const CODES: Readonly<Partial<Record<ErrorKind, string>>> = {
   unauthenticated: 'UNAUTHORIZED',
   forbidden: 'DENIED',
@@ -24,7 +24,7 @@ const CODES: Readonly<Partial<Record<ErrorKind, string>>> = {
 }
 const DEFAULT_RETRY_AFTER_SECONDS = 1
 
-/** Answers with the refusal, or cuts an answer that has begun. */
+/** Responds with the error, or closes the connection when a response has begun. */
 export function refuseTransfer(response: ServerResponse, error: unknown, { missing, challenge }: RefusalOptions): void {
   if (response.headersSent) return void response.destroy()
   const { kind, retryAfterSeconds = DEFAULT_RETRY_AFTER_SECONDS } =
@@ -41,7 +41,7 @@ export function refuseTransfer(response: ServerResponse, error: unknown, { missi
   response.end(body)
 }
 
-/** The sentence of such a refusal; undefined for a body that is none. */
+/** The message of an error body; undefined for any other body. */
 export function readRefusal(body: Buffer | undefined): string | undefined {
   try {
     const { errors } = JSON.parse(body?.toString('utf8') ?? '') as { errors?: { message?: unknown }[] }

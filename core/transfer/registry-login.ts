@@ -1,4 +1,4 @@
-/** The header `Registry-Authorization`: what a push shows to the registry, said to the manager and passed on to the proxy. */
+/** The header `Registry-Authorization`: credentials for the registry, sent to the manager and passed on to the proxy. */
 import { basicCredentialsOf } from '../authorization.ts'
 import { Secret } from '../config/index.ts'
 import { ServiceError } from '../errors/index.ts'

@@ -1,27 +1,27 @@
-/** Answers a GET or HEAD with bytes that are read as the caller takes them: with a Range, and given up when nothing is taken. */
+/** Responds to GET or HEAD with streamed bytes: supports Range, and gives up when the client does not read. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { withDeadline } from '../time.ts'
 import { parseRange } from './ranges.ts'
 
 export type SentBytes = {
   sizeBytes: number
-  /** Reads into the buffer from a position: how many bytes, at least one. May wait for bytes that are still on their way. */
+  /** Reads into the buffer from a position and returns the number of bytes, at least one. May wait for bytes in transit. */
   read(into: Buffer, position: number): Promise<number>
 }
 
 export type SendLimits = {
-  /** Milliseconds in which one piece of at most 256 KiB must be taken. */
+  /** The deadline in milliseconds for the client to take one piece of at most 256 KiB. */
   stallMs: number
 }
 
-/** RFC 9110 section 15.5.17; no refusal of a service has it. */
+/** RFC 9110 section 15.5.17; no kind of error maps to it. */
 const RANGE_NOT_SATISFIABLE = 416
-/** What is read and written at a time. */
+/** The size of a read and a write. */
 const PIECE_BYTES = 256 * 1024
 
 /**
- * Sends what the request asks for. Resolves when it is sent, or the caller went away. Throws what `read` throws; then, and when
- * the caller does not take a piece in time, the connection is cut, so that nobody takes a part for the whole.
+ * Sends the requested bytes. Resolves when they are sent, or the client has disconnected. Throws the errors of `read`; then, and
+ * when the client does not take a piece in time, the connection is closed, so that a part is not mistaken for the whole.
  */
 export async function sendBytes(
   request: IncomingMessage,
@@ -53,7 +53,7 @@ export async function sendBytes(
   }
 }
 
-/** One buffer for all of it: the next piece is read when the connection has taken this one. */
+/** Uses one buffer: the next piece is read when the connection has taken the previous one. */
 async function sendPieces(
   response: ServerResponse,
   { read }: SentBytes,
@@ -63,7 +63,7 @@ async function sendPieces(
 ): Promise<void> {
   const closed = new Promise<'closed'>((resolve) => response.once('close', () => resolve('closed')))
   const buffer = Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, Math.max(end - start, 1)))
-  // The headers leave before the first bytes are there: they say that there is somebody who has them.
+  // The headers are sent before the first bytes are available, so that the client sees a response.
   response.flushHeaders()
   for (let position = start; position < end;) {
     const size = await Promise.race([

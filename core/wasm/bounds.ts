@@ -1,10 +1,12 @@
-/** The bounds of a core module and of a component, checked on their bytes before an engine sees them. */
+/** The limits of core modules and components, checked on their bytes before an engine sees them. */
 import type { ComponentLayout } from './component-reader.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import { readModule } from './module-reader.ts'
 import type { Limits, ModuleLayout } from './module-reader.ts'
 
 export const PAGE_BYTES = 65_536
+/** 4 GiB, the largest `memory_limit`. */
+const MAX_MEMORY_PAGES = 65_536n
 
 export type ModuleBounds = {
   maxModuleBytes: number
@@ -13,7 +15,7 @@ export type ModuleBounds = {
   maxTableEntries: number
   maxFunctions: number
   maxBodyBytes: number
-  /** Accept garbage-collected types, whose objects no memory limit bounds. */
+  /** Accept garbage-collected types, whose objects no memory limit covers. */
   allowGc: boolean
 }
 
@@ -26,7 +28,7 @@ export const DEFAULT_MODULE_BOUNDS: ModuleBounds = {
   allowGc: false,
 }
 
-/** Reads a core module and refuses it when it breaks a bound; the sentence names the figure found and the one accepted. */
+/** Parses a core module and rejects it when it exceeds a limit; the message has the actual and the accepted figure. */
 export function readBoundedModule(bytes: Uint8Array, bounds: ModuleBounds = DEFAULT_MODULE_BOUNDS): ModuleLayout {
   refuseAbove(bytes.length, bounds.maxModuleBytes, 'the module', 'bytes')
   const layout = readModule(bytes, { allowGc: bounds.allowGc })
@@ -38,9 +40,9 @@ export function readBoundedModule(bytes: Uint8Array, bounds: ModuleBounds = DEFA
   return layout
 }
 
-/** What the instances of a component's core modules need together. */
+/** What the instances of a component's core modules need in total. */
 export type ComponentNeeds = {
-  /** Instances that bring a memory of their own. */
+  /** Instances with a memory of their own. */
   memories: number
   /** The minima of these memories. */
   minPages: bigint
@@ -48,7 +50,7 @@ export type ComponentNeeds = {
   modules: ModuleLayout[]
 }
 
-/** Each core module as if it stood alone, and the sum over all instances; the sentence names both figures. */
+/** Checks each core module separately, and the sum over all instances; the message has both figures. */
 export function checkComponentBounds(
   bytes: Uint8Array,
   layout: ComponentLayout,
@@ -67,12 +69,14 @@ export function checkComponentBounds(
     entries += tableEntries(core.tables) * BigInt(count)
   }
   refuseAbove(entries, bounds.maxTableEntries, 'the tables of all instances together', 'entries')
-  const limitPages = Number(memoryLimitPages(bounds.memoryLimitBytes))
-  refuseAbove(needs.minPages, limitPages, 'the memories of all instances together at their start', 'pages')
+  const limitPages = memoryLimitPages(bounds.memoryLimitBytes)
+  if (needs.minPages > limitPages) {
+    throw memoryRefusal('the memories of all instances together start', needs.minPages, bounds.memoryLimitBytes)
+  }
   return needs
 }
 
-/** The memories that a module defines; those that it imports come first in the list. */
+/** The memories that a module defines; imported ones come first in the list. */
 export function ownMemories(layout: ModuleLayout): Limits[] {
   return layout.memories.slice(layout.imports.filter(({ kind }) => kind === 'memory').length)
 }
@@ -82,7 +86,7 @@ export function memoryLimitPages(memoryLimitBytes: number): bigint {
   return BigInt(Math.floor(memoryLimitBytes / PAGE_BYTES))
 }
 
-/** Entries that a table may reach: its maximum, or its minimum while it has none. */
+/** The maximum number of entries of a table, or its minimum when it has no maximum. */
 export function tableEntries(tables: Limits[]): bigint {
   return tables.reduce((sum, table) => sum + (table.max ?? table.min), 0n)
 }
@@ -90,15 +94,19 @@ export function tableEntries(tables: Limits[]): bigint {
 function checkMemories(layout: ModuleLayout, bounds: ModuleBounds): void {
   refuseAbove(layout.memories.length, 1, 'the module', 'memories')
   for (const memory of layout.memories) {
-    if (memory.isShared) throw new ModuleRefusal('a shared memory is not accepted')
-    const limit = memoryLimitPages(bounds.memoryLimitBytes)
-    if (memory.min > limit) {
-      throw new ModuleRefusal(
-        `the memory starts with ${memory.min} pages (${memory.min * BigInt(PAGE_BYTES)} bytes), ` +
-          `the memory limit is ${limit} pages (${bounds.memoryLimitBytes} bytes)`,
-      )
+    if (memory.isShared) throw new ModuleRefusal('a shared memory is not accepted; compile without threads')
+    if (memory.min > memoryLimitPages(bounds.memoryLimitBytes)) {
+      throw memoryRefusal('the memory starts', memory.min, bounds.memoryLimitBytes)
     }
   }
+}
+
+function memoryRefusal(start: string, pages: bigint, limitBytes: number): ModuleRefusal {
+  const needed = pages * BigInt(PAGE_BYTES)
+  const cure = pages <= MAX_MEMORY_PAGES ? `; set memory_limit to at least ${needed}` : ''
+  return new ModuleRefusal(
+    `${start} with ${pages} pages (${needed} bytes), the memory_limit is ${limitBytes} bytes${cure}`,
+  )
 }
 
 function checkTables(tables: Limits[], bounds: ModuleBounds): void {

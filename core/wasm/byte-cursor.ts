@@ -1,6 +1,6 @@
 /**
  * Reads the primitive values of the WebAssembly binary format (WebAssembly 3.0 section 5.2) from a range of bytes.
- * As strict as the specification: an engine must never read another value out of the same bytes than we do.
+ * As strict as the specification: an engine must never read a different value from the same bytes.
  */
 import { ModuleRefusal } from './module-refusal.ts'
 
@@ -30,7 +30,7 @@ export class ByteCursor {
     return this.bytes[this.offset++] as number
   }
 
-  /** The next byte without taking it. */
+  /** The next byte without consuming it. */
   peek(): number {
     if (this.offset >= this.end) throw truncated(this.end)
     return this.bytes[this.offset] as number
@@ -65,13 +65,13 @@ export class ByteCursor {
     throw new ModuleRefusal(`not a 64-bit integer at byte ${this.offset - 1}`)
   }
 
-  /** Steps over a signed LEB128 of 33 bits, of at most five bytes, without reading its value. */
+  /** Skips a signed LEB128 of 33 bits, at most five bytes. */
   skipSigned33(): void {
     for (let taken = 0; taken < 5; taken++) if (this.byte() < 0x80) return
     throw new ModuleRefusal(`not a 33-bit integer at byte ${this.offset - 1}`)
   }
 
-  /** The length of a vector whose elements take at least one byte each, so that a lie is found before it costs memory. */
+  /** The length of a vector. Elements take at least one byte each, so an excessive length is detected before it costs memory. */
   count(what: string, max: number): number {
     const count = this.u32()
     if (count > max) throw new ModuleRefusal(`the module has ${count} ${what}, at most ${max} are accepted`)
@@ -93,5 +93,5 @@ export class ByteCursor {
 }
 
 function truncated(at: number): ModuleRefusal {
-  return new ModuleRefusal(`the module is cut off or lies about a length near byte ${at}`)
+  return new ModuleRefusal(`the module is truncated or has an invalid length near byte ${at}`)
 }

@@ -1,4 +1,4 @@
-/** Components are written as text here and made by the tools that come with the transpiler of components. */
+/** Components in the text format, assembled by the tools of the component transpiler. */
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
@@ -79,12 +79,12 @@ describe('imports', () => {
     ['wasi:cli/environment@0.2.0', '(export "set-arguments" (func))', 'wasi:cli/environment@0.2.0#set-arguments'],
     ['acme:secrets/vault', '', 'acme:secrets/vault'],
   ])('of %s with %s are refused by name', async (name, functions, shown) => {
-    expect(await refusalOf(instance(name, functions))).toBe(`the module imports what no worker offers: ${shown}`)
+    expect(await refusalOf(instance(name, functions))).toBe(`the module has unsupported imports: ${shown}`)
   })
 
   test('of a function, of a resource and of a core module are refused', async () => {
-    expect(await refusalOf('(component (import "f" (func)))')).toContain('no worker offers: f')
-    expect(await refusalOf('(component (import "r" (type (sub resource))))')).toContain('no worker offers: r')
+    expect(await refusalOf('(component (import "f" (func)))')).toContain('unsupported imports: f')
+    expect(await refusalOf('(component (import "r" (type (sub resource))))')).toContain('unsupported imports: r')
     expect(await refusalOf('(component (import "m" (core module)))')).toContain('passes core modules')
   })
 })
@@ -95,7 +95,7 @@ describe('bounds', () => {
     const once = `(core instance (instantiate $m))`
     expect(await refusalOf(`(component ${core} ${once})`)).toBe('accepted')
     expect(await refusalOf(`(component ${core} ${once} ${once})`)).toBe(
-      'the memories of all instances together at their start: 1200 pages, at most 1024 are accepted',
+      'the memories of all instances together start with 1200 pages (78643200 bytes), the memory_limit is 67108864 bytes; set memory_limit to at least 78643200',
     )
   })
 

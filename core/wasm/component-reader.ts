@@ -1,9 +1,18 @@
 /**
- * Reads the structure of a component (WASI 0.2) without compiling it: its core modules, what it imports and exports, and
- * how often its core modules are instantiated, which decides what their memories and tables take together.
+ * Parses the structure of a component (WASI 0.2) without compiling it: its core modules, imports and exports, and the number of
+ * instances of each core module, which determines the total memory and tables.
  */
 import { ByteCursor } from './byte-cursor.ts'
-import { Budget, TypeScope, found, readEach, readExternDescription, readTypes, unknownForm } from './component-types.ts'
+import {
+  Budget,
+  TypeScope,
+  found,
+  readEach,
+  readExternDescription,
+  readNamed,
+  readTypes,
+  unknownForm,
+} from './component-types.ts'
 import type { Exports, Extern } from './component-types.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import { readModuleKind } from './module-reader.ts'
@@ -12,7 +21,7 @@ import { readBoundedName, readExternName, readExternNameText, showName } from '.
 export type ComponentLayout = {
   /** Every core module, those of nested components included. */
   coreModules: Uint8Array[]
-  /** How often the module of the same index is instantiated; never for one that nobody uses. */
+  /** The number of instances of the module with the same index; zero for an unused one. */
   instanceCounts: number[]
   imports: { name: string; extern: Extern }[]
   exports: Exports
@@ -21,8 +30,8 @@ export type ComponentLayout = {
 }
 
 /**
- * The parts of a component that know of core names, for `renameCoreNames`: a name with the length before it; a section,
- * from its id to its end, that holds such names; a core module; and a custom section, which holds nothing that is needed.
+ * The parts of a component that contain core names, for `renameCoreNames`: a name with its length prefix; a section, from its id
+ * to its end, that contains such names; a core module; and a custom section, which is not needed.
  */
 export type Piece =
   | { kind: 'name'; start: number; end: number; name: string }
@@ -48,10 +57,10 @@ const SECTION = {
 const CORE_SORT = { module: 0x11, instance: 0x12 } as const
 const SORT = { core: 0x00, function: 0x01, value: 0x02, type: 0x03, component: 0x04, instance: 0x05 } as const
 
-/** Instances of core modules over the whole component: more than any composition of ours needs. */
+/** Instances of core modules over the whole component: more than any known composition needs. */
 const MAX_CORE_INSTANCES = 1_000
 
-/** Throws ModuleRefusal for a core module and for whatever is no component, or has forms newer than WASI 0.2. */
+/** Throws ModuleRefusal for a core module, for other bytes, and for forms newer than WASI 0.2. */
 export function readComponent(bytes: Uint8Array): ComponentLayout {
   if (readModuleKind(bytes) !== 'component') throw new ModuleRefusal('this is a core module, not a component')
   const coreModules: Uint8Array[] = []
@@ -77,7 +86,7 @@ class ComponentReader {
   /** Indices into `#coreModules`, in this component's own index space. */
   readonly #modules: number[] = []
   readonly #components: Component[] = []
-  /** Of the section that is being read. */
+  /** Of the section that is being parsed. */
   #namesOfSection: Piece[] = []
   readonly #result: Component = { imports: [], exports: new Map(), counts: new Map(), pieces: [] }
 
@@ -109,7 +118,7 @@ class ComponentReader {
     return this.#result
   }
 
-  /** A name that core modules are linked by: nobody outside the component sees it. */
+  /** A name by which core modules are linked; it is not visible outside of the component. */
   #readCoreName(cursor: ByteCursor, what: string): void {
     const start = cursor.offset
     const name = readBoundedName(cursor, what)
@@ -129,7 +138,7 @@ class ComponentReader {
         each(() => this.#readCoreInstance(content))
         break
       case SECTION.coreType:
-        // They hold names, which would go on to the transpiler unread, and serve nothing that is accepted.
+        // They contain names, which the transpiler would receive unchecked, and no accepted component needs them.
         throw passedAround()
       case SECTION.component:
         this.#readComponent(content)
@@ -160,7 +169,7 @@ class ComponentReader {
 
   #readComponent(content: ByteCursor): void {
     if (readModuleKind(content.bytes.subarray(content.offset, content.end)) !== 'component') {
-      throw new ModuleRefusal('the component nests something that is no component')
+      throw new ModuleRefusal('the component nests bytes that are not a component')
     }
     const nested = new ByteCursor(content.bytes, content.offset + 8, content.end)
     const scope = new TypeScope(this.#scope.budget, this.#scope)
@@ -195,8 +204,7 @@ class ComponentReader {
       const component = found(this.#components[cursor.u32()], 'component', 'beyond the last')
       this.#count(component.counts)
       readEach(cursor, this.#scope, () => {
-        readExternNameText(cursor)
-        this.#readSortIndex(cursor)
+        readNamed(readExternNameText(cursor), () => this.#readSortIndex(cursor))
       })
       this.#scope.instances.push(component.exports)
       return
@@ -205,7 +213,10 @@ class ComponentReader {
     const exports: Exports = new Map()
     readEach(cursor, this.#scope, () => {
       const name = readExternName(cursor)
-      exports.set(name, this.#readSortIndex(cursor))
+      exports.set(
+        name,
+        readNamed(name, () => this.#readSortIndex(cursor)),
+      )
     })
     this.#scope.instances.push(exports)
   }
@@ -261,7 +272,7 @@ class ComponentReader {
     this.#scope.add(extern)
   }
 
-  /** Lifts make functions of the component; everything else makes core functions, which nobody outside can see. */
+  /** `canon lift` defines a function of the component; other forms define core functions, which are not visible outside. */
   #readCanonical(cursor: ByteCursor): void {
     const form = cursor.byte()
     switch (form) {
@@ -288,14 +299,14 @@ class ComponentReader {
 
   #readImport(cursor: ByteCursor): void {
     const name = readExternName(cursor)
-    const extern = readExternDescription(cursor, this.#scope)
+    const extern = readNamed(name, () => readExternDescription(cursor, this.#scope))
     this.#result.imports.push({ name, extern })
     this.#add(extern)
   }
 
   #readExport(cursor: ByteCursor): void {
     const name = readExternName(cursor)
-    const inner = this.#readSortIndex(cursor)
+    const inner = readNamed(name, () => this.#readSortIndex(cursor))
     const hasAscription = cursor.byte()
     if (hasAscription > 1) throw unknownForm('export', hasAscription)
     const extern = hasAscription === 1 ? readExternDescription(cursor, this.#scope) : inner

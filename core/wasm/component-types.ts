@@ -1,15 +1,15 @@
 /**
- * The type section of a component and whatever else speaks of types (component model, Binary.md): value types, function,
- * instance and component types. Types are resolved as they are read, so what comes out refers to nothing by index.
+ * The type section of a component and other places with types (component model, Binary.md): value types, function, instance and
+ * component types. Types are resolved while they are parsed, so results contain no indices.
  */
 import type { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
-import { readExternName, readLabel, showName } from './names.ts'
+import { readCaseLabel, readExternName, readLabel, requireUsableName, showName } from './names.ts'
 import type { WitPrimitive, WitType } from './wit-types.ts'
 
 export type ComponentFunction = { params: [name: string, type: WitType][]; result: WitType | undefined }
 
-/** What stands behind a name that a component or an instance exports or imports. */
+/** The definition of an imported or exported name. */
 export type Extern =
   | { sort: 'function'; type: ComponentFunction }
   | { sort: 'type'; type: TypeDefinition }
@@ -24,7 +24,7 @@ export type TypeDefinition =
   | { sort: 'instance'; exports: Exports }
   | { sort: 'component'; exports: Exports }
 
-/** The index spaces that types may speak of, one per component and one per instance or component type. */
+/** The index spaces of types: one per component, and one per instance or component type. */
 export class TypeScope {
   readonly parent: TypeScope | undefined
   readonly types: TypeDefinition[] = []
@@ -58,22 +58,22 @@ export class TypeScope {
 
   valueType(index: number): WitType {
     const type = this.typeAt(index)
-    if (type.sort !== 'value') throw new ModuleRefusal(`type ${index} of the component is no value type`)
+    if (type.sort !== 'value') throw new ModuleRefusal(`type ${index} of the component is not a value type`)
     return type.type
   }
 
   functionType(index: number): ComponentFunction {
     const type = this.typeAt(index)
-    if (type.sort !== 'function') throw new ModuleRefusal(`type ${index} of the component is no function type`)
+    if (type.sort !== 'function') throw new ModuleRefusal(`type ${index} of the component is not a function type`)
     return type.type
   }
 
-  /** The scope so many levels further out. */
+  /** The enclosing scope, `levels` levels further out. */
   outer(levels: number): TypeScope {
     return levels === 0 ? this : found(this.parent, 'enclosing component', levels).outer(levels - 1)
   }
 
-  /** Gives what was imported, exported or aliased its place in the index space of its sort. */
+  /** Adds an import, export or alias to the index space of its sort. */
   add(extern: Extern): void {
     this.#budget.spend(1)
     if (extern.sort === 'function') this.functions.push(extern.type)
@@ -85,7 +85,7 @@ export class TypeScope {
 const MAX_DEPTH = 20
 const MAX_ITEMS = 200_000
 
-/** Definitions, names and parts of types of one component file together: a hostile file costs no more than these. */
+/** Limits definitions, names and parts of types of one component file. */
 export class Budget {
   #left = MAX_ITEMS
 
@@ -96,7 +96,7 @@ export class Budget {
 }
 
 export function found<T>(value: T | undefined, what: string, index: number | string): T {
-  if (value === undefined) throw new ModuleRefusal(`the component speaks of ${what} ${index}, which is not there`)
+  if (value === undefined) throw new ModuleRefusal(`the component refers to ${what} ${index}, which does not exist`)
   return value
 }
 
@@ -106,7 +106,7 @@ export function unknownForm(what: string, code: number): ModuleRefusal {
   )
 }
 
-/** A vector: its length, bounded by what is left of the file, and one item after the other. */
+/** A vector: its length, limited by the rest of the file, then its items. */
 export function readEach(cursor: ByteCursor, scope: TypeScope, read: () => void): void {
   const count = cursor.count('definitions', MAX_ITEMS)
   scope.budget.spend(count)
@@ -195,7 +195,7 @@ function readFields(cursor: ByteCursor, scope: TypeScope, what: string): [string
 }
 
 function readCase(cursor: ByteCursor, scope: TypeScope): [string, WitType | undefined] {
-  const name = readLabel(cursor, 'a case')
+  const name = readCaseLabel(cursor, 'a case')
   const type = readOptional(cursor, () => readValueType(cursor, scope))
   if (cursor.byte() !== 0) throw new ModuleRefusal('the component has a variant whose cases refine others')
   return [name, type]
@@ -227,7 +227,7 @@ function readFunctionType(cursor: ByteCursor, scope: TypeScope): ComponentFuncti
   return { params, result: undefined }
 }
 
-/** The declarations of an instance or component type, in a scope of their own. Imports count for indices alone. */
+/** The declarations of an instance or component type, in their own scope. Imports only take part in indices. */
 function readDeclarations(cursor: ByteCursor, parent: TypeScope): Exports {
   const scope = new TypeScope(parent.budget, parent)
   const exports: Exports = new Map()
@@ -241,12 +241,11 @@ function readDeclarations(cursor: ByteCursor, parent: TypeScope): Exports {
         readTypeAlias(cursor, scope)
         return
       case 0x03:
-        readExternName(cursor)
-        scope.add(readExternDescription(cursor, scope))
+        scope.add(readNamed(readExternName(cursor), () => readExternDescription(cursor, scope)))
         return
       case 0x04: {
         const name = readExternName(cursor)
-        const extern = readExternDescription(cursor, scope)
+        const extern = readNamed(name, () => readExternDescription(cursor, scope))
         exports.set(name, extern)
         scope.add(extern)
         return
@@ -272,6 +271,14 @@ function readTypeAlias(cursor: ByteCursor, scope: TypeScope): void {
   scope.add({ sort: 'type', type: outer.typeAt(cursor.u32()) })
 }
 
+/** What a name stands for. Throws ModuleRefusal for a name that JavaScript reserves; types other than resources may have it. */
+export function readNamed(name: string, read: () => Extern): Extern {
+  const extern = read()
+  const isPlainType = extern.sort === 'type' && extern.type.sort === 'value' && extern.type.type.kind !== 'resource'
+  if (!isPlainType) requireUsableName(name)
+  return extern
+}
+
 export function readExternDescription(cursor: ByteCursor, scope: TypeScope): Extern {
   const form = cursor.byte()
   switch (form) {
@@ -288,7 +295,7 @@ export function readExternDescription(cursor: ByteCursor, scope: TypeScope): Ext
       const index = cursor.u32()
       const type = scope.typeAt(index)
       const sort = form === 0x04 ? 'component' : 'instance'
-      if (type.sort !== sort) throw new ModuleRefusal(`type ${index} of the component is no ${sort} type`)
+      if (type.sort !== sort) throw new ModuleRefusal(`type ${index} of the component is not a ${sort} type`)
       return { sort, exports: type.exports }
     }
     default:

@@ -1,4 +1,4 @@
-/** What a module or component offers and asks for, in the words that people read: exports and imports with their types. */
+/** Describes the exports and imports of a module or component with their types, as text. */
 import type { ComponentLayout } from './component-reader.ts'
 import type { ComponentFunction, Exports } from './component-types.ts'
 import type { ExternKind, ModuleExport, ModuleImport, ModuleLayout } from './module-reader.ts'
@@ -16,15 +16,17 @@ export type ModuleDescription = { exports: DescribedExport[]; imports: Described
 
 /** The default functions of a module, in the order in which they are looked for. */
 const DEFAULT_FUNCTIONS = ['_start', 'run', 'main']
-/** The entry point of a command of WASI: it takes nothing and answers with its exit code. */
+/** The entry point of a WASI command: takes no parameters and returns its exit code. */
 export const COMMAND_FUNCTION = '_start'
+/** Called before every other function of a reactor. */
+const INITIALIZE_FUNCTION = '_initialize'
 
-/** Names and types of all exports and imports together, as JSON: what is stored, sent to workers and shown. */
+/** The limit for names and types of all exports and imports as JSON, which are stored, sent to workers and shown. */
 const MAX_DESCRIPTION_BYTES = 256 * 1024
 
 /**
- * Exports and imports in the module's order; `params` and `results` are empty for what is no function. Throws
- * ModuleRefusal when the description is larger than anybody reads.
+ * Exports and imports in the module's order; `params` and `results` are empty unless it is a function. Throws ModuleRefusal when
+ * the description is too large.
  */
 export function describeModule(layout: ModuleLayout): ModuleDescription {
   const size = new DescriptionSize()
@@ -36,7 +38,7 @@ export function describeModule(layout: ModuleLayout): ModuleDescription {
   }
 }
 
-/** Counts while a description grows: types that are shared can make that of a small file enormous. */
+/** Limits the size of a description: shared types can make that of a small file enormous. */
 class DescriptionSize {
   #bytes = 0
 
@@ -56,7 +58,7 @@ class DescriptionSize {
   }
 }
 
-/** Imports that nobody offers, as `module.name (i32) -> (i32)`: all but WASI preview 1 and messaging. */
+/** Unsupported imports, as `module.name (i32) -> (i32)`: all except WASI preview 1 and messaging. */
 export function findUnofferedImports(layout: ModuleLayout): string[] {
   return layout.imports
     .filter((wanted) => !isWasiPreview1Import(wanted) && !isMessagingImport(wanted))
@@ -72,8 +74,8 @@ function isMessagingImport({ module, name, type }: ModuleImport): boolean {
 }
 
 /**
- * Functions of exported interfaces are named `<interface>#<function>`; imports are listed by interface. Throws
- * ModuleRefusal when a type, or all of it, is too long to be shown.
+ * Functions of exported interfaces are named `<interface>#<function>`; imports are listed by interface. Throws ModuleRefusal when
+ * a type, or the description, is too long.
  */
 export function describeComponent(layout: ComponentLayout): ModuleDescription {
   const size = new DescriptionSize()
@@ -99,14 +101,14 @@ export function describeComponent(layout: ComponentLayout): ModuleDescription {
   return { exports, imports }
 }
 
-/** Methods and constructors of resources are left out: their handles mean nothing outside. */
+/** Without methods and constructors of resources: their handles have no meaning outside of the component. */
 function functionsOf(exports: Exports): [string, ComponentFunction][] {
   return [...exports].flatMap(([name, extern]) =>
     extern.sort === 'function' && !name.startsWith('[') ? [[name, extern.type] as [string, ComponentFunction]] : [],
   )
 }
 
-/** Imports of a component that nobody offers, as interface or `interface#function`. */
+/** Unsupported imports of a component, as interface or `interface#function`. */
 export function findUnofferedOfComponent(layout: ComponentLayout): string[] {
   return layout.imports.flatMap(({ name, extern }) => findUnofferedOf(name, extern))
 }
@@ -125,9 +127,9 @@ export function formatType(type: { params: readonly string[]; results: readonly 
 export type FunctionChoice = { explicit?: string | undefined; fallback?: string | undefined }
 
 /**
- * Which exported function a call means (a function of an interface by its own name too, where only one interface has it):
- * `explicit` when given; else `fallback` when it is exported; else `_start`,
- * `run`, `main`; else the only exported function. Undefined when none of them decides.
+ * Selects the exported function of a call: `explicit` when it is given; otherwise `fallback` when it is exported; otherwise
+ * `_start`, `run`, `main`; otherwise the only exported function apart from `_initialize`. Undefined when none applies. A function of an interface may be
+ * named without the interface when only one interface has it.
  */
 export function findFunction(exports: DescribedExport[], choice: FunctionChoice): DescribedExport | undefined {
   const functions = exports.filter((exported) => exported.kind === 'function')
@@ -141,5 +143,6 @@ export function findFunction(exports: DescribedExport[], choice: FunctionChoice)
     const found = named(name)
     if (found !== undefined) return found
   }
-  return functions.length === 1 ? functions[0] : undefined
+  const called = functions.filter(({ name }) => name !== INITIALIZE_FUNCTION)
+  return called.length === 1 ? called[0] : undefined
 }

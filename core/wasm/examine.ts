@@ -1,7 +1,8 @@
-/** The verdict about a file that somebody wants to run: what it is, what it offers and asks for. Compiles nothing. */
+/** Examines an uploaded module: its kind, exports and imports. Compiles nothing. */
 import { checkComponentBounds, readBoundedModule } from './bounds.ts'
 import type { ModuleBounds } from './bounds.ts'
 import { DEFAULT_MODULE_BOUNDS } from './bounds.ts'
+import { describeUnoffered } from './remedies.ts'
 import { readComponent } from './component-reader.ts'
 import { describeComponent, describeModule, findUnofferedImports, findUnofferedOfComponent } from './describe.ts'
 import type { ModuleDescription } from './describe.ts'
@@ -9,17 +10,14 @@ import { ModuleRefusal } from './module-refusal.ts'
 import { readModuleKind } from './module-reader.ts'
 import type { ModuleKind } from './module-reader.ts'
 
-/** What a worker must be able to run. */
+/** The capability that a worker needs. */
 export type ModuleRuntime = 'core' | 'wasi-preview1' | 'component'
 
 export type ExaminedModule = ModuleDescription & { kind: ModuleKind; runtime: ModuleRuntime }
 
-/** Imports that a refusal names. */
-const MAX_NAMED_IMPORTS = 10
-
 /**
- * Throws ModuleRefusal when it is no WebAssembly, breaks a bound, or imports what no worker offers, each with a sentence
- * that names it. Function bodies are measured and not typed: that is the engine's, and `judgeModule` asks it.
+ * Throws ModuleRefusal when the bytes are not WebAssembly, exceed a limit, or have unsupported imports, with a message that names
+ * the cause. Function bodies are measured and not validated: the engine does that in `validateModule`.
  */
 export function examineModule(bytes: Uint8Array, bounds: ModuleBounds = DEFAULT_MODULE_BOUNDS): ExaminedModule {
   const kind = readModuleKind(bytes)
@@ -35,8 +33,5 @@ export function examineModule(bytes: Uint8Array, bounds: ModuleBounds = DEFAULT_
 }
 
 function requireOffered(unoffered: string[]): void {
-  if (unoffered.length === 0) return
-  const named = unoffered.slice(0, MAX_NAMED_IMPORTS).join(', ')
-  const more = unoffered.length > MAX_NAMED_IMPORTS ? ` and ${unoffered.length - MAX_NAMED_IMPORTS} more` : ''
-  throw new ModuleRefusal(`the module imports what no worker offers: ${named}${more}`)
+  if (unoffered.length > 0) throw new ModuleRefusal(describeUnoffered(unoffered))
 }

@@ -10,6 +10,8 @@ export {
 export type { ComponentNeeds, ModuleBounds } from './bounds.ts'
 export { ByteCursor } from './byte-cursor.ts'
 export { readComponent } from './component-reader.ts'
+export { describeUnoffered } from './remedies.ts'
+export { boundFunctionNames } from './function-names.ts'
 export { renameCoreNames } from './rename-core-names.ts'
 export type { ComponentLayout } from './component-reader.ts'
 export {
@@ -54,4 +56,4 @@ export { WASI_PREVIEW2_DENIED, WASI_PREVIEW2_FUNCTIONS, wasiPreview2Interface } 
 export { formatWitType, parseWitType } from './wit-types.ts'
 export type { WitType } from './wit-types.ts'
 export { camelCase, fromComponentValue } from './wit-values.ts'
-export type { Json } from './wit-values.ts'
+export type { BytesForm, Json } from './wit-values.ts'

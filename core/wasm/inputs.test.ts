@@ -4,7 +4,7 @@ import { parseInputs } from './inputs.ts'
 import { presentResult } from './numbers.ts'
 import type { ValueType } from './value-types.ts'
 
-test('takes numbers and decimal text for each type', () => {
+test('accepts numbers and decimal text for each type', () => {
   expect(parseInputs([5, '7', 1.5, '2.5e3'], ['i32', 'i64', 'f32', 'f64'], 'f')).toEqual([5, 7n, 1.5, 2500])
 })
 
@@ -20,11 +20,11 @@ test.each<[string, (number | string)[], ValueType[], string]>([
   ['a number beyond f32', [1e39], ['f32'], 'within the range of f32'],
   ['an infinity in disguise', ['1e400'], ['f64'], 'within the range of f64'],
   ['a reference', [0], ['externref'], 'which cannot be given as JSON'],
-])('refuses %s and says what the function takes', (_, inputs, params, sentence) => {
+])('rejects %s and lists the accepted inputs', (_, inputs, params, sentence) => {
   expect(parseInputs(inputs, params, 'f')).toEqual({ refused: expect.stringContaining(sentence) as string })
 })
 
-test('shows integers beyond 2^53 as decimal text and keeps every bit', () => {
+test('formats integers beyond 2^53 as decimal text without loss', () => {
   expect(presentResult(2n ** 53n)).toBe(9007199254740992)
   expect(presentResult(2n ** 53n + 1n)).toBe('9007199254740993')
   fc.assert(
@@ -34,6 +34,6 @@ test('shows integers beyond 2^53 as decimal text and keeps every bit', () => {
   )
 })
 
-test('shows what JSON cannot hold by its name', () => {
+test('formats values that JSON cannot represent by name', () => {
   expect([NaN, Infinity, -Infinity].map(presentResult)).toEqual(['NaN', 'Infinity', '-Infinity'])
 })

@@ -1,21 +1,21 @@
 /**
- * Inputs of a function as JSON. Types of core functions (`i32`) and of component functions (`list<u8>`) are told apart by
- * their text; `f32` and `f64` mean the same in both.
+ * Inputs of a function as JSON. The texts of the types distinguish core functions (`i32`) and component functions (`list<u8>`);
+ * `f32` and `f64` mean the same in both.
  */
 import { describeNumber, isNumberType, parseNumber } from './numbers.ts'
 import { ValueRefusal, isJsonType, toComponentValue } from './wit-values.ts'
 import type { Json } from './wit-values.ts'
 import { parseWitType } from './wit-types.ts'
 
-/** Types whose values only the engine can make: no input or result has them. */
+/** Types whose values only the engine can create: inputs and results with them are not supported. */
 const OPAQUE_TYPES = new Set(['v128', 'funcref', 'externref', 'exnref', 'ref'])
 
-/** An input that the function does not take; the sentence names what it would take. */
+/** An invalid input; the message says what the function accepts. */
 export type InputRefusal = { refused: string }
 
 /**
- * Converts inputs to the values that a function is called with, strictly: the right number of them, each within its type.
- * Answers a sentence instead of values when they do not fit.
+ * Converts inputs to the arguments of a function. Checks their number and types strictly, and returns a message instead of
+ * arguments when they do not match.
  */
 export function parseInputs(
   inputs: readonly Json[],
@@ -44,7 +44,7 @@ function parseInput(input: Json, param: string, at: string): unknown {
   return value
 }
 
-/** True when JSON can carry every parameter and result of the function. */
+/** True when JSON can represent every parameter and result of the function. */
 export function isCallableFromJson(type: { params: readonly string[]; results: readonly string[] }): boolean {
   const isJson = (text: string) => isNumberType(text) || (!OPAQUE_TYPES.has(text) && isJsonType(parseWitType(text)))
   return type.params.every(isJson) && type.results.every(isJson)

@@ -1,6 +1,6 @@
 /**
- * What guests may ask of messages: imports of core modules (module `skein`) and interfaces of components. Whether a guest
- * may is decided at each call by whoever serves it, not here.
+ * The messaging interface of guests: imports of core modules (module `skein`) and interfaces of components. The server checks the
+ * rights of a guest at each call.
  */
 import type { ValueType } from './value-types.ts'
 
@@ -8,11 +8,11 @@ export const MESSAGING_MODULE = 'skein'
 
 /** Pointers and lengths in bytes into the guest's memory; see docs/guides/write-a-module.md. */
 export const MESSAGING_FUNCTIONS = {
-  /** topic, payload: 0 once it is stored, else a negative code. */
+  /** topic, payload: 0 when it is stored, otherwise a negative code. */
   publish: { params: ['i32', 'i32', 'i32', 'i32'], results: ['i32'] },
-  /** query as JSON, buffer: the length of the answer, which is written as far as it fits; else a negative code. */
+  /** query as JSON, buffer: the length of the answer, which is truncated to the buffer; otherwise a negative code. */
   read: { params: ['i32', 'i32', 'i32', 'i32'], results: ['i32'] },
-  /** buffer: the length of the sentence about the last refusal. */
+  /** buffer: the length of the last error message. */
   last_error: { params: ['i32', 'i32'], results: ['i32'] },
 } as const satisfies Record<string, { params: readonly ValueType[]; results: readonly ValueType[] }>
 
@@ -23,7 +23,7 @@ export const MESSAGING_INTERFACES: Record<string, readonly string[]> = {
   'skein:messaging/reader@0.1.0': ['read'],
 }
 
-/** Codes that core modules are answered with, by kind of error. */
+/** Return codes for core modules, by kind of error. */
 export const MESSAGING_CODES: Record<string, number> = {
   malformed: -1,
   forbidden: -2,

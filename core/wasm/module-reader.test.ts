@@ -1,4 +1,4 @@
-/** The reader against the examples, hand-made modules and thousands of damaged ones. */
+/** The parser with the examples, constructed modules and thousands of damaged ones. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
@@ -30,20 +30,20 @@ describe('what a module offers', () => {
     expect(exports).toEqual([{ name: 'add', kind: 'function', params: ['i32', 'i32'], results: ['i32'] }])
   })
 
-  test('lists imports, and finds all of WASI preview 1 offered', () => {
+  test('lists imports, and supports all of WASI preview 1', () => {
     const layout = readBoundedModule(example('hello'))
     expect(describeModule(layout).imports.map(({ name }) => name)).toContain('fd_write')
     expect(findUnofferedImports(layout)).toEqual([])
   })
 
-  test('names an import that nobody offers with its type', () => {
+  test('names an unsupported import with its type', () => {
     const layout = readBoundedModule(
       fromText(`(module (import "env" "open" (func (param i64) (result i32))) (import "env" "heap" (memory 1)))`),
     )
     expect(findUnofferedImports(layout)).toEqual(['env.open (i64) -> (i32)', 'env.heap memory'])
   })
 
-  test('names a WASI function with another signature as not offered', () => {
+  test('reports a WASI function with another signature as unsupported', () => {
     const layout = readBoundedModule(
       fromText(`(module (import "wasi_snapshot_preview1" "fd_close" (func (param i64) (result i32))))`),
     )
@@ -56,37 +56,37 @@ describe('what a module may ask for', () => {
     [
       'a memory above the limit',
       '(module (memory 1025))',
-      '1025 pages (67174400 bytes), the memory limit is 1024 pages',
+      '1025 pages (67174400 bytes), the memory_limit is 67108864 bytes; set memory_limit to at least 67174400',
     ],
     ['two memories', '(module (memory 1) (memory 1))', '2 memories, at most 1'],
     ['a shared memory', '(module (memory 1 2 shared))', 'shared memory'],
     ['tables above a million entries', '(module (table 1000001 funcref))', '1000001 entries, at most 1000000'],
     ['table maxima above a million entries', '(module (table 0 2000000 funcref))', '2000000 entries'],
-  ])('refuses %s, with both figures', (_, text, sentence) => {
+  ])('rejects %s, with both figures', (_, text, sentence) => {
     const bytes = fromText(text, { multi_memory: true, threads: true })
     expect(() => readBoundedModule(bytes)).toThrow(sentence)
   })
 
-  test('refuses more functions and longer bodies than the bounds', () => {
+  test('rejects more functions and longer bodies than the limits', () => {
     const functions = fromText(`(module ${'(func)'.repeat(11)})`)
     expect(() => readBoundedModule(functions, { ...DEFAULT_MODULE_BOUNDS, maxFunctions: 10 })).toThrow('11 functions')
     const body = fromText(`(module (func ${'nop '.repeat(100)}))`)
     expect(() => readBoundedModule(body, { ...DEFAULT_MODULE_BOUNDS, maxBodyBytes: 100 })).toThrow('102 bytes')
   })
 
-  test('refuses a module above the module limit', () => {
+  test('rejects a module above the module limit', () => {
     const bounds = { ...DEFAULT_MODULE_BOUNDS, maxModuleBytes: 40 }
     expect(() => readBoundedModule(example('add'), bounds)).toThrow('41 bytes, at most 40')
   })
 
-  test('refuses garbage-collected types unless they are allowed', () => {
+  test('rejects garbage-collected types unless they are allowed', () => {
     // (module (type (struct (field i32))))
     const bytes = Uint8Array.of(0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x5f, 1, 0x7f, 0)
     expect(() => readBoundedModule(bytes)).toThrow('0x5f')
     expect(readBoundedModule(bytes, { ...DEFAULT_MODULE_BOUNDS, allowGc: true }).exports).toEqual([])
   })
 
-  test('refuses a component, text and an empty file by what they are', () => {
+  test('rejects a component, text and an empty file with the reason', () => {
     const component = Uint8Array.of(0, 0x61, 0x73, 0x6d, 0x0d, 0, 1, 0)
     expect(() => readBoundedModule(component)).toThrow('component')
     expect(() => readBoundedModule(new TextEncoder().encode('(module)'))).toThrow('not a WebAssembly module')
@@ -100,13 +100,13 @@ describe('damaged modules', () => {
       readBoundedModule(bytes)
       return 'accepted'
     } catch (error) {
-      // Anything but a refusal is a fault of the reader.
+      // Any other outcome than a refusal is a bug of the parser.
       if (error instanceof ModuleRefusal) return 'refused'
       throw error
     }
   }
 
-  test('are accepted or refused, never anything else', () => {
+  test('are accepted or rejected with a refusal', () => {
     const edit = fc.record({
       at: fc.nat(20_000),
       byte: fc.nat(255),
@@ -130,14 +130,14 @@ describe('damaged modules', () => {
     fc.assert(property, { numRuns: 3_000 })
   })
 
-  test('of random bytes behind a right header are accepted or refused', () => {
+  test('of random bytes after a valid header are accepted or rejected', () => {
     const property = fc.property(fc.uint8Array({ maxLength: 300 }), (tail) => {
       expect(['accepted', 'refused']).toContain(outcome(Uint8Array.of(0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, ...tail)))
     })
     fc.assert(property, { numRuns: 3_000 })
   })
 
-  test('that are cut off anywhere but between sections are refused', () => {
+  test('truncated anywhere but between sections are rejected', () => {
     const whole = example('hello')
     const ends = new Set([8, ...readBoundedModule(whole).sections.map((section) => section.end)])
     for (let length = 0; length < whole.length; length += 7) {

@@ -1,7 +1,6 @@
 /**
- * Reads the structure of a core WebAssembly module without compiling it: what it imports and exports, and every figure
- * that decides how much an engine would allocate for it. Function bodies are measured, not decoded: whether their
- * instructions are well typed is the engine's verdict.
+ * Parses the structure of a core WebAssembly module without compiling it: its imports, exports, and every figure that determines
+ * how much an engine would allocate for it. Function bodies are measured, not decoded: the engine validates their instructions.
  */
 import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
@@ -13,7 +12,7 @@ export type ModuleKind = 'core' | 'component'
 
 export type ExternKind = 'function' | 'table' | 'memory' | 'global' | 'tag'
 
-/** Limits of a memory (in pages of 64 KiB) or a table (in entries), and where they stand in the bytes. */
+/** Limits of a memory (in pages of 64 KiB) or a table (in entries), with their offsets in the bytes. */
 export type Limits = {
   min: bigint
   max: bigint | undefined
@@ -27,7 +26,7 @@ export type Limits = {
 export type ModuleImport = { module: string; name: string; kind: ExternKind; type?: FunctionType }
 export type ModuleExport = { name: string; kind: ExternKind; type?: FunctionType }
 
-/** A name of an import or export: from the length before it to its last byte. */
+/** A name of an import or export: from its length prefix to its last byte. */
 export type NamePlace = { start: number; end: number; name: string }
 
 /** One section: the offset of its id, of its content and of the byte after it. */
@@ -65,28 +64,28 @@ export const SECTION = {
   tag: 13,
 } as const
 
-/** Lists of names are shown to people and kept in the database; nobody reads more than these. */
+/** Lists of names are shown to users and stored in the database; longer ones have no use. */
 const MAX_IMPORTS = 10_000
 const MAX_EXPORTS = 10_000
 /** Value types of all imports and exports together. */
 const MAX_DESCRIBED_TYPES = 200_000
-/** The engine refuses beyond a million (V8: kV8MaxWasmFunctions); the product's bound is far below and checked later. */
+/** The engine rejects more than a million (V8: kV8MaxWasmFunctions); the product's limit is lower and checked later. */
 const MAX_FUNCTIONS_READ = 1_000_000
 const MAX_TABLES = 100
 const MAX_MEMORIES = 100
 const MAX_SECTIONS = 10_000
 
-/** Bytes 4 to 8 tell a core module from a component; anything else is refused as not WebAssembly. */
+/** Bytes 4 to 8 distinguish core modules from components; other values are rejected. */
 export function readModuleKind(bytes: Uint8Array): ModuleKind {
   const isWasm = bytes.length >= 8 && bytes[0] === 0 && bytes[1] === 0x61 && bytes[2] === 0x73 && bytes[3] === 0x6d
-  if (!isWasm) throw new ModuleRefusal('this is not a WebAssembly module: it must begin with the bytes 00 61 73 6d')
+  if (!isWasm) throw new ModuleRefusal('this is not a WebAssembly module; it must begin with the bytes 00 61 73 6d')
   const version = [...bytes.subarray(4, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ')
   if (version === '01 00 00 00') return 'core'
   if (version === '0d 00 01 00') return 'component'
-  throw new ModuleRefusal(`WebAssembly version ${version} is not accepted, only 01 00 00 00 (core module)`)
+  throw new ModuleRefusal(`WebAssembly version ${version} is not supported; supported is 01 00 00 00 (core module)`)
 }
 
-/** Throws ModuleRefusal for a component and for whatever is no core module. Never allocates more than the input's size. */
+/** Throws ModuleRefusal for a component and for invalid bytes. Never allocates more than the input's size. */
 export function readModule(bytes: Uint8Array, options: { allowGc: boolean }): ModuleLayout {
   if (readModuleKind(bytes) !== 'core') throw new ModuleRefusal('this is a component, not a core module')
   return new ModuleReader(bytes, options.allowGc).read()
@@ -146,7 +145,7 @@ class ModuleReader {
       content.name()
       return
     }
-    if (this.#seen.has(id)) throw new ModuleRefusal(`section ${id} stands twice in the module`)
+    if (this.#seen.has(id)) throw new ModuleRefusal(`section ${id} is repeated in the module`)
     this.#seen.add(id)
     switch (id) {
       case SECTION.type:
@@ -184,10 +183,10 @@ class ModuleReader {
       case SECTION.start:
       case SECTION.dataCount:
       case SECTION.tag:
-        // Nothing here decides what is allocated beyond the section's own size; the engine checks the content.
+        // These sections do not cause allocations beyond their own size; the engine checks their content.
         return
       default:
-        throw new ModuleRefusal(`the module has a section ${id} that is not known`)
+        throw new ModuleRefusal(`the module has an unknown section ${id}`)
     }
     if (!content.isAtEnd) throw new ModuleRefusal(`section ${id} is longer than its content`)
   }
@@ -265,7 +264,7 @@ class ModuleReader {
         continue
       }
       const typeIndex = this.#functionTypes[externIndex]
-      if (typeIndex === undefined) throw new ModuleRefusal(`export ${showName(name)} names no function`)
+      if (typeIndex === undefined) throw new ModuleRefusal(`export ${showName(name)} is not a function`)
       this.#layout.exports.push({ name, kind, type: this.#describe(typeIndex) })
     }
   }
@@ -295,11 +294,11 @@ class ModuleReader {
 
 function readExternKind(code: number): ExternKind {
   const kind = (['function', 'table', 'memory', 'global', 'tag'] as const)[code]
-  if (kind === undefined) throw new ModuleRefusal(`0x${code.toString(16)} is no kind of import or export`)
+  if (kind === undefined) throw new ModuleRefusal(`0x${code.toString(16)} is not a kind of import or export`)
   return kind
 }
 
-/** Limits (section 5.3.14): bit 0 a maximum, bit 1 shared, bit 2 a 64-bit index; other bits are forms we do not know. */
+/** Limits (section 5.3.14): bit 0 a maximum, bit 1 shared, bit 2 a 64-bit index; other bits are unknown. */
 function readLimits(cursor: ByteCursor): Limits {
   const start = cursor.offset
   const flags = cursor.byte()

@@ -1,7 +1,7 @@
-/** The refusal of a WebAssembly module: what is wrong with it, or which bound it breaks, with both figures. */
+/** The error of an invalid WebAssembly module: what is wrong, or which limit it exceeds, with both figures. */
 import { ServiceError } from '../errors/index.ts'
 
-/** `malformed`, so an upload answers 400 with the sentence; who runs modules reports the same sentence as the reason. */
+/** Its kind is `malformed`: an upload returns 400 with the message, and a worker reports the same message as the reason. */
 export class ModuleRefusal extends ServiceError {
   constructor(message: string) {
     super('malformed', message)

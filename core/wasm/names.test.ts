@@ -1,10 +1,17 @@
-/** Names as their bytes stand in a file: a length and UTF-8. */
+/** Names as encoded in a file: a length and UTF-8. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { leb128 } from '../bytes/index.ts'
 import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
-import { MAX_NAME_BYTES, readBoundedName, readExternNameText, readLabel } from './names.ts'
+import {
+  MAX_NAME_BYTES,
+  readBoundedName,
+  readExternNameText,
+  readCaseLabel,
+  readLabel,
+  requireUsableName,
+} from './names.ts'
 
 function cursorOf(name: string): ByteCursor {
   const bytes = new TextEncoder().encode(name)
@@ -58,7 +65,7 @@ describe('the name of an import or export of a component', () => {
     ':cli/run',
     "wasi:cli/run@1.0.0-'",
     'unlocked-dep=<a:b/c>',
-  ])('is refused as %j', (name) => {
+  ])('must not be %j', (name) => {
     expect(() => readExternNameText(cursorOf(name))).toThrow('is not a valid name of an import or export')
   })
 
@@ -69,8 +76,8 @@ describe('the name of an import or export of a component', () => {
     '[constructor]constructor',
     '[static]a.name',
     '[static]a.length',
-  ])('is refused as %s, which JavaScript reserves', (name) => {
-    expect(() => readExternNameText(cursorOf(name))).toThrow('reserves it')
+  ])('must not be %s, which JavaScript reserves', (name) => {
+    expect(() => requireUsableName(readExternNameText(cursorOf(name)))).toThrow('reserves it')
   })
 })
 
@@ -80,9 +87,10 @@ test('the name of a field may be a label and nothing else', () => {
     expect(() => readLabel(cursorOf(name), 'a field')).toThrow('is not a valid name of a field')
   }
   expect(() => readLabel(cursorOf('constructor'), 'a field')).toThrow('reserves it')
+  expect(readCaseLabel(cursorOf('constructor'), 'a case')).toBe('constructor')
 })
 
-test('a name of as many bytes as are accepted is judged at once, however it is made up', () => {
+test('a name of the maximum length is checked quickly, independent of its content', () => {
   const parts = ['-1', '-a', 'a', '1', '.', '-', ':', '/', '@', '[', 'A-', '1.', '0.0-']
   for (const part of parts) {
     for (const end of ['', '!', '-']) {
@@ -98,7 +106,7 @@ test('a name of as many bytes as are accepted is judged at once, however it is m
   }
 })
 
-test('a name is refused by its length before it is decoded', () => {
+test('a name that is too long is rejected before it is decoded', () => {
   const text = 'n'.repeat(MAX_NAME_BYTES)
   expect(readBoundedName(cursorOf(text), 'an export')).toBe(text)
   expect(() => readBoundedName(cursorOf(`${text}n`), 'an export')).toThrow(
@@ -108,7 +116,7 @@ test('a name is refused by its length before it is decoded', () => {
   expect(() => readBoundedName(cursorOf('ß'.repeat(513)), 'an export')).toThrow('has 1026 bytes')
 })
 
-test('whatever characters a name has, it is a label or refused in a sentence that is safe to print', () => {
+test('a name of any characters is a label or rejected with a message that is safe to print', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (name) => {
       try {

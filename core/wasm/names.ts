@@ -1,17 +1,17 @@
 /**
- * Names in modules and components: their length, and the grammar of those that the component model defines (component
- * model, Explainer.md, "Import and Export Definitions"). Names of the component model become identifiers and texts of the
- * transpiled script, so a name outside the grammar is refused before the transpiler sees it.
+ * Names in modules and components: their length, and the grammar of component names (component model, Explainer.md, "Import and
+ * Export Definitions"). Component names become identifiers and texts of the transpiled script, so names outside of the grammar are
+ * rejected before the transpiler sees them.
  */
 import type { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 
-/** Of an import or export of a module or component, and of each name in the types of a component. */
+/** The limit of a name of an import or export, and of each name in the types of a component. */
 export const MAX_NAME_BYTES = 1024
-/** Of a name in a message. */
+/** The limit of a name in a message. */
 const MAX_SHOWN_CHARACTERS = 100
 
-/** Words are of one case each; only the first begins with a letter for sure. */
+/** A word has one case; only the first word must begin with a letter. */
 const IS_WORD = /^(?:[0-9a-z]+|[0-9A-Z]+)$/
 const IS_LOWER_WORD = /^[0-9a-z]+$/
 const IS_VERSION = /^[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/
@@ -19,12 +19,15 @@ const CONSTRUCTOR = '[constructor]'
 const METHOD = '[method]'
 const STATIC = '[static]'
 
-/** A property of every object in JavaScript, and a keyword of WIT. */
+/**
+ * A property of every object in JavaScript, and a keyword of WIT. Types and cases of variants may have the name: types have
+ * none in JavaScript, and cases are texts there.
+ */
 const RESERVED_LABELS: ReadonlySet<string> = new Set(['constructor'])
 /** Properties that every class has and that cannot be assigned. */
 const RESERVED_STATICS: ReadonlySet<string> = new Set(['caller', 'length', 'name', 'prototype'])
 
-/** A name of any characters, as core modules have them. `what` names the thing in the refusal. */
+/** A name of any characters, as in core modules. `what` names the object in the error. */
 export function readBoundedName(cursor: ByteCursor, what: string): string {
   const start = cursor.offset
   const length = cursor.u32()
@@ -37,19 +40,23 @@ export function readBoundedName(cursor: ByteCursor, what: string): string {
   return cursor.name()
 }
 
-/** The name of a field, case, flag or parameter: a label in kebab case. */
+/** The name of a field, flag, parameter or of a case of an enum: a label in kebab case. */
 export function readLabel(cursor: ByteCursor, what: string): string {
-  const label = readBoundedName(cursor, what)
-  if (!isLabel(label)) {
-    throw new ModuleRefusal(
-      `${showName(label)} is not a valid name of ${what}: kebab case is accepted, such as \`max-value\``,
-    )
-  }
+  const label = readCaseLabel(cursor, what)
   requireUnreserved(label, RESERVED_LABELS)
   return label
 }
 
-/** The name of an import or export of a component or an instance. */
+/** The name of a case of a variant. */
+export function readCaseLabel(cursor: ByteCursor, what: string): string {
+  const label = readBoundedName(cursor, what)
+  if (!isLabel(label)) {
+    throw new ModuleRefusal(`${showName(label)} is not a valid name of ${what}; use kebab case, such as \`max-value\``)
+  }
+  return label
+}
+
+/** The name of an import or export of a component or an instance; `requireUsableName` follows, unless it names a type. */
 export function readExternName(cursor: ByteCursor): string {
   const form = cursor.byte()
   if (form > 1)
@@ -57,23 +64,29 @@ export function readExternName(cursor: ByteCursor): string {
   return readExternNameText(cursor)
 }
 
-/** The same without the byte before it that tells forms of names apart. */
+/** The same without the prefix byte of the form. */
 export function readExternNameText(cursor: ByteCursor): string {
   const name = readBoundedName(cursor, 'an import or export')
   if (isInterfaceName(name)) return name
   const labels = labelsOf(name)
   if (!labels.every((label) => isLabel(label))) {
     throw new ModuleRefusal(
-      `${showName(name)} is not a valid name of an import or export of a component: kebab case is accepted, such as ` +
+      `${showName(name)} is not a valid name of an import or export of a component; use kebab case, such as ` +
         '`max-value`, `[constructor]sensor`, `[method]sensor.read`, `[static]sensor.open` and `acme:sensors/reader@1.0.0`',
     )
   }
-  for (const label of labels) requireUnreserved(label, RESERVED_LABELS)
-  if (name.startsWith(STATIC)) requireUnreserved(labels[1] ?? '', RESERVED_STATICS)
   return name
 }
 
-/** The labels of a plain name; something that is no label where it has not as many as its kind. */
+/** Refuses a valid name that JavaScript reserves. */
+export function requireUsableName(name: string): void {
+  if (isInterfaceName(name)) return
+  const labels = labelsOf(name)
+  for (const label of labels) requireUnreserved(label, RESERVED_LABELS)
+  if (name.startsWith(STATIC)) requireUnreserved(labels[1] ?? '', RESERVED_STATICS)
+}
+
+/** The labels of a plain name; an invalid label when their number does not match the kind. */
 function labelsOf(name: string): string[] {
   if (name.startsWith(CONSTRUCTOR)) return [name.slice(CONSTRUCTOR.length)]
   const prefix = [METHOD, STATIC].find((kind) => name.startsWith(kind))
@@ -82,7 +95,7 @@ function labelsOf(name: string): string[] {
   return labels.length === 2 ? labels : ['']
 }
 
-/** Words are tested one by one: a pattern of the whole name would try every way to part it. */
+/** Words are tested one by one: a pattern of the whole name would backtrack. */
 function isLabel(name: string): boolean {
   return /^[a-zA-Z]/.test(name) && name.split('-').every((word) => IS_WORD.test(word))
 }
@@ -91,7 +104,7 @@ function isLowerLabel(name: string): boolean {
   return /^[a-z]/.test(name) && name.split('-').every((word) => IS_LOWER_WORD.test(word))
 }
 
-/** `namespace:package/interface`, and a version behind `@`. */
+/** `namespace:package/interface`, with an optional version after `@`. */
 function isInterfaceName(name: string): boolean {
   const [path, version] = splitOnce(name, '@')
   const [namespace, rest = ''] = splitOnce(path, ':')
@@ -108,11 +121,11 @@ function splitOnce(text: string, separator: string): [string, string?] {
 function requireUnreserved(label: string, reserved: ReadonlySet<string>): void {
   if (!reserved.has(label.toLowerCase())) return
   throw new ModuleRefusal(
-    `${showName(label)} is not accepted as a name in a component: JavaScript, which components are transpiled to, reserves it`,
+    `${showName(label)} is not accepted as a name in a component, because JavaScript, the target of the transpiler, reserves it`,
   )
 }
 
-/** Quoted and short; what is invisible or turns the direction of text is escaped. */
+/** Quoted and shortened; invisible and bidirectional characters are escaped. */
 export function showName(name: string): string {
   const shown = name.length > MAX_SHOWN_CHARACTERS ? `${name.slice(0, MAX_SHOWN_CHARACTERS)}…` : name
   return JSON.stringify(shown).replaceAll(

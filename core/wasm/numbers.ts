@@ -10,7 +10,7 @@ export function isNumberType(type: string): type is NumberType {
   return (NUMBER_TYPES as readonly string[]).includes(type)
 }
 
-/** Strict: integers within the range of their type, signed or unsigned, and finite numbers. Undefined: it does not fit. */
+/** Strict: integers within the range of their type, signed or unsigned, and finite numbers. Undefined when out of range. */
 export function parseNumber(input: unknown, type: NumberType): WasmNumber | undefined {
   if (typeof input !== 'number' && typeof input !== 'string') return undefined
   switch (type) {
@@ -29,7 +29,7 @@ export function parseNumber(input: unknown, type: NumberType): WasmNumber | unde
   }
 }
 
-/** Longer decimal text cannot be in any range and is not worth parsing. */
+/** Longer decimal text is out of every range and is not parsed. */
 const MAX_INTEGER_DIGITS = 20
 
 function parseInteger(input: JsonNumber, bits: bigint): bigint | undefined {
@@ -51,7 +51,7 @@ export function describeNumber(type: NumberType): string {
   }
 }
 
-/** A returned number as JSON: integers beyond 2^53 as decimal text, NaN and infinities by their names. */
+/** A returned number as JSON: integers beyond 2^53 as decimal text, NaN and infinities by name. */
 export function presentResult(value: unknown): JsonNumber {
   if (typeof value === 'bigint') {
     return value >= -(2n ** 53n) && value <= 2n ** 53n ? Number(value) : value.toString()

@@ -1,4 +1,4 @@
-/** Components are written as text here, with core names of any characters. */
+/** Components in the text format, with core names of any characters. */
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -9,7 +9,7 @@ function quoted(name: string): string {
   return `"${[...Buffer.from(name)].map((byte) => `\\${byte.toString(16).padStart(2, '0')}`).join('')}"`
 }
 
-/** A memory, a function and a module that imports both, linked through an alias and an instance of its own, and nested. */
+/** A memory, a function and a module that imports both, linked through an alias and its own instance, and nested. */
 function linked(memory: string, func: string, argument: string): string {
   const [m, f, a] = [quoted(memory), quoted(func), quoted(argument)]
   return `(component (component $c (@custom ${m} "left out")
@@ -29,18 +29,18 @@ function coreNames(bytes: Uint8Array): string[] {
   })
 }
 
-/** Equal names by the place where they stood first. */
+/** Replaces each name by the index of its first occurrence. */
 function pattern(names: string[]): number[] {
   return names.map((name) => names.indexOf(name))
 }
 
-test('core names become n0, n1 and so on, equal ones equal and others not', async () => {
+test('core names become n0, n1 and so on; equal names stay equal, different ones different', async () => {
   const bytes = await parse(linked('memory', "f'];//", 'n0'))
   expect(coreNames(bytes)).toEqual(['memory', "f'];//", 'n0', "f'];//", 'n0', 'memory', "f'];//"])
   expect(coreNames(renameCoreNames(bytes))).toEqual(['n0', 'n1', 'n2', 'n1', 'n2', 'n0', 'n1'])
 })
 
-test('whatever the core names are, the rest of the component stays as it was', async () => {
+test('the rest of the component is unchanged for any core names', async () => {
   const distinct = fc.uniqueArray(fc.string({ unit: 'binary', maxLength: 300 }), { minLength: 3, maxLength: 3 })
   await fc.assert(
     fc.asyncProperty(distinct, async ([memory = '', func = '', argument = '']) => {
@@ -50,14 +50,14 @@ test('whatever the core names are, the rest of the component stays as it was', a
       for (const name of coreNames(renamed)) expect(name).toMatch(/^n\d$/)
       expect(describeComponent(readComponent(renamed))).toEqual(describeComponent(readComponent(bytes)))
       expect(Buffer.from(renamed).includes('left out')).toBe(false)
-      // Nothing is left to rename: a second time gives the same bytes.
+      // Renaming is idempotent.
       expect(renameCoreNames(renamed)).toEqual(renamed)
     }),
     { numRuns: 200 },
   )
 })
 
-test('a damaged component is renamed or refused, and then every core name of it is a generated one', async () => {
+test('a damaged component is rejected, or every core name is replaced', async () => {
   const whole = await parse(linked('memory', 'f', 'a'))
   const changes = fc.array(fc.tuple(fc.nat(whole.length - 1), fc.nat(255)), { minLength: 1, maxLength: 4 })
   fc.assert(

@@ -1,8 +1,8 @@
 /**
- * Replaces every name that the core modules of a component are linked by: exports and imports of the modules, exports and
- * arguments of core instances, aliases of core exports. Nobody outside the component sees these names, they may be any
- * text, and the transpiler writes them into a script as they are. The same name gets the same replacement throughout the
- * file, so everything stays linked as it was. Custom sections are left out: they hold names for debuggers.
+ * Replaces every name by which the core modules of a component are linked: exports and imports of the modules, exports and
+ * arguments of core instances, aliases of core exports. These names are not visible outside of the component and may be any text,
+ * and the transpiler writes them into a script unchanged. Equal names get equal replacements throughout the file, so the links
+ * stay the same. Custom sections are removed: they contain names for debuggers.
  */
 import { leb128 } from '../bytes/index.ts'
 import { readComponent } from './component-reader.ts'
@@ -10,7 +10,7 @@ import type { Piece } from './component-reader.ts'
 import { SECTION, readModule } from './module-reader.ts'
 import type { ModuleLayout } from './module-reader.ts'
 
-/** Throws ModuleRefusal when the bytes are no component that `readComponent` accepts, with core modules that can be read. */
+/** Throws ModuleRefusal unless `readComponent` accepts the bytes and all core modules can be parsed. */
 export function renameCoreNames(bytes: Uint8Array): Uint8Array {
   const renamer = new Renamer()
   renamer.write(bytes, 0, bytes.length, readComponent(bytes).pieces)
@@ -26,7 +26,7 @@ class Renamer {
     this.#names = names
   }
 
-  /** Copies a range of the bytes, with its pieces written anew. */
+  /** Copies a range of the bytes, with its pieces renamed. */
   write(bytes: Uint8Array, start: number, end: number, pieces: readonly Piece[]): void {
     let copied = start
     for (const piece of pieces) {

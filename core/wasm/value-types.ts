@@ -1,15 +1,15 @@
-/** Value types and the type section: reads them, and describes a function type by the names of the text format. */
+/** Value types and the type section, and function types in the names of the text format. */
 import type { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 
-/** Names of the text format; a reference to a type of the module itself is shown as `ref`. */
+/** Names of the text format; a reference to a type of the module is shown as `ref`. */
 export type ValueType = 'i32' | 'i64' | 'f32' | 'f64' | 'v128' | 'funcref' | 'externref' | 'exnref' | 'ref'
 
 export type FunctionType = { params: ValueType[]; results: ValueType[] }
 
-/** More than any compiler writes; the engine's own bound is a million. */
+/** More than compilers emit; the engine's limit is a million. */
 const MAX_TYPES = 100_000
-/** The engine's own bound (V8: kV8MaxWasmFunctionParams, kV8MaxWasmFunctionReturns). */
+/** The engine's limit (V8: kV8MaxWasmFunctionParams, kV8MaxWasmFunctionReturns). */
 const MAX_PARAMS = 1_000
 const MAX_FIELDS = 10_000
 
@@ -48,8 +48,8 @@ export function readValueType(cursor: ByteCursor, allowGc: boolean): ValueType {
 }
 
 /**
- * The types of a module by index, as offsets: a hostile section of millions of parameters is stepped over, and only
- * the types that somebody asks for are decoded, once each.
+ * The types of a module by index, as offsets: a hostile section with millions of parameters is skipped, and only the types in use
+ * are decoded, once each.
  */
 export class TypeSection {
   readonly #offsets: number[] = []
@@ -68,7 +68,7 @@ export class TypeSection {
     return this.#offsets.length
   }
 
-  /** Refused when the index is out of range or the type is no function type. */
+  /** Throws ModuleRefusal when the index is out of range or the type is not a function type. */
   functionType(index: number): FunctionType {
     const known = this.#decoded.get(index)
     if (known !== undefined) return known

@@ -1,13 +1,13 @@
 /**
- * The functions of WASI preview 1 (`wasi_snapshot_preview1`) with their signatures: what a module may import. Both who
- * lists a module's imports and who runs it read this table.
+ * The functions of WASI preview 1 (`wasi_snapshot_preview1`) with their signatures, which a module may import. Both the check of
+ * imports and the runtime use this table.
  */
 import type { ModuleImport } from './module-reader.ts'
 import type { ValueType } from './value-types.ts'
 
 export const WASI_PREVIEW1_MODULE = 'wasi_snapshot_preview1'
 
-/** One letter per parameter: i = i32, I = i64. Every function returns one i32 (errno), but `proc_exit`. */
+/** One letter per parameter: i = i32, I = i64. Every function returns one i32 (errno), except `proc_exit`. */
 const PARAMETERS = {
   args_get: 'ii',
   args_sizes_get: 'ii',

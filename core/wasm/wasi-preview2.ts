@@ -1,11 +1,11 @@
 /**
- * The interfaces of WASI 0.2 that a component may import. Both who judges a component's imports and who runs it read this
- * table. `denied` ones may be imported, since languages link them whether they are used or not; calling them fails.
+ * The interfaces of WASI 0.2 that a component may import. Both the check of imports and the runtime use this table. Denied
+ * interfaces may be imported, because compilers link them even if unused; calls to them fail.
  */
 import type { Extern } from './component-types.ts'
 import { MESSAGING_INTERFACES } from './messaging.ts'
 
-/** Functions that work, by interface; resource functions as the binary names them. */
+/** Implemented functions, by interface; resource functions have the names of the binary format. */
 export const WASI_PREVIEW2_FUNCTIONS: Record<string, readonly string[]> = {
   'wasi:cli/environment': ['get-environment', 'get-arguments', 'initial-cwd'],
   'wasi:cli/exit': ['exit', 'exit-with-code'],
@@ -42,7 +42,7 @@ export const WASI_PREVIEW2_FUNCTIONS: Record<string, readonly string[]> = {
   'wasi:filesystem/preopens': ['get-directories'],
 }
 
-/** Interfaces whose every function fails: no files, no network. */
+/** Interfaces whose functions all fail: no files, no network. */
 export const WASI_PREVIEW2_DENIED: readonly string[] = [
   'wasi:filesystem/types',
   'wasi:http/outgoing-handler',
@@ -56,7 +56,7 @@ export const WASI_PREVIEW2_DENIED: readonly string[] = [
   'wasi:sockets/udp-create-socket',
 ]
 
-/** The interface that a command exports: it takes nothing and answers with its exit code. */
+/** The interface that a command exports: takes no parameters and returns its exit code. */
 export const COMMAND_INTERFACE = 'wasi:cli/run'
 
 const VERSIONED = /^(wasi:[a-z0-9-]+\/[a-z0-9-]+)@0\.2\.\d+$/
@@ -66,22 +66,30 @@ export function wasiPreview2Interface(name: string): string | undefined {
   return VERSIONED.exec(name)?.[1]
 }
 
-/** What of an import nobody offers: the name itself, or the functions of the interface that are not there. */
+/** The unsupported parts of an import: its name, or the unknown functions of the interface. */
 export function findUnofferedOf(name: string, extern: Extern): string[] {
-  // A type that is imported by itself asks nothing of us.
-  if (extern.sort === 'type' && extern.type.sort === 'value' && extern.type.type.kind !== 'resource') return []
+  if (isPlainType(extern)) return []
   const known = wasiPreview2Interface(name)
   if (extern.sort !== 'instance') return [name]
   if (known !== undefined && WASI_PREVIEW2_DENIED.includes(known)) return []
   const offered =
     known === undefined ? functionsNamed(MESSAGING_INTERFACES, name) : functionsNamed(WASI_PREVIEW2_FUNCTIONS, known)
-  if (offered === undefined) return [name]
+  // An interface of types alone, which another interface uses.
+  if (offered === undefined) {
+    const types = [...extern.exports.values()]
+    return types.length > 0 && types.every(isPlainType) ? [] : [name]
+  }
   return [...extern.exports]
     .filter(([wanted, { sort }]) => sort === 'function' && !offered.includes(wanted))
     .map(([wanted]) => `${name}#${wanted}`)
 }
 
-/** Undefined for what every object has, such as `constructor`. */
+/** An imported type needs no implementation, unless it is a resource. */
+function isPlainType(extern: Extern): boolean {
+  return extern.sort === 'type' && extern.type.sort === 'value' && extern.type.type.kind !== 'resource'
+}
+
+/** Undefined for properties of Object.prototype, such as `constructor`. */
 function functionsNamed(table: Record<string, readonly string[]>, name: string): readonly string[] | undefined {
   return Object.hasOwn(table, name) ? table[name] : undefined
 }

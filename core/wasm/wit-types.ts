@@ -1,6 +1,6 @@
 /**
- * The types of component functions (WIT), and their text: `record { value: f64, unit: string }`. The text is what people
- * read and what is stored; it is read back where values are checked and converted.
+ * The types of component functions (WIT) and their text: `record { value: f64, unit: string }`. The text is shown and stored, and
+ * parsed again to check and convert values.
  */
 import { ModuleRefusal } from './module-refusal.ts'
 
@@ -29,14 +29,14 @@ export type WitType =
   | { kind: 'record'; fields: [name: string, type: WitType][] }
   | { kind: 'variant'; cases: [name: string, type: WitType | undefined][] }
   | { kind: 'enum' | 'flags'; names: string[] }
-  /** Lives in the component alone and has no JSON. */
+  /** Exists only inside the component and has no JSON. */
   | { kind: 'resource' }
 
-/** Longer types are shown to nobody: shared parts of a type can make its text exponentially long. */
+/** The limit of a type's text: shared parts of a type can make it exponentially long. */
 const MAX_TEXT_CHARACTERS = 20_000
 const MAX_DEPTH = 100
 
-/** Throws ModuleRefusal when the text would be longer than people read. */
+/** Throws ModuleRefusal when the text would be too long. */
 export function formatWitType(type: WitType): string {
   let left = MAX_TEXT_CHARACTERS
   const spend = (text: string): string => {
@@ -73,7 +73,7 @@ function formatResult(ok: string | undefined, err: string | undefined): string {
   return `<${ok ?? '_'}, ${err}>`
 }
 
-/** The type of a text that `formatWitType` made. Throws ModuleRefusal for any other text. */
+/** Parses the text of `formatWitType`. Throws ModuleRefusal for any other text. */
 export function parseWitType(text: string): WitType {
   const parser = new TypeParser(text)
   const type = parser.type(0)
@@ -170,6 +170,6 @@ class TypeParser {
   }
 
   #refusal(): ModuleRefusal {
-    return new ModuleRefusal(`${JSON.stringify(this.#text.slice(0, 100))} is no type of a component`)
+    return new ModuleRefusal(`${JSON.stringify(this.#text.slice(0, 100))} is not a component type`)
   }
 }

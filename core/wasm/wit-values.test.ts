@@ -7,7 +7,7 @@ import type { Json } from './wit-values.ts'
 
 const convert = (json: Json, type: string) => toComponentValue(json, parseWitType(type), 'input 0')
 
-describe('a value becomes what the component is called with', () => {
+describe('a value is converted to an argument of the component', () => {
   test.each<[string, Json, unknown]>([
     ['bool', true, true],
     ['u8', 255, 255],
@@ -37,7 +37,7 @@ describe('a value becomes what the component is called with', () => {
   })
 })
 
-describe('a value that does not fit is refused, naming the place', () => {
+describe('an invalid value is rejected with its path', () => {
   test.each<[string, Json, string]>([
     ['bool', 1, 'input 0 must be true or false'],
     ['u8', 256, 'input 0 must be an integer within the range of u8'],
@@ -63,7 +63,7 @@ describe('a value that does not fit is refused, naming the place', () => {
   })
 })
 
-test('a type is the same after it was written and read again', () => {
+test('a type is formatted and parsed without loss', () => {
   const name = fc.stringMatching(/^[a-z][a-z0-9]{0,5}(-[a-z0-9]{1,4})?$/)
   const { type } = fc.letrec<{ type: WitType }>((tie) => ({
     type: fc.oneof(

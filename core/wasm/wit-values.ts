@@ -1,18 +1,19 @@
 /**
- * Values of component functions as JSON. Records are objects with the names of the type, tuples and lists are arrays,
- * an option is the value or null, a result `{"ok": v}` or `{"err": v}`, a variant `{"case": v}` or `"case"`, an enum its
- * name, flags an array of names; 64-bit integers are decimal text beyond 2^53. The other side is the JavaScript that
- * components are called with (jco): camel-case names, bigint for 64-bit integers, `{tag, val}` for variants.
+ * Values of component functions as JSON. A record is an object with the names of the type, tuples and lists are arrays, an option is
+ * the value or null, a result `{"ok": v}` or `{"err": v}`, a variant `{"case": v}` or `"case"`, an enum its name, flags an array of
+ * names; a list of `u8` an array or `{"base64": text}`; 64-bit integers are decimal text beyond 2^53. They are converted to the JavaScript values of jco: camel-case names, bigint
+ * for 64-bit integers, `{tag, val}` for variants.
  */
+import { parseBase64 } from '../bytes/index.ts'
 import { parseNumber, presentResult } from './numbers.ts'
 import type { WitType } from './wit-types.ts'
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json }
 
-/** A value that a type does not take; the message names the place and what would be accepted. */
+/** A value that does not match its type; the message names the path and what is accepted. */
 export class ValueRefusal extends Error {}
 
-/** True when JSON can carry every value of the type. An option of an option cannot be told from its inside. */
+/** True when JSON can represent every value of the type. Nested options are ambiguous. */
 export function isJsonType(type: WitType): boolean {
   switch (type.kind) {
     case 'resource':
@@ -45,7 +46,7 @@ const INTEGER_BITS: Partial<Record<WitType['kind'], [signed: boolean, bits: bigi
   u64: [false, 64n],
 }
 
-/** `at` is the place of the value for messages. Throws ValueRefusal. */
+/** `at` is the path of the value for messages. Throws ValueRefusal. */
 export function toComponentValue(json: Json, type: WitType, at: string): unknown {
   const refuse = (accepted: string): never => {
     throw new ValueRefusal(`${at} must be ${accepted}`)
@@ -61,7 +62,10 @@ export function toComponentValue(json: Json, type: WitType, at: string): unknown
     case 'string':
       return isText(json) ? json : refuse('text')
     case 'list': {
-      if (!Array.isArray(json)) return refuse('an array')
+      if (type.item.kind === 'u8' && isBase64(json)) {
+        return new Uint8Array(parseBase64(json.base64) ?? refuse('{"base64": text in base64}'))
+      }
+      if (!Array.isArray(json)) return refuse(type.item.kind === 'u8' ? 'an array or {"base64": text}' : 'an array')
       const items = json.map((item, index) => toComponentValue(item, type.item, `${at}[${index}]`))
       return type.item.kind === 'u8' ? Uint8Array.from(items as number[]) : items
     }
@@ -100,8 +104,11 @@ export function toComponentValue(json: Json, type: WitType, at: string): unknown
   }
 }
 
-/** The inverse; whatever the type says is taken as it is, since a component cannot return anything else. */
-export function fromComponentValue(value: unknown, type: WitType): Json {
+/** How a list of `u8` is given as JSON. */
+export type BytesForm = 'array' | 'base64'
+
+/** The inverse. The value is not checked, because the component returns values of its type. */
+export function fromComponentValue(value: unknown, type: WitType, bytes: BytesForm = 'array'): Json {
   switch (type.kind) {
     case 'bool':
     case 'char':
@@ -109,15 +116,18 @@ export function fromComponentValue(value: unknown, type: WitType): Json {
     case 'enum':
       return value as Json
     case 'list':
-      return Array.from(value as ArrayLike<unknown>, (item) => fromComponentValue(item, type.item))
+      if (type.item.kind === 'u8' && bytes === 'base64') {
+        return { base64: Buffer.from(Uint8Array.from(value as ArrayLike<number>)).toString('base64') }
+      }
+      return Array.from(value as ArrayLike<unknown>, (item) => fromComponentValue(item, type.item, bytes))
     case 'option':
-      return value === undefined || value === null ? null : fromComponentValue(value, type.item)
+      return value === undefined || value === null ? null : fromComponentValue(value, type.item, bytes)
     case 'tuple':
-      return type.items.map((item, index) => fromComponentValue((value as unknown[])[index], item))
+      return type.items.map((item, index) => fromComponentValue((value as unknown[])[index], item, bytes))
     case 'record': {
       const record = value as Record<string, unknown>
       return Object.fromEntries(
-        type.fields.map(([name, field]) => [name, fromComponentValue(record[camelCase(name)], field)]),
+        type.fields.map(([name, field]) => [name, fromComponentValue(record[camelCase(name)], field, bytes)]),
       )
     }
     case 'flags': {
@@ -130,22 +140,30 @@ export function fromComponentValue(value: unknown, type: WitType): Json {
       const payload =
         type.kind === 'result' ? type[tag as 'ok' | 'err'] : type.cases.find(([name]) => name === tag)?.[1]
       if (type.kind === 'variant' && payload === undefined) return tag
-      return { [tag]: payload === undefined ? null : fromComponentValue(val, payload) }
+      return { [tag]: payload === undefined ? null : fromComponentValue(val, payload, bytes) }
     }
     case 'resource':
       return null
+    case 'u64':
+      return presentResult(BigInt.asUintN(64, value as bigint))
     default:
       return presentResult(value)
   }
 }
 
-/** `get-value` → `getValue`, as jco names functions and fields. */
+/** `get-value` → `getValue`, the names of functions and fields in jco. */
 export function camelCase(name: string): string {
   const [first = '', ...rest] = name.split('-').map((word) => word.toLowerCase())
   return first + rest.map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join('')
 }
 
-/** Text without half of a surrogate pair, which no component can be given. */
+/** An object with nothing but `base64`. */
+function isBase64(json: Json): json is { base64: string } {
+  if (typeof json !== 'object' || json === null || Array.isArray(json)) return false
+  return typeof json['base64'] === 'string' && Object.keys(json).length === 1
+}
+
+/** Text without lone surrogates, which components do not accept. */
 function isText(json: Json): json is string {
   return typeof json === 'string' && json.isWellFormed()
 }
@@ -172,7 +190,7 @@ function toRecord(json: Json, fields: [string, WitType][], at: string): Record<s
   }
   const unknown = Object.keys(json).find((name) => !names.includes(name))
   if (unknown !== undefined)
-    throw new ValueRefusal(`${at} has ${JSON.stringify(unknown.slice(0, 100))}, it takes ${names.join(', ')}`)
+    throw new ValueRefusal(`${at} has ${JSON.stringify(unknown.slice(0, 100))}, accepted are ${names.join(', ')}`)
   return Object.fromEntries(
     fields.map(([name, type]) => {
       const value = Object.hasOwn(json, name) ? json[name] : undefined

@@ -1,4 +1,4 @@
-/** Making certificates (RFC 5280 section 4): of an authority, of a client, of a server. */
+/** Creates certificates (RFC 5280 section 4) of authorities, clients and servers. */
 import { randomBytes } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { AsnConvert, OctetString } from '@peculiar/asn1-schema'
@@ -45,13 +45,13 @@ import type { SigningKey } from './signing-key.ts'
 
 export type Issuer = {
   subject: Name
-  /** DER of the name, byte for byte as in its own certificate. */
+  /** DER of the name, identical to that in its own certificate. */
   name: Buffer
   keyId: Buffer
   key: SigningKey
 }
 
-/** A client proves who it is with its certificate, a server to its clients; a peer does both. */
+/** A client authenticates itself to servers, a server to its clients; a peer does both. */
 export type Purpose = 'client' | 'server' | 'peer' | 'authority'
 
 export type SubjectName = {
@@ -81,12 +81,12 @@ export type CertificateParts = {
   publicKey: Buffer
   notBefore: Date
   notAfter: Date
-  /** Where OCSP and the list of revoked certificates are asked for. */
+  /** The addresses of OCSP and of the revocation list. */
   ocspUrl?: string | undefined
   crlUrl?: string | undefined
 }
 
-/** RFC 5280 section 4.1.2.2 allows 20 bytes; 16 random ones never meet. */
+/** RFC 5280 section 4.1.2.2 allows 20 bytes; 16 random bytes are unique in practice. */
 const SERIAL_BYTES = 16
 
 /** A serial number that is positive without a leading zero byte. */
@@ -97,7 +97,7 @@ export function newSerial(): Buffer {
 }
 
 /** DER of the certificate; without an issuer it is signed by its own key, `selfKey`. */
-export async function makeCertificate(
+export async function createCertificate(
   parts: CertificateParts,
   issuer: Issuer | { selfKey: SigningKey },
 ): Promise<Buffer> {
@@ -118,7 +118,7 @@ export async function makeCertificate(
   )
 }
 
-/** The content of an INTEGER: no sign, no needless zeros (X.690 section 8.3). */
+/** The content of an INTEGER: positive, in the shortest form (X.690 section 8.3). */
 export function positiveInteger(bytes: Buffer): ArrayBuffer {
   const first = bytes.findIndex((byte) => byte !== 0)
   const digits = first === -1 ? Buffer.alloc(1) : bytes.subarray(first)
@@ -140,7 +140,7 @@ const AUTHORITY_USAGE = KeyUsageFlags.digitalSignature | KeyUsageFlags.keyCertSi
 function extensionsOf({ purpose, publicKey, names, crlUrl, ocspUrl }: CertificateParts, issuerId: Buffer): Extension[] {
   const alternative = alternativeNames(names ?? {})
   return [
-    // An authority signs leaves, and no further authority.
+    // An authority signs leaf certificates, and no further authority.
     ...(purpose === 'authority'
       ? [
           extension(id_ce_basicConstraints, new BasicConstraints({ cA: true, pathLenConstraint: 0 }), true),
@@ -189,7 +189,7 @@ function alternativeNames({ dnsNames = [], ipAddresses = [], uris = [] }: Altern
   ]
 }
 
-/** An IPv6 address in hexadecimal groups: the library takes no IPv4 tail. */
+/** An IPv6 address in hexadecimal groups: the library does not support an IPv4 suffix. */
 function canonicalAddress(address: string): string {
   return isIPv6(address) ? new URL(`http://[${address}]/`).hostname.slice(1, -1) : address
 }
@@ -212,13 +212,13 @@ function distinguishedName(subject: SubjectName): Name {
   return new Name([...parts, attribute(COMMON_NAME, subject.commonName)])
 }
 
-/** A country is a PrintableString of two letters (RFC 5280 appendix A), everything else UTF-8. */
+/** A country is a PrintableString of two letters (RFC 5280 appendix A); all others are UTF-8. */
 function attribute(type: string, text: string): RelativeDistinguishedName {
   const value = new AttributeValue(type === NAME_TYPES.country ? { printableString: text } : { utf8String: text })
   return new RelativeDistinguishedName([new AttributeTypeAndValue({ type, value })])
 }
 
 /** PEM that ends with a line break. */
-export function pem(label: 'CERTIFICATE' | 'X509 CRL', der: Buffer): string {
+export function pem(label: 'CERTIFICATE' | 'CERTIFICATE REQUEST' | 'X509 CRL', der: Buffer): string {
   return `${PemConverter.encode(der, label)}\n`
 }

@@ -1,9 +1,16 @@
-export { makeCertificate, newSerial, pem } from './certificate.ts'
+export { createCertificate, newSerial, pem } from './certificate.ts'
 export type { AlternativeNames, CertificateParts, Issuer, Purpose, SubjectName } from './certificate.ts'
 export { issuerOf } from './issuer.ts'
-export { MAX_OCSP_BYTES, isAskedOf, makeOcspResponse, malformedOcspResponse, readOcspRequest } from './ocsp.ts'
-export type { CertificateAnswer, CertificateQuestion, OcspRequest } from './ocsp.ts'
-export { makeRevocationList } from './revocation-list.ts'
+export {
+  MAX_OCSP_BYTES,
+  isIssuedBy,
+  createOcspResponse,
+  malformedOcspResponse,
+  readOcspRequest,
+  singleRequestOf,
+} from './ocsp.ts'
+export type { OcspSingleResponse, OcspSingleRequest, OcspRequest } from './ocsp.ts'
+export { createRevocationList } from './revocation-list.ts'
 export type { Revocation } from './revocation-list.ts'
 export { SigningKey, publicKeyDer } from './signing-key.ts'
-export { makeSigningRequest, readSigningRequest } from './signing-request.ts'
+export { createSigningRequest, readSigningRequest } from './signing-request.ts'

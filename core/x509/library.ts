@@ -1,4 +1,4 @@
-/** The library needs the metadata of its decorators before it is evaluated; whoever imports this file gets that order. */
+/** The library needs the metadata of its decorators before it is evaluated; importing this file guarantees the order. */
 import 'reflect-metadata'
 
 export * from '@peculiar/x509'

@@ -1,6 +1,7 @@
-/** Asking and answering whether certificates are good (OCSP, RFC 6960; profile of RFC 5019 where they differ). */
+/** OCSP requests and responses (RFC 6960; profile of RFC 5019 where they differ). */
 import { createHash } from 'node:crypto'
 import {
+  CertID,
   CertStatus,
   KeyHash,
   OCSPRequest,
@@ -14,9 +15,8 @@ import {
   id_pkix_ocsp_basic,
   id_pkix_ocsp_nonce,
 } from '@peculiar/asn1-ocsp'
-import type { CertID } from '@peculiar/asn1-ocsp'
 import { AsnConvert, OctetString } from '@peculiar/asn1-schema'
-import { Extension } from '@peculiar/asn1-x509'
+import { AlgorithmIdentifier, Extension } from '@peculiar/asn1-x509'
 import { ServiceError } from '../errors/index.ts'
 import { wholeSeconds } from './certificate.ts'
 import type { Issuer } from './certificate.ts'
@@ -24,22 +24,22 @@ import { parseDer } from './der.ts'
 import type { DerBounds } from './der.ts'
 import { keyBitsOf } from './signing-key.ts'
 
-export type CertificateQuestion = {
-  /** Repeated in the answer. */
+export type OcspSingleRequest = {
+  /** Repeated in the response. */
   certId: CertID
   /** Lower-case hex without leading zeros. */
   serial: string
 }
 
-export type OcspRequest = { questions: CertificateQuestion[]; nonce: Buffer | undefined }
+export type OcspRequest = { questions: OcspSingleRequest[]; nonce: Buffer | undefined }
 
-export type CertificateAnswer = { state: 'good' } | { state: 'unknown' } | { state: 'revoked'; revokedAt: Date }
+export type OcspSingleResponse = { state: 'good' } | { state: 'unknown' } | { state: 'revoked'; revokedAt: Date }
 
-/** Of a request. Anybody may ask. */
+/** The limit of a request, which needs no authentication. */
 export const MAX_OCSP_BYTES = 16_384
-/** Certificates that one request may ask about. */
-const MAX_QUESTIONS = 100
-/** Values of a request: some ten for each question, and room for names and a signature. */
+/** The maximum number of certificates in one request. */
+const MAX_PENDING_REQUESTS = 100
+/** DER values of a request: about ten per certificate, and room for names and a signature. */
 const MAX_NODES = 2_000
 const MAX_DEPTH = 16
 /** RFC 9654 section 2.1. */
@@ -49,7 +49,7 @@ const BOUNDS: DerBounds = { maxContentLength: MAX_OCSP_BYTES, maxNodes: MAX_NODE
 /** Throws `malformed`. A signature of the request is not verified. */
 export function readOcspRequest(bytes: Buffer): OcspRequest {
   const { requestList, requestExtensions = [] } = parse(bytes).tbsRequest
-  if (requestList.length === 0 || requestList.length > MAX_QUESTIONS) throw malformed()
+  if (requestList.length === 0 || requestList.length > MAX_PENDING_REQUESTS) throw malformed()
   const questions = requestList.map(({ reqCert: certId }) => ({
     certId,
     serial: Buffer.from(certId.serialNumber)
@@ -73,10 +73,12 @@ function malformed(cause?: unknown): ServiceError {
   return new ServiceError('malformed', 'the body must be an OCSP request in DER', cause === undefined ? {} : { cause })
 }
 
-const HASHES: Readonly<Record<string, string>> = { '1.3.14.3.2.26': 'sha1', '2.16.840.1.101.3.4.2.1': 'sha256' }
+/** RFC 5019 section 2.1.1: the hash that every client accepts. It identifies an issuer and protects nothing. */
+const SHA1 = '1.3.14.3.2.26'
+const HASHES: Readonly<Record<string, string>> = { [SHA1]: 'sha1', '2.16.840.1.101.3.4.2.1': 'sha256' }
 
-/** Whether the question is about a certificate of this issuer. */
-export function isAskedOf({ certId }: CertificateQuestion, { name, key }: Issuer): boolean {
+/** Whether the request is about a certificate of this issuer. */
+export function isIssuedBy({ certId }: OcspSingleRequest, { name, key }: Issuer): boolean {
   const hash = HASHES[certId.hashAlgorithm.algorithm]
   if (hash === undefined) return false
   const isDigestOf = (digest: OctetString, bytes: Buffer) =>
@@ -84,10 +86,25 @@ export function isAskedOf({ certId }: CertificateQuestion, { name, key }: Issuer
   return isDigestOf(certId.issuerNameHash, name) && isDigestOf(certId.issuerKeyHash, keyBitsOf(key.publicKey))
 }
 
-/** DER of a successful answer, signed by the issuer itself (RFC 6960 section 4.2.2.2, the first case). */
-export async function makeOcspResponse(
+/** The question that a client of this issuer asks about a serial number, which is in hex. */
+export function singleRequestOf(serial: string, { name, key }: Issuer): OcspSingleRequest {
+  const digits = serial.length % 2 === 0 ? serial : `0${serial}`
+  // A leading zero keeps the integer positive.
+  const number = Buffer.from(/^[89a-f]/.test(digits) ? `00${digits}` : digits, 'hex')
+  const hash = (bytes: Buffer) => new OctetString(createHash('sha1').update(bytes).digest())
+  const certId = new CertID({
+    hashAlgorithm: new AlgorithmIdentifier({ algorithm: SHA1, parameters: null }),
+    issuerNameHash: hash(name),
+    issuerKeyHash: hash(keyBitsOf(key.publicKey)),
+    serialNumber: new Uint8Array(number).buffer,
+  })
+  return { certId, serial }
+}
+
+/** DER of a successful response, signed by the issuer itself (RFC 6960 section 4.2.2.2, the first case). */
+export async function createOcspResponse(
   { keyId, key }: Issuer,
-  answers: readonly { question: CertificateQuestion; answer: CertificateAnswer }[],
+  answers: readonly { question: OcspSingleRequest; answer: OcspSingleResponse }[],
   { producedAt, nextUpdate, nonce }: { producedAt: Date; nextUpdate: Date; nonce: Buffer | undefined },
 ): Promise<Buffer> {
   const [thisUpdate, until] = [wholeSeconds(producedAt), wholeSeconds(nextUpdate)]
@@ -115,13 +132,13 @@ export async function makeOcspResponse(
   )
 }
 
-function statusOf(answer: CertificateAnswer): CertStatus {
+function statusOf(answer: OcspSingleResponse): CertStatus {
   if (answer.state === 'good') return new CertStatus({ good: null })
   if (answer.state === 'unknown') return new CertStatus({ unknown: null })
   return new CertStatus({ revoked: new RevokedInfo({ revocationTime: wholeSeconds(answer.revokedAt) }) })
 }
 
-/** RFC 6960 section 4.2.1: the request was none. */
+/** RFC 6960 section 4.2.1: the response to an invalid request. */
 export function malformedOcspResponse(): Buffer {
   return encode(new OCSPResponse({ responseStatus: OCSPResponseStatus.malformedRequest }))
 }

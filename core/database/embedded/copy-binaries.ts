@@ -2,36 +2,36 @@
 import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs'
 import { cp, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { findBinaries } from './binaries.ts'
-import type { Binaries } from './binaries.ts'
+import { findPostgresBinaries } from './binaries.ts'
+import type { PostgresBinaries } from './binaries.ts'
 import { fileFailure } from './failures.ts'
 import { completeLibraries } from './libraries.ts'
 
-/** One copy per version below `folder`, made once: a folder of the final name is complete, since it was renamed to it. */
-export async function copyBinaries(from: Binaries, folder: string): Promise<Binaries> {
+/** Copies the binaries once per version. The copy is renamed to its final name when it is complete. */
+export async function copyBinaries(from: PostgresBinaries, folder: string): Promise<PostgresBinaries> {
   const root = join(folder, `${from.version}-${process.platform}-${process.arch}`)
-  if (existsSync(root)) return findBinaries(root)
+  if (existsSync(root)) return findPostgresBinaries(root)
   const fresh = `${root}.${process.pid}.new`
   try {
     await rm(fresh, { recursive: true, force: true })
     await cp(from.root, fresh, { recursive: true, verbatimSymlinks: true, filter: isNeeded })
-    completeLibraries(findBinaries(fresh))
+    completeLibraries(findPostgresBinaries(fresh))
     openToAll(fresh)
     await rename(fresh, root)
   } catch (error) {
     await rm(fresh, { recursive: true, force: true })
-    // Another Skein of this machine was faster, with the same content.
+    // Another process of this machine has made the same copy meanwhile.
     if (!existsSync(root)) throw fileFailure(error, `PostgreSQL cannot be copied to ${root}`)
   }
-  return findBinaries(root)
+  return findPostgresBinaries(root)
 }
 
-/** Static libraries serve compilers only. */
+/** Static libraries are needed by compilers only. */
 function isNeeded(path: string): boolean {
   return !path.endsWith('.a') && !path.endsWith('/pkgconfig')
 }
 
-/** Readable for all, writable for the owner alone; what its owner may execute, all may. */
+/** Readable for all users and writable for the owner; executable for all where it is for the owner. */
 function openToAll(path: string): void {
   const entry = lstatSync(path)
   if (entry.isSymbolicLink()) return

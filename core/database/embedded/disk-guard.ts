@@ -1,6 +1,5 @@
 /**
- * Knows whether the disk has room for more, so that writers are refused before PostgreSQL meets a full disk, on which
- * it stops with a panic.
+ * Watches the free disk space, so that writes are rejected before PostgreSQL meets a full disk, on which it stops with a panic.
  */
 import { statfsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
@@ -11,15 +10,15 @@ export type DiskGuardOptions = {
   /** Any path on the file system to watch. */
   path: string
   minFreeBytes?: number
-  /** Of the whole file system, 0 to 1. */
+  /** A fraction of the file system, 0 to 1. */
   minFreeFraction?: number
   intervalMs?: number
 }
 
 export type DiskGuard = {
-  /** As of the last look, at most one interval ago; false when the file system could not be asked. */
+  /** As of the last check, at most one interval ago; false when the check failed. */
   hasRoom(): boolean
-  /** Looks now. */
+  /** Checks now. */
   refresh(): Promise<void>
   close(): void
 }
@@ -29,14 +28,14 @@ export const MIN_FREE_FRACTION = 0.05
 const INTERVAL_MS = 2000
 
 /**
- * What an ordinary user may still write; blocks that are reserved for root do not count. Throws the file system's error for a path that
- * does not exist.
+ * The space that an ordinary user may still write, without the blocks that are reserved for root. Throws the file system's
+ * error for a path that does not exist.
  */
 export async function diskSpace(path: string): Promise<DiskSpace> {
   return toSpace(await statfs(path))
 }
 
-/** The first look is taken at once, so that `hasRoom` is right from the start; throws for a path that does not exist. */
+/** Checks at once, so that `hasRoom` is correct from the start. Throws for a path that does not exist. */
 export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
   const { path, minFreeBytes = MIN_FREE_BYTES, minFreeFraction = MIN_FREE_FRACTION } = options
   const isEnough = ({ freeBytes, totalBytes }: DiskSpace) =>
@@ -44,7 +43,7 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
   let room = isEnough(toSpace(statfsSync(path)))
   let isLooking = false
   const refresh = async () => {
-    // A file system that hangs must not pile up questions.
+    // A file system that hangs must not accumulate checks.
     if (isLooking) return
     isLooking = true
     try {

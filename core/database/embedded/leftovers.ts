@@ -1,7 +1,6 @@
 /**
- * Ends what a Skein that was killed left behind. The server of a killed Skein lives on; it is stopped and started anew
- * rather than adopted, because its log pipe is broken and its settings may be those of an older version. Call only
- * while holding the folder's lock.
+ * Ends the processes of a Skein that was killed. Its database server survives it and is restarted instead of reused, because its
+ * log pipe is broken and its settings may be those of an older version. Requires the folder's lock.
  */
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,23 +18,23 @@ const FAST_STOP_MS = 15_000
 const QUIT_MS = 3000
 const KILL_MS = 3000
 
-/** With `isThorough` every process is looked at, also when no `postmaster.pid` speaks of one. */
+/** With `isThorough`, checks every process, also without a `postmaster.pid`. */
 export async function endLeftovers(leftovers: Leftovers, isThorough: boolean): Promise<void> {
   const { clusterDir, log } = leftovers
   const pid = readPostmasterPid(clusterDir)
   if (pid === undefined && !isThorough) return
   if (pid !== undefined && isAlive(pid)) {
     if (await isServerOf(clusterDir, pid)) {
-      log(`a PostgreSQL server (pid ${pid}) outlived an earlier Skein; stopping it`)
+      log(`a PostgreSQL server (pid ${pid}) is left from an earlier run of Skein; stopping it`)
       await endServer(pid)
     } else {
-      log(`postmaster.pid names process ${pid}, which is no server of this folder`)
+      log(`postmaster.pid names process ${pid}, which is not a server of this folder; removing it`)
     }
   }
   if (await endOrphans(leftovers)) removePidFiles(leftovers)
 }
 
-/** The process that `postmaster.pid` names (its first line); undefined without one. */
+/** The process id in `postmaster.pid` (its first line); undefined without the file. */
 export function readPostmasterPid(clusterDir: string): number | undefined {
   try {
     const pid = Number.parseInt(readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8'), 10)
@@ -55,9 +54,9 @@ async function endServer(pid: number): Promise<void> {
 }
 
 /**
- * Backends whose postmaster was killed go by themselves once they look up from their work; a long statement can keep
- * one for minutes, and the new server cannot start before. What they had not committed is lost either way. False when
- * one cannot be ended (it waits for a disk that does not answer).
+ * Backends of a killed postmaster exit when their current statement ends, which can take minutes. The new server cannot start
+ * before. Their uncommitted work is lost in any case. False when a backend cannot be ended (it waits for a disk that does not
+ * answer).
  */
 async function endOrphans({ clusterDir, clusterName }: Leftovers): Promise<boolean> {
   const orphans = await findServerProcesses(clusterDir, clusterName)
@@ -72,9 +71,9 @@ async function endOrphans({ clusterDir, clusterName }: Leftovers): Promise<boole
 }
 
 /**
- * PostgreSQL takes any process of the recorded id for its server: one that got the id since, or a zombie whose parent
- * does not look (Node as the first process of a container). By now no process of the cluster lives, so the record is
- * of nobody.
+ * PostgreSQL accepts any process with the recorded id as its server: a process that reused the id, or a zombie that its parent
+ * does not reap (Node as the first process of a container). At this point no process of the cluster is alive, so the record is
+ * stale.
  */
 function removePidFiles({ clusterDir, socketDir }: Leftovers): void {
   rmSync(join(clusterDir, 'postmaster.pid'), { force: true })

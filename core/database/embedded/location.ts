@@ -1,6 +1,6 @@
 /**
- * Which folder below the system folder belongs to a data folder. A file in the data folder says so, not its path: a
- * fresh clone in the place of an earlier one must not meet the earlier one's data.
+ * The folder below the system folder that belongs to a data folder. A file in the data folder names it, rather than its path: a
+ * fresh clone at the path of an earlier one must not use the earlier one's data.
  */
 import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { randomBytes } from 'node:crypto'
@@ -10,8 +10,8 @@ import { fileFailure } from './failures.ts'
 
 const NAME = /^[0-9a-f]{16}$/
 
-/** The name of the folder in use; undefined when none was ever needed. */
-export function findLocation(dataDir: string): string | undefined {
+/** The name of the folder in use; undefined when there is none. */
+export function findServerFolderName(dataDir: string): string | undefined {
   const file = locationFile(dataDir)
   try {
     const name = readFileSync(file, 'utf8').trim()
@@ -20,23 +20,26 @@ export function findLocation(dataDir: string): string | undefined {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw fileFailure(error, `${file} cannot be read`)
   }
-  throw new ServiceError('invalid_state', `${file} is damaged; it holds the name of the database's folder, restore it`)
+  throw new ServiceError(
+    'invalid_state',
+    `${file} is damaged; restore it, because it contains the name of the database's folder`,
+  )
 }
 
-/** As `findLocation`, and a new name where there is none. Of simultaneous calls all get the same. */
-export function ensureLocation(dataDir: string): string {
-  const known = findLocation(dataDir)
+/** As `findServerFolderName`, but creates a name when there is none. Concurrent calls return the same name. */
+export function ensureServerFolderName(dataDir: string): string {
+  const known = findServerFolderName(dataDir)
   if (known !== undefined) return known
   const name = randomBytes(8).toString('hex')
   const file = locationFile(dataDir)
   const fresh = `${file}.${name}`
   try {
     writeFileSync(fresh, `${name}\n`, { mode: 0o600, flag: 'wx' })
-    // A link comes with its content and never replaces another.
+    // A hard link appears with its content and never replaces an existing file.
     linkSync(fresh, file)
     return name
   } catch (error) {
-    const winner = findLocation(dataDir)
+    const winner = findServerFolderName(dataDir)
     if (winner !== undefined) return winner
     throw fileFailure(error, `${file} cannot be written`)
   } finally {

@@ -1,4 +1,4 @@
-/** The password of the embedded server: random, in a file that only the starter of Skein can read. */
+/** The password of the embedded server: random, in a file that only the user of Skein can read. */
 import { chmodSync, closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { newToken } from '../../ids.ts'
@@ -7,15 +7,15 @@ import { fileFailure } from './failures.ts'
 
 export type Password = {
   text: string
-  /** Not on disk yet: an existing cluster has to be told first. */
+  /** Not on disk yet: an existing cluster must be given the password first. */
   isNew: boolean
-  /** Writes it to disk; without effect on one that is there. */
+  /** Writes it to disk; has no effect when it is already there. */
   keep(): void
 }
 
 const PASSWORD = /^[A-Za-z0-9_-]{20,}$/
 
-/** The password in the folder's file, or a new one when there is none (or the file was damaged). */
+/** The password in the folder's file, or a new one when the file is missing or damaged. */
 export function ensurePassword(baseDir: string): Password {
   const file = join(baseDir, 'postgres.password')
   const known = readPassword(file)

@@ -1,4 +1,4 @@
-/** The running server process: started in a session of its own, watched until it is ready, stopped in three steps. */
+/** The server process: started in its own session, watched until it is ready, stopped in three steps. */
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,36 +25,36 @@ export type PostmasterOptions = {
   account: Account
   environment: Record<string, string>
   log: (line: string) => void
-  /** There is a process, which takes a while from here on. */
+  /** The process exists; it needs a while to become ready. */
   onSpawn: (() => void) | undefined
   signal: AbortSignal | undefined
 }
 
-/** The server refused because an earlier one was not quite gone: worth another try. */
+/** The server failed because an earlier one had not ended completely; a retry may succeed. */
 export class LeftoverConflict extends Error {}
 
-/** Recovery of 1 GB of write-ahead log on a slow disk; a server that makes no progress says so in the log. */
+/** Enough to recover 1 GB of write-ahead log from a slow disk. The server logs its progress. */
 const READY_DEADLINE_MS = 600_000
 const READY_POLL_MS = 2
 const STOP_DEADLINE_MS = 30_000
 const QUIT_DEADLINE_MS = 5000
-const LAST_WORDS_MS = 500
+const OUTPUT_DEADLINE_MS = 500
 const MAX_REMEMBERED_LINES = 40
 
-/** When this process ends without stopping its servers (an uncaught error, `process.exit`), they are told to stop. */
+/** Servers that are stopped when this process exits without stopping them (an uncaught error, `process.exit`). */
 const running = new Set<number>()
 process.on('exit', () => {
   for (const pid of running) sendSignal(pid, 'SIGINT')
 })
 
-/** Resolves when the server takes connections. Throws LeftoverConflict, or a ServiceError that says what to do. */
+/** Resolves when the server accepts connections. Throws LeftoverConflict, or a ServiceError with advice. */
 export async function startPostmaster(options: PostmasterOptions): Promise<Postmaster> {
   options.signal?.throwIfAborted()
   const child = spawn(options.file, ['-D', options.clusterDir, ...options.args], {
     ...spawnIdentity(options.account),
     cwd: '/',
     env: options.environment,
-    // A session of its own: Ctrl-C at the terminal reaches Skein alone, which stops the server last.
+    // Its own session: Ctrl-C at the terminal reaches only Skein, which stops the server last.
     detached: true,
     stdio: ['ignore', 'ignore', 'pipe'],
   })
@@ -65,11 +65,11 @@ export async function startPostmaster(options: PostmasterOptions): Promise<Postm
   })
   const exited = new Promise<PostmasterExit>((resolve, reject) => {
     child.on('error', (error) => reject(spawnFailure(error, options.file)))
-    // `close` rather than `exit`: the last words are read by then. A server that was killed says none, and its
-    // backends may keep the pipe open for long.
+    // `close` rather than `exit`, because the output is complete then. A killed server writes none, and its backends may keep
+    // the pipe open for long.
     child.on('exit', (code, signal) => {
       if (signal !== null) return resolve({ code, signal })
-      const timer = setTimeout(() => resolve({ code, signal }), LAST_WORDS_MS)
+      const timer = setTimeout(() => resolve({ code, signal }), OUTPUT_DEADLINE_MS)
       child.on('close', () => {
         clearTimeout(timer)
         resolve({ code, signal })
@@ -103,7 +103,7 @@ export async function startPostmaster(options: PostmasterOptions): Promise<Postm
   return { pid, exited, stop }
 }
 
-/** `postmaster.pid` gets the word `ready` in its eighth line: unlike the log it depends on no setting. */
+/** Line eight of `postmaster.pid` becomes `ready`. Unlike the log, it does not depend on settings. */
 async function waitUntilReady(
   clusterDir: string,
   pid: number,
@@ -128,23 +128,23 @@ function isReady(clusterDir: string, pid: number): boolean {
   }
 }
 
-/** Fast shutdown first (transactions are rolled back, everything is written); a server that cannot is cut off. */
+/** Fast shutdown first (rolls back transactions and writes everything), then an immediate shutdown, then SIGKILL. */
 async function stopServer(pid: number, exited: Promise<PostmasterExit>, deadlineMs: number): Promise<void> {
-  for (const [signal, patienceMs] of [
+  for (const [signal, stepDeadlineMs] of [
     ['SIGINT', deadlineMs],
     ['SIGQUIT', QUIT_DEADLINE_MS],
     ['SIGKILL', QUIT_DEADLINE_MS],
   ] as const) {
     if (!running.has(pid)) return
     sendSignal(pid, signal)
-    if (await settledWithin(exited, patienceMs)) return
+    if (await settledWithin(exited, stepDeadlineMs)) return
   }
 }
 
-async function settledWithin(exited: Promise<PostmasterExit>, patienceMs: number): Promise<boolean> {
+async function settledWithin(exited: Promise<PostmasterExit>, deadlineMs: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), patienceMs)
+    timer = setTimeout(() => resolve(false), deadlineMs)
   })
   try {
     return await Promise.race([exited.then(() => true), late])

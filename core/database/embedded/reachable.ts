@@ -1,4 +1,4 @@
-/** Whether another user id gets at a path, judged by the permission bits of every folder on the way. */
+/** Whether a user id can access a path, according to the permission bits of every folder on the way. */
 import { realpathSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
@@ -7,7 +7,7 @@ export type Ids = { uid: number; gid: number }
 const READ = 4
 const EXECUTE = 1
 
-/** The first folder on the way to `path`, or `path` itself, that the account may not pass; undefined: it gets there. */
+/** The first folder on the way to `path`, or `path` itself, that the account cannot access; undefined when it can. */
 export function findBarrier(path: string, account: Ids, need: 'enter' | 'read' | 'run'): string | undefined {
   const real = realpathSync(path)
   for (const folder of parents(real)) {
@@ -25,7 +25,7 @@ function parents(path: string): string[] {
   }
 }
 
-/** The bits of the first class that fits count, even where a later class would allow more (POSIX 4.5). */
+/** Only the first matching class of permission bits applies, even when a later class would allow more (POSIX 4.5). */
 function mayDo(path: string, account: Ids, bits: number): boolean {
   const { mode, uid, gid } = statSync(path)
   const shift = account.uid === uid ? 6 : account.gid === gid ? 3 : 0

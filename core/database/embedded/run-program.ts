@@ -1,4 +1,4 @@
-/** Runs one of PostgreSQL's programs to its end, with a deadline and a bound on what it says. */
+/** Runs one of PostgreSQL's programs with a deadline and a bounded output. */
 import { spawn } from 'node:child_process'
 import { ServiceError } from '../../errors/index.ts'
 import { spawnIdentity } from './account.ts'
@@ -10,7 +10,7 @@ export type ProgramRun = {
   args: string[]
   account: Account
   environment: Record<string, string>
-  /** What it is to do, as the subject of the failure's sentence. */
+  /** The purpose of the program, as the subject of an error message. */
   purpose: string
   input?: string
   deadlineMs: number
@@ -19,7 +19,7 @@ export type ProgramRun = {
 
 const MAX_OUTPUT_CHARACTERS = 65_536
 
-/** Resolves when the program ended with 0; throws `unavailable` with its last word otherwise, `timeout` at the deadline. */
+/** Resolves when the program exits with 0; otherwise throws `unavailable` with its last output, or `timeout` at the deadline. */
 export function runProgram(run: ProgramRun): Promise<void> {
   return new Promise((resolve, reject) => {
     run.signal?.throwIfAborted()
@@ -52,7 +52,7 @@ export function runProgram(run: ProgramRun): Promise<void> {
     }
     child.stdout.setEncoding('utf8').on('data', collect)
     child.stderr.setEncoding('utf8').on('data', collect)
-    // A program that ends before it has read its input says why on its own.
+    // A program that ends before it has read its input reports its own error.
     child.stdin.on('error', () => {})
     child.stdin.end(run.input ?? '')
     child.on('error', (error) => settle(spawnFailure(error, run.file)))

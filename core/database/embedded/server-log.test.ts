@@ -12,7 +12,7 @@ async function linesOf(chunks: string[]): Promise<string[]> {
 }
 
 describe('the log of the server', () => {
-  it('arrives line by line however it was cut, the unfinished last one included', async () => {
+  it('is delivered line by line, independent of chunks, with an unfinished last line', async () => {
     expect(await linesOf(['[startup] LOG:  one\n[check', 'pointer] LOG:  two\n\n', 'three'])).toEqual([
       '[startup] LOG:  one',
       '[checkpointer] LOG:  two',
@@ -20,7 +20,7 @@ describe('the log of the server', () => {
     ])
   })
 
-  it('leaves out what the caller of a statement was told himself, and nothing else', async () => {
+  it('omits errors of statements that their callers receive, and nothing else', async () => {
     const kept = [
       '[client backend] FATAL:  role "x" does not exist',
       '[checkpointer] ERROR:  could not write',
@@ -30,7 +30,7 @@ describe('the log of the server', () => {
     expect(await linesOf([[...kept, ...left].join('\n')])).toEqual(kept)
   })
 
-  it('is bounded per line, also where no line ever ends', async () => {
+  it('bounds each line, also without line breaks', async () => {
     const lines = await linesOf(Array.from({ length: 20 }, () => 'x'.repeat(1000)))
     expect(lines).toEqual(['x'.repeat(4096)])
   })

@@ -1,9 +1,9 @@
-/** What the server says on stderr, line by line and bounded. */
+/** The server's stderr, line by line and bounded. */
 import type { Readable } from 'node:stream'
 
 const MAX_LINE_CHARACTERS = 4096
 
-/** An expected refusal of a statement: its caller has it already, and at the rate of ingest it would drown the log. */
+/** An error of a statement: its caller receives it, and at the rate of ingest it would flood the log. */
 const CALLERS_OWN = /^\[client backend\] (ERROR|WARNING|NOTICE|STATEMENT|DETAIL|HINT|CONTEXT):/
 
 export function readLines(stream: Readable, onLine: (line: string) => void): void {
@@ -19,6 +19,6 @@ export function readLines(stream: Readable, onLine: (line: string) => void): voi
     for (const line of lines) emit(line)
   })
   stream.on('end', () => emit(rest))
-  // A pipe that breaks ends the reading; the server's end is noticed by its exit.
+  // A broken pipe ends the reading; the exit of the server is noticed separately.
   stream.on('error', () => {})
 }

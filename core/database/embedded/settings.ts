@@ -1,19 +1,19 @@
 /**
- * The server's settings, all on its command line: nothing that somebody wrote into `postgresql.conf` or with
- * ALTER SYSTEM can weaken them, and a new version of Skein brings its own.
+ * The server's settings, all on its command line: `postgresql.conf` and ALTER SYSTEM cannot override them, and a new version of
+ * Skein brings its own.
  */
 
 export type SettingsChoice = {
   socketDir: string
   port: number
   clusterName: string
-  /** fsync and its kin off: for test runs alone. */
+  /** Turns fsync and related settings off; for tests only. */
   isUnsafe: boolean
   /** Overrides of the tunable settings. */
   settings: Record<string, string>
 }
 
-/** Sized for a platform that lives beside its database within 400 MB. */
+/** Sized for a platform that runs beside its database within 400 MB. */
 const TUNABLE: Record<string, string> = {
   max_connections: '100',
   shared_buffers: '64MB',
@@ -21,13 +21,13 @@ const TUNABLE: Record<string, string> = {
   work_mem: '8MB',
   maintenance_work_mem: '64MB',
   effective_cache_size: '512MB',
-  // Group commit makes one large transaction out of many small ones; the checkpoints stay rare and spread out.
+  // Group commit combines many small transactions into a large one; checkpoints stay rare and spread out.
   max_wal_size: '1GB',
-  // Segments of the log that are reused: commits wait while the server makes a new one.
+  // Segments of the log are reused: commits wait while the server creates a new one.
   min_wal_size: '512MB',
   checkpoint_timeout: '15min',
   checkpoint_completion_target: '0.9',
-  // No replica reads this log; the launcher and the workers of replication would be processes for nothing.
+  // There are no replicas; the processes of replication would have no use.
   wal_level: 'minimal',
   max_wal_senders: '0',
   max_logical_replication_workers: '0',
@@ -40,12 +40,12 @@ const TUNABLE: Record<string, string> = {
   log_checkpoints: 'off',
 }
 
-/** What the launcher and the promises of the platform depend on. */
+/** Settings on which the launcher and the guarantees of the platform depend. */
 function fixed(choice: SettingsChoice): Record<string, string> {
   const durable = choice.isUnsafe ? 'off' : 'on'
   return {
     listen_addresses: '',
-    // A list of names; quoted, because a path may contain a comma or a space.
+    // A list of names, quoted because a path may contain a comma or a space.
     unix_socket_directories: `"${choice.socketDir.replaceAll('"', '""')}"`,
     unix_socket_permissions: '0700',
     port: String(choice.port),
@@ -62,7 +62,7 @@ function fixed(choice: SettingsChoice): Record<string, string> {
     logging_collector: 'off',
     log_destination: 'stderr',
     log_line_prefix: '[%b] ',
-    // Statements and the values in DETAIL may be secrets; the caller of a statement has its error anyway.
+    // Statements and the values in DETAIL may contain secrets; the caller of a statement receives its error anyway.
     log_error_verbosity: 'terse',
     log_min_error_statement: 'panic',
     log_statement: 'none',

@@ -1,4 +1,4 @@
-/** The folder of the server's Unix socket: 0700, the server's own, with a path short enough for the system. */
+/** The folder of the server's Unix socket: mode 0700, owned by the server's user, with a path that is short enough. */
 import { createHash } from 'node:crypto'
 import { chmodSync, lstatSync, mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,12 +11,12 @@ import { fileFailure } from './failures.ts'
 /** The number in the socket's name; no TCP port is opened. */
 export const SOCKET_PORT = 5432
 
-/** sockaddr_un has room for 104 bytes on macOS and 108 on Linux; some are kept in reserve. */
+/** sockaddr_un has room for 104 bytes on macOS and 108 on Linux; a few are kept in reserve. */
 export const MAX_SOCKET_PATH_BYTES = 100
 
 /**
- * Makes the folder: below `postgresDir`, or, where that path is too long, below `temporaryDir` under a name that stays
- * the same for this data folder, so that a restarted server is found where the one before was.
+ * Creates the folder below `postgresDir`. If that path is too long, creates it below `temporaryDir` under a name that stays the
+ * same for this data folder, so that a restarted server has the same address.
  */
 export function ensureSocketDir(postgresDir: string, account: Account, temporaryDir = tmpdir()): string {
   const preferred = join(postgresDir, 'run')
@@ -31,15 +31,19 @@ export function ensureSocketDir(postgresDir: string, account: Account, temporary
   try {
     const created = mkdirSync(folder, { recursive: true, mode: 0o700 })
     if (created !== undefined) giveTo(account, folder)
-    // Below a temporary folder anybody could have made it first, to listen in our server's place.
+    // In a temporary folder, another user could have created it first to listen in our server's place.
     const entry = lstatSync(folder)
-    if (!entry.isDirectory() || entry.uid !== account.uid) {
-      throw new ServiceError('invalid_state', `${folder} belongs to somebody else (user id ${entry.uid}); remove it`)
+    if (!entry.isDirectory()) throw new ServiceError('invalid_state', `${folder} is a link and not a folder; remove it`)
+    if (entry.uid !== account.uid) {
+      throw new ServiceError(
+        'invalid_state',
+        `${folder} belongs to the user id ${entry.uid} and not to ${account.uid}; remove it`,
+      )
     }
     chmodSync(folder, 0o700)
     return folder
   } catch (error) {
-    throw fileFailure(error, `the socket folder ${folder} cannot be made`)
+    throw fileFailure(error, `the socket folder ${folder} cannot be created`)
   }
 }
 

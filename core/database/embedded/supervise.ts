@@ -1,6 +1,6 @@
 /**
- * Keeps the embedded server running: one that dies is started again on the same socket with the same password, so that
- * the pools of `pg` find it by simply connecting again. One that keeps dying is given up.
+ * Supervises the embedded server: restarts it on the same socket with the same password, so that the pools of `pg` only need to
+ * reconnect. After too many failures it gives up.
  */
 import { ServiceError } from '../../errors/index.ts'
 import { monotonicMs, sleep } from '../../time.ts'
@@ -9,11 +9,11 @@ import { startEmbeddedPostgres } from './start.ts'
 import type { EmbeddedConnection, EmbeddedOptions, EmbeddedPostgres } from './start.ts'
 
 export type SuperviseOptions = EmbeddedOptions & {
-  /** The server ended unasked; it is being started again. */
+  /** The server ended unexpectedly; it is being restarted. */
   onExit?: (exit: PostmasterExit) => void
-  /** It takes connections again. */
+  /** The server accepts connections again. */
   onRestart?: (server: { pid: number; downMs: number }) => void
-  /** It ended `maxFailures` times within `windowMs`, or cannot be started: the program should end, naming the error. */
+  /** The server ended `maxFailures` times within `windowMs`, or cannot be started: the program should exit with the error. */
   onGiveUp: (error: ServiceError) => void
   maxFailures?: number
   windowMs?: number
@@ -23,10 +23,10 @@ export type SupervisedPostgres = {
   connection: EmbeddedConnection
   dataDir: string
   notices: string[]
-  /** Of the server that runs now, or ran last. */
+  /** Of the current server, or of the last one. */
   readonly pid: number
   readonly isUp: boolean
-  /** Ends the supervision and the server, also one that is just being started. Twice is once. */
+  /** Stops the supervision and the server, also during a start. Idempotent. */
   stop(deadlineMs?: number): Promise<void>
 }
 
@@ -35,7 +35,7 @@ const WINDOW_MS = 600_000
 const FIRST_PAUSE_MS = 50
 const MAX_PAUSE_MS = 5000
 
-/** Throws as `startEmbeddedPostgres` does when the first start fails; later failures go to `onGiveUp`. */
+/** Throws like `startEmbeddedPostgres` when the first start fails; later failures go to `onGiveUp`. */
 export async function superviseEmbeddedPostgres(options: SuperviseOptions): Promise<SupervisedPostgres> {
   const stopping = new AbortController()
   let server = await startEmbeddedPostgres(options)
@@ -91,7 +91,7 @@ export async function superviseEmbeddedPostgres(options: SuperviseOptions): Prom
     },
     async stop(deadlineMs) {
       stopping.abort(new ServiceError('unavailable', 'the embedded PostgreSQL is stopping'))
-      // A start that is under way ends at the signal; what it had started is stopped by then.
+      // A running start ends at the signal, and its server is stopped by then.
       if (!isUp) await watching
       await server.stop(deadlineMs)
       await watching
@@ -99,7 +99,7 @@ export async function superviseEmbeddedPostgres(options: SuperviseOptions): Prom
   }
 }
 
-/** The failures of the last while: how many are too many, and how long to wait after the latest. */
+/** Recent failures: decides when to give up and how long to pause after the latest. */
 class FailureWindow {
   readonly #max: number
   readonly #windowMs: number
@@ -122,7 +122,7 @@ class FailureWindow {
     return this.#times.length >= this.#max
   }
 
-  /** Nearly nothing after the first failure (somebody killed it), doubling with each further one. */
+  /** Almost none after the first failure (the server may have been killed), doubling with each further one. */
   pauseMs(): number {
     return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#times.length - 1))
   }

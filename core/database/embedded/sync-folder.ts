@@ -1,6 +1,6 @@
 import { closeSync, fsyncSync, openSync } from 'node:fs'
 
-/** A rename is on disk only when its folder is. */
+/** A rename is durable only when its folder is synced. */
 export function syncFolder(folder: string): void {
   const descriptor = openSync(folder, 'r')
   try {

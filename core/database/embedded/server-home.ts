@@ -1,31 +1,35 @@
 /**
- * Where the cluster and the binaries lie, and whose they are. Usually: the data folder, the installed package, this
- * user. As root the server runs under another id, which may not get below a 0700 home: then what it needs goes below
- * the system folder, and a notice says so.
+ * Chooses the folders of the cluster and the binaries, and their owner. By default these are the data folder, the installed
+ * package and the current user. As root, the server runs under another user id, which cannot enter a home folder with mode 0700:
+ * then its files are below the system folder, and a notice says so.
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { ServiceError } from '../../errors/index.ts'
 import { nobodyAccount, ownAccount, ownerOf } from './account.ts'
 import type { Account } from './account.ts'
-import type { Binaries } from './binaries.ts'
+import type { PostgresBinaries } from './binaries.ts'
 import { copyBinaries } from './copy-binaries.ts'
-import { ensureLocation, findLocation } from './location.ts'
+import { ensureServerFolderName, findServerFolderName } from './location.ts'
 import { findBarrier } from './reachable.ts'
 import { fileFailure } from './failures.ts'
 
-export type Place = {
-  /** The folder that holds everything of the server: cluster, password, lock, socket. */
+export type ServerHome = {
+  /** The folder with all files of the server: cluster, password, lock and socket. */
   baseDir: string
   account: Account
-  binaries: Binaries
+  binaries: PostgresBinaries
   notices: string[]
 }
 
-/** What root uses when the server cannot reach what it should. */
+/** The folder that root uses when the server cannot reach the data folder or the package. */
 export const SYSTEM_DIR = '/var/lib/skein'
 
-export async function choosePlace(dataDir: string, installed: Binaries, systemDir = SYSTEM_DIR): Promise<Place> {
+export async function chooseServerHome(
+  dataDir: string,
+  installed: PostgresBinaries,
+  systemDir = SYSTEM_DIR,
+): Promise<ServerHome> {
   const own = ownAccount()
   if (own.uid !== 0) {
     const baseDir = ensureFolder(resolve(dataDir), 0o700)
@@ -43,7 +47,7 @@ export async function choosePlace(dataDir: string, installed: Binaries, systemDi
   return { baseDir, account, binaries, notices }
 }
 
-/** Where the cluster of a base folder lies, whether it exists or not. */
+/** The cluster's folder below a base folder, whether it exists or not. */
 export function clusterDirOf(baseDir: string): string {
   return join(baseDir, 'postgres', 'cluster')
 }
@@ -54,12 +58,12 @@ function hasCluster(baseDir: string): boolean {
 
 function chooseForRoot(requested: string, systemDir: string, notices: string[]): { baseDir: string; account: Account } {
   const dataOf = (name: string) => join(systemDir, 'data', name)
-  const location = findLocation(requested)
-  // A cluster that was once put there stays the one in use, although the folder asked for may be reachable by now:
-  // starting with an empty one would look like losing every message.
+  const location = findServerFolderName(requested)
+  // A cluster that exists below the system folder stays in use, even when the requested folder is accessible now: an empty
+  // database would look like the loss of every message.
   if (location !== undefined && !hasCluster(requested) && hasCluster(dataOf(location))) {
     const baseDir = dataOf(location)
-    notices.push(`the database of ${requested} lies in ${baseDir}`)
+    notices.push(`the database of ${requested} is in ${baseDir}`)
     return { baseDir, account: accountFor(baseDir) }
   }
   const account = accountFor(requested)
@@ -69,20 +73,20 @@ function chooseForRoot(requested: string, systemDir: string, notices: string[]):
   if (hasCluster(requested)) {
     throw new ServiceError(
       'invalid_state',
-      `the database in ${requested} cannot be served: user id ${account.uid}, which runs PostgreSQL for root, may not ` +
+      `the database in ${requested} cannot be used: user id ${account.uid}, which runs PostgreSQL for root, may not ` +
         `enter ${barrier}; run chmod o+x ${barrier}, or start Skein as the owner of the data`,
     )
   }
   ensureSystemFolder(systemDir, 'data')
-  const baseDir = ensureFolder(dataOf(ensureLocation(requested)), 0o711)
+  const baseDir = ensureFolder(dataOf(ensureServerFolderName(requested)), 0o711)
   notices.push(
-    `the database of ${requested} lies in ${baseDir}, because user id ${account.uid} may not enter ${barrier} ` +
+    `the database of ${requested} is in ${baseDir}, because user id ${account.uid} may not enter ${barrier} ` +
       `(Skein was started as root)`,
   )
   return { baseDir, account: accountFor(baseDir) }
 }
 
-/** The owner of an existing cluster, else the owner of the folder, else nobody. */
+/** The owner of an existing cluster, otherwise the owner of the folder, otherwise `nobody`. */
 function accountFor(baseDir: string): Account {
   if (hasCluster(baseDir)) {
     const clusterDir = clusterDirOf(baseDir)
@@ -99,7 +103,7 @@ function accountFor(baseDir: string): Account {
   return owner.uid === 0 ? nobodyAccount() : { ...owner, isSelf: false }
 }
 
-/** An empty folder of root's holds nothing that its permissions could protect yet. */
+/** Makes an empty folder of root accessible: its permissions protect nothing yet. */
 function openIfEmpty(folder: string): void {
   if (ownerOf(folder).uid === 0 && readdirSync(folder).length === 0) chmodSync(folder, 0o711)
 }
@@ -118,7 +122,7 @@ function requireOwner(baseDir: string, own: Account): void {
   }
 }
 
-function binariesBarrier(binaries: Binaries, account: Account): string | undefined {
+function binariesBarrier(binaries: PostgresBinaries, account: Account): string | undefined {
   return (
     findBarrier(binaries.initdb, account, 'run') ??
     findBarrier(binaries.postgres, account, 'run') ??
@@ -127,7 +131,7 @@ function binariesBarrier(binaries: Binaries, account: Account): string | undefin
   )
 }
 
-/** A folder below the system folder, which nobody but root may write: the server is run from there. */
+/** A folder below the system folder, which only root may write: the server's programs are run from there. */
 function ensureSystemFolder(systemDir: string, name: string): string {
   ensureFolder(systemDir, 0o755)
   const folder = ensureFolder(join(systemDir, name), 0o755)
@@ -143,11 +147,11 @@ function ensureFolder(path: string, mode: number): string {
     mkdirSync(dirname(path), { recursive: true })
     if (!existsSync(path)) {
       mkdirSync(path, { mode })
-      // The umask took its bits away, and the server's user id needs them.
+      // The umask may have removed bits that the server's user id needs.
       chmodSync(path, mode)
     }
     return realpathSync(path)
   } catch (cause) {
-    throw fileFailure(cause, `the data folder ${path} cannot be made`)
+    throw fileFailure(cause, `the data folder ${path} cannot be created`)
   }
 }

@@ -1,14 +1,14 @@
-/** Statements that do not wait for each other, on their way in one write. */
+/** Several statements in one write. */
 import { Socket } from 'node:net'
 import pg from 'pg'
 
-/** A connection whose socket is made here, so that what is written to it can be held together. */
+/** A connection that owns its socket, so that writes to it can be corked. */
 export class SocketClient extends pg.Client {
   readonly socket: Socket
 
   constructor(config: pg.ClientConfig = {}) {
     const socket = new Socket()
-    // Not spread: a pool hides the password from enumeration.
+    // The config is not spread: a pool makes the password non-enumerable.
     const own = { stream: { value: () => socket, enumerable: true } }
     super(Object.defineProperties({}, { ...Object.getOwnPropertyDescriptors(config), ...own }))
     this.socket = socket
@@ -16,10 +16,10 @@ export class SocketClient extends pg.Client {
 }
 
 /**
- * What `send` asks of a connection that may have several statements under way goes out in one write: each write wakes the
+ * Sends the statements of `send` in one write, on a connection that allows several statements in flight: each write wakes the
  * server, which costs more than a small statement.
  */
-export function sendTogether(client: pg.ClientBase, send: () => void): void {
+export function sendCorked(client: pg.ClientBase, send: () => void): void {
   const socket = socketOf(client)
   socket?.cork()
   try {
@@ -29,7 +29,7 @@ export function sendTogether(client: pg.ClientBase, send: () => void): void {
   }
 }
 
-/** What the connection writes to; undefined for one that was made elsewhere. */
+/** The socket of the connection; undefined for a connection of another class. */
 export function socketOf(client: pg.ClientBase): Socket | undefined {
   return client instanceof SocketClient ? client.socket : undefined
 }

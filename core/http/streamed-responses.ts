@@ -1,6 +1,6 @@
 /**
- * Answers of routes that take many things at once name them all again: megabytes of JSON, which are made and sent in turns, a hundred items at a
- * time.
+ * Responses of bulk routes repeat every item: megabytes of JSON, which are serialized and sent in pieces of a hundred items, so
+ * that the event loop is not blocked.
  */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -8,7 +8,7 @@ import type { TObject, TSchema } from 'typebox'
 import { createTurns } from '../turns.ts'
 import { compileSerializer } from './serialize.ts'
 
-/** A shorter list is sent as any other answer is. */
+/** Shorter lists are sent like any other response. */
 const MIN_LONG_ITEMS = 500
 const ITEMS_PER_PIECE = 100
 
@@ -17,8 +17,8 @@ type Shape = { lists: Map<string, Serializer>; fields: Serializer }
 
 const shapes = new WeakMap<object, Shape>()
 
-/** For routes whose body may be larger than `maxBodyBytes`. Must be called before they are added. */
-export function registerLongAnswers(app: FastifyInstance, maxBodyBytes: number): void {
+/** For routes with a body limit above `maxBodyBytes`. Call it before the routes are added. */
+export function registerStreamedResponses(app: FastifyInstance, maxBodyBytes: number): void {
   app.addHook('onRoute', (route) => {
     if ((route.bodyLimit ?? 0) <= maxBodyBytes) return
     const { handler } = route
@@ -28,7 +28,7 @@ export function registerLongAnswers(app: FastifyInstance, maxBodyBytes: number):
   })
 }
 
-/** What a handler gave, as a stream where it has a long list. */
+/** The payload of a handler, as a stream when it contains a long list. */
 function inTurns(request: FastifyRequest, reply: FastifyReply, payload: unknown): unknown {
   const schema = (request.routeOptions.schema?.response as Record<string, TSchema> | undefined)?.[reply.statusCode]
   const shape = schema === undefined || typeof payload !== 'object' || payload === null ? undefined : shapeOf(schema)
@@ -56,7 +56,7 @@ async function* pieces(shape: Shape, values: Readonly<Record<string, unknown>>, 
   yield ']}'
 }
 
-/** What a declared answer is made of; undefined for one that is no object. */
+/** The serializers of a response schema; undefined when it is not an object. */
 function shapeOf(schema: TSchema): Shape | undefined {
   const known = shapes.get(schema)
   if (known !== undefined) return known

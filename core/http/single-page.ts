@@ -1,0 +1,170 @@
+/**
+ * A page that was built from modules: its files, and its document for every other path below. The document is the same behind any
+ * prefix of a reverse proxy, because its base is relative to the path of the request.
+ */
+import { randomBytes } from 'node:crypto'
+import { readFile, readdir } from 'node:fs/promises'
+import { extname, join } from 'node:path'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { PROTOCOL_STATUS, ServiceError } from '../errors/index.ts'
+import type { RoutePlugin } from './app.ts'
+import { RESPONSE_HEADERS } from './security-headers.ts'
+
+export type SinglePage = {
+  /** Starts with `/` and has one segment. */
+  readonly path: string
+  /**
+   * Documents beside `index.html` for frames that run code of users: they have no origin, no network, and may compile
+   * WebAssembly.
+   */
+  readonly sandboxes?: readonly string[]
+  /** The folder with `index.html`, or what to show until there is one. */
+  folder(): Promise<{ folder: string } | PageNotice>
+}
+
+export type PageNotice = {
+  readonly title: string
+  readonly text: string
+  /** The page asks again after this time. */
+  readonly retrySeconds?: number
+}
+
+/** Placeholders of the built document. */
+export const BASE_PLACEHOLDER = '__BASE__'
+export const NONCE_PLACEHOLDER = '__NONCE__'
+
+/** Below it, names contain a digest of the content. */
+const HASHED_FOLDER = 'assets/'
+const DOCUMENT = 'index.html'
+const YEAR = 'public, max-age=31536000, immutable'
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.json': 'application/json',
+  '.svg': 'image/svg+xml',
+  '.txt': 'text/plain; charset=utf-8',
+  '.wasm': 'application/wasm',
+  '.woff2': 'font/woff2',
+}
+
+/** What the server sends a file as: its name in the folder, or that of its compressed form. */
+const ENCODINGS = [
+  { token: 'br', suffix: '.br' },
+  { token: 'gzip', suffix: '.gz' },
+] as const
+
+type BuiltPage = { folder: string; document: string; names: ReadonlySet<string> }
+
+const headersOf = (nonce: string) => ({
+  ...RESPONSE_HEADERS,
+  'Cache-Control': 'no-store',
+  'Content-Security-Policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    `style-src 'self' 'nonce-${nonce}'`,
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "frame-src 'self'",
+    "manifest-src 'self'",
+    "base-uri 'self'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; '),
+  'X-Frame-Options': 'DENY',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+})
+
+const SANDBOX_HEADERS = {
+  ...RESPONSE_HEADERS,
+  'Cache-Control': 'no-cache',
+  'Content-Security-Policy': [
+    'sandbox allow-scripts',
+    "default-src 'none'",
+    "script-src 'self' 'wasm-unsafe-eval'",
+    'worker-src blob:',
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'self'",
+  ].join('; '),
+  'X-Frame-Options': 'SAMEORIGIN',
+  'Referrer-Policy': 'no-referrer',
+}
+
+export function singlePage({ path, folder, sandboxes = [] }: SinglePage): RoutePlugin {
+  let built: BuiltPage | undefined
+  const sendDocument = async (request: FastifyRequest, reply: FastifyReply) => {
+    const nonce = randomBytes(16).toString('base64')
+    void reply.type('text/html; charset=utf-8').headers(headersOf(nonce))
+    const found = await folder()
+    const base = escapeAttribute(baseOf(request.url, path))
+    if ('title' in found) return await reply.code(PROTOCOL_STATUS.unavailable.http).send(noticePage(found, nonce))
+    if (built?.folder !== found.folder) built = await readBuilt(found.folder)
+    const { document } = built
+    return await reply.send(document.replaceAll(NONCE_PLACEHOLDER, nonce).replaceAll(BASE_PLACEHOLDER, base))
+  }
+  const sendFile = async (request: FastifyRequest, reply: FastifyReply, name: string, page: BuiltPage) => {
+    const accepted = acceptedOf(request)
+    const encoding = ENCODINGS.find(({ token, suffix }) => accepted.has(token) && page.names.has(`${name}${suffix}`))
+    void reply.headers({
+      ...RESPONSE_HEADERS,
+      'Cache-Control': name.startsWith(HASHED_FOLDER) ? YEAR : 'no-cache',
+      Vary: 'Accept-Encoding',
+      // A frame without an origin loads its scripts from another one. The files are public.
+      ...(sandboxes.length > 0 && name.startsWith(HASHED_FOLDER) ? { 'Access-Control-Allow-Origin': '*' } : {}),
+      ...(sandboxes.includes(name) ? SANDBOX_HEADERS : {}),
+    })
+    if (encoding !== undefined) void reply.header('Content-Encoding', encoding.token)
+    const content = await readFile(join(page.folder, `${name}${encoding?.suffix ?? ''}`))
+    return await reply.type(TYPES[extname(name)] ?? 'application/octet-stream').send(content)
+  }
+  return (app) => {
+    const options = { config: { isPublic: true }, schema: { hide: true } }
+    app.get(path, options, sendDocument)
+    app.get(`${path}/*`, options, async (request, reply) => {
+      const name = (request.params as { '*': string })['*']
+      if (built?.names.has(name) === true && name !== DOCUMENT) return await sendFile(request, reply, name, built)
+      // A file that a newer build no longer has is missing; it is not the document.
+      if (name.startsWith(HASHED_FOLDER)) {
+        const found = await folder()
+        if ('folder' in found && built?.folder !== found.folder) built = await readBuilt(found.folder)
+        if (built?.names.has(name) === true) return await sendFile(request, reply, name, built)
+        throw new ServiceError('not_found', 'no such file')
+      }
+      return await sendDocument(request, reply)
+    })
+  }
+}
+
+async function readBuilt(folder: string): Promise<BuiltPage> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  const names = entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
+  return { folder, document: await readFile(join(folder, DOCUMENT), 'utf8'), names: new Set(names) }
+}
+
+/** The folder of the page, relative to the path of the request: `console/` for `/console`, `../` for `/console/a/`. */
+function baseOf(url: string, path: string): string {
+  const below = (url.split('?', 1)[0] ?? '').slice(path.length)
+  if (!below.startsWith('/')) return `${path.slice(1)}/`
+  const depth = below.split('/').length - 2
+  return depth === 0 ? './' : '../'.repeat(depth)
+}
+
+function acceptedOf({ headers }: FastifyRequest): ReadonlySet<string> {
+  const parts = String(headers['accept-encoding'] ?? '').split(',', 20)
+  return new Set(parts.map((part) => part.trim()).filter((part) => !part.endsWith(';q=0')))
+}
+
+function noticePage({ title, text, retrySeconds }: PageNotice, nonce: string): string {
+  const retry = retrySeconds === undefined ? '' : `<meta http-equiv="refresh" content="${retrySeconds}">`
+  const style =
+    'body{font:16px/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;padding:0 1rem;color-scheme:light dark}code{font:14px ui-monospace,monospace}'
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">${retry}<title>${title}</title><style nonce="${nonce}">${style}</style><h1>${title}</h1><p>${text}</p></html>\n`
+}
+
+const escapeAttribute = (text: string) => text.replaceAll(/[&<>"']/g, '')

@@ -1,0 +1,25 @@
+/** The metrics of several processes as one text: each metric once, with the samples of every process. */
+
+type Family = { head: string; samples: string[] }
+
+/** Where the text of the next metric begins. */
+const NEXT_FAMILY = /^(?=# HELP )/m
+
+/** Takes texts in the format of Prometheus whose samples have different labels. */
+export function mergeMetrics(texts: readonly string[]): string {
+  const families = new Map<string, Family>()
+  for (const text of texts) {
+    for (const part of text.split(NEXT_FAMILY)) {
+      const lines = part.split('\n').filter((line) => line !== '')
+      const name = lines[0]?.split(' ', 3)[2]
+      if (name === undefined) continue
+      const family = families.get(name) ?? {
+        head: lines.filter((line) => line.startsWith('# ')).join('\n'),
+        samples: [],
+      }
+      family.samples.push(...lines.filter((line) => !line.startsWith('#')))
+      families.set(name, family)
+    }
+  }
+  return [...families.values()].map(({ head, samples }) => `${[head, ...samples].join('\n')}\n`).join('\n')
+}

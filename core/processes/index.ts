@@ -1,0 +1,7 @@
+export { poolSizeOf, processCount } from './count.ts'
+export type { Machine } from './machine.ts'
+export { joinSupervisor } from './member.ts'
+export type { Member } from './member.ts'
+export { PROCESS_METRICS } from './metrics.ts'
+export { freePort, portsInUse } from './ports.ts'
+export { SUPERVISOR, Supervisor } from './supervisor.ts'

@@ -1,0 +1,6 @@
+export { isTracing, setSpanSource, startSpan, withSpan } from './span.ts'
+export type { Span, SpanAttributes, SpanOptions, SpanSource } from './span.ts'
+export { SAMPLERS, TRACING_SETTINGS } from './settings.ts'
+export type { TracingConfig } from './settings.ts'
+export { traceIdOf } from './traceparent.ts'
+export { startTracing } from './opentelemetry.ts'
