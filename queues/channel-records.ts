@@ -1,4 +1,4 @@
-/** Reads of stored messages for guests. They need no queue: the manager checks the grant, the platform has the reader. */
+/** Reads stored messages for guests. No queue is needed: the manager checks the grant, the platform provides the reader. */
 
 export type ReadableChannel = { domainKey: number; domainId: string; channelKey: number; channelId: string }
 
@@ -11,7 +11,7 @@ export type RecordQuery = {
   limit: number
 }
 
-/** A resolved record by the names of SenML (RFC 8428 section 4), as triggers give them too, and where it came from. */
+/** A resolved record with SenML names (RFC 8428 section 4), as in triggers, and its origin. */
 export type StoredRecord = {
   channel: string
   subtopic?: string
@@ -28,5 +28,5 @@ export type StoredRecord = {
   s?: number
 }
 
-/** The newest records first. Checks no right: the caller has. */
+/** The newest records first. The caller must have checked the right. */
 export type ReadChannel = (channel: ReadableChannel, query: RecordQuery) => Promise<StoredRecord[]>

@@ -1,7 +1,6 @@
 /**
- * `task_messages`: messages that start runs. The platform adds what meets a trigger, in the transaction of its position in
- * the log, and the pages of replays; some manager takes them. A row is unique by its task and origin, so that a repeated
- * one adds nothing.
+ * `task_messages`: messages that start runs. The platform adds messages that match a trigger, in the transaction of its position in the
+ * changelog, and pages of replays; a manager processes them. Task and origin identify a row, so that a repeated insert has no effect.
  */
 import type { Bus } from '#core/bus/index.ts'
 import { jsonArray } from '#core/database/index.ts'
@@ -15,22 +14,24 @@ import type { StoredTriggerRule } from './triggers.ts'
 
 const TABLE = 'task_messages'
 
-/** Messages of one task that wait for its runs; what is beyond is dropped and counted. */
+/** The limit of waiting messages of one task; further ones are dropped and counted. */
 const MAX_WAITING_MESSAGES = 1_000
-/** Rows that a manager takes at a time. */
+/** The number of rows that a manager takes at a time. */
 const MAX_ROWS = 500
-/** Another manager takes the rows of one that died after this. */
+/** The time after which another manager takes the rows of a dead one. */
 const TAKEN_MS = 30_000
-/** Until a message that could not start its runs is taken again. */
+/** The delay before a message whose runs could not be started is retried. */
 const RETRY_MS = 1_000
 
 export type NewMessage = {
-  /** Names the message among those of its task. */
+  /** Identifies the message among those of its task. */
   origin: string
   message: TriggerMessage
+  /** Place of the message in its trace. */
+  traceparent?: string | undefined
 }
 
-/** A message with what its task needs to be started. */
+/** A message with the data for starting its task. */
 export type QueuedMessage = NewMessage & {
   key: number
   taskKey: number
@@ -39,16 +40,16 @@ export type QueuedMessage = NewMessage & {
   domainId: string | null
   userKey: number | null
   function: string | null
-  /** Inputs that the task has of its own. */
+  /** The number of the task's own inputs. */
   inputCount: number
-  /** Of its module, where it was read. */
+  /** Exports of its module, if known. */
   exports: DescribedExport[] | null
 }
 
-/** `retry`: the message comes again. Otherwise it is done with, and `dropped` of its runs were not started for the reason. */
+/** `retry`: the message is retried. Otherwise it is done, and `dropped` runs were not started for the reason. */
 export type MessageOutcome = 'retry' | { dropped: number; reason: string }
 
-/** Adds them at the end of the queue. With `delayMs` they become due then. */
+/** Adds messages at the end of the queue. With `delayMs` they become due later. */
 export async function queueMessages(
   tx: Transaction,
   taskKey: number,
@@ -56,26 +57,27 @@ export async function queueMessages(
   delayMs = 0,
 ): Promise<void> {
   if (messages.length === 0) return
-  await sql`INSERT INTO task_messages (task_key, origin, message, due_at)
-    SELECT ${taskKey}, m.origin, m.message, now() + make_interval(secs => ${delayMs / 1000}::float8)
+  await sql`INSERT INTO task_messages (task_key, origin, message, traceparent, due_at)
+    SELECT ${taskKey}, m.origin, m.message, m.traceparent, now() + make_interval(secs => ${delayMs / 1000}::float8)
     FROM unnest(${messages.map(({ origin }) => origin)}::text[],
-      ${jsonArray(messages.map(({ message }) => JSON.stringify(message)))}::json[]) AS m (origin, message)
+      ${jsonArray(messages.map(({ message }) => JSON.stringify(message)))}::json[],
+      ${messages.map(({ traceparent }) => traceparent ?? null)}::text[]) AS m (origin, message, traceparent)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
 }
 
 const QUEUE_FULL = `${MAX_WAITING_MESSAGES} messages wait for its runs already`
 
-/** Queues messages that met the rule, as many as there is room for; the others are counted with the reason. */
+/** Queues messages that match the rule up to the limit; the others are counted with the reason. */
 export async function handMatches(
   tx: Transaction,
   rule: StoredTriggerRule,
   matches: readonly NewMessage[],
 ): Promise<void> {
   const { taskKey, debounceMs, windowLeft } = rule
-  // Of messages that come within the debounce the last counts, those that wait already included.
+  // Within the debounce only the last message counts, including those that are already queued.
   const wanted = debounceMs === null ? matches : matches.slice(-1)
   const queueRoom = debounceMs === null ? MAX_WAITING_MESSAGES - rule.waiting : 1
-  // What it replaces has not run: its part of the rate is free again.
+  // Replaced messages have not run, so their part of the rate is free again.
   const replaced = debounceMs === null ? 0 : await removeDebounced(tx, taskKey, debounceMs)
   const room = Math.min(Math.max(queueRoom, 0), (windowLeft ?? Infinity) + replaced)
   const taken = wanted.slice(0, room)
@@ -86,8 +88,8 @@ export async function handMatches(
 }
 
 /**
- * Removes those that still wait for the end of their debounce and returns their number. What a manager has taken and the
- * records of a replay stay.
+ * Removes messages that wait for the end of their debounce, and returns their number. Messages that a manager has taken and records of a
+ * replay are kept.
  */
 async function removeDebounced(tx: Transaction, taskKey: number, debounceMs: number): Promise<number> {
   const { rows } = await sql`DELETE FROM task_messages WHERE task_key = ${taskKey} AND due_at > now()
@@ -95,25 +97,25 @@ async function removeDebounced(tx: Transaction, taskKey: number, debounceMs: num
   return rows.length
 }
 
-/** To be called after the commit of what was queued. */
+/** Call it after the commit of queued messages. */
 export function hintMessages(bus: Bus): void {
   hintQueue(bus, TABLE)
 }
 
-// In the order in which they were written; another manager takes others.
+// In insertion order; concurrent managers take other rows.
 const TAKE = sql<QueuedMessage>`
   UPDATE task_messages m SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8)
   FROM (SELECT key FROM task_messages WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
     tasks t LEFT JOIN modules d ON d.key = t.module_key
   WHERE m.key = due.key AND t.key = m.task_key
-  RETURNING m.key, m.task_key AS "taskKey", m.origin, m.message, t.id AS "taskId", t.name AS "taskName",
+  RETURNING m.key, m.task_key AS "taskKey", m.origin, m.message, m.traceparent, t.id AS "taskId", t.name AS "taskName",
     t.domain_id AS "domainId", t.user_key AS "userKey", t.function, json_array_length(t.inputs) AS "inputCount", d.exports`
 
 export type MessageReaderOptions = {
   database: Database
   bus: Bus
   intervalMs: number
-  /** Starts the runs of the messages and returns what became of each, in their order. */
+  /** Starts the runs of the messages and returns one outcome per message, in order. */
   start: (messages: readonly QueuedMessage[]) => Promise<readonly MessageOutcome[]>
   onError: (error: unknown) => void
 }
@@ -138,7 +140,7 @@ export function startMessageReader({ database, bus, intervalMs, start, onError }
   })
 }
 
-/** Returns how many come again. */
+/** Returns the number of messages to retry. */
 async function settle(
   db: Queryable,
   messages: readonly QueuedMessage[],

@@ -1,7 +1,6 @@
 /**
- * `task_publications`: what tasks publish, on its way to the channels (task-manager.md section 5). A manager writes the row
- * in the transaction of what it reports. Some node of the platform publishes it under the name of its call, so that a
- * repeated one stores nothing twice, and removes it.
+ * `task_publications`: messages that tasks publish, until they are stored (task-manager.md section 5). A manager writes the row in the
+ * transaction of the report. A node of the platform publishes it with the id of its call as idempotency key, and removes it.
  */
 import type { Bus } from '#core/bus/index.ts'
 import { jsonArray } from '#core/database/index.ts'
@@ -13,24 +12,26 @@ import { isTemporary } from './temporary.ts'
 
 const TABLE = 'task_publications'
 
-/** Rows that a node takes at a time. */
+/** The number of rows that a node takes at a time. */
 const MAX_ROWS = 500
-/** Another node takes the rows of one that died after this. */
+/** The time after which another node takes the rows of a dead one. */
 const TAKEN_MS = 30_000
-/** Retries wait from one second on, doubled this often at most. */
+/** The delay of retries starts at one second and is doubled at most this often. */
 const MAX_WAIT_DOUBLINGS = 6
 /** Calls of guests are numbered from 1 on. */
 const RESULT_CALL = 0
 
 type Publication = {
   domainKey: number
-  /** The user that the task acts as. */
+  /** The user on whose behalf the task publishes. */
   userKey: number
   channelId: string
   subtopic: string
   taskKey: number
   runId: string
   fence: number
+  /** Place of the run in its trace. */
+  traceparent?: string | undefined
 }
 
 export type ResultPublication = Publication & {
@@ -56,21 +57,22 @@ export function publicationsOf(results: readonly ResultPublication[]): {
       results.map(({ taskKey }) => taskKey),
       results.map(({ runId }) => runId),
       results.map(({ fence }) => fence),
+      results.map(({ traceparent }) => traceparent ?? null),
     ],
   }
 }
 
-// The time of the record is that of the end: both are the transaction's.
+// The time of the record is that of the run's end, which is written in the same transaction.
 const WRITE_RESULTS = `
-  INSERT INTO task_publications (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id)
+  INSERT INTO task_publications (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id, traceparent)
   SELECT c.domain_key, c.user_key, c.channel_id, c.subtopic,
     (SELECT jsonb_agg(record || jsonb_build_object('t', round(extract(epoch FROM now()), 6))) FROM jsonb_array_elements(c.records) record)::text,
-    c.task_key, c.run_id, c.fence, ${RESULT_CALL}
-  FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::uuid[], $8::bigint[])
-    AS c (domain_key, user_key, channel_id, subtopic, records, task_key, run_id, fence)
+    c.task_key, c.run_id, c.fence, ${RESULT_CALL}, c.traceparent
+  FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::uuid[], $8::bigint[], $9::text[])
+    AS c (domain_key, user_key, channel_id, subtopic, records, task_key, run_id, fence, traceparent)
   ON CONFLICT ON CONSTRAINT task_publications_call_key DO NOTHING`
 
-export type CallPublication = Omit<Publication, 'taskKey'> & {
+export type CallPublication = Omit<Publication, 'taskKey' | 'traceparent'> & {
   /** Of the guest's call, within its run and fence; 1 at least. */
   callId: number
   /** A SenML pack. */
@@ -79,22 +81,22 @@ export type CallPublication = Omit<Publication, 'taskKey'> & {
   openStates: readonly number[]
 }
 
-/** Stores what a running guest published. False when its run has ended or has another fence; a repeated call stores nothing. */
+/** Stores a publication of a running guest. False when its run has ended or has another fence; a repeated call has no effect. */
 export async function publishCall(db: Queryable, call: CallPublication): Promise<boolean> {
   const { rows } = await sql<{ is_current: boolean }>`
     WITH held AS MATERIALIZED (
-      SELECT r.id, r.fence, r.task_key FROM runs r WHERE r.id = ${call.runId} AND r.fence = ${call.fence}
+      SELECT r.id, r.fence, r.task_key, r.spec ->> 'traceparent' AS traceparent FROM runs r WHERE r.id = ${call.runId} AND r.fence = ${call.fence}
         AND r.state = ANY(${call.openStates}::int[]) FOR KEY SHARE),
     stored AS (
-      INSERT INTO task_publications (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id)
+      INSERT INTO task_publications (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id, traceparent)
       SELECT ${call.domainKey}, ${call.userKey}, ${call.channelId}, ${call.subtopic}, ${call.payload}, held.task_key, held.id,
-        held.fence, ${call.callId} FROM held
+        held.fence, ${call.callId}, held.traceparent FROM held
       ON CONFLICT ON CONSTRAINT task_publications_call_key DO NOTHING)
     SELECT EXISTS (SELECT 1 FROM held) AS is_current`.execute(db)
   return rows[0]?.is_current === true
 }
 
-/** To be called after the commit of what was published. */
+/** Call it after the commit of publications. */
 export function hintPublications(bus: Bus): void {
   hintQueue(bus, TABLE)
 }
@@ -107,28 +109,31 @@ export type QueuedPublication = {
   subtopic: string
   payload: string
   runId: string
+  /** Null: it was deleted. */
+  taskId: string | null
   fence: number
   callId: number
+  traceparent: string | null
   attempts: number
   createdAt: string
 }
 
-// In the order in which they were written; another node takes others.
+// In insertion order; concurrent nodes take other rows.
 const TAKE = sql<QueuedPublication>`
   UPDATE task_publications p SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8), attempts = least(p.attempts + 1, 1000)
   FROM (SELECT key FROM task_publications WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due
-  JOIN task_publications q ON q.key = due.key JOIN domains d ON d.key = q.domain_key
+  JOIN task_publications q ON q.key = due.key JOIN domains d ON d.key = q.domain_key LEFT JOIN tasks t ON t.key = q.task_key
   WHERE p.key = due.key
   RETURNING p.key, d.id AS "domainId", p.user_key AS "userKey", p.channel_id AS "channelId", p.subtopic, p.payload,
-    p.run_id AS "runId", p.fence, p.call_id AS "callId", p.attempts, p.created_at AS "createdAt"`
+    p.run_id AS "runId", t.id AS "taskId", p.fence, p.call_id AS "callId", p.traceparent, p.attempts, p.created_at AS "createdAt"`
 
 export type PublicationReaderOptions = {
   database: Database
   bus: Bus
   intervalMs: number
-  /** Resolves when the message is stored; called again with the same row after a failure of any process. */
+  /** Resolves when the message is stored; may be called again with the same row after a crash. */
   publish: (publication: QueuedPublication) => Promise<void>
-  /** The row is removed. */
+  /** Called when the row is removed because it was rejected. */
   onRefused: (publication: QueuedPublication, refusal: ServiceError) => void
   onError: (error: unknown) => void
 }
@@ -139,7 +144,7 @@ export function startPublicationReader({ database, bus, intervalMs, ...options }
   const { publish, onRefused, onError } = options
   const { db } = database
 
-  /** The seconds until it is tried again; undefined: it is done with. */
+  /** The seconds until the next attempt; undefined: done. */
   async function attempt(publication: QueuedPublication): Promise<number | undefined> {
     try {
       await publish(publication)

@@ -1,6 +1,6 @@
 /**
- * `task_replays`: stored messages of a time that a task is to run over (task-manager.md section 5). A manager opens a replay;
- * nodes of the platform read it page by page into the queue of messages, the oldest first, and remove it at its end.
+ * `task_replays`: time ranges of stored messages that a task processes again (task-manager.md section 5). A manager creates a replay;
+ * nodes of the platform read it page by page into the queue of messages, oldest first, and remove it at its end.
  */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
@@ -11,17 +11,17 @@ import type { NewMessage } from './messages.ts'
 
 const TABLE = 'task_replays'
 
-/** Replays of one task at a time. */
+/** The limit of replays of one task. */
 export const MAX_OPEN_REPLAYS = 10
-/** A replay rests while so many messages of its task wait for runs. */
+/** A replay pauses while this many messages of its task wait for runs. */
 const MAX_WAITING = 500
-/** Another node takes a replay from one that died after this. */
+/** The time after which another node takes a replay of a dead one. */
 const TAKEN_SECONDS = 30
 
 export type NewReplay = {
   id: string
   taskKey: number
-  /** Whose right to read the channel counts. */
+  /** The user whose right to read the channel is checked. */
   userKey: number
   channelId: string
   /** Seconds since 1970, inclusive. */
@@ -30,7 +30,7 @@ export type NewReplay = {
   to: number
 }
 
-/** False when the task has `MAX_OPEN_REPLAYS` already or is gone. */
+/** False when the task has `MAX_OPEN_REPLAYS` replays or was deleted. */
 export async function openReplay({ db }: Database, bus: Bus, replay: NewReplay): Promise<boolean> {
   const { rows } = await sql`
     INSERT INTO task_replays (id, task_key, user_key, channel_id, from_time, to_time)
@@ -49,16 +49,16 @@ export type OpenReplay = {
   userKey: number
   domainId: string | null
   channelId: string
-  /** Of the record that was handed last, once one was. */
+  /** The time of the last delivered record; initially the start of the range. */
   fromTime: number
   toTime: number
-  /** Records of that time that were handed. */
+  /** The number of delivered records with that time. */
   nextOffset: number
 }
 
 export type ReplayStep = {
   messages: readonly NewMessage[]
-  /** Where it continues, by time and not by number: records that come or go meanwhile move no other. Undefined: at its end. */
+  /** The position of the next page, by time: inserted or deleted records do not move it. Undefined at the end. */
   next: { fromTime: number; nextOffset: number } | undefined
 }
 
@@ -66,7 +66,7 @@ export type ReplayReaderOptions = {
   database: Database
   bus: Bus
   intervalMs: number
-  /** Reads the next page. What it throws is reported to `onError`, and the replay is taken again later. */
+  /** Reads the next page. Errors are reported to `onError`, and the replay is retried later. */
   read: (replay: OpenReplay) => Promise<ReplayStep>
   onError: (error: unknown) => void
 }
@@ -99,7 +99,7 @@ export function startReplayReader({ database, bus, intervalMs, read, onError }: 
   })
 }
 
-/** A replay whose task has room; taken for a while. */
+/** Takes a replay whose task has room. */
 async function takeNext(db: Queryable): Promise<OpenReplay | undefined> {
   const { rows } = await sql<OpenReplay>`
     UPDATE task_replays p SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})

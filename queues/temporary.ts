@@ -1,6 +1,6 @@
 import type { ServiceError } from '#core/errors/index.ts'
 
-/** Whether the same work may succeed later: its row then stays in the queue. */
+/** Whether a retry may succeed: then the row stays in the queue. */
 export function isTemporary({ kind }: ServiceError): boolean {
   return kind === 'unavailable' || kind === 'timeout' || kind === 'internal'
 }

@@ -1,6 +1,6 @@
-/** A message as triggers see it and guests get it. */
+/** A message for triggers and guests. */
 
-/** A resolved record as SenML names its fields (RFC 8428 section 4). */
+/** A resolved record with the field names of SenML (RFC 8428 section 4). */
 export type SenmlRecord = {
   n: string
   u?: string
@@ -13,7 +13,7 @@ export type SenmlRecord = {
   ut?: number
 }
 
-/** Stored with the run and given to the guest as it is. */
+/** Stored with the run and passed to the guest unchanged. */
 export type TriggerMessage = {
   channel_id: string
   subtopic: string

@@ -1,6 +1,6 @@
 /**
- * `task_triggers`: which messages start which task. Managers write the rule of a task, the platform compares messages
- * with the rules, and both count what was dropped.
+ * `task_triggers`: the rules by which messages start tasks. Managers write the rule of a task, the platform matches messages with the
+ * rules, and both count dropped ones.
  */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -28,9 +28,9 @@ export type StoredTriggerRule = TriggerRule & {
   channelId: string
   /** Messages of the task that wait for runs. */
   waiting: number
-  /** How many more the rate allows in this window; null: no rate. */
+  /** The remaining rate in this window; null without a rate. */
   windowLeft: number | null
-  /** The subtopic of this channel to which the task publishes its results, if it does. */
+  /** The subtopic of this channel to which the task publishes its results, if any. */
   publishesTo: string | null
 }
 
@@ -49,7 +49,7 @@ export async function writeTrigger(
 
 const IS_NEW_WINDOW = sql`(g.window_at IS NULL OR g.window_at + make_interval(secs => g.rate_ms / 1000.0) <= now())`
 
-/** Every trigger with the room that is left in its queue and its window. */
+/** Every trigger with the free capacity of its queue and its window. */
 export async function readTriggerRules(tx: Transaction): Promise<StoredTriggerRule[]> {
   const { rows } = await sql<StoredTriggerRule>`
     SELECT g.task_key AS "taskKey", g.channel_key AS "channelKey", c.id AS "channelId", g.subtopic, g.name, g.comparator, g.value,
@@ -65,7 +65,7 @@ export async function readTriggerRules(tx: Transaction): Promise<StoredTriggerRu
   return rows
 }
 
-/** The records that meet the rule, in their order. */
+/** The records that match the rule, in order. */
 export function matchingRecords(
   rule: Pick<TriggerRule, 'subtopic' | 'name' | 'comparator' | 'value'>,
   subtopic: string,
@@ -78,7 +78,7 @@ export function matchingRecords(
   })
 }
 
-/** The subtopic itself, and what lies below it. */
+/** Matches the subtopic itself and those below it. */
 export function coversSubtopic(wanted: string, subtopic: string): boolean {
   return wanted === '' || subtopic === wanted || subtopic.startsWith(`${wanted}.`)
 }
@@ -100,7 +100,7 @@ function compares(record: SenmlRecord, comparator: Comparator, value: number): b
   }
 }
 
-/** Counts messages that met the rule: of them `taken` were queued, in place of `replaced` earlier ones. */
+/** Counts matched messages: `taken` were queued and replaced `replaced` earlier ones. */
 export async function countMatches(
   tx: Transaction,
   taskKey: number,

@@ -1,0 +1,43 @@
+/** Rows that wait between the platform and the task manager. */
+import type { Database } from '#core/database/index.ts'
+import { defineMetrics, gauge, gaugeValue } from '#core/metrics/index.ts'
+import type { GaugeSource } from '#core/metrics/index.ts'
+import { sql } from '#core/sql.ts'
+
+/** Rows that are counted; a longer queue shows this number. */
+const MAX_COUNTED = 100_000
+const QUEUE = {
+  queue: 'messages (they start tasks), publications (results become messages) or replays (stored messages start tasks)',
+}
+const TABLES = { messages: 'task_messages', publications: 'task_publications', replays: 'task_replays' } as const
+
+export const QUEUE_METRICS = defineMetrics('Queues between platform and task manager', {
+  rows: gauge('skein_queue_rows', 'Rows that wait, at most 100,000 are counted', { labels: QUEUE, aggregator: 'max' }),
+  overdue: gauge('skein_queue_overdue_seconds', 'Time since the row was due that waits longest; 0: none is due', {
+    labels: QUEUE,
+    aggregator: 'max',
+  }),
+})
+
+export function queueGauges(database: Database): GaugeSource {
+  return {
+    name: 'queues',
+    gauges: [QUEUE_METRICS.rows, QUEUE_METRICS.overdue],
+    async read() {
+      const all = await Promise.all(
+        Object.entries(TABLES).map(async ([queue, table]) => {
+          const { rows } = await sql<{ waiting: number; overdue: number }>`
+            SELECT (SELECT count(*) FROM (SELECT FROM ${sql.raw(table)} LIMIT ${MAX_COUNTED}) AS counted) AS waiting,
+              greatest(extract(epoch FROM now() - (SELECT min(due_at) FROM ${sql.raw(table)})), 0)::float8 AS overdue`.execute(
+            database.db,
+          )
+          return rows.flatMap((row) => [
+            ...gaugeValue(QUEUE_METRICS.rows, row.waiting, { queue }),
+            ...gaugeValue(QUEUE_METRICS.overdue, row.overdue, { queue }),
+          ])
+        }),
+      )
+      return all.flat()
+    },
+  }
+}

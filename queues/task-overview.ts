@@ -1,0 +1,91 @@
+/** Tasks, runs and workers of a domain in numbers, as the platform shows them beside its own. */
+import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import { TASK_STATE } from '#proto/index.ts'
+import type { TaskState } from '#proto/index.ts'
+
+/** Newest runs that are counted: reading them takes some 50 ms. */
+const MAX_COUNTED_RUNS = 20_000
+
+export type TaskCounts = { total: number; scheduled: number; running: number; failed: number }
+
+/** Undefined `domainKey`: all domains, and tasks without one. */
+export async function countTasks(db: Queryable, domainKey: number | undefined): Promise<TaskCounts> {
+  const { rows } = await sql<TaskCounts>`
+    SELECT count(*) AS total, ${countOf(TASK_STATE.scheduled)} AS scheduled, ${countOf(TASK_STATE.running)} AS running,
+           ${countOf(TASK_STATE.failed)} AS failed
+      FROM tasks t WHERE ${ofDomain(sql`t.domain_key`, domainKey)}`.execute(db)
+  return rows[0] as TaskCounts
+}
+
+export type RunCounts = {
+  since: string
+  started: number
+  open: number
+  completed: number
+  failed: number
+  stopped: number
+}
+
+/**
+ * Runs that were started in the window, by their present state. Of more than 20,000 the newest are counted, and `since`
+ * is when the oldest of them was started.
+ */
+export async function countRuns(
+  db: Queryable,
+  domainKey: number | undefined,
+  windowSeconds: number,
+): Promise<RunCounts> {
+  // Without a domain the newest keys are read first: no index orders the runs of all domains by time.
+  const newest =
+    domainKey === undefined
+      ? sql`(SELECT o.state, o.created_at FROM runs o ORDER BY o.key DESC LIMIT ${MAX_COUNTED_RUNS}) r`
+      : sql`(SELECT o.state, o.created_at FROM runs o WHERE o.domain_key = ${domainKey}
+              ORDER BY o.created_at DESC, o.key DESC LIMIT ${MAX_COUNTED_RUNS}) r`
+  const { rows } = await sql<RunCounts>`
+    WITH recent AS (SELECT r.state, r.created_at FROM ${newest}
+      WHERE r.created_at >= now() - make_interval(secs => ${windowSeconds}::float8))
+    SELECT CASE WHEN count(*) < ${MAX_COUNTED_RUNS} THEN now() - make_interval(secs => ${windowSeconds}::float8)
+                ELSE min(r.created_at) END AS since, count(*) AS started,
+           count(*) FILTER (WHERE r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})) AS open,
+           ${countOf(TASK_STATE.completed, sql`r.state`)} AS completed, ${countOf(TASK_STATE.failed, sql`r.state`)} AS failed,
+           ${countOf(TASK_STATE.stopped, sql`r.state`)} AS stopped
+      FROM recent r`.execute(db)
+  return rows[0] as RunCounts
+}
+
+export type OpenRuns = { queued: number; held: number }
+
+/** Runs of the domain that wait for a worker, and those that workers have. */
+export async function countOpenRuns(db: Queryable, domainKey: number): Promise<OpenRuns> {
+  const { rows } = await sql<OpenRuns>`
+    SELECT (SELECT count(*) FROM runs r WHERE r.queue_seq IS NOT NULL AND r.domain_key = ${domainKey}) AS queued,
+           (SELECT count(*) FROM runs r WHERE r.next_check_at IS NOT NULL AND r.worker_key IS NOT NULL
+              AND r.domain_key = ${domainKey}) AS held`.execute(db)
+  return rows[0] as OpenRuns
+}
+
+export type WorkerCounts = { alive: number; draining: number; dead: number; slots: number; used_slots: number }
+
+/** Workers that can run tasks of the domain: its own and those of the platform. Revoked ones are not counted. */
+export async function countWorkers(db: Queryable, domainKey: number | undefined): Promise<WorkerCounts> {
+  const isAlive = sql<boolean>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
+  const isUsable =
+    domainKey === undefined
+      ? sql<boolean>`true`
+      : sql<boolean>`(w.domain_key = ${domainKey} OR (w.domain_key IS NULL AND NOT w.platform_only))`
+  const { rows } = await sql<WorkerCounts>`
+    SELECT count(*) FILTER (WHERE ${isAlive} AND NOT w.draining) AS alive, count(*) FILTER (WHERE ${isAlive} AND w.draining) AS draining,
+           count(*) FILTER (WHERE NOT ${isAlive}) AS dead, coalesce(sum(w.slots) FILTER (WHERE ${isAlive}), 0)::bigint AS slots,
+           coalesce(sum((SELECT count(*) FROM runs r WHERE r.worker_key = w.key AND r.next_check_at IS NOT NULL))
+             FILTER (WHERE ${isAlive}), 0)::bigint AS used_slots
+      FROM workers w WHERE w.revoked_at IS NULL AND ${isUsable}`.execute(db)
+  return rows[0] as WorkerCounts
+}
+
+const countOf = (state: TaskState, column: Sql<unknown> = sql`t.state`) =>
+  sql`count(*) FILTER (WHERE ${column} = ${state})`
+
+const ofDomain = (column: Sql<unknown>, domainKey: number | undefined) =>
+  domainKey === undefined ? sql<boolean>`true` : sql<boolean>`${column} = ${domainKey}`
