@@ -1,9 +1,9 @@
-/** Composition of the platform: the rooms of the API, stacked, over one `Infrastructure`. */
+/** Composition of the platform: starts every room of the API on one `Infrastructure`. */
 import type { FastifyRequest } from 'fastify'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
-import type { Metrics, RoutePlugin, TlsFiles } from '#core/http/index.ts'
+import type { Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
@@ -12,6 +12,8 @@ import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/in
 import type { MqttServer } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { startAutomation } from './automation/index.ts'
+import { databaseHealthRoute } from './database-routes.ts'
+import { newerUrl, translateOlderRequests } from './legacy-routes.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
 import { API_DOCUMENT } from './document.ts'
@@ -19,6 +21,7 @@ import {
   journalOfDomain,
   startDomainPurge,
   startEvents,
+  registerTrials,
   startIdentity,
   startJournalRetention,
 } from './identity/index.ts'
@@ -32,6 +35,7 @@ import {
   startSessionStore,
 } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
+import { createViews, startDomainStreams } from './views/index.ts'
 import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
 import type { NotificationTimes, Provisioning, ProvisioningConfig } from './provisioning/index.ts'
 
@@ -41,30 +45,42 @@ export type Api = {
   readonly messages: Messages
   readonly provisioning: Provisioning
   readonly domainPurge: DomainPurge
-  /** UDP port of CoAP; undefined: it is off. */
+  /** UDP port of CoAP. Undefined when CoAP is disabled. */
   readonly coapPort: number | undefined
-  /** Undefined: it is off. */
+  /** Undefined when MQTT is disabled. */
   readonly mqtt: MqttServer | undefined
   readonly routes: RoutePlugin
-  /** The edge's authenticate hook. */
+  /** The `authenticate` hook of the HTTP server. */
   authenticate(request: FastifyRequest): Promise<void>
+  /** The URL with the newer names of an older path. */
+  newerUrl(url: string, authorization: string | undefined): string
 }
 
 export type ApiOptions = {
   infrastructure: Infrastructure
   config: IdentityConfig
-  /** Undefined: every default. */
+  /** Undefined selects every default. */
   provisioning?: ProvisioningConfig
-  /** Where CoAP is served; undefined: nowhere. */
+  /** Listener of CoAP. Undefined disables CoAP. */
   coap?: { host: string; port: number; maxBodyBytes: number } | undefined
-  /** Where MQTT is served; undefined: nowhere. The files are those of TLS, if any are configured. */
-  mqtt?: { config: MqttConfig; host: string; maxBodyBytes: number; files: TlsFiles | undefined } | undefined
+  /** Listener of MQTT. Undefined disables MQTT. `files` are the configured TLS files, if any. */
+  mqtt?:
+    | {
+        config: MqttConfig
+        host: string
+        sharedPorts?: SharedPorts | undefined
+        maxBodyBytes: number
+        files: TlsFiles | undefined
+      }
+    | undefined
+  /** Processes of the platform that share the cores of this machine. */
+  processes?: number
   metrics?: Metrics
-  /** How often changes made by other processes are looked for; tests shorten it. */
+  /** Interval at which changes of other processes are read. Tests shorten it. */
   tailIntervalMs?: number
-  /** A quiet event stream says something so often; tests shorten it. */
+  /** Interval of heartbeats on an idle event stream. Tests shorten it. */
   eventHeartbeatMs?: number
-  /** How soon notifications are sent, and sent again; tests shorten it. */
+  /** Delays before notifications are sent and retried. Tests shorten them. */
   notificationTimes?: NotificationTimes
 }
 
@@ -76,13 +92,14 @@ export async function startApi(
     provisioning: provisioningConfig,
     coap,
     mqtt,
+    processes,
     metrics,
     tailIntervalMs,
     eventHeartbeatMs,
     notificationTimes,
   }: ApiOptions,
 ): Promise<Api> {
-  const { database, bus, limits, keyring, logger, dataDir, hasRoom, streams } = infrastructure
+  const { database, history, bus, limits, keyring, logger, dataDir, hasRoom, canCommit, streams } = infrastructure
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
       config,
@@ -96,6 +113,7 @@ export async function startApi(
     })
     return { value, stop: () => value.stop() }
   })
+  infrastructure.readiness.add(...identity.journal.checks)
   await life.start('journal retention', () => {
     const value = startJournalRetention({ database, logger, days: config.journalRetentionDays })
     return Promise.resolve({ value, stop: () => value.stop() })
@@ -117,7 +135,10 @@ export async function startApi(
   })
   const devices = createDevices({ database, keyring, identity })
   const messages = await life.start('messages', async () => {
-    const value = await startMessages({ database, bus, logger, hasRoom, signal: life.signal })
+    const { signal } = life
+    const { quotas } = identity
+    const shared = { database, bus, logger, limits, quotas }
+    const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
   const coapServer =
@@ -171,11 +192,27 @@ export async function startApi(
           })
           return { value, stop: () => value.stop() }
         })
+  const streamed = await life.start('streams of domains', () => {
+    const { tokens, pages } = identity
+    const isFresh = journal.isFresh
+    const value = startDomainStreams({
+      database,
+      access,
+      tokens,
+      pages,
+      isFresh,
+      events: events.service,
+      messages,
+      gate: devices.gate,
+      logger,
+    })
+    return Promise.resolve({ value, stop: () => value.stop() })
+  })
   const deletion = createMessageDeletion({ database, access, journal })
   const domainPurge = await life.start('domain purge', () => {
     const belongings = [
       (domainKey: number) => removalsOf(database, domainKey),
-      // Last: what was deleted before is known from the journal alone.
+      // The journal is purged last: it is the only record of entities that were deleted earlier.
       (domainKey: number) => Promise.resolve(journalOfDomain(database, domainKey)),
     ]
     const value = startDomainPurge({ database, journal: identity.journal, logger, belongings })
@@ -190,23 +227,34 @@ export async function startApi(
     coapPort: coapServer?.port,
     mqtt: mqttServer,
     authenticate: (request) => identity.authenticate(request),
+    newerUrl,
     routes: async (app) => {
       describeDocument(app, API_DOCUMENT)
+      translateOlderRequests(app)
+      registerTrials(app)
       await identity.routes(app)
+      await databaseHealthRoute({ identity, diagnose: infrastructure.diagnose })(app)
       await events.routes(app)
       await devices.routes(app)
       const { clientOf } = provisioning.certificates
       const adapter = { messages, gate: devices.gate, tokens: identity.tokens, clientOf, streams }
       await httpMessageRoutes(adapter)(app)
       await deletionRoutes(deletion, devices.gate)(app)
-      await usageRoutes(createUsageService({ database, access }))(app)
+      await usageRoutes(createUsageService({ database, access, quotas: identity.quotas }))(app)
       await sessionRoutes(createSessionsService({ database, access, journal }))(app)
       await provisioning.routes(app)
+      await createViews({ database, access, devices, groups: identity.groups, quotas: identity.quotas }).routes(app)
+      await streamed.routes(app)
       const mqttUpgrades =
         mqttServer === undefined
           ? undefined
           : createMqttUpgrades((stream, address) => mqttServer.accept(stream, address), app.initialConfig.bodyLimit)
-      await webSocketRoutes({ ...adapter, signal: life.signal, takenByOthers: mqttUpgrades?.take })(app)
+      await webSocketRoutes({
+        ...adapter,
+        signal: life.signal,
+        endpoints: [streamed.endpoint],
+        takenByOthers: mqttUpgrades?.take,
+      })(app)
     },
   }
 }

@@ -1,4 +1,7 @@
-/** The settings of the platform, and what is sealed in its database: for programs that need them before they load it. */
+/**
+ * The settings and ports of the platform and the list of sealed columns, for programs that need them before they load the
+ * platform.
+ */
 export { COAP_SETTINGS } from './adapters/coap/config.ts'
 export type { CoapConfig } from './adapters/coap/config.ts'
 export { MQTT_SETTINGS } from './adapters/mqtt/config.ts'
@@ -7,5 +10,7 @@ export { IDENTITY_SETTINGS } from './identity/config.ts'
 export type { IdentityConfig } from './identity/config.ts'
 export { PROVISIONING_SETTINGS } from './provisioning/config.ts'
 export type { ProvisioningConfig } from './provisioning/config.ts'
+export { PROCESSES_SETTINGS } from './processes.ts'
 export { PUBLISHED_SETTINGS } from './published.ts'
 export { SEALED_COLUMNS } from './sealed.ts'
+export { SERVICE_PORTS } from './service-ports.ts'

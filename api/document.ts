@@ -1,4 +1,4 @@
-/** Words of the API document that no single route can say: what the tags mean, and an example of each main resource. */
+/** Texts of the OpenAPI document that belong to no single route: the tags and an example of each main resource. */
 import type { DocumentTexts } from '#core/http/index.ts'
 
 const USER_ID = '8dc4a2f0-6c3c-4d1d-9a6b-0e2a7a2d9d3f'
@@ -12,35 +12,37 @@ const NEVER = '0001-01-01T00:00:00Z'
 export const API_DOCUMENT: DocumentTexts = {
   introduction: [
     'Log in with `POST /users/tokens/issue` and send `Authorization: Bearer <access_token>`; devices send `Authorization: Client <secret>`.',
-    'Domains are tenants: most paths begin with the id of one. An id on which the caller has no `read` is answered like an unknown one (404), a foreign domain with 403.',
-    'Bodies are JSON; unknown fields are ignored. Listings take `offset` and `limit` (10, at most 100) and answer `total`. A timestamp of `0001-01-01T00:00:00Z` means never. Every answer carries `X-Request-Id`. Errors are `{"error": "<kind>", "message": "<sentence>"}`, for invalid input with `details`.',
+    'A domain is a tenant. Most paths begin with the id of a domain. An id on which the caller has no `read` returns 404, like an unknown id. A domain that the caller has no access to returns 403.',
+    'Bodies are JSON; unknown fields are ignored. Listings accept `offset` and `limit` (default 10, at most 100) and return `total`. A timestamp of `0001-01-01T00:00:00Z` means never. Every response has the header `X-Request-Id`. Errors are `{"error": "<kind>", "message": "<sentence>"}`, with `details` for invalid input.',
   ].join('\n\n'),
   tags: {
     assignments:
-      'Users on one entity by relation (administrator, editor, viewer …): roles in the words of older clients',
-    bootstrap: 'What a device is given for its external id and key',
-    certificates: 'Certificates of clients, the authority that signs them, and which are revoked',
-    channels: 'Where messages are published and read; clients take part once they are connected',
-    clients: 'Devices and applications, each with a secret of its own',
-    connections: 'Which client may publish to and subscribe on which channel',
-    domains: 'Tenants: everything but users belongs to one',
+      'Users on one entity by relation (administrator, editor, viewer …): roles in the format of older clients',
+    bootstrap: 'Configuration that a device gets for its external id and key',
+    certificates: 'Certificates of clients, their certificate authority and the revocation list',
+    channels: 'Named streams of messages; connected clients publish and subscribe',
+    clients: 'Devices and applications, each with its own secret',
+    connections: 'Permissions of clients to publish to and subscribe on channels',
+    dashboards: 'Dashboards and preferences that a program with a screen keeps for its user',
+    domains: 'Tenants; every entity except users belongs to one domain',
     events: 'Changes as they happen, as server-sent events',
-    groups: 'A hierarchy of groups; clients and channels may have one as parent, and roles on it reach what is below',
-    health: 'Whether the service is up, and its metrics',
-    invitations: 'Asking users into a domain',
-    journal: 'Who changed what and when, from where, before and after',
-    keys: 'API keys of users, and the public keys of our tokens',
+    groups:
+      'A hierarchy of groups; a client or channel can have a group as parent, and roles on a group apply to everything below it',
+    health: 'Health and metrics of the service',
+    invitations: 'Invitations of users to a domain',
+    journal: 'Audit log: user, time, origin, and values before and after each change',
+    keys: 'API keys of users, and the public keys that verify tokens',
     messages: 'Publishing and reading measurements (SenML, RFC 8428) and other payloads',
-    'personal access tokens': 'Tokens for programs, which may do only what their scopes say',
-    provision: 'Everything that a device needs, made in one call',
-    roles: 'Named sets of actions on a domain, group, client or channel, and who holds them',
-    subscriptions: 'Being told of messages by mail or post',
+    'personal access tokens': 'Long-lived tokens for programs, limited by scopes',
+    provision: 'Creation of all entities of a device in one request',
+    roles: 'Named sets of actions on a domain, group, client or channel, and their members',
+    subscriptions: 'Notifications about messages by mail or webhook',
     tasks: 'WebAssembly modules with inputs, their runs and results',
-    tokens: 'Logging in, going on and logging out',
+    tokens: 'Log in, refresh and log out',
     users: 'Accounts',
     workers: 'Nodes that run tasks',
     workflows: 'Tasks that depend on each other, started together',
-    modules: 'WebAssembly modules of registries and uploads: what is kept where, pulling ahead, pushing, signatures',
+    modules: 'WebAssembly modules of registries and uploads: storage, prefetching, pushing and signatures',
   },
   examples: {
     IssueToken: { identity: 'jane@example.com', secret: 'correct horse battery' },

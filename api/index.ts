@@ -1,7 +1,15 @@
 export { startApi } from './api.ts'
 export type { Api, ApiOptions } from './api.ts'
-export { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS, PUBLISHED_SETTINGS } from './config.ts'
+export {
+  COAP_SETTINGS,
+  IDENTITY_SETTINGS,
+  MQTT_SETTINGS,
+  PROCESSES_SETTINGS,
+  PROVISIONING_SETTINGS,
+  PUBLISHED_SETTINGS,
+} from './config.ts'
 export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig } from './config.ts'
+export { API_METRICS, apiGauges } from './metrics.ts'
 export { SERVICE_PORTS } from './service-ports.ts'
 export type { NotificationTimes } from './provisioning/index.ts'
 export { createChannelReader } from './automation/index.ts'

@@ -1,4 +1,4 @@
-/** The settings that tell whether other machines reach a platform that listens on loopback. */
+/** The settings that show whether other machines can reach a platform that listens on loopback. */
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { IDENTITY_SETTINGS } from './identity/config.ts'
 

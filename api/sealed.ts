@@ -1,4 +1,4 @@
-/** Everything that is sealed with the secret key of the installation, for the day on which it changes. */
+/** Every column that is sealed with the secret key of the installation. The rotation of the key re-seals them. */
 import type { SealedColumn } from '#core/keyring/index.ts'
 
 export const SEALED_COLUMNS: readonly SealedColumn[] = [

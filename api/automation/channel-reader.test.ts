@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { toRecord } from './channel-reader.ts'
 
-test('gives guests stored records by the names of SenML, with channel, subtopic and publisher', () => {
+test('presents stored records to guests with SenML field names, channel, subtopic and publisher', () => {
   const where = { channel: 'c', subtopic: 'pump', publisher: 'p', protocol: 'http' }
   const record = { name: 'temp', unit: 'Cel', time: 10, value: 20.5 }
   expect(toRecord({ ...where, ...record })).toEqual({ ...where, n: 'temp', u: 'Cel', t: 10, v: 20.5 })

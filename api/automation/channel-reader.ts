@@ -1,10 +1,13 @@
-/** Stored messages for guests of a task manager, which has checked that the task may read the channel. */
+/**
+ * Reads stored messages for guests of a task manager. The task manager has already checked that the task may read the
+ * channel.
+ */
 import type { Database } from '#core/database/index.ts'
 import { createReader } from '#api/messages/index.ts'
 import type { StoredMessage } from '#api/messages/index.ts'
 import type { ReadChannel, StoredRecord } from '#queues/index.ts'
 
-/** The newest records first. */
+/** Returns records in descending order of time. */
 export function createChannelReader(database: Database): ReadChannel {
   const reader = createReader(database)
   return async (channel, query) => {

@@ -1,4 +1,6 @@
-/** Where messages and tasks meet: messages start tasks, tasks publish messages, stored ones are gone through again. */
+/**
+ * Connects messages and tasks: messages start tasks, tasks publish messages, replays start tasks for stored messages.
+ */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
@@ -9,6 +11,7 @@ import { startReplays } from './replays.ts'
 import { startTriggers } from './triggers.ts'
 
 export { createChannelReader } from './channel-reader.ts'
+export { QUEUE_METRICS, queueGauges } from '#queues/index.ts'
 
 export type AutomationDeps = {
   database: Database
@@ -16,13 +19,13 @@ export type AutomationDeps = {
   gate: MessageGate
   messages: Messages
   logger: Logger
-  /** How often is looked for something to do while there is some; tests shorten it. */
+  /** Polling interval while there is work. Tests shorten it. */
   intervalMs?: number
 }
 
 const INTERVAL_MS = 100
 
-/** Runs on every node of the platform; what one of them does the others leave alone. */
+/** Runs on every node of the platform. Nodes lock the rows that they process, so each row is processed by one node. */
 export async function startAutomation({
   intervalMs = INTERVAL_MS,
   ...deps

@@ -1,4 +1,4 @@
-/** Replays: stored messages handed to the task managers as if they came now, record by record, the oldest first. */
+/** Replays: passes stored messages to the task managers as if they had just arrived, record by record, oldest first. */
 import { findActingUser } from '#api/identity/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages, StoredMessage } from '#api/messages/index.ts'
@@ -50,11 +50,11 @@ export function startReplays({ database, bus, gate, messages, logger, intervalMs
         return await readPage(replay)
       } catch (error) {
         if (!(error instanceof ServiceError) || error.kind === 'unavailable' || error.kind === 'timeout') throw error
-        logger.info({ replay: replay.id, reason: error.message }, 'a replay was ended')
+        logger.info({ replay: replay.id, reason: error.message }, 'ended a replay: its channel can no longer be read')
         return ENDED
       }
     },
-    onError: (error) => logger.warn({ err: error }, 'failed to resume a replay'),
+    onError: (error) => logger.warn({ err: error }, 'failed to resume a replay; retrying'),
   })
 }
 
@@ -71,7 +71,7 @@ function stepOf(replay: OpenReplay, stored: readonly StoredMessage[]): ReplaySte
   return { messages, next: stored.length < PAGE ? undefined : { fromTime, nextOffset } }
 }
 
-/** A stored record as SenML names its fields. */
+/** Converts a stored record to SenML field names. */
 function toMessage(stored: StoredMessage, channelId: string): TriggerMessage {
   const record = {
     n: stored.name ?? '',

@@ -1,22 +1,23 @@
 /**
- * Messages that start tasks: a consumer of the message log (mechanisms section 2). A message that meets a trigger is handed
- * to the task managers in the transaction of the position: none is lost, none comes twice.
+ * Starts tasks for messages: a consumer of the changelog of messages (mechanisms section 2). A message that matches a
+ * trigger is passed to the task managers in the transaction that stores the consumer's position, so no message is lost
+ * or passed twice.
  */
 import { SENML_JSON, loadMessages } from '#api/messages/index.ts'
 import type { LiveMessage, Messages } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { QUIET_TIMES, beginAtEnd, startLogFollower } from '#core/changelog/index.ts'
+import { MAX_IDLE_FACTOR, beginAtEnd, startLogFollower } from '#core/changelog/index.ts'
 import type { LogRow } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { handMatches, hintMessages, matchingRecords, readTriggerRules } from '#queues/index.ts'
 import type { NewMessage, SenmlRecord, StoredTriggerRule } from '#queues/index.ts'
 
 const CONSUMER = 'task triggers'
-const TABLE = { name: 'ingest_batches', columns: ['arrived_at'] } as const
-/** Batches that one transaction opens. */
+const TABLE = { name: 'ingest_batches', columns: ['arrived_at', 'envelopes'] } as const
+/** Maximum number of batches that one transaction reads. */
 const MAX_BATCHES = 50
-/** Batches that one transaction passes over while there is no trigger: some seconds of a busy system. */
+/** Maximum number of batches that one transaction skips while there are no triggers: a few seconds of a busy system. */
 const MAX_PASSED = 5_000
 
 export async function startTriggers({
@@ -40,9 +41,9 @@ export async function startTriggers({
     consumer: CONSUMER,
     logger,
     intervalMs,
-    quietMs: intervalMs * QUIET_TIMES,
-    // A busy node commits some hundred batches a second, which are gone through together.
-    restMs: intervalMs,
+    maxIdlePauseMs: intervalMs * MAX_IDLE_FACTOR,
+    // A busy node commits some hundred batches a second. They are read together.
+    minPauseMs: intervalMs,
     maxRows: MAX_PASSED,
     async apply(tx, rows) {
       const { applied, handed } = await applyTriggers(tx, rows)
@@ -54,7 +55,7 @@ export async function startTriggers({
       hasHanded = false
     },
   })
-  // Each node looks when it has stored something itself: whatever another one stored, that one looks for.
+  // Each node wakes its follower when it stores messages itself. Batches of another node wake that node's follower.
   const unsubscribe = messages.onCommitted(() => follower.wake())
   return {
     async stop() {
@@ -64,7 +65,7 @@ export async function startTriggers({
   }
 }
 
-/** How many batches were gone through, and how many messages met a trigger. */
+/** Returns the number of batches read and the number of messages that matched a trigger. */
 async function applyTriggers(
   tx: Transaction,
   following: readonly LogRow[],
@@ -73,7 +74,11 @@ async function applyTriggers(
   if (rules.length === 0) return { applied: following.length, handed: 0 }
   const rows = following.slice(0, MAX_BATCHES)
   const channels = new Map(rules.map((rule) => [rule.channelKey, rule.channelId]))
-  const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
+  const batches = rows.map((row) => ({
+    seq: row.position.seq,
+    arrivedAt: row['arrived_at'] as string,
+    envelopes: row['envelopes'] as string | null,
+  }))
   const messages = await loadMessages(tx, batches, channels)
   const byChannel = Map.groupBy(rules, (rule) => rule.channelKey)
   const matches = messages.flatMap((message) => match(message, byChannel.get(message.channelKey) ?? []))
@@ -92,7 +97,7 @@ function match(message: LiveMessage, rules: readonly StoredTriggerRule[]): Match
     return []
   }
   return rules.flatMap((rule): Match[] => {
-    // Its own results would start it again and again.
+    // A task that is triggered by its own results would run forever.
     if (message.protocol === 'task' && message.subtopic === rule.publishesTo) return []
     const matching = matchingRecords(rule, message.subtopic, records)
     if (matching.length === 0) return []
@@ -103,6 +108,13 @@ function match(message: LiveMessage, rules: readonly StoredTriggerRule[]): Match
       protocol: message.protocol,
       records: matching,
     }
-    return [{ rule, origin: `message ${message.batchSeq}/${message.index}`, message: given }]
+    return [
+      {
+        rule,
+        origin: `message ${message.batchSeq}/${message.index}`,
+        message: given,
+        traceparent: message.envelope?.traceparent,
+      },
+    ]
   })
 }

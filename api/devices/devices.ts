@@ -1,4 +1,4 @@
-/** Composition of the room: clients, channels, what connects them, and the gate that messages pass. */
+/** Composition of the room: clients, channels, connections, and the gate, which authorizes devices. */
 import type { AccessPolicy, Identity, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -19,7 +19,7 @@ export type DeviceServices = {
 export type Devices = DeviceServices & {
   readonly gate: MessageGate
   readonly routes: RoutePlugin
-  /** The same rules over another database, journal and policy, such as those of a transaction that does more. */
+  /** Returns the same services on another database, journal and policy, such as those of a running transaction. */
   over(others: { database: Database; journal: Journal; access: AccessPolicy }): DeviceServices
 }
 
@@ -32,10 +32,10 @@ export function createDevices({
   keyring: Keyring
   identity: Identity
 }): Devices {
-  const { access, journal } = identity
+  const { access, journal, quotas } = identity
   const over: Devices['over'] = ({ database, journal, access }) => ({
-    clients: new ClientsService({ database, journal, access, keyring }),
-    channels: createChannelsService({ database, journal, access }),
+    clients: new ClientsService({ database, journal, access, quotas, keyring }),
+    channels: createChannelsService({ database, journal, access, quotas }),
     connections: createConnectionsService({ journal, access }),
   })
   const services = over({ database, journal, access })

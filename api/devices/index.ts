@@ -5,12 +5,11 @@ export type {
   ChannelPath,
   DeviceCredentials,
   IdentifiedDevice,
-  MessageAccess,
+  ChannelAccess,
   MessageCredentials,
   MessageGate,
 } from './gate/index.ts'
 export { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS } from './connectable/bulk.ts'
-export { MAX_PAIRS, requireFewPairs } from './connections/index.ts'
+export { MAX_PAIRS, requirePairLimit } from './connections/index.ts'
 export { NewChannel } from './channels/schema.ts'
 export { NewClient } from './clients/schema.ts'
-export { enterForCreation } from './connectable/index.ts'

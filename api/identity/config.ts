@@ -2,13 +2,14 @@
 import { durationMs, flag, integer, optionalInteger, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
 import { MAIL_SETTINGS } from './mail/config.ts'
+import { QUOTA_SETTINGS } from './quotas/config.ts'
 
 export const IDENTITY_SETTINGS = {
   adminEmail: text('SKEIN_ADMIN_EMAIL', 'admin@example.com', 'Email of the first platform administrator'),
   adminUsername: text('SKEIN_ADMIN_USERNAME', 'admin', 'Username of the first platform administrator'),
   adminSecret: secret(
     'SKEIN_ADMIN_SECRET',
-    'Password of the first platform administrator; none: a random one, in admin-secret of the data folder',
+    'Password of the first platform administrator; defaults to a random password, stored in admin-secret of the data folder',
   ),
   accessTokenTtlMs: durationMs('SKEIN_ACCESS_TOKEN_TTL', '1h', 'Lifetime of an access token'),
   refreshTokenTtlMs: durationMs(
@@ -19,36 +20,37 @@ export const IDENTITY_SETTINGS = {
   signingKeyLifetimeMs: durationMs(
     'SKEIN_SIGNING_KEY_LIFETIME',
     '720h',
-    'Age at which the key that signs tokens is replaced, which logs nobody out; 0: only when an administrator asks',
+    'Age at which the key that signs tokens is replaced; existing tokens remain valid; 0: only on request of an administrator',
   ),
   allowSelfRegister: flag(
     'SKEIN_ALLOW_SELF_REGISTER',
     true,
-    'Whether anybody may register; false: the platform administrator alone creates users',
+    'Whether users can register themselves; false: only platform administrators create users',
   ),
   uniqueNames: flag(
     'SKEIN_USERS_UNIQUE_NAMES',
     true,
-    'Whether first and last names must each be unique, as emails and usernames always are',
+    'Whether first names and last names must each be unique; emails and usernames always are',
   ),
   journalRetentionDays: optionalInteger(
     'SKEIN_JOURNAL_RETENTION_DAYS',
     { min: 1, max: 36_500 },
-    'Days that records of the journal are kept; none: for ever',
+    'Days that records of the journal are kept; unset: forever',
   ),
   eventStreamLength: integer(
     'SKEIN_EVENT_STREAM_LENGTH',
     100_000,
     { min: 0, max: 100_000_000 },
-    'Events that each Redis stream keeps, about; 0: no events are sent to Redis',
+    'Approximate number of events that each Redis stream keeps; 0: no events are sent to Redis',
   ),
   requireVerifiedEmail: flag(
     'SKEIN_REQUIRE_VERIFIED_EMAIL',
     false,
-    'Whether a user must follow the link in a mail before he may do more than see his profile and correct his address',
+    'Whether a user must open the link in a mail before they can do more than view their profile and correct their address',
   ),
   passwordPattern: text('SKEIN_PASSWORD_PATTERN', '^.{8,}$', 'Regular expression that a password must match'),
   ...MAIL_SETTINGS,
+  ...QUOTA_SETTINGS,
 } as const
 
 export type IdentityConfig = ConfigOf<typeof IDENTITY_SETTINGS>

@@ -1,4 +1,4 @@
-/** Composition of what says who is calling: signing keys, logins, API keys, personal access tokens and the limit on guessing. */
+/** Composition of authentication: signing keys, logins, API keys, personal access tokens and the login throttle. */
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -10,8 +10,17 @@ import type { Journal } from './journal/index.ts'
 import { apiKeyRoutes, createApiKeysService, purgeApiKeys } from './keys/index.ts'
 import { PatsService, patRoutes } from './pats/index.ts'
 import { LoginThrottle } from './throttle/index.ts'
-import { PAT_PREFIX, TokensService, SigningKeys, startUseRecorder, tokenRoutes } from './tokens/index.ts'
-import type { LoginUser } from './tokens/index.ts'
+import {
+  PAT_PREFIX,
+  TokensService,
+  SigningKeys,
+  browserRoutes,
+  createPageLogins,
+  createSessionCookie,
+  startUseRecorder,
+  tokenRoutes,
+} from './tokens/index.ts'
+import type { LoginUser, Logins, PageLogins } from './tokens/index.ts'
 
 export type CredentialsDeps = {
   config: IdentityConfig
@@ -20,13 +29,15 @@ export type CredentialsDeps = {
   journal: Journal
   access: AccessPolicy
   findLogin: (login: string) => Promise<LoginUser | undefined>
-  /** Limits of all nodes together. */
+  /** Limits that all nodes share. */
   limits?: SharedLimits | undefined
 }
 
 export type Credentials = {
   readonly tokens: TokensService
-  /** Must be registered before the routes of the other slices: their hook goes with it. */
+  /** Browser sessions for WebSockets, with this check of their tokens. */
+  pagesWith(authenticate: Logins['authenticate']): PageLogins
+  /** Must be registered before the routes of other slices, because it adds the hook that checks credentials. */
   readonly routes: RoutePlugin
   stop(): Promise<void>
 }
@@ -59,13 +70,15 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
     accessTokenTtlMs: config.accessTokenTtlMs,
     refreshTokenTtlMs: config.refreshTokenTtlMs,
   })
+  const cookies = createSessionCookie(config.publicUrl)
   for (const listener of [keys, tokens, apiKeys, pats]) journal.listen(listener)
   return {
     tokens,
+    pagesWith: (authenticate) => createPageLogins(tokens.browserSessions, cookies, authenticate),
     routes: async (app) => {
       app.addHook('preHandler', (request, _reply, done) => {
         try {
-          // A route for everybody has no caller.
+          // Public routes have no principal.
           const principal = request.principal as UserPrincipal | undefined
           if (principal !== undefined) {
             const { user_id: userId } = request.params as { user_id?: string }
@@ -78,6 +91,7 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
         }
       })
       await tokenRoutes(tokens, keys, access)(app)
+      await browserRoutes(tokens.browserSessions, cookies)(app)
       await apiKeyRoutes(apiKeys)(app)
       await patRoutes(pats)(app)
     },

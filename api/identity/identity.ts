@@ -1,4 +1,4 @@
-/** Composition of the room: who is calling, what it may do, users and domains. */
+/** Composition of the room: authentication, access, users and domains. */
 import type { FastifyRequest } from 'fastify'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -26,9 +26,10 @@ import type { Journal } from './journal/index.ts'
 import { CountMerger, warnOfSlowSearches } from './listing/index.ts'
 import { startMailer } from './mail/index.ts'
 import type { Mailer } from './mail/index.ts'
+import { Quotas, createQuotasService, defaultsOf, quotaRoutes } from './quotas/index.ts'
 import { MembershipsService, RolesService, roleRoutes } from './roles/index.ts'
 import { bearerOf, originOf } from './tokens/index.ts'
-import type { Logins } from './tokens/index.ts'
+import type { Logins, PageLogins } from './tokens/index.ts'
 import {
   accountRoutes,
   createUsersService,
@@ -46,9 +47,9 @@ export type IdentityDeps = {
   keyring: Keyring
   logger: Logger
   dataDir: string
-  /** What is limited for all nodes together. */
+  /** Limits that all nodes share. */
   limits?: SharedLimits | undefined
-  /** How often changes made by other processes are looked for; tests shorten it. */
+  /** Interval at which changes of other processes are read. Tests shorten it. */
   tailIntervalMs?: number
 }
 
@@ -56,19 +57,22 @@ export type Identity = {
   readonly access: AccessPolicy
   readonly journal: Journal
   readonly groups: GroupsService
-  /** For callers whose email address need be verified, where the settings say so. */
+  /** The quotas in force. */
+  readonly quotas: Quotas
+  /** Logins and tokens. Authentication checks the verified email address if the settings require it. */
   readonly tokens: Logins
+  readonly pages: PageLogins
   readonly mailer: Mailer
   readonly routes: RoutePlugin
   readonly firstAdmin: FirstAdmin
-  /** The authenticate hook of the edge: sets `request.principal`. */
+  /** The `authenticate` hook of the HTTP server: sets `request.principal`. */
   authenticate(request: FastifyRequest): Promise<void>
   stop(): Promise<void>
 }
 
-/** First path segments of the API; a domain's route must not shadow one (decision 23). */
-const RESERVED_ROUTES = new Set(
-  'api auth bootstrap certs channels clients connect console disconnect docs domains events groups health http invitations journal keys m mapping metrics modules mqtt openapi.json password pats proxy roles runs subscriptions tasks things users verify-email workers workflows ws'.split(
+/** First path segments of the API. The route of a domain must not shadow them (decisions 23 and 83). */
+export const RESERVED_ROUTES: ReadonlySet<string> = new Set(
+  'api auth bootstrap certs channels clients connect console disconnect docs domains events groups health http invitations jobs journal keys m mapping metrics modules mqtt openapi.json overview password pats proplets proxy publish ready roles runs search stream subscriptions tasks things users verify-email workers workflows ws'.split(
     ' ',
   ),
 )
@@ -97,6 +101,10 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
   })
   try {
     const access = AccessPolicy.create({ database, isFresh: journal.isFresh })
+    const defaults = defaultsOf(config)
+    const quotas = new Quotas({ db: database.db, logger, defaults })
+    journal.listen(quotas)
+    await quotas.load()
     const users = createUsersService({
       database,
       journal,
@@ -118,7 +126,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       findLogin: users.findLogin,
       limits: deps.limits,
     })
-    /** Wherever a token is good for more than the own profile, its user's address must be verified if the settings say so. */
+    /** Checks the verified email address, for transports whose tokens permit more than the user's own profile. */
     const tokens: Logins = {
       issue: (input, origin) => credentials.tokens.issue(input, origin),
       async authenticate(token, origin) {
@@ -129,10 +137,10 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     }
     const roles = new RolesService({ database, journal, access })
     const memberships = new MembershipsService({ database, journal, access })
-    const domains = new DomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
+    const domains = new DomainsService({ database, journal, access, quotas, reservedRoutes: RESERVED_ROUTES })
     const domainStatuses = createDomainStatusService({ database, journal, access })
     const invitations = createInvitationsService({ database, journal, access })
-    const groups = createGroupsService({ database, journal, access })
+    const groups = createGroupsService({ database, journal, access, quotas })
     const hierarchy = createGroupHierarchyService({ database, access })
     const moves = createMovesService({ database, journal, access })
     const assignments = createAssignmentsService({ database, journal, access, memberships })
@@ -156,7 +164,9 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       access,
       journal,
       groups,
+      quotas,
       tokens,
+      pages: credentials.pagesWith((token, origin) => tokens.authenticate(token, origin)),
       mailer,
       firstAdmin,
       routes: async (app) => {
@@ -166,6 +176,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await mailRoutes(users)(app)
         await journalRoutes(createJournalService({ database, access }))(app)
         await domainRoutes(domains, domainStatuses)(app)
+        await quotaRoutes(createQuotasService({ database, journal, access, quotas, defaults }))(app)
         await invitationRoutes(invitations)(app)
         await legacyInvitationRoutes(invitations)(app)
         await accessRoutes(createExplainer({ database, access }))(app)
@@ -181,6 +192,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       },
       async stop() {
         await counts.stop()
+        await quotas.stop()
         await users.stop()
         await mailer.stop()
         await credentials.stop()

@@ -1,36 +1,46 @@
 export { IDENTITY_SETTINGS } from './config.ts'
 export type { IdentityConfig } from './config.ts'
-export { startIdentity } from './identity.ts'
+export { RESERVED_ROUTES, startIdentity } from './identity.ts'
 export type { Identity, IdentityDeps } from './identity.ts'
 export * from './access/index.ts'
 export { GroupPage, GroupQuery, presentPage as presentGroupPage } from './groups/index.ts'
 export type { GroupsService } from './groups/index.ts'
-export { startEvents } from './events/index.ts'
-export { journalOfDomain, startJournalRetention } from './journal/index.ts'
-export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'
+export { eventData, startEvents } from './events/index.ts'
+export type { EventRecord, EventWriter, EventsService } from './events/index.ts'
+export {
+  JournalItem,
+  createJournalService,
+  journalOfDomain,
+  presentRecord as presentJournalRecord,
+  registerTrials,
+  startJournalRetention,
+} from './journal/index.ts'
+export type { Actor, ChangeListener, Journal, JournalEntry, JournalService, Recorder } from './journal/index.ts'
 export {
   RELATIONS,
   addMembers,
   ensureRelationRole,
   grantingAdmin,
-  heldBy,
+  readActionCheck,
   parseRelation,
-  relationOf,
+  relationNameOf,
   removeMembers,
   removeRolesOf,
-  requireMayGive,
+  requireGrantable,
   requireNotLastAdmin,
   roleEntityOf,
   rolesShownTo,
 } from './roles/index.ts'
 export type { Relation, RoleEntity, RoleRecord, ShownRoles } from './roles/index.ts'
-export { bearerOf, optionalBearerOf, originOf } from './tokens/index.ts'
-export type { Logins } from './tokens/index.ts'
+export { bearerOf, claimedDomainOf, isTokenLike, optionalBearerOf, originOf } from './tokens/index.ts'
+export type { Logins, PageLogins } from './tokens/index.ts'
 export { LoginThrottle, networkOf } from './throttle/index.ts'
 export type { ThrottleRules } from './throttle/index.ts'
-export { isMailAddress } from './mail/index.ts'
+export { MAIL_METRICS, isMailAddress } from './mail/index.ts'
 export type { Mail, Mailer } from './mail/index.ts'
-export { requireRoute, startDomainPurge } from './domains/index.ts'
+export { DOMAIN_QUOTAS } from './quotas/index.ts'
+export type { DomainQuota, Quotas } from './quotas/index.ts'
+export { parseRouteName, startDomainPurge } from './domains/index.ts'
 export type { DomainPurge } from './domains/index.ts'
 export {
   ActionsFilter,
@@ -43,19 +53,23 @@ export {
   MetadataFilter,
   Name,
   OrderKey,
+  PrivateMetadata,
   RequiredName,
   ShownRolesFields,
   StatusFilter,
   Tags,
   Timestamp,
+  createdFields,
 } from './wire/index.ts'
 export {
   allOf,
   contains,
   containsMetadata,
+  findNamed,
   findPageKeys,
+  createdWithin,
   hasTrigrams,
   parseMetadataFilter,
   shownRows,
 } from './listing/index.ts'
-export type { AccessQuery, Filters, PageQuery } from './listing/index.ts'
+export type { AccessQuery, CreatedQuery, Filters, PageQuery } from './listing/index.ts'

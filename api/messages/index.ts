@@ -14,10 +14,14 @@ export {
 } from './ingest/content.ts'
 export type { ContentFacts, Sniffed } from './ingest/content.ts'
 export { idempotencyOf } from './ingest/idempotency.ts'
+export { INGEST_METRICS } from './ingest/metrics.ts'
+export { PROJECTOR_METRICS, projectorGauges } from './projections/metrics.ts'
+export { PARTITION_METRICS, partitionGauges } from './store/metrics.ts'
 export type { SeriesLimits } from './ingest/series-table.ts'
 export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'
 export { typeOfContent } from './live/live-message.ts'
 export type { LiveMessage } from './live/live-message.ts'
+export { messageJson } from './live/message-json.ts'
 export type { LogMark } from './live/mark.ts'
 export { loadMessages } from './live/stored.ts'
 export { formatToken } from './live/token.ts'
@@ -36,7 +40,7 @@ export type {
   GroupPassed,
   GroupPosition,
   GroupRef,
-  HeldGroup,
+  ServedGroup,
   OpenedSession,
   PassedMessage,
   SessionName,
@@ -56,7 +60,8 @@ export { packToCbor, packToJson } from './senml/index.ts'
 export { createReader } from './reader/reader.ts'
 export { LatestQuery, MessagesAnswer, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { ClientTelemetry, DomainUsage, createUsageService } from './usage/index.ts'
-export type { UsageService } from './usage/index.ts'
+export { RATE_STEPS, WINDOW_SECONDS, findRates } from './usage/index.ts'
+export type { RatePoint, RateWindow, UsageService } from './usage/index.ts'
 export { removalsOf } from './retention/domain-removal.ts'
 export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './model/topics.ts'
 export type { MessagePath } from './model/topics.ts'

@@ -1,10 +1,16 @@
-/** Puts the slices of messages together: what is published is stored before it is acknowledged, and then it is in the next read. */
-import type { MessageAccess } from '#api/devices/index.ts'
+/** Composes the slices of the messages room: a message is stored before it is acknowledged, and is in every later read. */
+import type { ChannelAccess } from '#api/devices/index.ts'
+import type { Quotas } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
+import type { SnapshotSource } from '#core/database/index.ts'
+import type { SharedLimits } from '#core/limits/index.ts'
+import { isTracing } from '#core/tracing/index.ts'
 import { createExporter } from './export/exporter.ts'
 import type { ExportFormat, MessageExport } from './export/exporter.ts'
 import { Ingest } from './ingest/ingest.ts'
 import type { IngestDeps } from './ingest/ingest.ts'
+import { MessageRates } from './ingest/message-rates.ts'
+import { publishTraced } from './ingest/traced-publish.ts'
 import type { IncomingMessage } from './model/message.ts'
 import { createReader } from './reader/reader.ts'
 import type { LatestQuery, MessagesPage, MessagesQuery } from './reader/schema.ts'
@@ -22,52 +28,62 @@ import { findRetained } from './retained/retained.ts'
 import { startRetention } from './retention/maintenance.ts'
 import type { StorableMessage } from './store/message-rows.ts'
 
-/** A database, a logger, and `hasRoom`: false while the disk of the database is nearly full. */
+/** See `IngestDeps`, and: */
 export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
   bus: Bus
-  /** Aborted when the process begins to stop: streams end before the ports close. */
+  /** Default: no limits of messages. */
+  quotas?: Pick<Quotas, 'ofDomain'>
+  /** Where the processes share the limits. */
+  limits?: SharedLimits | undefined
+  /** Where reads and exports run; defaults to the database. */
+  history?: SnapshotSource
+  /** Aborted when the process begins to stop: streams end before the listeners close. */
   signal?: AbortSignal
-  /** How often new batches are added to the projections; tests shorten it. */
+  /** The interval at which new batches are added to the projections; an override for tests. */
   projectorIntervalMs?: number
 }
 
 export type Messages = {
-  /** Resolves after the commit. What it rejects with: see `Ingest.publish`. */
+  /** Resolves after the commit. Errors: see `Ingest.publish`. */
   publish(message: IncomingMessage): Promise<void>
   /** See `Reader.read`. */
-  read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
+  read(access: ChannelAccess, query: MessagesQuery): Promise<MessagesPage>
   /** See `Exporter.open`. */
-  export(access: MessageAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
+  export(access: ChannelAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
   /** See `Reader.latest`. */
-  readLatest(access: MessageAccess, query: LatestQuery): Promise<MessagesPage>
+  readLatest(access: ChannelAccess, query: LatestQuery): Promise<MessagesPage>
   /**
-   * Delivers the messages of a channel as they are committed, by whatever protocol and process they came; with the id of an
-   * event everything after it. Throws `malformed` for an id that is none, `unavailable` with too many followers.
+   * Delivers the messages of a channel as they are committed by any protocol and process, or everything after the id of an event. Throws
+   * `malformed` for an invalid id, and `unavailable` with too many followers.
    */
   follow(options: FollowerOptions, lastEventId?: string): Promise<{ close(): void }>
-  /** Where the followers stand who are handed messages as they come, for `lastEventId`; undefined while nobody follows. */
+  /** The position of the live followers, for `lastEventId`; undefined without followers. */
   readonly position: string | undefined
-  /** Resolves when everything that was committed before the call was delivered to those who follow. Throws `timeout`. */
+  /** Resolves when everything that was committed before the call was delivered to the followers. Throws `timeout`. */
   mark(): Promise<LogMark>
-  /** The message that arrived last of those that a filter of `parseSubtopicFilter` covers. Throws `timeout`. */
-  latest(access: MessageAccess, filter: string): Promise<LiveMessage | undefined>
-  /** Where a follower stands that was handed this last, for `lastEventId`; empty without a delivery. */
+  /** The message that arrived last among those of a filter from `parseSubtopicFilter`. Throws `timeout`. */
+  latest(access: ChannelAccess, filter: string): Promise<LiveMessage | undefined>
+  /** The position of a follower that received this last, for `lastEventId`; empty without a delivery. */
   tokenOf(delivery: Delivery | undefined): string
-  /** What is kept of the subtopics that a filter of `parseSubtopicFilter` covers. */
-  retained(access: MessageAccess, filter: string): Promise<RetainedMessage[]>
-  /** Calls the listener after each batch that this process commits, which it must not hold up; returns the way to end it. */
+  /** The retained messages of a filter from `parseSubtopicFilter`. */
+  retained(access: ChannelAccess, filter: string): Promise<RetainedMessage[]>
+  /** Calls the listener after each batch that this process commits; it must not block. Returns a function that unsubscribes. */
   onCommitted(listener: () => void): () => void
-  /** Adapters tell it of the sessions of clients. */
+  /** Adapters ask it before they publish. */
+  readonly rates: MessageRates
+  /** Adapters report the sessions of clients to it. */
   readonly presence: Presence
   /** Messages that wait for their commit. */
   readonly pending: number
   /** Sockets, streams and observations that are open. */
   readonly followers: number
-  /** Takes nothing more and resolves when everything taken is written. */
+  /** Rejects new messages, and resolves when all accepted messages are written. */
   close(): Promise<void>
 }
 
-/** Resolves when the partitions of the present exist, so that the first message finds its place. */
+const UNLIMITED: Pick<Quotas, 'ofDomain'> = { ofDomain: () => undefined }
+
+/** Resolves when the current partitions exist, so that the first message can be stored. */
 export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const { database, logger, bus } = deps
   const retention = await startRetention(database, logger)
@@ -84,11 +100,14 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       for (const listener of listeners) listener()
     },
   })
+  const rates = new MessageRates({ quotas: deps.quotas ?? UNLIMITED, limits: deps.limits })
   const presence = new Presence({ database, logger })
-  const reader = createReader(database)
-  const exporter = createExporter(database, deps.signal)
+  const history = deps.history ?? database
+  const reader = createReader(history)
+  const exporter = createExporter(history, deps.signal)
   return {
-    publish: (message) => ingest.publish(message),
+    publish: (message) =>
+      isTracing() ? publishTraced(message, (traced) => ingest.publish(traced)) : ingest.publish(message),
     read: (access, query) => reader.read(access, query),
     export: (access, query, format) => exporter.open(access, query, format),
     readLatest: (access, query) => reader.latest(access, query),
@@ -105,6 +124,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       listeners.add(listener)
       return () => void listeners.delete(listener)
     },
+    rates,
     presence,
     get pending() {
       return ingest.pending
@@ -113,6 +133,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       return fanOut.size
     },
     async close() {
+      rates.stop()
       await fanOut.stop()
       await Promise.all([ingest.close(), projector.stop(), retention.stop(), presence.stop()])
     },

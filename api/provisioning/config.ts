@@ -1,4 +1,4 @@
-/** Settings of the room. */
+/** Settings of provisioning. */
 import type { ConfigOf } from '#core/config/index.ts'
 import { BOOTSTRAP_SETTINGS } from './bootstrap/config.ts'
 import { CERTIFICATE_SETTINGS } from './certs/config.ts'

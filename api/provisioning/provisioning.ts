@@ -1,4 +1,4 @@
-/** Composition of the room: how a device with nothing but an external id and key becomes a client, and who is told of its messages. */
+/** Composition of the room: provisioning of devices, and notifications about their messages. */
 import type { Devices } from '#api/devices/index.ts'
 import type { Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -32,7 +32,9 @@ import {
 
 export type Provisioning = {
   readonly certificates: Certificates
-  /** What a start on this address must warn of: calls without Authorization from elsewhere (decision 56). */
+  /**
+   * Returns the warning for a start on this address: requests without Authorization from other machines (decision 56).
+   */
   warningFor(host: string): string | undefined
   readonly routes: RoutePlugin
   stop(): Promise<void>
@@ -50,7 +52,7 @@ export type ProvisioningDeps = {
   notificationTimes?: NotificationTimes | undefined
 }
 
-/** Throws `malformed` for settings, a layout and files that cannot be used. */
+/** Throws `malformed` for invalid settings, an invalid layout and invalid files. */
 export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisioning> {
   const { config, database, keyring, limits, logger, identity, devices } = deps
   const { access, journal, tokens } = identity
@@ -80,13 +82,12 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
     gate: devices.gate,
     times: deps.notificationTimes,
   })
-  const onSecureOff = () =>
-    logger.info('a secure bootstrap was refused: SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set, so that path is off')
+  const onSecureOff = () => logger.info('rejected a secure bootstrap: SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set')
   return {
     certificates,
     warningFor: (host) =>
       login.isOn && !isLoopbackHost(host)
-        ? 'callers without a login who reach this address can create clients and channels with /mapping, as the user of SKEIN_PROVISION_…'
+        ? 'callers without Authorization can create clients and channels with /mapping as the user of SKEIN_PROVISION_USER'
         : undefined,
     routes: async (app) => {
       await certificates.routes(app)

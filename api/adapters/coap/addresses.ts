@@ -1,8 +1,8 @@
 /**
- * Whether a peer is at the address that its datagrams name. Anybody can write any source address into a datagram, so an
- * address that has not proved itself is sent at most three times what came from it (RFC 7252 section 11.3, RFC 9175 section
- * 2.4). It proves itself by an answer that only a receiver of ours can give: the value of an Echo option, the ETag of a
- * message in blocks, or the acknowledgement of a confirmable message. A proof lasts five minutes.
+ * Proof that a peer is at the source address of its datagrams. Source addresses can be forged, so an unverified address is sent at most
+ * three times the bytes that it sent (RFC 7252 section 11.3, RFC 9175 section 2.4). A response that only a receiver of our messages can
+ * give verifies it: the value of an Echo option, the ETag of a blockwise message, or the acknowledgement of a confirmable message. It is
+ * valid for five minutes.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -10,28 +10,28 @@ import type { Endpoints, Peer } from './endpoints.ts'
 import type { CoapOption } from './message.ts'
 import { OPTIONS } from './options.ts'
 
-/** Bytes sent for each byte received from an address that has not proved itself, repeated messages included. */
+/** Bytes sent for each byte received from an unverified address, including retransmissions. */
 export const MAX_AMPLIFICATION = 3
 const ECHO_BYTES = 8
-/** An Echo value is valid in the period that it was made in and in the next one: at most five minutes together. */
+/** An Echo value is valid in its period and the next one: at most five minutes in total. */
 const ECHO_PERIOD_MS = 150_000
 /**
- * A message identifier has 16 bits only. After so many acknowledgements of nothing from one address, its acknowledgements
- * prove nothing until it has been quiet for the time below; Echo still does.
+ * A message identifier has only 16 bits. After this many unexpected acknowledgements from one address, its acknowledgements are not
+ * accepted as proof until it has been quiet for the time below; Echo still is.
  */
 const MAX_STRAY_ACKNOWLEDGEMENTS = 3
 const STRAY_MS = 300_000
-/** Addresses with stray acknowledgements, some 200 bytes each; the one that is quiet longest is forgotten beyond. */
+/** The limit of addresses with unexpected acknowledgements, about 200 bytes each; the least recent one is evicted. */
 const MAX_STRAY_ADDRESSES = 50_000
 
 export class AddressProofs {
   readonly #endpoints: Endpoints
   readonly #nowMs: () => number
   readonly #key = randomBytes(32)
-  /** By address without port: an attacker has one address to guess for, and 65,536 ports. */
+  /** By address without port: an attacker would otherwise have 65,536 ports to guess with. */
   readonly #strays: LRUCache<string, number>
 
-  /** `nowMs`: a clock that nobody sets. */
+  /** `nowMs`: a monotonic clock. */
   constructor(endpoints: Endpoints, nowMs: () => number) {
     this.#endpoints = endpoints
     this.#nowMs = nowMs
@@ -42,12 +42,12 @@ export class AddressProofs {
     return this.#endpoints.isProven(peer.key)
   }
 
-  /** Remembers the proof, where there is room. To be called for peers alone that have shown a secret. */
+  /** Stores the proof if there is room. Call it only for peers that have presented a secret. */
   prove(peer: Peer): void {
     if (this.#endpoints.find(peer.key) !== undefined || !this.#endpoints.isFull(0)) this.#endpoints.prove(peer)
   }
 
-  /** The option that is offered with an answer; a client that knows it sends it back with its next request. */
+  /** The option of a response; a client that supports it sends it back with its next request. */
   echoOption(peer: Peer): CoapOption {
     return { number: OPTIONS.echo, value: this.#echo(peer, 0) }
   }
@@ -58,13 +58,13 @@ export class AddressProofs {
     return [0, 1].some((periodsAgo) => timingSafeEqual(echoed, this.#echo(peer, periodsAgo)))
   }
 
-  /** The acknowledgement of this message, of the newest alone, will prove the address. */
+  /** The acknowledgement of this message verifies the address; replaces an earlier challenge. */
   challenge(peer: Peer, messageId: number): void {
     if (this.#endpoints.find(peer.key) !== undefined || !this.#endpoints.isFull(0))
       this.#endpoints.of(peer).challengeId = messageId
   }
 
-  /** A message that awaited it was acknowledged. */
+  /** A message in flight was acknowledged. */
   acknowledged(peer: Peer, messageId: number): void {
     const endpoint = this.#endpoints.find(peer.key)
     if (endpoint?.challengeId !== messageId) return
@@ -72,7 +72,7 @@ export class AddressProofs {
     if ((this.#strays.get(peer.address) ?? 0) < MAX_STRAY_ACKNOWLEDGEMENTS) this.#endpoints.prove(peer)
   }
 
-  /** A message that nobody sent, or that was settled before, was acknowledged. Counts while there is something to guess. */
+  /** An unknown or already settled message was acknowledged. Counted while guessing is possible. */
   strayed(peer: Peer): void {
     if (this.#endpoints.find(peer.key)?.challengeId === undefined) return
     this.#strays.set(peer.address, (this.#strays.get(peer.address) ?? 0) + 1)

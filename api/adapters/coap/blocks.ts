@@ -9,14 +9,17 @@ export type Block = {
   exponent: number
 }
 
-/** The largest block; 7 is reserved over UDP. */
-export const MAX_EXPONENT = 6
+/** The exponent of the largest block; 7 is reserved over UDP. */
+export const MAX_SIZE_EXPONENT = 6
 const RESERVED_EXPONENT = 7
 
-export const sizeOf = ({ exponent }: Block): number => 2 ** (exponent + 4)
+export const blockSize = ({ exponent }: Block): number => 2 ** (exponent + 4)
 
-/** The same place in a body, in blocks of at most so many bytes, if the smallest is not larger (RFC 7959 section 2.4). */
-export function narrowed(block: Block, maxBytes: number): Block {
+/**
+ * Returns a block at the same offset with at most `maxBytes` bytes (RFC 7959 section 2.4). The smallest block has 16 bytes,
+ * also when `maxBytes` is smaller.
+ */
+export function reduceBlockSize(block: Block, maxBytes: number): Block {
   let { number, exponent } = block
   while (exponent > 0 && 2 ** (exponent + 4) > maxBytes) {
     exponent--
@@ -33,7 +36,7 @@ export function parseBlock(value: number | undefined): Block | undefined {
   return { number: value >> 4, hasMore: (value & 8) !== 0, exponent }
 }
 
-/** The value of the option. */
+/** Returns the value of the block option. */
 export function blockValue({ number, hasMore, exponent }: Block): number {
   return (number << 4) | (hasMore ? 8 : 0) | exponent
 }

@@ -28,7 +28,7 @@ const SENML_CBOR_NUMBER = 112
 /** A payload with the number of its format, if it has one. */
 export type Representation = { payload: Buffer; contentFormat: number | undefined }
 
-/** Packs in the notation that they did not come in: many observers ask for the same. */
+/** Packs converted to the other notation, because many observers request the same one. */
 const converted = new WeakMap<LiveMessage, Buffer>()
 
 /** Undefined where none is declared. Throws `unsupported_media_type`. */
@@ -38,15 +38,15 @@ export function contentTypeOf(format: number | undefined): string | undefined {
   if (type === undefined) {
     throw new ServiceError(
       'unsupported_media_type',
-      `content format ${format} is not taken: a message is 110, 112, 50, 42 or 0`,
+      `content format ${format} is not supported: use 110, 112, 50, 42 or 0`,
     )
   }
   return type
 }
 
 /**
- * The message in the format that is accepted, a pack as SenML JSON where none is; undefined where it has another one. In the store a pack
- * has no notation: it comes back in each.
+ * The message in the accepted format, by default SenML JSON for a pack; undefined when the message has another format. Stored packs have
+ * no notation and are available in both.
  */
 export function represent(message: LiveMessage, accept: number | undefined): Representation | undefined {
   const { contentType, payload } = message

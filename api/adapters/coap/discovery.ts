@@ -1,4 +1,4 @@
-/** What `/.well-known/core` says (RFC 6690): where messages are. Short, because it is sent to whoever asks. */
+/** The response of `/.well-known/core` (RFC 6690): the paths of messages. Short, because it needs no authentication. */
 
 type Link = { href: string; attributes: Readonly<Record<string, string>> }
 
@@ -7,7 +7,7 @@ const LINKS: readonly Link[] = [
   { href: '/channels', attributes: { obs: '' } },
 ]
 
-/** Links that every one of these filters matches (section 4.1): `href=/m`, `href=/ch*`, `obs`. None: no bytes. */
+/** Links that match all filters (section 4.1): `href=/m`, `href=/ch*`, `obs`. Empty when none matches. */
 export function findLinks(filters: readonly string[]): Buffer {
   const found = LINKS.filter((link) => filters.every((filter) => matches(link, filter)))
   return Buffer.from(found.map(format).join(','))

@@ -8,11 +8,11 @@ test('an answer is remembered for 247 seconds, and then forgotten', () => {
   const endpoints = new Endpoints(() => now)
   endpoints.remember(peer(1), 7, 68)
   now = 247_000
-  expect(endpoints.answerOf(peer(1).key, 7)).toBe(68)
-  expect(endpoints.answerOf(peer(1).key, 8)).toBeUndefined()
-  expect(endpoints.answerOf(peer(2).key, 7)).toBeUndefined()
+  expect(endpoints.responseCodeOf(peer(1).key, 7)).toBe(68)
+  expect(endpoints.responseCodeOf(peer(1).key, 8)).toBeUndefined()
+  expect(endpoints.responseCodeOf(peer(2).key, 7)).toBeUndefined()
   now = 248_000
-  expect(endpoints.answerOf(peer(1).key, 7)).toBeUndefined()
+  expect(endpoints.responseCodeOf(peer(1).key, 7)).toBeUndefined()
   expect(endpoints.remembered).toBe(1)
   for (let round = 0; round < 100; round++) endpoints.sweep()
   expect(endpoints.remembered).toBe(0)
@@ -27,7 +27,7 @@ test('a message identifier that is used anew is remembered anew', () => {
   endpoints.remember(peer(1), 8, 68)
   endpoints.remember(peer(1), 7, 164)
   for (let round = 0; round < 100; round++) endpoints.sweep()
-  expect(endpoints.answerOf(peer(1).key, 7)).toBe(164)
+  expect(endpoints.responseCodeOf(peer(1).key, 7)).toBe(164)
   expect(endpoints.remembered).toBe(2)
 })
 
@@ -36,9 +36,9 @@ test('seconds may pass the end of their counter', () => {
   const endpoints = new Endpoints(() => now)
   endpoints.remember(peer(1), 7, 68)
   now += 100_000
-  expect(endpoints.answerOf(peer(1).key, 7)).toBe(68)
+  expect(endpoints.responseCodeOf(peer(1).key, 7)).toBe(68)
   now += 200_000
-  expect(endpoints.answerOf(peer(1).key, 7)).toBeUndefined()
+  expect(endpoints.responseCodeOf(peer(1).key, 7)).toBeUndefined()
 })
 
 test('what waits for its answer counts before it is remembered', () => {

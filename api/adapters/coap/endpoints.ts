@@ -1,51 +1,51 @@
 /**
- * What is known of the peers: which of their requests were answered with an effect, so that a repeated one is answered again
- * and not carried out again (RFC 7252 section 4.5), the number of the next message to each, and when its address proved
- * itself. Only peers that have shown a secret are remembered, so a stranger cannot fill this.
+ * State of the peers: requests with an effect and their response codes, so that a duplicate is answered again and not processed again
+ * (RFC 7252 section 4.5), the next message identifier, and the time of the last verification of the address. Only peers that have
+ * presented a secret are stored, so unauthenticated peers cannot fill it.
  */
 import { randomInt } from 'node:crypto'
 
-/** Who sent a datagram; `key` names address and port. */
+/** The sender of a datagram; `key` consists of address and port. */
 export type Peer = { key: string; address: string; port: number }
 
-/** Of an endpoint, by a token. */
+/** An observation of an endpoint, by its token. */
 export type Observation = {
   end(): void
-  /** Sends what was held back. */
+  /** Sends held messages. */
   resume(): void
 }
 
-/** EXCHANGE_LIFETIME (RFC 7252 section 4.8.2): so long a message identifier stands for the same message. */
+/** EXCHANGE_LIFETIME (RFC 7252 section 4.8.2): the time for which a message identifier identifies the same message. */
 const EXCHANGE_LIFETIME_SECONDS = 247
-/** Some 40 bytes each: what 17,000 requests a second need. Beyond, requests are refused (contract section 7.6). */
+/** About 40 bytes each: enough for 17,000 requests per second. Above it, requests are rejected (contract section 7.6). */
 const MAX_REMEMBERED = 4 * 1024 * 1024
-/** Some 500 bytes each. */
+/** About 500 bytes each. */
 const MAX_ENDPOINTS = 250_000
-/** Numbers of notifications that a reset is matched with. */
+/** The number of sent notifications that a reset is matched with. */
 const MAX_NOTIFIED = 128
 const MESSAGE_IDS = 0x1_0000
 /** Seconds are kept modulo this, in the upper part of a small integer; the lower part is the code. */
 const CLOCK_SECONDS = 0x1_0000
-/** An address that proved itself counts as that of the peer for so long. */
+/** How long a verification of an address is valid. */
 const PROOF_MS = 300_000
 const ROUNDS = 4
-/** Each sweep looks at this part of the endpoints. */
+/** Each sweep checks one of this many parts of the endpoints. */
 const SWEEP_PARTS = 50
 
 export class Endpoint {
   readonly peer: Peer
   /** By the token in hexadecimal digits. */
   readonly observations = new Map<string, Observation>()
-  /** By message identifier, oldest first: second and code of the answer. */
+  /** By message identifier, oldest first: second and code of the response. */
   readonly answered = new Map<number, number>()
   lastAt: number
-  /** When the peer last proved that it is at this address. */
+  /** The time of the last verification of the address. */
   provenAt: number | undefined
-  /** The message whose acknowledgement proves the address. */
+  /** The message whose acknowledgement verifies the address. */
   challengeId: number | undefined
-  /** Confirmable notifications that are not acknowledged yet: no other is sent to the peer until they are. */
+  /** Unacknowledged confirmable notifications; no other notification is sent to the peer until they are acknowledged. */
   awaited = 0
-  /** Notifications since the last confirmable one, and when that was sent. */
+  /** Notifications since the last confirmable one, and the time of that. */
   unconfirmed = 0
   lastConfirmableAt: number
   #sent = randomInt(MESSAGE_IDS)
@@ -59,8 +59,8 @@ export class Endpoint {
   }
 
   /**
-   * Each of the 65,536 identifiers once, then again from the first, in an order that nobody can guess: an acknowledgement
-   * proves that its message was received. A Feistel network permutes the numbers of the messages.
+   * Uses each of the 65,536 identifiers once before it repeats one, in an unpredictable order: an acknowledgement proves that its message
+   * was received. A Feistel network permutes the numbers of the messages.
    */
   nextMessageId(): number {
     let left = this.#sent >> 8
@@ -76,12 +76,12 @@ export class Endpoint {
     return (left << 8) | right
   }
 
-  /** The peer is gone: nothing is sent to it any more. */
+  /** The peer is unreachable: nothing more is sent to it. */
   endObservations(): void {
     for (const observation of this.observations.values()) observation.end()
   }
 
-  /** Sends what was held back, until a confirmable notification is among it. */
+  /** Sends held messages, up to a confirmable notification. */
   resumeObservations(): void {
     for (const observation of this.observations.values()) {
       if (this.awaited > 0) return
@@ -111,7 +111,7 @@ export class Endpoints {
   #remembered = 0
   #sweeping: Iterator<[string, Endpoint]> | undefined
 
-  /** `nowMs`: a clock that nobody sets. */
+  /** `nowMs`: a monotonic clock. */
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs
   }
@@ -147,18 +147,18 @@ export class Endpoints {
 
   remember(peer: Peer, messageId: number, code: number): void {
     const { answered } = this.of(peer)
-    // Set anew, so that the oldest stay in front.
+    // Inserted again, so that the oldest stay in front.
     if (!answered.delete(messageId)) this.#remembered++
     answered.set(messageId, ((Math.floor(this.#nowMs() / 1000) % CLOCK_SECONDS) << 8) | code)
   }
 
-  /** The code that the request was answered with. */
-  answerOf(key: string, messageId: number): number | undefined {
+  /** The response code of the request. */
+  responseCodeOf(key: string, messageId: number): number | undefined {
     const entry = this.#endpoints.get(key)?.answered.get(messageId)
     return entry === undefined || this.#isOver(entry) ? undefined : entry & 0xff
   }
 
-  /** Forgets what is over, a part at a time. */
+  /** Removes expired entries, one part at a time. */
   sweep(): void {
     const now = this.#nowMs()
     const wanted = Math.ceil(this.#endpoints.size / SWEEP_PARTS)

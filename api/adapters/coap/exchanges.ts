@@ -1,35 +1,37 @@
 /**
- * From a datagram to its answer (RFC 7252 section 4 and 5.2): duplicates, acknowledgements before a late answer, and the
- * bound of what is worked on at once.
+ * Processes requests from datagram to response (RFC 7252 sections 4 and 5.2): duplicates, acknowledgements before a late response, and
+ * the limit of concurrent requests.
  */
 import { randomInt } from 'node:crypto'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { MAX_AMPLIFICATION } from './addresses.ts'
 import type { AddressProofs } from './addresses.ts'
-import type { Answer } from './answer.ts'
-import { refusal } from './answer.ts'
+import type { CoapResponse } from './response.ts'
+import { refusal } from './response.ts'
 import type { Endpoints, Peer } from './endpoints.ts'
-import { CODES, METHODS, NOTHING, TYPES, emptyMessage, formatMessage, isRequest, parseMessage } from './message.ts'
+import { CODES, METHODS, EMPTY_BYTES, TYPES, emptyMessage, encodeMessage, isRequest, parseMessage } from './message.ts'
 import type { CoapMessage, CoapOption } from './message.ts'
 import { MAX_COPIES } from './outbox.ts'
 import type { Outbox } from './outbox.ts'
-import type { Resource } from './resource.ts'
+import type { ChannelResource } from './resource.ts'
 
-/** Requests that wait for their answer, of this process and of one peer; beyond: 5.03 or, unconfirmable, dropped. */
+/** The limit of pending requests, of this process and of one peer; above it 5.03, or dropped when non-confirmable. */
 const MAX_UNANSWERED = 10_000
 const MAX_UNANSWERED_PER_PEER = 1000
-/** An answer that takes longer is announced by an empty acknowledgement (contract section 7.6). */
+/** A slower response is preceded by an empty acknowledgement (contract section 7.6). */
 const ACKNOWLEDGE_AFTER_MS = 1000
 const RETRY_AFTER_SECONDS = 2
 const MESSAGE_IDS = 0x1_0000
 const EMPTY_MESSAGE_BYTES = 4
 
-const BUSY: Answer = refusal(
-  new ServiceError('unavailable', 'too much is waiting: try again', { retryAfterSeconds: RETRY_AFTER_SECONDS }),
+const BUSY: CoapResponse = refusal(
+  new ServiceError('unavailable', 'too many requests are waiting: try again', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  }),
 )
 
-/** What may be sent for a request to an address that has not proved itself (RFC 7252 section 11.3, RFC 9175 section 2.4). */
+/** The limit of the response to a request from an unverified address (RFC 7252 section 11.3, RFC 9175 section 2.4). */
 type AmplificationLimit = {
   /** Bytes of the request. */
   askedBytes: number
@@ -44,9 +46,9 @@ export type ExchangesDeps = {
   endpoints: Endpoints
   outbox: Outbox
   addresses: AddressProofs
-  resource: Resource
+  resource: ChannelResource
   send: (bytes: Buffer, peer: Peer) => void
-  /** A request came to its end: what it was, the code of its answer or undefined where it has none. */
+  /** Called at the end of a request, with its kind and the code of the response; undefined without a response. */
   onAnswered: (route: string, code: number | undefined, durationMs: number) => void
   acknowledgeAfterMs?: number | undefined
 }
@@ -74,15 +76,15 @@ export class Exchanges {
     const { type, messageId } = message
     const isConfirmable = type === TYPES.confirmable
     if (type === TYPES.acknowledgement || type === TYPES.reset) return this.#settle(peer, type, messageId)
-    if ('unreadable' in message || !isRequest(message.code)) {
-      // What cannot be read or is not expected, pings among it, is rejected (sections 4.2 and 4.3).
+    if ('malformed' in message || !isRequest(message.code)) {
+      // Messages with format errors and unexpected ones, such as pings, are rejected (sections 4.2 and 4.3).
       if (isConfirmable) this.#deps.send(emptyMessage(TYPES.reset, messageId), peer)
       return
     }
     this.#request(message, peer, datagram.length)
   }
 
-  /** Announces the answers that take long. */
+  /** Acknowledges requests whose responses take long. */
   tick(): void {
     const now = monotonicMs()
     for (const exchanges of this.#unanswered.values()) {
@@ -95,7 +97,7 @@ export class Exchanges {
     }
   }
 
-  /** Takes nothing new, and resolves when everything that was taken has been answered. */
+  /** Accepts no new requests, and resolves when all pending requests are answered. */
   async drain(): Promise<void> {
     this.#isStopping = true
     if (this.#count > 0) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve))
@@ -105,7 +107,7 @@ export class Exchanges {
     const { endpoints, outbox, addresses } = this.#deps
     const isReset = type === TYPES.reset
     if (outbox.awaits(peer, messageId)) {
-      // A reset proves nothing: any host with CoAP resets what it did not ask for.
+      // A reset proves nothing: any CoAP host resets unexpected messages.
       if (!isReset) addresses.acknowledged(peer, messageId)
       outbox.settle(peer, messageId, isReset ? 'reset' : 'acknowledged')
     } else if (!isReset) addresses.strayed(peer)
@@ -125,9 +127,9 @@ export class Exchanges {
     const isEchoed = addresses.isEchoed(peer, request.options)
     const isProven = isEchoed || addresses.isProven(peer)
     const limit = { askedBytes, maxBytes: isProven ? Infinity : MAX_AMPLIFICATION * askedBytes, isEchoed }
-    const before = endpoints.answerOf(peer.key, request.messageId)
+    const before = endpoints.responseCodeOf(peer.key, request.messageId)
     if (before !== undefined) {
-      // A duplicate that asks for no acknowledgement is ignored (section 4.5).
+      // A non-confirmable duplicate is ignored (section 4.5).
       if (isConfirmable) this.#send(request, peer, resource.again(request, before), false, limit)
       return
     }
@@ -143,7 +145,7 @@ export class Exchanges {
     const sinceMs = monotonicMs()
     const handled = resource.handle(request, peer, limit.maxBytes)
     if (!(handled instanceof Promise)) {
-      this.#answer(request, peer, handled, false, limit, sinceMs)
+      this.#respond(request, peer, handled, false, limit, sinceMs)
       return
     }
     const exchange: Unanswered = { request, peer, sinceMs, isAcknowledged: false }
@@ -153,12 +155,12 @@ export class Exchanges {
     void handled
       .catch((error: unknown) => refusal(error))
       .then((answered) => {
-        this.#forget(exchange)
-        this.#answer(request, peer, answered, exchange.isAcknowledged, limit, sinceMs)
+        this.#remove(exchange)
+        this.#respond(request, peer, answered, exchange.isAcknowledged, limit, sinceMs)
       })
   }
 
-  #forget({ request, peer }: Unanswered): void {
+  #remove({ request, peer }: Unanswered): void {
     const exchanges = this.#unanswered.get(peer.key)
     exchanges?.delete(request.messageId)
     if (exchanges?.size === 0) this.#unanswered.delete(peer.key)
@@ -166,19 +168,19 @@ export class Exchanges {
     if (this.#count === 0) for (const resolve of this.#whenEmpty.splice(0)) resolve()
   }
 
-  #answer(
+  #respond(
     request: CoapMessage,
     peer: Peer,
-    answered: Answer,
+    answered: CoapResponse,
     isAcknowledged: boolean,
     limit: AmplificationLimit,
     sinceMs: number,
   ): void {
     if (answered.isPeerKnown && (limit.isEchoed || answered.isProof)) this.#deps.addresses.prove(peer)
     if (answered.isRemembered) this.#deps.endpoints.remember(peer, request.messageId, answered.code)
-    // Nothing tells an unconfirmable request from one that was lost, and at the bound it is (contract section 7.6).
+    // A non-confirmable request cannot be distinguished from a lost one, so it is dropped above the limit (contract section 7.6).
     const isDropped = request.type === TYPES.nonConfirmable && answered.code === BUSY.code
-    // It is rejected, not refused: an answer could not be told from one to a request that was understood (sections 4.3 and 5.4.1).
+    // It is rejected with a reset: a response would look like that to a request that was processed (sections 4.3 and 5.4.1).
     const isRejected = request.type === TYPES.nonConfirmable && answered.code === CODES.badOption
     if (isRejected) this.#deps.send(emptyMessage(TYPES.reset, request.messageId), peer)
     else if (!isDropped) this.#send(request, peer, answered, isAcknowledged, limit)
@@ -187,8 +189,14 @@ export class Exchanges {
     answered.afterwards?.()
   }
 
-  /** On the acknowledgement of the request where that has not gone yet, else in a message of its own. */
-  #send(request: CoapMessage, peer: Peer, answered: Answer, isAcknowledged: boolean, limit: AmplificationLimit): void {
+  /** Piggybacked on the acknowledgement if it was not sent yet, otherwise in a separate message. */
+  #send(
+    request: CoapMessage,
+    peer: Peer,
+    answered: CoapResponse,
+    isAcknowledged: boolean,
+    limit: AmplificationLimit,
+  ): void {
     const { endpoints, outbox, addresses, send } = this.#deps
     const isPiggybacked = request.type === TYPES.confirmable && !isAcknowledged
     const messageId = isPiggybacked
@@ -214,11 +222,11 @@ export class Exchanges {
   }
 }
 
-/** With the options that are offered besides where there is room, and without payload where there is none for it. */
+/** Adds the offered options when there is room, and omits the payload when there is none. */
 function fit(message: CoapMessage, offered: readonly CoapOption[], maxBytes: number): Buffer {
-  const bytes = formatMessage(message)
-  if (bytes.length > maxBytes) return formatMessage({ ...message, payload: NOTHING })
+  const bytes = encodeMessage(message)
+  if (bytes.length > maxBytes) return encodeMessage({ ...message, payload: EMPTY_BYTES })
   if (offered.length === 0) return bytes
-  const more = formatMessage({ ...message, options: [...message.options, ...offered] })
+  const more = encodeMessage({ ...message, options: [...message.options, ...offered] })
   return more.length > maxBytes ? bytes : more
 }

@@ -1,6 +1,15 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { CODES, TYPES, codeOf, codeOfKind, emptyMessage, formatCode, formatMessage, parseMessage } from './message.ts'
+import {
+  CODES,
+  TYPES,
+  parseCode,
+  codeOfKind,
+  emptyMessage,
+  formatCode,
+  encodeMessage,
+  parseMessage,
+} from './message.ts'
 import type { CoapMessage } from './message.ts'
 
 const bytes = (maxLength: number) => fc.uint8Array({ maxLength }).map((array) => Buffer.from(array))
@@ -8,7 +17,7 @@ const bytes = (maxLength: number) => fc.uint8Array({ maxLength }).map((array) =>
 /** Options are compared in the order of their numbers. */
 const messages: fc.Arbitrary<CoapMessage> = fc.record({
   type: fc.constantFrom(...Object.values(TYPES)),
-  code: fc.constantFrom(1, 2, 3, 4, codeOf('2.04'), codeOf('2.05'), codeOf('4.04'), codeOf('5.03')),
+  code: fc.constantFrom(1, 2, 3, 4, parseCode('2.04'), parseCode('2.05'), parseCode('4.04'), parseCode('5.03')),
   messageId: fc.integer({ min: 0, max: 0xffff }),
   token: bytes(8),
   options: fc
@@ -21,7 +30,7 @@ describe('messages of CoAP', () => {
   test('what is written is read again as it was (RFC 7252 section 3)', () => {
     fc.assert(
       fc.property(messages, (message) => {
-        expect(parseMessage(formatMessage(message))).toEqual(message)
+        expect(parseMessage(encodeMessage(message))).toEqual(message)
       }),
     )
   })
@@ -30,7 +39,7 @@ describe('messages of CoAP', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (array) => {
         const message = parseMessage(Buffer.from(array))
-        if (message === undefined || 'unreadable' in message) return
+        if (message === undefined || 'malformed' in message) return
         const inside = message.options.reduce((sum, { value }) => sum + value.length, message.payload.length)
         expect(inside + message.token.length + 4).toBeLessThanOrEqual(array.length)
       }),
@@ -41,25 +50,25 @@ describe('messages of CoAP', () => {
   test.each([
     ['fewer than four bytes', [0x40, 1, 0], undefined],
     ['another version', [0x80, 1, 0, 1], undefined],
-    ['a token of more than eight bytes', [0x49, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 'unreadable'],
-    ['a token that is cut off', [0x44, 1, 0, 1, 0], 'unreadable'],
-    ['a payload marker without a payload', [0x40, 1, 0, 1, 0xff], 'unreadable'],
-    ['an option that is cut off', [0x40, 1, 0, 1, 0xb5, 0x61], 'unreadable'],
-    ['an option with the reserved delta', [0x40, 1, 0, 1, 0xf1, 0x61], 'unreadable'],
-    ['an option with the reserved length', [0x40, 1, 0, 1, 0xbf], 'unreadable'],
-    ['an option number that is cut off', [0x40, 1, 0, 1, 0xd0], 'unreadable'],
-    ['an option number above 65,535', [0x40, 1, 0, 1, 0xe0, 0xff, 0xff], 'unreadable'],
-    ['a reserved class', [0x40, 0x21, 0, 1], 'unreadable'],
-    ['an empty message with something behind it', [0x40, 0, 0, 1, 0xff, 1], 'unreadable'],
+    ['a token of more than eight bytes', [0x49, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 'malformed'],
+    ['a token that is cut off', [0x44, 1, 0, 1, 0], 'malformed'],
+    ['a payload marker without a payload', [0x40, 1, 0, 1, 0xff], 'malformed'],
+    ['an option that is cut off', [0x40, 1, 0, 1, 0xb5, 0x61], 'malformed'],
+    ['an option with the reserved delta', [0x40, 1, 0, 1, 0xf1, 0x61], 'malformed'],
+    ['an option with the reserved length', [0x40, 1, 0, 1, 0xbf], 'malformed'],
+    ['an option number that is cut off', [0x40, 1, 0, 1, 0xd0], 'malformed'],
+    ['an option number above 65,535', [0x40, 1, 0, 1, 0xe0, 0xff, 0xff], 'malformed'],
+    ['a reserved class', [0x40, 0x21, 0, 1], 'malformed'],
+    ['an empty message with something behind it', [0x40, 0, 0, 1, 0xff, 1], 'malformed'],
   ])('%s is a format error', (_name, datagram, expected) => {
     const message = parseMessage(Buffer.from(datagram))
-    expect(message === undefined ? undefined : 'unreadable' in message ? 'unreadable' : message).toBe(expected)
+    expect(message === undefined ? undefined : 'malformed' in message ? 'malformed' : message).toBe(expected)
   })
 
   test('a message has at most 256 options', () => {
     const options = (count: number) => Buffer.concat([Buffer.from([0x40, 1, 0, 1]), Buffer.alloc(count)])
     expect(parseMessage(options(256))).toMatchObject({ options: { length: 256 } })
-    expect(parseMessage(options(257))).toEqual({ unreadable: true, type: 0, messageId: 1 })
+    expect(parseMessage(options(257))).toEqual({ malformed: true, type: 0, messageId: 1 })
   })
 
   test('codes are written with their class and two digits', () => {

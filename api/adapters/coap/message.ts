@@ -1,6 +1,6 @@
 /**
- * Messages of CoAP as bytes (RFC 7252 section 3). A parser of our own, because what a stranger sends must be refused where
- * the section calls it a format error, and every datagram passes here.
+ * Parses and encodes CoAP messages (RFC 7252 section 3). The parser checks every datagram and rejects exactly the format errors of
+ * that section.
  */
 import { PROTOCOL_STATUS } from '#core/errors/index.ts'
 import type { ErrorKind } from '#core/errors/index.ts'
@@ -10,16 +10,16 @@ export type MessageType = (typeof TYPES)[keyof typeof TYPES]
 
 export const METHODS = { get: 1, post: 2 } as const
 
-/** Codes of success, and refusals that CoAP alone knows; those of other refusals stand in the table of error kinds. */
+/** Success codes, and error codes that only CoAP has; all others are in the table of error kinds. */
 export const CODES = {
-  empty: codeOf('0.00'),
-  changed: codeOf('2.04'),
-  content: codeOf('2.05'),
-  continue: codeOf('2.31'),
-  badOption: codeOf('4.02'),
-  notAcceptable: codeOf('4.06'),
-  requestEntityIncomplete: codeOf('4.08'),
-  proxyingNotSupported: codeOf('5.05'),
+  empty: parseCode('0.00'),
+  changed: parseCode('2.04'),
+  content: parseCode('2.05'),
+  continue: parseCode('2.31'),
+  badOption: parseCode('4.02'),
+  notAcceptable: parseCode('4.06'),
+  requestEntityIncomplete: parseCode('4.08'),
+  proxyingNotSupported: parseCode('5.05'),
 } as const
 
 export type CoapOption = { number: number; value: Buffer }
@@ -35,22 +35,22 @@ export type CoapMessage = {
   payload: Buffer
 }
 
-/** A message format error: a confirmable one is rejected with a reset, another is dropped. */
-export type Unreadable = { unreadable: true; type: MessageType; messageId: number }
+/** A message format error: a confirmable message is rejected with a reset, another one is dropped. */
+export type MalformedMessage = { malformed: true; type: MessageType; messageId: number }
 
-export const NOTHING: Buffer = Buffer.alloc(0)
+export const EMPTY_BYTES: Buffer = Buffer.alloc(0)
 const HEADER_BYTES = 4
 const MAX_TOKEN_BYTES = 8
-/** Of one message; an option of no bytes takes one, so that a datagram could have 60,000 of them. */
+/** The maximum number of options in a message. An option can be 1 byte long, so a datagram could contain 60,000 options. */
 const MAX_OPTIONS = 256
 const PAYLOAD_MARKER = 0xff
 const VERSION = 1
 
 const KIND_CODES = new Map(
-  Object.entries(PROTOCOL_STATUS).map(([kind, { coap }]) => [kind as ErrorKind, codeOf(coap)] as const),
+  Object.entries(PROTOCOL_STATUS).map(([kind, { coap }]) => [kind as ErrorKind, parseCode(coap)] as const),
 )
 
-export function codeOf(text: `${number}.${string}`): number {
+export function parseCode(text: `${number}.${string}`): number {
   return (Number(text[0]) << 5) | Number(text.slice(2))
 }
 
@@ -63,16 +63,16 @@ export function formatCode(code: number): string {
   return `${code >> 5}.${String(code & 31).padStart(2, '0')}`
 }
 
-/** Header, token, the options that answers with a message have (Observe, Content-Format, ETag, Block2, Echo), and the marker. */
+/** Header, token, the options of responses with a message (Observe, Content-Format, ETag, Block2, Echo), and the marker. */
 const MAX_HEAD_BYTES = 43
 
-/** Bytes that a message of so many leaves to its payload. */
-export const payloadRoom = (messageBytes: number): number => messageBytes - MAX_HEAD_BYTES
+/** The bytes that remain for the payload in a message of this size. */
+export const maxPayloadBytes = (messageBytes: number): number => messageBytes - MAX_HEAD_BYTES
 
 export const isRequest = (code: number): boolean => code >> 5 === 0 && code !== CODES.empty
 
-/** Undefined for what is no CoAP of version 1 at all, which is ignored (section 3). */
-export function parseMessage(datagram: Buffer): CoapMessage | Unreadable | undefined {
+/** Undefined for other protocols and versions, which are ignored (section 3). */
+export function parseMessage(datagram: Buffer): CoapMessage | MalformedMessage | undefined {
   if (datagram.length < HEADER_BYTES) return undefined
   const first = datagram[0] as number
   if (first >> 6 !== VERSION) return undefined
@@ -80,10 +80,10 @@ export function parseMessage(datagram: Buffer): CoapMessage | Unreadable | undef
   const tokenBytes = first & 15
   const code = datagram[1] as number
   const messageId = datagram.readUInt16BE(2)
-  const unreadable: Unreadable = { unreadable: true, type, messageId }
+  const malformed: MalformedMessage = { malformed: true, type, messageId }
   const isReserved = code >> 5 === 1 || code >> 5 > 5
-  if (tokenBytes > MAX_TOKEN_BYTES || HEADER_BYTES + tokenBytes > datagram.length || isReserved) return unreadable
-  if (code === CODES.empty && datagram.length > HEADER_BYTES) return unreadable
+  if (tokenBytes > MAX_TOKEN_BYTES || HEADER_BYTES + tokenBytes > datagram.length || isReserved) return malformed
+  if (code === CODES.empty && datagram.length > HEADER_BYTES) return malformed
   const token = datagram.subarray(HEADER_BYTES, HEADER_BYTES + tokenBytes)
   const options: CoapOption[] = []
   let at = HEADER_BYTES + tokenBytes
@@ -91,13 +91,13 @@ export function parseMessage(datagram: Buffer): CoapMessage | Unreadable | undef
   while (at < datagram.length) {
     const head = datagram[at++] as number
     if (head === PAYLOAD_MARKER) {
-      // A marker with nothing behind it is a format error.
-      if (at === datagram.length) return unreadable
+      // A marker without a payload is a format error.
+      if (at === datagram.length) return malformed
       return { type, code, messageId, token, options, payload: datagram.subarray(at) }
     }
     let delta = head >> 4
     let length = head & 15
-    if (delta === 15 || length === 15) return unreadable
+    if (delta === 15 || length === 15) return malformed
     const extended = (nibble: number): number => {
       if (nibble < 13) return nibble
       const bytes = nibble === 13 ? 1 : 2
@@ -109,17 +109,17 @@ export function parseMessage(datagram: Buffer): CoapMessage | Unreadable | undef
     delta = extended(delta)
     length = extended(length)
     // Also true for NaN.
-    if (!(at + length <= datagram.length) || !(number + delta <= 0xffff)) return unreadable
-    if (options.length === MAX_OPTIONS) return unreadable
+    if (!(at + length <= datagram.length) || !(number + delta <= 0xffff)) return malformed
+    if (options.length === MAX_OPTIONS) return malformed
     number += delta
     options.push({ number, value: datagram.subarray(at, at + length) })
     at += length
   }
-  return { type, code, messageId, token, options, payload: NOTHING }
+  return { type, code, messageId, token, options, payload: EMPTY_BYTES }
 }
 
-/** The options may come in any order; of one number they stay in theirs. */
-export function formatMessage({ type, code, messageId, token, options, payload }: CoapMessage): Buffer {
+/** Encodes a message. Options are sorted by number. Options with the same number keep their order. */
+export function encodeMessage({ type, code, messageId, token, options, payload }: CoapMessage): Buffer {
   const sorted = options.length > 1 ? options.toSorted((left, right) => left.number - right.number) : options
   let size = HEADER_BYTES + token.length + (payload.length === 0 ? 0 : 1 + payload.length)
   let previous = 0
@@ -152,7 +152,7 @@ export function formatMessage({ type, code, messageId, token, options, payload }
 
 /** An empty message: an acknowledgement, a reset, or a ping. */
 export function emptyMessage(type: MessageType, messageId: number): Buffer {
-  return formatMessage({ type, code: CODES.empty, messageId, token: NOTHING, options: [], payload: NOTHING })
+  return encodeMessage({ type, code: CODES.empty, messageId, token: EMPTY_BYTES, options: [], payload: EMPTY_BYTES })
 }
 
 function nibbleOf(value: number): number {

@@ -1,48 +1,51 @@
 /**
- * A peer observes a channel (RFC 7641): a notification for each message, until it or its rights go. After a confirmable
- * notification the next one waits for its acknowledgement, so that a peer that is not there, or never asked, is sent little.
+ * An observation of a channel (RFC 7641): a notification for each message, until the peer ends it or loses its right. After a confirmable
+ * notification, the next one waits for its acknowledgement, so that an absent peer receives little.
  */
-import type { MessageAccess } from '#api/devices/index.ts'
+import type { ChannelAccess } from '#api/devices/index.ts'
 import type { Delivery, EndReason, LiveMessage, Messages } from '#api/messages/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { AddressProofs } from './addresses.ts'
 import type { Block } from './blocks.ts'
 import { represent } from './content-formats.ts'
 import type { Endpoint, Endpoints, Observation, Peer } from './endpoints.ts'
-import { CODES, NOTHING, TYPES, codeOfKind, formatMessage, payloadRoom } from './message.ts'
+import { CODES, EMPTY_BYTES, TYPES, codeOfKind, encodeMessage, maxPayloadBytes } from './message.ts'
 import type { CoapOption } from './message.ts'
 import { OPTIONS, uintOption } from './options.ts'
 import { MAX_COPIES } from './outbox.ts'
 import type { Outbox } from './outbox.ts'
 import type { Representations } from './representations.ts'
 
-/** One notification of so many asks for an acknowledgement, and at least one in these times (contract section 7.4). */
+/**
+ * A notification is confirmable if it is the 20th since the last confirmable one, or if a minute has passed since then. After a day of
+ * silence, the latest message is sent again as such a notification (contract section 7.4).
+ */
 const CONFIRM_EVERY = 20
 const CONFIRM_ACTIVE_MS = 60_000
 const CONFIRM_SILENT_MS = 24 * 3_600_000
 /**
- * Messages that wait until the observer has got its first answer, or has acknowledged a notification; the oldest are dropped
- * beyond. Those of one observer, and the bytes of all of them.
+ * Limits of messages that wait for the first response or an acknowledgement: the number of one observer, and the bytes of all. Above
+ * them the oldest are dropped.
  */
 const MAX_HELD = 1000
 const MAX_HELD_BYTES = 64 * 1024 * 1024
 /** 24 bits, compared by RFC 7641 section 3.4. */
 const SEQUENCES = 2 ** 24
-/** A new observation begins above an older one of the same token that is forgotten, unless that had more a second. */
+/** Sequence numbers start at a time-based value, above those of an earlier observation with the same token. */
 const SEQUENCES_PER_SECOND = 64
 
-export type Observing = {
+export type ObservationRequest = {
   peer: Peer
   token: Buffer
-  access: MessageAccess
+  access: ChannelAccess
   filter: string
   accept: number | undefined
-  /** The block in which the first answer was asked for; notifications have its size. */
+  /** The block of the first request; notifications use its size. */
   block: Block | undefined
-  /** Names the resource and the peer, for the blocks that are asked for later. */
+  /** Identifies the resource and the peer, for requests of later blocks. */
   representationKey: string
   authorize: () => Promise<unknown>
-  /** The bytes that it may be sent before its address has proved itself. */
+  /** The bytes that may be sent before the address is verified. */
   unpaidBytes: number
 }
 
@@ -57,46 +60,46 @@ export type ObservationDeps = {
   logger: Logger
 }
 
-/** Payloads that wait in all observations. */
+/** The bytes of held payloads in all observations. */
 export type HeldPayloads = { bytes: number }
 
 export class OpenObservation implements Observation {
-  readonly #observing: Observing
+  readonly #request: ObservationRequest
   readonly #endpoint: Endpoint
   readonly #deps: ObservationDeps
   readonly #onClosed: () => void
   readonly #allHeld: HeldPayloads
-  /** Messages that wait: for the first answer, or for an acknowledgement. */
+  /** Messages that wait for the first response or for an acknowledgement. */
   #held: LiveMessage[] = []
   #hasBegun = false
   #stop: (() => void) | undefined
   #isOpen = true
   #isShown = false
   #lastSentAt: number
-  /** The peer was at its address when it was sent a notification of this observation, or asked for it. */
+  /** The address was verified when the observation was requested or a notification was sent. */
   #isProven = false
-  /** Of what it was sent first: what follows has the same (RFC 7641 section 4.2). */
+  /** The content format of the first response; later ones have the same (RFC 7641 section 4.2). */
   #format: number | undefined
   #unpaidBytes: number
   sequence: number
 
   constructor(
-    observing: Observing,
+    request: ObservationRequest,
     endpoint: Endpoint,
     deps: ObservationDeps,
     allHeld: HeldPayloads,
     sequence: number | undefined,
     onClosed: () => void,
   ) {
-    this.#observing = observing
+    this.#request = request
     this.#endpoint = endpoint
     this.#deps = deps
     this.#allHeld = allHeld
     this.#onClosed = onClosed
     this.#lastSentAt = deps.nowMs()
-    this.#format = observing.accept
-    this.#unpaidBytes = observing.unpaidBytes
-    this.#isProven = observing.unpaidBytes === Infinity
+    this.#format = request.accept
+    this.#unpaidBytes = request.unpaidBytes
+    this.#isProven = request.unpaidBytes === Infinity
     this.sequence = sequence ?? Math.floor((Date.now() / 1000) * SEQUENCES_PER_SECOND) % SEQUENCES
   }
 
@@ -104,13 +107,13 @@ export class OpenObservation implements Observation {
     return this.#isOpen
   }
 
-  /** The value of the next answer or notification. */
+  /** The value of the next response or notification. */
   nextSequence(): number {
     this.sequence = (this.sequence + 1) % SEQUENCES
     return this.sequence
   }
 
-  /** The first answer has gone out, with this message in this format; what came after it follows. */
+  /** The first response was sent, with this message in this format; later messages follow. */
   begin(answered: LiveMessage | undefined, contentFormat: number | undefined): void {
     this.#format ??= contentFormat
     const at = this.#held.findIndex(
@@ -155,9 +158,9 @@ export class OpenObservation implements Observation {
     else stop()
   }
 
-  /** From now to its end the client counts as online. */
+  /** Shows the client as online until the observation ends. */
   showOnline(): void {
-    const { publisherKey } = this.#observing.access
+    const { publisherKey } = this.#request.access
     if (publisherKey === null || !this.#isOpen) return
     this.#isShown = true
     this.#deps.messages.presence.online(publisherKey, 'coap')
@@ -165,14 +168,14 @@ export class OpenObservation implements Observation {
   }
 
   #showOffline(): void {
-    const { publisherKey } = this.#observing.access
+    const { publisherKey } = this.#request.access
     if (publisherKey === null || !this.#isShown) return
     this.#isShown = false
     this.#deps.messages.presence.unsubscribed(publisherKey, 'coap')
     this.#deps.messages.presence.offline(publisherKey, 'coap')
   }
 
-  /** The peer wants no more, or is lost: nothing is sent any more. */
+  /** The peer has cancelled the observation or is unreachable: nothing more is sent. */
   end(): void {
     if (!this.#isOpen) return
     this.#isOpen = false
@@ -182,27 +185,27 @@ export class OpenObservation implements Observation {
     this.#stop?.()
   }
 
-  /** No longer followed: an answer that is no success tells the observer so (RFC 7641 section 4.2). */
+  /** Delivery has ended: an error response tells the observer (RFC 7641 section 4.2). */
   ended(reason: EndReason): void {
     if (!this.#isOpen) return
     this.end()
     if (reason === 'closed') return
     const isForbidden = reason === 'forbidden'
     const options = isForbidden ? [] : [uintOption(OPTIONS.maxAge, 1)]
-    this.#send(codeOfKind(isForbidden ? 'forbidden' : 'unavailable'), options, NOTHING, reason !== 'stopping')
+    this.#send(codeOfKind(isForbidden ? 'forbidden' : 'unavailable'), options, EMPTY_BYTES, reason !== 'stopping')
   }
 
-  /** A message has another format than those before it. */
+  /** A message has another format than the earlier ones. */
   #endUnacceptable(): void {
     this.end()
-    this.#send(CODES.notAcceptable, [], NOTHING, true)
+    this.#send(CODES.notAcceptable, [], EMPTY_BYTES, true)
   }
 
   tick(now: number): void {
     if (!this.#isFree || now - this.#lastSentAt < CONFIRM_SILENT_MS) return
-    // Not once more while the message is looked for.
+    // Prevents a second load while the first one is running.
     this.#lastSentAt = now
-    const { access, filter } = this.#observing
+    const { access, filter } = this.#request
     this.#deps.messages.latest(access, filter).then(
       (message) => void (this.#isFree && this.#notify(message)),
       (error: unknown) => this.#deps.logger.warn({ err: error }, 'failed to ping an observer'),
@@ -210,10 +213,10 @@ export class OpenObservation implements Observation {
   }
 
   #notify(message: LiveMessage | undefined): void {
-    const { peer, block, representationKey } = this.#observing
+    const { peer, block, representationKey } = this.#request
     const { addresses, outbox, representations, nowMs, messages } = this.#deps
     const representation =
-      message === undefined ? { payload: NOTHING, contentFormat: undefined } : represent(message, this.#format)
+      message === undefined ? { payload: EMPTY_BYTES, contentFormat: undefined } : represent(message, this.#format)
     if (representation === undefined) return this.#endUnacceptable()
     const now = nowMs()
     const endpoint = this.#endpoint
@@ -222,25 +225,25 @@ export class OpenObservation implements Observation {
       !this.#isProven ||
       endpoint.unconfirmed + 1 >= CONFIRM_EVERY ||
       now - endpoint.lastConfirmableAt >= CONFIRM_ACTIVE_MS
-    // It would not be known whether it was acknowledged: dropped, as a network does.
+    // The outbox is full and cannot track an acknowledgement, so the notification is dropped. Networks drop notifications too.
     if (isConfirmable && (this.#isProven ? outbox.isFull : outbox.isFullForUnproven)) return
     this.#format ??= representation.contentFormat
     const first = block === undefined ? undefined : { ...block, number: 0 }
-    const room = this.#isProven ? Infinity : payloadRoom(this.#unpaidBytes)
+    const room = this.#isProven ? Infinity : maxPayloadBytes(this.#unpaidBytes)
     const { options, payload } = representations.part(representationKey, representation, first, room)
     const observe = uintOption(OPTIONS.observe, this.nextSequence())
     this.#send(CODES.content, [observe, ...options], payload, isConfirmable)
     this.#lastSentAt = now
     if (message !== undefined && this.#isShown)
-      messages.presence.delivered(this.#observing.access.publisherKey as number, 1)
+      messages.presence.delivered(this.#request.access.publisherKey as number, 1)
   }
 
   #send(code: number, options: readonly CoapOption[], payload: Buffer, isConfirmable: boolean): void {
-    const { peer, token } = this.#observing
+    const { peer, token } = this.#request
     const endpoint = this.#endpoint
     const messageId = endpoint.nextMessageId()
     const type = isConfirmable ? TYPES.confirmable : TYPES.nonConfirmable
-    const bytes = formatMessage({ type, code, messageId, token, options, payload })
+    const bytes = encodeMessage({ type, code, messageId, token, options, payload })
     endpoint.notified(messageId, this)
     if (!isConfirmable) {
       endpoint.unconfirmed++

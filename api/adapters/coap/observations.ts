@@ -1,9 +1,9 @@
 /** All observations of this process, and their bounds. */
 import type { Peer } from './endpoints.ts'
-import type { HeldPayloads, ObservationDeps, Observing } from './observation.ts'
+import type { HeldPayloads, ObservationDeps, ObservationRequest } from './observation.ts'
 import { OpenObservation } from './observation.ts'
 
-/** Beyond these an observer is answered as one who asks once (RFC 7641 section 4.1). */
+/** Above these limits, the request is answered like a plain GET (RFC 7641 section 4.1). */
 const MAX_OBSERVATIONS = 50_000
 const MAX_OBSERVATIONS_PER_ENDPOINT = 100
 export class Observations {
@@ -21,27 +21,27 @@ export class Observations {
   }
 
   /**
-   * Begins an observation; it is silent until `begin` is called with the message that the observer was answered with.
-   * Undefined where there are too many. The same token of the same peer replaces its observation.
+   * Creates an observation, which is silent until `begin` is called with the first response. Undefined above the limits. The same token of
+   * the same peer replaces its observation.
    */
-  async open(observing: Observing): Promise<OpenObservation | undefined> {
+  async open(request: ObservationRequest): Promise<OpenObservation | undefined> {
     const { messages, endpoints } = this.#deps
-    const endpoint = endpoints.of(observing.peer)
-    const name = observing.token.toString('hex')
+    const endpoint = endpoints.of(request.peer)
+    const name = request.token.toString('hex')
     const before = endpoint.observations.get(name)
     const isOneMore = before === undefined
     const isFull = this.#open.size + this.#opening >= MAX_OBSERVATIONS
     if (isOneMore && (isFull || endpoint.observations.size >= MAX_OBSERVATIONS_PER_ENDPOINT)) return undefined
     const sequence = before instanceof OpenObservation ? before.sequence : undefined
     before?.end()
-    const observation = new OpenObservation(observing, endpoint, this.#deps, this.#held, sequence, () => {
+    const observation = new OpenObservation(request, endpoint, this.#deps, this.#held, sequence, () => {
       this.#open.delete(observation)
       if (endpoint.observations.get(name) === observation) endpoint.observations.delete(name)
     })
     endpoint.observations.set(name, observation)
     this.#opening++
     try {
-      const { access, filter, authorize } = observing
+      const { access, filter, authorize } = request
       const { close } = await messages.follow({
         access,
         filter,
@@ -68,7 +68,7 @@ export class Observations {
     this.#deps.endpoints.find(peer.key)?.observations.get(token.toString('hex'))?.end()
   }
 
-  /** Asks those for a sign of life to whom nothing was sent for a day. */
+  /** Pings observers that received nothing for a day. */
   tick(): void {
     const now = this.#deps.nowMs()
     for (const observation of this.#open) observation.tick(now)

@@ -1,9 +1,9 @@
-/** The options of requests and answers (RFC 7252 section 5.10, RFC 7641 section 2, RFC 7959 section 2.1). */
+/** The options of requests and responses (RFC 7252 section 5.10, RFC 7641 section 2, RFC 7959 section 2.1). */
 import { isUtf8 } from 'node:buffer'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Block } from './blocks.ts'
 import { parseBlock } from './blocks.ts'
-import { CODES, NOTHING } from './message.ts'
+import { CODES, EMPTY_BYTES } from './message.ts'
 import type { CoapOption } from './message.ts'
 
 export const OPTIONS = {
@@ -25,7 +25,7 @@ export const OPTIONS = {
   echo: 252,
 } as const
 
-/** Bounds of the length in bytes; an option outside of them counts as one that is not known (section 5.4.3). */
+/** Limits of the length in bytes; an option outside of them is treated as unknown (section 5.4.3). */
 type Rule = { minBytes: number; maxBytes: number; isRepeatable?: true }
 
 const RULES: ReadonlyMap<number, Rule> = new Map<number, Rule>([
@@ -52,11 +52,11 @@ export type RequestOptions = {
   accept: number | undefined
   block1: Block | undefined
   block2: Block | undefined
-  /** Bytes that the whole body will have, as the peer says. */
+  /** The size of the whole body according to the peer. */
   size1: number | undefined
 }
 
-/** A refusal that CoAP alone knows, by its code. */
+/** An error that only CoAP has, by its code. */
 export class CoapRefusal extends Error {
   readonly code: number
 
@@ -67,7 +67,7 @@ export class CoapRefusal extends Error {
   }
 }
 
-/** Throws a `CoapRefusal` for a critical option that is not understood, `malformed` for text or blocks that are none. */
+/** Throws a `CoapRefusal` for an unknown critical option, and `malformed` for invalid text or blocks. */
 export function readOptions(options: readonly CoapOption[]): RequestOptions {
   const path: string[] = []
   const queries: string[] = []
@@ -75,7 +75,7 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
   const single = new Map<number, Buffer>()
   for (const { number, value } of options) {
     if (number === OPTIONS.proxyUri || number === OPTIONS.proxyScheme)
-      throw new CoapRefusal(CODES.proxyingNotSupported, 'this server is no proxy')
+      throw new CoapRefusal(CODES.proxyingNotSupported, 'Proxy-Uri and Proxy-Scheme are not supported')
     const rule = RULES.get(number)
     const isUnderstood =
       rule !== undefined &&
@@ -84,7 +84,7 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
       (rule.isRepeatable === true || !single.has(number))
     if (!isUnderstood) {
       // Odd numbers are critical (section 5.4.1); the others are ignored.
-      if (number % 2 === 1) throw new CoapRefusal(CODES.badOption, `option ${number} is not understood`)
+      if (number % 2 === 1) throw new CoapRefusal(CODES.badOption, `option ${number} is not supported`)
     } else if (number === OPTIONS.uriPath) path.push(pathElement(value))
     else if (number === OPTIONS.uriQuery) queries.push(textOf(value, 'query'))
     else if (number === OPTIONS.etag) etags.push(value)
@@ -107,9 +107,9 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
   }
 }
 
-/** An option whose value is a number, in as few bytes as it needs (section 3.2). */
+/** An option with an integer value in the shortest form (section 3.2). */
 export function uintOption(number: number, value: number): CoapOption {
-  if (value === 0) return { number, value: NOTHING }
+  if (value === 0) return { number, value: EMPTY_BYTES }
   const bytes = value < 0x100 ? 1 : value < 0x1_0000 ? 2 : value < 0x100_0000 ? 3 : 4
   const buffer = Buffer.allocUnsafe(bytes)
   buffer.writeUIntBE(value, 0, bytes)
@@ -122,8 +122,8 @@ function readUint(value: Buffer): number {
 
 function pathElement(value: Buffer): string {
   const text = textOf(value, 'path')
-  // It would become two elements when they are joined.
-  if (text.includes('/')) throw new ServiceError('malformed', 'an element of the path must not hold a slash')
+  // It would become two elements in the joined path.
+  if (text.includes('/')) throw new ServiceError('malformed', 'an element of the path must not contain a slash')
   return text
 }
 

@@ -1,13 +1,13 @@
-/** Confirmable messages of ours: sent again until they are acknowledged, rejected or given up (RFC 7252 section 4.2). */
+/** Outgoing confirmable messages: retransmitted until they are acknowledged, rejected or given up (RFC 7252 section 4.2). */
 import type { Peer } from './endpoints.ts'
 
 /** Transmission parameters of RFC 7252 section 4.8. */
 const ACK_TIMEOUT_MS = 2000
 const ACK_RANDOM_FACTOR = 1.5
 const MAX_RETRANSMIT = 4
-/** A message is sent so often at most. */
+/** The maximum number of transmissions of a message. */
 export const MAX_COPIES = MAX_RETRANSMIT + 1
-/** Messages that await their acknowledgement; beyond, they are sent once. */
+/** The limit of unacknowledged messages; above it, messages are sent once. */
 const MAX_UNACKNOWLEDGED = 20_000
 
 export type Fate = 'acknowledged' | 'reset' | 'lost'
@@ -28,7 +28,7 @@ export class Outbox {
   readonly #nowMs: () => number
   readonly #ackTimeoutMs: number
 
-  /** Tests shorten the timeout. */
+  /** `ackTimeoutMs` is an override for tests. */
   constructor(send: (bytes: Buffer, peer: Peer) => void, nowMs: () => number, ackTimeoutMs: number = ACK_TIMEOUT_MS) {
     this.#send = send
     this.#nowMs = nowMs
@@ -43,14 +43,14 @@ export class Outbox {
     return this.#messages.size >= MAX_UNACKNOWLEDGED
   }
 
-  /** Half of it is for peers that are known to be at their address, so that forged ones cannot take their place. */
+  /** Half of the capacity is reserved for verified addresses, so that forged ones cannot take it. */
   get isFullForUnproven(): boolean {
     return this.#messages.size >= MAX_UNACKNOWLEDGED / 2
   }
 
   /**
-   * `onEnd` is told once what became of it; not where too many await theirs already. With `maxCopies` it is sent no more
-   * often, and given up when it would be otherwise.
+   * `onEnd` is called once with the outcome, unless the limit of unacknowledged messages is reached. `maxCopies` limits the transmissions,
+   * after which the message is given up.
    */
   send(
     peer: Peer,
@@ -69,7 +69,7 @@ export class Outbox {
     return this.#messages.has(`${peer.key} ${messageId}`)
   }
 
-  /** The peer spoke of a message of ours that awaits it. */
+  /** The peer acknowledged or reset a message. */
   settle(peer: Peer, messageId: number, fate: 'acknowledged' | 'reset'): void {
     const key = `${peer.key} ${messageId}`
     const message = this.#messages.get(key)
@@ -77,7 +77,7 @@ export class Outbox {
     message?.onEnd(fate)
   }
 
-  /** Sends again what is due. */
+  /** Retransmits due messages. */
   tick(): void {
     const now = this.#nowMs()
     for (const [key, message] of this.#messages) {

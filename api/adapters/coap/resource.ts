@@ -1,5 +1,5 @@
-/** What is asked of a channel over CoAP (contract section 7.4). No rule lives here: gate and messages decide. */
-import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
+/** Requests for a channel over CoAP (contract section 7.4). The gate authorizes them; `messages` stores and reads the messages. */
+import type { ChannelPath, ChannelAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import {
   typeOfContent,
@@ -11,14 +11,14 @@ import {
 import type { Messages } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { Answer } from './answer.ts'
-import { answer, isFault, refusal } from './answer.ts'
+import type { CoapResponse } from './response.ts'
+import { createResponse, isFault, refusal } from './response.ts'
 import { blockValue } from './blocks.ts'
 import { LINK_FORMAT, contentTypeOf, represent } from './content-formats.ts'
 import type { Representation } from './content-formats.ts'
 import { findLinks } from './discovery.ts'
 import type { Peer } from './endpoints.ts'
-import { CODES, METHODS, NOTHING, payloadRoom } from './message.ts'
+import { CODES, METHODS, EMPTY_BYTES, maxPayloadBytes } from './message.ts'
 import type { CoapMessage } from './message.ts'
 import type { Observations } from './observations.ts'
 import type { RequestOptions } from './options.ts'
@@ -29,10 +29,13 @@ import type { Uploads } from './uploads.ts'
 const WELL_KNOWN = '.well-known/core'
 const AUTH = 'auth='
 const OBSERVE = { register: 0, deregister: 1 } as const
-/** An observer that is not known to be at its address is answered with this part; the rest is for the notification that asks. */
+/**
+ * The part of the byte limit that the first response to an observer with an unverified address can use. The rest is for a
+ * confirmable notification.
+ */
 const FIRST_ANSWER_PART = 0.5
 
-export type ResourceDeps = {
+export type ChannelResourceDeps = {
   gate: MessageGate
   messages: Messages
   uploads: Uploads
@@ -42,32 +45,32 @@ export type ResourceDeps = {
   logger: Logger
 }
 
-/** A request that names a channel and who asks. */
+/** A request with its channel and credentials. */
 type Asked = {
   options: RequestOptions
   path: ChannelPath
   rest: string
   credentials: MessageCredentials
-  /** Of everything that answers it: Infinity where the peer is known to be at its address. */
+  /** The limit of all responses: Infinity when the address is verified. */
   maxBytes: number
   request: CoapMessage
   peer: Peer
 }
 
-export class Resource {
-  readonly #deps: ResourceDeps
+export class ChannelResource {
+  readonly #deps: ChannelResourceDeps
 
-  constructor(deps: ResourceDeps) {
+  constructor(deps: ChannelResourceDeps) {
     this.#deps = deps
   }
 
-  /** Never throws. A promise where something has to be waited for. An answer with a message has at most `maxBytes`. */
-  handle(request: CoapMessage, peer: Peer, maxBytes: number): Answer | Promise<Answer> {
+  /** Never throws. Returns a promise when it must wait. A response with a message has at most `maxBytes`. */
+  handle(request: CoapMessage, peer: Peer, maxBytes: number): CoapResponse | Promise<CoapResponse> {
     try {
       const { code } = request
       const options = readOptions(request.options)
       if (code !== METHODS.get && code !== METHODS.post)
-        throw new ServiceError('method_not_allowed', 'a channel takes GET and POST')
+        throw new ServiceError('method_not_allowed', 'a channel accepts GET and POST')
       if (code === METHODS.get && options.path === WELL_KNOWN) return links(options.queries)
       const asked = ask(options, request, peer, maxBytes)
       const route = code === METHODS.post ? 'POST message' : 'GET message'
@@ -78,36 +81,36 @@ export class Resource {
     }
   }
 
-  /** The answer to a request that was answered with this code before: it names the block of the request (RFC 7959 section 2.3). */
-  again(request: CoapMessage, code: number): Answer {
+  /** Returns a response with this code and the block option of the request (RFC 7959 section 2.3), also for a duplicate. */
+  again(request: CoapMessage, code: number): CoapResponse {
     const { block1 } = readOptions(request.options)
     const options = block1 === undefined ? [] : [uintOption(OPTIONS.block1, blockValue(block1))]
-    return answer(code, { options, isPeerKnown: true })
+    return createResponse(code, { options, isPeerKnown: true })
   }
 
-  #refuse(error: unknown, parts: Partial<Answer> = {}): Answer {
+  #refuse(error: unknown, parts: Partial<CoapResponse> = {}): CoapResponse {
     if (isFault(error)) this.#deps.logger.error({ err: error }, 'a CoAP request failed')
     return refusal(error, parts)
   }
 
-  /** Decided from memory for most; otherwise looked up. */
+  /** Uses a cached decision of the gate if there is one. Otherwise waits for the gate. */
   #withAccess(
     { credentials, path }: Asked,
     type: ConnectionType,
-    proceed: (access: MessageAccess) => Answer | Promise<Answer>,
+    proceed: (access: ChannelAccess) => CoapResponse | Promise<CoapResponse>,
     check: () => void,
-  ): Answer | Promise<Answer> {
+  ): CoapResponse | Promise<CoapResponse> {
     const { gate } = this.#deps
     const access = gate.authorizeNow(credentials, path, type)
     if (access !== undefined) return proceed(access)
     return gate.authorize(credentials, path, type).then(proceed, (error: unknown) => {
-      // 415 and 400 come before 403 (decision 45), for those who proved who they are.
+      // 415 and 400 precede 403 for authenticated callers (decision 45).
       if (kindOf(error) === 'forbidden') check()
       throw error
     })
   }
 
-  #post(asked: Asked): Answer | Promise<Answer> {
+  #post(asked: Asked): CoapResponse | Promise<CoapResponse> {
     const receivedAtSeconds = Date.now() / 1000
     const check = () => {
       if (asked.options.block1 === undefined) read(asked, asked.request.payload, receivedAtSeconds)
@@ -115,29 +118,43 @@ export class Resource {
     return this.#withAccess(asked, 'publish', (access) => this.#store(asked, access, receivedAtSeconds), check)
   }
 
-  #store(asked: Asked, access: MessageAccess, receivedAtSeconds: number): Answer | Promise<Answer> {
+  #store(asked: Asked, access: ChannelAccess, receivedAtSeconds: number): CoapResponse | Promise<CoapResponse> {
     const { messages, maxBodyBytes } = this.#deps
     const known = { route: 'POST message', isPeerKnown: true }
     try {
-      // Before the first block is kept.
+      // Checks the content format before the first block is stored.
       contentTypeOf(asked.options.contentFormat)
       const body = this.#bodyOf(asked)
       if (body === undefined) return { ...this.again(asked.request, CODES.continue), ...known, isRemembered: true }
       if (body.length > maxBodyBytes)
         throw new ServiceError('too_large', `the body must have at most ${maxBodyBytes} bytes`)
-      const { contentType, subtopic, content } = read(asked, body, receivedAtSeconds)
+      const { contentType, subtopic, content } = this.#read(asked, access, body, receivedAtSeconds)
       const original = { contentType: contentType ?? typeOfContent(content), body }
-      return messages.publish({ access, subtopic, protocol: 'coap', receivedAtSeconds, content, original }).then(
+      const message = { access, subtopic, protocol: 'coap', receivedAtSeconds, content, original } as const
+      const waits = messages.rates.require(access.domainKey, body.length)
+      const stored = waits === undefined ? messages.publish(message) : waits.then(() => messages.publish(message))
+      return stored.then(
         () => ({ ...this.again(asked.request, CODES.changed), ...known, isRemembered: true }),
-        // After its deadline nobody knows whether it was stored.
+        // The outcome is unknown when the deadline has passed.
         (error: unknown) => this.#refuse(error, { ...known, isRemembered: kindOf(error) === 'timeout' }),
       )
     } catch (error) {
       const refused = this.#refuse(error, known)
-      // The largest body that would be taken (RFC 7959 section 2.9.3).
+      // The largest accepted body (RFC 7959 section 2.9.3).
       return kindOf(error) === 'too_large'
         ? { ...refused, options: [uintOption(OPTIONS.size1, maxBodyBytes)] }
         : refused
+    }
+  }
+
+  /** An invalid message of a client is counted in its telemetry. */
+  #read(asked: Asked, { publisherKey }: ChannelAccess, body: Buffer, receivedAtSeconds: number) {
+    try {
+      return read(asked, body, receivedAtSeconds)
+    } catch (error) {
+      if (publisherKey !== null && error instanceof ServiceError && error.kind === 'malformed')
+        this.#deps.messages.presence.unparsed(publisherKey, error.message)
+      throw error
     }
   }
 
@@ -148,12 +165,12 @@ export class Resource {
     return this.#deps.uploads.take(`${peer.key}\n${path}\n${queries.join('&')}`, block1, request.payload, size1)
   }
 
-  #get(asked: Asked): Answer | Promise<Answer> {
+  #get(asked: Asked): CoapResponse | Promise<CoapResponse> {
     const { options, rest, peer } = asked
     const route = options.observe === OBSERVE.register ? 'GET message, observe' : 'GET message'
     const key = `${peer.key}\n${options.path}`
     const known = { route, isPeerKnown: true, isProof: this.#deps.representations.isKnown(key, options.etags) }
-    const present = async (access: MessageAccess): Promise<Answer> => {
+    const present = async (access: ChannelAccess): Promise<CoapResponse> => {
       try {
         return await this.#present(asked, access, key, known)
       } catch (error) {
@@ -165,17 +182,17 @@ export class Resource {
 
   async #present(
     asked: Asked,
-    access: MessageAccess,
+    access: ChannelAccess,
     representationKey: string,
-    known: Partial<Answer>,
-  ): Promise<Answer> {
+    known: Partial<CoapResponse>,
+  ): Promise<CoapResponse> {
     const { messages, representations, observations } = this.#deps
     const { options, rest, maxBytes, request, peer } = asked
     const { accept, block2, observe } = options
     const partOf = (representation: Representation) =>
-      answer(CODES.content, {
+      createResponse(CODES.content, {
         ...known,
-        ...representations.part(representationKey, representation, block2, payloadRoom(maxBytes)),
+        ...representations.part(representationKey, representation, block2, maxPayloadBytes(maxBytes)),
       })
     const filter = parseSubtopicFilter(rest)
     if (observe === OBSERVE.deregister) observations.close(peer, request.token)
@@ -190,11 +207,11 @@ export class Resource {
 
   async #observe(
     { options, credentials, path, maxBytes, request, peer }: Asked,
-    access: MessageAccess,
+    access: ChannelAccess,
     filter: string,
     representationKey: string,
-    known: Partial<Answer>,
-  ): Promise<Answer> {
+    known: Partial<CoapResponse>,
+  ): Promise<CoapResponse> {
     const { gate, messages, representations, observations } = this.#deps
     const { accept, block2: block } = options
     const authorize = async () => await gate.authorize(credentials, path, 'subscribe')
@@ -204,12 +221,12 @@ export class Resource {
     try {
       const message = await messages.latest(access, filter)
       const representation = message === undefined ? EMPTY : acceptable(represent(message, accept))
-      const room = payloadRoom(maxBytes * FIRST_ANSWER_PART)
+      const room = maxPayloadBytes(maxBytes * FIRST_ANSWER_PART)
       const part = representations.part(representationKey, representation, block, room)
-      if (observation === undefined) return answer(CODES.content, { ...known, ...part })
+      if (observation === undefined) return createResponse(CODES.content, { ...known, ...part })
       const observeValue = uintOption(OPTIONS.observe, observation.nextSequence())
       const afterwards = () => observation.begin(message, representation.contentFormat)
-      return answer(CODES.content, { ...known, ...part, options: [observeValue, ...part.options], afterwards })
+      return createResponse(CODES.content, { ...known, ...part, options: [observeValue, ...part.options], afterwards })
     } catch (error) {
       observation?.end()
       throw error
@@ -217,17 +234,17 @@ export class Resource {
   }
 }
 
-/** Of a channel without a message. */
-const EMPTY: Representation = { payload: NOTHING, contentFormat: undefined }
+/** The representation of a channel without messages. */
+const EMPTY: Representation = { payload: EMPTY_BYTES, contentFormat: undefined }
 
-/** Throws a refusal for a message that has another format. */
+/** Throws `notAcceptable` when the message has no representation in the requested format. */
 function acceptable(representation: Representation | undefined): Representation {
   if (representation === undefined) throw new CoapRefusal(CODES.notAcceptable, 'the newest message has another format')
   return representation
 }
 
-function links(queries: readonly string[]): Answer {
-  return answer(CODES.content, {
+function links(queries: readonly string[]): CoapResponse {
+  return createResponse(CODES.content, {
     route: `GET ${WELL_KNOWN}`,
     options: [uintOption(OPTIONS.contentFormat, LINK_FORMAT)],
     payload: findLinks(queries.filter((query) => !query.startsWith(AUTH))),
@@ -235,7 +252,7 @@ function links(queries: readonly string[]): Answer {
   })
 }
 
-/** Throws `malformed` for a path that is none of a channel, `unauthenticated` without a secret. */
+/** Throws `malformed` for a path that is not a channel, and `unauthenticated` without a secret. */
 function ask(options: RequestOptions, request: CoapMessage, peer: Peer, maxBytes: number): Asked {
   const path = parseMessagePath(options.path)
   if (path === undefined)
@@ -244,14 +261,14 @@ function ask(options: RequestOptions, request: CoapMessage, peer: Peer, maxBytes
   return { options, path: { domain, channel }, rest, credentials: credentialsOf(options), maxBytes, request, peer }
 }
 
-/** What is published. Throws what parsing refuses. */
+/** The published content. Throws the errors of the parser. */
 function read({ options, rest }: Asked, body: Buffer, receivedAtSeconds: number) {
   const contentType = contentTypeOf(options.contentFormat)
   const subtopic = parseSubtopic(rest)
   return { contentType, subtopic, content: parseContent(contentType, body, { subtopic, receivedAtSeconds }) }
 }
 
-/** Exactly one query, which holds the secret. Throws `unauthenticated`. */
+/** Returns the secret in the query. Throws `unauthenticated` unless it is the only query option. */
 function credentialsOf({ queries: [query, ...more] }: RequestOptions): MessageCredentials {
   const secret = query?.startsWith(AUTH) === true ? query.slice(AUTH.length) : ''
   if (secret === '' || more.length > 0)

@@ -1,39 +1,41 @@
-/** The CoAP server: its socket, and the clock of everything behind it. DTLS is not served (contract section 7.4). */
+/** The CoAP server: its socket, and the timer of all its parts. DTLS is not supported (contract section 7.4). */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import type { Metrics } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { removeSources } from '#core/metrics/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { AddressProofs } from './addresses.ts'
 import { Endpoints } from './endpoints.ts'
 import { Exchanges } from './exchanges.ts'
 import { formatCode } from './message.ts'
+import { COAP_METRICS } from './metrics.ts'
 import { Observations } from './observations.ts'
 import { Outbox } from './outbox.ts'
 import { Representations } from './representations.ts'
-import { Resource } from './resource.ts'
+import { ChannelResource } from './resource.ts'
 import { UdpSocket } from './udp-socket.ts'
 import { Uploads } from './uploads.ts'
 
-/** Retransmissions, late acknowledgements and what is over are looked for so often. */
+/** The interval for retransmissions, late acknowledgements and expired state. */
 const TICK_MS = 100
-/** What was taken is answered within this when the server stops. */
+/** The time for pending responses when the server stops. */
 const DRAIN_MS = 12_000
 export type CoapServerDeps = {
   host: string
-  /** 0: any free one. */
+  /** 0: any free port. */
   port: number
   gate: MessageGate
   messages: Messages
-  /** Of one message, whole. */
+  /** The limit of one whole message. */
   maxBodyBytes: number
   metrics?: Metrics | undefined
   logger: Logger
-  /** A clock that nobody sets; tests move it. */
+  /** A monotonic clock; an override for tests. */
   nowMs?: () => number
-  /** ACK_TIMEOUT of RFC 7252 section 4.8; tests shorten it. */
+  /** ACK_TIMEOUT of RFC 7252 section 4.8; an override for tests. */
   ackTimeoutMs?: number
-  /** What takes longer is acknowledged before it is answered; tests lengthen it, for machines that are busy. */
+  /** The time after which a request is acknowledged before its response; an override for tests. */
   acknowledgeAfterMs?: number
 }
 
@@ -46,6 +48,7 @@ export class CoapServer {
   readonly #exchanges: Exchanges
   readonly #logger: Logger
   readonly #clock: NodeJS.Timeout
+  readonly #sources: readonly (() => void)[]
 
   private constructor(socket: UdpSocket, deps: CoapServerDeps) {
     const { gate, messages, maxBodyBytes, metrics, logger, nowMs = monotonicMs } = deps
@@ -57,7 +60,15 @@ export class CoapServer {
     const representations = new Representations()
     const observed = { messages, endpoints, outbox, addresses, representations, send, nowMs, logger }
     const observations = new Observations(observed)
-    const resource = new Resource({ gate, messages, uploads, representations, observations, maxBodyBytes, logger })
+    const resource = new ChannelResource({
+      gate,
+      messages,
+      uploads,
+      representations,
+      observations,
+      maxBodyBytes,
+      logger,
+    })
     this.#logger = logger
     this.#socket = socket
     this.#endpoints = endpoints
@@ -75,10 +86,15 @@ export class CoapServer {
         metrics?.countRequest('coap', route, code === undefined ? 'dropped' : formatCode(code), durationMs / 1000),
     })
     this.#clock = setInterval(() => this.#tick(), TICK_MS)
-    if (metrics !== undefined) this.#addGauges(metrics)
+    this.#sources = [
+      COAP_METRICS.observations.fromValue(() => observations.size),
+      COAP_METRICS.remembered.fromValue(() => endpoints.remembered),
+      COAP_METRICS.unanswered.fromValue(() => this.#exchanges.unanswered),
+      COAP_METRICS.unacknowledged.fromValue(() => outbox.size),
+    ]
   }
 
-  /** Resolves when the port is open. Throws where it is taken. */
+  /** Resolves when the port is open. Throws when it is in use. */
   static async start(deps: CoapServerDeps): Promise<CoapServer> {
     const socket = new UdpSocket(deps.host, deps.logger)
     const server = new CoapServer(socket, deps)
@@ -95,13 +111,14 @@ export class CoapServer {
     return this.#socket.port
   }
 
-  /** Answers what was taken, takes nothing more and closes the socket. */
+  /** Answers pending requests, accepts no new ones and closes the socket. */
   async stop(): Promise<void> {
     await withDeadline(this.#exchanges.drain(), DRAIN_MS, 'answering the last requests of CoAP').catch(
       (error: unknown) => this.#logger.warn({ err: error }, 'CoAP requests time out: the peer does not answer'),
     )
     clearInterval(this.#clock)
     await this.#socket.close()
+    removeSources(this.#sources)
   }
 
   #tick(): void {
@@ -110,29 +127,5 @@ export class CoapServer {
     this.#observations.tick()
     this.#endpoints.sweep()
     this.#uploads.sweep()
-  }
-
-  #addGauges(metrics: Metrics): void {
-    metrics.gauge('skein_coap_observations', 'Observations that are open', () => this.#observations.size)
-    metrics.gauge(
-      'skein_coap_remembered_requests',
-      'Requests of which a repetition is answered again',
-      () => this.#endpoints.remembered,
-    )
-    metrics.gauge(
-      'skein_coap_unanswered_requests',
-      'Requests that wait for their answer',
-      () => this.#exchanges.unanswered,
-    )
-    metrics.gauge(
-      'skein_coap_unacknowledged_messages',
-      'Messages that are sent again until acknowledged',
-      () => this.#outbox.size,
-    )
-    metrics.gauge(
-      'skein_coap_dropped_datagrams',
-      'Datagrams that could not be sent since the start',
-      () => this.#socket.dropped,
-    )
   }
 }

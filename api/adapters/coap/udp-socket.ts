@@ -1,4 +1,4 @@
-/** The UDP socket of CoAP: datagrams in and out, as many as the network and the bounds take. */
+/** The UDP socket of CoAP, with bounded buffers. */
 import { createSocket } from 'node:dgram'
 import type { Socket } from 'node:dgram'
 import { lookup } from 'node:dns'
@@ -7,12 +7,13 @@ import { portError } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
 import type { Peer } from './endpoints.ts'
+import { COAP_METRICS } from './metrics.ts'
 
-/** Bursts of devices wait here while this process is busy; the system may allow less. */
+/** Buffers bursts of devices while this process is busy; the system may allow less. */
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
-/** Bytes that wait to be sent; beyond, they are dropped, as a network does. */
+/** The limit of bytes that wait to be sent; further datagrams are dropped, as by a network. */
 const MAX_QUEUED_BYTES = 16 * 1024 * 1024
-/** The last answers have left within this. */
+/** The time for sending the last responses. */
 const FLUSH_MS = 1000
 const FLUSH_CHECK_MS = 5
 
@@ -21,7 +22,6 @@ export class UdpSocket {
   readonly #host: string
   readonly #logger: Logger
   #sending = 0
-  #dropped = 0
   #isClosed = false
 
   constructor(host: string, logger: Logger) {
@@ -29,18 +29,13 @@ export class UdpSocket {
     this.#logger = logger
     this.#socket = createSocket({
       type: isIPv6(host) ? 'udp6' : 'udp4',
-      // Peers are addresses already: a look-up would make every answer wait a turn.
+      // Peers are numeric addresses: a lookup would delay every response by a turn.
       lookup: (name, options, done) => (isIP(name) === 0 ? lookup(name, options, done) : done(null, name, isIP(name))),
     })
   }
 
   get port(): number {
     return this.#socket.address().port
-  }
-
-  /** Datagrams that could not be sent. */
-  get dropped(): number {
-    return this.#dropped
   }
 
   /** `take` is called with each datagram. Throws where the port is taken; 0: any free one. */
@@ -55,18 +50,18 @@ export class UdpSocket {
   send(bytes: Buffer, { address, port }: Peer): void {
     if (this.#isClosed) return
     if (this.#socket.getSendQueueSize() > MAX_QUEUED_BYTES) {
-      this.#dropped++
+      COAP_METRICS.dropped.add({})
       return
     }
     this.#sending++
     this.#socket.send(bytes, port, address, (error) => {
       this.#sending--
       // A peer that cannot be reached is found lost by what it does not acknowledge.
-      if (error !== null) this.#dropped++
+      if (error !== null) COAP_METRICS.dropped.add({})
     })
   }
 
-  /** What was sent leaves first. */
+  /** Waits until queued datagrams are sent. */
   async close(): Promise<void> {
     for (let waitedMs = 0; this.#sending > 0 && waitedMs < FLUSH_MS; waitedMs += FLUSH_CHECK_MS)
       await sleep(FLUSH_CHECK_MS)
@@ -84,7 +79,7 @@ export class UdpSocket {
         try {
           socket.setRecvBufferSize(RECEIVE_BUFFER_BYTES)
         } catch {
-          // The system keeps its own size.
+          // The system keeps its default size.
         }
         resolve()
       })

@@ -1,22 +1,22 @@
-/** Bodies that arrive block by block (RFC 7959 section 2.5), within bounds of memory. */
+/** Blockwise uploads (RFC 7959 section 2.5), within limits of memory. */
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Block } from './blocks.ts'
-import { sizeOf } from './blocks.ts'
+import { blockSize } from './blocks.ts'
 import { CODES } from './message.ts'
 import { CoapRefusal } from './options.ts'
 
-/** All unfinished bodies together; beyond, the one that waited longest for its next block is given up. */
+/** The limit of all unfinished bodies; above it, the one that has waited longest for its next block is dropped. */
 const MAX_WAITING_BYTES = 64 * 1024 * 1024
 const MAX_UPLOADS = 10_000
-/** EXCHANGE_LIFETIME (RFC 7252 section 4.8.2): a peer that says nothing for so long begins again. */
+/** EXCHANGE_LIFETIME (RFC 7252 section 4.8.2): after this silence, the upload must start again. */
 const IDLE_MS = 247_000
 const FIRST_BYTES = 4096
 
 type Upload = { bytes: Buffer; length: number; lastAt: number }
 
 export class Uploads {
-  /** The one that waited longest comes first. */
+  /** The upload that has waited longest comes first. */
   readonly #uploads = new Map<string, Upload>()
   readonly #maxBodyBytes: number
   #waitingBytes = 0
@@ -30,15 +30,15 @@ export class Uploads {
   }
 
   /**
-   * Takes a block of the body that `key` names by peer and resource; the whole body with the last one, undefined before.
-   * A block that comes again goes to its place, and the body goes on behind it. Throws `too_large`, `malformed`, and a
-   * refusal when blocks are missing.
+   * Adds a block of the body that `key` identifies by peer and resource; returns the whole body with the last block, undefined before. A
+   * repeated block replaces its bytes, and the body continues after it. Throws `too_large`, `malformed`, and a refusal when blocks are
+   * missing.
    */
   take(key: string, block: Block, payload: Buffer, declaredBytes: number | undefined): Buffer | undefined {
-    const size = sizeOf(block)
+    const size = blockSize(block)
     const at = block.number * size
     if (payload.length > size || (block.hasMore && payload.length !== size)) {
-      throw new ServiceError('malformed', 'a block must be as long as its option says')
+      throw new ServiceError('malformed', 'a block must have the size in its Block1 option')
     }
     if (at + payload.length > this.#maxBodyBytes || (declaredBytes ?? 0) > this.#maxBodyBytes) {
       this.#remove(key)
@@ -57,7 +57,7 @@ export class Uploads {
     return upload.bytes.subarray(0, upload.length)
   }
 
-  /** Forgets those that were left. */
+  /** Removes abandoned uploads. */
   sweep(): void {
     const now = monotonicMs()
     for (const [key, { lastAt }] of this.#uploads) {
@@ -66,11 +66,11 @@ export class Uploads {
     }
   }
 
-  /** Block 0 begins anew, whatever was there. */
+  /** Block 0 starts a new upload. */
   #begun(key: string, blockNumber: number): Upload {
     const found = this.#uploads.get(key)
     if (blockNumber > 0 && found !== undefined) return found
-    if (blockNumber > 0) throw new CoapRefusal(CODES.requestEntityIncomplete, 'begin again with the first block')
+    if (blockNumber > 0) throw new CoapRefusal(CODES.requestEntityIncomplete, 'restart with the first block')
     this.#remove(key)
     this.#waitingBytes += FIRST_BYTES
     return { bytes: Buffer.allocUnsafeSlow(FIRST_BYTES), length: 0, lastAt: 0 }

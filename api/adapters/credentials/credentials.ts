@@ -1,4 +1,4 @@
-/** Who a message, a reader or a follower says he is (contract sections 7.1 and 7.2). */
+/** Credentials of publishers, readers and followers (contract sections 7.1 and 7.2). */
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { DeviceCredentials, MessageCredentials } from '#api/devices/index.ts'
@@ -9,28 +9,28 @@ import { ServiceError } from '#core/errors/index.ts'
 export type CredentialTexts = {
   /** The header Authorization. */
   header: string | undefined
-  /** The query parameter `authorization`, where no header can be set. */
+  /** The query parameter `authorization`, for clients that cannot set a header. */
   query: string | undefined
-  /** DER of the certificate that the peer's handshake brought; undefined: none that our authorities signed. */
+  /** DER of the peer's certificate in the handshake; undefined without one that our authorities signed. */
   certificate: () => Buffer | undefined
   origin: () => Origin
 }
 
-/** What credentials are checked with. */
+/** Verifiers of credentials. */
 export type Authenticators = {
   tokens: Logins
-  /** Who a certificate stands for; absent where there is no TLS. */
+  /** The client of a certificate; absent without TLS. */
   clientOf?: (certificate: Buffer) => Promise<DeviceCredentials | undefined>
 }
 
-/** The certificate of a socket whose chain was verified; the handshake has shown that the peer has its key. */
+/** The certificate of a socket with a verified chain; the handshake has proved possession of its key. */
 export function peerCertificateOf(socket: Socket): Buffer | undefined {
   return socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate()?.raw : undefined
 }
 
 /**
- * Reads `Client <secret>` (`Thing <secret>` of older devices), Basic with the client's id (may be empty) and secret, `Bearer <user token>`, or the query
- * `authorization`, which holds a secret or any of these; without any of them the certificate of the connection counts. A
+ * `authorization`, which contains a secret or any of these; otherwise the certificate of the connection. Returns a promise only when a
+ * token or certificate must be verified. Throws, or rejects with, `unauthenticated`.
  * promise only where a token or certificate has to be verified. Throws, or rejects with, `unauthenticated`.
  */
 export function readCredentials(

@@ -1,10 +1,10 @@
 /**
- * Access of message routes. Credentials are checked before the body is read; a refusal of the channel is kept until
- * body and query have been checked, because 401, 415 and 400 come before 403 and 404 (contract decision 45).
+ * Authorization of message routes. Credentials are checked before the body is read. An error of the channel is kept until body and query
+ * are validated, because 401, 415 and 400 precede 403 and 404 (contract decision 45).
  */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
+import type { ChannelPath, ChannelAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import { originOf } from '#api/identity/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -13,12 +13,12 @@ import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
 import type { Authenticators, CredentialTexts } from '../credentials/credentials.ts'
 
-/** What a message route takes. */
+/** The credentials that message routes accept. */
 export const MESSAGE_CREDENTIALS: readonly Credential[] = ['client', 'basic', 'bearer']
 
-export type MessageAccessDeps = Authenticators & { gate: MessageGate }
+export type ChannelAccessDeps = Authenticators & { gate: MessageGate }
 
-type Checked = { credentials: MessageCredentials; access: MessageAccess | undefined; refusal: ServiceError | undefined }
+type Checked = { credentials: MessageCredentials; access: ChannelAccess | undefined; refusal: ServiceError | undefined }
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -27,8 +27,8 @@ declare module 'fastify' {
   }
 }
 
-/** Routes registered on this scope afterwards have their caller checked against the channel of their path. */
-export function checkAccess(scope: HttpApp, type: ConnectionType, deps: MessageAccessDeps): void {
+/** Adds the check of the caller against the channel of the path to all routes that are registered on this scope later. */
+export function checkAccess(scope: HttpApp, type: ConnectionType, deps: ChannelAccessDeps): void {
   const { gate } = deps
   scope.decorateRequest('messageAccess', undefined)
   // With a callback, because most requests are decided from memory and need not wait for a promise.
@@ -70,14 +70,14 @@ export function checkAccess(scope: HttpApp, type: ConnectionType, deps: MessageA
   }
 }
 
-/** The query parameter of credentials, for the schemas of the routes that read them. */
+/** The query parameter of credentials, for the schemas of routes. */
 export const authorizationQuery = {
   authorization: Type.Optional(
     Type.String({ description: 'The client secret, or `Bearer <token>`, where no header can be set' }),
   ),
 }
 
-/** Where a request carries its credentials. */
+/** The credentials of a request. */
 export function credentialsOf(request: FastifyRequest): CredentialTexts {
   const { authorization } = request.query as { authorization?: string }
   return {
@@ -88,14 +88,14 @@ export function credentialsOf(request: FastifyRequest): CredentialTexts {
   }
 }
 
-/** The access that the hook found; throws its refusal. Call it when everything else about the request is right. */
-export function accessOf(request: FastifyRequest): MessageAccess {
+/** The result of the hook; throws its error. Call it after everything else of the request is validated. */
+export function accessOf(request: FastifyRequest): ChannelAccess {
   const checked = request.messageAccess
   if (checked?.access === undefined) throw checked?.refusal ?? new Error('the route has no access hook')
   return checked.access
 }
 
-/** Whose streams one of this caller counts among. Call it after `accessOf`. */
+/** The owner against whose limits a stream of this caller counts. Call it after `accessOf`. */
 export function ownerOf(request: FastifyRequest): StreamOwner {
   const { credentials, access } = request.messageAccess ?? {}
   return {
@@ -105,7 +105,7 @@ export function ownerOf(request: FastifyRequest): StreamOwner {
   }
 }
 
-/** Names the caller for idempotency keys: a client or a user. */
+/** Identifies the caller for idempotency keys: a client or a user. */
 export function callerOf(request: FastifyRequest): string {
   const credentials = request.messageAccess?.credentials
   if (credentials?.kind === 'user') return `user ${credentials.principal.key}`

@@ -1,4 +1,4 @@
-/** Bodies of messages: any declared type that messages have, as bytes; gzip within the same bound. */
+/** Message bodies: bytes of any supported content type, optionally compressed with gzip within the same limit. */
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
@@ -10,7 +10,7 @@ export const MESSAGE_TYPES = [SENML_JSON, SENML_CBOR, JSON_TYPE, OCTET_STREAM, T
 
 const inflate = promisify(gunzip)
 
-/** Bodies of this scope arrive as a Buffer; other content types and encodings are refused before they are read. */
+/** Parses bodies of this scope as a Buffer; unsupported content types and encodings are rejected before the body is read. */
 export function takeMessageBodies(scope: HttpApp): void {
   scope.removeAllContentTypeParsers()
   scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
@@ -25,7 +25,7 @@ export function takeMessageBodies(scope: HttpApp): void {
   })
 }
 
-/** The declared type without parameters; undefined where none is declared. Throws `unsupported_media_type`. */
+/** The declared type without parameters; undefined without one. Throws `unsupported_media_type`. */
 export function contentTypeOf(request: FastifyRequest): string | undefined {
   const declared = request.headers['content-type']
   if (declared === SENML_JSON) return declared
@@ -33,15 +33,12 @@ export function contentTypeOf(request: FastifyRequest): string | undefined {
   const semicolon = declared.indexOf(';')
   const type = (semicolon < 0 ? declared : declared.slice(0, semicolon)).trim().toLowerCase()
   if (!MESSAGE_TYPES.some((known) => known === type)) {
-    throw new ServiceError(
-      'unsupported_media_type',
-      `unsupported content type: a message is ${MESSAGE_TYPES.join(', ')}`,
-    )
+    throw new ServiceError('unsupported_media_type', `unsupported content type: use ${MESSAGE_TYPES.join(', ')}`)
   }
   return type
 }
 
-/** The bytes of the message; a promise where they have to be inflated, which rejects with `too_large` beyond the bound. */
+/** The bytes of the message; a promise when they must be decompressed, which rejects with `too_large` above the limit. */
 export function messageBytes(request: FastifyRequest): Buffer | Promise<Buffer> {
   const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0)
   return isCompressed(request) ? inflated(body, request.routeOptions.bodyLimit) : body
@@ -62,8 +59,5 @@ function isCompressed(request: FastifyRequest): boolean {
   const encoding = request.headers['content-encoding']?.trim().toLowerCase()
   if (encoding === undefined || encoding === '' || encoding === 'identity') return false
   if (encoding === 'gzip' || encoding === 'x-gzip') return true
-  throw new ServiceError(
-    'unsupported_media_type',
-    'unsupported content encoding: a message is sent as it is or with gzip',
-  )
+  throw new ServiceError('unsupported_media_type', 'unsupported content encoding: use gzip or none')
 }

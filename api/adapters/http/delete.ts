@@ -1,4 +1,4 @@
-/** Deleting stored messages over HTTP (contract decision 54). */
+/** Deletion of stored messages over HTTP (contract decision 54). */
 import { Type } from 'typebox'
 import type { MessageGate } from '#api/devices/index.ts'
 import { DeletionQuery } from '#api/messages/index.ts'
@@ -22,12 +22,12 @@ export function deletionRoutes(deletion: MessageDeletion, gate: MessageGate): Ro
             channel_id: Type.String({ description: 'Id or route of the channel' }),
           }),
           querystring: DeletionQuery,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'rate_limited', 'timeout'),
+          response: responses({ 204: NoBody }, 'not_found', 'rate_limited', 'timeout'),
         },
       },
       async (request, reply) => {
         const { domain_id: domain, channel_id: channel } = request.params
-        // A path of messages takes routes (decision 23).
+        // Paths of messages accept routes (decision 23).
         const { domainId, channelId } = await gate.idsOf({ domain, channel })
         await deletion.remove(request.principal, domainId, channelId, request.query)
         return await reply.code(204).send()

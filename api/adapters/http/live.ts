@@ -1,16 +1,16 @@
-/** Following a channel over server-sent events; an event's id is a position, so that nothing is missed while reconnecting. */
+/** Streams a channel as server-sent events. The id of an event is a position, so a client that reconnects misses no message. */
 import type { EventEmitter } from 'node:events'
 import { Type } from 'typebox'
-import { formatToken, parseSubtopicFilter } from '#api/messages/index.ts'
+import { formatToken, messageJson, parseSubtopicFilter } from '#api/messages/index.ts'
 import type { Delivery, LiveMessage, Messages } from '#api/messages/index.ts'
 import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import { readCredentials } from '../credentials/credentials.ts'
-import type { MessageAccessDeps } from './access.ts'
+import type { ChannelAccessDeps } from './access.ts'
 import { MESSAGE_CREDENTIALS, accessOf, authorizationQuery, checkAccess, credentialsOf, ownerOf } from './access.ts'
 
-export type LiveDeps = MessageAccessDeps & { streams: Streams }
+export type LiveDeps = ChannelAccessDeps & { streams: Streams }
 
 export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
   return async (app) => {
@@ -20,7 +20,7 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
         '/m/:domain_id/c/:channel_id/live',
         {
           config: { action: 'subscribe', ownCredentials: MESSAGE_CREDENTIALS, mediaType: EVENT_STREAM },
-          // The answer of GET does not end.
+          // GET streams without an end.
           exposeHeadRoute: false,
           schema: {
             tags: ['messages'],
@@ -50,7 +50,10 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
             }),
             response: responses(
               { 200: Type.String({ description: 'A stream of server-sent events' }) },
-              ...(['unauthenticated', 'forbidden', 'not_found', 'conflict', 'rate_limited', 'timeout'] as const),
+              'not_found',
+              'conflict',
+              'rate_limited',
+              'timeout',
             ),
           },
         },
@@ -96,35 +99,15 @@ function showOnline({ presence }: Messages, clientKey: number, body: EventEmitte
   })
 }
 
-/** Of a message that many follow; it is put into bytes once for all of them. */
+/** The serialized message, shared by all followers. */
 const presented = new WeakMap<LiveMessage, Buffer>()
-/** Followers that stand at the same place share it. */
+/** The header of an event, shared by followers at the same position. */
 const heads = new WeakMap<Delivery['token'], Buffer>()
 
 function formatEvent({ message, token }: Delivery): [head: Buffer, data: Buffer] {
   let head = heads.get(token)
   if (head === undefined) heads.set(token, (head = Buffer.from(`id: ${formatToken(token)}\nevent: message\ndata: `)))
   let data = presented.get(message)
-  if (data === undefined) presented.set(message, (data = Buffer.from(`${presentMessage(message)}\n\n`)))
+  if (data === undefined) presented.set(message, (data = Buffer.from(`${messageJson(message)}\n\n`)))
   return [head, data]
-}
-
-/** One line of JSON. The payload of a JSON type is put in as it is, so that numbers keep their digits. */
-function presentMessage(message: LiveMessage): string {
-  const { channelId, subtopic, publisherId, protocol, receivedAtSeconds, contentType, payload } = message
-  const head = JSON.stringify({
-    channel: channelId,
-    subtopic,
-    publisher: publisherId,
-    protocol,
-    created: receivedAtSeconds,
-    content_type: contentType,
-  })
-  return `${head.slice(0, -1)},"payload":${jsonOf(contentType, payload) ?? JSON.stringify(payload.toString('base64'))}}`
-}
-
-function jsonOf(contentType: string, payload: Buffer): string | undefined {
-  if (!/^application\/(?:[a-z.-]+\+)?json$/.test(contentType)) return undefined
-  // A line feed in it would end the line of the event; between JSON's tokens it means nothing, inside strings there is none.
-  return payload.toString('utf8').replaceAll(/[\r\n]+/g, ' ')
 }

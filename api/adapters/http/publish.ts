@@ -4,9 +4,9 @@ import { Type } from 'typebox'
 import { idempotencyOf, parseContent, parseSubtopic, typeOfContent } from '#api/messages/index.ts'
 import type { IncomingMessage, Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
+import { NoBody, responses, traceparentOf } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import type { MessageAccessDeps } from './access.ts'
+import type { ChannelAccessDeps } from './access.ts'
 import { MESSAGE_CREDENTIALS, accessOf, authorizationQuery, callerOf, checkAccess } from './access.ts'
 import { MESSAGE_TYPES, contentTypeOf, messageBytes, takeMessageBodies } from './body.ts'
 
@@ -27,7 +27,7 @@ const Body = Type.Unknown({
   description: 'A SenML pack in JSON or CBOR, JSON objects, or any bytes, as the content type says',
 })
 
-/** Paths with the parameters that they have; the older ones name no domain. */
+/** Paths with their parameters; the older ones have no domain. */
 const PATHS = [
   { path: '/http/m/:domain_id/c/:channel_id', params: DomainChannel },
   { path: '/m/:domain_id/c/:channel_id', params: DomainChannel },
@@ -35,9 +35,9 @@ const PATHS = [
   { path: '/channels/:channel_id/messages', params: Channel },
 ] as const
 
-export function publishRoutes(messages: Messages, deps: MessageAccessDeps): RoutePlugin {
+export function publishRoutes(messages: Messages, deps: ChannelAccessDeps): RoutePlugin {
   return async (app) => {
-    // A scope of its own: only here a body is more than JSON.
+    // A separate scope: only here, bodies may be other than JSON.
     await app.register((scope: HttpApp, _options, done) => {
       checkAccess(scope, 'publish', deps)
       takeMessageBodies(scope)
@@ -54,7 +54,7 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
       path,
       {
         config: { action: 'publish', ownCredentials: MESSAGE_CREDENTIALS },
-        // Path, headers and query of a publish are text as they come; the schemas are for the reader of the document.
+        // Path, headers and query of a publish are not validated as text; the schemas are for the document.
         validatorCompiler: () => (value: unknown) => ({ value }),
         schema: {
           tags: ['messages'],
@@ -66,14 +66,10 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
           params,
           headers: Headers,
           querystring: Query,
-          response: responses(
-            { 202: NoBody },
-            ...(['unauthenticated', 'forbidden', 'not_found', 'conflict', 'unprocessable'] as const),
-            ...(['too_large', 'unsupported_media_type', 'timeout'] as const),
-          ),
+          response: responses({ 202: NoBody }, 'not_found', 'conflict', 'unprocessable', 'rate_limited', 'timeout'),
         },
       },
-      // Without an async function: most messages are checked at once and wait for nothing but their commit.
+      // Not an async function: most messages are checked at once and wait only for their commit.
       (request, reply) => {
         const body = messageBytes(request)
         const stored = body instanceof Promise ? body.then((bytes) => publish(request, bytes)) : publish(request, body)
@@ -85,17 +81,38 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
     )
   }
 
+  /** An invalid message of a client is counted in its telemetry. */
+  function parse(request: FastifyRequest, ...given: Parameters<typeof parseContent>): ReturnType<typeof parseContent> {
+    try {
+      return parseContent(...given)
+    } catch (error) {
+      const publisherKey = request.messageAccess?.access?.publisherKey ?? null
+      if (publisherKey !== null && error instanceof ServiceError && error.kind === 'malformed')
+        messages.presence.unparsed(publisherKey, error.message)
+      throw error
+    }
+  }
+
   function publish(request: FastifyRequest, body: Buffer): Promise<void> {
     const contentType = contentTypeOf(request)
     const subtopic = subtopicOf(request)
     const receivedAtSeconds = Date.now() / 1000
-    // What is wrong with the body is answered before what is wrong with the channel.
-    const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
+    // Errors of the body precede errors of the channel.
+    const content = parse(request, contentType, body, { subtopic, receivedAtSeconds })
     const access = accessOf(request)
     const original = { contentType: contentType ?? typeOfContent(content), body }
-    const message: IncomingMessage = { access, subtopic, protocol: 'http', receivedAtSeconds, content, original }
+    const traceparent = traceparentOf(request)
+    const message: IncomingMessage = {
+      access,
+      subtopic,
+      protocol: 'http',
+      receivedAtSeconds,
+      content,
+      original,
+      traceparent,
+    }
     const key = request.headers['idempotency-key']
-    if (key === undefined) return messages.publish(message)
+    if (key === undefined) return admitted(message, body)
     if (Array.isArray(key)) throw new ServiceError('malformed', 'the header Idempotency-Key must be given once')
     const idempotency = idempotencyOf({
       caller: callerOf(request),
@@ -105,7 +122,12 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
       contentType: contentType ?? '',
       body,
     })
-    return messages.publish({ ...message, idempotency })
+    return admitted({ ...message, idempotency }, body)
+  }
+
+  function admitted(message: IncomingMessage, body: Buffer): Promise<void> {
+    const waits = messages.rates.require(message.access.domainKey, body.length)
+    return waits === undefined ? messages.publish(message) : waits.then(() => messages.publish(message))
   }
 }
 

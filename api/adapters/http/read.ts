@@ -6,7 +6,7 @@ import { LatestQuery, MessagesAnswer, MessagesQuery } from '#api/messages/index.
 import type { ExportFormat, Messages, MessagesPage } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import type { MessageAccessDeps } from './access.ts'
+import type { ChannelAccessDeps } from './access.ts'
 import { MESSAGE_CREDENTIALS, accessOf, authorizationQuery, checkAccess } from './access.ts'
 
 const DomainChannel = Type.Object({
@@ -21,7 +21,7 @@ const PATHS = [
   { path: '/channels/:channel_id/messages', params: Channel },
 ] as const
 
-export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePlugin {
+export function readRoutes(messages: Messages, deps: ChannelAccessDeps): RoutePlugin {
   return async (app) => {
     await app.register((scope: HttpApp, _options, done) => {
       checkAccess(scope, 'subscribe', deps)
@@ -37,16 +37,7 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
                 'Authorization: `Client <secret>`, Basic with client id and secret, or `Bearer` of a user. With `Accept: text/csv` or `Accept: application/x-ndjson` everything that matches is streamed in the order of time, whatever `limit` and `offset` are.',
               params,
               querystring: Type.Object({ ...MessagesQuery.properties, ...authorizationQuery }),
-              response: responses(
-                { 200: MessagesAnswer },
-                'unauthenticated',
-                'forbidden',
-                'not_found',
-                'conflict',
-                'rate_limited',
-                'unavailable',
-                'timeout',
-              ),
+              response: responses({ 200: MessagesAnswer }, 'not_found', 'conflict', 'rate_limited', 'timeout'),
             },
           },
           async (request, reply) => {
@@ -65,17 +56,10 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               tags: ['messages'],
               summary: 'Read the newest record of every series',
               description:
-                'A series is what one publisher sends under one subtopic, name and unit. Authorization as for reading. Series stand in the order in which they began.',
+                'A series is what one publisher sends under one subtopic, name and unit. Authorization as for reading. Series are listed in the order in which they began.',
               params,
               querystring: Type.Object({ ...LatestQuery.properties, ...authorizationQuery }),
-              response: responses(
-                { 200: MessagesAnswer },
-                'unauthenticated',
-                'forbidden',
-                'not_found',
-                'conflict',
-                'timeout',
-              ),
+              response: responses({ 200: MessagesAnswer }, 'not_found', 'conflict', 'timeout'),
             },
           },
           async (request) => answerOf(await messages.readLatest(accessOf(request), request.query), request.query),
@@ -95,7 +79,7 @@ function answerOf(page: MessagesPage, { only_total: isTotalOnly }: LatestQuery):
   }
 }
 
-/** What a page of messages may be answered as. */
+/** Media types of a page of messages. */
 const EXPORTED_TYPES = ['application/json', 'text/csv', 'application/x-ndjson'] as const
 
 const EXPORTS: ReadonlyMap<string, ExportFormat | undefined> = new Map([
@@ -105,14 +89,14 @@ const EXPORTS: ReadonlyMap<string, ExportFormat | undefined> = new Map([
   ['*/*', undefined],
 ])
 
-/** Of the types that are served the one with the highest weight decides, of equal ones the first; undefined: a page of JSON. */
+/** The supported type with the highest weight, the first of equal ones; undefined: a page of JSON. */
 function exportFormatOf(accept = ''): ExportFormat | undefined {
   let best: { format: ExportFormat | undefined; weight: number } = { format: undefined, weight: 0 }
   for (const part of accept.split(',')) {
     const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase())
     if (!EXPORTS.has(type)) continue
     const given = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1)
-    // What is no number is not taken for a refusal.
+    // An invalid weight is not treated as 0.
     const weight = Number.isNaN(given) ? 1 : given
     if (weight > best.weight) best = { format: EXPORTS.get(type), weight }
   }

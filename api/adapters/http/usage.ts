@@ -16,9 +16,9 @@ export function usageRoutes(usage: UsageService): RoutePlugin {
           tags: ['domains'],
           summary: 'View how much a domain has taken in',
           description:
-            'Messages and records per day and in total, counted within seconds of their arrival. What is deleted stays counted.',
+            'Messages and records per day and in total, counted within seconds of their arrival, deleted ones included; and the quotas of the domain.',
           params: Type.Object({ domain_id: Type.String() }),
-          response: responses({ 200: DomainUsage }, 'unauthenticated', 'forbidden'),
+          response: responses({ 200: DomainUsage }),
         },
       },
       async (request) => await usage.ofDomain(request.principal, request.params.domain_id),
@@ -33,7 +33,7 @@ export function usageRoutes(usage: UsageService): RoutePlugin {
           description:
             'Counted within seconds over all protocols and nodes. A client that publishes without a session, over HTTP say, is seen and never online.',
           params: Type.Object({ domain_id: Id, client_id: Id }),
-          response: responses({ 200: ClientTelemetry }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: ClientTelemetry }, 'not_found'),
         },
       },
       async (request) => {

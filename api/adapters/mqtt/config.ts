@@ -7,7 +7,7 @@ export const MQTT_SETTINGS = {
   mqttsPort: port(
     'SKEIN_MQTTS_PORT',
     8883,
-    'TCP port of MQTT over TLS, open while certificates exist (SKEIN_TLS_CERT); 0: off',
+    'TCP port of MQTT over TLS, with SKEIN_TLS_CERT or a certificate of the own authority; 0: off',
   ),
   mqttProfile: choice(
     'SKEIN_MQTT_PROFILE',

@@ -1,13 +1,13 @@
-/** One network connection: bytes in, packets in their order, answers out in as few writes as there are turns. */
+/** One network connection: parses packets, handles them in order, and batches writes per turn of the event loop. */
 import type { Duplex } from 'node:stream'
 import type { DeviceCredentials } from '#api/devices/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { Account, Reader, StreamBudget } from '#core/streams/index.ts'
+import type { BudgetEntry, StreamReader, StreamBudget } from '#core/streams/index.ts'
 import { createTurns as createLongTurns } from '#core/turns.ts'
-import { connect } from './connecting.ts'
+import { handleConnect } from './connecting.ts'
 import type { ConnectingConnection } from './connecting.ts'
-import type { Exchange } from './exchange.ts'
+import type { MqttBackend } from './backend.ts'
 import type { AcknowledgementPacket } from './packets/acknowledgement.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { ConnectPacket } from './packets/connect.ts'
@@ -22,7 +22,7 @@ import type { Version } from './packets/protocol.ts'
 import { OutgoingAliases } from './outgoing-aliases.ts'
 import type { PublishPacket, PublishTemplate } from './packets/publish.ts'
 import { stamp, stampAliased } from './packets/publish.ts'
-import { REASON, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
+import { REASON, permittedReasonCode, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import type { PublishingConnection, Unsettled } from './publishing.ts'
 import { Publishing, TOPIC_ALIAS_MAXIMUM } from './publishing.ts'
@@ -32,35 +32,35 @@ import type { SubscribingConnection } from './subscribing.ts'
 import type { Identity } from './targets.ts'
 import type { Writable } from './turns.ts'
 
-/** A packet before CONNECT was accepted must not be larger: nobody is known yet. */
+/** The maximum size of a packet before CONNECT was accepted. */
 const MAX_CONNECT_BYTES = 256 * 1024
-/** Bytes that wait for a slow reader; beyond, messages with QoS 0 are dropped and others stay in the session. */
+/** The limit of bytes that wait for a slow reader; above it, messages with QoS 0 are dropped and others stay in the session. */
 const MAX_BUFFERED_BYTES = 1024 * 1024
-/** Pieces of one turn are put together up to this; larger ones are written as they are. */
+/** Writes of one turn are joined up to this size; larger ones are written unchanged. */
 const JOINED_BYTES = 64 * 1024
 const NO_LIMIT = Number.MAX_SAFE_INTEGER
 
-/** The other end. */
+/** The remote end. */
 export type Peer = {
   address: string
   certificate?: DeviceCredentials | undefined
   recertify?: () => Promise<DeviceCredentials | undefined>
 }
 
-/** What a connection needs of the server that has it. */
+/** The interface of a connection to its server. */
 export type ConnectionHost = {
   readonly logger: Logger
-  /** Of what waits for readers of this process. */
+  /** The budget of bytes that wait for readers of this process. */
   readonly budget: StreamBudget
-  /** A coarse monotonic clock: one reading for all connections. */
+  /** A coarse monotonic clock, shared by all connections. */
   readonly nowMs: number
-  /** Largest packet of a client that is known. */
+  /** The maximum size of a packet of an authenticated client. */
   readonly maxPacketBytes: number
-  /** The connection of the same client and identifier is closed, if there is one [MQTT-3.1.4-3]. */
+  /** Closes the connection of the same client and identifier, if there is one [MQTT-3.1.4-3]. */
   takeOver(identity: Identity, clientIdentifier: string): Promise<void>
-  /** It has its session now; messages of the session that an earlier connection brought may await their commit. */
+  /** The connection has its session now. Returns messages of the session that an earlier connection received and that await their commit. */
   accepted(connection: Connection, session: Session): Unsettled
-  /** Writes what the connection was given to send, at the latest when this turn is over. */
+  /** Writes the queued bytes of the connection, at the end of this turn at the latest. */
   flushLater(connection: Connection): void
   closing(connection: Connection): void
   closed(connection: Connection): void
@@ -71,37 +71,37 @@ export type ConnectionHost = {
 }
 
 export class Connection
-  implements Outlet, ConnectingConnection, SubscribingConnection, PublishingConnection, Writable, Reader
+  implements Outlet, ConnectingConnection, SubscribingConnection, PublishingConnection, Writable, StreamReader
 {
   readonly host: ConnectionHost
   readonly socket: Duplex
-  /** Who a client certificate stands for. */
+  /** The client of the certificate. */
   readonly certificate: DeviceCredentials | undefined
-  /** Asks again whom it stands for. */
+  /** Looks up the client of the certificate again. */
   readonly recertify: (() => Promise<DeviceCredentials | undefined>) | undefined
   readonly address: string
   readonly openedAtMs: number
-  /** When the peer was last heard of, by the server's coarse clock. */
+  /** The time of the last received bytes, by the server's coarse clock. */
   heardAtMs: number
-  /** Until the next packet is due; 0: for ever. */
+  /** The deadline of the next packet; 0: none. */
   keepAliveMs = 0
   version: Version = 4
   receiveMaximum = 65_535
   maxPacketBytes = NO_LIMIT
   session: Session | undefined
   publishing: Publishing | undefined
-  /** The client said goodbye, so its will is not sent [MQTT-3.14.4-3]. */
+  /** The client sent DISCONNECT, so its will is not sent [MQTT-3.14.4-3]. */
   isWillDropped = false
   isOpen = true
   flushedIn = -1
   readonly #frames = new Frames(MAX_CONNECT_BYTES)
-  /** Packets that wait until the one before them is done, or for the next turn; those before the head are. */
-  #backlog: Packet[] = []
+  /** Packets that wait for an earlier one or for the next turn; those before the head are done. */
+  #unread: Packet[] = []
   #head = 0
-  /** Tens of thousands of packets fit into a chunk: the rest of them waits when a turn has been long enough. */
+  /** A chunk may contain tens of thousands of packets: the rest waits when a turn has been long enough. */
   readonly #turns = createLongTurns()
   #isWaitingForTurn = false
-  /** What is handled at once asks for the next while it is handled. */
+  /** A packet that is handled synchronously asks for the next one while it is handled. */
   #isDraining = false
   #isBusy = false
   #isConnecting = false
@@ -110,13 +110,13 @@ export class Connection
   #outBytes = 0
   #aliases: Map<number, string> | undefined
   #outgoingAliases: OutgoingAliases | undefined
-  readonly #exchange: Exchange
-  readonly #account: Account
+  readonly #backend: MqttBackend
+  readonly #account: BudgetEntry
 
-  constructor(socket: Duplex, exchange: Exchange, host: ConnectionHost, peer: Peer) {
+  constructor(socket: Duplex, backend: MqttBackend, host: ConnectionHost, peer: Peer) {
     this.socket = socket
     this.host = host
-    this.#exchange = exchange
+    this.#backend = backend
     this.address = peer.address
     this.certificate = peer.certificate
     this.recertify = peer.recertify
@@ -128,7 +128,7 @@ export class Connection
       this.session?.pump()
     })
     socket.on('error', () => socket.destroy())
-    // The peer sends no more: whatever it still would be sent, the connection is over (section 4.2).
+    // The peer has ended its side: the connection is over, even if messages are pending (section 4.2).
     socket.on('end', () => socket.destroy())
     socket.once('close', () => this.#closed())
   }
@@ -142,7 +142,7 @@ export class Connection
     return this.isOpen && this.socket.writableLength + this.#outBytes < MAX_BUFFERED_BYTES
   }
 
-  /** Bytes that wait to be read by the peer. */
+  /** The bytes that wait to be read by the peer. */
   get waitingBytes(): number {
     return this.socket.writableLength + this.#outBytes
   }
@@ -151,7 +151,7 @@ export class Connection
     return this.session?.keptBytes ?? 0
   }
 
-  /** Too much waits for all readers of the process, and this one is the slowest of them. */
+  /** Too many bytes wait for all readers of the process, and this one is the slowest. */
   cut(): void {
     this.close(REASON.quotaExceeded, 'more waits for all clients than is kept: this one takes it too slowly')
     this.socket.destroy()
@@ -182,21 +182,21 @@ export class Connection
       this.#outgoingAliases = aliases === 0 ? undefined : new OutgoingAliases(aliases)
     } else if (packet.type === 'publish') this.publishing?.arrived(packet)
     if (this.#isBusy || this.#waits > 0 || this.publishing?.isFull === true || this.#turns.isOver) {
-      this.#backlog.push(packet)
+      this.#unread.push(packet)
       this.#pause()
     } else this.#handle(packet)
   }
 
   get #waits(): number {
-    return this.#backlog.length - this.#head
+    return this.#unread.length - this.#head
   }
 
-  #forgetBacklog(): void {
-    this.#backlog = []
+  #dropUnread(): void {
+    this.#unread = []
     this.#head = 0
   }
 
-  #goOnNextTurn(): void {
+  #continueNextTurn(): void {
     this.#isWaitingForTurn = true
     setImmediate(() => {
       this.#isWaitingForTurn = false
@@ -215,10 +215,10 @@ export class Connection
     if (!this.#isPaused || this.#isBusy || this.#isWaitingForTurn || this.#isDraining) return
     while (this.#waits > 0) {
       if (!this.isOpen || this.#isBusy || this.publishing?.isFull === true) return
-      if (this.#turns.isOver) return this.#goOnNextTurn()
+      if (this.#turns.isOver) return this.#continueNextTurn()
       this.#isDraining = true
       try {
-        this.#handle(this.#backlog[this.#head++] as Packet)
+        this.#handle(this.#unread[this.#head++] as Packet)
       } catch (error) {
         this.fail(error)
         return
@@ -226,14 +226,14 @@ export class Connection
         this.#isDraining = false
       }
     }
-    this.#forgetBacklog()
+    this.#dropUnread()
     if (!this.isOpen || this.#isBusy || this.publishing?.isFull === true) return
     this.#isPaused = false
     this.heardAtMs = this.host.nowMs
     this.socket.resume()
   }
 
-  /** One packet after the other: what takes its time holds up those behind it. */
+  /** Packets are handled in order: a slow one delays those after it. */
   #handle(packet: Packet): void {
     const work = this.#dispatch(packet)
     if (work === undefined) return
@@ -250,7 +250,7 @@ export class Connection
   #dispatch(packet: Packet): Promise<void> | undefined {
     const { session } = this
     if (packet.type === 'connect') return this.#connect(packet)
-    // CONNECT was refused, and what was sent behind it is not looked at [MQTT-3.1.4-6].
+    // CONNECT was rejected; later packets are ignored [MQTT-3.1.4-6].
     if (session === undefined) return undefined
     switch (packet.type) {
       case 'publish':
@@ -268,9 +268,9 @@ export class Connection
         session.completed(packet.packetId)
         return undefined
       case 'subscribe':
-        return subscribe(this, session, this.#exchange, packet)
+        return subscribe(this, session, this.#backend, packet)
       case 'unsubscribe':
-        return unsubscribe(this, session, this.#exchange, packet)
+        return unsubscribe(this, session, this.#backend, packet)
       case 'pingreq':
         this.send(PINGRESP)
         return undefined
@@ -278,12 +278,15 @@ export class Connection
         this.#disconnect(packet)
         return undefined
       case 'auth':
-        // No method was agreed on in CONNECT, so none can be gone on with [MQTT-4.12.0-7].
-        throw new ProtocolError(REASON.protocolError, 'no authentication is under way')
+        // CONNECT named no authentication method, so AUTH is a protocol error [MQTT-4.12.0-7].
+        throw new ProtocolError(
+          REASON.protocolError,
+          'AUTH requires an authentication method in CONNECT, which is not supported',
+        )
     }
   }
 
-  /** Largest packet of a client that is known. */
+  /** The maximum size of a packet of an authenticated client. */
   get maxIncomingBytes(): number {
     return this.host.maxPacketBytes
   }
@@ -292,7 +295,7 @@ export class Connection
     return this.host.takeOver(identity, clientIdentifier)
   }
 
-  /** A session was opened for it, and it has gone meanwhile. */
+  /** A session was opened, and the connection has closed meanwhile. */
   abandon(session: Session): void {
     this.isWillDropped = true
     this.session = session
@@ -304,7 +307,7 @@ export class Connection
   }
 
   async #connect(packet: ConnectPacket): Promise<void> {
-    const accepted = await connect(this, packet, this.#exchange)
+    const accepted = await handleConnect(this, packet, this.#backend)
     if (accepted === undefined) return
     this.session = accepted.session
     const connack = formatConnack(this.version, REASON.success, accepted.isPresent, accepted.properties)
@@ -312,7 +315,7 @@ export class Connection
       this.isWillDropped = true
       return this.refuseConnect(REASON.packetTooLarge, 'the largest packet of the client is smaller than CONNACK')
     }
-    this.publishing = new Publishing(this, accepted.session, this.#exchange, this.host.accepted(this, accepted.session))
+    this.publishing = new Publishing(this, accepted.session, this.#backend, this.host.accepted(this, accepted.session))
     this.#frames.maxPacketBytes = this.host.maxPacketBytes
     this.send(connack)
     accepted.session.resume(this)
@@ -324,18 +327,19 @@ export class Connection
     if (alias === undefined) return packet
     // [MQTT-3.3.2-9]
     if (alias > TOPIC_ALIAS_MAXIMUM)
-      throw new ProtocolError(REASON.topicAliasInvalid, 'a topic alias above the maximum')
+      throw new ProtocolError(REASON.topicAliasInvalid, `a topic alias must be at most ${TOPIC_ALIAS_MAXIMUM}`)
     this.#aliases ??= new Map()
     if (packet.topic !== '') {
       this.#aliases.set(alias, packet.topic)
       return packet
     }
     const topic = this.#aliases.get(alias)
-    if (topic === undefined) throw new ProtocolError(REASON.protocolError, 'a topic alias that stands for nothing')
+    if (topic === undefined)
+      throw new ProtocolError(REASON.protocolError, `topic alias ${alias} was not set by an earlier PUBLISH`)
     return { ...packet, topic }
   }
 
-  /** PUBREL: the identifier is forgotten before PUBCOMP says that it is free. */
+  /** PUBREL: the identifier is released before PUBCOMP frees it. */
   #release({ packetId }: AcknowledgementPacket): void {
     const session = this.session as Session
     if (!session.received.has(packetId)) {
@@ -348,7 +352,7 @@ export class Connection
       this.publishing?.answered(packetId)
       this.send(formatAcknowledgement('pubcomp', this.version, packetId))
     }
-    const written = this.#exchange.release(session, packetId)
+    const written = this.#backend.release(session, packetId)
     if (written === undefined) complete()
     else written.then(complete, (error: unknown) => this.fail(error))
   }
@@ -357,9 +361,12 @@ export class Connection
     const session = this.session as Session
     const expirySeconds = properties.sessionExpiryInterval
     if (expirySeconds !== undefined) {
-      // It cannot be raised from 0 here (section 3.14.2.2.2).
+      // The expiry cannot be raised from 0 here (section 3.14.2.2.2).
       if (session.expirySeconds === 0 && expirySeconds > 0)
-        throw new ProtocolError(REASON.protocolError, 'a session that ends with its connection cannot be kept')
+        throw new ProtocolError(
+          REASON.protocolError,
+          'DISCONNECT cannot set a session expiry interval after CONNECT set 0',
+        )
       session.expirySeconds = expirySeconds
     }
     this.isWillDropped = reasonCode !== REASON.disconnectWithWill
@@ -373,12 +380,12 @@ export class Connection
     this.#outBytes += bytes.length
   }
 
-  /** A message, with a topic alias where the client allows one. */
+  /** Sends a message, with a topic alias when the client allows it. */
   sendMessage(template: PublishTemplate, packetId: number, isRepeated: boolean): void {
     const alias = this.#outgoingAliases?.of(template.topic)
     if (alias !== undefined) {
       const packet = stampAliased(template, packetId, isRepeated, alias)
-      // The packet that announces an alias is larger than without.
+      // The packet that announces an alias is larger than without it.
       if (packet.length <= this.maxPacketBytes) {
         this.#outgoingAliases?.announced(template.topic, alias)
         return this.send(packet)
@@ -388,20 +395,20 @@ export class Connection
   }
 
   /**
-   * Beside what else comes: the client must be able to acknowledge what it is sent. One subscription after the other: a packet may
-   * ask for a thousand, and each may match many messages.
+   * Runs concurrently with other packets, because the client must be able to acknowledge what it receives. Subscriptions are handled in
+   * order: a packet may have a thousand, and each may match many messages.
    */
   sendRetained(subscriptions: readonly Subscription[]): void {
     const sendAll = async () => {
       for (const subscription of subscriptions) {
         if (!this.isOpen) return
-        await this.#exchange.sendRetained(subscription)
+        await this.#backend.sendRetained(subscription)
       }
     }
     sendAll().catch((error: unknown) => this.fail(error))
   }
 
-  /** Writes what was sent in this turn. */
+  /** Writes the queued bytes of this turn. */
   flush(): void {
     const out = this.#out
     if (out.length === 0) return
@@ -420,7 +427,7 @@ export class Connection
     this.#account.update()
   }
 
-  /** The peer broke a rule, or something failed on this side. */
+  /** The peer violated the protocol, or an internal error occurred. */
   fail(error: unknown): void {
     if (error instanceof UnsupportedVersion) {
       this.host.countRefusal(REASON.unsupportedProtocolVersion)
@@ -434,11 +441,11 @@ export class Connection
     this.close(reasonCodeOf(kind), kind === 'internal' ? 'internal error' : (error as Error).message)
   }
 
-  /** A server of 5.0 says why it closes [MQTT-4.13.1-1]; the older versions know no such packet. */
+  /** In 5.0 the server sends the reason [MQTT-4.13.1-1]; the older versions have no such packet. */
   close(reasonCode: number, reason: string): void {
     if (!this.isOpen) return
     this.host.countRefusal(reasonCode)
-    const code = carriedBy('disconnect', reasonCode)
+    const code = permittedReasonCode('disconnect', reasonCode)
     if (this.isAccepted && this.version === 5) this.#sendReason((said) => formatDisconnect(code, said), reason)
     this.#shut()
   }
@@ -449,7 +456,7 @@ export class Connection
     this.#shut()
   }
 
-  /** Nothing that is larger than the client takes [MQTT-3.1.2-24]: without the text then [MQTT-3.2.2-19, MQTT-3.14.2-3], or not at all. */
+  /** Respects the maximum packet size of the client [MQTT-3.1.2-24]: omits the reason string [MQTT-3.2.2-19, MQTT-3.14.2-3], or the packet. */
   #sendReason<Said>(format: (said?: Said) => Buffer, said: Said): void {
     const fitting = [format(said), format()].find((bytes) => bytes.length <= this.maxPacketBytes)
     if (fitting !== undefined) this.send(fitting)
@@ -467,21 +474,21 @@ export class Connection
     this.host.countStored(durationMs)
   }
 
-  /** What was sent leaves first; a peer that does not read it is cut off by the sweep. */
+  /** Sends queued bytes first; the sweep closes a connection whose peer does not read them. */
   #shut(): void {
     this.flush()
     this.isOpen = false
-    this.#forgetBacklog()
+    this.#dropUnread()
     this.host.closing(this)
     this.socket.end()
-    // Whatever else it sends is not read; without reading, its end would not be heard of.
+    // Further bytes are dropped; they must be read, or the end of the connection would not be noticed.
     this.socket.resume()
   }
 
   #closed(): void {
     this.#account.close()
     this.isOpen = false
-    this.#forgetBacklog()
+    this.#dropUnread()
     this.#out = []
     this.host.closed(this)
   }

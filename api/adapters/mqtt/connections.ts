@@ -1,6 +1,6 @@
 /**
- * The connections that are open and what becomes of their sessions: one connection has a session at a time, the later one of two; what
- * an ended connection leaves is written before the next one takes the session up. One clock and one sweep serve all of them.
+ * The open connections and the end of their sessions: a session has one connection at a time, the later of two; the state of an ended
+ * connection is written before the next one resumes the session. One clock and one sweep serve all connections.
  */
 import type { Duplex } from 'node:stream'
 import type { Logger } from '#core/logging/index.ts'
@@ -9,30 +9,30 @@ import { monotonicMs, withDeadline } from '#core/time.ts'
 import { Connection } from './connection.ts'
 import type { ConnectionHost, Peer } from './connection.ts'
 import type { Counts } from './counts.ts'
-import type { Exchange, ExchangeHost } from './exchange.ts'
+import type { MqttBackend, BackendHost } from './backend.ts'
 import { REASON } from './packets/reason-codes.ts'
 import type { Unsettled } from './publishing.ts'
 import type { Session } from './session.ts'
 import type { Identity } from './targets.ts'
 import { createTurns } from './turns.ts'
 
-/** The clock of keep alives; deadlines of connections are that much inexact. */
+/** The resolution of the clock for keep alives and deadlines. */
 const CLOCK_MS = 250
 const SWEEP_MS = 1000
-/** A peer that has not sent a whole CONNECT by then is cut off. */
+/** The deadline for a complete CONNECT packet. */
 const CONNECT_DEADLINE_MS = 15_000
-/** A peer that does not read the end of its connection is cut off. */
+/** The deadline for a peer to read the last bytes of its connection. */
 const CLOSE_DEADLINE_MS = 5000
-/** Open sockets of one process. */
+/** The limit of open sockets of one process. */
 const MAX_CONNECTIONS = 100_000
-const TAKEN_OVER = 'another connection took the session over'
-/** Connections that end write their sessions within this when the server stops. */
+const TAKEN_OVER = 'another connection has taken over the session'
+/** The deadline for writing the sessions of ended connections when the server stops. */
 const STOP_DEADLINE_MS = 10_000
 
 export type ConnectionsDeps = {
-  /** Of one packet, whole. */
+  /** The limit of one whole packet. */
   maxPacketBytes: number
-  /** What waits for subscribers counts there. */
+  /** The budget of bytes that wait for subscribers. */
   budget: StreamBudget
   counts: Counts
   logger: Logger
@@ -44,13 +44,13 @@ export class Connections implements ConnectionHost {
   readonly maxPacketBytes: number
   readonly flushLater: (connection: Connection) => void = createTurns(setImmediate)
   readonly #counts: Counts
-  readonly #exchange: Exchange
+  readonly #backend: MqttBackend
   readonly #open = new Set<Connection>()
-  /** Since when they are closing. */
+  /** Closing connections, with the time at which they began to close. */
   readonly #closing = new Map<Connection, number>()
   /** The connection of each session. */
   readonly #byName = new Map<string, Connection>()
-  /** Sessions that are being written after their connection ended. */
+  /** Sessions that are written after the end of their connection. */
   readonly #endings = new Map<string, Promise<void>>()
   readonly #unsettled = new Map<string, Unsettled>()
   readonly #ended = new WeakSet<Session>()
@@ -59,8 +59,8 @@ export class Connections implements ConnectionHost {
   #nowMs = monotonicMs()
   #isStopping = false
 
-  constructor(exchange: Exchange, { maxPacketBytes, budget, counts, logger }: ConnectionsDeps) {
-    this.#exchange = exchange
+  constructor(backend: MqttBackend, { maxPacketBytes, budget, counts, logger }: ConnectionsDeps) {
+    this.#backend = backend
     this.maxPacketBytes = maxPacketBytes
     this.budget = budget
     this.#counts = counts
@@ -69,7 +69,7 @@ export class Connections implements ConnectionHost {
     this.#sweeping = setInterval(() => this.#sweep(), SWEEP_MS)
   }
 
-  /** A coarse monotonic clock: one reading for all connections. */
+  /** A coarse monotonic clock, shared by all connections. */
   get nowMs(): number {
     return this.#nowMs
   }
@@ -82,10 +82,10 @@ export class Connections implements ConnectionHost {
     return this.#open.values()
   }
 
-  /** Takes a stream that speaks MQTT; destroys it at the bound and while the server stops. */
+  /** Accepts a stream that carries MQTT; destroys it above the limit and while the server stops. */
   accept(stream: Duplex, peer: Peer): void {
     if (this.#isStopping || this.#open.size >= MAX_CONNECTIONS) stream.destroy()
-    else this.#open.add(new Connection(stream, this.#exchange, this, peer))
+    else this.#open.add(new Connection(stream, this.#backend, this, peer))
   }
 
   async takeOver(identity: Identity, clientIdentifier: string): Promise<void> {
@@ -97,7 +97,7 @@ export class Connections implements ConnectionHost {
   accepted(connection: Connection, session: Session): Unsettled {
     const name = nameOf(session.identity, session.clientIdentifier)
     const other = this.#byName.get(name)
-    // Two that connected at once: the later of them has the session.
+    // Of two concurrent connections, the later one has the session.
     const isOlder = other?.session !== undefined && other.session.epoch > session.epoch
     if (!isOlder) this.#byName.set(name, connection)
     const loser = isOlder ? connection : other
@@ -134,7 +134,7 @@ export class Connections implements ConnectionHost {
     this.#counts.stored(durationMs)
   }
 
-  /** Says goodbye to all, and resolves when their sessions are written or the deadline is over. */
+  /** Disconnects all clients, and resolves when their sessions are written or the deadline is over. */
   async stop(): Promise<void> {
     this.#isStopping = true
     this.stopTimers()
@@ -161,7 +161,7 @@ export class Connections implements ConnectionHost {
     session.release()
     const name = nameOf(session.identity, session.clientIdentifier)
     if (this.#byName.get(name) === connection) this.#byName.delete(name)
-    const ending = this.#exchange
+    const ending = this.#backend
       .close(session, connection.isWillDropped)
       .catch((error: unknown) => this.logger.error({ err: error }, 'failed to close an MQTT session'))
       .finally(() => {
@@ -175,7 +175,7 @@ export class Connections implements ConnectionHost {
     for (const [name, mine] of this.#unsettled)
       if (mine.size === 0 && !this.#byName.has(name)) this.#unsettled.delete(name)
     this.#counts.flush()
-    this.#exchange.tick()
+    this.#backend.tick()
   }
 
   #look(connection: Connection): void {
@@ -186,18 +186,18 @@ export class Connections implements ConnectionHost {
     } else if (!connection.isAccepted) {
       if (nowMs - connection.openedAtMs > CONNECT_DEADLINE_MS) connection.socket.destroy()
     } else if (connection.keepAliveMs > 0 && nowMs - connection.heardAtMs > connection.keepAliveMs) {
-      // [MQTT-3.1.2-22]; a connection that is not read because nothing can be stored is not silent.
+      // [MQTT-3.1.2-22]. A connection that is not read because nothing can be stored is not idle.
       if (connection.socket.isPaused()) connection.heardAtMs = nowMs
       else connection.close(REASON.keepAliveTimeout, 'nothing was heard within the keep alive')
     }
   }
 }
 
-/** What sessions and the exchange tell: it ends the connections concerned. */
-export function createExchangeHost(
+/** The callbacks of sessions and the backend: end the connections concerned. */
+export function createBackendHost(
   { budget, counts, logger }: ConnectionsDeps,
-  remember: ExchangeHost['remember'],
-): ExchangeHost {
+  remember: BackendHost['remember'],
+): BackendHost {
   return {
     remember,
     dropped: (_session, reason, messages) => counts.dropped(reason, messages),
@@ -213,7 +213,7 @@ export function createExchangeHost(
     takenOver(session) {
       const connection = connectionOf(session)
       if (connection === undefined) return
-      // The node that took it over sends the will where it is due.
+      // The node that took it over sends the will when it is due.
       connection.isWillDropped = true
       connection.close(REASON.sessionTakenOver, TAKEN_OVER)
     },

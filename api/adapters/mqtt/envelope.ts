@@ -1,10 +1,10 @@
-/** Between the properties of a packet and what is stored with a message beside its content. */
+/** Converts the properties of a packet to the stored envelope and back. */
 import type { Envelope } from '#api/messages/index.ts'
 import type { Properties } from './packets/properties.ts'
 import { NO_PROPERTIES } from './packets/properties.ts'
 import type { Qos } from './packets/protocol.ts'
 
-/** Undefined where there is nothing to say: a message with QoS 1 and no properties is as one of any protocol. */
+/** Undefined for a message with QoS 1 and no properties. */
 export function envelopeOf(
   { qos, retain, properties }: { qos: Qos; retain: boolean; properties: Readonly<Properties> },
   sender: number | undefined,
@@ -25,6 +25,11 @@ export function envelopeOf(
     ...(userProperties === undefined ? {} : { userProperties }),
   }
   return Object.keys(envelope).length === 0 ? undefined : envelope
+}
+
+/** The user property `traceparent` (W3C Trace Context for MQTT, section 3); undefined where there is none. */
+export function traceparentOf({ userProperties }: Readonly<Properties>): string | undefined {
+  return userProperties?.find(([name]) => name === 'traceparent')?.[1]
 }
 
 export function propertiesOf(envelope: Envelope | undefined): Readonly<Properties> {

@@ -1,5 +1,6 @@
 /** The MQTT adapter: 3.1, 3.1.1 and 5.0 over TCP, TLS and WebSocket (contract sections 7.3 and 7.6). */
-export { BareExchange } from './bare.ts'
+export { ConformanceBackend } from './conformance.ts'
+export { MQTT_METRICS } from './metrics.ts'
 export { sessionRoutes } from './routes.ts'
 export { MqttServer } from './server.ts'
 export type { MqttServerOptions } from './server.ts'

@@ -1,25 +1,27 @@
-/** The ports of MQTT: TCP, and TLS with certificates of clients where there is an authority for them. */
+/** The listeners of MQTT: TCP, and TLS with client certificates when there is an authority for them. */
 import { createServer } from 'node:net'
 import type { AddressInfo, Server, Socket } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import type { TLSSocket } from 'node:tls'
 import type { DeviceCredentials } from '#api/devices/index.ts'
-import { followTls, portError } from '#core/http/index.ts'
-import type { TlsFiles } from '#core/http/index.ts'
+import { followTls, openPort, portError } from '#core/http/index.ts'
+import type { SharedPorts, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Peer } from './connection.ts'
 
-/** Who a certificate stands for; undefined: nobody. */
+/** The client of a certificate; undefined when there is none. */
 export type ClientOf = (certificate: Buffer) => Promise<DeviceCredentials | undefined>
 
 export type ListenersOptions = {
   host: string
-  /** 0: any free one; undefined: none. */
+  /** 0: any free port; undefined: no listener. */
   port: number | undefined
   /** Port and files of TLS; undefined: none. */
   tls?: { port: number; files: TlsFiles; clientOf?: ClientOf | undefined } | undefined
+  /** Set where several processes open the same ports. */
+  sharedPorts?: SharedPorts | undefined
   accept: (socket: Socket, peer: Peer) => void
-  /** A peer could not agree on TLS. */
+  /** The TLS handshake of a peer failed. */
   onTlsRefused: () => void
   logger: Logger
 }
@@ -42,7 +44,7 @@ export class Listeners {
     return this.#tlsPort
   }
 
-  /** Throws where a port is taken; those that were opened are closed then. */
+  /** Throws when a port is in use; listeners that were opened are closed then. */
   async open(): Promise<void> {
     const { port, tls, accept } = this.#options
     try {
@@ -60,21 +62,17 @@ export class Listeners {
     }
   }
 
-  /** Takes no new connection and resolves when those that are open have ended. */
+  /** Accepts no new connections, and resolves when all have ended. */
   async close(): Promise<void> {
     await Promise.all(this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))))
   }
 
   async #listen(server: Server, port: number, setting: string): Promise<number> {
-    const { host, logger } = this.#options
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', (error) => reject(portError(error, { port, setting }, host)))
-      server.listen({ port, host }, () => {
-        server.removeAllListeners('error')
-        server.on('error', (error) => logger.warn({ err: error }, 'failed to accept a connection'))
-        resolve()
-      })
+    const { host, sharedPorts, logger } = this.#options
+    await openPort(server, { port, host }, sharedPorts).catch((error: unknown) => {
+      throw portError(error, { port, setting }, host)
     })
+    server.on('error', (error) => logger.warn({ err: error }, 'failed to accept a connection'))
     this.#servers.push(server)
     return (server.address() as AddressInfo).port
   }

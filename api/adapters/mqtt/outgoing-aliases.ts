@@ -1,6 +1,6 @@
-/** Topic aliases that this side gives out on one connection (section 3.3.2.3.4), to clients that allow them. */
+/** Topic aliases that the server assigns on one connection (section 3.3.2.3.4), to clients that allow them. */
 
-/** Given out on one connection at most, however many the client allows. */
+/** The maximum number of aliases on one connection, however many the client allows. */
 const MAX_ALIASES = 100
 /** A shorter topic takes fewer bytes than its alias. */
 const MIN_TOPIC_BYTES = 8
@@ -11,12 +11,12 @@ export class OutgoingAliases {
   readonly #maximum: number
   readonly #numbers = new Map<string, number>()
 
-  /** `maximum`: as the client said in CONNECT. */
+  /** `maximum`: from CONNECT. */
   constructor(maximum: number) {
     this.#maximum = Math.min(maximum, MAX_ALIASES)
   }
 
-  /** The alias of a topic, which the first topics get; a new one is to be announced with its topic. */
+  /** The alias of a topic, which the first topics get; a new one must be announced with its topic. */
   of(topic: string): TopicAlias | undefined {
     const known = this.#numbers.get(topic)
     if (known !== undefined) return { number: known, isNew: false }
@@ -24,7 +24,7 @@ export class OutgoingAliases {
     return { number: this.#numbers.size + 1, isNew: true }
   }
 
-  /** The client was told. */
+  /** The alias was sent to the client. */
   announced(topic: string, { number }: TopicAlias): void {
     this.#numbers.set(topic, number)
   }

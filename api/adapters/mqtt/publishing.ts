@@ -1,40 +1,40 @@
 /**
- * Messages that a client publishes: stored in their order, acknowledged after the commit and in the order of their PUBLISH
- * packets [MQTT-4.6.0-2]. What finds no room is tried again while the socket is not read (contract section 7.6).
+ * Messages published by a client: stored in order, and acknowledged after the commit in the order of their PUBLISH packets
+ * [MQTT-4.6.0-2]. When there is no room, they are retried while the socket is not read (contract section 7.6).
  */
 import { kindOf } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
-import type { Exchange, Publication } from './exchange.ts'
+import type { MqttBackend, Publication } from './backend.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { Version } from './packets/protocol.ts'
 import type { PublishPacket } from './packets/publish.ts'
-import { REASON, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
+import { REASON, permittedReasonCode, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import type { Session } from './session.ts'
 import type { Target } from './targets.ts'
 
 /**
- * Publishes of one connection that wait for their commit. Clients of 5.0 are told it as the receive maximum: so many messages with QoS 1
- * or 2 may be unanswered, those with QoS 2 until PUBCOMP (section 4.9).
+ * The limit of uncommitted publishes of one connection. Clients of 5.0 receive it as the receive maximum, which limits unacknowledged
+ * messages with QoS 1 and 2; those with QoS 2 until PUBCOMP (section 4.9).
  */
 export const RECEIVE_MAXIMUM = 1000
 /** Topic aliases that a client of 5.0 may use (section 3.2.2.3.8). */
 export const TOPIC_ALIAS_MAXIMUM = 100
-/** While nothing can be stored it is tried again so often. */
+/** The interval of retries while nothing can be stored. */
 const RETRY_MS = 100
-/** What has been answered is cut off the front when it is so much. */
+/** The length of the answered front of the queue from which it is removed. */
 const COMPACT_AT = 256
 
-/** The connection that messages come over. */
+/** The connection of the messages. */
 export type PublishingConnection = {
   readonly version: Version
   readonly isOpen: boolean
   send(bytes: Buffer): void
-  /** Ends it; the reason is told to clients of 5.0. */
+  /** Closes it; clients of 5.0 receive the reason. */
   close(reasonCode: number, reason: string): void
   /** There is room again. */
   resumeReading(): void
-  /** A message was not taken, and why. */
+  /** A message was rejected, with the reason. */
   refused(reasonCode: number): void
   /** A message with QoS 0 found no room. */
   dropped(): void
@@ -42,7 +42,7 @@ export type PublishingConnection = {
   stored(durationMs: number): void
 }
 
-/** Messages of a session whose commit is awaited, by packet identifier; they outlive the connection that they came over. */
+/** Uncommitted messages of a session by packet identifier; they outlive their connection. */
 export type Unsettled = Map<number, Promise<void>>
 
 type Pending = { publication: Publication; sequence: number; sinceMs: number; isSettled: boolean; error: unknown }
@@ -50,12 +50,12 @@ type Pending = { publication: Publication; sequence: number; sinceMs: number; is
 export class Publishing {
   readonly #connection: PublishingConnection
   readonly #session: Session
-  readonly #exchange: Exchange
+  readonly #backend: MqttBackend
   readonly #unsettled: Unsettled
-  /** Those to be acknowledged, in the order of their packets; those before the head are. */
+  /** Messages to acknowledge, in the order of their packets; those before the head are done. */
   #pending: Pending[] = []
   #head = 0
-  /** Messages with QoS 0 whose commit is awaited. */
+  /** Uncommitted messages with QoS 0. */
   #unacknowledged = 0
   #sequence = 0
   /** Identifiers of messages of this connection that await PUBACK or PUBCOMP. */
@@ -64,10 +64,10 @@ export class Publishing {
   #refusedForNow: Pending[] = []
   #isStalled = false
 
-  constructor(connection: PublishingConnection, session: Session, exchange: Exchange, unsettled: Unsettled) {
+  constructor(connection: PublishingConnection, session: Session, backend: MqttBackend, unsettled: Unsettled) {
     this.#connection = connection
     this.#session = session
-    this.#exchange = exchange
+    this.#backend = backend
     this.#unsettled = unsettled
   }
 
@@ -76,57 +76,62 @@ export class Publishing {
     return this.#pending.length - this.#head + this.#unacknowledged
   }
 
-  /** Nothing more may be taken now. */
+  /** No further message may be accepted now. */
   get isFull(): boolean {
     return this.#isStalled || this.pending >= RECEIVE_MAXIMUM
   }
 
-  /** A message was read from the connection; it may have to wait before it is taken. Throws above the receive maximum [MQTT-3.3.4-7]. */
+  /** A message was parsed; it may wait before it is published. Throws above the receive maximum [MQTT-3.3.4-7]. */
   arrived({ qos, packetId }: PublishPacket): void {
     if (qos === 0 || this.#connection.version < 5) return
     this.#unanswered.add(packetId)
     if (this.#unanswered.size > RECEIVE_MAXIMUM)
       throw new ProtocolError(
         REASON.receiveMaximumExceeded,
-        `at most ${RECEIVE_MAXIMUM} messages with QoS 1 and 2 may be unanswered`,
+        `at most ${RECEIVE_MAXIMUM} messages with QoS 1 and 2 may be unacknowledged`,
       )
   }
 
-  /** The message was answered for good. */
+  /** The message is completely acknowledged. */
   answered(packetId: number): void {
     this.#unanswered.delete(packetId)
   }
 
-  /** Takes a message; a promise where the next packet has to wait, since it is not known yet what its topic means. */
+  /** Publishes a message; returns a promise when the next packet must wait for the authorization of its topic, or for a quota. */
   take(packet: PublishPacket): Promise<void> | undefined {
     const { qos, packetId, topic } = packet
     if (qos === 2 && this.#session.received.has(packetId)) {
-      // It is stored: the answer got lost on the way, or the client did not wait for it [MQTT-4.3.3-10].
+      // Already stored: the acknowledgement was lost, or the client did not wait for it [MQTT-4.3.3-10].
       this.#connection.send(formatAcknowledgement('pubrec', this.#connection.version, packetId))
       return undefined
     }
     let target: Target | Promise<Target>
     try {
-      target = this.#exchange.target(this.#session.identity, topic)
+      target = this.#backend.target(this.#session.identity, topic)
     } catch (error) {
       this.#settle(this.#await(packet, undefined), error)
       return undefined
     }
-    if (!(target instanceof Promise)) {
-      this.#publish(packet, target)
-      return undefined
-    }
+    if (!(target instanceof Promise)) return this.#admit(packet, target)
     return target.then(
-      (found) => this.#publish(packet, found),
+      (found) => this.#admit(packet, found),
       (error: unknown) => this.#settle(this.#await(packet, undefined), error),
     )
+  }
+
+  /** A message that was received is published even if its connection has ended while it waited. */
+  #admit(packet: PublishPacket, target: Target): Promise<void> | undefined {
+    const admitted = this.#backend.admit(target, packet.payload.length)
+    if (admitted !== undefined) return admitted.then(() => this.#publish(packet, target))
+    this.#publish(packet, target)
+    return undefined
   }
 
   #publish(packet: PublishPacket, target: Target): void {
     const pending = this.#await(packet, target)
     const { qos, packetId, dup } = packet
     const first = qos === 0 || (qos === 1 && !dup) ? undefined : this.#unsettled.get(packetId)
-    // The same message again while its first copy awaits the commit: it is stored once.
+    // A duplicate while the first copy awaits its commit is stored once.
     if (first === undefined) void this.#attempt(pending)
     else
       void first.then(
@@ -149,12 +154,12 @@ export class Publishing {
     return pending
   }
 
-  /** Resolves when the attempt is over, whatever became of it. */
+  /** Resolves when the attempt is over, with any outcome. */
   #attempt(pending: Pending): Promise<void> | undefined {
     const { qos, packetId } = pending.publication
     let stored: Promise<void> | undefined
     try {
-      stored = this.#exchange.publish(pending.publication)
+      stored = this.#backend.publish(pending.publication)
     } catch (error) {
       this.#settle(pending, error)
       return undefined
@@ -191,7 +196,7 @@ export class Publishing {
     void this.#tryAgain()
   }
 
-  /** Until everything is stored or the connection is gone. */
+  /** Until everything is stored or the connection is closed. */
   async #tryAgain(): Promise<void> {
     while (this.#refusedForNow.length > 0 && this.#connection.isOpen) {
       await sleep(RETRY_MS)
@@ -238,8 +243,8 @@ export class Publishing {
   }
 
   /**
-   * 5.0 says why in the acknowledgement. The older versions have no refusal, so the connection is closed: a device must not
-   * believe that the message was stored [MQTT-3.3.5-2]. Where the outcome is unknown it is closed in every version.
+   * 5.0 has the reason in the acknowledgement. Older versions have no negative acknowledgement, so the connection is closed: a device must
+   * not assume that the message was stored [MQTT-3.3.5-2]. When the outcome is unknown it is closed in every version.
    */
   #refuse(error: unknown, answer: { type: 'puback' | 'pubrec'; packetId: number } | undefined): void {
     const { version } = this.#connection
@@ -253,7 +258,7 @@ export class Publishing {
       this.#connection.close(reasonCode || REASON.unspecified, message)
     else
       this.#connection.send(
-        formatAcknowledgement(answer.type, version, answer.packetId, carriedBy('puback', reasonCode)),
+        formatAcknowledgement(answer.type, version, answer.packetId, permittedReasonCode('puback', reasonCode)),
       )
   }
 }

@@ -1,25 +1,25 @@
-/** Connections are looked at again when an entity changed by whose leave they are there; a revocation is in force within a second. */
+/** Rechecks connections when an entity changes on which their rights depend; a revocation is in force within a second. */
 import { ServiceError } from '#core/errors/index.ts'
 import type { Connection } from './connection.ts'
-import type { Exchange } from './exchange.ts'
+import type { MqttBackend } from './backend.ts'
 import { REASON } from './packets/reason-codes.ts'
 import type { Session } from './session.ts'
 
-/** Changes are looked at together. */
+/** Changes within this time are checked together. */
 const RECHECK_AFTER_MS = 50
-/** Connections that are looked at again at once. */
+/** The number of connections that are checked concurrently. */
 const RECHECKED_AT_ONCE = 50
 
 export class Rechecks {
-  readonly #exchange: Exchange
+  readonly #backend: MqttBackend
   readonly #connections: Iterable<Connection>
-  /** Keys of entities that changed since the last look. */
+  /** Keys of entities that changed since the last check. */
   #changed: Set<number> | 'all' = new Set()
   #rechecking: NodeJS.Timeout | undefined
   #isStopped = false
 
-  constructor(exchange: Exchange, connections: Iterable<Connection>) {
-    this.#exchange = exchange
+  constructor(backend: MqttBackend, connections: Iterable<Connection>) {
+    this.#backend = backend
     this.#connections = connections
   }
 
@@ -39,7 +39,7 @@ export class Rechecks {
     return this.#changed === 'all' || this.#changed.size > 0
   }
 
-  /** What changed since the last look, together: a change may concern a few connections, or all. */
+  /** Checks all changes since the last check together: a change may concern a few connections, or all. */
   async #recheckAll(): Promise<void> {
     const keys = this.#changed
     this.#changed = new Set()
@@ -57,7 +57,7 @@ export class Rechecks {
 
   async #recheck(connection: Connection, session: Session): Promise<void> {
     try {
-      await this.#exchange.recheck(session)
+      await this.#backend.recheck(session)
       const { certificate, recertify } = connection
       // Its certificate may have been revoked meanwhile.
       const isCertified = certificate !== undefined && session.identity.credentials === certificate

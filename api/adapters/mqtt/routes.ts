@@ -1,4 +1,4 @@
-/** What operators see of MQTT over HTTP: sessions of a client, retained messages of a channel. */
+/** MQTT for operators over HTTP: sessions of a client, retained messages of a channel. */
 import { Type } from 'typebox'
 import { MqttSessionQuery, MqttSessions, RetainedPage } from '#api/messages/index.ts'
 import type { SessionsService } from '#api/messages/index.ts'
@@ -21,7 +21,7 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
             'One for each client identifier that it connects with, on whatever node, with its subscriptions and what is on its way to it. Sessions that are kept without a connection are listed until they end.',
           params: Type.Object({ domain_id: Type.String(), client_id: Type.String() }),
           querystring: MqttSessionQuery,
-          response: responses({ 200: MqttSessions }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: MqttSessions }, 'not_found'),
         },
       },
       async (request) => {
@@ -45,7 +45,7 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
               Type.String({ maxLength: 1024, description: 'Which session; absent: all of the client' }),
             ),
           }),
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -64,7 +64,7 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
           description: 'The last message of each subtopic that was published over MQTT to be kept, by subtopic.',
           params: Channel,
           querystring: Type.Object(pageQuery()),
-          response: responses({ 200: RetainedPage }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: RetainedPage }, 'not_found'),
         },
       },
       async (request) => {
@@ -87,7 +87,7 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
               Type.String({ maxLength: 1024, description: 'Elements separated by / or .; empty: the channel itself' }),
             ),
           }),
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {

@@ -1,54 +1,59 @@
-/** The MQTT server: an exchange, the connections to it and the ports that they come in by. */
+/** The MQTT server: a backend, its connections and listeners. */
 import type { Duplex } from 'node:stream'
 import type { Metrics } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { StreamBudget } from '#core/streams/index.ts'
 import type { Connection } from './connection.ts'
-import { Connections, createExchangeHost } from './connections.ts'
+import { Connections, createBackendHost } from './connections.ts'
 import { createCounts } from './counts.ts'
-import type { Exchange, ExchangeHost } from './exchange.ts'
+import type { MqttBackend, BackendHost } from './backend.ts'
+import { removeSources } from '#core/metrics/index.ts'
 import { Listeners } from './listeners.ts'
 import type { ListenersOptions } from './listeners.ts'
+import { MQTT_METRICS } from './metrics.ts'
 import { REASON } from './packets/reason-codes.ts'
 import { Rechecks } from './rechecks.ts'
 
-export type MqttServerOptions = Pick<ListenersOptions, 'host' | 'port' | 'tls'> & {
-  /** Of one packet, whole. */
+export type MqttServerOptions = Pick<ListenersOptions, 'host' | 'port' | 'tls' | 'sharedPorts'> & {
+  /** The limit of one whole packet. */
   maxPacketBytes: number
-  /** Told of the sessions' fates. */
-  exchange: (host: ExchangeHost) => Exchange | Promise<Exchange>
-  /** What waits for subscribers counts there. */
+  /** Creates the backend; it receives the callbacks of sessions. */
+  backend: (host: BackendHost) => MqttBackend | Promise<MqttBackend>
+  /** The budget of bytes that wait for subscribers. */
   budget: StreamBudget
   metrics?: Metrics | undefined
   logger: Logger
 }
 
 export class MqttServer {
-  readonly #exchange: Exchange
+  readonly #backend: MqttBackend
   readonly #connections: Connections
   readonly #rechecks: Rechecks
   readonly #listeners: Listeners
+  readonly #sources: readonly (() => void)[]
 
-  private constructor(exchange: Exchange, connections: Connections, listeners: Listeners) {
-    this.#exchange = exchange
+  private constructor(backend: MqttBackend, connections: Connections, listeners: Listeners) {
+    this.#backend = backend
     this.#connections = connections
     this.#listeners = listeners
-    this.#rechecks = new Rechecks(exchange, connections)
+    this.#rechecks = new Rechecks(backend, connections)
+    this.#sources = addGauges(connections, backend)
   }
 
-  /** Resolves when the ports are open. Throws where one of them is taken. */
+  /** Resolves when the ports are open. Throws when one of them is in use. */
   static async start(options: MqttServerOptions): Promise<MqttServer> {
-    const { host, port, tls, maxPacketBytes, budget, metrics, logger } = options
+    const { host, port, tls, sharedPorts, maxPacketBytes, budget, metrics, logger } = options
     const counts = createCounts(metrics)
     const deps = { maxPacketBytes, budget, counts, logger }
-    const exchange: Exchange = await options.exchange(
-      createExchangeHost(deps, (session, outbound) => exchange.remember(session, outbound)),
+    const backend: MqttBackend = await options.backend(
+      createBackendHost(deps, (session, outbound) => backend.remember(session, outbound)),
     )
-    const connections = new Connections(exchange, deps)
+    const connections = new Connections(backend, deps)
     const listeners = new Listeners({
       host,
       port,
       tls,
+      sharedPorts,
       accept: (socket, peer) => connections.accept(socket, peer),
       onTlsRefused: () => counts.refusal(REASON.protocolError),
       logger,
@@ -59,8 +64,7 @@ export class MqttServer {
       connections.stopTimers()
       throw error
     }
-    if (metrics !== undefined) addGauges(metrics, connections, exchange)
-    return new MqttServer(exchange, connections, listeners)
+    return new MqttServer(backend, connections, listeners)
   }
 
   get port(): number | undefined {
@@ -75,12 +79,12 @@ export class MqttServer {
     return this.#connections.size
   }
 
-  /** Takes a stream that speaks MQTT, such as a WebSocket. */
+  /** Accepts a stream that carries MQTT, such as a WebSocket. */
   accept(stream: Duplex, address: string): void {
     this.#connections.accept(stream, { address })
   }
 
-  /** Entities changed: whoever is connected by leave of one of them is looked at again. Undefined: any of them. */
+  /** Entities changed: rechecks the connections that depend on them. Undefined: all connections. */
   recheck(entityKeys: readonly number[] | undefined): void {
     this.#rechecks.changed(entityKeys)
   }
@@ -89,27 +93,25 @@ export class MqttServer {
     this.#rechecks.stop()
     const closed = this.#listeners.close()
     await this.#connections.stop()
-    await this.#exchange.stop()
+    await this.#backend.stop()
     await closed
+    removeSources(this.#sources)
   }
 }
 
-function addGauges(metrics: Metrics, connections: Connections, exchange: Exchange): void {
+/** Returns the ways to remove them. */
+function addGauges(connections: Connections, backend: MqttBackend): (() => void)[] {
   const sum = (of: (connection: Connection) => number) => {
     let total = 0
     for (const connection of connections) total += of(connection)
     return total
   }
-  metrics.gauge('skein_mqtt_connections', 'Connections that are open', () => connections.size)
-  metrics.gauge('skein_mqtt_sessions', 'Sessions that this process holds', () => exchange.counts().sessions)
-  metrics.gauge('skein_mqtt_subscriptions', 'Subscriptions of those', () => exchange.counts().subscriptions)
-  metrics.gauge('skein_mqtt_in_flight_messages', 'Messages sent and not acknowledged', () =>
-    sum(({ session }) => session?.inFlight ?? 0),
-  )
-  metrics.gauge('skein_mqtt_queued_messages', 'Messages that wait for a place among those', () =>
-    sum(({ session }) => session?.queued ?? 0),
-  )
-  metrics.gauge('skein_mqtt_pending_publishes', 'Published messages that wait for their commit', () =>
-    sum(({ publishing }) => publishing?.pending ?? 0),
-  )
+  return [
+    MQTT_METRICS.connections.fromValue(() => connections.size),
+    MQTT_METRICS.sessions.fromValue(() => backend.counts().sessions),
+    MQTT_METRICS.subscriptions.fromValue(() => backend.counts().subscriptions),
+    MQTT_METRICS.inFlight.fromValue(() => sum(({ session }) => session?.inFlight ?? 0)),
+    MQTT_METRICS.queued.fromValue(() => sum(({ session }) => session?.queued ?? 0)),
+    MQTT_METRICS.pending.fromValue(() => sum(({ publishing }) => publishing?.pending ?? 0)),
+  ]
 }

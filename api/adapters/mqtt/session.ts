@@ -1,8 +1,8 @@
 /**
- * A session (section 4.1): subscriptions, and messages on their way to the client. It outlives its connections; what is sent
- * with QoS 1 and 2 is kept until it is acknowledged, in order, within the receive maximum of the client.
+ * A session (section 4.1): subscriptions and messages in flight to the client. It outlives its connections. Messages with QoS 1 and 2 are
+ * kept until they are acknowledged, in order, within the receive maximum of the client.
  */
-import type { Arrival } from './arrival.ts'
+import type { ApplicationMessage } from './application-message.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { Qos, Version } from './packets/protocol.ts'
 import type { PublishTemplate } from './packets/publish.ts'
@@ -10,36 +10,36 @@ import { REASON } from './packets/reason-codes.ts'
 import { protocolError } from './packets/wire.ts'
 import type { FilterTarget, Identity } from './targets.ts'
 
-/** Messages that are sent and not acknowledged; a client may ask for less (receive maximum). */
+/** The limit of unacknowledged messages; a client may set a lower one (receive maximum). */
 export const MAX_IN_FLIGHT = 512
-/** Bytes of those; beyond, the client must acknowledge some before it is sent more. */
+/** The limit of their bytes; above it, the client must acknowledge some before it receives more. */
 export const MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024
-/** Messages that wait for a place among those; beyond, the session falls behind. */
+/** The limit of queued messages; above it, the session falls behind. */
 export const MAX_QUEUED = 1000
-/** Bytes of those. */
+/** The limit of their bytes. */
 export const MAX_QUEUED_BYTES = 4 * 1024 * 1024
 const MAX_PACKET_ID = 65_535
-/** What has left the queue is cut off when it is so much. */
+/** The length of the sent front of the queue from which it is removed. */
 const COMPACT_AT = 256
 
-/** What a session needs of its connection. */
+/** The interface of a session to its connection. */
 export type Outlet = {
   readonly version: Version
   readonly receiveMaximum: number
   /** Larger packets are not sent to it [MQTT-3.1.2-24]. */
   readonly maxPacketBytes: number
-  /** False while the peer does not read what was sent to it. */
+  /** False while the peer does not read. */
   readonly isWritable: boolean
   send(bytes: Buffer): void
   sendMessage(template: PublishTemplate, packetId: number, isRepeated: boolean): void
 }
 
-/** A batch of the message log: what came with it is done when nothing of it is under way. */
+/** A batch of the changelog; it is completed when none of its messages is in flight. */
 export type LogBatch = { token: string; pending: number }
 
-/** How a session wants a message. */
+/** Options of the delivery of a message to a session. */
 export type DeliveryOptions = {
-  /** At most. */
+  /** The maximum QoS. */
   qos: Qos
   retain: boolean
   prefix: string | undefined
@@ -49,22 +49,22 @@ export type DeliveryOptions = {
 }
 
 export type Outbound = Omit<DeliveryOptions, 'isShared'> & {
-  arrival: Arrival
-  /** Names it in its session. */
+  applicationMessage: ApplicationMessage
+  /** Identifies it in its session. */
   ordinal: number
   packetId: number
-  /** `waiting` for its turn or to be written down, `sent`, `released`: PUBREL was sent. */
+  /** `waiting` in the queue or to be stored, `sent`, `released`: PUBREL was sent. */
   state: 'waiting' | 'sent' | 'released'
   /** Sent on an earlier connection. */
   isRepeated: boolean
-  /** It came of a shared subscription. */
+  /** It came through a shared subscription. */
   isShared: boolean
   batch: LogBatch | undefined
 }
 
 export type Subscription = FilterTarget & {
   session: Session
-  /** As the client wrote it; names the subscription in its session. */
+  /** The filter from the client, which identifies the subscription in its session. */
   filter: string
   /** The same without `$share/<group>/`. */
   topicFilter: string
@@ -78,32 +78,32 @@ export type Subscription = FilterTarget & {
 }
 
 export type SessionHost = {
-  /** See `Exchange.remember`. */
+  /** See `MqttBackend.remember`. */
   remember(session: Session, outbound: readonly Outbound[]): Promise<void> | undefined
-  /** A message was not delivered, and why. */
+  /** A message was not delivered, with the reason. */
   dropped(
     session: Session | undefined,
     reason: 'slow' | 'expired' | 'too_large' | 'will' | 'skipped',
     messages?: number,
   ): void
-  /** So many messages were sent. */
+  /** Counts sent messages. */
   sent(session: Session): void
-  /** Something could not be written; the session must not go on. */
+  /** A write failed; the session must not continue. */
   failed(session: Session, error: unknown): void
-  /** More waits than should. */
+  /** The queue is full. */
   filled(session: Session): void
-  /** Nothing waits any more in a session that fell behind. */
+  /** The queue of a session that fell behind is empty. */
   drained(session: Session): void
-  /** So many bytes more, or fewer, are kept for what is on its way to sessions. */
+  /** Changes the bytes that are kept for messages in flight. */
   held(bytes: number): void
-  /** What was remembered for it went its whole way. */
+  /** Stored messages in flight are completed. */
   completed(session: Session, outbound: Outbound): void
 }
 
 export type SessionOptions = {
-  /** Names it for ever; 0: it is not kept in the database. */
+  /** Permanent key; 0: the session is not stored. */
   key: number
-  /** Raised with each connection: who has an older one may write no more. */
+  /** Incremented with each connection: a connection with an older one may write no more. */
   epoch: number
   identity: Identity
   clientIdentifier: string
@@ -120,17 +120,17 @@ export class Session {
   /** Identifiers of received QoS 2 messages that are stored and not released. */
   readonly received = new Set<number>()
   outlet: Outlet | undefined
-  /** Of the exchange. */
+  /** Of the backend. */
   isBehind = false
   readonly #host: SessionHost
   readonly #inFlight = new Map<number, Outbound>()
   #queue: Outbound[] = []
-  /** Those before it have left. */
+  /** The index of the first queued message. */
   #head = 0
   #queuedBytes = 0
   #inFlightBytes = 0
   #isReleased = false
-  /** Something is being remembered: what follows must not overtake it. */
+  /** Messages are being stored: later ones must not overtake them. */
   #isWriting = false
   #lastPacketId = 0
   #nextOrdinal = 1
@@ -148,7 +148,7 @@ export class Session {
     return this.#inFlight.size
   }
 
-  /** Bytes of what is on its way; others may share them. */
+  /** Bytes of messages in flight, which other sessions may share. */
   get keptBytes(): number {
     return this.#isReleased ? 0 : 2 * (this.#queuedBytes + this.#inFlightBytes)
   }
@@ -166,15 +166,15 @@ export class Session {
     return this.expirySeconds > 0
   }
 
-  /** What is under way, oldest first: what was sent, then what waits. */
+  /** Messages in flight, oldest first: sent ones, then queued ones. */
   *outbound(): Iterable<Outbound> {
     yield* this.#inFlight.values()
     yield* this.#queue.slice(this.#head)
   }
 
-  /** Takes up what an earlier connection left, in its order. */
+  /** Restores a message of an earlier connection, in order. */
   restore(outbound: Outbound): void {
-    this.#host.held(outbound.arrival.hold())
+    this.#host.held(outbound.applicationMessage.hold())
     if (outbound.packetId === 0) this.#enqueue(outbound)
     else this.#takePlace(outbound)
     this.#lastPacketId = Math.max(this.#lastPacketId, outbound.packetId)
@@ -182,57 +182,65 @@ export class Session {
   }
 
   /**
-   * Delivers a message that matched these subscriptions once, with the highest QoS among them.
+   * Delivers a message that matched these subscriptions once, with their highest QoS.
    */
-  deliver(arrival: Arrival, subscriptions: readonly Subscription[], batch: LogBatch | undefined): void {
+  deliver(
+    applicationMessage: ApplicationMessage,
+    subscriptions: readonly Subscription[],
+    batch: LogBatch | undefined,
+  ): void {
     const [first] = subscriptions
     if (first === undefined) return
     if (subscriptions.length === 1) {
-      if (first.noLocal && this.#isOwn(arrival)) return
+      if (first.noLocal && this.#isOwn(applicationMessage)) return
       const { qos, prefix, streamKey, identifier, retainAsPublished } = first
       const identifiers = identifier === undefined ? undefined : [identifier]
-      const retain = arrival.facts.retain && retainAsPublished
-      this.push(arrival, { qos, retain, prefix, identifiers, streamKey, isShared: first.group !== undefined }, batch)
+      const retain = applicationMessage.facts.retain && retainAsPublished
+      this.push(
+        applicationMessage,
+        { qos, retain, prefix, identifiers, streamKey, isShared: first.group !== undefined },
+        batch,
+      )
       return
     }
-    const wanted = this.#isOwn(arrival) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
+    const wanted = this.#isOwn(applicationMessage) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
     const best = wanted.reduce<Subscription | undefined>(
       (one, other) => (one === undefined || other.qos > one.qos ? other : one),
       undefined,
     )
     if (best === undefined) return
     const identifiers = wanted.flatMap(({ identifier }) => (identifier === undefined ? [] : [identifier]))
-    const retain = arrival.facts.retain && wanted.some(({ retainAsPublished }) => retainAsPublished)
+    const retain = applicationMessage.facts.retain && wanted.some(({ retainAsPublished }) => retainAsPublished)
     const { qos, prefix, streamKey } = best
     const options = { qos, retain, prefix, identifiers: identifiers.length === 0 ? undefined : identifiers, streamKey }
-    this.push(arrival, options, batch)
+    this.push(applicationMessage, options, batch)
   }
 
-  #isOwn(arrival: Arrival): boolean {
-    return this.key !== 0 && arrival.facts.sender === this.key
+  #isOwn(applicationMessage: ApplicationMessage): boolean {
+    return this.key !== 0 && applicationMessage.facts.sender === this.key
   }
 
-  push(arrival: Arrival, options: DeliveryOptions, batch: LogBatch | undefined): void {
+  push(applicationMessage: ApplicationMessage, options: DeliveryOptions, batch: LogBatch | undefined): void {
     const { retain, prefix, identifiers, streamKey } = options
-    const qos = Math.min(arrival.qos, options.qos) as Qos
+    const qos = Math.min(applicationMessage.qos, options.qos) as Qos
     const { outlet } = this
     if (qos === 0) {
-      // Nobody waits for it: without a reader it is gone, and counted (contract section 7.6).
+      // Without a connection a QoS 0 message is dropped and counted (contract section 7.6).
       if (outlet?.isWritable !== true || this.queued > 0) {
         if (outlet !== undefined) this.#host.dropped(this, 'slow')
         return
       }
-      const template = arrival.template(outlet.version, 0, retain, prefix, identifiers)
+      const template = applicationMessage.template(outlet.version, 0, retain, prefix, identifiers)
       if (template.bytes.length > outlet.maxPacketBytes) return this.#host.dropped(this, 'too_large')
       outlet.sendMessage(template, 0, false)
       this.#host.sent(this)
       return
     }
-    // Whoever reads the log again later looks at `isFull` before; who does not loses what finds no room.
+    // Followers that can read the changelog later check `isFull` before; others lose messages without room.
     if (batch === undefined && this.isFull) return this.#host.dropped(this, 'slow')
     if (batch !== undefined) batch.pending++
     const outbound: Outbound = {
-      arrival,
+      applicationMessage,
       qos,
       retain,
       prefix,
@@ -245,8 +253,8 @@ export class Session {
       isShared: options.isShared === true,
       batch,
     }
-    if (!this.#isReleased) this.#host.held(arrival.hold())
-    // Nothing is before it, as with most: it does not go through the queue.
+    if (!this.#isReleased) this.#host.held(applicationMessage.hold())
+    // The queue is empty, as usual: the message bypasses it.
     if (qos === 1 && !this.isBehind && this.queued === 0 && outlet !== undefined && this.#hasPlace(outlet)) {
       this.#next(outbound, outlet)
       return
@@ -256,7 +264,7 @@ export class Session {
     if (this.isFull) this.#host.filled(this)
   }
 
-  /** The client takes one more. */
+  /** The client accepts one more message. */
   #hasPlace(outlet: Outlet): boolean {
     return (
       !this.#isWriting &&
@@ -266,10 +274,10 @@ export class Session {
     )
   }
 
-  /** Takes its place among what is under way; false where it must be remembered before it is sent. */
+  /** Adds it to the messages in flight; false when it must be stored before it is sent. */
   #next(outbound: Outbound, outlet: Outlet, isAfterRemembered = false): boolean {
     const template = templateOf(outbound, outlet)
-    if (this.#isUnsendable(outbound.arrival, template, outlet)) {
+    if (this.#isUnsendable(outbound.applicationMessage, template, outlet)) {
       this.#done(outbound)
       return true
     }
@@ -282,22 +290,22 @@ export class Session {
 
   #takePlace(outbound: Outbound): void {
     this.#inFlight.set(outbound.packetId, outbound)
-    this.#inFlightBytes += outbound.arrival.facts.payload.length
+    this.#inFlightBytes += outbound.applicationMessage.facts.payload.length
   }
 
   #enqueue(outbound: Outbound): void {
     this.#queue.push(outbound)
-    this.#queuedBytes += outbound.arrival.facts.payload.length
+    this.#queuedBytes += outbound.applicationMessage.facts.payload.length
   }
 
-  /** Sends what waits, as far as the client takes it. */
+  /** Sends queued messages within the limits of the client. */
   pump(): void {
     const { outlet } = this
     if (outlet === undefined || this.#isWriting) return
     let toRemember: Outbound[] | undefined
     while (this.queued > 0 && this.#hasPlace(outlet)) {
       const outbound = this.#dequeue()
-      // What is sent with QoS 2 is written down first, and what follows it must not overtake it.
+      // A QoS 2 message is stored before it is sent, and later messages must not overtake it.
       if (!this.#next(outbound, outlet, toRemember !== undefined)) (toRemember ??= []).push(outbound)
     }
     if (toRemember !== undefined) this.#sendRemembered(toRemember)
@@ -306,7 +314,7 @@ export class Session {
 
   #dequeue(): Outbound {
     const outbound = this.#queue[this.#head++] as Outbound
-    this.#queuedBytes -= outbound.arrival.facts.payload.length
+    this.#queuedBytes -= outbound.applicationMessage.facts.payload.length
     if (this.#head === this.#queue.length) {
       this.#queue = []
       this.#head = 0
@@ -339,8 +347,8 @@ export class Session {
     )
   }
 
-  #isUnsendable(arrival: Arrival, { bytes }: PublishTemplate, outlet: Outlet): boolean {
-    if (arrival.isExpired(Date.now())) {
+  #isUnsendable(applicationMessage: ApplicationMessage, { bytes }: PublishTemplate, outlet: Outlet): boolean {
+    if (applicationMessage.isExpired(Date.now())) {
       this.#host.dropped(this, 'expired')
       return true
     }
@@ -363,22 +371,22 @@ export class Session {
 
   #done(outbound: Outbound): void {
     if (outbound.packetId !== 0 && this.#inFlight.delete(outbound.packetId))
-      this.#inFlightBytes -= outbound.arrival.facts.payload.length
-    if (!this.#isReleased) this.#host.held(outbound.arrival.release())
+      this.#inFlightBytes -= outbound.applicationMessage.facts.payload.length
+    if (!this.#isReleased) this.#host.held(outbound.applicationMessage.release())
     if (outbound.batch !== undefined) outbound.batch.pending--
     if (outbound.qos === 2) this.#host.completed(this, outbound)
   }
 
-  /** Its connection is over: what is on its way is kept for nobody here any more. */
+  /** Its connection has ended: releases the kept bytes. */
   release(): void {
     if (this.#isReleased) return
     this.#isReleased = true
     let bytes = 0
-    for (const { arrival } of this.outbound()) bytes += arrival.release()
+    for (const { applicationMessage } of this.outbound()) bytes += applicationMessage.release()
     this.#host.held(bytes)
   }
 
-  /** A connection took the session up: what was sent and not acknowledged is sent again [MQTT-4.4.0-1]. */
+  /** A connection has resumed the session: sends unacknowledged messages again [MQTT-4.4.0-1]. */
   resume(outlet: Outlet): void {
     this.outlet = outlet
     for (const outbound of this.#inFlight.values()) {
@@ -391,17 +399,17 @@ export class Session {
     this.pump()
   }
 
-  /** PUBACK: false where nothing has this identifier. Throws where that awaits another answer. */
+  /** PUBACK: false for an unknown identifier. Throws when the message awaits another packet. */
   acknowledged(packetId: number): boolean {
     const outbound = this.#inFlight.get(packetId)
     if (outbound === undefined) return false
-    if (outbound.qos !== 1) throw protocolError('PUBACK does not answer a message with QoS 2')
+    if (outbound.qos !== 1) throw protocolError('a message with QoS 2 requires PUBREC instead of PUBACK')
     this.#done(outbound)
     if (this.queued > 0) this.pump()
     return true
   }
 
-  /** PUBREC. Throws for a message that awaits another answer. The answer is a PUBREL, after what it says is remembered [MQTT-4.3.3-4]. */
+  /** PUBREC. Throws when the message awaits another packet. Answered with PUBREL after the state is stored [MQTT-4.3.3-4]. */
   receivedByPeer(packetId: number, reasonCode: number): void {
     const { outlet } = this
     if (outlet === undefined) return
@@ -410,9 +418,9 @@ export class Session {
       outlet.send(formatAcknowledgement('pubrel', outlet.version, packetId, REASON.packetIdentifierNotFound))
       return
     }
-    if (outbound.qos !== 2) throw protocolError('PUBREC does not answer a message with QoS 1')
+    if (outbound.qos !== 2) throw protocolError('a message with QoS 1 requires PUBACK instead of PUBREC')
     if (reasonCode >= 0x80) {
-      // The client wants it no more: no PUBREL follows (section 4.3.3).
+      // The client rejected it: no PUBREL follows (section 4.3.3).
       this.#done(outbound)
       this.pump()
       return
@@ -428,17 +436,21 @@ export class Session {
     else written.then(release, (error: unknown) => this.#host.failed(this, error))
   }
 
-  /** PUBCOMP: false where nothing has this identifier. Throws where that awaits another answer. */
+  /** PUBCOMP: false for an unknown identifier. Throws when the message awaits another packet. */
   completed(packetId: number): boolean {
     const outbound = this.#inFlight.get(packetId)
     if (outbound === undefined) return false
-    if (outbound.qos !== 2 || outbound.state !== 'released') throw protocolError('PUBCOMP answers PUBREL alone')
+    if (outbound.qos !== 2 || outbound.state !== 'released')
+      throw protocolError('PUBCOMP is accepted only after PUBREL')
     this.#done(outbound)
     if (this.queued > 0) this.pump()
     return true
   }
 }
 
-function templateOf({ arrival, qos, retain, prefix, identifiers }: Outbound, { version }: Outlet): PublishTemplate {
-  return arrival.template(version, qos, retain, prefix, identifiers)
+function templateOf(
+  { applicationMessage, qos, retain, prefix, identifiers }: Outbound,
+  { version }: Outlet,
+): PublishTemplate {
+  return applicationMessage.template(version, qos, retain, prefix, identifiers)
 }

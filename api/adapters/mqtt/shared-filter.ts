@@ -1,4 +1,4 @@
-/** `$share/<group>/<filter>` in its parts (section 4.8.2); undefined: the filter of a group is malformed. */
+/** The parts of `$share/<group>/<filter>` (section 4.8.2); undefined when it is malformed. */
 export function parseShared(filter: string): { group: string | undefined; topicFilter: string } | undefined {
   if (!filter.startsWith('$share/')) return { group: undefined, topicFilter: filter }
   const end = filter.indexOf('/', '$share/'.length)

@@ -1,23 +1,25 @@
-/** Puts the adapter together: the exchange of the profile, listeners, and the way in which changes of entities reach it. */
+/** Composes the adapter: the backend of the profile, listeners, and notification of changed entities. */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Journal } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { Metrics, TlsFiles } from '#core/http/index.ts'
+import type { Metrics, SharedPorts, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isLoopbackHost } from '#core/loopback.ts'
 import type { StreamBudget } from '#core/streams/index.ts'
-import { BareExchange } from './bare.ts'
+import { ConformanceBackend } from './conformance.ts'
 import type { MqttConfig } from './config.ts'
-import { PlatformExchange } from './platform/exchange.ts'
-import type { PlatformExchangeDeps } from './platform/exchange.ts'
+import { PlatformBackend } from './platform/backend.ts'
+import type { PlatformBackendDeps } from './platform/backend.ts'
 import type { ClientOf } from './listeners.ts'
 import { MqttServer } from './server.ts'
 
 export type MqttOptions = {
   config: MqttConfig
   host: string
-  /** Of one message, whole. */
+  /** Set where several processes open the same ports. */
+  sharedPorts?: SharedPorts | undefined
+  /** The limit of one whole message. */
   maxBodyBytes: number
   /** Undefined: no TLS. */
   tls?: TlsFiles | undefined
@@ -25,36 +27,37 @@ export type MqttOptions = {
   gate: MessageGate
   messages: Messages
   journal: Journal
-  startStore: PlatformExchangeDeps['startStore']
-  /** What waits for subscribers counts there. */
+  startStore: PlatformBackendDeps['startStore']
+  /** The budget of bytes that wait for subscribers. */
   budget: StreamBudget
   metrics?: Metrics | undefined
   logger: Logger
 }
 
-/** What stands around the payload of a message: fixed header, topic, properties. */
+/** The bytes of a packet besides the payload: fixed header, topic, properties. */
 const MAX_OVERHEAD_BYTES = 128 * 1024
 
-/** Undefined: both ports are off. Throws `malformed` for the conformance profile on an address that others reach. */
+/** Undefined when both ports are off. Throws `malformed` for the conformance profile on a public address. */
 export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
-  const { config, host, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } = options
+  const { config, host, sharedPorts, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } = options
   const isBare = config.mqttProfile === 'conformance'
   if (isBare && !isLoopbackHost(host))
     throw new ServiceError(
       'malformed',
-      'SKEIN_MQTT_PROFILE=conformance lets anybody in: set SKEIN_HOST to 127.0.0.1, or leave the profile out',
+      'SKEIN_MQTT_PROFILE=conformance accepts every client: set SKEIN_HOST to 127.0.0.1, or leave the profile out',
     )
-  let forget: ((entityKeys: readonly number[]) => void) | undefined
+  let endDisabledSessions: ((entityKeys: readonly number[]) => void) | undefined
   const server = await MqttServer.start({
     host,
     port: config.mqttPort === 0 ? undefined : config.mqttPort,
     tls: tls === undefined || config.mqttsPort === 0 ? undefined : { port: config.mqttsPort, files: tls, clientOf },
+    sharedPorts,
     maxPacketBytes: maxBodyBytes + MAX_OVERHEAD_BYTES,
-    exchange(sessions) {
-      if (isBare) return new BareExchange(sessions)
-      const exchange = new PlatformExchange(options, sessions)
-      forget = (entityKeys) => exchange.forget(entityKeys)
-      return exchange
+    backend(sessions) {
+      if (isBare) return new ConformanceBackend(sessions)
+      const backend = new PlatformBackend(options, sessions)
+      endDisabledSessions = (entityKeys) => backend.endDisabledSessions(entityKeys)
+      return backend
     },
     budget,
     metrics,
@@ -62,11 +65,11 @@ export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
   })
   if (!isBare) {
     journal.listen({
-      forget(entityKeys) {
-        forget?.(entityKeys)
+      invalidate(entityKeys) {
+        endDisabledSessions?.(entityKeys)
         server.recheck(entityKeys)
       },
-      clear: () => server.recheck(undefined),
+      invalidateAll: () => server.recheck(undefined),
     })
   }
   return server

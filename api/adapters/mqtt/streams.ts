@@ -1,5 +1,5 @@
-/** Who subscribed to what on this process, by stream, and how a message finds them. */
-import type { Arrival } from './arrival.ts'
+/** The subscriptions of this process by stream, and delivery of messages to them. */
+import type { ApplicationMessage } from './application-message.ts'
 import type { LogBatch, Session, Subscription } from './session.ts'
 import type { SharedMatch } from './subscription-index.ts'
 import { SubscriptionIndex } from './subscription-index.ts'
@@ -34,19 +34,24 @@ export class Streams {
     return this.#indexes.get(streamKey)?.sessions() ?? []
   }
 
-  /** `batchOf`: the batch of the log that a session is in. */
-  deliver(streamKey: number, arrival: Arrival, batchOf: (session: Session) => LogBatch | undefined = noBatch): void {
-    const matches = this.#indexes.get(streamKey)?.match(arrival.facts.subtopic)
+  /** `batchOf`: the batch of the changelog that a session is in. */
+  deliver(
+    streamKey: number,
+    applicationMessage: ApplicationMessage,
+    batchOf: (session: Session) => LogBatch | undefined = noBatch,
+  ): void {
+    const matches = this.#indexes.get(streamKey)?.match(applicationMessage.facts.subtopic)
     if (matches === undefined) return
-    for (const { session, subscriptions } of matches.own) session.deliver(arrival, subscriptions, batchOf(session))
+    for (const { session, subscriptions } of matches.own)
+      session.deliver(applicationMessage, subscriptions, batchOf(session))
     for (const shared of matches.shared) {
       const member = chooseMember(shared)
-      member.session.deliver(arrival, [member], batchOf(member.session))
+      member.session.deliver(applicationMessage, [member], batchOf(member.session))
     }
   }
 }
 
-/** One after the other, those first who can take it now (section 4.8.2). */
+/** Members in turn; those that can accept a message now come first (section 4.8.2). */
 function chooseMember(shared: SharedMatch): Subscription {
   const { members } = shared
   for (let tried = 0; tried < members.length; tried++) {

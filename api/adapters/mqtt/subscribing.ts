@@ -1,9 +1,9 @@
-/** SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10): each filter is answered for itself. */
+/** SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10): each filter has its own result. */
 import { kindOf } from '#core/errors/index.ts'
 import { createTurns } from '#core/turns.ts'
-import type { Exchange } from './exchange.ts'
+import type { MqttBackend } from './backend.ts'
 import type { Version } from './packets/protocol.ts'
-import { REASON, SUBACK_FAILURE, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
+import { REASON, SUBACK_FAILURE, permittedReasonCode, reasonCodeOf } from './packets/reason-codes.ts'
 import type { SubscribeFilter, SubscribePacket } from './packets/subscribe.ts'
 import { formatSuback } from './packets/subscribe.ts'
 import type { UnsubscribePacket } from './packets/unsubscribe.ts'
@@ -12,28 +12,28 @@ import { ProtocolError } from './packets/wire.ts'
 import type { Session, Subscription } from './session.ts'
 import { parseShared } from './shared-filter.ts'
 
-/** Of one session. */
+/** The limit of one session. */
 const MAX_SUBSCRIPTIONS = 1000
 
-/** The connection that the packets came over. */
+/** The connection of the packets. */
 export type SubscribingConnection = {
   readonly version: Version
   send(bytes: Buffer): void
-  /** A filter was refused, and why. */
+  /** A filter was rejected, with the reason. */
   refused(reasonCode: number): void
-  /** What is retained for new subscriptions follows. */
+  /** Sends the retained messages of new subscriptions. */
   sendRetained(subscriptions: readonly Subscription[]): void
 }
 
 export async function subscribe(
   connection: SubscribingConnection,
   session: Session,
-  exchange: Exchange,
+  backend: MqttBackend,
   packet: SubscribePacket,
 ): Promise<void> {
   const identifier = packet.properties.subscriptionIdentifiers?.[0]
   const grantedByFilter = new Map<string, Subscription>()
-  /** Granted in this packet, and not among the session's yet. */
+  /** Granted in this packet, and not yet added to the session. */
   let added = 0
   const codes: number[] = []
   const turns = createTurns()
@@ -43,8 +43,8 @@ export async function subscribe(
       const isNew = !session.subscriptions.has(wanted.filter) && !grantedByFilter.has(wanted.filter)
       if (isNew && session.subscriptions.size + added >= MAX_SUBSCRIPTIONS)
         throw new ProtocolError(REASON.quotaExceeded, `a session may have ${MAX_SUBSCRIPTIONS} subscriptions`)
-      const subscription = await resolve(session, exchange, wanted, identifier)
-      // The same filter twice in one packet: the second replaces the first, as in two packets [MQTT-3.8.4-3].
+      const subscription = await resolve(session, backend, wanted, identifier)
+      // A repeated filter in one packet replaces the first, as in two packets [MQTT-3.8.4-3].
       grantedByFilter.delete(subscription.filter)
       grantedByFilter.set(subscription.filter, subscription)
       if (isNew) added += 1
@@ -53,12 +53,12 @@ export async function subscribe(
       const reasonCode = error instanceof ProtocolError ? error.reasonCode : reasonCodeOf(kindOf(error))
       if (kindOf(error) === 'internal' && !(error instanceof ProtocolError)) throw error
       connection.refused(reasonCode)
-      codes.push(connection.version === 5 ? carriedBy('suback', reasonCode) : SUBACK_FAILURE)
+      codes.push(connection.version === 5 ? permittedReasonCode('suback', reasonCode) : SUBACK_FAILURE)
     }
   }
   const granted = [...grantedByFilter.values()]
   const known = new Set(granted.filter(({ filter }) => session.subscriptions.has(filter)))
-  if (granted.length > 0) await exchange.subscribe(session, granted)
+  if (granted.length > 0) await backend.subscribe(session, granted)
   connection.send(formatSuback(connection.version, packet.packetId, codes))
   const wantsRetained = (subscription: Subscription) =>
     subscription.retainHandling === 0 || (subscription.retainHandling === 1 && !known.has(subscription))
@@ -68,21 +68,21 @@ export async function subscribe(
 
 async function resolve(
   session: Session,
-  exchange: Exchange,
+  backend: MqttBackend,
   wanted: SubscribeFilter,
   identifier: number | undefined,
 ): Promise<Subscription> {
   const shared = parseShared(wanted.filter)
   if (shared === undefined)
     throw new ProtocolError(REASON.topicFilterInvalid, 'the filter of a shared subscription is malformed')
-  const target = await exchange.filter(session.identity, shared.topicFilter)
+  const target = await backend.filter(session.identity, shared.topicFilter)
   return { ...wanted, ...target, ...shared, session, identifier }
 }
 
 export async function unsubscribe(
   connection: SubscribingConnection,
   session: Session,
-  exchange: Exchange,
+  backend: MqttBackend,
   packet: UnsubscribePacket,
 ): Promise<void> {
   const ended = new Set<Subscription>()
@@ -92,6 +92,6 @@ export async function unsubscribe(
     ended.add(subscription)
     return REASON.success
   })
-  if (ended.size > 0) await exchange.unsubscribe(session, [...ended])
+  if (ended.size > 0) await backend.unsubscribe(session, [...ended])
   connection.send(formatUnsuback(connection.version, packet.packetId, codes))
 }

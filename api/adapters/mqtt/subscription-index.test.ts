@@ -23,7 +23,7 @@ const filtersMatched = (index: SubscriptionIndex, topic: string) =>
     .own.flatMap(({ subscriptions }) => subscriptions.map(({ filter }) => filter))
     .toSorted()
 
-/** Numbers that look random and are the same in each run. */
+/** Reproducible pseudo-random numbers. */
 function createRandom(seed: number): (below: number) => number {
   let state = seed
   return (below) => {

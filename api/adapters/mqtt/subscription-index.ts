@@ -1,17 +1,17 @@
-/** Subscriptions and which of them a message matches (section 4.7), found by walking a tree of levels once per topic. */
+/** Subscriptions in a radix tree of levels, which is searched once per topic (section 4.7). */
 import type { Session, Subscription } from './session.ts'
 
-/** The subscriptions of one session that a message matches: it is sent once. */
+/** The subscriptions of one session that match a message: it is sent once. */
 export type Match = { session: Session; subscriptions: readonly Subscription[] }
 
-/** Sessions that share a subscription: one of them is sent each message. */
+/** The members of a shared subscription: one of them is sent each message. */
 export type SharedMatch = { members: readonly Subscription[]; next: number }
 
 export type Matches = { own: readonly Match[]; shared: readonly SharedMatch[] }
 
-/** A node of a radix tree: a filter of hundreds of levels costs one or two of them, not one for each level. */
+/** A node of a radix tree: a filter with hundreds of levels takes one or two nodes, not one for each level. */
 type Node = {
-  /** Levels between the parent and this node; empty for the root alone. */
+  /** Levels between the parent and this node; empty for the root only. */
   label: readonly string[]
   /** By the first level of their labels. */
   children: Map<string, Node>
@@ -20,18 +20,18 @@ type Node = {
 
 const newNode = (label: readonly string[]): Node => ({ label, children: new Map(), subscriptions: new Set() })
 
-/** Topics whose matches are remembered. */
-const MAX_REMEMBERED = 1000
+/** The number of topics whose matches are cached. */
+const MAX_CACHED_MATCHES = 1000
 const NO_MATCHES: Matches = { own: [], shared: [] }
 
-/** Everybody who subscribed to topics of one stream. */
+/** The subscriptions to topics of one stream. */
 export class SubscriptionIndex {
   readonly #root = newNode([])
   readonly #separator: string
   #remembered = new Map<string, Matches>()
   #size = 0
 
-  /** `separator` stands between the levels of a subtopic. */
+  /** `separator` is between the levels of a subtopic. */
   constructor(separator: string) {
     this.#separator = separator
   }
@@ -84,13 +84,13 @@ export class SubscriptionIndex {
     const found: Subscription[] = []
     collect(this.#root, subtopic === '' && this.#separator === '.' ? [] : subtopic.split(this.#separator), 0, found)
     const matches = group(found)
-    if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.clear()
+    if (this.#remembered.size >= MAX_CACHED_MATCHES) this.#remembered.clear()
     this.#remembered.set(subtopic, matches)
     return matches
   }
 }
 
-/** The child of a node on the way to these levels from `at` on; it is made, or split off from one whose label goes elsewhere. */
+/** The child of a node towards these levels from `at` on; it is created, or split from a child with a longer label. */
 function childFor(node: Node, levels: readonly string[], at: number): Node {
   const first = levels[at] ?? ''
   const child = node.children.get(first)
@@ -108,14 +108,14 @@ function childFor(node: Node, levels: readonly string[], at: number): Node {
   return fork
 }
 
-/** How many levels of a label are those of the path from `at` on. */
+/** The length of the common prefix of a label and the path from `at` on. */
 function commonLength(label: readonly string[], levels: readonly string[], at: number): number {
   let length = 0
   while (length < label.length && label[length] === levels[at + length]) length++
   return length
 }
 
-/** A node without subscriptions and with one child is only a longer label of that child. */
+/** Merges a node without subscriptions and with one child into that child. */
 function mergeWithOnlyChild(node: Node): void {
   const [child, ...others] = node.children.values()
   if (child === undefined || others.length > 0) return
@@ -125,7 +125,7 @@ function mergeWithOnlyChild(node: Node): void {
 }
 
 function collect(node: Node, levels: readonly string[], at: number, found: Subscription[]): void {
-  // [MQTT-4.7.2-1]: wildcards at the beginning do not match what begins with `$`.
+  // [MQTT-4.7.2-1]: leading wildcards do not match topics that begin with `$`.
   const mayBeWildcard = at > 0 || levels[0]?.startsWith('$') !== true
   if (at === levels.length) for (const subscription of node.subscriptions) found.push(subscription)
   const level = levels[at]
@@ -140,10 +140,10 @@ function collect(node: Node, levels: readonly string[], at: number, found: Subsc
 
 const WILDCARDS = ['#', '+'] as const
 
-/** Collects below a child whose label matches the levels from `at` on. */
+/** Searches below a child whose label matches the levels from `at` on. */
 function follow(child: Node, levels: readonly string[], at: number, found: Subscription[]): void {
   for (const [index, part] of child.label.entries()) {
-    // It is the last level of a filter, and stands for the parent level too (section 4.7.1.2).
+    // The last level of a filter; matches the parent level too (section 4.7.1.2).
     if (part === '#') {
       for (const subscription of child.subscriptions) found.push(subscription)
       return
@@ -159,7 +159,7 @@ function group(found: readonly Subscription[]): Matches {
   const shared = new Map<string, Subscription[]>()
   for (const subscription of found) {
     if (subscription.group === undefined) append(own, subscription.session, subscription)
-    // Groups of one name and different filters are different groups (section 4.8.2).
+    // Groups with the same name and different filters are different groups (section 4.8.2).
     else append(shared, `${subscription.group}\n${subscription.levels.join('\n')}`, subscription)
   }
   return {

@@ -1,34 +1,34 @@
-/** Who connected, and what a topic means to them. */
-import type { DeviceCredentials, MessageAccess } from '#api/devices/index.ts'
+/** The identity of a connection, and the targets of its topics. */
+import type { DeviceCredentials, ChannelAccess } from '#api/devices/index.ts'
 
-/** Who connected. */
+/** The identity of a connection. */
 export type Identity = {
   /**
-   * Whose sessions these are: the key of the client. Undefined while a secret fits clients of several domains and no topic
-   * has named the domain (decision 31c).
+   * The key of the client that owns the sessions. Undefined while a secret matches clients of several domains and no topic has named the
+   * domain (decision 31c).
    */
   ownerKey: number | undefined
-  /** Names the owner: client identifiers mean something within it alone. */
+  /** Identifies the owner: client identifiers are unique within it only. */
   scope: string
   domainKey: number | undefined
   credentials: DeviceCredentials | undefined
 }
 
-/** A topic name, resolved and allowed. */
+/** A topic name, resolved and authorized. */
 export type Target = {
   /** The channel's key. */
   streamKey: number
   /** Canonical. */
   subtopic: string
-  access: MessageAccess | undefined
+  access: ChannelAccess | undefined
 }
 
-/** A topic filter, resolved and allowed. */
+/** A topic filter, resolved and authorized. */
 export type FilterTarget = {
   streamKey: number
-  /** Elements of the filter; `+` stands for one, `#` for all that follow. */
+  /** Levels of the filter; `+` matches one, `#` all that follow. */
   levels: readonly string[]
-  /** What stands before the subtopic in the form of this filter; undefined: the subtopic is the whole topic. */
+  /** The topic before the subtopic in the form of this filter; undefined: the subtopic is the whole topic. */
   prefix: string | undefined
-  access: MessageAccess | undefined
+  access: ChannelAccess | undefined
 }

@@ -1,19 +1,19 @@
 /**
- * When connections are written to. What one is sent in a turn of the event loop leaves in one write at its end; where a message
- * goes to very many, the first of them do not wait until the last has been looked at.
+ * Schedules writes to connections. The bytes of one turn of the event loop are written at its end; for a message to very many
+ * connections, the first ones are written earlier, so that they do not wait for the last.
  */
 
-/** With fewer in a turn all wait for its end. */
+/** Up to this number of connections in a turn, all writes are at its end. */
 export const WRITTEN_TOGETHER = 128
 
 export type Writable = {
   /** The last turn in which it was written to; -1: none. */
   flushedIn: number
-  /** Writes what was sent to it. */
+  /** Writes its queued bytes. */
   flush(): void
 }
 
-/** Takes those that are sent something first since they were written to; `atEnd` runs its argument when the turn is over. */
+/** Call the result for a connection with its first bytes since the last write; `atEnd` runs its argument at the end of the turn. */
 export function createTurns(atEnd: (end: () => void) => void): (connection: Writable) => void {
   let waiting: Writable[] = []
   let turn = 0
@@ -43,10 +43,10 @@ export function createTurns(atEnd: (end: () => void) => void): (connection: Writ
       isUnderWay = true
       atEnd(end)
     }
-    // It was written to in this turn already, so several messages go to the same ones: the rest of them leaves together.
+    // Already written in this turn: several messages go to the same connections, and the rest is written together.
     if (connection.flushedIn === turn) mayBeEarly = false
     waiting.push(connection)
-    // This one has not been given its bytes yet.
+    // This connection does not have its bytes yet.
     if (mayBeEarly && waiting.length > WRITTEN_TOGETHER) flush(WRITTEN_TOGETHER)
   }
 }

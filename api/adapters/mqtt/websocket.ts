@@ -1,4 +1,4 @@
-/** MQTT over WebSocket at /mqtt (MQTT 5.0 section 6): binary frames that carry the same bytes, however they are cut. */
+/** MQTT over WebSocket at /mqtt (MQTT 5.0 section 6): a byte stream in binary frames of any size. */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, createWebSocketStream } from 'ws'
@@ -9,7 +9,7 @@ const PATH = /^\/(?:api\/)?mqtt\/?(?:\?|$)/
 const SUBPROTOCOLS = ['mqtt', 'mqttv3.1']
 
 export type MqttUpgrades = {
-  /** True where the request is one for MQTT, which is taken then. */
+  /** True when the request is for MQTT; it is handled then. */
   take(request: IncomingMessage, socket: Duplex, head: Buffer): boolean
 }
 
@@ -20,7 +20,7 @@ export function createMqttUpgrades(
   const server = new WebSocketServer({
     noServer: true,
     maxPayload: maxFrameBytes,
-    // A client that names none of them is served all the same, as it is by others.
+    // A client that offers no subprotocol is accepted too, as by other brokers.
     handleProtocols: (offered) => SUBPROTOCOLS.find((name) => offered.has(name)) ?? false,
   })
   return {
@@ -30,7 +30,7 @@ export function createMqttUpgrades(
       socket.on('error', ignore)
       server.handleUpgrade(request, socket, head, (upgraded) => {
         socket.removeListener('error', ignore)
-        // A text frame is no MQTT [MQTT-6.0.0-1].
+        // Text frames are not allowed [MQTT-6.0.0-1].
         upgraded.on('message', (_data, isBinary) => {
           if (!isBinary) upgraded.close(1003, 'MQTT is carried by binary frames')
         })

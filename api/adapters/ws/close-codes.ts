@@ -1,9 +1,10 @@
-/** Why a socket is closed. */
+/** Close codes and reasons of WebSockets. */
 import type { EndReason } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 
-/** Close codes (RFC 6455 section 7.4.1 and the registry it opens). */
+/** Close codes (RFC 6455 section 7.4.1 and its registry). */
 export const CLOSE = {
+  unsupportedData: 1003,
   invalidPayload: 1007,
   policyViolation: 1008,
   internal: 1011,
@@ -11,7 +12,7 @@ export const CLOSE = {
   goingAway: 1001,
 } as const
 
-/** Of a socket that follows no longer. */
+/** For a socket whose delivery has ended. */
 export const END_CODES: Readonly<Record<EndReason, { code: number; reason: string }>> = {
   forbidden: { code: CLOSE.policyViolation, reason: 'no longer allowed on this channel' },
   behind: { code: CLOSE.tryAgainLater, reason: 'fallen behind, connect again' },
@@ -22,7 +23,7 @@ export const END_CODES: Readonly<Record<EndReason, { code: number; reason: strin
 /** A reason has at most 123 bytes (RFC 6455 section 5.5). */
 const MAX_REASON_LENGTH = 120
 
-/** Of a frame that was refused. */
+/** For a rejected frame. */
 export function closeFor(error: unknown): { code: number; reason: string } {
   const kind = kindOf(error)
   const reason = error instanceof ServiceError ? error.message.slice(0, MAX_REASON_LENGTH) : ''

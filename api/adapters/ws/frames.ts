@@ -1,4 +1,4 @@
-/** Frames that a socket receives: published in their order, answered in that order, not read while nothing can be stored. */
+/** Frames of a socket: published and acknowledged in order; the socket is not read while nothing can be stored. */
 import type { WebSocket } from 'ws'
 import type { MessageGate } from '#api/devices/index.ts'
 import { JSON_TYPE, OCTET_STREAM, SENML_JSON, TEXT_PLAIN, sniffContent, parseSubtopic } from '#api/messages/index.ts'
@@ -7,9 +7,9 @@ import { kindOf } from '#core/errors/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import type { Opening } from './opening.ts'
 
-/** Frames of one socket whose commit is awaited; beyond, the socket is not read. */
+/** The limit of uncommitted frames of one socket; above it, the socket is not read. */
 const MAX_PENDING_FRAMES = 1000
-/** A socket that nothing can be stored for is read no further, and closed after so long (contract section 7.6). */
+/** The time for which nothing can be stored after which the socket is closed (contract section 7.6). */
 const FULL_DEADLINE_MS = 30_000
 const FULL_RETRY_MS = 100
 
@@ -18,11 +18,11 @@ export type FramesDeps = { gate: MessageGate; messages: Messages }
 export type FramesOptions = {
   socket: WebSocket
   opening: Opening
-  /** Says of a message that this socket sent it. */
+  /** Identifies the sender of a message within this process. */
   sender: object
-  /** The frame of this number is committed; told in order. */
+  /** The frame with this number is committed; called in order. */
   onStored: (frame: number) => void
-  /** The first frame that is refused; those behind it may fail unheard. */
+  /** The first rejected frame; later ones may fail without a report. */
   onRefused: (error: unknown) => void
 }
 
@@ -30,8 +30,10 @@ export class Frames {
   readonly #deps: FramesDeps
   readonly #options: FramesOptions
   #pending = 0
+  /** A frame waits for the quota of the domain. */
+  #isSlowed = false
   #count = 0
-  /** Frames are authorised and handed over one after the other; answers leave in that order too. */
+  /** Frames are authorized and published in order; acknowledgements are sent in that order too. */
   #turn: Promise<void> = Promise.resolve()
   #answers: Promise<void> = Promise.resolve()
 
@@ -61,15 +63,22 @@ export class Frames {
     } catch (error) {
       onRefused(error)
     } finally {
-      if (--this.#pending < MAX_PENDING_FRAMES / 2 && socket.isPaused) socket.resume()
+      if (--this.#pending < MAX_PENDING_FRAMES / 2 && socket.isPaused && !this.#isSlowed) socket.resume()
     }
   }
 
-  /** Hands a frame over; the next one waits while this one finds no room, or it would overtake it. */
+  /** Publishes a frame; the next one waits while this one finds no room, so that the order is kept. */
   async #handOver(data: Buffer, isBinary: boolean): Promise<{ stored: Promise<void> }> {
     const message = await this.#messageOf(data, isBinary)
+    const admitted = this.#deps.messages.rates.admit(message.access.domainKey, data.length)
+    if (admitted !== undefined) {
+      this.#isSlowed = true
+      this.#options.socket.pause()
+      await admitted
+      this.#isSlowed = false
+    }
     const stored = this.#store(message)
-    // A full queue refuses at once; a commit takes longer than a turn of the event loop.
+    // A full queue rejects at once; a commit takes longer than a turn of the event loop.
     const isTaken = await Promise.race([stored.then(() => true), nextTurn().then(() => !this.#options.socket.isPaused)])
     if (!isTaken) await stored
     return { stored }
@@ -81,7 +90,7 @@ export class Frames {
     const subtopic = parseSubtopic(opening.rest)
     const receivedAtSeconds = Date.now() / 1000
     const content = sniffContent(data, { subtopic, receivedAtSeconds })
-    // What is no JSON and came as text is text.
+    // A text frame that is not JSON is text.
     const isText = content.kind === 'raw' && !isBinary
     const contentType =
       content.kind === 'records'
@@ -102,7 +111,7 @@ export class Frames {
     }
   }
 
-  /** The commit of the frame. While nothing can be stored it is tried again, and the socket is not read. */
+  /** Stores the frame. While nothing can be stored it retries, and the socket is not read. */
   async #store(message: IncomingMessage): Promise<void> {
     const { socket } = this.#options
     const sinceMs = monotonicMs()

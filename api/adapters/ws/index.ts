@@ -1,4 +1,4 @@
-/** The WebSocket adapter: a socket publishes what it sends and is sent what others publish (contract section 7.2). */
+/** The WebSocket adapter: publishes received frames and delivers messages of the channel (contract section 7.2). */
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -6,13 +6,13 @@ import { Upgrades } from './upgrade.ts'
 import type { UpgradesDeps } from './upgrade.ts'
 
 export type WebSocketAdapterDeps = Omit<UpgradesDeps, 'maxFrameBytes' | 'logger'> & {
-  /** Aborted when the process stops: the sockets are closed then. */
+  /** Aborted when the process stops: closes the sockets. */
   signal: AbortSignal
-  /** Takes the upgrades of another adapter; true: it did. */
+  /** Handles upgrades of another adapter; true when it did. */
   takenByOthers?: ((request: IncomingMessage, socket: Duplex, head: Buffer) => boolean) | undefined
 }
 
-/** Takes the upgrades of every port. */
+/** Handles upgrades on every port. */
 export function webSocketRoutes(deps: WebSocketAdapterDeps): RoutePlugin {
   return (app) => {
     const upgrades = new Upgrades({ ...deps, maxFrameBytes: app.initialConfig.bodyLimit, logger: app.log })

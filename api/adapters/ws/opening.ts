@@ -1,13 +1,13 @@
-/** What a request to open a socket asks for, and whether the caller may. */
+/** Parses and authorizes a request to open a socket. */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import type { ChannelPath, MessageAccess, MessageCredentials } from '#api/devices/index.ts'
+import type { ChannelPath, ChannelAccess, MessageCredentials } from '#api/devices/index.ts'
 import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
 import { parseAuthorization } from '#core/authorization.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
-import type { MessageAccessDeps } from '../http/access.ts'
+import type { ChannelAccessDeps } from '../http/access.ts'
 
 /** Prefixes under which reverse proxies serve the paths of messages. */
 const PREFIX = /^\/(?:api\/)?ws(?=\/)/
@@ -16,23 +16,23 @@ const SCHEMES: ReadonlySet<string> = new Set(['client', 'thing', 'basic', 'beare
 
 export type Opening = {
   path: ChannelPath
-  /** As it came: text to publish to, or a filter with wildcards. */
+  /** The unparsed subtopic: for publishing, or a filter with wildcards. */
   rest: string
   filter: string
   /** Each frame is answered `{"ack": n}` when it is committed. */
   acknowledges: boolean
-  /** Reads the credentials anew: a token may have expired meanwhile. */
+  /** Checks the credentials again: a token may have expired. */
   credentials: () => Promise<MessageCredentials>
-  /** What the caller may receive; undefined for one who may publish alone. */
-  subscribe: MessageAccess | undefined
+  /** The access for receiving; undefined for a caller who may only publish. */
+  subscribe: ChannelAccess | undefined
   /** Null for a user. */
   clientKey: number | null
-  /** Whose limits the socket counts against. */
+  /** The owner against whose limits the socket counts. */
   owner: StreamOwner
 }
 
-/** Throws what a request of HTTP would be refused with. */
-export async function readOpening(request: IncomingMessage, deps: MessageAccessDeps): Promise<Opening> {
+/** Throws the errors of an HTTP request. */
+export async function readOpening(request: IncomingMessage, deps: ChannelAccessDeps): Promise<Opening> {
   const url = requestUrl(request)
   const named = parseMessagePath(decodeURIComponent(url.pathname.replace(PREFIX, '')))
   if (named === undefined) {
@@ -53,8 +53,8 @@ export async function readOpening(request: IncomingMessage, deps: MessageAccessD
   return { path, rest: named.rest, filter, acknowledges, credentials, subscribe, clientKey, owner }
 }
 
-/** Reads them anew with each call. */
-function credentialsOf(request: IncomingMessage, url: URL, deps: MessageAccessDeps): () => Promise<MessageCredentials> {
+/** Checks the credentials with each call. */
+function credentialsOf(request: IncomingMessage, url: URL, deps: ChannelAccessDeps): () => Promise<MessageCredentials> {
   const header = request.headers.authorization
   const { scheme = '' } = parseAuthorization(header) ?? {}
   const texts = {
@@ -65,6 +65,11 @@ function credentialsOf(request: IncomingMessage, url: URL, deps: MessageAccessDe
     origin: () => ({ address: request.socket.remoteAddress ?? '', requestId: randomUUID() }),
   }
   return async () => await readCredentials(texts, deps)
+}
+
+/** The path of a request without its query, still encoded. Throws `malformed`. */
+export function pathOf(request: IncomingMessage): string {
+  return requestUrl(request).pathname
 }
 
 /** `//` begins a host where a URL is relative, and is a path in a request (RFC 9112 section 3.2.1). */

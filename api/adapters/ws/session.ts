@@ -1,18 +1,18 @@
-/** One open socket: frames in are published in their order, messages of the channel go out. */
+/** An open socket: publishes received frames in order, and delivers messages of the channel. */
 import { isUtf8 } from 'node:buffer'
 import type { RawData, WebSocket } from 'ws'
-import type { MessageAccess } from '#api/devices/index.ts'
+import type { ChannelAccess } from '#api/devices/index.ts'
 import { TEXT_PLAIN } from '#api/messages/index.ts'
 import type { Delivery } from '#api/messages/index.ts'
-import type { Account } from '#core/streams/index.ts'
+import type { BudgetEntry } from '#core/streams/index.ts'
 import { CLOSE, END_CODES, closeFor } from './close-codes.ts'
 import { Frames } from './frames.ts'
 import type { FramesDeps } from './frames.ts'
 import type { Opening } from './opening.ts'
 
-/** Bytes that wait for a slow reader; beyond, it is closed. */
+/** The limit of bytes that wait for a slow reader; above it, the socket is closed. */
 const MAX_BUFFERED_BYTES = 4 * 1024 * 1024
-/** A peer is asked for a sign of life so often, and given up when the answer is missing at the next. */
+/** The interval of pings; a socket without a pong until the next ping is closed. */
 const PING_MS = 30_000
 
 export type SessionDeps = FramesDeps
@@ -21,15 +21,15 @@ export class WebSocketSession {
   readonly #socket: WebSocket
   readonly #opening: Opening
   readonly #deps: SessionDeps
-  readonly #account: Account
+  readonly #account: BudgetEntry
   readonly #frames: Frames
-  /** Says of a message that this socket sent it; a client is known by its id, a user has none. */
+  /** Identifies the sender of messages; clients are identified by their id, users are not. */
   readonly #sender = {}
   #isAlive = true
   #stopFollowing: (() => void) | undefined
 
-  /** `account`: what waits for the socket's reader is counted there. */
-  constructor(socket: WebSocket, opening: Opening, deps: SessionDeps, account: Account) {
+  /** `account`: counts the bytes that wait for the socket's reader. */
+  constructor(socket: WebSocket, opening: Opening, deps: SessionDeps, account: BudgetEntry) {
     this.#socket = socket
     this.#opening = opening
     this.#deps = deps
@@ -45,7 +45,7 @@ export class WebSocketSession {
     })
   }
 
-  /** Takes frames and delivers messages until the socket is closed. */
+  /** Accepts frames and delivers messages until the socket is closed. */
   begin(): void {
     const { presence } = this.#deps.messages
     const { subscribe, clientKey } = this.#opening
@@ -75,7 +75,7 @@ export class WebSocketSession {
     if (this.#socket.readyState === this.#socket.OPEN) this.#socket.close(code, reason)
   }
 
-  async #follow(access: MessageAccess): Promise<void> {
+  async #follow(access: ChannelAccess): Promise<void> {
     const { messages, gate } = this.#deps
     const { path, filter, credentials, clientKey } = this.#opening
     const socket = this.#socket
@@ -113,7 +113,7 @@ export class WebSocketSession {
       return this.#account.update()
     }
     this.#close({ code: CLOSE.tryAgainLater, reason: 'messages come faster than they are read' })
-    // The socket closes when its reader has come to the end, or has not for half a minute.
+    // The socket is closed when its reader has read everything, or after half a minute.
     this.#stopFollowing?.()
   }
 }
@@ -123,7 +123,7 @@ function bytesOf(data: RawData): Buffer {
   return Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data)
 }
 
-/** JSON and text travel as text frames, everything else as it is. */
+/** JSON and text are sent as text frames, everything else as binary frames. */
 function isText(contentType: string, payload: Buffer): boolean {
   return (contentType.endsWith('json') || contentType === TEXT_PLAIN) && isUtf8(payload)
 }

@@ -1,14 +1,15 @@
-/** From an upgrade request to a socket. Every refusal is an ordinary answer of HTTP, before the upgrade. */
+/** Upgrades requests to sockets. Errors are HTTP responses before the upgrade. */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import type { WebSocket } from 'ws'
 import { PROTOCOL_STATUS, ServiceError, kindOf, presentError } from '#core/errors/index.ts'
-import type { Streams } from '#core/streams/index.ts'
+import type { FrameEndpoint, Streams } from '#core/streams/index.ts'
 import { withDeadline } from '#core/time.ts'
-import type { MessageAccessDeps } from '../http/access.ts'
+import type { ChannelAccessDeps } from '../http/access.ts'
+import { FrameSockets } from './frame-sockets.ts'
 import type { Opening } from './opening.ts'
-import { readOpening } from './opening.ts'
+import { pathOf, readOpening } from './opening.ts'
 import type { SessionDeps } from './session.ts'
 import { WebSocketSession } from './session.ts'
 
@@ -16,9 +17,11 @@ const AUTHORIZE_DEADLINE_MS = 10_000
 /** RFC 6455 section 7.4.1: going away. */
 const GOING_AWAY = 1001
 
-export type UpgradesDeps = MessageAccessDeps &
+export type UpgradesDeps = ChannelAccessDeps &
   SessionDeps & {
     streams: Streams
+    /** Sockets that services of other rooms serve. */
+    endpoints: readonly FrameEndpoint[]
     /** Larger messages close their socket with 1009; undefined: the default of the library. */
     maxFrameBytes: number | undefined
     logger: { error(context: object, message: string): void }
@@ -27,15 +30,17 @@ export type UpgradesDeps = MessageAccessDeps &
 export class Upgrades {
   readonly #deps: UpgradesDeps
   readonly #server: WebSocketServer
+  readonly #frameSockets: FrameSockets
   readonly #sockets = new Set<WebSocket>()
 
   constructor(deps: UpgradesDeps) {
     this.#deps = deps
+    this.#frameSockets = new FrameSockets(deps.streams)
     this.#server = new WebSocketServer({ noServer: true, maxPayload: deps.maxFrameBytes })
   }
 
   take(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Until the socket is a WebSocket nobody else listens; a caller that goes away is no error of ours.
+    // Until the socket is a WebSocket there is no other listener; a caller that disconnects is not an error.
     const ignore = () => socket.destroy()
     socket.on('error', ignore)
     this.#take(request, socket, head).then(
@@ -50,14 +55,17 @@ export class Upgrades {
 
   /** Closes every socket. */
   stop(): void {
+    this.#frameSockets.stop()
     for (const socket of this.#sockets) socket.close(GOING_AWAY, 'the server is stopping')
   }
 
   async #take(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const open = this.#deps.endpoints.map(({ match }) => match(pathOf(request))).find((found) => found !== undefined)
+    if (open !== undefined) return await this.#frameSockets.take(request, socket, head, open)
     const reading = readOpening(request, this.#deps)
     const opening = await withDeadline(reading, AUTHORIZE_DEADLINE_MS, 'looking at the credentials')
     const release = this.#deps.streams.limits.open(opening.owner)
-    // Whatever becomes of the upgrade.
+    // In every outcome of the upgrade.
     socket.once('close', release)
     if (socket.destroyed) return release()
     this.#server.handleUpgrade(request, socket, head, (upgraded) => this.#begin(upgraded, socket, opening))

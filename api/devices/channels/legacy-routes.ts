@@ -1,5 +1,6 @@
 /**
- * The groups of a channel in the words of the older generations, which assigned several; it has one parent (contract 4.3).
+ * The groups of a channel in the request format of Mainflux and SuperMQ, where a channel could have several groups. In
+ * Skein a channel has one parent (contract 4.3).
  */
 import { Type } from 'typebox'
 import { GroupPage, GroupQuery, Id, presentGroupPage } from '#api/identity/index.ts'
@@ -12,15 +13,16 @@ import { entityPaths } from '../connectable/schema.ts'
 import type { ChannelsService } from './service.ts'
 
 const tags = ['channels']
-/** No list of one group is longer than the older clients make it. */
+/** Limit of the ids in one request. All of them must name the same group. */
 const MAX_GROUP_IDS = 100
 const Groups = Type.Object({ group_ids: Type.Array(Id, { minItems: 1, maxItems: MAX_GROUP_IDS }) })
 
-/** The one group of the list. Throws `unprocessable` for several: a channel has one parent. */
+/** Returns the only group of the list. Throws `unprocessable` for several: a channel has one parent. */
 function onlyOf({ group_ids: ids }: { group_ids: string[] }): string {
-  const [only, ...more] = new Set(ids)
-  if (only === undefined || more.length > 0)
-    throw new ServiceError('unprocessable', `a channel has one parent group: name one, not ${ids.length}`)
+  const groups = new Set(ids)
+  const [only] = groups
+  if (only === undefined || groups.size > 1)
+    throw new ServiceError('unprocessable', `a channel has one parent group: got ${groups.size} groups`)
   return only
 }
 
@@ -38,7 +40,7 @@ export function legacyChannelRoutes(
             ...entitySchema(path, {
               tags,
               summary: 'List the groups of a channel',
-              description: 'Its parent, where the caller may read it.',
+              description: 'Returns the parent group if the caller has `read` on it.',
               successes: { 200: GroupPage },
             }),
             querystring: GroupQuery,
@@ -78,7 +80,7 @@ export function legacyChannelRoutes(
             ...entitySchema(path, {
               tags,
               summary: 'Take a channel out of a group',
-              description: 'A group that is not its parent changes nothing.',
+              description: 'Has no effect when the group is not the parent of the channel.',
               successes: { 204: NoBody },
               kinds: ['unprocessable'],
             }),

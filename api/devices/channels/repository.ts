@@ -58,8 +58,9 @@ const INSERT = prepared<InsertedRow>(
 )
 
 /**
- * Inserts any number of channels in one statement, all or none. Returns them in the order given. They are inserted in the
- * order of their ids; bulks with routes follow each other in a domain, as those of clients with given secrets.
+ * Inserts any number of channels in one statement, all or none. Returns them in the order given. Rows are inserted in
+ * the order of their ids. Bulk creations with routes are serialized per domain by an advisory lock, like bulk creations
+ * of clients with secrets.
  */
 export async function insertChannels(
   db: Transaction,
@@ -88,7 +89,7 @@ export async function insertChannels(
   })
 }
 
-/** Which of these ids and routes, in lower case, channels of the domain have. */
+/** Returns which of these ids and routes channels of the domain already use. Routes are in lower case. */
 export async function findTaken(
   db: Queryable,
   domainKey: number,
@@ -120,7 +121,7 @@ export const channelTable = connectableTable<ChannelRecord, Row, ChannelChange>(
 
 const FIND_BY_KEYS = findingByKeys<Row>('channel', ['description', 'route', 'retention_days'])
 
-/** Those of the keys that are still there, in any order. */
+/** Returns the channels with these keys that still exist, in any order. */
 export async function findChannels(db: Queryable, keys: readonly number[]): Promise<ChannelRecord[]> {
   return (await FIND_BY_KEYS(db, [keys])).rows.map(fromRow)
 }

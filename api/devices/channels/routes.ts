@@ -1,4 +1,4 @@
-/** Channel routes: with the domain in the path, and without it (decisions 31 and 31b). */
+/** Channel routes, with the domain in the path and without it (decisions 31 and 31b). */
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Page } from '#core/page.ts'
@@ -9,12 +9,12 @@ import { Channel, ChannelPage, ChannelQuery, ChannelUpdate, NewChannel, NewChann
 import type { ChannelsService, ShownChannel } from './service.ts'
 
 const tags = ['channels']
-const CREATION_KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
+const CREATION_KINDS = ['conflict', 'unprocessable'] as const
 
 const WITHIN = {
   client: 'List the channels that a client is connected to',
   group: 'List the channels of a group',
-  user: 'List the channels that a user reaches; for himself and administrators',
+  user: 'List the channels that a user has access to',
 } as const
 
 const present = ({ channel, access }: ShownChannel): Channel => ({ ...presentChannel(channel), ...access })
@@ -27,7 +27,7 @@ function presentPage(page: Page<ShownChannel>, onlyTotal: boolean | undefined): 
 export function channelRoutes(channels: ChannelsService): RoutePlugin {
   return (app) => {
     for (const { base, params, isScoped } of collectionPaths('channel')) {
-      const where = isScoped ? '' : ' In the domain of the token, else in the only one that the caller reaches.'
+      const where = isScoped ? '' : ' Uses the domain of the token, or the only domain that the caller has access to.'
       app.post(
         base,
         {
@@ -35,7 +35,7 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
           schema: {
             tags,
             summary: 'Create a channel',
-            description: `The id may come from outside; it is unique in the domain, as is the route, a second name in message paths.${where}`,
+            description: `The caller can choose the id. The id and the route (an alias in message paths) are unique in the domain.${where}`,
             params,
             body: NewChannel,
             response: responses({ 201: Channel }, ...CREATION_KINDS),
@@ -51,12 +51,12 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
       app.post(
         `${base}/bulk`,
         {
-          config: { action: 'channel_create' },
+          config: { action: 'channel_create', dryRun: true },
           bodyLimit: MAX_BULK_BODY_BYTES,
           schema: {
             tags,
             summary: 'Create many channels, all or none',
-            description: `Answers them in the order given.${where}`,
+            description: `Returns the channels in the order of the request.${where}`,
             params,
             body: NewChannels,
             response: responses({ 200: ChannelPage }, ...CREATION_KINDS),
@@ -75,11 +75,11 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
             tags,
             summary: 'List channels',
             description: isScoped
-              ? 'Those of the domain that the caller may read.'
-              : 'Those of every domain that the caller reaches.',
+              ? 'Returns the channels of the domain on which the caller has `read`.'
+              : 'Returns the channels of every domain that the caller has access to.',
             params,
             querystring: ChannelQuery,
-            response: responses({ 200: ChannelPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
+            response: responses({ 200: ChannelPage }, 'unprocessable'),
           },
         },
         async (request) => {
@@ -95,7 +95,7 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
           {
             config: { action: within === 'user' ? 'channel_read' : 'read' },
             schema: {
-              // A user is one and the same in every domain.
+              // Users do not belong to a domain, so the id cannot be ambiguous.
               ...entitySchema(within === 'user' ? { ...path, isScoped: true } : path, {
                 tags,
                 summary: WITHIN[within],
@@ -126,14 +126,14 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
     })
     for (const path of entityPaths('channel')) {
       app.route({
-        // The specification says PUT, the newer clients send PATCH: the same rule (decision 2).
+        // The specification uses PUT, newer clients send PATCH. Both follow the same rule (decision 2).
         method: ['PUT', 'PATCH'],
         url: path.base,
         config: { action: 'update' },
         schema: {
           ...entitySchema(path, {
             tags,
-            summary: 'Change a channel; absent fields stay',
+            summary: 'Change a channel; absent fields are unchanged',
             description: 'Null clears description, route and retention_days.',
             successes: { 200: Channel },
             kinds: ['conflict'],
@@ -146,11 +146,11 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
       app.delete(
         path.base,
         {
-          config: { action: 'delete' },
+          config: { action: 'delete', dryRun: true },
           schema: entitySchema(path, {
             tags,
             summary: 'Delete a channel, its connections and its roles',
-            description: 'Stored messages stay until retention removes them.',
+            description: 'Stored messages are kept until retention removes them.',
             successes: { 204: NoBody },
           }),
         },

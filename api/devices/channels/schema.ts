@@ -9,13 +9,13 @@ import type { ChannelRecord } from './repository.ts'
 
 const MAX_DESCRIPTION_CHARS = 4096
 const Description = Type.String({ maxLength: MAX_DESCRIPTION_CHARS })
-const Route = Type.String({ maxLength: 36, description: 'Second name in message paths; unique in the domain' })
-/** A hundred years; beyond, leave it out and nothing is removed. */
+const Route = Type.String({ maxLength: 36, description: 'Alias of the channel in message paths; unique in the domain' })
+/** A hundred years. Omit the field to keep messages forever. */
 const MAX_RETENTION_DAYS = 36_500
 const RetentionDays = Type.Integer({
   minimum: 1,
   maximum: MAX_RETENTION_DAYS,
-  description: 'Days that messages are kept; none: as the domain says',
+  description: 'Number of days that messages are kept; defaults to the setting of the domain',
 })
 
 export const Channel = Type.Object(
@@ -46,7 +46,7 @@ export type NewChannel = Static<typeof NewChannel>
 
 export const NewChannels = Type.Array(NewChannel, { minItems: 1, description: `At most ${MAX_BULK_ITEMS}` })
 
-/** Null clears. */
+/** A null value clears the field. */
 export const ChannelUpdate = Type.Object({
   ...updateFields,
   description: Type.Optional(Type.Union([Description, Type.Null()])),
@@ -58,6 +58,7 @@ export type ChannelUpdate = Static<typeof ChannelUpdate>
 export const ChannelQuery = Type.Object({
   ...queryFields('client'),
   client: Type.Optional(Type.String({ maxLength: 36, description: 'Connected to this client' })),
+  tree: Type.Optional(Type.Boolean({ description: 'Has no effect: channels have no children' })),
 })
 export type ChannelQuery = Static<typeof ChannelQuery>
 

@@ -1,14 +1,13 @@
 /** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
-import { findProvidedAccess, requireRoute } from '#api/identity/index.ts'
+import { enterForCreation, findProvidedAccess, parseRouteName } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import { namingTaken, requireDistinct, requireFewItems, takenItem } from '../connectable/bulk.ts'
+import { nameTakenItem, requireDistinct, requireItemLimit, takenItem } from '../connectable/bulk.ts'
 import {
   createConnectableRules,
-  enterForCreation,
   enterWithin,
   parentIdOf,
   findPage,
@@ -22,39 +21,47 @@ import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { channelTable, findChannels, findTaken, insertChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
-/** A channel, and where the caller asked by which roles he has access to it. */
+/** A channel, and on request the roles by which the caller has access to it. */
 export type ShownChannel = { channel: ChannelRecord; access?: EffectiveAccess | ShownRoles | undefined }
 
 type Rules = ConnectableRules<ChannelRecord, ChannelChange>
 
 export type ChannelsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'> & {
   /**
-   * Creates all or none; single creation is bulk creation of one. Without a domain: in the only one that is meant. Throws
-   * `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
+   * Creates all channels or none. Single creation is bulk creation of one. Without `domainId` it uses the domain of the
+   * token or the only domain of the caller. Throws `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
    */
   create(caller: UserPrincipal, domainId: string | undefined, inputs: readonly NewChannel[]): Promise<ShownChannel[]>
   get(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<ShownChannel>
-  /** Channels of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
+  /**
+   * Lists the channels of the domain on which the caller has `read`. Without `domainId` it lists the channels of every
+   * domain that the caller has access to (decision 31).
+   */
   list(caller: UserPrincipal, domainId: string | undefined, query: ChannelQuery): Promise<Page<ShownChannel>>
-  /** Those of one client, group or user, which the caller may read; wherever he reaches it when the path names no domain. */
+  /**
+   * Lists the channels of one client, group or user on which the caller has `read`. Without a domain in the path it
+   * searches every domain that the caller has access to.
+   */
   listOf(
     caller: UserPrincipal,
     within: Within<'client' | 'group' | 'user'>,
     query: ChannelQuery,
   ): Promise<Page<ShownChannel>>
-  /** Fields that are absent stay (decision 2). Throws `conflict` for a route that is taken. */
+  /** Absent fields are unchanged (decision 2). Throws `conflict` for a route that is in use. */
   update(caller: UserPrincipal, at: Address, input: ChannelUpdate): Promise<ShownChannel>
   setTags(caller: UserPrincipal, at: Address, tags: string[]): Promise<ShownChannel>
   /** Idempotent (decision 13). */
   setStatus(caller: UserPrincipal, at: Address, status: 'enabled' | 'disabled'): Promise<ShownChannel>
 }
 
-/** A channel's route stands behind a domain in paths, so no word of the API is in its way. */
+/** A channel's route follows a domain in paths, so it cannot collide with the first segment of an API path. */
 const NO_RESERVED_ROUTES: ReadonlySet<string> = new Set()
 
-/** Throws `malformed`. Older clients send every field, empty where there is nothing. */
+/** Throws `malformed`. An empty string means no route: older clients send every field. */
 function parseRoute(route: string | null | undefined): string | null {
-  return route === undefined || route === null || route === '' ? null : requireRoute(route, 'route', NO_RESERVED_ROUTES)
+  return route === undefined || route === null || route === ''
+    ? null
+    : parseRouteName(route, 'route', NO_RESERVED_ROUTES)
 }
 
 type Named = Pick<ChannelRecord, 'id' | 'route'>
@@ -83,7 +90,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     const asked = withParent(query)
     const connected =
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
-    // Before the domain is entered: what is malformed is malformed everywhere.
+    // Filters are parsed before the domain is entered, so malformed input is `malformed` for every caller.
     const filters = deviceFilters(asked, 'h', connected)
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const listed = { type: 'channel', alias: 'h', find: findChannels } as const
@@ -95,7 +102,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
 
   return {
     async create(caller, domainId, inputs) {
-      requireFewItems(inputs.length, 'channels')
+      requireItemLimit(inputs.length, 'channels')
       const rows = inputs.map((input) => ({
         id: input.id ?? newId(),
         name: input.name ?? '',
@@ -112,7 +119,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
       requireDistinct(rows, 'id', (row) => row.id)
       requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())
       const created = rules.create(caller, domain, rows, (tx, placed) => insertChannels(tx, domain, placed, caller))
-      const channels = await namingTaken(rows, created, () => findTakenItem(domain, rows))
+      const channels = await nameTakenItem(rows, created, () => findTakenItem(domain, rows))
       return channels.map((channel) => ({ channel }))
     },
     async get(caller, at, withRoles) {

@@ -9,12 +9,17 @@ import { commonAssignments, connectableTable, findingByKeys, recordFromRow } fro
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
-export type ClientRecord = ConnectableRecord<'client'> & { identity: string; secretSealed: Buffer }
+export type ClientRecord = ConnectableRecord<'client'> & {
+  identity: string
+  secretSealed: Buffer
+  privateMetadata: Record<string, unknown>
+}
 
-type Row = ConnectableRow & { identity: string; secret_sealed: Buffer }
+type Row = ConnectableRow & { identity: string; secret_sealed: Buffer; private_metadata: Record<string, unknown> }
 
 function fromRow(row: Row): ClientRecord {
-  return { ...recordFromRow('client', row), identity: row.identity, secretSealed: row.secret_sealed }
+  const { identity, secret_sealed: secretSealed, private_metadata: privateMetadata } = row
+  return { ...recordFromRow('client', row), identity, secretSealed, privateMetadata }
 }
 
 const CONFLICTS = {
@@ -32,26 +37,27 @@ export type NewClientRow = {
   secretMac: Buffer
   secretSealed: Buffer
   metadata: Record<string, unknown>
+  privateMetadata: Record<string, unknown>
   status: 'enabled' | 'disabled'
   parentGroupKey: number | null
   parentGroupId: string | null
 }
 
 /**
- * Bulks of one domain follow each other from here on: two that want the same ids and secrets crosswise would wait for each
- * other, and no order of the rows is right for both constraints.
+ * Serializes bulk creations of one domain with an advisory lock. Two bulk creations with the same ids and secrets in
+ * different orders would deadlock, and no order of the rows is right for both unique constraints.
  */
 export async function awaitOtherBulks(tx: Transaction, domainKey: number): Promise<void> {
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`clients of ${domainKey}`}, 0))`.execute(tx)
 }
 
-/** In the order of their ids, so that two statements with ids in common wait for each other only one way round. */
+/** Inserts in the order of the ids, so that two statements with common ids cannot deadlock. */
 const INSERT = prepared<InsertedRow>(
   'insert_clients',
   `WITH made AS (
-   INSERT INTO clients (domain_key, id, name, tags, identity, secret_mac, secret_sealed, metadata, status, parent_group_key, created_by)
+   INSERT INTO clients (domain_key, id, name, tags, identity, secret_mac, secret_sealed, metadata, private_metadata, status, parent_group_key, created_by)
    SELECT $1, (item ->> 'id')::uuid, item ->> 'name', ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item ->> 'identity',
-          decode(item ->> 'secretMac', 'base64'), decode(item ->> 'secretSealed', 'base64'), item -> 'metadata', item ->> 'status',
+          decode(item ->> 'secretMac', 'base64'), decode(item ->> 'secretSealed', 'base64'), item -> 'metadata', item -> 'privateMetadata', item ->> 'status',
           (item ->> 'parentGroupKey')::bigint, $2
      FROM jsonb_array_elements($3::jsonb) AS list (item) ORDER BY item ->> 'id'
    RETURNING key, id, created_at),
@@ -75,7 +81,7 @@ export async function insertClients(
     secretSealed: client.secretSealed.toString('base64'),
   }))
   const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, creator.id, JSON.stringify(items), creator.key]))
-  // What was given is not read back: of ten thousand rows that takes longer than to write them.
+  // Given values are not read back: for ten thousand rows reading takes longer than writing.
   const inserted = new Map(rows.map((row) => [row.id, row]))
   return clients.map((client) => {
     const { key, created_at: createdAt } = inserted.get(client.id) as InsertedRow
@@ -93,7 +99,7 @@ export async function insertClients(
   })
 }
 
-/** Which of these ids and secrets clients of the domain have. */
+/** Returns which of these ids and secrets clients of the domain already use. */
 export async function findTaken(
   db: Queryable,
   domainKey: number,
@@ -109,12 +115,17 @@ export async function findTaken(
   return { ids: new Set(rows.map(({ id }) => id)), secretMacs: new Set(rows.map(({ mac }) => mac)) }
 }
 
-export type ClientChange = ConnectableChange & { secret?: { mac: Buffer; sealed: Buffer } }
+export type ClientChange = ConnectableChange & {
+  secret?: { mac: Buffer; sealed: Buffer }
+  privateMetadata?: Record<string, unknown>
+}
 
 function assignments(change: ClientChange): Sql<unknown>[] {
   const sets = commonAssignments(change)
   if (change.secret !== undefined)
     sets.push(sql`secret_mac = ${change.secret.mac}, secret_sealed = ${change.secret.sealed}`)
+  if (change.privateMetadata !== undefined)
+    sets.push(sql`private_metadata = ${JSON.stringify(change.privateMetadata)}::jsonb`)
   return sets
 }
 
@@ -125,9 +136,9 @@ export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
   conflicts: CONFLICTS,
 })
 
-const FIND_BY_KEYS = findingByKeys<Row>('client', ['identity', 'secret_sealed'])
+const FIND_BY_KEYS = findingByKeys<Row>('client', ['identity', 'secret_sealed', 'private_metadata'])
 
-/** Those of the keys that are still there, in any order. */
+/** Returns the clients with these keys that still exist, in any order. */
 export async function findClients(db: Queryable, keys: readonly number[]): Promise<ClientRecord[]> {
   return (await FIND_BY_KEYS(db, [keys])).rows.map(fromRow)
 }

@@ -1,4 +1,4 @@
-/** Client routes: with the domain in the path, and without it (decisions 31 and 31b). */
+/** Client routes, with the domain in the path and without it (decisions 31 and 31b). */
 import { MessageBody } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
@@ -13,15 +13,18 @@ import { presentClient } from './schema.ts'
 import type { ClientsService, ShownClient } from './service.ts'
 
 const tags = ['clients']
-const CREATION_KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
+const CREATION_KINDS = ['conflict', 'unprocessable'] as const
 
 const WITHIN = {
   channel: 'List the clients that are connected to a channel',
   group: 'List the clients of a group',
-  user: 'List the clients that a user reaches; for himself and administrators',
+  user: 'List the clients that a user has access to',
 } as const
 
-const present = ({ client, secret, access }: ShownClient): Client => ({ ...presentClient(client, secret), ...access })
+const present = ({ client, secret, mayUpdate, activity, access }: ShownClient): Client => ({
+  ...presentClient(client, secret, mayUpdate, activity),
+  ...access,
+})
 
 function presentPage(page: Page<ShownClient>, onlyTotal: boolean | undefined): ClientPage {
   if (onlyTotal === true) return { total: page.total, clients: [] }
@@ -51,9 +54,9 @@ export function clientRoutes(clients: ClientsService): RoutePlugin {
   }
 }
 
-/** Creating and listing clients. */
+/** Adds the routes that create and list clients. */
 function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, params, isScoped }: EntityPath): void {
-  const where = isScoped ? '' : ' In the domain of the token, else in the only one that the caller reaches.'
+  const where = isScoped ? '' : ' Uses the domain of the token, or the only domain that the caller has access to.'
   app.post(
     base,
     {
@@ -61,7 +64,7 @@ function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, para
       schema: {
         tags,
         summary: 'Create a client',
-        description: `Id and secret may come from outside; each is unique in the domain. Both are made when they are absent.${where}`,
+        description: `The caller can choose the id and the secret. Both are unique in the domain and generated when absent.${where}`,
         params,
         body: NewClient,
         response: responses({ 201: Client }, ...CREATION_KINDS),
@@ -77,12 +80,12 @@ function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, para
   app.post(
     `${base}/bulk`,
     {
-      config: { action: 'client_create' },
+      config: { action: 'client_create', dryRun: true },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         tags,
         summary: 'Create many clients, all or none',
-        description: `Answers them in the order given, with their secrets.${where}`,
+        description: `Returns the clients in the order of the request, with their secrets.${where}`,
         params,
         body: NewClients,
         response: responses({ 200: ClientPage }, ...CREATION_KINDS),
@@ -101,11 +104,11 @@ function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, para
         tags,
         summary: 'List clients',
         description: isScoped
-          ? 'Those of the domain that the caller may read.'
-          : 'Those of every domain that the caller reaches.',
+          ? 'Returns the clients of the domain on which the caller has `read`.'
+          : 'Returns the clients of every domain that the caller has access to.',
         params,
         querystring: ClientQuery,
-        response: responses({ 200: ClientPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
+        response: responses({ 200: ClientPage }, 'unprocessable'),
       },
     },
     async (request) => {
@@ -115,7 +118,7 @@ function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, para
   )
 }
 
-/** Clients of one channel, group or user. */
+/** Adds the routes that list the clients of one channel, group or user. */
 function addListsWithin(app: HttpApp, clients: ClientsService): void {
   for (const within of ['channel', 'group', 'user'] as const) {
     for (const path of entityPaths(within)) {
@@ -124,7 +127,7 @@ function addListsWithin(app: HttpApp, clients: ClientsService): void {
         {
           config: { action: within === 'user' ? 'client_read' : 'read' },
           schema: {
-            // A user is one and the same in every domain.
+            // Users do not belong to a domain, so the id cannot be ambiguous.
             ...entitySchema(within === 'user' ? { ...path, isScoped: true } : path, {
               tags,
               summary: WITHIN[within],
@@ -144,14 +147,18 @@ function addListsWithin(app: HttpApp, clients: ClientsService): void {
   }
 }
 
-/** What is changed of one client, and its end. */
+/** Adds the routes that change and delete one client. */
 function addChangeRoutes(app: HttpApp, clients: ClientsService, path: EntityPath): void {
   app.patch(
     path.base,
     {
       config: { action: 'update' },
       schema: {
-        ...entitySchema(path, { tags, summary: 'Change a client; absent fields stay', successes: { 200: Client } }),
+        ...entitySchema(path, {
+          tags,
+          summary: 'Change a client; absent fields are unchanged',
+          successes: { 200: Client },
+        }),
         body: ClientUpdate,
       },
     },
@@ -165,7 +172,7 @@ function addChangeRoutes(app: HttpApp, clients: ClientsService, path: EntityPath
       schema: {
         ...entitySchema(path, {
           tags,
-          summary: 'Change the secret; the old one is invalid at once',
+          summary: 'Change the secret; the old secret is invalid immediately',
           successes: { 200: Client },
           kinds: ['conflict'],
         }),
@@ -186,11 +193,11 @@ function addChangeRoutes(app: HttpApp, clients: ClientsService, path: EntityPath
   app.delete(
     path.base,
     {
-      config: { action: 'delete' },
+      config: { action: 'delete', dryRun: true },
       schema: entitySchema(path, {
         tags,
         summary: 'Delete a client, its connections and its roles',
-        description: 'Stored messages stay until retention removes them.',
+        description: 'Stored messages are kept until retention removes them.',
         successes: { 200: MessageBody },
       }),
     },

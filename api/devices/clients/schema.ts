@@ -1,10 +1,13 @@
 /** Wire shapes of clients (specification section 2, contract 4.1, decisions 14 and 51). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { EffectiveAccessFields, Id, ShownRolesFields } from '#api/identity/index.ts'
+import { EffectiveAccessFields, Id, PrivateMetadata, ShownRolesFields, Timestamp } from '#api/identity/index.ts'
+import { documented } from '#core/http/index.ts'
 import { pageFields } from '#core/page.ts'
+import { formatTime } from '#core/time.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
 import { creationFields, presentRecord, queryFields, recordFields, updateFields } from '../connectable/schema.ts'
+import type { Activity } from './activity.ts'
 import type { ClientRecord } from './repository.ts'
 
 /** Secrets travel in headers and MQTT packets: visible ASCII, 1 to 250 characters (contract 4.1). */
@@ -19,11 +22,22 @@ export const Client = Type.Object(
     credentials: Type.Object({
       identity: Type.String(),
       secret: Type.String({
-        description: 'Shown on creation, after a change, and in lists to callers with `update`; else empty',
+        description:
+          'Secret of the client: present on creation, after a change of the secret, and in lists for callers with `update`; otherwise empty',
       }),
     }),
-    status: Type.String({ description: 'enabled or disabled; after a change of the secret: `secret updated`' }),
+    private_metadata: Type.Optional(PrivateMetadata),
+    status: Type.String({
+      description: '`enabled` or `disabled`; `secret updated` in the response to a change of the secret',
+    }),
     owner: Type.Optional(Id),
+    online: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether the client holds an MQTT or WebSocket connection, an event stream or a CoAP observation. In lists and views; up to a second old',
+      }),
+    ),
+    last_seen: Type.Optional(Timestamp),
     ...EffectiveAccessFields.properties,
     ...ShownRolesFields.properties,
   },
@@ -34,6 +48,7 @@ export type Client = Static<typeof Client>
 export const NewClient = Type.Object(
   {
     ...creationFields,
+    private_metadata: Type.Optional(PrivateMetadata),
     credentials: Type.Optional(
       Type.Object({ identity: Type.Optional(Type.String({ maxLength: 254 })), secret: Type.Optional(Secret) }),
     ),
@@ -44,10 +59,10 @@ export type NewClient = Static<typeof NewClient>
 
 export const NewClients = Type.Array(NewClient, { minItems: 1, description: `At most ${MAX_BULK_ITEMS}` })
 
-export const ClientUpdate = Type.Object(updateFields)
+export const ClientUpdate = Type.Object({ ...updateFields, private_metadata: Type.Optional(PrivateMetadata) })
 export type ClientUpdate = Static<typeof ClientUpdate>
 
-/** `secret` at the top or inside `credentials`. */
+/** Accepts `secret` at the top level or inside `credentials`. */
 export const ClientSecretUpdate = Type.Object({
   secret: Type.Optional(Secret),
   credentials: Type.Optional(Type.Object({ secret: Type.Optional(Secret) })),
@@ -56,18 +71,35 @@ export const ClientSecretUpdate = Type.Object({
 export const ClientQuery = Type.Object({
   ...queryFields('channel'),
   channel: Type.Optional(Type.String({ maxLength: 36, description: 'Connected to this channel' })),
+  online: Type.Optional(Type.Boolean({ description: 'true: clients that are online; false: the others' })),
+  order: Type.String({
+    maxLength: 32,
+    default: 'updated_at',
+    description:
+      'Sort key: `name`, `created_at`, `updated_at` or `online`; with `dir=desc` clients that are online come first',
+    ...documented({ enum: ['name', 'created_at', 'updated_at', 'online'] }),
+  }),
+  secrets: Type.Optional(
+    Type.Boolean({ description: 'false: the secrets are empty, whatever the caller may do. Default: true' }),
+  ),
 })
 export type ClientQuery = Static<typeof ClientQuery>
 
 export const ClientPage = Type.Object({ ...pageFields, clients: Type.Array(Client) })
 export type ClientPage = Static<typeof ClientPage>
 
-/** `secret` is what this view of the record may show; empty hides it. */
-export function presentClient(client: ClientRecord, secret: string): Client {
+/**
+ * `secret` is the secret to present. An empty string hides it. `withPrivate`: the caller may update the client, and so sees its private
+ * metadata.
+ */
+export function presentClient(client: ClientRecord, secret: string, withPrivate: boolean, activity?: Activity): Client {
+  const isShown = withPrivate && Object.keys(client.privateMetadata).length > 0
   return {
     ...presentRecord(client),
     credentials: { identity: client.identity, secret },
+    ...(isShown ? { private_metadata: client.privateMetadata } : {}),
     status: client.status,
     ...(client.createdBy === null ? {} : { owner: client.createdBy }),
+    ...(activity === undefined ? {} : { online: activity.isOnline, last_seen: formatTime(activity.lastSeen) }),
   }
 }

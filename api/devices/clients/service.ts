@@ -1,18 +1,18 @@
 /** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
 import { setImmediate } from 'node:timers/promises'
-import { findPageAccess } from '#api/identity/index.ts'
+import { enterForCreation, findPageAccess } from '#api/identity/index.ts'
 import type { AccessPolicy, DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
+import type { Sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
-import { namingTaken, requireDistinct, requireFewItems, takenItem } from '../connectable/bulk.ts'
+import { nameTakenItem, requireDistinct, requireItemLimit, takenItem } from '../connectable/bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../secrets/index.ts'
 import {
   createConnectableRules,
-  enterForCreation,
   enterWithin,
   parentIdOf,
   findPage,
@@ -22,23 +22,36 @@ import {
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
+import { findActivities, hasState } from './activity.ts'
+import type { Activity } from './activity.ts'
+import { findInOnlineOrder } from './online-order.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
 import { awaitOtherBulks, clientTable, findClients, findTaken, insertClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
-/** A client, the secret that the caller may see with it (empty: none), and where he asked by which roles he has access to it. */
-export type ShownClient = { client: ClientRecord; secret: string; access?: EffectiveAccess | ShownRoles | undefined }
+/**
+ * A client, its secret if the caller may see it (else empty), in lists and views its activity, and on request the roles
+ * by which the caller has access to it.
+ */
+export type ShownClient = {
+  client: ClientRecord
+  secret: string
+  activity?: Activity | undefined
+  /** Such a caller sees the private metadata. */
+  mayUpdate: boolean
+  access?: EffectiveAccess | ShownRoles | undefined
+}
 
-/** Secrets are sealed so many at a time, in some 5 ms; what else the process has to do comes in between. */
+/** Number of secrets that are sealed before the event loop runs again, after some 5 ms. */
 const SEALED_AT_ONCE = 250
-/** So many are inserted by one statement, while the secrets of the next ones are sealed. */
+/** Number of rows that one statement inserts. The secrets of the next rows are sealed meanwhile. */
 const INSERTED_AT_ONCE = 500
 
 type UnsealedClient = Omit<NewClientRow, 'secretMac' | 'secretSealed'> & { secret: string }
 
 export type ClientsDeps = ConnectableDeps & { keyring: Keyring }
 
-const hidden = (client: ClientRecord): ShownClient => ({ client, secret: '' })
+const hidden = (client: ClientRecord, mayUpdate = false): ShownClient => ({ client, secret: '', mayUpdate })
 
 export class ClientsService {
   readonly #database: Database
@@ -54,15 +67,15 @@ export class ClientsService {
   }
 
   /**
-   * Creates all or none; single creation is bulk creation of one. Without a domain: in the only one that is meant. Throws
-   * `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
+   * Creates all clients or none. Single creation is bulk creation of one. Without `domainId` it uses the domain of the
+   * token or the only domain of the caller. Throws `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
    */
   async create(
     caller: UserPrincipal,
     domainId: string | undefined,
     inputs: readonly NewClient[],
   ): Promise<ShownClient[]> {
-    requireFewItems(inputs.length, 'clients')
+    requireItemLimit(inputs.length, 'clients')
     const domain = await enterForCreation(this.#access, caller, domainId, 'clients')
     requireCreation(domain, 'client', inputs)
     requireDistinct(inputs, 'id', (input) => input.id)
@@ -74,40 +87,68 @@ export class ClientsService {
       identity: input.credentials?.identity ?? '',
       secret: input.credentials?.secret ?? newId(),
       metadata: input.metadata ?? {},
+      privateMetadata: input.private_metadata ?? {},
       status: input.status ?? ('enabled' as const),
       parentGroupId: parentIdOf(input),
     }))
     const isAnySecretGiven = inputs.some((input) => input.credentials?.secret !== undefined)
     const created = this.#rules.create(caller, domain, rows, async (tx, placed) => {
-      // Secrets that are made here meet no others.
+      // Generated secrets cannot collide.
       if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
       return await this.#insertSealed(tx, domain, placed, caller)
     })
-    const clients = await namingTaken(inputs, created, () => this.#findTakenItem(domain, inputs))
-    return clients.map((client, index) => ({ client, secret: rows[index]?.secret ?? '' }))
+    const clients = await nameTakenItem(inputs, created, () => this.#findTakenItem(domain, inputs))
+    return clients.map((client, index) => ({ client, secret: rows[index]?.secret ?? '', mayUpdate: true }))
   }
 
   async get(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<ShownClient> {
-    const { entity, roles } = await this.#rules.view(caller, at, withRoles)
-    return { ...hidden(entity), access: roles }
+    const { domain, entity, roles } = await this.#rules.view(caller, at, withRoles)
+    const [activity] = await findActivities(this.#database.db, [entity.key])
+    const isPrivate = Object.keys(entity.privateMetadata).length > 0
+    const mayUpdate = isPrivate && (await domain.actionsOn(entity)).has('update')
+    return { ...hidden(entity, mayUpdate), activity, access: roles }
   }
 
-  /** Clients of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
+  /**
+   * Lists the clients of the domain on which the caller has `read`. Without `domainId` it lists the clients of every
+   * domain that the caller has access to (decision 31).
+   */
   async list(caller: UserPrincipal, domainId: string | undefined, query: ClientQuery): Promise<Page<ShownClient>> {
     const shown = parseShown('client', query)
     const asked = withParent(query)
     const connected =
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
-    // Before the domain is entered: what is malformed is malformed everywhere.
+    // Filters are parsed before the domain is entered, so malformed input is `malformed` for every caller.
     const filters = deviceFilters(asked, 'c', connected)
+    const state = query.online === undefined ? [] : [hasState('c', query.online)]
     const domains =
       domainId === undefined ? await this.#access.enterAll(caller) : [await this.#access.enter(caller, domainId)]
     const listed = { type: 'client', alias: 'c', find: findClients } as const
-    const { total, rows } = await findPage(this.#database.db, listed, domains, shown, filters, query)
-    return { total, offset: query.offset, limit: query.limit, items: await this.#showListed(domains, rows) }
+    const page = async (further: readonly Sql<boolean>[], isIndexed: boolean, of: ClientQuery) =>
+      await findPage(
+        this.#database.db,
+        listed,
+        domains,
+        shown,
+        { conditions: [...filters.conditions, ...further], isIndexed: filters.isIndexed || isIndexed },
+        of,
+      )
+    const { total, rows } =
+      query.order === 'online'
+        ? await findInOnlineOrder(query, async (isOnline, of) => await page([hasState('c', isOnline)], isOnline, of))
+        : await page(state, query.online === true, query)
+    return {
+      total,
+      offset: query.offset,
+      limit: query.limit,
+      items: await this.#showListed(domains, rows, query.secrets),
+    }
   }
 
-  /** Those of one channel, group or user, which the caller may read; wherever he reaches it when the path names no domain. */
+  /**
+   * Lists the clients of one channel, group or user on which the caller has `read`. Without a domain in the path it
+   * searches every domain that the caller has access to.
+   */
   async listOf(
     caller: UserPrincipal,
     within: Within<'channel' | 'group' | 'user'>,
@@ -117,27 +158,29 @@ export class ClientsService {
     return await this.list(caller, domainId, { ...query, ...filter })
   }
 
-  /** Fields that are absent stay. */
+  /** Absent fields are unchanged. */
   async update(caller: UserPrincipal, at: Address, input: ClientUpdate): Promise<ShownClient> {
     return hidden(
       await this.#rules.change(caller, at, 'client.update', {
         ...(input.name === undefined ? {} : { name: input.name }),
         ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
         ...(input.tags === undefined ? {} : { tags: input.tags }),
+        ...(input.private_metadata === undefined ? {} : { privateMetadata: input.private_metadata }),
       }),
+      true,
     )
   }
 
   async setTags(caller: UserPrincipal, at: Address, tags: string[]): Promise<ShownClient> {
-    return hidden(await this.#rules.change(caller, at, 'client.update_tags', { tags }))
+    return hidden(await this.#rules.change(caller, at, 'client.update_tags', { tags }), true)
   }
 
-  /** The old secret is invalid at once. Throws `conflict` for one that is used in the domain. */
+  /** The old secret is invalid immediately. Throws `conflict` for a secret that another client of the domain uses. */
   async changeSecret(caller: UserPrincipal, at: Address, secret: string): Promise<ShownClient> {
     const client = await this.#rules.change(caller, at, 'client.update_secret', ({ domainKey, id }) => ({
       secret: { mac: secretMac(this.#keyring, secret), sealed: sealSecret(this.#keyring, domainKey, id, secret) },
     }))
-    return { client, secret }
+    return { client, secret, mayUpdate: true }
   }
 
   /** Idempotent (decision 13). */
@@ -145,17 +188,19 @@ export class ClientsService {
     return hidden(await this.#rules.setStatus(caller, at, status))
   }
 
-  /** The parent that it has already changes nothing. Throws `conflict` for another one, `unprocessable` for no good group. */
+  /**
+   * Idempotent. Throws `conflict` when the client has another parent, `unprocessable` for an unknown or disabled group.
+   */
   async setParent(caller: UserPrincipal, at: Address, groupId: string): Promise<void> {
     await this.#rules.setParent(caller, at, groupId)
   }
 
-  /** Without a parent nothing changes; `only` removes that parent and no other. */
+  /** Has no effect without a parent. With `only` it removes the parent only if it is that group. */
   async removeParent(caller: UserPrincipal, at: Address, only?: string): Promise<void> {
     await this.#rules.removeParent(caller, at, only)
   }
 
-  /** Removes it, its connections and its roles; stored messages stay (decision 46). */
+  /** Removes the client, its connections and its roles. Stored messages are kept (decision 46). */
   async remove(caller: UserPrincipal, at: Address): Promise<void> {
     await this.#rules.remove(caller, at)
   }
@@ -173,7 +218,7 @@ export class ClientsService {
     return sealed
   }
 
-  /** In the order of their ids, so that two bulks with ids in common wait for each other only one way round. */
+  /** Inserts in the order of the ids, so that two bulk creations with common ids cannot deadlock. */
   async #insertSealed(
     tx: Transaction,
     domain: DomainAccess,
@@ -185,7 +230,8 @@ export class ClientsService {
     for (let first = 0; first < inOrder.length; first += INSERTED_AT_ONCE) {
       const rows = await this.#seal(domain.domainKey, inOrder.slice(first, first + INSERTED_AT_ONCE))
       const insertion = insertClients(tx, domain, rows, creator)
-      // A failure is met when all are awaited, which is after the last ones are sealed.
+      // `Promise.all` below reports the failure, after the last secrets are sealed. Until then it must not be an
+      // unhandled rejection.
       insertion.catch(() => undefined)
       insertions.push(insertion)
     }
@@ -209,14 +255,24 @@ export class ClientsService {
     })
   }
 
-  /** With access fields; with the secret to callers who could change it (decision 14). */
-  async #showListed(domains: readonly DomainAccess[], clients: readonly ClientRecord[]): Promise<ShownClient[]> {
-    const { provided, may } = await findPageAccess(this.#database.db, domains, 'client', clients)
-    return clients.map((client) => ({
-      client,
-      secret: may(client, 'update') ? openSecret(this.#keyring, client) : '',
-      access: provided.get(client.key),
-    }))
+  /** Adds the access fields, and the secret for callers with `update` (decision 14) unless `withSecrets` is false. */
+  async #showListed(
+    domains: readonly DomainAccess[],
+    clients: readonly ClientRecord[],
+    withSecrets = true,
+  ): Promise<ShownClient[]> {
+    const [{ provided, may }, activities] = await Promise.all([
+      findPageAccess(this.#database.db, domains, 'client', clients),
+      findActivities(
+        this.#database.db,
+        clients.map(({ key }) => key),
+      ),
+    ])
+    return clients.map((client, index) => {
+      const mayUpdate = may(client, 'update')
+      const secret = withSecrets && mayUpdate ? openSecret(this.#keyring, client) : ''
+      return { client, secret, mayUpdate, activity: activities[index], access: provided.get(client.key) }
+    })
   }
 }
 

@@ -1,19 +1,19 @@
-/** Calls that name many things at once: how many, and which of them repeats another (contract 7.1). */
+/** Limits and duplicate checks of bulk requests (contract 7.1). */
 import { ServiceError, fieldName, kindOf } from '#core/errors/index.ts'
 
-/** Items of a bulk creation, and ids in one list of a connection. */
+/** Maximum number of items in a bulk creation and of ids in one list of a connection. */
 export const MAX_BULK_ITEMS = 10_000
 export const MAX_BULK_BODY_BYTES = 16 * 1024 * 1024
 
 /** Throws `too_large`. */
-export function requireFewItems(count: number, what: string): void {
+export function requireItemLimit(count: number, what: string): void {
   if (count > MAX_BULK_ITEMS)
-    throw new ServiceError('too_large', `one call may name ${MAX_BULK_ITEMS} ${what}, not ${count}`)
+    throw new ServiceError('too_large', `a request is limited to ${MAX_BULK_ITEMS} ${what}: got ${count}`)
 }
 
 /**
- * Throws `conflict` naming the first item that repeats a value of another. The database would refuse it too, but could not
- * say which two they are. `undefined` repeats nothing.
+ * Throws `conflict` with the position of the first item that repeats a value of another. The database would reject it
+ * too, but could not name the two items. Items whose value is undefined are ignored.
  */
 export function requireDistinct<T>(items: readonly T[], field: string, valueOf: (item: T) => string | undefined): void {
   const places = new Map<string, number>()
@@ -32,10 +32,10 @@ export function requireDistinct<T>(items: readonly T[], field: string, valueOf: 
 }
 
 /**
- * What a bulk is refused with of which something is stored already names the first such item: the database names the rule alone, so it
- * is looked up afterwards.
+ * Adds the first conflicting item to the error of a bulk creation that the database rejected. The database names the
+ * constraint alone, so the item is looked up afterwards.
  */
-export async function namingTaken<T>(
+export async function nameTakenItem<T>(
   items: readonly unknown[],
   work: Promise<T>,
   find: () => Promise<ServiceError | undefined>,
@@ -48,7 +48,7 @@ export async function namingTaken<T>(
   }
 }
 
-/** The refusal of the first item of which something is taken; undefined: nothing is any more. */
+/** Returns the error for the first item with a value that is in use. Undefined when no value is in use any more. */
 export function takenItem<T>(
   items: readonly T[],
   taken: Readonly<Record<string, (item: T) => boolean>>,
@@ -56,7 +56,7 @@ export function takenItem<T>(
   for (const [place, item] of items.entries()) {
     const field = Object.keys(taken).find((name) => taken[name]?.(item) === true)
     if (field === undefined) continue
-    const message = `has the ${fieldName(field)} of another one in the domain`
+    const message = `has the ${fieldName(field)} of an existing entity of the domain`
     return new ServiceError('conflict', `item ${place} ${message}`, {
       details: [{ path: `/${place}/${field}`, message }],
     })

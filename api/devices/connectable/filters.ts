@@ -1,11 +1,18 @@
-/** The filters that listings of clients and channels read alike; `alias` is the listed table. */
-import { CONNECTION_BITS, contains, containsMetadata, hasTrigrams, parseMetadataFilter } from '#api/identity/index.ts'
-import type { ConnectionType, Filters } from '#api/identity/index.ts'
+/** The filters that listings of clients and channels share. `alias` is the alias of the listed table. */
+import {
+  CONNECTION_BITS,
+  contains,
+  containsMetadata,
+  createdWithin,
+  hasTrigrams,
+  parseMetadataFilter,
+} from '#api/identity/index.ts'
+import type { ConnectionType, CreatedQuery, Filters } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
-export type DeviceQuery = {
+export type DeviceQuery = CreatedQuery & {
   name?: string
   tag?: string
   tags?: string
@@ -15,7 +22,10 @@ export type DeviceQuery = {
   group?: string
 }
 
-/** All but the status, beside what they are `connected` to. Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
+/**
+ * Returns all filters except the status, together with the conditions of `connected`. Throws `malformed` for a metadata
+ * filter that is not a JSON object. An invalid id matches nothing.
+ */
 export function deviceFilters(query: DeviceQuery, alias: string, connected: readonly Sql<boolean>[]): Filters {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
   const conditions = [...connected]
@@ -24,13 +34,14 @@ export function deviceFilters(query: DeviceQuery, alias: string, connected: read
   if (tags.length > 0) conditions.push(sql<boolean>`${column('tags')} @> ${tags}::text[]`)
   if (query.metadata !== undefined)
     conditions.push(containsMetadata(`${alias}.metadata`, parseMetadataFilter(query.metadata)))
+  conditions.push(...createdWithin(alias, query))
   if (query.id !== undefined)
     conditions.push(isId(query.id) ? sql<boolean>`${column('id')} = ${query.id}` : sql<boolean>`false`)
   if (query.group === '') conditions.push(sql<boolean>`${column('parent_group_key')} IS NULL`)
   else if (query.group !== undefined) {
     conditions.push(
       isId(query.group)
-        ? // A parent is of the same domain; the same id in another domain is another key.
+        ? // The parent key determines the domain, so the same group id in another domain does not match.
           sql<boolean>`${column('parent_group_key')} = ANY (ARRAY(SELECT g.key FROM groups g WHERE g.id = ${query.group}))`
         : sql<boolean>`false`,
     )
@@ -43,7 +54,10 @@ export function deviceFilters(query: DeviceQuery, alias: string, connected: read
 
 const tagsOf = ({ tag = '', tags = '' }: DeviceQuery) => [...tags.split(','), tag].filter((one) => one !== '')
 
-/** Rows that are connected to the client or channel `peerId` of the same domain, in the given way or any. */
+/**
+ * Matches rows that are connected to the client or channel `peerId` of the same domain, with the given type or any
+ * type.
+ */
 export function connectedTo(
   alias: string,
   type: 'client' | 'channel',
@@ -56,7 +70,8 @@ export function connectedTo(
   const own = sql.ref(type === 'client' ? 'n.client_key' : 'n.channel_key')
   const peer = sql.ref(type === 'client' ? 'n.channel_key' : 'n.client_key')
   const peers = sql.table(type === 'client' ? 'channels' : 'clients')
-  // A connection is of one domain, so the ends of those of the same id elsewhere are not listed here.
+  // Both ends of a connection belong to one domain, so a peer with the same id in another domain does not match rows of
+  // this one.
   return sql<boolean>`${sql.ref(`${alias}.key`)} IN (SELECT ${own} FROM connections n
     WHERE ${peer} = ANY (ARRAY(SELECT p.key FROM ${peers} p WHERE p.id = ${peerId})) AND n.types & ${bits}::smallint <> 0)`
 }

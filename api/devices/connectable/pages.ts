@@ -1,4 +1,4 @@
-/** Pages of clients and channels: how many rows the caller is shown, and those of one page. */
+/** Pages of clients and channels: the total that the caller may read and the rows of one page. */
 import { findPageKeys, shownRows } from '#api/identity/index.ts'
 import type { DomainAccess, Filters, PageQuery } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
@@ -9,11 +9,11 @@ import type { parseShown } from './shown-query.ts'
 export type Listed<R> = {
   type: ConnectableType
   alias: string
-  /** Those of the keys that are still there, in their order, as far as they fit on a page. */
+  /** Returns the rows with these keys that still exist, in the order of the keys, up to the size limit of a page. */
   find(db: Queryable, keys: readonly number[]): Promise<R[]>
 }
 
-/** Throws `forbidden` for the reach of somebody else. */
+/** Throws `forbidden` when the query asks for the access of another user and the caller is not an administrator. */
 export async function findPage<R extends ConnectableRecord>(
   db: Queryable,
   { type, alias, find }: Listed<R>,

@@ -1,4 +1,4 @@
-/** Which group may become the parent of a client or channel, and for whom (contract 2.4, 2.5, 4.1). */
+/** Rules for the parent group of a client or channel (contract 2.4, 2.5, 4.1). */
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -7,7 +7,10 @@ import type { ConnectableType } from './record.ts'
 import type { ParentGroup } from './repository.ts'
 import { lockParentGroups } from './repository.ts'
 
-/** A group that is the parent already, held against deletion until the transaction ends. Throws `forbidden` without `set_child`. */
+/**
+ * Returns the current parent group, locked against deletion until the transaction ends. Throws `forbidden` without
+ * `set_child` on it.
+ */
 export async function findParent(
   tx: Transaction,
   domain: DomainAccess,
@@ -20,8 +23,8 @@ export async function findParent(
 }
 
 /**
- * The group, held against deletion until the transaction ends. Throws `unprocessable` for an unknown group, one of another
- * domain and one that the caller may not read alike; `forbidden` without `set_child` on it.
+ * Returns the group, locked against deletion until the transaction ends. Throws the same `unprocessable` for an unknown
+ * group, a group of another domain and a group without `read`. Throws `forbidden` without `set_child` on it.
  */
 export async function requireParent(
   tx: Transaction,
@@ -35,15 +38,15 @@ export async function requireParent(
   return group
 }
 
-/** Throws `unprocessable` for a group that is disabled. */
+/** Throws `unprocessable` for a disabled group. */
 export function requireEnabledParent(group: ParentGroup): void {
   if (group.status !== 'enabled')
-    throw new ServiceError('unprocessable', `failed to set the parent: the group ${group.id} is disabled`)
+    throw new ServiceError('unprocessable', `failed to set the parent: group ${group.id} is disabled`)
 }
 
 /**
- * The parents that a creation names, by id. Creating needs `client_create` or `channel_create` in the domain
- * (`requireCreation`); inside a group the same action by a role on the group or above it is enough.
+ * Returns the parent groups of a creation by id. Creating requires `client_create` or `channel_create` in the domain
+ * (`requireCreation`). Inside a group the same action on the group or one of its ancestors is sufficient.
  */
 export async function requireParents(
   tx: Transaction,
@@ -56,7 +59,7 @@ export async function requireParents(
   if (ids.length === 0) return new Map()
   const groups = await lockParentGroups(tx, domain, type, ids.filter(isId))
   const readable = new Map(groups.filter((group) => group.isReadable).map((group) => [group.id, group]))
-  // What the caller may not do comes before what does not exist (decision 45).
+  // `forbidden` has precedence over `unprocessable` (decision 45).
   for (const group of readable.values()) if (!domain.can(action) && !group.mayCreateIn) throw needs(action, group.id)
   for (const id of ids) {
     const group = readable.get(id)
@@ -67,7 +70,7 @@ export async function requireParents(
 }
 
 const noGroup = (id: string) =>
-  new ServiceError('unprocessable', `failed to set the parent: no group ${id} in this domain`)
+  new ServiceError('unprocessable', `failed to set the parent: group ${id} does not exist in this domain`)
 
 const needs = (action: string, id: string) =>
-  new ServiceError('forbidden', `failed to perform authorization: needs ${action} on the group ${id}`)
+  new ServiceError('forbidden', `failed to perform authorization: requires ${action} on the group ${id}`)

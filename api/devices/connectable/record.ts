@@ -1,4 +1,4 @@
-/** The record that clients and channels have in common: what stands at the two ends of a connection. */
+/** The record that clients and channels share: the two ends of a connection. */
 
 export type ConnectableType = 'client' | 'channel'
 export type EnabledStatus = 'enabled' | 'disabled'

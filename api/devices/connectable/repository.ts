@@ -1,4 +1,4 @@
-/** What clients and channels have in common in the database: their record, and the SQL that is the same for both tables. */
+/** The shared record and the shared SQL of clients and channels. */
 import type { DomainAccess } from '#api/identity/index.ts'
 import { prepared, refusing, withinPage } from '#core/database/index.ts'
 import type { Prepared, Queryable, Transaction } from '#core/database/index.ts'
@@ -7,7 +7,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { ConnectableRecord, ConnectableType, EnabledStatus } from './record.ts'
 
-/** A row of the table, with the ids of where it lies. */
+/** A row of the table, with the ids of its domain and its parent group. */
 export type ConnectableRow = {
   key: number
   domain_key: number
@@ -45,7 +45,7 @@ export function recordFromRow<T extends ConnectableType>(type: T, row: Connectab
   }
 }
 
-/** The ids of where a row `e` lies. */
+/** The ids of the domain and the parent group of a row `e`. */
 const PLACE_IDS = `(SELECT d.id FROM domains d WHERE d.key = e.domain_key) AS domain_id,
   (SELECT g.id FROM groups g WHERE g.key = e.parent_group_key) AS parent_group_id`
 
@@ -65,8 +65,9 @@ const RECORD_COLUMNS = [
 ]
 
 /**
- * The records of a page of keys, in its order, with further columns of the table; `values` are the keys. The columns stand there by name: a
- * connection that knows the statement would refuse it once the table has another one.
+ * Returns the records of a page of keys in the order of the page, with further columns of the table. `values` are the
+ * keys. The columns are listed by name: PostgreSQL rejects a cached plan of `SELECT *` once the table gets another
+ * column.
  */
 export function findingByKeys<Row extends object>(type: ConnectableType, further: readonly string[]): Prepared<Row> {
   const columns = [...RECORD_COLUMNS, ...further].map((column) => `e.${column}`).join(', ')
@@ -79,12 +80,12 @@ export function findingByKeys<Row extends object>(type: ConnectableType, further
   )
 }
 
-/** Fields of both that a change may give. */
+/** Shared fields that a change may set. */
 export type ConnectableChange = Partial<
   Pick<ConnectableRecord, 'name' | 'tags' | 'metadata' | 'status' | 'parentGroupKey'>
 >
 
-/** The assignments that a change means; absent fields stay. */
+/** Returns the assignments of a change. Absent fields are unchanged. */
 export function commonAssignments(change: ConnectableChange): Sql<unknown>[] {
   const sets: Sql<unknown>[] = []
   if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
@@ -95,19 +96,19 @@ export function commonAssignments(change: ConnectableChange): Sql<unknown>[] {
   return sets
 }
 
-/** One of the two tables, as the rules use it. */
+/** Access to one of the two tables. */
 export type ConnectableTable<R extends ConnectableRecord, C extends ConnectableChange> = {
   readonly type: R['type']
   find(db: Queryable, domainKey: number, id: string): Promise<R | undefined>
-  /** Holds the row against every other change until the transaction ends; undefined when it was deleted. */
+  /** Locks the row until the transaction ends. Undefined when it was deleted. */
   lock(tx: Transaction, key: number): Promise<R | undefined>
-  /** Writes the given fields of a row that `lock` holds. Throws `conflict`. */
+  /** Writes the given fields of a row that `lock` has locked. Throws `conflict`. */
   update(tx: Transaction, key: number, change: C, updatedBy: string): Promise<R>
-  /** Removes the row and its connections; stored messages stay. False when it was gone already. */
+  /** Removes the row and its connections. Stored messages are kept. Returns false when the row does not exist. */
   remove(tx: Transaction, key: number): Promise<boolean>
 }
 
-/** `conflicts` names the error of each unique constraint, `assignments` what a change writes. */
+/** `conflicts` maps each unique constraint to its error. `assignments` returns the columns that a change writes. */
 export function connectableTable<R extends ConnectableRecord, Row, C extends ConnectableChange>(options: {
   type: R['type']
   fromRow: (row: Row) => R
@@ -146,21 +147,21 @@ export function connectableTable<R extends ConnectableRecord, Row, C extends Con
   }
 }
 
-/** A group that was named as a parent, and what the caller may do there. */
+/** A requested parent group, and the caller's permissions on it. */
 export type ParentGroup = {
   key: number
   id: string
   status: EnabledStatus
   isReadable: boolean
-  /** `set_child` on the group. */
+  /** The caller has `set_child` on the group. */
   canSetChild: boolean
-  /** `client_create` or `channel_create` on the group; a role of the domain may give it as well. */
+  /** The caller has `client_create` or `channel_create` on the group. A role of the domain can grant it as well. */
   mayCreateIn: boolean
 }
 
 /**
- * The groups of the domain with these ids, held against deletion until the transaction ends. What the caller may do there is
- * asked in the same statement: the policy would need a second connection while this one is held.
+ * Returns the groups of the domain with these ids, locked against deletion until the transaction ends. The same
+ * statement checks the permissions: the access policy would need a second connection while this one is in use.
  */
 export async function lockParentGroups(
   tx: Transaction,

@@ -1,34 +1,37 @@
-/** The routes that clients and channels share: view, tags, status, parent group, each with a domain in the path and without. */
+/**
+ * The routes that clients and channels share: view, tags, status and parent group, each with a domain in the path and
+ * without.
+ */
 import type { TSchema } from 'typebox'
-import type { ErrorKind } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp } from '#core/http/index.ts'
+import type { HttpApp, RouteRefusal } from '#core/http/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
 import type { ConnectableType, EnabledStatus } from './record.ts'
 import { ParentUpdate, TagsUpdate, ViewQuery, entityPaths } from './schema.ts'
 import type { EntityPath } from './schema.ts'
 import type { Address } from './service.ts'
 
-/** What a path without a domain means, for the reader of the documentation. */
-const WITHOUT_DOMAIN = 'Looks through the domains that the caller reaches; 409 when the id exists in several of them.'
+/** Description of a path without a domain. */
+const WITHOUT_DOMAIN =
+  'Searches the domains that the caller has access to. Returns 409 when the id exists in several of them.'
 
-/** The params of any path of `entityPaths`. */
+/** Returns the address from the parameters of any path of `entityPaths`. */
 export function addressOf(type: ConnectableType | 'group' | 'user', params: unknown): Address {
   const values = params as Readonly<Record<string, string | undefined>>
   return { domainId: values['domain_id'], id: values[`${type}_id`] ?? '' }
 }
 
-/** The domain of a path of `collectionPaths`. */
+/** Returns the domain of a path of `collectionPaths`. */
 export function domainOf(params: unknown): string | undefined {
   return (params as Readonly<Record<string, string | undefined>>)['domain_id']
 }
 
-/** What every route of one entity declares: who is missing, forbidden or in several places. */
+/** Schema of a route of one entity, with the errors that all of these routes return. */
 export function entitySchema<S extends Record<number, TSchema>>(
   path: EntityPath,
-  options: { tags: string[]; summary: string; description?: string; successes: S; kinds?: readonly ErrorKind[] },
+  options: { tags: string[]; summary: string; description?: string; successes: S; kinds?: readonly RouteRefusal[] },
 ) {
-  const kinds = new Set<ErrorKind>(['unauthenticated', 'forbidden', 'not_found', ...(options.kinds ?? [])])
+  const kinds = new Set<RouteRefusal>(['not_found', ...(options.kinds ?? [])])
   if (!path.isScoped) kinds.add('conflict')
   const description = [options.description, path.isScoped ? undefined : WITHOUT_DOMAIN].filter(
     (text) => text !== undefined,
@@ -42,7 +45,7 @@ export function entitySchema<S extends Record<number, TSchema>>(
   }
 }
 
-/** The calls behind the shared routes; each answers the record as the wire shows it. */
+/** The service calls of the shared routes. Each returns the record in its wire format. */
 export type ConnectableCalls = {
   view(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<unknown>
   setTags(caller: UserPrincipal, at: Address, tags: string[]): Promise<unknown>
@@ -73,7 +76,11 @@ export function connectableRoutes(
       {
         config: { action: 'update' },
         schema: {
-          ...entitySchema(path, { tags, summary: 'Replace the tags; none clears them', successes: { 200: record } }),
+          ...entitySchema(path, {
+            tags,
+            summary: 'Replace the tags; absent `tags` remove all of them',
+            successes: { 200: record },
+          }),
           body: TagsUpdate,
         },
       },
@@ -90,7 +97,7 @@ export function connectableRoutes(
           schema: entitySchema(path, {
             tags,
             summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a ${type}`,
-            description: 'From any state; what is so already stays unchanged.',
+            description: 'Idempotent.',
             successes: { 200: record },
           }),
         },
@@ -106,7 +113,7 @@ export function connectableRoutes(
             tags,
             summary: `Put a ${type} into a group`,
             description:
-              'Needs `set_child` on the group too. The parent that it has already changes nothing; another one must be removed first.',
+              'Also requires `set_child` on the group. Setting the current parent has no effect. Another parent must be removed first.',
             successes: { 200: NoBody },
             kinds: ['conflict', 'unprocessable'],
           }),
@@ -125,7 +132,7 @@ export function connectableRoutes(
         schema: entitySchema(path, {
           tags,
           summary: `Take a ${type} out of its group`,
-          description: 'Needs `set_child` on the group too. Without a parent nothing changes.',
+          description: 'Also requires `set_child` on the group. Has no effect without a parent.',
           successes: { 204: NoBody },
         }),
       },

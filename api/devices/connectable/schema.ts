@@ -1,4 +1,4 @@
-/** Wire fields that clients and channels have in common (contract 4.1, 4.2). */
+/** Wire fields that clients and channels share (contract 4.1, 4.2). */
 import { Type } from 'typebox'
 import type { Static, TObject, TString } from 'typebox'
 import {
@@ -13,6 +13,7 @@ import {
   StatusFilter,
   Tags,
   Timestamp,
+  createdFields,
 } from '#api/identity/index.ts'
 import { Direction, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
@@ -32,7 +33,7 @@ export const recordFields = {
   updated_by: Type.Optional(Id),
 }
 
-/** Fields of a creation. An empty `parent_group_id` is none: older clients send every field. */
+/** Fields of a creation. An empty `parent_group_id` means no parent: older clients send every field. */
 export const creationFields = {
   id: Type.Optional(ChosenId),
   name: Type.Optional(Name),
@@ -46,14 +47,14 @@ export const creationFields = {
 export const Creation = Type.Object(creationFields)
 export type Creation = Static<typeof Creation>
 
-/** Fields of a change; absent ones stay. */
+/** Fields of a change. Absent fields are unchanged. */
 export const updateFields = {
   name: Type.Optional(Name),
   metadata: Type.Optional(Metadata),
   tags: Type.Optional(Tags),
 }
 
-/** `roles=true`: the caller's roles on it come with the record. */
+/** `roles=true` adds the caller's roles on the entity to the record. */
 export const ViewQuery = Type.Object({ roles: Type.Optional(Type.Boolean()) })
 
 export const TagsUpdate = Type.Object({ tags: Type.Optional(Tags) })
@@ -62,32 +63,40 @@ export const ParentUpdate = Type.Object({ parent_group_id: ChosenId })
 const AccessType = Type.Enum(['direct', 'direct_group', 'indirect_group', 'domain'])
 const Text = (description: string) => Type.Optional(Type.String({ maxLength: 4096, description }))
 
-/** Filters of a listing that both read alike; `peer` is what the other end of a connection is called. */
+/** Filters that both listings share. `peer` is the type of the other end of a connection. */
 export function queryFields(peer: ConnectableType) {
   return {
     ...pageQuery(),
     name: Type.Optional(Name),
     tag: Type.Optional(Name),
-    tags: Text('Comma-separated; all of them must be there'),
+    tags: Text('Comma-separated tags; an entity must have all of them'),
     status: StatusFilter,
     metadata: Type.Optional(MetadataFilter),
     id: Type.Optional(Id),
+    ...createdFields,
     connection_type: Type.Optional(
-      Type.Enum(['publish', 'subscribe'], { description: `With \`${peer}\`: connected to it in this way` }),
+      Type.Enum(['publish', 'subscribe'], { description: `Type of the connection to \`${peer}\`` }),
     ),
-    group: Type.Optional(Type.String({ maxLength: 36, description: 'Parent group; empty: without one' })),
-    parentID: Type.Optional(Type.String({ maxLength: 36, description: 'The same as `group`' })),
+    group: Type.Optional(
+      Type.String({ maxLength: 36, description: 'Id of the parent group; empty for entities without a parent' }),
+    ),
+    parentID: Type.Optional(Type.String({ maxLength: 36, description: 'Alias of `group`' })),
     ownerID: Type.Optional(Type.String({ maxLength: 36, description: 'Created by this user' })),
     visibility: Type.Optional(
-      Type.Enum(['all', 'mine', 'shared'], { description: 'mine: created by the caller; shared: by somebody else' }),
+      Type.Enum(['all', 'mine', 'shared'], {
+        description: '`mine`: created by the caller; `shared`: created by other users',
+      }),
     ),
     user: Type.Optional(
-      Type.String({ maxLength: 36, description: 'What this user reaches; for himself and administrators' }),
+      Type.String({
+        maxLength: 36,
+        description: 'Entities that this user has access to; requires this user or an administrator',
+      }),
     ),
-    actions: ActionsFilter('Comma-separated; the caller must hold all of them'),
-    role_id: Type.Optional(Type.String({ maxLength: 64, description: 'The caller holds this role on it' })),
+    actions: ActionsFilter('Comma-separated actions; the caller must have all of them on the entity'),
+    role_id: Type.Optional(Type.String({ maxLength: 64, description: 'Entities on which the caller has this role' })),
     role_name: Type.Optional(
-      Type.String({ maxLength: 200, description: 'The caller holds a role of this name on it' }),
+      Type.String({ maxLength: 200, description: 'Entities on which the caller has a role with this name' }),
     ),
     access_type: Type.Optional(AccessType),
     order: OrderKey,
@@ -96,7 +105,10 @@ export function queryFields(peer: ConnectableType) {
   }
 }
 
-/** One client or channel is found below its domain, or by its id alone wherever the caller reaches it (decision 31b). */
+/**
+ * A path of one entity: below its domain, or by its id alone in the domains that the caller has access to (decision
+ * 31b).
+ */
 export type EntityPath = { base: string; params: TObject<Record<string, TString>>; isScoped: boolean }
 
 export function entityPaths(type: ConnectableType | 'group' | 'user'): readonly EntityPath[] {
@@ -107,7 +119,7 @@ export function entityPaths(type: ConnectableType | 'group' | 'user'): readonly 
   ]
 }
 
-/** Where a collection stands: below a domain, or across those that the caller reaches (decision 31). */
+/** Paths of a collection: below a domain, or across the domains that the caller has access to (decision 31). */
 export function collectionPaths(type: ConnectableType): readonly EntityPath[] {
   return [
     { base: `/:domain_id/${type}s`, params: Type.Object({ domain_id: Id }), isScoped: true },
@@ -115,7 +127,7 @@ export function collectionPaths(type: ConnectableType): readonly EntityPath[] {
   ]
 }
 
-/** The fields of `recordFields`. */
+/** Returns the fields of `recordFields`. */
 export function presentRecord(record: ConnectableRecord) {
   return {
     id: record.id,

@@ -1,10 +1,18 @@
 /**
- * The rules that clients and channels share: finding one and asking whether the caller may, changing it with its entry in
- * the journal, its status, its parent group and its end (contract 2.5, 4.1, 4.2, decisions 13, 31, 31b, 45, 46).
+ * The rules that clients and channels share: finding and authorizing, changes with their journal entry, status, parent
+ * group and deletion (contract 2.5, 4.1, 4.2, decisions 13, 31, 31b, 45, 46).
  */
 import { isDeepStrictEqual } from 'node:util'
 import { removeRolesOf, rolesShownTo } from '#api/identity/index.ts'
-import type { AccessPolicy, DomainAccess, Journal, Recorder, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
+import type {
+  AccessPolicy,
+  DomainAccess,
+  Journal,
+  Quotas,
+  Recorder,
+  ShownRoles,
+  UserPrincipal,
+} from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -12,20 +20,27 @@ import { findParent, requireEnabledParent, requireParent, requireParents } from 
 import type { ConnectableRecord, EnabledStatus } from './record.ts'
 import type { ConnectableChange, ConnectableTable } from './repository.ts'
 
-/** Where a client or channel is looked for: in a domain, or in every domain that the caller reaches (decision 31b). */
+/**
+ * Address of a client or channel: its id, in one domain or in every domain that the caller has access to (decision
+ * 31b).
+ */
 export type Address = { domainId: string | undefined; id: string }
 
-/** What the journal tells of a record, named as on the wire. Never a secret. */
+/** Attributes of a record in the journal, with their wire names. They never contain a secret. */
 export type Facts = Readonly<Record<string, unknown>>
 
 export type ConnectableRules<R extends ConnectableRecord, C extends ConnectableChange> = {
-  /** Throws as decision 45 says: `forbidden` for a foreign domain, `not_found` for what the caller may not read. */
+  /** Throws `forbidden` for a domain without access and `not_found` for an entity without `read` (decision 45). */
   find(caller: UserPrincipal, at: Address, action: string): Promise<{ domain: DomainAccess; entity: R }>
-  /** The record, and on request the roles by which the caller has access to it. */
-  view(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<{ entity: R; roles: ShownRoles | undefined }>
+  /** Returns the record, and on request the roles by which the caller has access to it. */
+  view(
+    caller: UserPrincipal,
+    at: Address,
+    withRoles: boolean,
+  ): Promise<{ domain: DomainAccess; entity: R; roles: ShownRoles | undefined }>
   /**
-   * Creates all or none: `insert` writes the rows with the keys of their parent groups, and the caller as their administrator.
-   * Throws `forbidden`, `unprocessable` for a parent that is none.
+   * Creates all or none. `insert` writes the rows with the keys of their parent groups and makes the caller their
+   * administrator. Throws `forbidden`, `quota_exceeded`, and `unprocessable` for an unknown or disabled parent.
    */
   create<I extends { parentGroupId: string | null }>(
     caller: UserPrincipal,
@@ -33,22 +48,24 @@ export type ConnectableRules<R extends ConnectableRecord, C extends ConnectableC
     inputs: readonly I[],
     insert: (tx: Transaction, inputs: readonly (I & { parentGroupKey: number | null })[]) => Promise<R[]>,
   ): Promise<R[]>
-  /** Fields that are absent stay; a function makes the change of the record as it is. */
+  /** Absent fields are unchanged. A function computes the change from the current record. */
   change(caller: UserPrincipal, at: Address, operation: string, change: C | ((current: R) => C)): Promise<R>
   /** Idempotent (decision 13). */
   setStatus(caller: UserPrincipal, at: Address, status: EnabledStatus): Promise<R>
-  /** The parent that it has already changes nothing. Throws `conflict` for another one, `unprocessable` for no good group. */
+  /**
+   * Idempotent. Throws `conflict` when the entity has another parent, `unprocessable` for an unknown or disabled group.
+   */
   setParent(caller: UserPrincipal, at: Address, groupId: string): Promise<void>
-  /** Without a parent nothing changes; `only` removes that parent and no other. */
+  /** Has no effect without a parent. With `only` it removes the parent only if it is that group. */
   removeParent(caller: UserPrincipal, at: Address, only?: string): Promise<void>
-  /** Removes it, its connections and its roles; stored messages stay (decision 46). */
+  /** Removes the entity, its connections and its roles. Stored messages are kept (decision 46). */
   remove(caller: UserPrincipal, at: Address): Promise<void>
 }
 
-export type ConnectableDeps = { database: Database; journal: Journal; access: AccessPolicy }
+export type ConnectableDeps = { database: Database; journal: Journal; access: AccessPolicy; quotas: Quotas }
 
 export function createConnectableRules<R extends ConnectableRecord, C extends ConnectableChange>(
-  { database, journal, access }: ConnectableDeps,
+  { database, journal, access, quotas }: ConnectableDeps,
   table: ConnectableTable<R, C>,
   factsOf: (record: R) => Facts,
 ): ConnectableRules<R, C> {
@@ -72,7 +89,7 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
     })
   }
 
-  /** Locks the record and writes what `decide` wants of it; nothing wanted: nothing written. */
+  /** Locks the record and writes the change that `decide` returns. Undefined writes nothing. */
   async function changeLocked(
     caller: UserPrincipal,
     { key }: R,
@@ -94,10 +111,11 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
     find,
     async view(caller, at, withRoles) {
       const { domain, entity } = await find(caller, at, 'read')
-      return { entity, roles: withRoles ? await rolesShownTo(database.db, domain, entity) : undefined }
+      return { domain, entity, roles: withRoles ? await rolesShownTo(database.db, domain, entity) : undefined }
     },
     async create(caller, domain, inputs, insert) {
       return await journal.change(caller, async (tx, record) => {
+        await quotas.requireEntities(tx, domain.domainKey, type, inputs.length)
         const parents = await requireParents(tx, domain, type, inputs)
         const created = await insert(
           tx,
@@ -135,13 +153,13 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
     async setParent(caller, at, groupId) {
       const { domain, entity } = await find(caller, at, 'set_parent_group')
       await journal.change(caller, async (tx, record) => {
-        // The group before the record, as a deletion of the group takes them.
+        // The group is locked before the record, in the same order as a deletion of the group.
         const group = await requireParent(tx, domain, type, groupId)
         const current = await table.lock(tx, entity.key)
         if (current === undefined) throw notFound()
         if (current.parentGroupKey === group.key) return
         if (current.parentGroupKey !== null)
-          throw new ServiceError('conflict', `the ${type} has another parent group: remove it first`)
+          throw new ServiceError('conflict', `the ${type} already has a parent group: remove it first`)
         requireEnabledParent(group)
         const updated = await table.update(tx, entity.key, { parentGroupKey: group.key } as C, caller.id)
         recordChange(record, `${type}.set_parent`, current, updated, [group.key])
@@ -155,7 +173,7 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
         const group = await findParent(tx, domain, type, groupId)
         const current = await table.lock(tx, entity.key)
         if (current === undefined) throw notFound()
-        // Another call was faster: whatever parent it has now is not the one that this call was to remove.
+        // A concurrent request changed the parent after it was read. The new parent is not the one to remove.
         if (group === undefined || current.parentGroupKey !== group.key) return
         const updated = await table.update(tx, entity.key, { parentGroupKey: null } as C, caller.id)
         recordChange(record, `${type}.remove_parent`, current, updated, [group.key])
@@ -179,7 +197,7 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
 
 const notFound = () => new ServiceError('not_found', 'entity not found')
 
-/** The facts that differ, as they were and as they are. */
+/** Returns the attributes that differ, with their old and new values. */
 function difference(before: Facts, after: Facts): { before: Facts; after: Facts } {
   const changed = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(
     (name) => !isDeepStrictEqual(before[name], after[name]),

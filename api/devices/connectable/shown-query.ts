@@ -1,4 +1,4 @@
-/** What the query of a listing asks for by access and by creator (contract 2.4, 4.1). */
+/** Filters of a listing by access and by creator (contract 2.4, 4.1). */
 import { parseActions } from '#api/identity/index.ts'
 import type { AccessQuery, DomainAccess } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
@@ -12,12 +12,12 @@ export type ShownQuery = AccessQuery & {
   visibility?: 'all' | 'mine' | 'shared'
 }
 
-/** The specification calls the parent group `parentID`. */
+/** Copies `parentID`, the specification's name of the parent group, to `group`. */
 export function withParent<Q extends { group?: string; parentID?: string }>(query: Q): Q {
   return query.group === undefined && query.parentID !== undefined ? { ...query, group: query.parentID } : query
 }
 
-/** What is malformed in the query is said before anything is looked up (decision 45). */
+/** Throws `malformed` before anything is looked up (decision 45). */
 export function parseShown(
   type: ConnectableType,
   query: ShownQuery,
@@ -25,7 +25,7 @@ export function parseShown(
   return { query, actions: parseActions(type, query.actions) }
 }
 
-/** `mine`: created by the caller; `shared`: by somebody else (decisions 29 and 51). */
+/** `mine`: created by the caller. `shared`: created by other users (decisions 29 and 51). */
 export function ownedAs(
   { principal }: DomainAccess,
   alias: string,

@@ -1,4 +1,4 @@
-/** Listings of what belongs to one client, channel, group or user (contract 4.3). */
+/** Listings of the entities of one client, channel, group or user (contract 4.3). */
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
 import type { ConnectableType } from './record.ts'
 import type { Address } from './service.ts'
@@ -6,8 +6,9 @@ import type { Address } from './service.ts'
 export type Within<T extends ConnectableType | 'group' | 'user'> = Address & { type: T }
 
 /**
- * The domain to list in, and the filter that narrows the listing. What a user reaches spans every domain where the path
- * names none. Throws `not_found` for what the caller may not read, `conflict` for an id that exists in several domains.
+ * Returns the domain to list in and the filter that selects the entities. A listing of a user without a domain in the
+ * path spans every domain. Throws `not_found` without `read` on the entity, `conflict` for an id that exists in several
+ * domains.
  */
 export async function enterWithin<T extends ConnectableType | 'group' | 'user'>(
   access: AccessPolicy,

@@ -1,4 +1,4 @@
-/** SQL of connections. Rows of one statement are sorted by key: two unsorted ones deadlock. */
+/** SQL of connections. Rows of one statement are sorted by key: two unsorted statements deadlock. */
 import type { DomainAccess } from '#api/identity/index.ts'
 import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
@@ -10,12 +10,12 @@ export type Endpoint = {
   key: number
   id: string
   status: EnabledStatus
-  /** Whether the caller may read it at all, and whether he may do what was asked. */
+  /** `isReadable`: the caller has `read`. `isAllowed`: the caller has the required action. */
   isReadable: boolean
   isAllowed: boolean
 }
 
-/** The given clients or channels of a domain that exist, locked against deletion until the transaction ends. */
+/** Returns the given clients or channels of a domain that exist, locked against deletion until the transaction ends. */
 export async function findEndpoints(
   db: Queryable,
   domain: DomainAccess,
@@ -45,14 +45,14 @@ export async function findEndpoints(
   }))
 }
 
-/** Every client of the one list with every channel of the other, and the bits of the types that are meant. */
+/** Every client of the first list with every channel of the second, and the bits of the connection types. */
 export type Connecting = { clientKeys: readonly number[]; channelKeys: readonly number[]; bits: number }
 
 type Pair = { clientKey: number; channelKey: number; bits: number }
 
 /**
- * The pairs of all items in the order of their keys, each once with the types of every item that names it: one statement cannot touch a row
- * twice.
+ * Returns the pairs of all items in the order of their keys. Each pair occurs once, with the types of every item that
+ * contains it: one statement cannot change a row twice.
  */
 function pairsOf(items: readonly Connecting[]): Pair[] {
   const byClient = new Map<number, Map<number, number>>()
@@ -71,7 +71,7 @@ function pairsOf(items: readonly Connecting[]): Pair[] {
     )
 }
 
-/** One statement inserts so many, in the order of all: what else the process has to do comes in between. */
+/** Number of pairs that one statement inserts. The event loop runs between statements. */
 const INSERTED_AT_ONCE = 10_000
 
 const INSERT = prepared(
@@ -83,7 +83,7 @@ const INSERT = prepared(
     WHERE connections.types | EXCLUDED.types <> connections.types`,
 )
 
-/** Adds the types to every pair; a pair that has them already is not touched. Gives how many pairs changed. */
+/** Adds the types to every pair. A pair that already has them is not changed. Returns the number of changed pairs. */
 export async function insertConnections(
   db: Queryable,
   domainKey: number,
@@ -103,9 +103,9 @@ export async function insertConnections(
 }
 
 /**
- * Takes the types from every pair; a pair without any left is removed. Gives how many pairs changed. No join: while the
- * statistics do not know the table, the planner joins a hundred thousand pairs in a nested loop that ends in the deadline.
- * An array is compared by its hash or by the index, whatever the statistics say.
+ * Removes the types from every pair and deletes pairs without a type. Returns the number of changed pairs. It uses no
+ * join: without statistics of the table the planner joins a hundred thousand pairs in a nested loop that exceeds the
+ * deadline. An array is compared by hash or index, independent of the statistics.
  */
 export async function removeConnections(db: Queryable, items: readonly Connecting[]): Promise<number> {
   const pairs = pairsOf(items)
@@ -119,7 +119,7 @@ export async function removeConnections(db: Queryable, items: readonly Connectin
   }
   await sql`SELECT count(*) FROM (
     SELECT FROM connections WHERE ${between(pairs)} ORDER BY client_key, channel_key FOR UPDATE) AS locked`.execute(db)
-  // Each statement sees pairs that were connected since the one before: neither may leave a pair without a type.
+  // Each statement sees pairs that were committed since the previous one. Neither may leave a pair without a type.
   let changed = 0n
   for (const bits of new Set(pairs.map((pair) => pair.bits))) {
     const where = between(pairs.filter((pair) => pair.bits === bits))
@@ -140,7 +140,7 @@ export type ConnectionRecord = {
   updatedAt: string | null
 }
 
-/** The connection of a pair that is connected. */
+/** Returns the connection of a connected pair. */
 export async function getConnection(db: Queryable, client: Endpoint, channel: Endpoint): Promise<ConnectionRecord> {
   const { rows } = await sql<{
     types: number

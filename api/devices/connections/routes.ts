@@ -1,4 +1,7 @@
-/** Connecting and disconnecting: newer and older forms, with the domain in the path and without (contract 4.2, decision 52). */
+/**
+ * Connect and disconnect: current and legacy request formats, with the domain in the path and without (contract 4.2,
+ * decision 52).
+ */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
@@ -8,10 +11,11 @@ import { ChannelConnecting, Connection, Connectings, presentConnection } from '.
 import type { ConnectionsService } from './service.ts'
 
 const tags = ['connections']
-const WITHOUT_DOMAIN = 'In the domain where the caller reaches the named channels and clients; 409 when several fit.'
-const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable', 'conflict'] as const
+const WITHOUT_DOMAIN =
+  'Searches the domains that the caller has access to. Returns 409 when the ids exist in several of them.'
+const KINDS = ['not_found', 'unprocessable', 'conflict'] as const
 
-/** By scope: what stands before `/channels`, and the params that come from it. */
+/** For each scope: the prefix of `/channels` and its parameters. */
 const SCOPES = [
   { prefix: '/:domain_id', params: { domain_id: Id }, description: undefined },
   { prefix: '', params: {}, description: WITHOUT_DOMAIN },
@@ -34,13 +38,14 @@ export function connectionRoutes(connections: ConnectionsService): RoutePlugin {
       const about = description === undefined ? {} : { description }
       for (const { verb, status, summary, apply } of verbs) {
         const response = responses({ [status]: NoBody }, ...KINDS)
-        // The oldest clients know one domain, that of their token, and name neither it nor the collection.
+        // The oldest clients use the one domain of their token, and their paths contain neither a domain nor the
+        // collection.
         const urls = prefix === '' ? [`/channels/${verb}`, `/${verb}`] : [`${prefix}/channels/${verb}`]
         for (const url of urls) {
           app.post(
             url,
             {
-              config: { action: 'connect_to_client' },
+              config: { action: 'connect_to_client', dryRun: true },
               bodyLimit: MAX_BULK_BODY_BYTES,
               schema: {
                 tags,
@@ -61,7 +66,7 @@ export function connectionRoutes(connections: ConnectionsService): RoutePlugin {
         app.post(
           `${prefix}/channels/:channel_id/${verb}`,
           {
-            config: { action: 'connect_to_client' },
+            config: { action: 'connect_to_client', dryRun: true },
             bodyLimit: MAX_BULK_BODY_BYTES,
             schema: {
               tags,

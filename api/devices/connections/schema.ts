@@ -1,24 +1,24 @@
 /**
- * Wire shapes of connect and disconnect: the newer names, the older ones that mean the same, and the record of the older
+ * Wire shapes of connect and disconnect: the current field names, their legacy synonyms, and the record of the legacy
  * paths (specification section 2 Connection, contract 4.2, decisions 16 and 52).
  */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { shown } from '#core/http/index.ts'
+import { documented } from '#core/http/index.ts'
 import { CONNECTION_TYPES, Id, Timestamp, presentConnectionActions } from '#api/identity/index.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
 import type { ConnectionRecord } from './repository.ts'
 
-const Ids = Type.Array(Type.String({ maxLength: 36, ...shown({ format: 'uuid' }) }), {
+const Ids = Type.Array(Type.String({ maxLength: 36, ...documented({ format: 'uuid' }) }), {
   minItems: 1,
   description: `UUIDs, at most ${MAX_BULK_ITEMS}`,
 })
 const Types = Type.Array(
   Type.String({
     maxLength: 16,
-    description: 'publish, subscribe (any case), m_write, m_read',
-    ...shown({ enum: [...CONNECTION_TYPES, 'm_write', 'm_read'] }),
+    description: '`publish` or `subscribe` in any case, `m_write` or `m_read`',
+    ...documented({ enum: [...CONNECTION_TYPES, 'm_write', 'm_read'] }),
   }),
   { minItems: 1, maxItems: 4 },
 )
@@ -30,21 +30,22 @@ const fields = {
   subjects: Type.Optional(Ids),
   objects: Type.Optional(Ids),
   actions: Type.Optional(Types),
-  thing_id: Type.Optional(Type.String({ maxLength: 36, description: 'One client, under its older name' })),
-  channel_id: Type.Optional(Type.String({ maxLength: 36, description: 'One channel' })),
+  thing_id: Type.Optional(Type.String({ maxLength: 36, description: 'Id of one client; legacy name' })),
+  channel_id: Type.Optional(Type.String({ maxLength: 36, description: 'Id of one channel' })),
 }
 
 export const Connecting = Type.Object(fields, {
   $id: 'Connecting',
-  description: 'Every client of the one list with every channel of the other; `types` absent: both',
+  description:
+    'Connects every client of the first list with every channel of the second; `types` defaults to both types',
 })
 export type Connecting = Static<typeof Connecting>
 
-/** Several at once: all or nothing. */
+/** Maximum number of items in one request, which is applied completely or not at all. */
 export const MAX_CONNECTIONS = 1000
 export const Connectings = Type.Union([Connecting, Type.Array(Connecting, { minItems: 1, maxItems: MAX_CONNECTIONS })])
 
-/** With the channel in the path. */
+/** Request body when the path contains the channel. */
 export const ChannelConnecting = Type.Pick(Connecting, ['client_ids', 'subjects', 'types', 'actions'])
 
 export const Connection = Type.Object(
@@ -52,7 +53,7 @@ export const Connection = Type.Object(
     owner_id: Type.Optional(Id),
     subject: Type.String({ description: 'Id of the client' }),
     object: Type.String({ description: 'Id of the channel' }),
-    actions: Type.Array(Type.String(), { description: 'm_write: publish, m_read: subscribe' }),
+    actions: Type.Array(Type.String(), { description: '`m_write` is publish, `m_read` is subscribe' }),
     created_at: Timestamp,
     updated_at: Timestamp,
   },

@@ -7,36 +7,37 @@ import type { ConnectableType } from '../connectable/record.ts'
 import type { Connecting as KeyPairs, ConnectionRecord, Endpoint } from './repository.ts'
 import { findEndpoints, getConnection, insertConnections, removeConnections } from './repository.ts'
 import type { Connecting } from './schema.ts'
-import { BOTH, factsOf, parseWanted } from './wanted.ts'
-import type { Wanted } from './wanted.ts'
+import { BOTH, factsOf, parseConnectionPairs } from './connection-request.ts'
+import type { ConnectionRequest } from './connection-request.ts'
 
-/** Ids of a path without a domain are looked for wherever the caller reaches (decision 31b). */
+/** Without a domain the ids are searched in every domain that the caller has access to (decision 31b). */
 export type ConnectionPath = { domainId: string | undefined; channelId?: string; clientId?: string }
 
 export type ConnectionsService = {
   /**
-   * Connects all pairs of each item or nothing; what is connected stays (decision 16b). An id of the path stands in the place
-   * of the ids of the body. Throws `malformed`, `forbidden`, `too_large`; for an unknown id `not_found` when the path names
-   * it, else `unprocessable`, as for a disabled client or channel; `conflict` when a path without a domain fits several.
+   * Connects all pairs of all items, or none. Connecting an existing pair has no effect (decision 16b). An id of the
+   * path replaces the ids of the body. Throws `malformed`, `forbidden`, `too_large`; for an unknown id `not_found` when
+   * it is in the path, otherwise `unprocessable`, like for a disabled client or channel; `conflict` when the ids of a
+   * path without a domain exist in several.
    */
   connect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
-  /** Pairs that are not connected are no error. */
+  /** Disconnecting a missing pair is not an error. */
   disconnect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
   /**
-   * Connects what the running transaction made, all with all in both directions. Only a caller who may not connect in the
-   * whole domain is asked about each of them again.
+   * Connects all given clients with all given channels in both directions. The running transaction has created them.
+   * The permission on each of them is checked only for a caller who may not connect in the whole domain.
    */
-  connectMade(caller: UserPrincipal, domain: DomainAccess, made: Made): Promise<void>
-  /** Connects one pair in both directions and gives its connection (decision 52). */
+  connectCreated(caller: UserPrincipal, domain: DomainAccess, made: CreatedEnds): Promise<void>
+  /** Connects one pair in both directions and returns the connection (decision 52). */
   connectPair(caller: UserPrincipal, path: Required<ConnectionPath>): Promise<ConnectionRecord>
 }
 
-/** Clients and channels that nobody else knows yet. */
-export type Made = Record<'clients' | 'channels', readonly { key: number; id: string }[]>
+/** Clients and channels that the running transaction has created. Other transactions cannot see them yet. */
+export type CreatedEnds = Record<'clients' | 'channels', readonly { key: number; id: string }[]>
 
 type Ends = { clients: ReadonlyMap<string, Endpoint>; channels: ReadonlyMap<string, Endpoint> }
 type Operation = 'connect' | 'disconnect'
-/** Writes the pairs; gives how many changed. */
+/** Writes the pairs and returns the number of changed pairs. */
 type Apply = (tx: Transaction, domain: DomainAccess, ends: Ends, pairs: KeyPairs[]) => Promise<number>
 
 export function createConnectionsService({
@@ -47,13 +48,13 @@ export function createConnectionsService({
   access: AccessPolicy
 }): ConnectionsService {
   /**
-   * The domain of a path that names none: that of the first channel, or of the first client where the channel is known in
-   * several. What else is named must be there too.
+   * Finds the domain for a path without one: the domain of the first channel, or of the first client when the channel
+   * exists in several domains. All other ids must belong to the same domain.
    */
   async function locateDomain(
     caller: UserPrincipal,
     path: ConnectionPath,
-    [first]: readonly Wanted[],
+    [first]: readonly ConnectionRequest[],
     operation: Operation,
   ) {
     let conflict: unknown
@@ -75,7 +76,7 @@ export function createConnectionsService({
     throw unknown ?? conflict
   }
 
-  /** Resolves everything that the call names, lets `apply` write all of it, and records each item of the call. */
+  /** Resolves all ids of the request, calls `apply` to write all pairs, and records one journal entry for each item. */
   async function forAll(
     caller: UserPrincipal,
     path: ConnectionPath,
@@ -83,7 +84,7 @@ export function createConnectionsService({
     operation: Operation,
     apply: Apply,
   ): Promise<void> {
-    const wanted = parseWanted(connections.map((one) => withPath(path, one)))
+    const wanted = parseConnectionPairs(connections.map((one) => withPath(path, one)))
     const domain =
       path.domainId === undefined
         ? await locateDomain(caller, path, wanted, operation)
@@ -96,7 +97,7 @@ export function createConnectionsService({
         channels: byId(await findEndpoints(tx, domain, 'channel', channelIds, 'connect_to_client')),
       }
       requireAllowed(ends)
-      // A channel of the path comes before what the body names: 404 before 422 (decision 45).
+      // The channel of the path is checked before the ids of the body: 404 has precedence over 422 (decision 45).
       requireKnown(path, operation, 'channel', channelIds, ends.channels)
       requireKnown(path, operation, 'client', clientIds, ends.clients)
       const pairs = keyPairsOf(wanted, ends)
@@ -119,7 +120,7 @@ export function createConnectionsService({
 
   return {
     connect,
-    async connectMade(caller, domain, { clients, channels }) {
+    async connectCreated(caller, domain, { clients, channels }) {
       const wanted = { clientIds: clients.map(({ id }) => id), channelIds: channels.map(({ id }) => id), bits: BOTH }
       if (!domain.can('client_connect_to_channel') || !domain.can('channel_connect_to_client')) {
         const pairs = { client_ids: wanted.clientIds, channel_ids: wanted.channelIds }
@@ -150,7 +151,7 @@ export function createConnectionsService({
   }
 }
 
-/** An id of the path that is no id names nothing, like an unknown one. */
+/** An invalid id in the path is `not_found`, like an unknown one. */
 function withPath({ channelId, clientId }: ConnectionPath, connection: Connecting): Connecting {
   for (const id of [channelId, clientId]) {
     if (id !== undefined && !isId(id)) throw new ServiceError('not_found', 'entity not found')
@@ -171,11 +172,11 @@ function requireAllowed(ends: Ends): void {
   const action = refused.type === 'client' ? 'connect_to_channel' : 'connect_to_client'
   throw new ServiceError(
     'forbidden',
-    `failed to perform authorization: needs ${action} on the ${refused.type} ${refused.id}`,
+    `failed to perform authorization: requires ${action} on the ${refused.type} ${refused.id}`,
   )
 }
 
-/** Unknown, foreign and unreadable ids are refused alike. */
+/** Throws the same error for unknown ids, ids of other domains and ids without `read`. */
 function requireKnown(
   path: ConnectionPath,
   operation: Operation,
@@ -191,19 +192,19 @@ function unknownEnd(path: ConnectionPath, operation: Operation, type: Connectabl
   const isInPath = (type === 'client' ? path.clientId : path.channelId) !== undefined
   return isInPath
     ? new ServiceError('not_found', 'entity not found')
-    : new ServiceError('unprocessable', `failed to ${operation}: no ${type} ${id} in this domain`)
+    : new ServiceError('unprocessable', `failed to ${operation}: ${type} ${id} does not exist in this domain`)
 }
 
 function requireEnabled(ends: Ends): void {
   const disabled = endpointsOf(ends).find((endpoint) => endpoint.status === 'disabled')
   if (disabled !== undefined)
-    throw new ServiceError('unprocessable', `failed to connect: the ${disabled.type} ${disabled.id} is disabled`)
+    throw new ServiceError('unprocessable', `failed to connect: ${disabled.type} ${disabled.id} is disabled`)
 }
 
 const keysOf = (ids: readonly string[], found: ReadonlyMap<string, Endpoint>) =>
   ids.map((id) => (found.get(id) as Endpoint).key)
 
-function keyPairsOf(wanted: readonly Wanted[], { clients, channels }: Ends): KeyPairs[] {
+function keyPairsOf(wanted: readonly ConnectionRequest[], { clients, channels }: Ends): KeyPairs[] {
   return wanted.map(({ clientIds, channelIds, bits }) => ({
     clientKeys: keysOf(clientIds, clients),
     channelKeys: keysOf(channelIds, channels),

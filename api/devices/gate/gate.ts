@@ -1,6 +1,7 @@
 /**
- * Who may send and receive on a channel, for every protocol. Decisions are kept in memory and forgotten as soon as a
- * client, channel, connection or domain behind them changes, so that a message costs one look-up (mechanisms section 4).
+ * The gate: authorization of devices for every protocol. It decides which client may publish to and subscribe on which
+ * channel. Decisions are cached in memory and invalidated as soon as a client, channel, connection or domain that they
+ * depend on changes, so that a message costs one look-up (mechanisms section 4).
  */
 import { LRUCache } from 'lru-cache'
 import { ANY_CHANGE, CONNECTION_BITS } from '#api/identity/index.ts'
@@ -15,52 +16,56 @@ import { secretMac } from '../secrets/index.ts'
 import type { Candidate, ChannelFacts, ChannelPathQuery } from './repository.ts'
 import { findCandidates, findChannels, findDomainByRoute } from './repository.ts'
 
-/** What a message came with. `clientId` stands beside the secret in Basic authentication and MQTT. */
+/** Credentials of a message. `clientId` comes with the secret in Basic authentication and MQTT. */
 export type MessageCredentials =
   | { readonly kind: 'client'; readonly secret: string; readonly clientId?: string | undefined }
   | { readonly kind: 'user'; readonly principal: UserPrincipal }
   /**
-   * A client that proved who it is before: an open session, its will, a certificate. `certificate` is the fingerprint in hex
-   * of the one that it proved it with: without that one being good it counts for nothing.
+   * A client that was authenticated before: an open session, its will, a certificate. `certificate` is the fingerprint,
+   * in hex, of the certificate that authenticated it. When the certificate is no longer valid, the credentials are
+   * rejected.
    */
   | { readonly kind: 'device'; readonly clientKey: number; readonly certificate?: string | undefined }
 
 export type DeviceCredentials = Exclude<MessageCredentials, { kind: 'user' }>
 
-/** A channel as a path names it: by id or route; without a domain on the older paths. */
+/** A channel in a path: by id or route. Legacy paths have no domain. */
 export type ChannelPath = { readonly domain?: string | undefined; readonly channel: string }
 
-/** Canonical ends of an allowed message. */
-export type MessageAccess = {
+/** Ids and keys of the domain, the channel and the publisher of an authorized message. */
+export type ChannelAccess = {
   readonly domainKey: number
   readonly domainId: string
   readonly channelKey: number
   readonly channelId: string
-  /** Null when a user sends. */
+  /** Null when a user publishes. */
   readonly publisherKey: number | null
   readonly publisherId: string | null
-  /** Days that messages of the channel are kept; null: for ever. */
+  /** Days that messages of the channel are kept. Null keeps them forever. */
   readonly retentionDays: number | null
 }
 
-/** A client that proved who it is. */
+/** An authenticated client. */
 export type IdentifiedClient = { readonly domainId: string; readonly clientId: string }
 
-/** Such a client with its keys. */
+/** An authenticated client with its keys. */
 export type IdentifiedDevice = IdentifiedClient & { readonly domainKey: number; readonly clientKey: number }
 
-/** Pairs of a device and a channel that are kept, with both directions; some 500 bytes each. */
+/** Maximum number of cached decisions, one for each device, channel and direction; some 500 bytes each. */
 const MAX_DECISIONS = 100_000
-/** A secret that came from outside and is shorter counts only together with the client id (decision 31c). */
+/** A shorter secret that the caller chose is accepted only together with the client id (decision 31c). */
 const MIN_LONE_SECRET_CHARS = 16
-/** A device whose path fits several domains tries again and again; each of them is told so often. */
+/** A device whose path matches several domains retries continuously. Each ambiguity is reported once in this time. */
 const AMBIGUITY_REPORT_MS = 60_000
 const MAX_REPORTED = 10_000
 
 type Refusal = 'unauthenticated' | 'forbidden'
-type Decision = { access: MessageAccess } | { refusal: Refusal }
+type Decision = { access: ChannelAccess } | { refusal: Refusal }
 
-/** `domain` is that of the path: a secret counts in its own domain alone, and which of the two is wrong is told to nobody. */
+/**
+ * `domain` is the domain of the path. A secret is valid in its own domain only. The message does not reveal whether the
+ * domain or the secret is wrong.
+ */
 const REFUSALS: Record<Refusal, (domain?: string) => ServiceError> = {
   unauthenticated: (domain) =>
     new ServiceError(
@@ -108,8 +113,8 @@ export class MessageGate {
   }
 
   /**
-   * The one enabled client of an enabled domain that has this secret; without a domain in all of them (decision 31c).
-   * Throws `unauthenticated` for none and for several alike.
+   * Returns the enabled client of an enabled domain with this secret. Without a domain it searches all of them
+   * (decision 31c). Throws the same `unauthenticated` for none and for several.
    */
   async identify(secret: string, domain?: string): Promise<IdentifiedClient> {
     const query = { ...domainQuery(domain), ...NO_CHANNEL, isInDomain: domain !== undefined }
@@ -121,8 +126,8 @@ export class MessageGate {
   }
 
   /**
-   * Every enabled client of an enabled domain that these credentials fit: more than one where several domains use the same
-   * secret (decision 31c). Throws `unauthenticated` for none.
+   * Returns every enabled client of an enabled domain that matches these credentials. Several match when several
+   * domains use the same secret (decision 31c). Throws `unauthenticated` for none.
    */
   async identifyAll(credentials: DeviceCredentials): Promise<readonly IdentifiedDevice[]> {
     const found = await this.#identities.get(credentialsKey(credentials), async () => {
@@ -134,7 +139,7 @@ export class MessageGate {
         clientKey,
         clientId,
       }))
-      // Another client may come to fit whose key is not known now.
+      // A client that is created later can match too, and its key is not known yet.
       return { value, dependsOn: [ANY_CHANGE] }
     })
     if (found.length === 0) throw REFUSALS.unauthenticated()
@@ -142,11 +147,12 @@ export class MessageGate {
   }
 
   /**
-   * Throws `unauthenticated` for wrong credentials or a disabled client; `forbidden` for an unknown, foreign, disabled or
-   * unconnected channel alike; for a user who subscribes `forbidden` when the domain of the path is not open to him, in it and
-   * without one `not_found` when he may not read the channel; `conflict` when a path without a domain fits several.
+   * Throws `unauthenticated` for wrong credentials or a disabled client. Throws the same `forbidden` for a channel that
+   * is unknown, of another domain, disabled or not connected. For a user who subscribes: `forbidden` without access to
+   * the domain of the path, `not_found` without `read` on the channel. Throws `conflict` when a path without a domain
+   * matches several domains.
    */
-  async authorize(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): Promise<MessageAccess> {
+  async authorize(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): Promise<ChannelAccess> {
     if (credentials.kind === 'user') return await this.#authorizeUser(credentials.principal, path, type)
     const decision = await this.#decisions.get(keyOf(credentials, path, type), () =>
       this.#decide(credentials, path, type),
@@ -155,33 +161,36 @@ export class MessageGate {
     return decision.access
   }
 
-  /** The same from memory, without waiting; undefined: call `authorize`. */
-  authorizeNow(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): MessageAccess | undefined {
+  /** Returns a cached decision without waiting. Undefined means that the caller must call `authorize`. */
+  authorizeNow(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): ChannelAccess | undefined {
     if (credentials.kind === 'user') return undefined
     const decision = this.#decisions.peek(keyOf(credentials, path, type))
     return decision !== undefined && 'access' in decision ? decision.access : undefined
   }
 
-  /** The ids of a path that may name its domain and its channel by routes; what names nothing stays as it is. Decides nothing. */
+  /** Resolves routes of a domain and a channel to ids. Unknown names are returned unchanged. It authorizes nothing. */
   async idsOf(path: { domain: string; channel: string }): Promise<{ domainId: string; channelId: string }> {
     const [found] = await findChannels(this.#database.db, asPath(path))
     if (found !== undefined) return { domainId: found.domainId, channelId: found.id }
     return { domainId: (await this.#domainIdOf(path.domain)) ?? path.domain, channelId: path.channel }
   }
 
-  forget(entityKeys: readonly number[]): void {
-    this.#decisions.forget(entityKeys)
-    this.#identities.forget(entityKeys)
-    this.#channels.forget(entityKeys)
+  invalidate(entityKeys: readonly number[]): void {
+    this.#decisions.invalidate(entityKeys)
+    this.#identities.invalidate(entityKeys)
+    this.#channels.invalidate(entityKeys)
   }
 
-  clear(): void {
-    this.#decisions.clear()
-    this.#identities.clear()
-    this.#channels.clear()
+  invalidateAll(): void {
+    this.#decisions.invalidateAll()
+    this.#identities.invalidateAll()
+    this.#channels.invalidateAll()
   }
 
-  /** The clients that the credentials fit; none where the secret is too short to count alone. */
+  /**
+   * Returns the clients that match the credentials; none when the secret is too short to be accepted without a client
+   * id.
+   */
   async #candidatesFor(
     credentials: DeviceCredentials,
     path: ChannelPathQuery & { isInDomain: boolean },
@@ -231,7 +240,9 @@ export class MessageGate {
     return { value, dependsOn: dependenciesOf(path, [only.domainKey, only.clientKey, only.channelKey as number]) }
   }
 
-  /** The same external secret and channel id in several domains: each of them learns that its device is shut out. */
+  /**
+   * Several domains use the same secret and channel id. The journal of each domain records that its device is rejected.
+   */
   async #reportAmbiguity(candidates: readonly Candidate[]): Promise<void> {
     const name = candidates.map((one) => one.clientKey).join(' ')
     if (this.#reported.has(name)) return
@@ -252,8 +263,9 @@ export class MessageGate {
     return isId(domain) ? domain : await findDomainByRoute(this.#database.db, domain)
   }
 
-  async #authorizeUser(principal: UserPrincipal, path: ChannelPath, type: ConnectionType): Promise<MessageAccess> {
-    // A token that lacks the scope is told so, as it is everywhere; what it may not see is refused alike (contract section 6).
+  async #authorizeUser(principal: UserPrincipal, path: ChannelPath, type: ConnectionType): Promise<ChannelAccess> {
+    // A token without the required scope gets `forbidden`, here as everywhere. It gets the same error for a channel
+    // that it may not see (contract section 6).
     const refuse = () =>
       type === 'publish' || principal.scope !== undefined
         ? REFUSALS.forbidden()
@@ -264,7 +276,7 @@ export class MessageGate {
       const keys = facts.flatMap((one) => [one.domainKey, one.key])
       return { value: facts, dependsOn: dependenciesOf(path, keys) }
     })
-    // No such domain and one that is not open to him are the same refusal (decision 45).
+    // An unknown domain and a domain without access get the same error (decision 45).
     if (type === 'subscribe' && path.domain !== undefined)
       await this.#access.enter(principal, found[0]?.domainId ?? (await this.#domainIdOf(path.domain)) ?? '')
     const allowed: ChannelFacts[] = []
@@ -303,8 +315,8 @@ export class MessageGate {
 }
 
 /**
- * A path without a domain is answered by what fits in any domain, and what comes to fit later has a key that is not
- * known now: such an answer holds until anything changes.
+ * The decision for a path without a domain depends on every domain. A later match has a key that is not known yet, so
+ * such a decision is valid until any change.
  */
 function dependenciesOf({ domain }: ChannelPath, keys: readonly number[]): readonly number[] {
   return domain === undefined ? [...keys, ANY_CHANGE] : keys

@@ -4,7 +4,7 @@ export type {
   DeviceCredentials,
   IdentifiedClient,
   IdentifiedDevice,
-  MessageAccess,
+  ChannelAccess,
   MessageCredentials,
 } from './gate.ts'
 export { identifyRoutes } from './routes.ts'

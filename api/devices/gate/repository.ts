@@ -1,8 +1,11 @@
-/** What the message path asks the database when its memory does not know. */
+/** SQL of the gate, for decisions that are not cached. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
-/** A client whose secret fits, in the domain of the path or in any, with the channel of the path where it is of that domain. */
+/**
+ * A client that matches the credentials, in the domain of the path or in any, and the channel of the path if it belongs
+ * to the same domain.
+ */
 export type Candidate = {
   domainKey: number
   domainId: string
@@ -13,7 +16,7 @@ export type Candidate = {
   channelKey: number | null
   channelId: string | null
   channelStatus: string | null
-  /** Bits of the connection; 0: not connected. */
+  /** Bits of the connection types. 0 means not connected. */
   types: number
   retentionDays: number | null
 }
@@ -34,7 +37,7 @@ type Row = {
 
 export type CandidateQuery = {
   client: { secretMac: Buffer; id: string | undefined } | { key: number; certificate: string | undefined }
-  /** Domain of the path as an id, or as a route; neither: every domain is looked at. */
+  /** Domain of the path as an id, or as a route. Without both, every domain is searched. */
   domainId: string | undefined
   domainRoute: string | undefined
   /** Channel of the path as an id, or as a route. */
@@ -42,7 +45,7 @@ export type CandidateQuery = {
   channelRoute: string | undefined
 }
 
-/** Several clients of different domains may share a secret; more than this is an attack or an accident. */
+/** Clients of different domains can share a secret. More than this number is an attack or an accident. */
 const MAX_CANDIDATES = 100
 
 export async function findCandidates(db: Queryable, query: CandidateQuery): Promise<Candidate[]> {
@@ -86,12 +89,12 @@ export async function findCandidates(db: Queryable, query: CandidateQuery): Prom
   }))
 }
 
-/** Whether the certificate with this fingerprint, in hex, is still one of the client. */
+/** The certificate with this fingerprint, in hex, belongs to the client and is valid. */
 const goodCertificate = (fingerprint: string) => sql`AND EXISTS (
   SELECT FROM certificates f WHERE f.fingerprint = ${Buffer.from(fingerprint, 'hex')} AND f.client_key = c.key
      AND f.revoked_at IS NULL AND now() BETWEEN f.not_before AND f.not_after)`
 
-/** A channel as a user names it. */
+/** A channel that a path of a user matches. */
 export type ChannelFacts = {
   domainKey: number
   domainId: string

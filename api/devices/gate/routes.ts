@@ -1,4 +1,4 @@
-/** A device that asks who it is by its secret (contract 4.3). */
+/** The route that returns the id of a client for its secret (contract 4.3). */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
@@ -10,7 +10,7 @@ import type { MessageGate } from './gate.ts'
 
 const Identified = Type.Object({ id: Id, domain_id: Id }, { $id: 'Identified', description: 'Client of the secret' })
 
-/** The secret of `Authorization: Client <secret>`. Throws `unauthenticated`. */
+/** Returns the secret of `Authorization: Client <secret>`. Throws `unauthenticated`. */
 function secretOf(request: FastifyRequest): string {
   const secret = deviceKeyOf(request.headers.authorization)
   if (secret === undefined)
@@ -24,13 +24,13 @@ export function identifyRoutes(gate: MessageGate): RoutePlugin {
       {
         url: '/:domain_id/clients/identify',
         params: Type.Object({ domain_id: Id }),
-        description: 'Looks in the domain of the path, an id or a route.',
+        description: 'Searches the domain of the path, which is an id or a route.',
       },
       {
         url: '/clients/identify',
         params: Type.Object({}),
         description:
-          'A secret that clients of several domains have, and one of fewer than 16 characters, is refused: name the domain in the path.',
+          'Rejects a secret that clients of several domains use, and a secret of fewer than 16 characters: use the path with a domain.',
       },
     ]) {
       app.post(
@@ -39,10 +39,10 @@ export function identifyRoutes(gate: MessageGate): RoutePlugin {
           config: { ownCredentials: ['client'] },
           schema: {
             tags: ['clients'],
-            summary: 'The id of the client whose secret is given',
+            summary: 'Identify a client by its secret',
             description: `Authorization: \`Client <secret>\`. ${description}`,
             params,
-            response: responses({ 200: Identified }, 'unauthenticated'),
+            response: responses({ 200: Identified }),
           },
         },
         async (request) => {

@@ -1,14 +1,17 @@
-/** How a client's secret is kept: a keyed digest finds it, a sealed copy shows it in listings (stack: device secrets). */
+/** Storage of a client's secret: a keyed digest for look-ups and a sealed copy for listings (stack: device secrets). */
 import type { Keyring } from '#core/keyring/index.ts'
 
 const PURPOSE = 'client secret'
 
-/** What the lookup compares; the same for equal secrets, meaningless without the installation's key. */
+/**
+ * Returns the keyed digest that look-ups compare. Equal secrets have equal digests. It reveals nothing without the
+ * secret key.
+ */
 export function secretMac(keyring: Keyring, secret: string): Buffer {
   return keyring.mac(PURPOSE, secret)
 }
 
-/** `clientId` and domain bind the copy to its row. */
+/** The client id and the domain bind the sealed copy to its row. */
 export function sealSecret(keyring: Keyring, domainKey: number, clientId: string, secret: string): Buffer {
   return keyring.seal(PURPOSE, `${domainKey}/${clientId}`, secret)
 }

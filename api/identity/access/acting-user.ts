@@ -1,9 +1,9 @@
-/** A user for whom something acts while he is not there: with all of his rights, as they are now. */
+/** The principal of a user on whose behalf a background job acts, with their current permissions. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { UserPrincipal } from './principal.ts'
 
-/** Undefined when he is gone or disabled. */
+/** Undefined when the user was deleted or disabled. */
 export async function findActingUser(db: Queryable, key: number): Promise<UserPrincipal | undefined> {
   const { rows } = await sql<{ id: string; role: string }>`
     SELECT id, role FROM users WHERE key = ${key} AND status = 'enabled'`.execute(db)

@@ -1,4 +1,4 @@
-/** Every action by name (contract section 2.3). The lists are closed: a role holds nothing else. */
+/** Every action by name (contract section 2.3). The lists are closed: a role cannot contain other actions. */
 import { refusedField } from '#core/errors/index.ts'
 
 const ROLE_ACTIONS = ['manage_role', 'add_role_users', 'remove_role_users', 'view_role_users'] as const
@@ -33,7 +33,7 @@ const GROUP_OWN_ACTIONS = [
   ...ROLE_ACTIONS,
 ] as const
 
-/** What a task needs in its domain (task-manager section 1). */
+/** Actions on a domain for tasks and workers (task-manager section 1). */
 export const TASK_ACTIONS = [
   'task_create',
   'task_read',
@@ -44,7 +44,7 @@ export const TASK_ACTIONS = [
   'worker_manage',
 ] as const
 
-/** What a profile of bootstrap configurations needs in its domain (decision 78). */
+/** Actions on a domain for profiles of bootstrap configurations (decision 78). */
 export const PROFILE_ACTIONS = ['profile_create', 'profile_read', 'profile_update', 'profile_delete'] as const
 
 type Prefixed<P extends string, A extends readonly string[]> = { [K in keyof A]: `${P}_${A[K] & string}` }
@@ -94,7 +94,7 @@ export type GroupAction = (typeof GROUP_ACTIONS)[number]
 export const ENTITY_TYPES = ['domain', 'group', 'channel', 'client'] as const
 export type EntityType = (typeof ENTITY_TYPES)[number]
 
-/** The actions that exist on an entity type; the built-in role `admin` holds all of them. */
+/** The actions of each entity type. The built-in role `admin` contains all of them. */
 export const ACTIONS = {
   domain: DOMAIN_ACTIONS,
   group: GROUP_ACTIONS,
@@ -102,19 +102,22 @@ export const ACTIONS = {
   client: CLIENT_ACTIONS,
 } as const satisfies Record<EntityType, readonly string[]>
 
-/** The actions on an entity type that can also be granted by its domain and its groups. */
+/** The actions of each entity type that roles on its domain and its groups can also grant. */
 export const OWN_ACTIONS = {
   group: GROUP_OWN_ACTIONS,
   channel: CHANNEL_ACTIONS,
   client: CLIENT_ACTIONS,
 } as const satisfies Record<Exclude<EntityType, 'domain'>, readonly string[]>
 
-/** Types of a connection as the wire says them, and the bits that are stored. */
+/** Connection types with their wire names, and the bits that are stored. */
 export const CONNECTION_BITS = { publish: 1, subscribe: 2 } as const
 export type ConnectionType = keyof typeof CONNECTION_BITS
 export const CONNECTION_TYPES = ['publish', 'subscribe'] as const satisfies readonly ConnectionType[]
 
-/** `publish`, `Publish` and the older `m_write` are one; undefined for anything else (contract 4.2). */
+/**
+ * Parses a connection type in any case, and the legacy names `m_write` and `m_read`. Undefined for any other text
+ * (contract 4.2).
+ */
 export function parseConnectionType(text: string): ConnectionType | undefined {
   switch (text.toLowerCase()) {
     case 'publish':
@@ -128,7 +131,7 @@ export function parseConnectionType(text: string): ConnectionType | undefined {
   }
 }
 
-/** The stored bits as the names of the older connection record: `m_write`, `m_read`. */
+/** Converts the stored bits to the legacy names `m_write` and `m_read`. */
 export function presentConnectionActions(bits: number): string[] {
   return [
     ...((bits & CONNECTION_BITS.publish) === 0 ? [] : ['m_write']),
@@ -136,13 +139,13 @@ export function presentConnectionActions(bits: number): string[] {
   ]
 }
 
-/** Names of the older generation (decision 24). */
+/** Legacy names of actions (decision 24). */
 const ALIASES: Readonly<Record<string, string>> = { c_list: 'membership', m_write: 'publish', m_read: 'subscribe' }
 
-/** The action that a caller means, whatever generation named it. */
+/** Returns the current name of an action for its current or legacy name. */
 export const actionNamed = (name: string): string => (Object.hasOwn(ALIASES, name) ? (ALIASES[name] ?? name) : name)
 
-/** A comma-separated list of actions of the type, as listings are asked for. Throws `malformed`. */
+/** Parses a comma-separated list of actions of the type, as in listing queries. Throws `malformed`. */
 export function parseActions(type: EntityType, list: string | undefined): string[] {
   const actions = (list ?? '')
     .split(',')
@@ -151,5 +154,5 @@ export function parseActions(type: EntityType, list: string | undefined): string
   const known = new Set<string>(ACTIONS[type])
   const unknown = actions.find((action) => !known.has(action))
   if (unknown === undefined) return actions
-  throw refusedField('actions', `must name actions of a ${type}, which ${unknown} is not: ${ACTIONS[type].join(', ')}`)
+  throw refusedField('actions', `${unknown} is not an action of a ${type}: use ${ACTIONS[type].join(', ')}`)
 }

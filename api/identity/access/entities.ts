@@ -1,4 +1,4 @@
-/** Finds clients, channels and groups by the ids of a path, for everything that works on all of them alike. */
+/** Finds clients, channels and groups by the ids of a path. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { EntityType } from './actions.ts'
@@ -10,7 +10,7 @@ export type LocatedEntity = {
   parentGroupKey: number | null
 }
 
-/** The table of an entity type and its column of the group above. */
+/** The table of each entity type and the column of its parent group. */
 export const ENTITY_TABLES = {
   client: { table: 'clients', parent: 'parent_group_key' },
   channel: { table: 'channels', parent: 'parent_group_key' },
@@ -27,14 +27,14 @@ export async function findEntity(
 ): Promise<LocatedEntity | undefined> {
   const { table, parent } = ENTITY_TABLES[type]
   const { rows } = await sql<Row>`SELECT key, ${sql.ref(parent)} AS parent_key FROM ${sql.table(table)}
-    WHERE domain_key = ${domainKey} AND id = ${id}`.execute(db)
+    WHERE domain_key = ${domainKey} AND id = ${id}`.executePrepared(db, `locate-${type}`)
   const row = rows[0]
   return row === undefined ? undefined : { type, key: row.key, id, parentGroupKey: row.parent_key }
 }
 
 /**
- * Entities of this id in the domains in which the user has a role, at most `limit`; `isEverywhere`: in all domains. Probes
- * the index (domain, id) domain by domain: ids are unique in their domain only.
+ * Finds entities with this id in the domains in which the user has a role, at most `limit`. `isEverywhere` searches all
+ * domains. Ids are unique per domain only, so the statement probes the index (domain, id) for each domain.
  */
 export async function findEntitiesAnywhere(
   db: Queryable,

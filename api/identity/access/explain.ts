@@ -1,9 +1,10 @@
 /**
- * Explains a decision of the policy: by which roles, along which groups, and what would change it. It reads the tables
- * anew instead of the policy's caches, so it tells what is stored; a test asks both and compares.
+ * Explains a decision of the policy: the roles and groups that determine it, and the changes that would alter it. It
+ * reads the tables instead of the caches of the policy, so it reports what is stored. A test compares its answers with
+ * those of the policy.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
-import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { ServiceError, presentError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { ACTIONS, ENTITY_TYPES, actionNamed } from './actions.ts'
@@ -14,24 +15,33 @@ import type { LocatedEntity } from './entities.ts'
 import type { DomainAccess } from './domain-access.ts'
 import type { AccessPolicy } from './policy.ts'
 import type { UserPrincipal } from './principal.ts'
-import type { DomainStatus } from './reach.ts'
-import { findRolePlaces, listRoleHolders } from './role-holders.ts'
-import type { PlacedRole, RolePlace } from './role-holders.ts'
-import type { AccessAnswer, AccessQuestion } from './schema.ts'
+import type { DomainStatus } from './domain-grants.ts'
+import { findRoleProviders, listRoleHolders } from './role-holders.ts'
+import type { PlacedRole, RoleProvider } from './role-holders.ts'
+import type { AccessAnswer, AccessDecisions, AccessQuestion } from './schema.ts'
 
 export type Explainer = {
   /**
-   * For the caller himself; about somebody else for who holds `view_role_users` on the entity or administers the domain.
-   * Who asks about himself learns nothing of an entity that he may not read: the answer is that of an unknown one. Throws
+   * Explains the access of the caller, or of another user if the caller has `view_role_users` on the entity or is an
+   * administrator of the domain. The answer about an entity without `read` is the same as about an unknown one. Throws
    * `malformed`, `forbidden`, `not_found`.
    */
   explain(caller: UserPrincipal, domainId: string, question: AccessQuestion): Promise<AccessAnswer>
+  /** Decides many questions. A question that cannot be answered has its error. Throws `forbidden` for a domain that is not the caller's. */
+  decide(
+    caller: UserPrincipal,
+    domainId: string,
+    questions: readonly AccessQuestion[],
+  ): Promise<AccessDecisions['answers']>
 }
 
-/** What stands for a group that the caller may not read, as in hierarchies (contract section 3). */
+/** Replaces the id of a group that the caller may not read, as in hierarchies (contract section 3). */
 const HIDDEN_ID = 'xxxx-xxxx-xxxx-xxxx'
 
-/** Sending and receiving need no `read` on the channel; everything else begins with it (decision 45). */
+/**
+ * Publishing and subscribing do not require `read` on the channel. Every other action also requires `read` (decision
+ * 45).
+ */
 const WITHOUT_READING = new Set(['read', 'publish', 'subscribe'])
 
 type Subject = {
@@ -46,7 +56,24 @@ type Asked = { type: EntityType; id: string; action: string }
 
 export function createExplainer({ database, access }: { database: Database; access: AccessPolicy }): Explainer {
   const { db } = database
-  return {
+  const explainer: Explainer = {
+    async decide(caller, domainId, questions) {
+      await access.enter(caller, domainId)
+      const answers: AccessDecisions['answers'] = []
+      // One after the other: a call takes one connection.
+      for (const question of questions) {
+        const { entity, action } = question
+        try {
+          const { allowed, explanation, missing_actions } = await explainer.explain(caller, domainId, question)
+          answers.push({ entity, action, allowed, explanation, missing_actions })
+        } catch (error) {
+          const { error: kind, message } = presentError(error)
+          if (kind === 'internal' || kind === 'unavailable' || kind === 'timeout') throw error
+          answers.push({ entity, action, allowed: false, error: kind, message })
+        }
+      }
+      return answers
+    },
     async explain(caller, domainId, question) {
       const asked = parseQuestion(question)
       const subjectId = question.subject ?? caller.id
@@ -57,23 +84,24 @@ export function createExplainer({ database, access }: { database: Database; acce
       const held = await heldBy(domain, entity, isKnown)
       const sees = domain.isAdmin || held('view_role_users')
       if (subjectId !== caller.id && !sees) {
-        // The domain of the path is no secret to who entered it.
+        // The caller has entered the domain, so its existence is not secret.
         if (!isKnown || (asked.type !== 'domain' && !held('read')))
           throw new ServiceError('not_found', 'entity not found')
         throw new ServiceError(
           'forbidden',
-          `failed to perform authorization: needs view_role_users on this ${asked.type} to ask about others`,
+          `failed to perform authorization: the access of other users requires view_role_users on this ${asked.type}`,
         )
       }
       const subject = await findSubject(db, domain.domainKey, subjectId)
-      // Whoever has a domain may ask here: about users who are none of its members it tells nothing, not that there are any.
-      const isWholeAdmin = caller.isPlatformAdmin && caller.boundDomainKey === undefined
+      // Every member of a domain can use this route. It must not reveal whether users outside the domain exist.
+      const isUnscopedAdmin = caller.isPlatformAdmin && caller.boundDomainKey === undefined
       const isStranger = subject !== undefined && !subject.isMember && subjectId !== caller.id
-      if (subject === undefined || (isStranger && !isWholeAdmin)) throw new ServiceError('not_found', 'user not found')
+      if (subject === undefined || (isStranger && !isUnscopedAdmin))
+        throw new ServiceError('not_found', 'user not found')
       const status = await findDomainStatus(db, domain.domainKey)
       if (!isKnown && sees) throw new ServiceError('not_found', 'entity not found')
       if (!isKnown || (!sees && !held('read'))) return presentHidden(domainId, status, asked, subject)
-      const places = await findRolePlaces(db, domain.domainKey, entity)
+      const places = await findRoleProviders(db, domain.domainKey, entity)
       const page = { offset: 0, limit: 1 }
       const { roles } = await listRoleHolders(db, places, { userKey: subject.key }, page)
       const needed = WITHOUT_READING.has(asked.action) ? [asked.action] : [asked.action, 'read']
@@ -99,9 +127,14 @@ export function createExplainer({ database, access }: { database: Database; acce
     },
   }
 
-  /** Where a role would give what is missing, and the roles there that hold it, as far as the caller may know them. */
+  return explainer
+
+  /**
+   * Returns the places where a role would grant the missing actions, and the roles there that contain them, as far as
+   * the caller may read them.
+   */
   async function findRemedies(
-    places: readonly RolePlace[],
+    places: readonly RoleProvider[],
     missing: readonly string[],
     domain: DomainAccess,
     sees: boolean,
@@ -129,10 +162,10 @@ export function createExplainer({ database, access }: { database: Database; acce
   }
 }
 
-/** Roles that are looked at for a remedy. */
+/** Maximum number of roles that are read for suggestions. */
 const MAX_REMEDIES = 1000
 
-const neededAt = (place: RolePlace, action: string): string | undefined =>
+const neededAt = (place: RoleProvider, action: string): string | undefined =>
   place.inheritance === undefined ? action : place.inheritance.get(action)
 
 function gives({ place, actions }: PlacedRole, action: string): boolean {
@@ -140,7 +173,10 @@ function gives({ place, actions }: PlacedRole, action: string): boolean {
   return needed !== undefined && actions.includes(needed)
 }
 
-/** What the caller holds himself; nothing on what he must not know. */
+/**
+ * Returns a predicate of the caller's own actions. It is false for every action on an entity that the caller must not
+ * know.
+ */
 async function heldBy(
   domain: DomainAccess,
   entity: LocatedEntity | undefined,
@@ -183,14 +219,14 @@ async function findDomainStatus(db: Queryable, domainKey: number): Promise<Domai
   return rows[0]?.status ?? 'deleted'
 }
 
-/** How the caller may see groups: by id and name those that he may read, the others as a stub. */
+/** Presents places to the caller: readable groups with id and name, other groups without. */
 type Names = {
-  presentPlace(place: RolePlace, action: string, needs: string): Placed
+  presentPlace(place: RoleProvider, action: string, needs: string): Placed
   presentGranting(role: PlacedRole, action: string): AccessAnswer['granted_by'][number]
 }
 type Placed = Omit<AccessAnswer['would_be_granted_by'][number], 'roles'>
 
-async function createNames(domain: DomainAccess, places: readonly RolePlace[]): Promise<Names> {
+async function createNames(domain: DomainAccess, places: readonly RoleProvider[]): Promise<Names> {
   const groups = places.filter((place) => place.accessType.endsWith('group'))
   const readable = new Set(places.filter((place) => !groups.includes(place)))
   for (const [index, group] of groups.entries()) {
@@ -198,9 +234,9 @@ async function createNames(domain: DomainAccess, places: readonly RolePlace[]): 
     const actions = await domain.actionsOn({ type: 'group', key: group.key, parentGroupKey })
     if (actions.has('read')) readable.add(group)
   }
-  const idOf = (place: RolePlace) => (readable.has(place) ? place.id : HIDDEN_ID)
-  const nameOf = (place: RolePlace) => (readable.has(place) ? place.name : '')
-  const presentPlace = (place: RolePlace, action: string, needs: string): Placed => ({
+  const idOf = (place: RoleProvider) => (readable.has(place) ? place.id : HIDDEN_ID)
+  const nameOf = (place: RoleProvider) => (readable.has(place) ? place.name : '')
+  const presentPlace = (place: RoleProvider, action: string, needs: string): Placed => ({
     action,
     needs,
     access_type: place.accessType,
@@ -234,14 +270,14 @@ function stateOf(
   }
 }
 
-/** The same for an entity that the caller may not read and for one that does not exist. */
+/** Returns the same answer for an entity without `read` and for an unknown one. */
 function presentHidden(domainId: string, status: DomainStatus, asked: Asked, subject: Subject): AccessAnswer {
   return {
     subject: subject.id,
     entity: { type: asked.type, id: asked.id },
     action: asked.action,
     allowed: false,
-    explanation: `there is no such ${asked.type} in this domain, or none of your roles gives read on it`,
+    explanation: `the ${asked.type} does not exist in this domain, or none of your roles grants read on it`,
     ...stateOf(domainId, status, subject),
     missing_actions: WITHOUT_READING.has(asked.action) ? [asked.action] : [asked.action, 'read'],
     granted_by: [],
@@ -249,7 +285,7 @@ function presentHidden(domainId: string, status: DomainStatus, asked: Asked, sub
   }
 }
 
-const WHERE_IT_LIES: Record<RolePlace['accessType'], (place: RolePlace) => string> = {
+const PLACE_TEXTS: Record<RoleProvider['accessType'], (place: RoleProvider) => string> = {
   direct: (place) => `on the ${place.type} itself`,
   direct_group: () => 'on its parent group',
   indirect_group: () => 'on a group above it',
@@ -265,15 +301,15 @@ function sentenceOf(
 ): string {
   if (subject.status !== 'enabled') return `no: the user is ${subject.status}`
   if (status === 'deleted') return 'no: the domain is deleted'
-  if (subject.isPlatformAdmin) return 'yes: the platform administrator passes every check'
-  if (!subject.isMember) return 'no: the user is no member of the domain, so no role in it counts'
+  if (subject.isPlatformAdmin) return 'yes: the user is a platform administrator'
+  if (!subject.isMember) return 'no: the user is not a member of the domain'
   if (status !== 'enabled' && !isOpen(subject, status))
-    return `no: the domain is ${status}, which leaves it to ${status === 'disabled' ? 'its administrators' : 'the platform administrator'}`
-  if (missing.length > 0) return `no: no role gives the user ${missing.join(' and ')} on this ${type}`
+    return `no: the domain is ${status}, only ${status === 'disabled' ? 'its administrators' : 'platform administrators'} may enter it`
+  if (missing.length > 0) return `no: no role grants the user ${missing.join(' and ')} on this ${type}`
   const role = roles.find((one) => gives(one, action))
   if (role === undefined) return 'no'
   const needed = neededAt(role.place, action) ?? action
-  return `yes: by ${needed} in the role ${role.name} ${WHERE_IT_LIES[role.place.accessType](role.place)}`
+  return `yes: the role ${role.name} ${PLACE_TEXTS[role.place.accessType](role.place)} grants ${needed}`
 }
 
 function parseQuestion({ entity, action: named }: AccessQuestion): Asked {
@@ -282,7 +318,7 @@ function parseQuestion({ entity, action: named }: AccessQuestion): Asked {
   const type = ENTITY_TYPES.find((one) => one === match?.[1])
   const id = match?.[2]
   if (type === undefined || id === undefined || !isId(id))
-    throw refusedField('entity', `must be <type>:<id> with one of the types ${ENTITY_TYPES.join(', ')}`)
+    throw refusedField('entity', `must be <type>:<id>, where the type is one of ${ENTITY_TYPES.join(', ')}`)
   if (!(ACTIONS[type] as readonly string[]).includes(action))
     throw refusedField('action', `must be an action of a ${type}: ${ACTIONS[type].join(', ')}`)
   return { type, id, action }

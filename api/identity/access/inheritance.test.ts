@@ -3,7 +3,7 @@ import { ACTIONS } from './actions.ts'
 import { INHERITED } from './inheritance.ts'
 
 // contract 2.4: the prefixes
-test('each action that is needed above exists there', () => {
+test('every action that grants an inherited action exists on the provider', () => {
   for (const [provider, byType] of Object.entries(INHERITED)) {
     const known = new Set<string>(ACTIONS[provider === 'domain' ? 'domain' : 'group'])
     for (const [type, inheritance] of Object.entries(byType))
@@ -11,13 +11,13 @@ test('each action that is needed above exists there', () => {
   }
 })
 
-test('everything that exists on an entity can come from above', () => {
+test('every action of an entity can be inherited', () => {
   for (const byType of Object.values(INHERITED))
     for (const type of ['client', 'channel', 'group'] as const)
       expect([...byType[type].keys()]).toEqual([...ACTIONS[type]])
 })
 
-test('a domain gives by client_, channel_ and group_, a parent by client_ and channel_, a group above by subgroup_', () => {
+test('a domain grants with the prefixes client_, channel_ and group_, a parent with client_ and channel_, an ancestor with subgroup_', () => {
   expect(INHERITED.domain.client.get('read')).toBe('client_read')
   expect(INHERITED.domain.group.get('set_child')).toBe('group_set_child')
   expect(INHERITED.domain.group.get('subgroup_client_read')).toBe('client_read')

@@ -1,16 +1,19 @@
 /**
- * How actions come down (contract 2.4): which action of a role on a domain or a group gives which action on an entity
- * below it. The one place that knows the prefixes.
+ * Inheritance of actions (contract 2.4): which action of a role on a domain or a group grants which action on an entity
+ * below it. No other file contains the prefixes.
  */
 import { ACTIONS, OWN_ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
 
 type Inheriting = Exclude<EntityType, 'domain'>
 
-/** Where a role lies that gives something on an entity: on its domain, on its parent group, on a group above that. */
+/**
+ * The entity whose role grants an action on an entity below it: the domain, the parent group, or a group above the
+ * parent.
+ */
 export type Provider = 'domain' | 'parent' | 'ancestor'
 
-/** For each action on an entity the action that a role of the provider must hold to give it. */
+/** Maps each action on an entity to the action that a role of the provider must contain. */
 export type Inheritance = ReadonlyMap<string, string>
 
 const CREATIONS_IN_GROUP: Readonly<Record<string, { domain: string; ancestor: string }>> = {
@@ -26,8 +29,8 @@ function onMembers(type: 'client' | 'channel', prefix: string): Inheritance {
 }
 
 /**
- * What a group gets from above is everything that its own roles could say, about its members and descendants too: who may
- * read every client of the domain may read those of the group, and may give that away in a role of the group.
+ * A group inherits every action that its own roles can contain, also those about its members and descendants. A user
+ * with `client_read` on the domain has `client_read` on the group, and may put it into a role of the group.
  */
 function onGroups(provider: 'domain' | 'ancestor'): Inheritance {
   const own = new Set<string>(OWN_ACTIONS.group)
@@ -44,7 +47,7 @@ function onGroups(provider: 'domain' | 'ancestor'): Inheritance {
   )
 }
 
-/** A role of a group on itself is a direct one: to a group its parent is an ancestor like the others. */
+/** A role on the group itself is direct, so the parent of a group is an ancestor like the others. */
 export const INHERITED: Readonly<Record<Provider, Readonly<Record<Inheriting, Inheritance>>>> = {
   domain: {
     client: onMembers('client', 'client'),

@@ -1,6 +1,6 @@
 /**
- * The one access policy, used by every transport (contract sections 2.4, 2.5 and decision 45). Deny by default:
- * no role, no grant, no access; what a caller may not read looks exactly like what does not exist.
+ * The access policy of every transport (contract sections 2.4, 2.5 and decision 45). It denies by default: without a
+ * role there is no access. An entity without `read` looks exactly like an unknown one.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -17,21 +17,21 @@ import type { StatusCounts } from './accessible.ts'
 import type { DomainAccess } from './domain-access.ts'
 import { findEntitiesAnywhere, findEntity } from './entities.ts'
 import type { LocatedEntity } from './entities.ts'
-import { createHoldings } from './holdings.ts'
-import type { Caller, EntityFacts, Holdings } from './holdings.ts'
+import { createEffectiveActions } from './effective-actions.ts'
+import type { Caller, EntityFacts, EffectiveActions } from './effective-actions.ts'
 import { withinScope } from './scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
-import type { Reach } from './reach.ts'
-import type { ReachPlan } from './reachable.ts'
+import type { DomainGrants } from './domain-grants.ts'
+import type { GrantsPlan } from './reachable.ts'
 import { accessibleRows, reachable } from './reachable.ts'
 
-/** An entity of a path, and its domain as the caller entered it. */
+/** An entity of a path, and the caller's access to its domain. */
 export type Located = { domain: DomainAccess; entity: LocatedEntity }
 
-/** Users times domains times types of which is known how much they reach; some 200 bytes each. */
+/** Maximum number of cached counts, one for each user, domain and type; some 200 bytes each. */
 const MAX_COUNTS = 50_000
 
-/** Domains that one listing spans; a caller who reaches more names one in the path. */
+/** Maximum number of domains that one listing spans. A caller with access to more must name a domain in the path. */
 const MAX_ENTERED = 200
 
 const ALL_ACTIONS: Record<EntityType, ReadonlySet<string>> = {
@@ -43,8 +43,8 @@ const ALL_ACTIONS: Record<EntityType, ReadonlySet<string>> = {
 
 const NOT_PERMITTED = 'failed to perform authorization: not permitted in this domain'
 
-/** What the policy remembers of the database; everything in it is forgotten with the change that makes it wrong. */
-type Known = { db: Queryable; holdings: Holdings; counts: FactCache<StatusCounts> }
+/** The caches of the policy. An entry is invalidated by the change that makes it stale. */
+type Known = { db: Queryable; effective: EffectiveActions; counts: FactCache<StatusCounts> }
 
 export class AccessPolicy {
   readonly #known: Known
@@ -55,18 +55,20 @@ export class AccessPolicy {
     this.#entered = entered
   }
 
-  /** `isFresh`: whether all changes are known here, so that what is remembered may answer. */
+  /** `isFresh` returns true while this process has read all changes, so that cache entries are valid. */
   static create({ database: { db }, isFresh }: { database: Database; isFresh: () => boolean }): AccessPolicy {
     const counts = createFactCache<StatusCounts>({ maxEntries: MAX_COUNTS, isFresh })
-    return new AccessPolicy({ db, holdings: createHoldings({ db, isFresh }), counts })
+    return new AccessPolicy({ db, effective: createEffectiveActions({ db, isFresh }), counts })
   }
 
-  /** The same policy for a caller that entered the domain already: to enter it again asks nothing of the database. */
+  /**
+   * Returns the same policy for a caller who has entered the domain. Entering it again reads nothing from the database.
+   */
   havingEntered(domain: DomainAccess): AccessPolicy {
     return new AccessPolicy(this.#known, domain)
   }
 
-  /** Throws `forbidden` alike for an unknown domain, a foreign one and one that is not open to the caller. */
+  /** Throws the same `forbidden` for an unknown domain and a domain that the caller may not enter. */
   async enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
     if (this.#entered?.domainId === domainId) return this.#entered
     const domain = isId(domainId) ? await this.#open(principal, domainId) : undefined
@@ -75,8 +77,8 @@ export class AccessPolicy {
   }
 
   /**
-   * Every domain that is open to the caller, for calls without a domain in the path (decision 31). Throws
-   * `unprocessable` when there are more than `MAX_ENTERED`: a part of them would look like the whole.
+   * Returns every domain that the caller may enter, for paths without a domain (decision 31). Throws `unprocessable`
+   * for more than `MAX_ENTERED` domains: a part of them would look like all of them.
    */
   async enterAll(principal: UserPrincipal): Promise<DomainAccess[]> {
     const { rows } = await sql<{ id: string }>`SELECT d.id FROM domains d
@@ -87,7 +89,7 @@ export class AccessPolicy {
     if (rows.length > MAX_ENTERED) {
       throw new ServiceError(
         'unprocessable',
-        `you reach more than ${MAX_ENTERED} domains: name one in the path, /<domain_id>/…`,
+        `you have access to more than ${MAX_ENTERED} domains: use the path /<domain_id>/…`,
       )
     }
     const entered = await Promise.all(rows.map(({ id }) => this.#open(principal, id)))
@@ -95,9 +97,9 @@ export class AccessPolicy {
   }
 
   /**
-   * The entity of a path, with its domain in the path or without (decision 31b). The caller may read it; nothing else is
-   * checked. Throws `not_found` when there is none that they may read, `conflict` when they may read one in several domains,
-   * `forbidden` when the named domain is not open to them.
+   * Returns the entity of a path, with a domain in the path or without (decision 31b). It checks `read` and nothing
+   * else. Throws `not_found` for an unknown entity or one without `read`, `conflict` when the caller may read entities
+   * with this id in several domains, `forbidden` when the caller may not enter the domain of the path.
    */
   async locate(
     principal: UserPrincipal,
@@ -111,39 +113,37 @@ export class AccessPolicy {
     return { domain, entity: await domain.requireOn(entity, 'read') }
   }
 
-  /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
+  /** Throws `forbidden` unless the caller is a platform administrator whose token is not bound to a domain. */
   requirePlatformAdmin(principal: UserPrincipal): void {
-    // A token bound to a domain works in that domain alone (decision 40).
+    // A token that is bound to a domain is valid in that domain only (decision 40).
     if (!principal.isPlatformAdmin || principal.boundDomainKey !== undefined)
-      throw new ServiceError(
-        'forbidden',
-        'failed to perform authorization: only the platform administrator may do this',
-      )
+      throw new ServiceError('forbidden', 'failed to perform authorization: requires a platform administrator')
   }
 
-  /** Drops what depends on entities that changed. */
-  forget(entityKeys: readonly number[]): void {
-    this.#known.holdings.forget(entityKeys)
-    this.#known.counts.forget(entityKeys)
+  /** Invalidates the cache entries that depend on these entities. */
+  invalidate(entityKeys: readonly number[]): void {
+    this.#known.effective.invalidate(entityKeys)
+    this.#known.counts.invalidate(entityKeys)
   }
 
-  clear(): void {
-    this.#known.holdings.clear()
-    this.#known.counts.clear()
+  invalidateAll(): void {
+    this.#known.effective.invalidateAll()
+    this.#known.counts.invalidateAll()
   }
 
-  /** The caller in a domain; undefined when it is not open to them. */
+  /** Returns the caller's access to a domain. Undefined when the caller may not enter it. */
   async #open(principal: UserPrincipal, domainId: string): Promise<DomainAccess | undefined> {
-    const caller = await this.#known.holdings.resolve(principal.key, domainId)
+    const caller = await this.#known.effective.resolve(principal.key, domainId)
     if (caller === undefined) return undefined
-    const { reach } = caller
-    if (principal.boundDomainKey !== undefined && principal.boundDomainKey !== reach.domainKey) return undefined
-    // A deleted domain is closed to the platform administrator too, until it is restored (contract 1.2).
-    if (reach.domainStatus === 'deleted' || (!principal.isPlatformAdmin && !isOpen(reach))) return undefined
+    const { domainGrants } = caller
+    if (principal.boundDomainKey !== undefined && principal.boundDomainKey !== domainGrants.domainKey) return undefined
+    // The platform administrator may not enter a deleted domain either, until it is restored (contract 1.2).
+    if (domainGrants.domainStatus === 'deleted' || (!principal.isPlatformAdmin && !isOpen(domainGrants)))
+      return undefined
     return withinScope(principal, new EnteredDomain(this.#known, principal, domainId, caller))
   }
 
-  /** The one entity of this id that the caller may read in whatever domain (decision 31b). */
+  /** Returns the only entity with this id that the caller may read in any domain (decision 31b). */
   async #locateAnywhere(principal: UserPrincipal, type: EntityFacts['type'], id: string): Promise<Located> {
     const { key, isPlatformAdmin, boundDomainKey } = principal
     const user = { key, isEverywhere: isPlatformAdmin, boundDomainKey }
@@ -155,7 +155,7 @@ export class AccessPolicy {
       if (located !== undefined)
         throw new ServiceError(
           'conflict',
-          `the ${type} id exists in several domains: name one in the path, /<domain_id>/${type}s/${id}`,
+          `the ${type} id exists in several domains: use the path /<domain_id>/${type}s/${id}`,
         )
       located = { domain, entity }
     }
@@ -164,16 +164,20 @@ export class AccessPolicy {
   }
 }
 
-function isOpen(reach: Reach): boolean {
-  if (!reach.isMember) return false
-  return reach.domainStatus === 'enabled' || (reach.domainStatus === 'disabled' && reach.isDomainAdmin)
+function isOpen(domainGrants: DomainGrants): boolean {
+  if (!domainGrants.isMember) return false
+  return (
+    domainGrants.domainStatus === 'enabled' || (domainGrants.domainStatus === 'disabled' && domainGrants.isDomainAdmin)
+  )
 }
 
-/** A caller in a domain with everything that their roles give; what their token leaves of it is `scoped-access.ts`. */
+/**
+ * A caller in a domain with the permissions of their roles. `scoped-access.ts` restricts them to the scopes of a token.
+ */
 class EnteredDomain implements DomainAccess {
   readonly #known: Known
   readonly #caller: Caller
-  /** By administering the platform. */
+  /** True for a platform administrator. */
   readonly #mayEverything: boolean
   readonly principal: UserPrincipal
   readonly domainKey: number
@@ -186,24 +190,24 @@ class EnteredDomain implements DomainAccess {
     this.#caller = caller
     this.#mayEverything = principal.isPlatformAdmin
     this.principal = principal
-    this.domainKey = caller.reach.domainKey
+    this.domainKey = caller.domainGrants.domainKey
     this.domainId = domainId
-    this.isAdmin = this.#mayEverything || caller.reach.isDomainAdmin
-    this.hasGroupRoles = caller.reach.groupActions.size > 0
+    this.isAdmin = this.#mayEverything || caller.domainGrants.isDomainAdmin
+    this.hasGroupRoles = caller.domainGrants.groupActions.size > 0
   }
 
   can(action: DomainAction): boolean {
-    return this.#mayEverything || this.#caller.reach.domainActions.has(action)
+    return this.#mayEverything || this.#caller.domainGrants.domainActions.has(action)
   }
 
   require(action: DomainAction): void {
     if (this.can(action)) return
-    throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in this domain`)
+    throw new ServiceError('forbidden', `failed to perform authorization: requires ${action} in this domain`)
   }
 
   async actionsOn(entity: EntityFacts): Promise<ReadonlySet<string>> {
     if (this.#mayEverything) return ALL_ACTIONS[entity.type]
-    return await this.#known.holdings.actionsOn(this.#caller, entity)
+    return await this.#known.effective.actionsOn(this.#caller, entity)
   }
 
   permits(): boolean {
@@ -213,42 +217,48 @@ class EnteredDomain implements DomainAccess {
   async requireOn<F extends EntityFacts>(entity: F | undefined, action: string): Promise<F> {
     if (entity === undefined) throw new ServiceError('not_found', 'entity not found')
     if (this.#mayEverything) return entity
-    if (!(await this.#holds(entity, 'read'))) throw new ServiceError('not_found', 'entity not found')
-    if (action !== 'read' && !(await this.#holds(entity, action)))
-      throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} on this ${entity.type}`)
+    if (!(await this.#allows(entity, 'read'))) throw new ServiceError('not_found', 'entity not found')
+    if (action !== 'read' && !(await this.#allows(entity, action)))
+      throw new ServiceError('forbidden', `failed to perform authorization: requires ${action} on this ${entity.type}`)
     return entity
   }
 
-  reachable(type: EntityFacts['type'], action: string, alias: string, plan?: ReachPlan): Sql<boolean> {
-    return reachable(this.#caller.reach, this.#mayEverything, type, action, alias, plan)
+  reachable(type: EntityFacts['type'], action: string, alias: string, plan?: GrantsPlan): Sql<boolean> {
+    return reachable(this.#caller.domainGrants, this.#mayEverything, type, action, alias, plan)
   }
 
   accessible(type: EntityFacts['type'], action: string): Accessible {
-    return this.#accessibleBy(this.#caller.reach, this.#mayEverything, type, action)
+    return this.#accessibleBy(this.#caller.domainGrants, this.#mayEverything, type, action)
   }
 
   async accessibleTo(userKey: number, type: EntityFacts['type']): Promise<Accessible | undefined> {
-    const user = await this.#known.holdings.resolve(userKey, this.domainId)
-    return user?.reach.isMember === true ? this.#accessibleBy(user.reach, false, type, 'read') : undefined
+    const user = await this.#known.effective.resolve(userKey, this.domainId)
+    return user?.domainGrants.isMember === true ? this.#accessibleBy(user.domainGrants, false, type, 'read') : undefined
   }
 
-  async #holds(entity: EntityFacts, action: string): Promise<boolean> {
-    const { holdings } = this.#known
-    return holdings.holdsNow(this.#caller, entity, action) ?? (await holdings.holds(this.#caller, entity, action))
+  async #allows(entity: EntityFacts, action: string): Promise<boolean> {
+    const { effective } = this.#known
+    return effective.allowsNow(this.#caller, entity, action) ?? (await effective.allows(this.#caller, entity, action))
   }
 
-  #accessibleBy(reach: Reach, mayEverything: boolean, type: EntityFacts['type'], action: string): Accessible {
+  #accessibleBy(
+    domainGrants: DomainGrants,
+    mayEverything: boolean,
+    type: EntityFacts['type'],
+    action: string,
+  ): Accessible {
     const { db, counts } = this.#known
-    const isWhole = mayEverything || reach.domainActions.has(`${type}_${action}`)
-    // A request may still hold a reach that was true before a change, so what it counts is kept for this reach alone.
-    const name = `${reach.serial}/${type}/${action}`
-    const dependsOn = [reach.userKey, anyChangeIn(reach.domainKey)]
+    const isWhole = mayEverything || domainGrants.domainActions.has(`${type}_${action}`)
+    // A running request can use grants that were resolved before a change, so its counts are cached under the serial of
+    // those grants.
+    const name = `${domainGrants.serial}/${type}/${action}`
+    const dependsOn = [domainGrants.userKey, anyChangeIn(domainGrants.domainKey)]
     return new Accessible({
       db,
       type,
-      domainKey: reach.domainKey,
-      isAmong: (alias, plan) => reachable(reach, mayEverything, type, action, alias, plan),
-      rows: isWhole ? undefined : accessibleRows(reach, type, action),
+      domainKey: domainGrants.domainKey,
+      isAmong: (alias, plan) => reachable(domainGrants, mayEverything, type, action, alias, plan),
+      rows: isWhole ? undefined : (columns) => accessibleRows(domainGrants, type, action, columns),
       remember: (count) => counts.get(name, async () => ({ value: await count(), dependsOn })),
     })
   }

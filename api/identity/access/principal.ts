@@ -1,13 +1,16 @@
-/** Who is calling. Authentication makes a principal; what it may do is the policy's question. */
+/**
+ * The principal: the user who makes a request, and their token. Authentication creates it. The access policy decides
+ * what it may do.
+ */
 
 import type { ScopeSet } from './scopes.ts'
 
-/** Where a call came from, for the journal and the list of sessions. */
+/** Origin of a request, for the journal and the list of sessions. */
 export type Origin = {
   readonly address: string
   readonly requestId: string
   readonly userAgent?: string
-  /** False: the call changes something. Not said: it reads. */
+  /** False for a request that changes something. Defaults to true. */
   readonly isReading?: boolean
 }
 
@@ -16,20 +19,20 @@ export type UserPrincipal = {
   readonly key: number
   readonly id: string
   readonly isPlatformAdmin: boolean
-  /** The only domain in which the token works; undefined: every domain of the user (decision 40). */
+  /** The only domain in which the token is valid. Undefined means every domain of the user (decision 40). */
   readonly boundDomainKey: number | undefined
-  /** What authenticated him: the access token of a login, an API key or a personal access token. */
+  /** The credential: the access token of a login, an API key or a personal access token. */
   readonly credential: 'login' | 'api_key' | 'pat'
-  /** What a personal access token may do of all that its user may; undefined with any other credential. */
+  /** The scopes of a personal access token. Undefined for other credentials. */
   readonly scope: ScopeSet | undefined
-  /** Undefined: no login. */
+  /** Undefined without a login. */
   readonly sessionId: string | undefined
   readonly origin: Origin | undefined
 }
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set by the authenticate hook on every route that is neither public nor reads its own credentials. */
+    /** The `authenticate` hook sets it on every route that is not public and does not read its own credentials. */
     principal: UserPrincipal
   }
 }

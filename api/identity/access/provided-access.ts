@@ -1,6 +1,6 @@
 /**
- * By which role the caller has access to the entities of a listing (contract 2.4, "Effective access in lists"): one
- * statement for a whole page, whatever the number of groups above.
+ * The roles by which the caller has access to the entities of a listing (contract 2.4, "Effective access in lists"):
+ * one statement for a page, independent of the number of ancestors.
  */
 import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
@@ -13,7 +13,7 @@ import type { DomainAccess } from './domain-access.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
 
-/** The access fields of a list item as the wire names them; `EffectiveAccessFields` is their schema. */
+/** The access fields of a list item with their wire names. `EffectiveAccessFields` is their schema. */
 export type EffectiveAccess =
   | { access_type: 'direct'; role_id: string; role_name: string; actions: string[] }
   | {
@@ -26,7 +26,7 @@ export type EffectiveAccess =
 
 type Row = {
   provider: 'direct' | Provider
-  /** The entity itself, the group that it lies in, or its domain. */
+  /** The entity itself, its parent group, or its domain. */
   place_key: number
   provider_key: number
   provider_id: string
@@ -36,14 +36,14 @@ type Row = {
   role_actions: string[] | null
 }
 
-/** Roles of a user in some domains, on some entities of a type and on the domains. */
+/** Roles of a user in some domains: on some entities of a type, and on the domains. */
 const OWN_AND_DOMAIN = `
   SELECT 'direct' AS provider, g.entity_key AS place_key, 0 AS distance, g.entity_key AS provider_key, '' AS provider_id, g.role_key
     FROM grants g WHERE g.user_key = $1 AND g.domain_key = ANY ($2::bigint[]) AND g.entity_type = $3 AND g.entity_key = ANY ($4::bigint[])
   UNION ALL
   SELECT 'domain', g.domain_key, 0, g.entity_key, '', g.role_key
     FROM grants g WHERE g.user_key = $1 AND g.domain_key = ANY ($2::bigint[]) AND g.entity_type = 'domain'`
-/** And on some groups and those above them. */
+/** Roles of a user on some groups and their ancestors. */
 const ON_GROUPS = `
   SELECT CASE WHEN c.depth = 0 THEN 'parent' ELSE 'ancestor' END, c.descendant_key, c.depth, g.entity_key, p.id::text, g.role_key
     FROM group_closure c JOIN groups p ON p.key = c.ancestor_key
@@ -59,22 +59,22 @@ const FIND_WITH_GROUPS = prepared<Row>(
   withRoles(`${OWN_AND_DOMAIN} UNION ALL ${ON_GROUPS}`),
 )
 
-/** What must be known of an entity to say by which role it is reached. */
+/** The attributes of an entity that determine the roles that apply to it. */
 export type PlacedEntity = { key: number; domainKey: number; parentGroupKey: number | null }
 
-/** What the caller's roles give on entities of a listing. */
+/** The access that the caller's roles grant on the entities of a listing. */
 export type PageAccess = {
   /**
-   * By the keys of the entities, the strongest role on each: a direct one before that of the parent group, before that of a group
-   * above (the nearest first), before that of the domain; of several in one place the built-in one, then the oldest. An entity on
-   * which no role gives anything is absent, as for a platform administrator without roles.
+   * The strongest role on each entity, by its key. The order is: direct, parent group, ancestors (nearest first),
+   * domain. Among several roles on one entity the built-in role is first, then the oldest. An entity on which no role
+   * grants anything is absent, also for a platform administrator without roles.
    */
   provided: ReadonlyMap<number, EffectiveAccess>
-  /** Whether the caller may do it on one of the entities, by whatever path. */
+  /** True when the caller may perform the action on one of the entities, from any role. */
   may(entity: PlacedEntity, action: string): boolean
 }
 
-/** The entities lie in domains that the caller entered. */
+/** The domains of the entities must be among `domains`. */
 export async function findPageAccess(
   db: Queryable,
   domains: readonly DomainAccess[],
@@ -90,13 +90,13 @@ export async function findPageAccess(
       ({ place_key: place }) => place,
     )
   const [direct, ofGroups, ofDomains] = [byPlace('direct'), byPlace('parent', 'ancestor'), byPlace('domain')]
-  /** The strongest first. */
+  /** In descending order of precedence. */
   const rolesOn = ({ key, domainKey, parentGroupKey }: PlacedEntity) => [
     ...(direct.get(key) ?? []),
     ...((parentGroupKey === null ? undefined : ofGroups.get(parentGroupKey)) ?? []),
     ...(ofDomains.get(domainKey) ?? []),
   ]
-  /** What a role gives is the same for all that lies in its place. */
+  /** A role grants the same to all entities of its place, so each role is presented once. */
   const presented = new Map<Row, EffectiveAccess | undefined>()
   const present = (row: Row, domainKey: number) => {
     if (presented.has(row)) return presented.get(row)
@@ -118,14 +118,14 @@ export async function findPageAccess(
     provided,
     may(entity, action) {
       const domain = entered.get(entity.domainKey)
-      // Of what his roles give the caller may do what his token is for.
+      // The token restricts the permissions of the roles.
       if (domain?.permits({ type, ...entity }, action) !== true) return false
       return domain.principal.isPlatformAdmin || rolesOn(entity).some((row) => gives(row, type, action))
     },
   }
 }
 
-/** What `findPageAccess` finds provided. */
+/** Returns `provided` of `findPageAccess`. */
 export async function findProvidedAccess(
   db: Queryable,
   domains: readonly DomainAccess[],
@@ -146,7 +146,7 @@ async function findRoles(
   if (entered === undefined || entities.length === 0) return []
   const parents = [...new Set(entities.flatMap(({ parentGroupKey }) => parentGroupKey ?? []))]
   const values = [entered.principal.key, places, type, entities.map(({ key }) => key)]
-  // Who has no role on any group is spared the larger half of the statement.
+  // A caller without roles on groups does not need the larger half of the statement.
   const isByGroups = parents.length > 0 && domains.some(({ hasGroupRoles }) => hasGroupRoles)
   const { rows } = isByGroups ? await FIND_WITH_GROUPS(db, [...values, parents]) : await FIND(db, values)
   return rows
@@ -158,13 +158,13 @@ const placeOf = ({ provider }: Row, type: Listed): EntityType =>
 const actionsOf = (row: Row, type: Listed): readonly string[] =>
   row.role_key === ADMIN_ROLE_KEY ? ACTIONS[placeOf(row, type)] : (row.role_actions ?? [])
 
-/** Whether the role gives the action on an entity of the type. */
+/** True when the role grants the action on an entity of the type. */
 function gives(row: Row, type: Listed, action: string): boolean {
   const needed = row.provider === 'direct' ? action : INHERITED[row.provider][type].get(action)
   return needed !== undefined && actionsOf(row, type).includes(needed)
 }
 
-/** Undefined for a role that gives nothing on the entity. */
+/** Undefined for a role that grants nothing on the entity. */
 function presentProvided(type: Listed, row: Row): EffectiveAccess | undefined {
   const { provider } = row
   const actions = [...actionsOf(row, type)]
@@ -179,7 +179,7 @@ function presentProvided(type: Listed, row: Row): EffectiveAccess | undefined {
   const held = new Set<string>(actions)
   if (![...INHERITED[provider][type].values()].some((needed) => held.has(needed))) return undefined
   return {
-    // What comes to a group from a group is always inherited by `subgroup_`.
+    // A group inherits from other groups through `subgroup_` actions only.
     access_type:
       provider === 'domain' ? 'domain' : provider === 'parent' && type !== 'group' ? 'direct_group' : 'indirect_group',
     access_provider_id: row.provider_id,

@@ -1,6 +1,6 @@
 /**
- * Who has access to one entity, by which roles, and where those lie: on the entity itself, on a group above it or on its
- * domain (contract 2.4). Listings of members, `?roles=true` and the explanation of a decision read it here.
+ * The users with access to one entity, their roles, and the places of these roles: the entity itself, its ancestors or
+ * its domain (contract 2.4). Listings of members, `?roles=true` and the explanation of a decision use it.
  */
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
@@ -15,23 +15,30 @@ import type { Inheritance, Provider } from './inheritance.ts'
 
 export type AccessType = 'direct' | 'direct_group' | 'indirect_group' | 'domain'
 
-/** Where roles lie that count on an entity. */
-export type RolePlace = {
+/** A place whose roles apply to an entity. */
+export type RoleProvider = {
   accessType: AccessType
   type: EntityType
   key: number
   id: string
   name: string
-  /** What a role there must hold for each action on the entity; absent: the action itself. */
+  /**
+   * Maps each action on the entity to the action that a role of this place must contain. Undefined when they are the
+   * same.
+   */
   inheritance: Inheritance | undefined
-  /** Ids of the groups from the root down to this one, joined by `.`; of a group alone. */
+  /** Ids of the groups from the root to this one, separated by `.`. Undefined for other places. */
   path: string | undefined
 }
 
 type GroupRow = { key: number; id: string; name: string; depth: number; path: string }
 
-/** Where roles on the entity may lie, the nearest first; without an entity on the domain alone. */
-export async function findRolePlaces(db: Queryable, domainKey: number, entity?: LocatedEntity): Promise<RolePlace[]> {
+/** Returns the places whose roles apply to the entity, nearest first. Without an entity it returns the domain only. */
+export async function findRoleProviders(
+  db: Queryable,
+  domainKey: number,
+  entity?: LocatedEntity,
+): Promise<RoleProvider[]> {
   const { rows: domains } = await sql<{ key: number; id: string; name: string }>`
     SELECT key, id, name FROM domains WHERE key = ${domainKey}`.execute(db)
   const domain = domains[0]
@@ -49,7 +56,7 @@ export async function findRolePlaces(db: Queryable, domainKey: number, entity?: 
     SELECT name FROM ${sql.table(ENTITY_TABLES[type].table)} WHERE key = ${key}`.execute(db)
   return [
     { accessType: 'direct', type, key, id, name: named[0]?.name ?? '', inheritance: undefined, path: undefined },
-    ...groups.map((group): RolePlace => {
+    ...groups.map((group): RoleProvider => {
       const provider: Provider = group.depth === 0 && type !== 'group' ? 'parent' : 'ancestor'
       return {
         accessType: provider === 'parent' ? 'direct_group' : 'indirect_group',
@@ -67,7 +74,7 @@ export async function findRolePlaces(db: Queryable, domainKey: number, entity?: 
 
 export type PlacedRole = {
   userId: string
-  place: RolePlace
+  place: RoleProvider
   id: string
   name: string
   actions: readonly string[]
@@ -77,7 +84,7 @@ export type HolderFilter = {
   userKey?: number
   roleId?: string
   roleName?: string
-  /** The role holds all of them. */
+  /** The role contains all of these actions. */
   actions?: readonly string[]
 }
 
@@ -92,17 +99,17 @@ type HeldRow = {
 }
 
 /**
- * The roles at these places that give something on the entity, with who holds them: one page of users in the order of
- * their registration, each with all of his roles, the nearest first. `total` counts users.
+ * Returns the roles at these places that grant something on the entity, with their members: one page of users in the
+ * order of their registration, each with all of their roles, nearest first. `total` is the number of users.
  */
 export async function listRoleHolders(
   db: Queryable,
-  places: readonly RolePlace[],
+  places: readonly RoleProvider[],
   filter: HolderFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ total: number; roles: PlacedRole[] }> {
   const { userKey = null, roleId = null, roleName = null, actions = [] } = filter
-  // The built-in role is no row: whether it fits is known here.
+  // The built-in role is not stored, so its match is computed here.
   const adminFits = places.map(
     (place) =>
       (roleId === null || roleId === adminRoleId(place.type, place.key)) &&
@@ -142,7 +149,7 @@ export async function listRoleHolders(
   return { total: rows[0]?.total ?? 0, roles }
 }
 
-function describeRole(place: RolePlace, row: HeldRow): Pick<PlacedRole, 'id' | 'name' | 'actions'> {
+function describeRole(place: RoleProvider, row: HeldRow): Pick<PlacedRole, 'id' | 'name' | 'actions'> {
   return row.role_key === ADMIN_ROLE_KEY
     ? { id: adminRoleId(place.type, place.key), name: ADMIN_ROLE_NAME, actions: ACTIONS[place.type] }
     : { id: row.role_id ?? '', name: row.role_name ?? '', actions: row.role_actions ?? [] }

@@ -1,6 +1,7 @@
 /**
- * What the credential itself forbids on a route, whoever its user is: a hook after the request is known to be well formed
- * (decision 45: 400 comes before 403) and before its handler. Rights inside a domain are asked of the policy.
+ * Restrictions of credentials on routes, independent of the roles of their user. The hook runs after validation of the
+ * request, since 400 has precedence over 403 (decision 45), and before the handler. The access policy checks
+ * permissions inside a domain.
  */
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -14,49 +15,52 @@ import { lacksScope } from './scoped-access.ts'
 import type { ScopeSet } from './scopes.ts'
 
 const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
-/** Domain actions by which listings are asked for; a single entity is asked for with `read`. */
+/** Domain actions of listings. A single entity requires `read`. */
 const LISTINGS = new Set(['client_read', 'channel_read', 'group_read'])
-/** Calls that go through every domain where none is named, and would answer as if there were nothing. */
+/**
+ * Actions of routes that span every domain when the path has none. Without this check they would return an empty list.
+ */
 const OVER_DOMAINS = new Set<string>([...LISTINGS, ...TASK_ACTIONS])
 
 function refuse(reason: string): ServiceError {
   return new ServiceError('forbidden', `failed to perform authorization: ${reason}`)
 }
 
-/** A call as its route names it. */
+/** A request with the action of its route. */
 export type RouteCall = {
   principal: UserPrincipal
   action: string
-  /** The user whom the path names. */
+  /** The user id of the path. */
   userId: string | undefined
 }
 
-/** Throws `forbidden`. A route whose action is unknown here is for plain logins alone. */
+/** Throws `forbidden`. A route with an unknown action accepts only logins that are not bound to a domain. */
 export function requireRouteAllowed(call: RouteCall): void {
   const { principal, action } = call
   const isPlainLogin = principal.credential === 'login' && principal.boundDomainKey === undefined
   if (isPlainLogin) return
   const rule = Object.hasOwn(OUTSIDE_ACTIONS, action) ? OUTSIDE_ACTIONS[action] : undefined
   const isGranted = GRANTED_ACTIONS.has(action)
-  if (rule === undefined && !isGranted) throw refuse('log in without a domain to do this')
+  if (rule === undefined && !isGranted) throw refuse('requires a login that is not bound to a domain')
   if (rule !== undefined) requireOutside(call, rule)
   else if (principal.scope !== undefined && OVER_DOMAINS.has(action)) requireSomewhere(principal.scope, action)
 }
 
 function requireOutside({ principal, userId }: RouteCall, rule: OutsideRule): void {
   if (principal.boundDomainKey !== undefined && rule.bound === 'refused')
-    throw refuse('this token works in its domain alone')
-  if (rule.loginOnly === true && principal.credential !== 'login')
-    throw refuse('this needs a login, not a key or token')
+    throw refuse('this token is valid only in its domain')
+  if (rule.loginOnly === true && principal.credential !== 'login') throw refuse('requires a login, not a key or token')
   const { scope } = principal
   if (scope === undefined) return
   const { pat } = rule
   if (pat === 'never' || (rule.readingOnly === true && principal.origin?.isReading === false))
-    throw refuse('this needs a login, not a personal access token')
+    throw refuse('requires a login, not a personal access token')
   if (!coversOutside(scope, pat, rule.forAll === true, userId ?? principal.id)) throw lacksScope(pat)
 }
 
-/** A scope on one user is for the routes of that user; a list shows what the scopes name, so one is enough. */
+/**
+ * A scope on one user covers the routes of that user. A list is restricted to the scopes, so one scope is sufficient.
+ */
 function coversOutside(scope: ScopeSet, { type, operation }: Requirement, isForAll: boolean, userId: string): boolean {
   if (operation === 'list' && !isForAll) return scope.coversSome(type, operation)
   if (type !== 'users' || isForAll || operation === 'create') return scope.coversAll(type, operation, undefined)
@@ -71,8 +75,8 @@ function requireSomewhere(scope: ScopeSet, action: string): void {
 }
 
 /**
- * The condition of a listing outside a domain: the users or domains that a personal access token may list; `column` holds
- * their keys. Nothing for any other credential.
+ * Condition of a listing outside a domain: the users or domains that a personal access token may list. `column`
+ * contains their keys. Empty for other credentials.
  */
 export function listedBy(principal: UserPrincipal, type: 'users' | 'domains', column: string): Sql<boolean>[] {
   const keys = principal.scope === undefined ? 'all' : principal.scope.keysFor(type, 'list', undefined)

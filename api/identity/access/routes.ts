@@ -4,7 +4,7 @@ import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Id } from '../wire/index.ts'
 import type { Explainer } from './explain.ts'
-import { AccessAnswer, AccessQuestion } from './schema.ts'
+import { AccessAnswer, AccessDecisions, AccessQuestion, AccessQuestions } from './schema.ts'
 
 export function accessRoutes(explainer: Explainer): RoutePlugin {
   return (app) => {
@@ -14,16 +14,34 @@ export function accessRoutes(explainer: Explainer): RoutePlugin {
         config: { action: 'view_role_users' },
         schema: {
           tags: ['roles'],
-          summary: 'Explain why a user may do something, or may not',
+          summary: 'Explain the access of a user to an entity',
           description:
-            'Names the roles that decide, the groups on the way and what would change it. Every user may ask about themselves; ' +
-            'about others those with view_role_users on the entity, and the administrators of the domain.',
+            'Returns the roles that determine the decision, the groups on the path and the changes that would alter it. Users may request their own access. ' +
+            'The access of other users requires `view_role_users` on the entity or the role of a domain administrator.',
           params: Type.Object({ domain_id: Id }),
           querystring: AccessQuestion,
-          response: responses({ 200: AccessAnswer }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: AccessAnswer }, 'not_found'),
         },
       },
       async (request) => await explainer.explain(request.principal, request.params.domain_id, request.query),
+    )
+    app.post(
+      '/:domain_id/access/check',
+      {
+        config: { action: 'read' },
+        schema: {
+          tags: ['roles'],
+          summary: 'Decide many questions of access',
+          description:
+            'Up to 100 questions, each with the rules of `GET /{domain_id}/access`. A question that cannot be answered has `error` and `message`, and is not allowed.',
+          params: Type.Object({ domain_id: Id }),
+          body: AccessQuestions,
+          response: responses({ 200: AccessDecisions }),
+        },
+      },
+      async ({ principal, params, body }) => ({
+        answers: await explainer.decide(principal, params.domain_id, body.questions),
+      }),
     )
   }
 }

@@ -9,7 +9,7 @@ const spoken = (entity: (typeof ENTITY_TYPES)[number], action: string) => {
   return needed === undefined ? undefined : `${needed.type}:${needed.operation}`
 }
 
-test('every action of every entity type asks for one scope that exists', () => {
+test('every action of every entity type requires one existing scope', () => {
   for (const entity of ENTITY_TYPES) {
     for (const action of ACTIONS[entity]) {
       const needed = requirementOf(entity, action)
@@ -37,7 +37,7 @@ test('the mapping of the actions of a client and a channel', () => {
   expect(spoken('channel', 'connect_to_client')).toBe('channels:update')
 })
 
-test('an action about what is in a domain or group asks for a scope of that type', () => {
+test('an action on the members of a domain or group requires a scope of their type', () => {
   expect(spoken('domain', 'read')).toBe('domains:read')
   expect(spoken('domain', 'enable')).toBe('domains:update')
   expect(spoken('domain', 'client_create')).toBe('clients:create')
@@ -55,12 +55,12 @@ test('an action about what is in a domain or group asks for a scope of that type
   expect(spoken('group', 'subgroup_set_parent')).toBe('groups:update')
 })
 
-test('what is no action asks for nothing that exists', () => {
+test('an unknown action maps to no scope', () => {
   for (const action of ['', 'fly', 'client_', 'client_fly', 'subgroup_client_fly', 'toString', 'constructor'])
     for (const entity of ENTITY_TYPES) expect(requirementOf(entity, action), `${entity} ${action}`).toBeUndefined()
 })
 
-test('nothing that makes or ends credentials is for a key or token, and nothing about another domain for a bound token', () => {
+test('keys and tokens cannot manage credentials, and bound tokens cannot act outside their domain', () => {
   for (const action of ['session.manage', 'key.manage', 'pat.manage', 'signing_key.rotate'])
     expect(OUTSIDE_ACTIONS[action], action).toMatchObject({ pat: 'never', loginOnly: true })
   for (const action of ['domain.create', 'domain.freeze', 'invitation.answer', 'pat.manage'])

@@ -1,6 +1,6 @@
 /**
- * Which scope of a personal access token a call needs: the mapping from actions (contract 2.3) to operations on entity
- * types (contract section 6), in one place. What is not in it, no such token may do.
+ * Maps actions (contract 2.3) to the required scope of a personal access token: an operation on an entity type
+ * (contract section 6). Personal access tokens cannot perform actions that are not in the mapping.
  */
 import type { ChannelAction, ClientAction, EntityType, OWN_ACTIONS, PROFILE_ACTIONS, TASK_ACTIONS } from './actions.ts'
 import type { ScopeEntityType, ScopeOperation } from './scopes.ts'
@@ -9,7 +9,10 @@ export type Requirement = { readonly type: ScopeEntityType; readonly operation: 
 
 type OwnAction = ClientAction | ChannelAction | (typeof OWN_ACTIONS)['group'][number] | 'enable' | 'disable'
 
-/** What an action on one entity asks of a scope on it. Whoever manages roles decides who else gets in: that is sharing. */
+/**
+ * Maps an action on an entity to the operation of the required scope. Managing roles grants access to others, so it is
+ * sharing.
+ */
 export const OPERATION_OF_ACTION = {
   read: 'read',
   update: 'update',
@@ -26,7 +29,7 @@ export const OPERATION_OF_ACTION = {
   manage_role: 'share',
   add_role_users: 'share',
   remove_role_users: 'unshare',
-  // On a channel, these two are asked of the type `messages`.
+  // On a channel, these two require a scope of the type `messages`.
   publish: 'publish',
   subscribe: 'subscribe',
 } as const satisfies Record<OwnAction, ScopeOperation>
@@ -38,7 +41,7 @@ const TYPE_OF_ENTITY = {
   domain: 'domains',
 } as const satisfies Record<EntityType, ScopeEntityType>
 
-/** Actions of a domain or group about what is in it: prefix and the entity that is meant, the longest prefix first. */
+/** Prefixes of domain and group actions, with the entity type that they refer to; the longest prefix first. */
 const PREFIXES = [
   ['subgroup_client_', 'client'],
   ['subgroup_channel_', 'channel'],
@@ -48,7 +51,7 @@ const PREFIXES = [
   ['group_', 'group'],
 ] as const satisfies readonly (readonly [string, EntityType])[]
 
-/** Actions of a domain about what is neither a client, a channel nor a group. */
+/** Domain actions that refer to neither clients, channels nor groups. */
 const DOMAIN_REQUIREMENTS = new Map<string, Requirement>(
   Object.entries({
     task_create: { type: 'tasks', operation: 'create' },
@@ -58,7 +61,7 @@ const DOMAIN_REQUIREMENTS = new Map<string, Requirement>(
     task_delete: { type: 'tasks', operation: 'delete' },
     worker_read: { type: 'workers', operation: 'read' },
     worker_manage: { type: 'workers', operation: 'update' },
-    // A profile decides what clients are given: it is asked of the scopes on all of them.
+    // A profile determines the configuration of clients, so it requires a scope on all clients.
     profile_create: { type: 'clients', operation: 'create' },
     profile_read: { type: 'clients', operation: 'read' },
     profile_update: { type: 'clients', operation: 'update' },
@@ -74,7 +77,7 @@ function requirementOfOwn(entity: EntityType, action: string): Requirement | und
   return { type: isMessage ? 'messages' : TYPE_OF_ENTITY[entity], operation }
 }
 
-/** What the action, asked of an entity of this type, needs; undefined: nothing gives it. */
+/** Returns the scope that the action on an entity of this type requires. Undefined when no scope permits it. */
 export function requirementOf(entity: EntityType, action: string): Requirement | undefined {
   const ofDomain = entity === 'domain' ? DOMAIN_REQUIREMENTS.get(action) : undefined
   if (ofDomain !== undefined) return ofDomain
@@ -88,26 +91,26 @@ export function requirementOf(entity: EntityType, action: string): Requirement |
   return requirementOfOwn(entity, action)
 }
 
-/** The type of scope that is about entities of this type themselves. */
+/** Returns the scope type of an entity type. */
 export function scopeTypeOf(entity: EntityType): ScopeEntityType {
   return TYPE_OF_ENTITY[entity]
 }
 
-/** What a call asks of a credential when no role grants it: it is about the caller, or about everything. */
+/** Requirements of an action that no role grants: it concerns the caller or the whole platform. */
 export type OutsideRule = {
-  /** What a personal access token needs; 'never': none may. */
+  /** The required scope of a personal access token. 'never' accepts none. */
   readonly pat: Requirement | 'never'
-  /** Only while nothing is changed; the other methods of the same action are for no such token. */
+  /** Personal access tokens are accepted only for methods that change nothing. */
   readonly readingOnly?: true
-  /** The scope must be for any entity: what is answered is not narrowed to some. */
+  /** The scope must cover all entities, because the response is not restricted to some. */
   readonly forAll?: true
-  /** Neither an API key may do it: it makes or ends credentials. */
+  /** API keys are rejected too: the action creates or revokes credentials. */
   readonly loginOnly?: true
-  /** A token that is bound to a domain works in that domain alone (decision 40). */
+  /** Whether a token that is bound to a domain is accepted (decision 40). */
   readonly bound: 'allowed' | 'refused'
 }
 
-/** Every action that no role grants, by the name that routes give. */
+/** Every action that no role grants, by the action name of its routes. */
 export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   'user.self': { pat: { type: 'users', operation: 'read' }, readingOnly: true, bound: 'allowed' },
   'user.view': { pat: { type: 'users', operation: 'read' }, bound: 'allowed' },
@@ -115,25 +118,29 @@ export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   'user.search': { pat: { type: 'users', operation: 'list' }, forAll: true, bound: 'allowed' },
   'user.create': { pat: { type: 'users', operation: 'create' }, bound: 'allowed' },
   'user.delete': { pat: { type: 'users', operation: 'delete' }, bound: 'allowed' },
-  // Whoever has the mailbox has the account, and whoever administers the platform has everything.
+  // Access to the mailbox is access to the account, and a platform administrator has every permission.
   'user.update_login': { pat: 'never', bound: 'allowed' },
   'user.update_role': { pat: 'never', bound: 'allowed' },
-  // What is told here goes through all domains and is narrowed to no scope.
+  // These responses span all domains and cannot be restricted to scopes.
   'user.memberships': { pat: 'never', bound: 'allowed' },
   'user.journal': { pat: 'never', bound: 'allowed' },
   'user.domains': { pat: { type: 'users', operation: 'read' }, bound: 'allowed' },
   'user.update': { pat: { type: 'users', operation: 'update' }, bound: 'allowed' },
+  'platform.diagnose': { pat: 'never', bound: 'refused' },
+  'platform.overview': { pat: 'never', bound: 'refused' },
   'domain.create': { pat: { type: 'domains', operation: 'create' }, bound: 'refused' },
   'domain.list': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
   'domain.freeze': { pat: 'never', bound: 'refused' },
-  // Invitations decide who belongs to a domain, one's own answer included: that is for logins.
+  'quota.manage': { pat: 'never', bound: 'refused' },
+  // Invitations, including the user's own answers, determine the members of a domain. They require a login.
   'invitation.list': { pat: 'never', bound: 'allowed' },
   'invitation.view': { pat: 'never', bound: 'allowed' },
   'invitation.answer': { pat: 'never', bound: 'refused' },
   'invitation.delete': { pat: 'never', bound: 'allowed' },
-  // Whoever may make credentials may do everything that they may: no token that is less than a login.
+  // A token that may create credentials has all of their permissions, so a token with fewer permissions than a login is
+  // rejected.
   'session.manage': { pat: 'never', loginOnly: true, bound: 'refused' },
-  // What is subscribed goes on without the credential that subscribed it.
+  // A subscription remains active without the credential that created it.
   'subscription.manage': { pat: 'never', bound: 'allowed' },
   'key.manage': { pat: 'never', loginOnly: true, bound: 'allowed' },
   'pat.manage': { pat: 'never', loginOnly: true, bound: 'refused' },

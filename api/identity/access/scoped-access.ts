@@ -1,13 +1,13 @@
 /**
- * A caller in a domain who came with a personal access token: all that its owner may do, of that what its scopes say. Every
- * question of the policy passes here, so no service has to think of tokens. The type names each member, so that a new one
- * cannot pass unasked.
+ * Restricts a caller in a domain to the scopes of their personal access token. Every check of the policy passes through
+ * it, so services do not handle scopes. The type `DomainAccess` lists each member, so that a new member cannot bypass
+ * it.
  */
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { EntityType } from './actions.ts'
 import type { DomainAccess } from './domain-access.ts'
-import type { EntityFacts } from './holdings.ts'
+import type { EntityFacts } from './effective-actions.ts'
 import type { UserPrincipal } from './principal.ts'
 import type { Requirement } from './scope-requirements.ts'
 import { requirementOf, scopeTypeOf } from './scope-requirements.ts'
@@ -20,7 +20,7 @@ export function lacksScope({ type, operation }: Requirement): ServiceError {
   )
 }
 
-/** The domain as the principal may use it; undefined where its token reaches nothing in it. */
+/** Returns the access of the principal to the domain. Undefined when no scope of the token covers anything in it. */
 export function withinScope(principal: UserPrincipal, domain: DomainAccess): DomainAccess | undefined {
   const { scope } = principal
   if (scope === undefined) return domain
@@ -30,7 +30,10 @@ export function withinScope(principal: UserPrincipal, domain: DomainAccess): Dom
 function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): DomainAccess {
   const { domainKey } = domain
 
-  /** The operation on the entity itself, or on all of what the requirement is about when that is something else. */
+  /**
+   * True when the scopes cover the action on the entity. A requirement of another type must be covered for all entities
+   * of that type.
+   */
   function allows(entity: EntityFacts, action: string): boolean {
     const needed = requirementOf(entity.type, action)
     if (needed === undefined) return false
@@ -41,8 +44,9 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
   }
 
   /**
-   * Whether the token may know that the entity is there, which every other action asks first. A call that changes something
-   * needs no scope to read beside the one to change; one that reads needs it, or a list that shows the entity anyway.
+   * True when the token may know that the entity exists, which every other action requires. A request that changes
+   * something does not also require a scope to read. A request that reads requires one, or a scope to list, which shows
+   * the entity anyway.
    */
   function mayKnow({ type, key }: EntityFacts): boolean {
     const scopeType = scopeTypeOf(type)
@@ -51,13 +55,13 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
     return scope.covers(scopeType, 'read', domainKey, key) || scope.covers(scopeType, 'list', domainKey, key)
   }
 
-  /** In the domain: the domain itself, or everything of a type in it. */
+  /** True when the scopes cover the action in the domain: on the domain itself, or on all entities of a type in it. */
   function allowsInDomain(action: string): boolean {
     const needed = requirementOf('domain', action)
     if (needed === undefined) return false
     if (needed.type === 'domains') return scope.covers('domains', needed.operation, domainKey, domainKey)
     if (!scope.coversAll(needed.type, needed.operation, domainKey)) return false
-    // "May read all of them" lets a listing show all of them.
+    // This check decides whether a listing shows all entities, so it requires `list` too.
     return needed.operation !== 'read' || UNLISTED.has(needed.type) || scope.coversAll(needed.type, 'list', domainKey)
   }
 
@@ -65,7 +69,7 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
     principal: domain.principal,
     domainKey,
     domainId: domain.domainId,
-    // What is for administrators alone is asked by no action, so no scope can say it.
+    // No action corresponds to the checks for administrators, so no scope can grant them.
     isAdmin: false,
     hasGroupRoles: domain.hasGroupRoles,
     can: (action) => domain.can(action) && allowsInDomain(action),
@@ -78,7 +82,7 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       const allowed = new Set([...held].filter((action) => allows(entity, action)))
       if (held.has('read')) {
         if (mayKnow(entity)) allowed.add('read')
-        // Whoever may send to a channel or receive from it need not be able to look at it.
+        // Publishing to and subscribing on a channel do not require `read` on it.
         else if (!allowed.has('subscribe') && !allowed.has('publish')) throw lacksScope(readingOf(entity.type))
       }
       return allowed
@@ -105,11 +109,14 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       const keys = keysInScope(type, needed)
       return keys === 'all' ? inner : inner.only(keys)
     },
-    // Beside what the caller is shown, which is within the scopes.
+    // The result is intersected with the entities of the caller, which the scopes restrict.
     accessibleTo: (userKey, type) => domain.accessibleTo(userKey, type),
   }
 
-  /** Rows to read are listed. A call that changes something finds what its owner may read, and asks for more than that. */
+  /**
+   * Reading rows requires `list`. A request that changes something first finds the rows that the owner may read, and
+   * then requires the scope of the change.
+   */
   function keysInScope(type: EntityFacts['type'], needed: Requirement): 'all' | readonly number[] {
     const isLooking = needed.operation === 'read' && needed.type === scopeTypeOf(type)
     if (isLooking && !isReading) return 'all'
@@ -117,7 +124,7 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
   }
 }
 
-/** Types whose listings ask for `read`. */
+/** Types whose listings require `read` instead of `list`. */
 const UNLISTED = new Set<string>(['tasks', 'workers'])
 
 const NONE = sql<boolean>`false`

@@ -12,7 +12,7 @@ const aScope = (fields: Partial<Scope>): Scope => ({
 })
 const one = (key: number) => ({ key, id: `id of ${key}` })
 
-test('a scope is for its type, its operation, its domain and its entity alone', () => {
+test('a scope covers only its type, its operation, its domain and its entity', () => {
   const scope = createScopeSet([aScope({ entity: one(7) })])
   expect(scope.covers('clients', 'read', 1, 7)).toBe(true)
   expect(scope.covers('clients', 'read', 1, 8)).toBe(false)
@@ -23,7 +23,7 @@ test('a scope is for its type, its operation, its domain and its entity alone', 
   expect([scope.reaches(1), scope.reaches(2)]).toEqual([true, false])
 })
 
-test('a scope for any entity is for all of its domain, and a scope without a domain for all domains', () => {
+test('a scope for any entity covers its whole domain, and a scope without a domain covers all domains', () => {
   expect(createScopeSet([aScope({})]).coversAll('clients', 'read', 1)).toBe(true)
   expect(createScopeSet([aScope({})]).coversAll('clients', 'read', undefined)).toBe(false)
   const everywhere = createScopeSet([aScope({ type: 'messages', operation: 'publish', domainKey: undefined })])
@@ -31,10 +31,10 @@ test('a scope for any entity is for all of its domain, and a scope without a dom
   expect(everywhere.reaches(5)).toBe(true)
 })
 
-test('a scope on users reaches into no domain, and one on domains into those that it names', () => {
+test('a scope on users covers no domain, and a scope on domains covers those that it names', () => {
   const users = createScopeSet([aScope({ type: 'users', domainKey: undefined })])
   expect(users.reaches(1)).toBe(false)
-  expect(users.coversUser('read', 'whoever')).toBe(true)
+  expect(users.coversUser('read', 'any user')).toBe(true)
   const self = createScopeSet([aScope({ type: 'users', domainKey: undefined, entity: one(3) })])
   expect([self.coversUser('read', 'id of 3'), self.coversUser('read', 'id of 4')]).toEqual([true, false])
   const domain = createScopeSet([aScope({ type: 'domains', domainKey: undefined, entity: one(1) })])
@@ -44,7 +44,7 @@ test('a scope on users reaches into no domain, and one on domains into those tha
   expect(named.keysFor('domains', 'list', undefined)).toEqual([4])
 })
 
-test('what a list of keys names is exactly what is covered, whatever the scopes', () => {
+test('the list of keys contains exactly the covered entities, for any scopes', () => {
   const scopes = fc.array(
     fc.record({
       type: fc.constantFrom(...SCOPE_ENTITY_TYPES.filter((type) => type !== 'domains' && type !== 'users')),

@@ -1,6 +1,6 @@
-/** What a personal access token may do: its scopes as the wire names them (contract section 6), and the questions asked of them. */
+/** The scopes of a personal access token with their wire names (contract section 6), and the checks on them. */
 
-/** `tasks` and `workers` stand beside the types of the contract: without them no such token could use the task manager. */
+/** `tasks` and `workers` extend the types of the contract, so that personal access tokens can use the task manager. */
 export const SCOPE_ENTITY_TYPES = [
   'groups',
   'channels',
@@ -30,26 +30,26 @@ export type ScopeOperation = (typeof SCOPE_OPERATIONS)[number]
 export type Scope = {
   type: ScopeEntityType
   operation: ScopeOperation
-  /** Undefined: whatever the domain. */
+  /** Undefined covers every domain. */
   domainKey: number | undefined
-  /** 'any', or one entity; a user is asked for by id, everything else by key. */
+  /** 'any', or one entity. Users are compared by id, other entities by key. */
   entity: 'any' | { key: number; id: string }
 }
 
 export type ScopeSet = {
-  /** Whether any scope concerns the domain or something in it. */
+  /** True when any scope covers the domain or an entity in it. */
   reaches(domainKey: number): boolean
-  /** The operation on this one entity. */
+  /** True when the operation on this entity is covered. */
   covers(type: ScopeEntityType, operation: ScopeOperation, domainKey: number, entityKey: number): boolean
-  /** The operation on every entity of the type, of this domain or (undefined) of all. */
+  /** True when the operation on every entity of the type is covered, in this domain or (undefined) in all domains. */
   coversAll(type: ScopeEntityType, operation: ScopeOperation, domainKey: number | undefined): boolean
-  /** The operation on something of the type, wherever it is. */
+  /** True when the operation on any entity of the type is covered. */
   coversSome(type: ScopeEntityType, operation: ScopeOperation): boolean
-  /** The operation on the user of this id. */
+  /** True when the operation on the user with this id is covered. */
   coversUser(operation: ScopeOperation, userId: string): boolean
-  /** Whether any scope names this entity, whatever the operation. */
+  /** True when any scope covers this entity, with any operation. */
   knows(type: ScopeEntityType, domainKey: number, entityKey: number): boolean
-  /** Keys of the entities of the domain (undefined: of anywhere) that the operation is for. */
+  /** Returns the keys of the entities that the operation covers, in the domain or (undefined) in all domains. */
   keysFor(type: ScopeEntityType, operation: ScopeOperation, domainKey: number | undefined): 'all' | readonly number[]
 }
 

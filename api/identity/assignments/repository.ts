@@ -1,4 +1,4 @@
-/** Who is assigned: the users with a role on the entity itself, and the filters of their listing (contract 4.3). */
+/** SQL of assignments: the users with a role on the entity itself, and the filters of their listing (contract 4.3). */
 import type { Queryable } from '#core/database/index.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -10,7 +10,7 @@ import { countUsers, listUsers, userFilters } from '../users/index.ts'
 import { allOf } from '../listing/index.ts'
 import type { AssignedQuery } from './schema.ts'
 
-/** Throws `malformed` for a metadata filter that is no JSON object: before anything is looked up (decision 45). */
+/** Throws `malformed` for a metadata filter that is not a JSON object. It runs before any look-up (decision 45). */
 export function parseAssignedFilter(caller: UserPrincipal, query: AssignedQuery): Sql<boolean>[] {
   return [sql<boolean>`u.status <> 'deleted'`, ...userFilters(caller, query)]
 }

@@ -1,9 +1,9 @@
-/** Users of domains, groups, channels and clients in the words of the older generations (contract 4.3). */
+/** Users of domains, groups, channels and clients in the request format of Mainflux and SuperMQ (contract 4.3). */
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Id } from '../wire/index.ts'
-import { DOMAIN_PLACE, PLACES, targetOf } from './places.ts'
+import { ASSIGNABLE_DOMAIN, ASSIGNABLE_ENTITIES, targetOf } from './assignable.ts'
 import {
   AssignedPage,
   AssignedQuery,
@@ -18,14 +18,14 @@ import type { AssignmentsService } from './service.ts'
 type PathParams = Record<string, string>
 
 const tags = ['assignments']
-const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'conflict'] as const
-const paramsOf = (names: readonly string[]) => Type.Object(Object.fromEntries(names.map((name) => [name, Id])))
+const KINDS = ['not_found', 'conflict'] as const
+const pathParams = (names: readonly string[]) => Type.Object(Object.fromEntries(names.map((name) => [name, Id])))
 
 export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
   return (app) => {
-    for (const place of PLACES) {
+    for (const place of ASSIGNABLE_ENTITIES) {
       const { type, path } = place
-      const params = paramsOf(place.params)
+      const params = pathParams(place.params)
       const isShared = type === 'client'
       app.post(
         `${path}/${place.assign}`,
@@ -34,7 +34,7 @@ export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
           schema: {
             tags,
             summary: isShared ? 'Share a client with users' : `Assign users to a ${type}`,
-            description: 'They become members of the role that the relation names, which is made on first use.',
+            description: 'Adds the users to the role of the relation. The role is created on first use.',
             params,
             body: Assignment,
             response: responses({ 201: NoBody }, ...KINDS, 'unprocessable'),
@@ -52,11 +52,11 @@ export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
           config: { action: 'remove_role_users' },
           schema: {
             tags,
-            summary: isShared ? 'Stop sharing a client with users' : `Take users from a ${type}`,
+            summary: isShared ? 'Stop sharing a client with users' : `Unassign users from a ${type}`,
             description:
               type === 'domain'
-                ? 'Without a relation from all their roles in the domain, and then also from those on everything in it.'
-                : 'Without a relation from all their roles on it.',
+                ? 'Without a relation it removes the users from all roles on the domain and on every entity in it.'
+                : 'Without a relation it removes the users from all roles on the entity.',
             params,
             querystring: ForceQuery,
             body: Unassignment,
@@ -76,7 +76,7 @@ export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
           config: { action: 'read' },
           schema: {
             tags,
-            summary: `List what the caller may do on a ${type}`,
+            summary: `List the actions of the caller on a ${type}`,
             params,
             response: responses({ 200: Permissions }, ...KINDS),
           },
@@ -87,9 +87,14 @@ export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
         },
       )
     }
-    const lists = [...PLACES, { ...DOMAIN_PLACE, path: '/:domain_id' }].map((place) => ({ place, word: 'users' }))
-    // Groups alone are asked for their members too.
-    lists.push(...PLACES.filter(({ type }) => type === 'group').map((place) => ({ place, word: 'members' })))
+    const lists = [...ASSIGNABLE_ENTITIES, { ...ASSIGNABLE_DOMAIN, path: '/:domain_id' }].map((place) => ({
+      place,
+      word: 'users',
+    }))
+    // Only groups also have the path `members`.
+    lists.push(
+      ...ASSIGNABLE_ENTITIES.filter(({ type }) => type === 'group').map((place) => ({ place, word: 'members' })),
+    )
     for (const { place, word } of lists) {
       app.get(
         `${place.path}/${word}`,
@@ -98,8 +103,8 @@ export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
           schema: {
             tags,
             summary: `List the users of a ${place.type}`,
-            description: `Those with a role on the ${place.type} itself; \`roles/members\` shows inherited ones too.`,
-            params: paramsOf(place.params),
+            description: `Returns the users with a role on the ${place.type} itself. \`roles/members\` also returns users with inherited roles.`,
+            params: pathParams(place.params),
             querystring: AssignedQuery,
             response: responses({ 200: AssignedPage }, ...KINDS),
           },

@@ -1,7 +1,7 @@
 /** Wire shapes of assignments (contract 4.3). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { shown } from '#core/http/index.ts'
+import { documented } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import type { UserPrincipal } from '../access/index.ts'
@@ -10,14 +10,14 @@ import type { UserRecord } from '../users/index.ts'
 import { User, presentTo } from '../users/index.ts'
 import { Id, MetadataFilter, Name, OrderKey } from '../wire/index.ts'
 
-/** Users that one call names: each of them is locked while it works. */
+/** Maximum number of users in one request. Each of them is locked until the transaction ends. */
 export const MAX_ASSIGNED = 1000
 
 const UserIds = Type.Array(Id, { description: `At most ${MAX_ASSIGNED}` })
 const RelationWord = Type.String({
   maxLength: 32,
-  description: 'administrator, editor, contributor, member, viewer or guest, in any case',
-  ...shown({ enum: [...RELATIONS] }),
+  description: 'Relation in any case: administrator, editor, contributor, member, viewer or guest',
+  ...documented({ enum: [...RELATIONS] }),
 })
 
 export const Assignment = Type.Object({ relation: RelationWord, user_ids: UserIds })
@@ -32,7 +32,10 @@ export type Unassignment = Static<typeof Unassignment>
 
 export const ForceQuery = Type.Object({
   force: Type.Optional(
-    Type.Boolean({ description: 'Platform administrator: takes the place of a last administrator who is unassigned' }),
+    Type.Boolean({
+      description:
+        'Only for platform administrators: makes the caller the administrator when the last one is unassigned',
+    }),
   ),
 })
 
@@ -42,7 +45,7 @@ export const AssignedQuery = Type.Object({
   name: Type.Optional(Name),
   first_name: Type.Optional(Name),
   last_name: Type.Optional(Name),
-  identity: Type.Optional(Type.String({ maxLength: 254, description: 'Part of the username or email' })),
+  identity: Type.Optional(Type.String({ maxLength: 254, description: 'Substring of the username or email' })),
   username: Type.Optional(Type.String({ maxLength: 254 })),
   email: Type.Optional(Type.String({ maxLength: 254 })),
   tag: Type.Optional(Name),
@@ -57,7 +60,7 @@ export type AssignedQuery = Static<typeof AssignedQuery>
 export const AssignedPage = Type.Object({
   ...pageFields,
   users: Type.Array(User),
-  members: Type.Array(User, { description: 'The same as users' }),
+  members: Type.Array(User, { description: 'Alias of `users`' }),
 })
 
 export const Permissions = Type.Object({ permissions: Type.Array(Type.String()) })

@@ -1,6 +1,6 @@
 /**
- * Assigning users to domains, groups and channels, and sharing clients with them: the relations of the older generations,
- * each of which is membership of the role of its name on that entity (contract 4.3, decision 24).
+ * Assigns users to domains, groups and channels, and shares clients with them. These are the relations of Mainflux and
+ * SuperMQ. Each relation is membership in the role with its name on that entity (contract 4.3, decision 24).
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
@@ -14,9 +14,9 @@ import {
   addMembers,
   ensureRelationRole,
   findRoleByName,
-  heldBy,
+  readActionCheck,
   parseRelation,
-  requireMayGive,
+  requireGrantable,
   roleEntityOf,
   roleNameOf,
 } from '../roles/index.ts'
@@ -27,18 +27,20 @@ import { listAssigned, parseAssignedFilter } from './repository.ts'
 
 export type AssignmentsService = {
   /**
-   * All of the users or none; who has the relation already keeps it. Throws `malformed`, `too_large`, `forbidden` for a
-   * relation that holds more than the caller, `unprocessable` for who is no user or, on an entity, no member of its domain.
+   * Assigns all users or none. Assigning an existing relation has no effect. Throws `malformed`, `too_large`,
+   * `forbidden` for a relation with actions that the caller does not have, `unprocessable` for an unknown user or, on
+   * an entity, a user who is not a member of its domain.
    */
   assign(caller: UserPrincipal, target: RoleTarget, input: Assignment): Promise<void>
   /**
-   * Takes the relation, or without one every role on the entity; from a domain also those on everything in it. Who has none
-   * is no error. Throws `invalid_state` for the last administrator (decision 33), unless the platform administrator forces it.
+   * Removes the relation, or without one every role on the entity, and for a domain every role on entities in it.
+   * Removing a missing relation is not an error. Throws `invalid_state` for the last administrator (decision 33),
+   * unless a platform administrator forces it.
    */
   unassign(caller: UserPrincipal, target: RoleTarget, input: Unassignment, options: Force): Promise<void>
-  /** The users with a role on the entity itself. Throws `forbidden` without `view_role_users`. */
+  /** Lists the users with a role on the entity itself. Throws `forbidden` without `view_role_users`. */
   listUsers(caller: UserPrincipal, target: RoleTarget, query: AssignedQuery): Promise<Page<UserRecord>>
-  /** Everything that the caller may do on the entity, by whatever role. */
+  /** Returns every action of the caller on the entity, from any role. */
   permissions(caller: UserPrincipal, target: RoleTarget): Promise<string[]>
 }
 
@@ -76,15 +78,15 @@ export function createAssignmentsService({
       const entered = await enter(caller, target)
       await require(entered, 'add_role_users')
       const { entity, domain, located } = entered
-      const holds = await heldBy(domain, located)
+      const holds = await readActionCheck(domain, located)
       await journal.change(caller, async (tx, record) => {
         const role = await ensureRelationRole(tx, entity, relation, caller.id)
-        requireMayGive(holds, role.actions)
+        requireGrantable(holds, role.actions)
         const members = await addMembers(tx, entity, role, userIds)
         record({
           operation: `${entity.type}.role.add_members`,
           domainKey: domain.domainKey,
-          // A domain is not named: all that caches know of its channels and devices would be forgotten with it.
+          // The key of the domain is omitted: it would invalidate all cache entries of its channels and devices.
           entityKeys: [...(located === undefined ? [] : [entity.key]), ...members.map((member) => member.key)],
           attributes: { id: role.id, name: role.name, entity_id: entity.id, relation, members: userIds },
         })
@@ -105,7 +107,7 @@ export function createAssignmentsService({
         relation === 'administrator'
           ? adminRoleId(entity.type, entity.key)
           : (await findRoleByName(database.db, entity.key, roleNameOf(relation)))?.id
-      // Nobody was ever assigned by this relation.
+      // The role of this relation does not exist, so it has no members.
       if (roleId === undefined) return
       await memberships.removeMembers(caller, target, roleId, userIds, options)
     },
@@ -117,7 +119,7 @@ export function createAssignmentsService({
     },
     async permissions(caller, target) {
       const { domain, located, entity } = await enter(caller, target)
-      const holds = await heldBy(domain, located)
+      const holds = await readActionCheck(domain, located)
       return ACTIONS[entity.type].filter(holds)
     },
   }
@@ -125,9 +127,9 @@ export function createAssignmentsService({
 
 function requireUserIds(ids: readonly string[]): string[] {
   const refuse = (message: string) => refusedField('/user_ids', message)
-  if (ids.length === 0) throw refuse('must name at least one user')
-  if (!ids.every(isId)) throw refuse('must hold UUIDs in lower case')
+  if (ids.length === 0) throw refuse('must contain at least one user')
+  if (!ids.every(isId)) throw refuse('must contain only UUIDs in lower case')
   if (ids.length > MAX_ASSIGNED)
-    throw new ServiceError('too_large', `one call may name ${MAX_ASSIGNED} users, not ${ids.length}`)
+    throw new ServiceError('too_large', `a request is limited to ${MAX_ASSIGNED} users: got ${ids.length}`)
   return [...new Set(ids)]
 }

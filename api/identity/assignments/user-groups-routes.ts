@@ -1,4 +1,4 @@
-/** The groups that a user reaches: the groups' own listing, asked by its path (contract 4.3). */
+/** The groups that a user may read: the listing of groups under the path of a user (contract 4.3). */
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -21,10 +21,10 @@ export function userGroupRoutes(groups: Pick<GroupsService, 'list'>): RoutePlugi
           schema: {
             tags: ['assignments'],
             summary: 'List the groups that a user may read',
-            description: 'To the user himself, and to administrators of the domain and of the platform.',
+            description: 'Requires the user themselves, an administrator of the domain or a platform administrator.',
             params,
             querystring: GroupQuery,
-            response: responses({ 200: GroupPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
+            response: responses({ 200: GroupPage }, 'unprocessable'),
           },
         },
         async (request) => {

@@ -1,4 +1,4 @@
-/** What the journal says of a changed domain: the fields that changed, before and after (contract section 10). */
+/** The journal entry of a changed domain: the changed fields, before and after (contract section 10). */
 import { isDeepStrictEqual } from 'node:util'
 import type { Recorder } from '../journal/index.ts'
 import type { DomainRecord } from './record.ts'

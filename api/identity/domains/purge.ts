@@ -1,6 +1,6 @@
 /**
- * The end of deleted domains (decision 46): each hour, one node at a time removes those whose grace is over, with everything
- * of them, in parts that are over within a second. A domain whose removal was cut off is taken up again.
+ * Removal of deleted domains (decision 46). Once an hour, on one node at a time, it removes the domains whose grace
+ * period is over, in batches that take less than a second. An interrupted removal is resumed.
  */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -9,26 +9,29 @@ import type { Journal } from '../journal/index.ts'
 import type { DueDomain } from './removal.ts'
 import { beginRemoval, deleteDomain, deleteRows, detachGroups, findDueDomain, listDependents } from './removal.ts'
 
-/** How long a deleted domain can be restored: 30 days. */
+/** Grace period: a deleted domain can be restored for 30 days. */
 export const DOMAIN_GRACE_HOURS = 720
 const PURGE_INTERVAL_MS = 3_600_000
 const PURGE_LOCK = 0x5ce1_000a
 const CONNECTION_NAME = 'skein domain purge'
 
-/** Rows of a part: it grows while parts are quick, and shrinks where a row takes many others with it. */
+/** Rows of a batch. The number grows while batches are fast and shrinks when cascades make them slow. */
 const FIRST_PART_ROWS = 100
 const MAX_PART_ROWS = 5000
 const QUICK_PART_MS = 250
 const SLOW_PART_MS = 1000
 
-/** Removes at most so many rows of what it stands for, and gives how many went; 0: nothing is left. */
+/** Removes at most `limit` rows and returns their number. 0 means that nothing is left. */
 export type RemovePart = (limit: number) => Promise<number>
 
-/** What a room keeps of a domain without a foreign key to it. It goes first, while the domain's channels can still be read. */
-export type DomainBelongings = (domainKey: number) => Promise<readonly RemovePart[]>
+/**
+ * Rows of a room that have no foreign key to the domain. They are removed first, while the channels of the domain can
+ * still be read.
+ */
+export type DomainDependents = (domainKey: number) => Promise<readonly RemovePart[]>
 
 export type DomainPurge = {
-  /** A round now; gives the ids of the domains that went. None when another node is at it. */
+  /** Runs a round immediately and returns the ids of the removed domains. Empty while another node runs a round. */
   round(): Promise<string[]>
   stop(): Promise<void>
 }
@@ -37,7 +40,7 @@ export function startDomainPurge(deps: {
   database: Database
   journal: Journal
   logger: Logger
-  belongings: readonly DomainBelongings[]
+  belongings: readonly DomainDependents[]
 }): DomainPurge {
   const { database, journal, logger, belongings } = deps
   const { db } = database
@@ -79,7 +82,7 @@ export function startDomainPurge(deps: {
   }
 
   async function round(): Promise<string[]> {
-    // The lock lives as long as its connection, so it ends with a process that dies.
+    // The advisory lock belongs to its connection, so PostgreSQL releases it when the process dies.
     const lock = await database.dedicated(CONNECTION_NAME)
     try {
       const { rows } = await lock.query<{ locked: boolean }>('SELECT pg_try_advisory_lock($1) AS locked', [PURGE_LOCK])

@@ -1,4 +1,4 @@
-/** A domain as it is stored, and a role that somebody has in it. */
+/** The stored domain, and the role of a user in it. */
 
 export const DOMAIN_STATUSES = ['enabled', 'disabled', 'freezed', 'deleted'] as const
 export type DomainStatus = (typeof DOMAIN_STATUSES)[number]
@@ -18,5 +18,5 @@ export type DomainRecord = {
   updatedAt: string | null
 }
 
-/** A role that a user holds in a domain. */
-export type HeldRole = { id: string; name: string; actions: string[] }
+/** A role of a user in a domain. */
+export type AssignedRole = { id: string; name: string; actions: string[] }

@@ -1,10 +1,10 @@
-/** SQL of the end of a domain: which one is due, and its rows in bounded parts. */
+/** SQL of the removal of a domain: the next domain that is due, and its rows in bounded batches. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
 export type DueDomain = { key: number; id: string; name: string }
 
-/** The next domain whose grace is over, or whose removal was begun and not finished. */
+/** Returns the next domain whose grace period is over, or whose removal was interrupted. */
 export async function findDueDomain(db: Queryable, graceHours: number): Promise<DueDomain | undefined> {
   const { rows } = await sql<DueDomain>`SELECT key, id, name FROM domains
     WHERE status = 'deleted' AND deleted_at <= now() - make_interval(hours => ${graceHours})
@@ -12,14 +12,16 @@ export async function findDueDomain(db: Queryable, graceHours: number): Promise<
   return rows[0]
 }
 
-/** From here on nothing brings the domain back. False: it was restored just now. */
+/**
+ * Marks the domain as being removed. It cannot be restored afterwards. Returns false when it was restored meanwhile.
+ */
 export async function beginRemoval(db: Queryable, key: number): Promise<boolean> {
   const { rows } = await sql`UPDATE domains SET purge_started_at = coalesce(purge_started_at, now())
     WHERE key = ${key} AND status = 'deleted' RETURNING key`.execute(db)
   return rows.length > 0
 }
 
-/** Removes the row itself, and by cascade whatever is left. */
+/** Removes the row of the domain. Foreign keys cascade to the remaining rows. */
 export async function deleteDomain(tx: Transaction, key: number): Promise<void> {
   await sql`DELETE FROM domains WHERE key = ${key} AND purge_started_at IS NOT NULL`.execute(tx)
 }
@@ -27,8 +29,8 @@ export async function deleteDomain(tx: Transaction, key: number): Promise<void> 
 export type DependentTable = { table: string; column: string }
 
 /**
- * The tables whose rows belong to a domain, as their foreign keys say: what a domain owns is what would go with it by
- * cascade, so nobody has to keep a list of it. The youngest first: what refers to something is younger than that.
+ * Returns the tables whose foreign keys to a domain cascade, so that no list of tables must be maintained. The newest
+ * constraint is first: tables that refer to others were created later.
  */
 export async function listDependents(db: Queryable): Promise<DependentTable[]> {
   const { rows } = await sql<DependentTable>`
@@ -41,7 +43,9 @@ export async function listDependents(db: Queryable): Promise<DependentTable[]> {
   return rows
 }
 
-/** At most `limit` rows of the table; gives how many went. What refers to them goes by cascade. */
+/**
+ * Removes at most `limit` rows of the table and returns their number. Rows that refer to them are removed by cascade.
+ */
 export async function deleteRows(
   db: Queryable,
   { table, column }: DependentTable,
@@ -53,7 +57,7 @@ export async function deleteRows(
   return Number(result.numAffectedRows ?? 0)
 }
 
-/** Takes groups out of the hierarchy: none can be removed while another one has it for a parent. */
+/** Removes groups from the hierarchy: a group cannot be removed while it is the parent of another. */
 export async function detachGroups(db: Queryable, domainKey: number, limit: number): Promise<number> {
   const result = await sql`UPDATE groups SET parent_key = NULL WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM groups WHERE domain_key = ${domainKey} AND parent_key IS NOT NULL LIMIT ${limit}))`.execute(db)

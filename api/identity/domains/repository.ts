@@ -6,7 +6,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 import { orderOf } from '../listing/index.ts'
-import type { DomainRecord, DomainStatus, HeldRole } from './record.ts'
+import type { DomainRecord, DomainStatus, AssignedRole } from './record.ts'
 
 type Row = {
   key: number
@@ -41,8 +41,8 @@ function fromRow(row: Row): DomainRecord {
 }
 
 const CONFLICTS = {
-  domains_id_key: () => new ServiceError('conflict', 'a domain with this id exists already'),
-  domains_route_key: () => new ServiceError('conflict', 'a domain with this alias (route) exists already'),
+  domains_id_key: () => new ServiceError('conflict', 'a domain with this id already exists'),
+  domains_route_key: () => new ServiceError('conflict', 'a domain with this alias (route) already exists'),
 }
 
 export type NewDomainRow = Pick<
@@ -93,29 +93,29 @@ export async function updateDomain(
   return fromRow(rows[0])
 }
 
-/** The domain as it is now, locked until the transaction ends; undefined when it is gone, or going. */
+/** Returns the domain, locked until the transaction ends. Undefined when it was removed or is being removed. */
 export async function lockDomain(tx: Transaction, key: number): Promise<DomainRecord | undefined> {
   const { rows } = await sql<Row>`SELECT * FROM domains
     WHERE key = ${key} AND purge_started_at IS NULL FOR NO KEY UPDATE`.execute(tx)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** Whose roles a listing looks at, and which of them. */
+/** The user and the roles that a listing selects by. */
 export type RoleCondition = {
   userKey: number
-  /** Only a role of this id. */
+  /** Only the role with this id. */
   id?: string
   /** The key of the domain whose built-in role has that id. */
   adminOfKey?: number
   name?: string
-  /** Only a role that holds all of these. */
+  /** Only roles that contain all of these actions. */
   actions?: readonly string[]
 }
 
 export type DomainListing = {
   where: Sql<boolean>
   role: RoleCondition
-  /** Domains without such a role are listed too. */
+  /** Also list domains without such a role. */
   isRoleOptional: boolean
   order: string
   dir: 'asc' | 'desc'
@@ -126,7 +126,7 @@ export type DomainListing = {
 type RoleRow = { role_key: number; role_id: string | null; role_name: string | null; role_actions: string[] | null }
 type ListedRow = Row & { [Column in keyof RoleRow]: RoleRow[Column] | null }
 
-/** Which rows of grants `g`, left joined with roles `r`, are meant. */
+/** Condition on grants `g`, left joined with roles `r`. */
 function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): Sql<boolean> {
   const conditions = [sql<boolean>`g.user_key = ${userKey} AND g.entity_type = 'domain'`]
   const either = (isBuiltIn: Sql<boolean>, isOwn: Sql<boolean>) =>
@@ -139,23 +139,23 @@ function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): Sq
   return sql<boolean>`${sql.join(conditions, sql` AND `)}`
 }
 
-function heldRole(domainKey: number, row: RoleRow): HeldRole {
+function assignedRole(domainKey: number, row: RoleRow): AssignedRole {
   if (row.role_key === ADMIN_ROLE_KEY)
     return { id: adminRoleId('domain', domainKey), name: ADMIN_ROLE_NAME, actions: [...ACTIONS.domain] }
   return { id: row.role_id ?? '', name: row.role_name ?? '', actions: row.role_actions ?? [] }
 }
 
-/** Only domains in which such a role is held: found by the user's grants, not by looking at every domain. */
+/** Condition: the user has such a role in the domain. It reads the grants of the user instead of every domain. */
 function withRole(listing: Pick<DomainListing, 'role' | 'isRoleOptional'>): Sql<boolean> {
   if (listing.isRoleOptional) return sql<boolean>`true`
   return sql<boolean>`d.key IN (SELECT g.domain_key FROM grants g LEFT JOIN roles r ON r.key = g.role_key WHERE ${grantsOf(listing.role)})`
 }
 
-/** Each domain with the strongest of those roles: the built-in one, then the oldest. */
+/** Returns each domain with the first of the matching roles: the built-in one, then the oldest. */
 export async function listDomains(
   db: Queryable,
   listing: DomainListing,
-): Promise<{ domain: DomainRecord; role: HeldRole | undefined }[]> {
+): Promise<{ domain: DomainRecord; role: AssignedRole | undefined }[]> {
   const { rows } = await withinPage(sql<ListedRow>`
     SELECT d.*, held.* FROM domains d LEFT JOIN LATERAL (
         SELECT g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
@@ -165,7 +165,7 @@ export async function listDomains(
      ORDER BY ${orderOf('d', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}`).execute(db)
   return rows.map((row) => ({
     domain: fromRow(row),
-    role: row.role_key === null ? undefined : heldRole(row.key, { ...row, role_key: row.role_key }),
+    role: row.role_key === null ? undefined : assignedRole(row.key, { ...row, role_key: row.role_key }),
   }))
 }
 
@@ -179,23 +179,30 @@ export async function countDomains(
   return rows[0]?.total ?? 0
 }
 
-/** Every role of the user in the domain itself, the strongest first. */
-export async function listHeldRoles(db: Queryable, userKey: number, domainKey: number): Promise<HeldRole[]> {
+/** The number of domains that the user created and that are not deleted. */
+export async function countCreated(db: Queryable, userId: string): Promise<number> {
+  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM domains
+    WHERE created_by = ${userId} AND status <> 'deleted'`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+/** Returns every role of the user on the domain itself: the built-in one first, then the oldest. */
+export async function listAssignedRoles(db: Queryable, userKey: number, domainKey: number): Promise<AssignedRole[]> {
   const { rows } = await sql<RoleRow>`
     SELECT g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
       FROM grants g LEFT JOIN roles r ON r.key = g.role_key
      WHERE g.domain_key = ${domainKey} AND ${grantsOf({ userKey })} ORDER BY g.role_key`.execute(db)
-  return rows.map((row) => heldRole(domainKey, row))
+  return rows.map((row) => assignedRole(domainKey, row))
 }
 
-/** Keys of the domains whose built-in role the user holds. */
+/** Returns the keys of the domains in which the user has the built-in role. */
 export async function listAdministered(db: Queryable, userKey: number): Promise<number[]> {
   const { rows } = await sql<{ domain_key: number }>`SELECT domain_key FROM grants
     WHERE user_key = ${userKey} AND entity_type = 'domain' AND role_key = ${ADMIN_ROLE_KEY}`.execute(db)
   return rows.map((row) => row.domain_key)
 }
 
-/** A deleted domain of this id that may still be restored. */
+/** Returns the deleted domain with this id if it can still be restored. */
 export async function findRestorable(
   db: Queryable,
   id: string,

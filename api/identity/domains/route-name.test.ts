@@ -1,17 +1,17 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import { requireRoute, routeFromName } from './route-name.ts'
+import { parseRouteName, routeFromName } from './route-name.ts'
 
 const reserved = new Set(['users', 'channels'])
 
-test('a route made from any name is a valid route', () => {
-  fc.assert(fc.property(fc.string(), (name) => requireRoute(routeFromName(name), 'route', reserved) !== ''))
+test('a route generated from any name is valid', () => {
+  fc.assert(fc.property(fc.string(), (name) => parseRouteName(routeFromName(name), 'route', reserved) !== ''))
 })
 
-test('a route never looks like a UUID, shadows the API or holds other signs', () => {
+test('a route that looks like a UUID, shadows the API or contains other characters is rejected', () => {
   for (const route of [newId(), 'users', 'Channels', '1st', 'a b', 'ä', '', 'a'.repeat(37), 'a/b', 'a.b']) {
-    expect(() => requireRoute(route, 'alias', reserved), route).toThrow(/^alias /)
+    expect(() => parseRouteName(route, 'alias', reserved), route).toThrow(/^alias /)
   }
-  expect(requireRoute('Factory_1-north', 'alias', reserved)).toBe('Factory_1-north')
+  expect(parseRouteName('Factory_1-north', 'alias', reserved)).toBe('Factory_1-north')
 })

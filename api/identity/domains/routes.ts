@@ -25,20 +25,21 @@ const STATUS_ROUTES = [
     verb: 'enable',
     action: 'enable',
     summary: 'Enable a domain',
-    description: 'Idempotent. Restores a deleted domain during its grace of 30 days.',
+    description: 'Idempotent. Restores a deleted domain during its grace period of 30 days.',
   },
   {
     verb: 'disable',
     action: 'disable',
     summary: 'Disable a domain',
-    description: 'Idempotent. Only its administrators may enter it, and it takes and gives no messages.',
+    description:
+      'Idempotent. Only administrators of the domain can access it. It neither accepts nor delivers messages.',
   },
   {
     verb: 'freeze',
     action: 'domain.freeze',
     summary: 'Freeze a domain',
     description:
-      'Idempotent. By the platform administrator, who alone may enter it then; it takes and gives no messages.',
+      'Idempotent. Requires a platform administrator. Only platform administrators can access the domain. It neither accepts nor delivers messages.',
   },
 ] as const
 
@@ -52,14 +53,7 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
           tags: ['domains'],
           summary: 'Create a domain',
           body: NewDomain,
-          response: responses(
-            { 201: Domain },
-            'unauthenticated',
-            'forbidden',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 201: Domain }, 'conflict', 'unprocessable'),
         },
       },
       async (request, reply) => {
@@ -74,9 +68,9 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
         schema: {
           tags: ['domains'],
           summary: 'List the domains in which the caller has a role',
-          description: 'The platform administrator sees every domain. Each item carries the role of the caller in it.',
+          description: 'Platform administrators see every domain. Each item contains the role of the caller in it.',
           querystring: DomainQuery,
-          response: responses({ 200: DomainPage }, 'unauthenticated'),
+          response: responses({ 200: DomainPage }),
         },
       },
       async (request) => {
@@ -92,11 +86,11 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
           tags: ['domains'],
           summary: 'List the domains in which a user has a role',
           description:
-            'Each item carries the role of that user. The user himself and the platform administrator see all of them, ' +
-            'an administrator of some of his domains those.',
+            'Each item contains the role of that user. The user themselves and platform administrators see all domains. ' +
+            'Administrators of some of these domains see those.',
           params: Type.Object({ user_id: Id }),
           querystring: DomainQuery,
-          response: responses({ 200: DomainPage }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: DomainPage }, 'not_found'),
         },
       },
       async (request) => {
@@ -113,7 +107,7 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
           summary: 'View a domain',
           params: Params,
           querystring: DomainView,
-          response: responses({ 200: Domain }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: Domain }, 'not_found'),
         },
       },
       async (request) => {
@@ -129,18 +123,10 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
         config: { action: 'update' },
         schema: {
           tags: ['domains'],
-          summary: 'Change a domain; absent fields stay',
+          summary: 'Change a domain; absent fields are unchanged',
           params: Params,
           body: DomainUpdate,
-          response: responses(
-            { 200: Domain },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 200: Domain }, 'not_found', 'conflict'),
         },
       },
       async (request) => presentDomain(await domains.update(request.principal, request.params.domain_id, request.body)),
@@ -155,7 +141,7 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
             summary,
             description,
             params: Params,
-            response: responses({ 200: Domain }, 'unauthenticated', 'forbidden', 'not_found'),
+            response: responses({ 200: Domain }, 'not_found'),
           },
         },
         async (request) => presentDomain(await statuses[verb](request.principal, request.params.domain_id)),
@@ -169,10 +155,10 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
           tags: ['domains'],
           summary: 'Delete a domain',
           description:
-            'Everything of it answers 403 from now on. During 30 days its administrator restores it by enabling it; then it ' +
-            'goes with everything of it.',
+            'All paths of the domain return 403 afterwards. For 30 days its administrators can restore it with `enable`. Then the domain ' +
+            'and all of its entities are removed.',
           params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {

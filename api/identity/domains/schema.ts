@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
-import { relationOf } from '../roles/index.ts'
+import { relationNameOf } from '../roles/index.ts'
 import {
   ActionsFilter,
   ChosenId,
@@ -15,21 +15,26 @@ import {
   OrderKey,
   RequiredName,
   Tags,
+  TagsFilter,
   Timestamp,
+  createdFields,
 } from '../wire/index.ts'
 import { DOMAIN_STATUSES } from './record.ts'
-import type { DomainRecord, HeldRole } from './record.ts'
+import type { DomainRecord, AssignedRole } from './record.ts'
 
-const Route = Type.String({ maxLength: 36, description: 'Letter first, then letters, digits, _ and -; unique' })
-/** A hundred years; beyond, leave it out and nothing is removed. */
+const Route = Type.String({
+  maxLength: 36,
+  description: 'Alias in message paths: a letter, then letters, digits, _ and -; unique',
+})
+/** A hundred years. Omit the field to keep messages forever. */
 const MAX_RETENTION_DAYS = 36_500
 const RetentionDays = Type.Integer({
   minimum: 1,
   maximum: MAX_RETENTION_DAYS,
-  description: 'Days that messages are kept',
+  description: 'Number of days that messages are kept',
 })
 
-const HeldRoleBody = Type.Object({
+const AssignedRoleBody = Type.Object({
   role_id: Type.String(),
   role_name: Type.String(),
   actions: Type.Array(Type.String()),
@@ -40,7 +45,7 @@ export const Domain = Type.Object(
   {
     id: Id,
     name: Type.String(),
-    alias: Type.String({ description: 'The same value as route' }),
+    alias: Type.String({ description: 'Same value as `route`' }),
     route: Type.String(),
     tags: Type.Array(Type.String()),
     metadata: Metadata,
@@ -50,12 +55,14 @@ export const Domain = Type.Object(
     created_at: Timestamp,
     updated_by: Type.Optional(Id),
     updated_at: Timestamp,
-    role_id: Type.Optional(Type.String({ description: "In lists: the caller's role" })),
+    role_id: Type.Optional(Type.String({ description: 'Role of the caller; in lists' })),
     role_name: Type.Optional(Type.String()),
     actions: Type.Optional(Type.Array(Type.String())),
-    permission: Type.Optional(Type.String({ description: "In lists: the caller's role as a relation" })),
-    member_id: Type.Optional(Type.String({ description: 'With roles=true: the caller' })),
-    roles: Type.Optional(Type.Array(HeldRoleBody, { description: 'With roles=true: every role of the caller in it' })),
+    permission: Type.Optional(Type.String({ description: 'Role of the caller as a relation; in lists' })),
+    member_id: Type.Optional(Type.String({ description: 'Id of the caller; with `roles=true`' })),
+    roles: Type.Optional(
+      Type.Array(AssignedRoleBody, { description: 'Every role of the caller in the domain; with `roles=true`' }),
+    ),
   },
   { $id: 'Domain', description: 'Domain' },
 )
@@ -90,17 +97,25 @@ export const DomainQuery = Type.Object({
   status: Type.Enum([...DOMAIN_STATUSES, 'all'], { default: 'enabled' }),
   name: Type.Optional(Name),
   tag: Type.Optional(Name),
+  tags: TagsFilter,
   id: Type.Optional(Id),
+  ...createdFields,
   metadata: Type.Optional(MetadataFilter),
-  role_id: Type.Optional(Type.String({ maxLength: 64, description: 'Only where the caller holds this role' })),
+  role_id: Type.Optional(Type.String({ maxLength: 64, description: 'Domains in which the caller has this role' })),
   role_name: Type.Optional(
-    Type.String({ maxLength: 200, description: 'Only where the caller holds a role of this name' }),
+    Type.String({ maxLength: 200, description: 'Domains in which the caller has a role with this name' }),
   ),
-  actions: ActionsFilter('Only where one role of the caller holds all of these; separated by commas'),
+  actions: ActionsFilter('Comma-separated actions; domains in which one role of the caller contains all of them'),
+  access_type: Type.Optional(
+    Type.Enum(['direct', 'direct_group', 'indirect_group', 'domain'], {
+      description:
+        '`direct`: domains in which the caller has a role; the others select none, because groups give no role in a domain',
+    }),
+  ),
   user: Type.Optional(
     Type.String({
       maxLength: 36,
-      description: 'Only where this user has a role, of the domains that the caller administers',
+      description: 'Domains of the caller as administrator in which this user has a role',
     }),
   ),
   order: OrderKey,
@@ -110,7 +125,7 @@ export const DomainQuery = Type.Object({
 export type DomainQuery = Static<typeof DomainQuery>
 
 export const DomainView = Type.Object({
-  roles: Type.Optional(Type.Boolean({ description: "With the caller's roles in it" })),
+  roles: Type.Optional(Type.Boolean({ description: 'Adds the roles of the caller in the domain' })),
 })
 
 export const DomainPage = Type.Object({ ...pageFields, domains: Type.Array(Domain) })
@@ -132,20 +147,26 @@ export function presentDomain(domain: DomainRecord): Domain {
   }
 }
 
-/** An item of a list: with the role through which the user has it. */
-export function presentListedDomain({ domain, role }: { domain: DomainRecord; role: HeldRole | undefined }): Domain {
+/** Presents an item of a list, with the role of the user. */
+export function presentListedDomain({
+  domain,
+  role,
+}: {
+  domain: DomainRecord
+  role: AssignedRole | undefined
+}): Domain {
   if (role === undefined) return presentDomain(domain)
   return {
     ...presentDomain(domain),
     role_id: role.id,
     role_name: role.name,
     actions: role.actions,
-    permission: relationOf(role.name),
+    permission: relationNameOf(role.name),
   }
 }
 
-/** One domain with every role of the caller in it (`?roles=true`). */
-export function presentDomainWithRoles(domain: DomainRecord, memberId: string, roles: readonly HeldRole[]): Domain {
+/** Presents a domain with every role of the caller in it (`?roles=true`). */
+export function presentDomainWithRoles(domain: DomainRecord, memberId: string, roles: readonly AssignedRole[]): Domain {
   return {
     ...presentDomain(domain),
     member_id: memberId,

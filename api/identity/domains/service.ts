@@ -1,4 +1,7 @@
-/** The rules of domains: making, viewing, listing and changing them (contract sections 1.1 and 1.2, decisions 23 and 45). */
+/**
+ * The rules of domains: creating, viewing, listing and changing them (contract sections 1.1 and 1.2, decisions 23 and
+ * 45).
+ */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
@@ -9,51 +12,59 @@ import { formatTime } from '#core/time.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { adminRoleId, listedBy, parseActions } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
+import type { Quotas } from '../quotas/index.ts'
 import { grantAdmin } from '../roles/index.ts'
 import { findUser } from '../users/index.ts'
-import { allOf, contains, containsMetadata, parseMetadataFilter } from '../listing/index.ts'
+import { allOf, contains, containsMetadata, parseMetadataFilter, createdWithin, withTags } from '../listing/index.ts'
 import { recordDomainChange } from './changes.ts'
-import type { DomainRecord, HeldRole } from './record.ts'
+import type { DomainRecord, AssignedRole } from './record.ts'
 import type { DomainChange, DomainListing, RoleCondition } from './repository.ts'
 import {
+  countCreated,
   countDomains,
   findDomain,
   insertDomain,
   listAdministered,
   listDomains,
-  listHeldRoles,
+  listAssignedRoles,
   lockDomain,
   updateDomain,
 } from './repository.ts'
-import { requireRoute, routeFromName } from './route-name.ts'
+import { parseRouteName, routeFromName } from './route-name.ts'
 import type { DomainQuery, DomainUpdate, NewDomain } from './schema.ts'
 
-export type ListedDomain = { domain: DomainRecord; role: HeldRole | undefined }
+export type ListedDomain = { domain: DomainRecord; role: AssignedRole | undefined }
 
 export type DomainsDeps = {
   database: Database
   journal: Journal
   access: AccessPolicy
-  /** First path segments of the API: a route must not shadow one. */
+  quotas: Quotas
+  /** First path segments of the API. A route must not shadow them. */
   reservedRoutes: ReadonlySet<string>
 }
 
-const isWholePlatformAdmin = (caller: UserPrincipal) => caller.isPlatformAdmin && caller.boundDomainKey === undefined
+const isUnscopedPlatformAdmin = (caller: UserPrincipal) => caller.isPlatformAdmin && caller.boundDomainKey === undefined
 
 export class DomainsService {
   readonly #db: Queryable
   readonly #journal: Journal
   readonly #access: AccessPolicy
+  readonly #quotas: Quotas
   readonly #reservedRoutes: ReadonlySet<string>
 
-  constructor({ database, journal, access, reservedRoutes }: DomainsDeps) {
+  constructor({ database, journal, access, quotas, reservedRoutes }: DomainsDeps) {
     this.#db = database.db
     this.#journal = journal
     this.#access = access
+    this.#quotas = quotas
     this.#reservedRoutes = reservedRoutes
   }
 
-  /** The creator becomes the member of the built-in role. Throws `malformed`, `conflict`, and `forbidden` for a token that is bound to a domain (decision 40). */
+  /**
+   * The creator becomes a member of the built-in role. Throws `malformed`, `conflict`, and `forbidden` for a token that
+   * is bound to a domain (decision 40).
+   */
   async create(caller: UserPrincipal, input: NewDomain): Promise<DomainRecord> {
     const given = input.alias ?? input.route
     const route =
@@ -63,10 +74,11 @@ export class DomainsService {
     if (caller.boundDomainKey !== undefined) {
       throw new ServiceError(
         'forbidden',
-        'failed to perform authorization: a token that is bound to a domain creates no other',
+        'failed to perform authorization: a token that is bound to a domain cannot create domains',
       )
     }
     return await this.#journal.change(caller, async (tx, record) => {
+      await this.#quotas.requireRoomOfUser(tx, caller.key, 'domains', 1, () => countCreated(tx, caller.id))
       const domain = await insertDomain(tx, {
         id: input.id ?? newId(),
         name: input.name,
@@ -98,33 +110,33 @@ export class DomainsService {
     })
   }
 
-  /** Throws `forbidden`, alike for an unknown domain and a foreign one. */
+  /** Throws the same `forbidden` for an unknown domain and one that the caller may not enter. */
   get(caller: UserPrincipal, id: string): Promise<DomainRecord> {
     return this.#requireReadable(caller, id)
   }
 
-  /** The same, with every role of the caller in it. */
-  async getWithRoles(caller: UserPrincipal, id: string): Promise<{ domain: DomainRecord; roles: HeldRole[] }> {
+  /** Returns the domain with every role of the caller in it. */
+  async getWithRoles(caller: UserPrincipal, id: string): Promise<{ domain: DomainRecord; roles: AssignedRole[] }> {
     const domain = await this.#requireReadable(caller, id)
-    return { domain, roles: await listHeldRoles(this.#db, caller.key, domain.key) }
+    return { domain, roles: await listAssignedRoles(this.#db, caller.key, domain.key) }
   }
 
-  /** Domains in which the caller has a role; the platform administrator sees all. */
+  /** Lists the domains in which the caller has a role. Platform administrators see all domains. */
   async list(caller: UserPrincipal, query: DomainQuery): Promise<Page<ListedDomain>> {
     const filter = conditionsOf(caller, query)
     return await this.#page(caller, query, await this.#roleConditionOf(caller, query), filter)
   }
 
   /**
-   * Domains in which the user has a role, with that role: all of them to himself and the platform administrator, to others
-   * those that they administer. Throws `forbidden` for whoever administers none of them.
+   * Lists the domains in which the user has a role, with that role. The user and platform administrators see all of
+   * them, other callers those that they administer. Throws `forbidden` for a caller who administers none of them.
    */
   async listOfUser(caller: UserPrincipal, userId: string, query: DomainQuery): Promise<Page<ListedDomain>> {
-    // What is malformed is said before who may (decision 45).
+    // `malformed` has precedence over `forbidden` (decision 45).
     const filter = conditionsOf(caller, query)
     const role = await this.#roleConditionOf(caller, { ...query, user: userId })
-    if (isWholePlatformAdmin(caller) && role === undefined) throw new ServiceError('not_found', 'entity not found')
-    if (userId !== caller.id && !isWholePlatformAdmin(caller)) {
+    if (isUnscopedPlatformAdmin(caller) && role === undefined) throw new ServiceError('not_found', 'entity not found')
+    if (userId !== caller.id && !isUnscopedPlatformAdmin(caller)) {
       const administered = await listAdministered(this.#db, caller.key)
       const where = sql<boolean>`d.key = ANY (${administered}::bigint[])`
       const shared =
@@ -134,13 +146,13 @@ export class DomainsService {
       if (shared === 0)
         throw new ServiceError(
           'forbidden',
-          'failed to perform authorization: only the user, an administrator of his domains or of the platform may see this',
+          'failed to perform authorization: requires the user, an administrator of one of their domains or a platform administrator',
         )
     }
     return await this.#page(caller, { ...query, user: userId }, role, filter)
   }
 
-  /** Absent fields stay. Throws `malformed`, `forbidden` or `conflict`. */
+  /** Absent fields are unchanged. Throws `malformed`, `forbidden` or `conflict`. */
   async update(caller: UserPrincipal, id: string, input: DomainUpdate): Promise<DomainRecord> {
     const route = input.alias === undefined ? undefined : requireDomainRoute(input.alias, id, this.#reservedRoutes)
     const domain = await this.#access.enter(caller, id)
@@ -169,7 +181,10 @@ export class DomainsService {
     return record
   }
 
-  /** The roles that the listing looks at: the caller's, or with `user` those of that user. Undefined: no such user. */
+  /**
+   * Returns the role filter of the listing: the roles of the caller, or of the user in `user`. Undefined for an unknown
+   * user.
+   */
   async #roleConditionOf(caller: UserPrincipal, query: DomainQuery): Promise<RoleCondition | undefined> {
     const userKey =
       query.user === undefined || query.user === caller.id
@@ -181,7 +196,7 @@ export class DomainsService {
     const condition: RoleCondition = { userKey }
     if (query.role_id !== undefined) {
       condition.id = query.role_id
-      // The id of a built-in role cannot be turned back into its domain.
+      // The id of a built-in role is a digest, so its domain is found by comparison.
       const adminOfKey = (await listAdministered(this.#db, userKey)).find(
         (key) => adminRoleId('domain', key) === query.role_id,
       )
@@ -202,14 +217,15 @@ export class DomainsService {
     if (role === undefined) return { total: 0, offset, limit, items: [] }
     const isFiltered = query.role_id !== undefined || query.role_name !== undefined || query.actions !== undefined
     const conditions = [...filter]
-    if (role.userKey !== caller.key && !isWholePlatformAdmin(caller)) {
+    if (role.userKey !== caller.key && !isUnscopedPlatformAdmin(caller)) {
       const administered = await listAdministered(this.#db, caller.key)
       conditions.push(sql<boolean>`d.key = ANY (${administered}::bigint[])`)
     }
     const listing: DomainListing = {
       where: allOf(conditions),
       role,
-      isRoleOptional: caller.isPlatformAdmin && query.user === undefined && !isFiltered,
+      isRoleOptional:
+        caller.isPlatformAdmin && query.user === undefined && query.access_type === undefined && !isFiltered,
       order: query.order,
       dir: query.dir ?? 'asc',
       offset,
@@ -223,9 +239,9 @@ export class DomainsService {
   }
 }
 
-/** A route may be a UUID only when it is the domain's own id (decision 23). */
+/** A route can be a UUID only if it is the id of the domain (decision 23). */
 function requireDomainRoute(route: string, id: string | undefined, reserved: ReadonlySet<string>): string {
-  return route === id ? route : requireRoute(route, 'alias', reserved)
+  return route === id ? route : parseRouteName(route, 'alias', reserved)
 }
 
 function conditionsOf(caller: UserPrincipal, query: DomainQuery): Sql<boolean>[] {
@@ -234,6 +250,8 @@ function conditionsOf(caller: UserPrincipal, query: DomainQuery): Sql<boolean>[]
   if (caller.boundDomainKey !== undefined) conditions.push(sql<boolean>`d.key = ${caller.boundDomainKey}`)
   if (query.name !== undefined) conditions.push(contains('d.name', query.name))
   if (query.tag !== undefined) conditions.push(sql<boolean>`${query.tag} = ANY (d.tags)`)
+  conditions.push(...withTags('d', query.tags), ...createdWithin('d', query))
+  if (query.access_type !== undefined && query.access_type !== 'direct') conditions.push(sql<boolean>`false`)
   if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`d.id = ${query.id}` : sql<boolean>`false`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('d.metadata', parseMetadataFilter(query.metadata)))
   return conditions

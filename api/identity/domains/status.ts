@@ -1,4 +1,7 @@
-/** The life of a domain: enabled, disabled, frozen, deleted with its grace, and restored (contract 1.2, decisions 13 and 46). */
+/**
+ * The status of a domain: enabled, disabled, frozen, deleted, and restored during the grace period (contract 1.2,
+ * decisions 13 and 46).
+ */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -10,15 +13,15 @@ import { findRestorable, lockDomain, updateDomain } from './repository.ts'
 
 export type DomainStatusService = {
   /**
-   * Idempotent. Whoever holds the built-in role of a deleted domain restores it so during its grace. A frozen domain is
-   * open to the platform administrator alone, so nobody else ends that. Throws `forbidden`.
+   * Idempotent. Restores a deleted domain during its grace period, for members of its built-in role. Only platform
+   * administrators can enable a frozen domain. Throws `forbidden`.
    */
   enable(caller: UserPrincipal, id: string): Promise<DomainRecord>
-  /** Closes the domain to everybody but its administrators, and stops its messages. Idempotent. */
+  /** Restricts access to administrators of the domain and stops its messages. Idempotent. */
   disable(caller: UserPrincipal, id: string): Promise<DomainRecord>
-  /** Closes the domain to everybody but the platform administrator, who alone may do it. Idempotent. */
+  /** Restricts access to platform administrators. Requires a platform administrator. Idempotent. */
   freeze(caller: UserPrincipal, id: string): Promise<DomainRecord>
-  /** Closes the domain to everybody; the purge takes it away after its grace. */
+  /** Denies all access. The purge removes the domain after its grace period. */
   remove(caller: UserPrincipal, id: string): Promise<void>
 }
 
@@ -48,7 +51,7 @@ export function createDomainStatusService({
       const before = await lockDomain(tx, key)
       if (before === undefined)
         throw new ServiceError('forbidden', 'failed to perform authorization: the domain is being removed')
-      // Deleted or frozen since the caller entered it: leaving these states is not his.
+      // The status changed after the caller entered the domain: the caller may not leave the states deleted and frozen.
       if ((before.status === 'deleted' && !isRestoring) || (before.status === 'freezed' && !caller.isPlatformAdmin))
         throw new ServiceError('forbidden', `failed to perform authorization: the domain is ${before.status}`)
       if (before.status === status) return before
@@ -64,7 +67,10 @@ export function createDomainStatusService({
     return domain.domainKey
   }
 
-  /** The key of a deleted domain that the caller may restore. The policy knows no deleted ones, nor do the scopes of a token. */
+  /**
+   * Returns the key of a deleted domain that the caller may restore. The policy and the scopes of tokens do not cover
+   * deleted domains.
+   */
   async function findRestorableKey(caller: UserPrincipal, id: string): Promise<number | undefined> {
     if (caller.scope !== undefined) return undefined
     const found = isId(id) ? await findRestorable(database.db, id, caller.key) : undefined

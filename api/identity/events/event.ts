@@ -1,6 +1,6 @@
 /**
- * A record of the journal as the event that goes out: one flat map, as the clients of this platform family read it
- * (contract section 10). Pure.
+ * Converts a record of the journal to an event: a flat map in the format of Magistrala's events (contract section 10).
+ * Pure.
  */
 import { formatPosition } from '#core/changelog/index.ts'
 import type { Position } from '#core/changelog/index.ts'
@@ -11,7 +11,7 @@ export type EventRecord = {
   /** Microseconds since 1970. */
   occurredAtUs: number
   domainKey: number | null
-  /** The domain's id; null when it belongs to none. */
+  /** Id of the domain. Null for a record without a domain. */
   domainId: string | null
   actorId: string | null
   tokenType: string | null
@@ -21,14 +21,14 @@ export type EventRecord = {
   attributes: Readonly<Record<string, unknown>>
 }
 
-/** A field of an event; `occurred_at` is nanoseconds, which no number of JavaScript holds. */
+/** Fields of an event. `occurred_at` is in nanoseconds, a bigint because a number cannot represent it. */
 export type EventFields = Record<string, unknown>
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The fields of the entity: what was recorded, and after a change the new values beside `before`. */
+/** Returns the fields of the entity: the recorded attributes, and after a change the new values with `before`. */
 function entityFields(attributes: EventRecord['attributes']): EventFields {
   const { before, after, ...fields } = attributes
   return { ...fields, ...(isObject(after) ? after : {}), ...(isObject(before) ? { before } : {}) }
@@ -52,28 +52,33 @@ export function eventFields(record: EventRecord, attributes = record.attributes)
   }
 }
 
-/** Put into bytes once for all who may see it as it is. */
+/** Cache of the serialized event, for all callers who may read the complete record. */
 const whole = new WeakMap<EventRecord, Buffer>()
 
-/** The record as a server-sent event, with everything that it says. */
+/** Serializes the complete record as a server-sent event. */
 export function wholeEvent(record: EventRecord): Buffer {
   let event = whole.get(record)
   if (event === undefined) whole.set(record, (event = Buffer.from(serverSentEvent(record, record.attributes))))
   return event
 }
 
-/** The record as a server-sent event with these attributes; its id is the position behind it. */
+/** Serializes the record as a server-sent event with these attributes. Its id is the position. */
 export function serverSentEvent(record: EventRecord, attributes: EventRecord['attributes']): string {
-  const data = formatEvent(eventFields(record, attributes))
+  const data = eventData(record, attributes)
   return `id: ${formatPosition(record.position)}\nevent: ${record.operation}\ndata: ${data}\n\n`
 }
 
-/** JSON with all digits of `occurred_at`. */
+/** The fields of the record as JSON, with these attributes. */
+export function eventData(record: EventRecord, attributes: EventRecord['attributes']): string {
+  return formatEvent(eventFields(record, attributes))
+}
+
+/** Serializes to JSON with all digits of `occurred_at`. */
 export function formatEvent({ occurred_at: occurredAt, ...fields }: EventFields): string {
   return `{"occurred_at":${String(occurredAt)},${JSON.stringify(fields).slice(1)}`
 }
 
-/** One event per entity of a bulk record: consumers of streams know no others. */
+/** Returns one event for each entity of a bulk record. Consumers of Redis streams expect one entity per event. */
 export function eachEntity({ ids, ...fields }: EventFields): EventFields[] {
   return Array.isArray(ids)
     ? ids.map((id: unknown) => ({ id, ...fields }))

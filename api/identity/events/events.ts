@@ -9,25 +9,26 @@ import { startEventFanOut } from './fan-out.ts'
 import { startEventPublisher } from './publisher.ts'
 import { eventRoutes } from './routes.ts'
 import { createEventsService } from './service.ts'
+import type { EventsService } from './service.ts'
 
 export type EventsOptions = {
   database: Database
   journal: Journal
   access: AccessPolicy
-  /** The user behind a token; throws `unauthenticated`. */
+  /** Returns the user of a token. Throws `unauthenticated`. */
   authenticate: (token: string, origin: Origin) => Promise<UserPrincipal>
   streams: Streams
   logger: Logger
-  /** None: no events are sent to Redis. */
+  /** Undefined disables events to Redis. */
   redisUrl: string | undefined
-  /** About how many entries each stream of Redis keeps; 0: none are sent there. */
+  /** Approximate number of entries that each Redis stream keeps. 0 disables events to Redis. */
   streamLength: number
-  /** Streams end as soon as it is aborted: a server that stops does not wait for their readers. */
+  /** Ends the streams when it is aborted, so that a stopping server does not wait for their readers. */
   signal: AbortSignal
   heartbeatMs?: number
 }
 
-export type Events = { readonly routes: RoutePlugin; stop(): Promise<void> }
+export type Events = { readonly service: EventsService; readonly routes: RoutePlugin; stop(): Promise<void> }
 
 export async function startEvents(options: EventsOptions): Promise<Events> {
   const { database, journal, access, authenticate, streams, logger, redisUrl, streamLength, signal, heartbeatMs } =
@@ -44,9 +45,10 @@ export async function startEvents(options: EventsOptions): Promise<Events> {
       redisUrl === undefined || streamLength === 0
         ? undefined
         : await startEventPublisher({ database, journal, logger, redisUrl, streamLength })
-    const service = createEventsService({ database, access, authenticate, fanOut, budget: streams.budget, logger })
+    const service = createEventsService({ database, access, fanOut, budget: streams.budget, logger })
     return {
-      routes: eventRoutes({ events: service, streams, quietMs: heartbeatMs }),
+      service,
+      routes: eventRoutes({ events: service, authenticate, streams, heartbeatMs }),
       async stop() {
         await publisher?.stop()
         await end()

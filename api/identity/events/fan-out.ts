@@ -1,7 +1,7 @@
 /**
- * One reader of the journal for all open event streams of this process. It reads while somebody listens, in the final
- * order of the log, and hands each record to the streams of its domain; it also looks again and again whether their
- * callers may still listen.
+ * Fan-out of journal records: one reader for all open event streams of this process. It reads while there are
+ * subscribers, in the order of positions, and passes each record to the streams of its domain. It also checks
+ * periodically whether their callers still have access.
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -13,22 +13,25 @@ import type { Journal } from '../journal/index.ts'
 import { EVENT_LOG, toEventRecords } from './repository.ts'
 import type { Subscriber } from './subscriber.ts'
 
-/** The journal is looked at so often when no hint comes. */
+/** Polling interval of the journal without hints. */
 const INTERVAL_MS = 250
-/** Nobody listens: the next reader wakes the fan-out. */
+/** Pause without subscribers. The next subscriber wakes the fan-out. */
 const IDLE_MS = 60_000
 const MAX_ROWS = 500
 const MAX_BACKOFF_MS = 5000
 
 export type EventFanOut = {
-  /** Watches whether its caller still may; it is handed records after `attach`. Throws `unavailable`. */
+  /**
+   * Starts to check the access of the subscriber's caller. The subscriber gets records after `attach`. Throws
+   * `unavailable`.
+   */
   join(subscriber: Subscriber): void
   leave(subscriber: Subscriber): void
-  /** Up to where the journal was handed out. */
+  /** Returns the position up to which records were delivered. */
   position(): Promise<Position>
-  /** The same without waiting; undefined while nothing was read yet. */
+  /** Returns the same position without waiting. Undefined before the first read. */
   currentPosition(): Position | undefined
-  /** From now on the subscriber is handed every record after `after`; false when later ones were handed out already. */
+  /** The subscriber gets every record after `after`. Returns false when later records were already delivered. */
   attach(subscriber: Subscriber, after: Position): boolean
   stop(): Promise<void>
 }
@@ -36,7 +39,7 @@ export type EventFanOut = {
 export function startEventFanOut(options: { database: Database; journal: Journal; logger: Logger }): EventFanOut {
   const { database, journal, logger } = options
   const { db } = database
-  /** With the way to watch it no more. */
+  /** Subscribers with the function that ends the access check. */
   const joined = new Map<Subscriber, () => void>()
   const watch = startAccessWatch(() => journal.isFresh())
   const attached = new Map<number, Set<Subscriber>>()
@@ -54,7 +57,7 @@ export function startEventFanOut(options: { database: Database; journal: Journal
     const last = rows.at(-1)
     if (last === undefined) return false
     const records = await toEventRecords(db, rows)
-    // From here to the new position without a pause: a stream that is attached meanwhile would miss or repeat records.
+    // No await between delivery and the new position: a stream that attaches meanwhile would miss or repeat records.
     for (const record of records)
       for (const subscriber of attached.get(record.domainKey ?? 0) ?? []) subscriber.offer(record)
     position = last.position
@@ -65,16 +68,16 @@ export function startEventFanOut(options: { database: Database; journal: Journal
     if (joined.size === 0) {
       if (position !== undefined) untilRead = Promise.withResolvers()
       position = undefined
-      return { pauseMs: IDLE_MS, isPokable: true }
+      return { pauseMs: IDLE_MS, isWakeable: true }
     }
     try {
       const hasMore = await readOnce()
       backoffMs = INTERVAL_MS
-      return { pauseMs: hasMore ? 0 : INTERVAL_MS, isPokable: true }
+      return { pauseMs: hasMore ? 0 : INTERVAL_MS, isWakeable: true }
     } catch (error) {
       logger.warn({ err: error }, 'failed to read the journal for event streams; retrying')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
-      return { pauseMs: backoffMs, isPokable: false }
+      return { pauseMs: backoffMs, isWakeable: false }
     }
   }
 
@@ -118,7 +121,7 @@ export function startEventFanOut(options: { database: Database; journal: Journal
       watch.stop()
       for (const subscriber of joined.keys()) subscriber.end('stopping')
       await rounds.stop()
-      // Whoever still waits for a first position is told that there will be none.
+      // Resolves the callers that still wait for a first position.
       position ??= LOG_START
       untilRead.resolve()
     },

@@ -1,2 +1,5 @@
 export { startEvents } from './events.ts'
 export type { Events, EventsOptions } from './events.ts'
+export { eventData } from './event.ts'
+export type { EventRecord } from './event.ts'
+export type { EventWriter, EventsService } from './service.ts'

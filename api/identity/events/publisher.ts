@@ -1,7 +1,7 @@
 /**
- * The journal as Redis streams, by one publisher per installation: whichever node holds the lock of the consumer. The
- * position is stored only after Redis took the entries, so none is lost; after a failure some may come twice, with the
- * same `event_id`.
+ * Publishes the journal to Redis streams. One node per installation publishes: the one that holds the lock of the
+ * consumer. The position is stored after Redis has accepted the entries, so none is lost. After a failure some entries
+ * can be repeated, with the same `event_id`.
  */
 import { connectStreamWriter } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -15,11 +15,11 @@ import { streamEntries } from './streams.ts'
 
 export const REDIS_CONSUMER = `${JOURNAL_CONSUMERS}redis`
 
-/** The journal is looked at so often when no hint comes. */
+/** Polling interval of the journal without hints. */
 const INTERVAL_MS = 250
-/** Records of one transaction. */
+/** Maximum number of records in one transaction. */
 const MAX_RECORDS = 200
-/** Entries of one transaction: a record of a bulk makes thousands. */
+/** Maximum number of entries in one transaction. One bulk record results in thousands of entries. */
 const MAX_ENTRIES = 20_000
 
 export type EventPublisher = { stop(): Promise<void> }
@@ -29,11 +29,11 @@ export async function startEventPublisher(options: {
   journal: Journal
   logger: Logger
   redisUrl: string
-  /** About how many entries each stream keeps. */
+  /** Approximate number of entries that each stream keeps. */
   streamLength: number
 }): Promise<EventPublisher> {
   const { database, journal, logger, redisUrl, streamLength } = options
-  // Whoever switches streams on is told what happens from now on.
+  // A new installation of Redis streams starts with new events, not with the whole journal.
   await beginAtEnd(database.db, REDIS_CONSUMER)
   const writer = await connectStreamWriter({ url: redisUrl, maxLength: streamLength, logger })
   const follower = startLogFollower({

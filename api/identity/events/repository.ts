@@ -1,4 +1,4 @@
-/** SQL of events: records of the journal in the order in which they are final. */
+/** SQL of events: records of the journal in the order of their positions. */
 import type { Queryable } from '#core/database/index.ts'
 import { findPosition, readSettled } from '#core/changelog/index.ts'
 import type { LogRow, LogTable, Position } from '#core/changelog/index.ts'
@@ -21,7 +21,7 @@ export const EVENT_LOG: LogTable = {
   ],
 }
 
-/** Ids of the domains of these records, of removed ones too. */
+/** Returns the ids of the domains of these records, also of removed domains. */
 async function findDomainIds(db: Queryable, keys: readonly number[]): Promise<ReadonlyMap<number, string>> {
   if (keys.length === 0) return new Map()
   const { rows } = await sql<{ key: number; id: string }>`
@@ -51,7 +51,7 @@ export async function toEventRecords(db: Queryable, rows: readonly LogRow[]): Pr
   })
 }
 
-/** Records of one domain after `after`, up to `until`, oldest first. */
+/** Returns the records of one domain after `after`, up to `until`, oldest first. */
 export async function readDomainEvents(
   db: Queryable,
   domainKey: number,
@@ -64,7 +64,7 @@ export async function readDomainEvents(
   return await toEventRecords(db, rows)
 }
 
-/** Up to where records were removed for their age; undefined: nothing was ever removed. */
+/** Returns the position up to which retention removed records. Undefined when nothing was removed yet. */
 export async function findRemovedPosition(db: Queryable): Promise<Position | undefined> {
   return await findPosition(db, REMOVED_POSITION)
 }

@@ -1,6 +1,6 @@
 /**
- * The events of a domain as server-sent events: from a position on, without a gap, as far as the caller may read what they
- * are about. `Last-Event-ID` is the position.
+ * Streams the events of a domain as server-sent events: from a position, without gaps, restricted to the entities that
+ * the caller may read. `Last-Event-ID` is the position.
  */
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
@@ -9,10 +9,9 @@ import type { Position } from '#core/changelog/index.ts'
 import type { StreamBudget, StreamOwner } from '#core/streams/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
-import type { AccessPolicy, DomainAccess, Origin, UserPrincipal } from '../access/index.ts'
-import { narrowIds, sightOf } from '../journal/index.ts'
+import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
+import { narrowIds, visibilityOf } from '../journal/index.ts'
 import type { EventRecord } from './event.ts'
-import { serverSentEvent, wholeEvent } from './event.ts'
 import type { EventFanOut } from './fan-out.ts'
 import { findRemovedPosition, readDomainEvents } from './repository.ts'
 import { Subscriber } from './subscriber.ts'
@@ -20,53 +19,54 @@ import type { SubscriberEnd } from './subscriber.ts'
 
 export type EventCaller = {
   principal: UserPrincipal
-  /** The token that he called with, and from where: looked at again for as long as the stream is open. */
-  token: string
-  origin: Origin
+  /** Checks the credentials again while the stream is open. Throws `unauthenticated`. */
+  authenticate: () => Promise<UserPrincipal>
 }
 
-/** What events are written to. */
+/** The writer of an event stream, which serializes for its protocol. */
 export type EventWriter = {
-  /** A whole event. */
-  write(event: string | Buffer): void
-  send(event: { event: string; data: unknown }): void
+  /** Writes a record with these attributes, which are those of the record or a part of them. */
+  record(record: EventRecord, attributes: EventRecord['attributes']): void
+  /** The stream is complete up to this position. */
+  position(position: string): void
+  /** Records before the next one are no longer in the journal. */
+  gap(message: string): void
   end(reason: SubscriberEnd | 'behind'): void
-  /** Resolves when what was written is on its way. */
+  /** Resolves when the written data was passed to the socket. */
   drained(): Promise<void>
 }
 
-/** What is followed once there is a stream to write it to. */
+/** The source of an event stream. */
 export type EventSource = {
   owner: StreamOwner
   /** See `EventStreamOptions`. */
   keptBytes(): number
-  /** What a stream says after a time without an event. */
-  quiet(): string
-  /** Writes to the stream until it ends. Throws `unavailable`, `timeout`. */
+  /** The position of an idle stream, which advances with records that the caller may not read. Undefined: not known. */
+  quietPosition(): string | undefined
+  /** Starts to write to the stream until it ends. Throws `unavailable`, `timeout`. */
   begin(stream: EventWriter): Promise<{ close(): void }>
 }
 
 export type EventsService = {
-  /** The events of a domain, after `lastEventId` or from now on. Throws `malformed`, `forbidden`. */
+  /** Opens the events of a domain after `lastEventId`, or from the current end. Throws `malformed`, `forbidden`. */
   open(caller: EventCaller, domainId: string, lastEventId: string | undefined): Promise<EventSource>
 }
 
-/** Events of the past are read in pages of so many. */
+/** Page size for past events. */
 const PAGE_RECORDS = 200
-/** The journal must be readable by then, or the stream is not opened. */
+/** Deadline for reading the journal. After it the stream is not opened. */
 const OPEN_DEADLINE_MS = 5000
 
 export type EventsDeps = {
   database: Database
   access: AccessPolicy
-  authenticate: (token: string, origin: Origin) => Promise<UserPrincipal>
   fanOut: EventFanOut
   budget: StreamBudget
   logger: Logger
 }
 
 export function createEventsService(deps: EventsDeps): EventsService {
-  const { database, access, authenticate, fanOut, budget, logger } = deps
+  const { database, access, fanOut, budget, logger } = deps
   const { db } = database
 
   async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
@@ -75,28 +75,30 @@ export function createEventsService(deps: EventsDeps): EventsService {
     return domain
   }
 
-  /** The event as this caller may see it, with the position behind it; undefined when the caller may not see it. */
-  async function present(domain: DomainAccess, record: EventRecord): Promise<string | Buffer | undefined> {
-    const sight = await sightOf(db, domain, record)
+  /** Returns the attributes that this caller may read. Undefined when the caller may not read the record. */
+  async function shownAttributes(
+    domain: DomainAccess,
+    record: EventRecord,
+  ): Promise<EventRecord['attributes'] | undefined> {
+    const sight = await visibilityOf(db, domain, record)
     if (sight === 'none') return undefined
-    return sight === 'all' ? wholeEvent(record) : serverSentEvent(record, narrowIds(record.attributes, sight.ids))
+    return sight === 'all' ? record.attributes : narrowIds(record.attributes, sight.ids)
   }
 
   return {
-    async open({ principal, token, origin }, domainId, lastEventId) {
+    async open({ principal, authenticate }, domainId, lastEventId) {
       const after = lastEventId === undefined || lastEventId === '' ? undefined : parsePosition(lastEventId)
       const { domainKey, domainId: id } = await enter(principal, domainId)
-      const authorize = async () => await enter(await authenticate(token, origin), domainId)
-      /** Everything up to where the fan-out stands was written. */
+      const authorize = async () => await enter(await authenticate(), domainId)
+      /** True when every record up to the position of the fan-out was written. */
       const state = { isCaughtUp: false }
       let subscriber: Subscriber | undefined
       return {
         owner: { user: principal.key, domain: id },
         keptBytes: () => subscriber?.keptBytes ?? 0,
-        quiet() {
+        quietPosition() {
           const position = state.isCaughtUp ? fanOut.currentPosition() : undefined
-          // The position moves on with events that are none of the caller's business.
-          return position === undefined ? ': quiet\n\n' : `: quiet\nid: ${formatPosition(position)}\n\n`
+          return position === undefined ? undefined : formatPosition(position)
         },
         async begin(stream) {
           const following = new Subscriber({
@@ -133,13 +135,13 @@ export function createEventsService(deps: EventsDeps): EventsService {
       OPEN_DEADLINE_MS,
       'reading the journal',
     )
-    // A position ahead of everything is of another database, or of this one before it was restored.
+    // A position after the end belongs to another database, or to this one before it was restored from a backup.
     const isAhead = after !== undefined && comparePositions(after, end) > 0
     const isOld = after !== undefined && removed !== undefined && comparePositions(after, removed) < 0
     return { begin: after === undefined || isAhead ? end : after, hasGap: isAhead || isOld }
   }
 
-  /** At the pace of the reader: what comes meanwhile waits with the subscriber, which is bounded. */
+  /** Writes at the speed of the reader. New records wait in the subscriber, which is bounded. */
   async function writeRecords(
     stream: EventWriter,
     subscriber: Subscriber,
@@ -148,9 +150,9 @@ export function createEventsService(deps: EventsDeps): EventsService {
   ): Promise<void> {
     for (const record of records) {
       if (subscriber.ended !== undefined) return
-      const event = await present(domain, record)
-      if (event === undefined) continue
-      stream.write(event)
+      const attributes = await shownAttributes(domain, record)
+      if (attributes === undefined) continue
+      stream.record(record, attributes)
       await stream.drained()
     }
   }
@@ -162,13 +164,10 @@ export function createEventsService(deps: EventsDeps): EventsService {
     { begin, hasGap, state }: { begin: Position; hasGap: boolean; state: { isCaughtUp: boolean } },
   ): Promise<void> {
     try {
-      // An id without data is remembered by the client: it can go on from here before the first event.
-      stream.write(`id: ${formatPosition(begin)}\n\n`)
+      // The client stores an id without data, so that it can resume from here before the first event.
+      stream.position(formatPosition(begin))
       if (hasGap)
-        stream.send({
-          event: 'gap',
-          data: { message: 'events are missing before this one: read the state anew, then go on from here' },
-        })
+        stream.gap('events before this position are missing: read the current state again, then continue from here')
       let position = begin
       while (subscriber.ended === undefined) {
         const target = await fanOut.position()

@@ -1,4 +1,6 @@
-/** In which Redis streams an event stands, under which name, for both generations of consumers (contract section 10). Pure. */
+/**
+ * Maps an event to Redis streams and names, for consumers of Mainflux and of Magistrala (contract section 10). Pure.
+ */
 import { familyOf } from '../journal/index.ts'
 import type { EventFields } from './event.ts'
 
@@ -6,7 +8,7 @@ export const STREAM_PREFIX = 'events.skein.'
 
 export type StreamEntry = { stream: string; fields: Record<string, string> }
 
-/** The older consumers' stream of a service, by the first word of the operation. */
+/** The service streams of legacy consumers, by the first word of the operation. */
 const SERVICES: Record<string, string> = {
   config: 'bootstrap',
   bootstrap: 'bootstrap',
@@ -21,7 +23,7 @@ function serviceOf(operation: string): string {
   return SERVICES[family] ?? `${family}s`
 }
 
-/** Older consumers know one operation for both, and read the status. */
+/** Legacy consumers expect one operation for both changes, and read the status. */
 const STATUS_CHANGE = /^(client|channel|group)\.(enable|disable)$/
 
 function olderOperation(operation: string): string {
@@ -33,7 +35,7 @@ function statusOf(operation: string): Record<string, string> {
   return change === undefined ? {} : { status: `${change}d` }
 }
 
-/** Text as it is, everything else as JSON; what is absent is left out. */
+/** Returns text unchanged and other values as JSON. Null and undefined fields are omitted. */
 function flat(fields: EventFields): Record<string, string> {
   const texts: Record<string, string> = {}
   for (const [name, value] of Object.entries(fields)) {
@@ -43,7 +45,7 @@ function flat(fields: EventFields): Record<string, string> {
   return texts
 }
 
-/** The event in the stream of its service and in the stream of its operation. */
+/** Returns the entries of the event: one in the stream of its service, one in the stream of its operation. */
 export function streamEntries(event: EventFields): [StreamEntry, StreamEntry] {
   const operation = String(event['operation'])
   const fields = { ...statusOf(operation), ...flat(event) }

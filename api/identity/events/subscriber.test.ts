@@ -30,7 +30,7 @@ function newSubscriber() {
   return { subscriber, ends, kept }
 }
 
-test('what waits comes in order and once', async () => {
+test('waiting records are delivered in order and once', async () => {
   const { subscriber } = newSubscriber()
   const waiting = subscriber.next()
   subscriber.offer(record(1))
@@ -41,7 +41,7 @@ test('what waits comes in order and once', async () => {
   expect(subscriber.keptBytes).toBe(0)
 })
 
-test('records up to the position at which the stream began are not its own', async () => {
+test('records up to the start position of the stream are skipped', async () => {
   const { subscriber } = newSubscriber()
   subscriber.after = { xid: 1n, seq: 5 }
   subscriber.offer(record(5))
@@ -49,7 +49,7 @@ test('records up to the position at which the stream began are not its own', asy
   expect(await subscriber.next()).toMatchObject({ records: [{ position: { seq: 6 } }] })
 })
 
-test('one record too many ends the stream, with a reason and once; nothing of what waited follows', async () => {
+test('one record above the limit ends the stream once, with a reason, and drops the waiting records', async () => {
   const { subscriber, ends } = newSubscriber()
   for (let seq = 0; seq <= MAX_WAITING_RECORDS + 5; seq++) subscriber.offer(record(seq))
   subscriber.end('stopping')
@@ -57,7 +57,7 @@ test('one record too many ends the stream, with a reason and once; nothing of wh
   expect(await subscriber.next()).toEqual({ ended: 'slow_reader' })
 })
 
-test('what a record says counts as what waits, until it is written', async () => {
+test('the size of a record counts toward the buffer until the record is written', async () => {
   const { subscriber, ends, kept } = newSubscriber()
   const large = (seq: number) => ({ ...record(seq), attributes: { text: 'x'.repeat(1_000_000) } })
   subscriber.offer(large(1))
@@ -68,7 +68,7 @@ test('what a record says counts as what waits, until it is written', async () =>
   const waiting = subscriber.next()
   expect(kept.bytes).toBe(0)
   for (let seq = 2; seq < 8; seq++) subscriber.offer(large(seq))
-  // All at once: a reader that keeps pace takes it in less than it is spared.
+  // A burst above the limit is tolerated for a short time.
   expect(await waiting).toMatchObject({ records: { length: 6 } })
   for (let seq = 8; seq < 14; seq++) subscriber.offer(large(seq))
   expect(ends).toEqual([])
@@ -77,7 +77,7 @@ test('what a record says counts as what waits, until it is written', async () =>
   expect(kept.bytes).toBe(0)
 })
 
-test('what several wait for is kept once', async () => {
+test('a record that several subscribers wait for is accounted once', async () => {
   const [one, other] = [newSubscriber(), newSubscriber()]
   const shared = record(1)
   one.subscriber.offer(shared)
@@ -90,13 +90,13 @@ test('what several wait for is kept once', async () => {
   expect(one.kept.bytes + other.kept.bytes).toBe(0)
 })
 
-test('few large records end it too', async () => {
+test('a few large records also end the stream', async () => {
   const { subscriber, ends } = newSubscriber()
   for (let seq = 1; seq <= 8; seq++) subscriber.offer(record(seq, 10_000))
   await expect.poll(() => ends).toEqual(['slow_reader'])
 })
 
-test('an end wakes whoever waits', async () => {
+test('the end of a stream resolves a pending read', async () => {
   const { subscriber } = newSubscriber()
   const waiting = subscriber.next()
   subscriber.end('forbidden')

@@ -1,40 +1,45 @@
-/** One open event stream: what waits to be written to it, bounded, and why it ended. */
+/** One open event stream: the bounded buffer of records to write, and the reason of its end. */
 import type { EndReason } from '#core/http/index.ts'
 import { LOG_START, comparePositions } from '#core/changelog/index.ts'
 import type { Position } from '#core/changelog/index.ts'
 import type { EventRecord } from './event.ts'
 import { wholeEvent } from './event.ts'
 
-/** Records that wait for one slow reader. */
+/** Maximum number of records that wait for one slow reader. */
 export const MAX_WAITING_RECORDS = 1000
-/** About how much memory they may take for longer than the time below; the budget of the process bounds what is there before. */
+/**
+ * Approximate memory that they may use for longer than `SPARED_MS`. The budget of the process bounds shorter bursts.
+ */
 export const MAX_WAITING_BYTES = 4 * 1024 * 1024
-/** The log may come late, held up by older transactions, and then all at once: a reader that keeps pace takes it in less. */
+/**
+ * Older transactions can delay records, which then arrive in a burst. A reader of normal speed writes a burst in less
+ * than this time.
+ */
 const SPARED_MS = 1_000
-/** A record beside its text. */
+/** Memory of a record without its text. */
 const RECORD_BYTES = 500
-/** An id in a list, with its key. */
+/** Memory of an id in a list, with its key. */
 const ID_BYTES = 60
 
-/** Why a subscriber is handed nothing more. */
+/** The reason why a subscription ended. */
 export type SubscriberEnd = Extract<EndReason, 'slow_reader' | 'unauthenticated' | 'forbidden' | 'stopping' | 'closed'>
 
 export type Turn = { records: EventRecord[] } | { ended: SubscriberEnd }
 
 export class Subscriber {
   readonly domainKey: number
-  /** Records up to here are none of this stream's. */
+  /** Records up to this position are skipped. */
   after: Position = LOG_START
-  /** Throws when the caller may not read on. */
+  /** Throws when the caller has lost access. */
   readonly authorize: () => Promise<void>
   readonly #onEnd: (reason: SubscriberEnd) => void
   readonly #keep: (bytes: number) => void
   readonly #sparedMs: number
-  /** What was handed out and is being written. */
+  /** Records that are being written. */
   #inHand: EventRecord[] = []
   #waiting: EventRecord[] = []
   #waitingBytes = 0
-  /** Runs while more waits than may. */
+  /** Timer that runs while the buffer exceeds its limit. */
   #sparing: NodeJS.Timeout | undefined
   #ended: SubscriberEnd | undefined
   #wake: (() => void) | undefined
@@ -42,11 +47,13 @@ export class Subscriber {
   constructor(options: {
     domainKey: number
     authorize: () => Promise<void>
-    /** Called once, at once: the writer may be held up by a reader that takes nothing. */
+    /** Called once and immediately, because the writer can be blocked by a reader that reads nothing. */
     onEnd: (reason: SubscriberEnd) => void
-    /** So many bytes more, or fewer, are kept for subscribers together: what several wait for is kept once. */
+    /**
+     * Reports the change in bytes that all subscribers together keep. A record that several wait for is accounted once.
+     */
     keep: (bytes: number) => void
-    /** How long more may wait than the bound allows, in milliseconds. */
+    /** How long the buffer may exceed its limit, in milliseconds. */
     sparedMs?: number
   }) {
     this.domainKey = options.domainKey
@@ -56,7 +63,7 @@ export class Subscriber {
     this.#sparedMs = options.sparedMs ?? SPARED_MS
   }
 
-  /** About how much memory takes what waits and what is being written; others may wait for the same. */
+  /** Approximate memory of the waiting records and of those being written. Other subscribers can share them. */
   get keptBytes(): number {
     return [...this.#inHand, ...this.#waiting].reduce((sum, record) => sum + sizeOf(record), 0)
   }
@@ -65,7 +72,7 @@ export class Subscriber {
     return this.#ended
   }
 
-  /** Called by the fan-out for each record of the domain; those up to `after` were there before the stream. */
+  /** The fan-out calls it for each record of the domain. Records up to `after` are skipped. */
   offer(record: EventRecord): void {
     if (this.#ended !== undefined || comparePositions(record.position, this.after) <= 0) return
     this.#waiting.push(record)
@@ -82,7 +89,7 @@ export class Subscriber {
     this.#sparing = undefined
   }
 
-  /** Ends the stream; what waits is not sent any more. */
+  /** Ends the stream and drops the waiting records. */
   end(reason: SubscriberEnd): void {
     if (this.#ended !== undefined) return
     this.#ended = reason
@@ -95,7 +102,7 @@ export class Subscriber {
     this.#onEnd(reason)
   }
 
-  /** What to write next; what was given before is written. */
+  /** Returns the next records to write. The previous ones are released. */
   async next(): Promise<Turn> {
     this.#release(this.#inHand)
     this.#inHand = []
@@ -112,22 +119,22 @@ export class Subscriber {
 
   #release(records: readonly EventRecord[]): void {
     let bytes = 0
-    for (const record of records) bytes += letGo(record)
+    for (const record of records) bytes += drop(record)
     if (bytes !== 0) this.#keep(bytes)
   }
 }
 
-/** How many subscribers wait for a record. */
+/** Number of subscribers that wait for a record. */
 const holders = new WeakMap<EventRecord, number>()
 
-/** The bytes that are kept more, or fewer, with one more or fewer who waits. */
+/** Returns the change in kept bytes when one more subscriber waits for the record. */
 function hold(record: EventRecord): number {
   const count = holders.get(record) ?? 0
   holders.set(record, count + 1)
   return count === 0 ? sizeOf(record) : 0
 }
 
-function letGo(record: EventRecord): number {
+function drop(record: EventRecord): number {
   const count = (holders.get(record) ?? 1) - 1
   holders.set(record, count)
   return count === 0 ? -sizeOf(record) : 0

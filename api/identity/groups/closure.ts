@@ -1,18 +1,18 @@
 /**
- * The hierarchy in SQL: `groups.parent_key` says where a group stands, `group_closure` holds every pair of a group and one
- * at or below it. Whoever changes either holds the lock of the domain, so what he has read stays true until he writes
- * (mechanisms section 4). Each change is one or two statements, however many groups move.
+ * The hierarchy of groups in SQL. `groups.parent_key` is the parent; `group_closure` contains every pair of a group and
+ * itself or a descendant. A transaction that changes either holds the lock of the domain, so its reads stay valid until
+ * it writes (mechanisms section 4). Each change takes one or two statements, independent of the number of moved groups.
  */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
-/** One change of a domain's hierarchy at a time; until the transaction ends. */
+/** Serializes changes of a domain's hierarchy until the transaction ends. */
 export async function lockHierarchy(tx: Transaction, domainKey: number): Promise<void> {
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`groups of ${domainKey}`}, 0))`.execute(tx)
 }
 
-/** A group as a move must see it: where it stands now, and what the caller may do with it. */
+/** The attributes of a group for a move: its current parent, and the caller's permissions on it. */
 export type Movable = {
   key: number
   id: string
@@ -31,7 +31,7 @@ type MovableRow = {
   is_allowed: boolean
 }
 
-/** The named groups and the rows locked, in the order of their keys. `g` is the table of the two conditions. */
+/** Locks the selected groups in the order of their keys. `g` is the table of the two conditions. */
 async function lockMovable(
   tx: Transaction,
   which: Sql<boolean>,
@@ -54,7 +54,7 @@ async function lockMovable(
 
 export type Conditions = { isReadable: Sql<boolean>; isAllowed: Sql<boolean> }
 
-/** Where the right to something else already covers it. */
+/** Conditions for groups that a permission on another group covers. */
 const ANYWAY: Conditions = { isReadable: sql<boolean>`true`, isAllowed: sql<boolean>`true` }
 
 export function lockNamed(
@@ -79,21 +79,21 @@ export function lockChildren(
   return lockMovable(tx, sql<boolean>`g.parent_key = ${parentKey}`, isReadable, isAllowed)
 }
 
-/** Keys of the group and of everything above it, nearest first. Its level is their number. */
+/** Returns the keys of the group and its ancestors, nearest first. Their number is the level of the group. */
 export async function findLineage(tx: Transaction, key: number): Promise<number[]> {
   const { rows } = await sql<{ ancestor_key: number }>`
     SELECT ancestor_key FROM group_closure WHERE descendant_key = ${key} ORDER BY depth`.execute(tx)
   return rows.map((row) => row.ancestor_key)
 }
 
-/** Levels of the highest of these subtrees, its top included. */
+/** Returns the number of levels of the highest of these subtrees, including its top. */
 export async function findHeight(tx: Transaction, keys: readonly number[]): Promise<number> {
   const { rows } = await sql<{ height: number | null }>`
     SELECT max(depth) + 1 AS height FROM group_closure WHERE ancestor_key = ANY (${keys}::bigint[])`.execute(tx)
   return rows[0]?.height ?? 0
 }
 
-/** Puts roots, with everything below them, under a parent. */
+/** Moves root groups and their subtrees below a parent. */
 export async function attach(
   tx: Transaction,
   parentKey: number,
@@ -108,7 +108,7 @@ export async function attach(
   await setParent(tx, parentKey, childKeys, updatedBy)
 }
 
-/** Makes roots of children of one parent; what is below them stays below them. */
+/** Makes children of one parent root groups. Their subtrees are unchanged. */
 export async function detach(tx: Transaction, childKeys: readonly number[], updatedBy: string): Promise<void> {
   await sql`DELETE FROM group_closure link USING group_closure up, group_closure down
      WHERE up.descendant_key = ANY (${childKeys}::bigint[]) AND up.depth > 0 AND down.ancestor_key = up.descendant_key

@@ -1,4 +1,4 @@
-/** A group of a path, as its caller may see it. */
+/** Finds the group of a path for a caller. */
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -7,10 +7,10 @@ import type { AccessPolicy, DomainAccess, EffectiveAccess, UserPrincipal } from 
 import type { GroupRecord } from './repository.ts'
 import { findGroup, findGroupByKey } from './repository.ts'
 
-/** Where a group is looked for: in a domain, or in every domain that the caller reaches (decision 31b). */
+/** Address of a group: its id, in one domain or in every domain that the caller has access to (decision 31b). */
 export type Address = { domainId: string | undefined; id: string }
 
-/** Throws as decision 45 says: `forbidden` for a foreign domain, `not_found` for what the caller may not read. */
+/** Throws `forbidden` for a domain without access and `not_found` for a group without `read` (decision 45). */
 export async function findReadable(
   db: Queryable,
   access: AccessPolicy,
@@ -28,7 +28,9 @@ export async function findReadable(
   return { domain, group: await domain.requireOn(group, 'read') }
 }
 
-/** A record with the role by which the caller reaches it; none for a platform administrator without one. */
+/**
+ * A record with the role by which the caller has access to it. Undefined for a platform administrator without a role.
+ */
 export type WithAccess<G> = G & { access: EffectiveAccess | undefined }
 
 export async function withAccess<G extends GroupRecord>(

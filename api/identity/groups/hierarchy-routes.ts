@@ -1,4 +1,4 @@
-/** Routes of the hierarchy of groups (contract section 3, decision 26), below the domain and without it. */
+/** Routes of the hierarchy of groups (contract section 3, decision 26), with a domain in the path and without. */
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { GroupHierarchyService } from './hierarchy.ts'
@@ -28,7 +28,7 @@ export function hierarchyRoutes(hierarchy: GroupHierarchyService, moves: MovesSe
   }
 }
 
-/** What is above and below a group. */
+/** Adds the routes that list the ancestors and descendants of a group. */
 function addListRoutes(
   app: HttpApp,
   hierarchy: GroupHierarchyService,
@@ -40,19 +40,12 @@ function addListRoutes(
       config: { action: 'read' },
       schema: {
         tags,
-        summary: 'View what is above or below a group',
+        summary: 'View the ancestors or descendants of a group',
         description:
-          'The group included, level counted from the root. Groups that the caller may not read show their level alone.',
+          'Includes the group. Levels are counted from the root. Groups that the caller may not read contain only their level.',
         params,
         querystring: HierarchyQuery,
-        response: responses(
-          { 200: Hierarchy },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'conflict',
-          'unprocessable',
-        ),
+        response: responses({ 200: Hierarchy }, 'not_found', 'conflict', 'unprocessable'),
       },
     },
     async (request) => {
@@ -68,12 +61,12 @@ function addListRoutes(
       config: { action: 'read' },
       schema: {
         tags,
-        summary: 'List the groups above a group',
+        summary: 'List the ancestors of a group',
         description:
-          'Level -1 is its parent. With `tree=true` the uppermost holds the next one in `children`, and so on.',
+          'Level -1 is the parent. With `tree=true` each ancestor contains the next one in `children`, beginning with the root.',
         params,
         querystring: ParentsQuery,
-        response: responses({ 200: GroupPage }, 'unauthenticated', 'forbidden', 'not_found', 'conflict'),
+        response: responses({ 200: GroupPage }, 'not_found', 'conflict'),
       },
     },
     async (request) =>
@@ -85,12 +78,11 @@ function addListRoutes(
       config: { action: 'read' },
       schema: {
         tags,
-        summary: 'List the groups below a group',
-        description:
-          'Level 1 are its children, which is all that is listed unless `start_level`, `end_level` or `tree` say otherwise.',
+        summary: 'List the descendants of a group',
+        description: 'Level 1 are the children. Lists only level 1 unless `start_level`, `end_level` or `tree` is set.',
         params,
         querystring: ChildrenQuery,
-        response: responses({ 200: GroupPage }, 'unauthenticated', 'forbidden', 'not_found', 'conflict'),
+        response: responses({ 200: GroupPage }, 'not_found', 'conflict'),
       },
     },
     async (request) =>
@@ -98,7 +90,7 @@ function addListRoutes(
   )
 }
 
-/** Giving a group a parent, or none. */
+/** Adds the routes that set and remove the parent of a group. */
 function addParentRoutes(app: HttpApp, moves: MovesService, { base, params }: (typeof GROUP_PATHS)[number]): void {
   app.post(
     `${base}/parent`,
@@ -106,20 +98,11 @@ function addParentRoutes(app: HttpApp, moves: MovesService, { base, params }: (t
       config: { action: 'set_parent' },
       schema: {
         tags,
-        summary: 'Put a group below another',
-        description: 'Needs `set_child` on the parent. A group with a parent is taken from there first.',
+        summary: 'Set the parent of a group',
+        description: 'Requires `set_child` on the parent. Replaces the current parent.',
         params,
         body: ParentUpdate,
-        response: responses(
-          { 200: NoBody },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'conflict',
-          'unprocessable',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 200: NoBody }, 'not_found', 'conflict', 'unprocessable'),
       },
     },
     async (request, reply) => {
@@ -134,9 +117,10 @@ function addParentRoutes(app: HttpApp, moves: MovesService, { base, params }: (t
       schema: {
         tags,
         summary: 'Make a group a root',
-        description: 'What is below it stays below it. Needs `set_child` on the parent; a root stays one.',
+        description:
+          'The subtree of the group is unchanged. Requires `set_child` on the parent. Has no effect on a root group.',
         params,
-        response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'conflict', 'unprocessable'),
+        response: responses({ 204: NoBody }, 'not_found', 'conflict', 'unprocessable'),
       },
     },
     async (request, reply) => {
@@ -146,15 +130,15 @@ function addParentRoutes(app: HttpApp, moves: MovesService, { base, params }: (t
   )
 }
 
-/** Giving a group children, or none. */
+/** Adds the routes that add and remove children of a group. */
 function addChildrenRoutes(app: HttpApp, moves: MovesService, { base, params }: (typeof GROUP_PATHS)[number]): void {
   for (const [method, success, summary, description] of [
-    ['POST', 200, 'Put groups below a group, all or none', 'Needs `set_parent` on each of them.'],
+    ['POST', 200, 'Add children to a group, all or none', 'Requires `set_parent` on each of them.'],
     [
       'DELETE',
       204,
-      'Make children of a group roots, all or none',
-      'Needs `set_parent` on each of them; a group without a parent is no error.',
+      'Remove children from a group, all or none',
+      'The children become root groups. Requires `set_parent` on each of them. A group without a parent is not an error.',
     ],
   ] as const) {
     app.route({
@@ -167,16 +151,7 @@ function addChildrenRoutes(app: HttpApp, moves: MovesService, { base, params }: 
         description,
         params,
         body: ChildrenUpdate,
-        response: responses(
-          { [success]: NoBody },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'conflict',
-          'unprocessable',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ [success]: NoBody }, 'not_found', 'conflict', 'unprocessable'),
       },
       handler: async (request, reply) => {
         const { children_ids: ids } = request.body
@@ -192,10 +167,10 @@ function addChildrenRoutes(app: HttpApp, moves: MovesService, { base, params }: 
       config: { action: 'set_child' },
       schema: {
         tags,
-        summary: 'Make all children of a group roots',
-        description: 'Needs `set_parent` on each of them.',
+        summary: 'Remove all children from a group',
+        description: 'The children become root groups. Requires `set_parent` on each of them.',
         params,
-        response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'conflict'),
+        response: responses({ 204: NoBody }, 'not_found', 'conflict'),
       },
     },
     async (request, reply) => {

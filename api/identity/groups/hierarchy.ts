@@ -1,4 +1,4 @@
-/** Who is above and below a group, as its caller may see it (contract section 3, decision 26). */
+/** The ancestors and descendants of a group that the caller may read (contract section 3, decision 26). */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { MAX_PAGE_BYTES } from '#core/page.ts'
@@ -13,11 +13,14 @@ import type { ChildrenQuery, HierarchyQuery, ParentsQuery } from './schema.ts'
 import { MAX_LEVELS } from './schema.ts'
 
 export type GroupHierarchyService = {
-  /** Readable groups below this one, level by level from here. */
+  /** Lists the readable descendants of the group, level by level. */
   children(caller: UserPrincipal, at: Address, query: ChildrenQuery): Promise<Page<WithAccess<ListedGroup>>>
-  /** Readable groups above this one, the nearest first. */
+  /** Lists the readable ancestors of the group, nearest first. */
   parents(caller: UserPrincipal, at: Address, query: ParentsQuery): Promise<Page<WithAccess<ListedGroup>>>
-  /** The group with everything above or below it, also what the caller may not read. Throws `unprocessable` above the bound. */
+  /**
+   * Returns the group with all ancestors or descendants, also those that the caller may not read. Throws
+   * `unprocessable` above `MAX_HIERARCHY_GROUPS`.
+   */
   hierarchy(
     caller: UserPrincipal,
     at: Address,
@@ -25,7 +28,7 @@ export type GroupHierarchyService = {
   ): Promise<(GroupRecord & { isReadable: boolean })[]>
 }
 
-/** Groups that one answer of a hierarchy may hold; more are read page by page from `/children`. */
+/** Maximum number of groups in a response of a hierarchy. Larger hierarchies are read in pages from `/children`. */
 const MAX_HIERARCHY_GROUPS = 10_000
 
 export function createGroupHierarchyService({
@@ -63,20 +66,22 @@ export function createGroupHierarchyService({
       if ((await countRelatives(db, hierarchy)) > MAX_HIERARCHY_GROUPS)
         throw new ServiceError(
           'unprocessable',
-          `the hierarchy has more than ${MAX_HIERARCHY_GROUPS} groups: ask for fewer levels, or page by page from /children`,
+          `the hierarchy has more than ${MAX_HIERARCHY_GROUPS} groups: request fewer levels, or pages from /children`,
         )
       const { total, groups } = await listRelatives(db, hierarchy, domain.reachable('group', 'read', 'g'))
       if (groups.length < total)
         throw new ServiceError(
           'unprocessable',
-          `the hierarchy has more than ${MAX_PAGE_BYTES} bytes: ask for fewer levels, or page by page from /children`,
+          `the hierarchy has more than ${MAX_PAGE_BYTES} bytes: request fewer levels, or pages from /children`,
         )
       return groups
     },
   }
 }
 
-/** Levels counted from the group of the path; throws `malformed` when the last comes before the first. */
+/**
+ * Returns the levels relative to the group of the path. Throws `malformed` when the last level is less than the first.
+ */
 function levelsOf({ start_level: fromLevel, end_level: endLevel, tree }: ChildrenQuery) {
   const end = endLevel ?? (tree === true ? -1 : 0)
   const toLevel = end < 0 ? MAX_LEVELS : end === 0 ? fromLevel : end

@@ -1,4 +1,4 @@
-/** What the query of a listing of groups asks for, as conditions on the table `g` (contract section 3). */
+/** Converts the query of a listing of groups to conditions on the table `g` (contract section 3). */
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
@@ -11,6 +11,7 @@ import {
   anyOf,
   contains,
   containsMetadata,
+  createdWithin,
   findPageKeys,
   hasTrigrams,
   parseMetadataFilter,
@@ -23,20 +24,20 @@ import { countGroups, listGroups } from './repository.ts'
 import type { HierarchyFilter, ListedGroup } from './repository.ts'
 import type { GroupQuery, ParentsQuery } from './schema.ts'
 
-/** A query that was understood; what is malformed in it is said before anything is looked up (decision 45). */
+/** A parsed query. Parsing throws `malformed` before any look-up (decision 45). */
 export type GroupFilter = {
   query: GroupQuery | ParentsQuery
   actions: readonly string[]
-  /** All but the status. */
+  /** All filters except the status. */
   filters: Filters
 }
 
-/** Throws `malformed` for a metadata filter that is no JSON object and for unknown actions. */
+/** Throws `malformed` for a metadata filter that is not a JSON object, and for unknown actions. */
 export function parseFilter(query: GroupQuery | ParentsQuery): GroupFilter {
   return { query, actions: parseActions('group', query.actions), filters: filtersOf(query) }
 }
 
-/** A page of the groups that the caller may read: all of these domains, or the kin of one group. */
+/** Returns a page of the groups that the caller may read: all of these domains, or the relatives of one group. */
 export async function listPage(
   db: Queryable,
   domains: readonly DomainAccess[],
@@ -48,7 +49,8 @@ export async function listPage(
   const shown = await shownRows(db, domains, { type: 'group', alias: 'g' }, filter, (domain) =>
     query.root_group === true ? [isSeenAsRoot(domain)] : [],
   )
-  // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
+  // A tree requires parents before their children. Without a sort key, the list of ancestors begins with the nearest
+  // one.
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
   const sorting = { hierarchy, order: order ?? '', dir, levels } as const
   if (hierarchy === undefined && levels === undefined) {
@@ -76,25 +78,26 @@ export async function listPage(
   return { total, offset, limit, items: await withAccess(db, domains, groups) }
 }
 
-/** What the records themselves must say, the status included. */
+/** Conditions on the columns of the groups, including the status. */
 export function recordConditions({ query: { status }, filters }: GroupFilter): Sql<boolean>[] {
   return [...(status === 'all' ? [] : [sql<boolean>`g.status = ${status}`]), ...filters.conditions]
 }
 
-/** Groups above which the caller sees none: where his view of the hierarchy begins. */
+/** Condition: the caller may read no ancestor of the group, so the group is a root in their view of the hierarchy. */
 function isSeenAsRoot(domain: DomainAccess): Sql<boolean> {
   if (domain.can('group_read')) return sql<boolean>`g.parent_key IS NULL`
   return sql<boolean>`NOT EXISTS (SELECT 1 FROM group_closure above JOIN groups a ON a.key = above.ancestor_key
     WHERE above.descendant_key = g.key AND above.depth > 0 AND ${domain.reachable('group', 'read', 'a', 'row')})`
 }
 
-/** What the records themselves must say. An id that is no id matches nothing. */
+/** Conditions on the columns of the groups. An invalid id matches nothing. */
 function filtersOf(query: GroupQuery | ParentsQuery): Filters {
   const conditions: Sql<boolean>[] = []
   if (query.name !== undefined) conditions.push(contains('g.name', query.name))
   const tags = [...(query.tags?.split(',') ?? []), query.tag ?? ''].filter((tag) => tag !== '')
   if (tags.length > 0) conditions.push(sql<boolean>`g.tags @> ${tags}::text[]`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('g.metadata', parseMetadataFilter(query.metadata)))
+  conditions.push(...createdWithin('g', query))
   if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`g.id = ${query.id}` : sql<boolean>`false`)
   if (query.parentID !== undefined) {
     conditions.push(

@@ -1,6 +1,6 @@
 /**
- * The clients and channels of a group, where the group itself is the matter: when it goes, they lose their parent and the
- * journal names each of them (decision 46). Their rows change by the foreign keys, not here.
+ * The clients and channels of a group that is deleted. They lose their parent, and the journal records each of them
+ * (decision 46). The foreign keys update their rows.
  */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -10,10 +10,10 @@ import type { GroupRecord } from './repository.ts'
 const MEMBER_TABLES = { client: 'clients', channel: 'channels' } as const
 type MemberType = keyof typeof MEMBER_TABLES
 
-/** Members in one journal row. */
+/** Maximum number of members in one journal entry. */
 const MAX_RECORDED = 10_000
 
-/** Records that every member of a locked group loses it as its parent; call it before the group is deleted. */
+/** Records that every member of a locked group loses its parent. Must be called before the group is deleted. */
 export async function recordOrphans(tx: Transaction, group: GroupRecord, record: Recorder): Promise<void> {
   for (const type of ['client', 'channel'] as const) {
     const members = await findMembers(tx, type, group.key)

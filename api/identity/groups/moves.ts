@@ -1,7 +1,7 @@
 /**
- * How groups get and lose parents (contract section 3, 2.5). Every change holds the lock of the domain's hierarchy, so of two
- * moves that together would make a cycle one sees the other. Whether the caller may do it is asked of the groups as they are
- * then; what he may not do comes before what cannot be done (decision 45).
+ * Moves of groups in the hierarchy (contract section 3, 2.5). Every change holds the lock of the domain's hierarchy, so
+ * of two moves that together would create a cycle the second sees the first. Permissions are checked on the state under
+ * the lock, and `forbidden` has precedence over `unprocessable` (decision 45).
  */
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
@@ -16,27 +16,33 @@ import { MAX_LEVELS } from './schema.ts'
 import type { GroupsDeps } from './service.ts'
 
 export type MovesService = {
-  /** The parent must be found by the caller and enabled. Throws `malformed`, `conflict` when it has one, `unprocessable`. */
+  /**
+   * The caller must be able to read the parent, and it must be enabled. Throws `malformed`, `conflict` when the group
+   * has a parent, `unprocessable`.
+   */
   setParent(caller: UserPrincipal, at: Address, parentId: string): Promise<void>
-  /** Without a parent nothing changes. */
+  /** Has no effect without a parent. */
   removeParent(caller: UserPrincipal, at: Address): Promise<void>
-  /** All of them or none. Throws `malformed`, `forbidden`, `conflict` when one has a parent, `unprocessable`. */
+  /** Adds all children or none. Throws `malformed`, `forbidden`, `conflict` when one has a parent, `unprocessable`. */
   addChildren(caller: UserPrincipal, at: Address, childIds: readonly string[]): Promise<void>
-  /** Roots among them stay what they are. Throws `conflict` when one has another parent. */
+  /** Has no effect on root groups. Throws `conflict` when one has another parent. */
   removeChildren(caller: UserPrincipal, at: Address, childIds: readonly string[]): Promise<void>
   removeAllChildren(caller: UserPrincipal, at: Address): Promise<void>
 }
 
-/** Groups of one parent that are about to move. */
+/** A parent and the children that are moved to or from it. */
 type Family = { parent: { key: number; id: string }; children: readonly Movable[] }
 
-export function createMovesService({ database, journal, access }: GroupsDeps): MovesService {
+export function createMovesService({ database, journal, access }: Omit<GroupsDeps, 'quotas'>): MovesService {
   async function require(caller: UserPrincipal, at: Address, action: string) {
     const { domain, group } = await findReadable(database.db, access, caller, at)
     return { domain, group: await domain.requireOn(group, action) }
   }
 
-  /** One change of the hierarchy around the group of a path; `move` says what moved, or that nothing had to. */
+  /**
+   * Runs one change of the hierarchy for the group of a path. `move` returns the moved groups, or undefined when there
+   * is nothing to move.
+   */
   async function change(
     caller: UserPrincipal,
     domain: DomainAccess,
@@ -46,7 +52,7 @@ export function createMovesService({ database, journal, access }: GroupsDeps): M
   ): Promise<void> {
     await journal.change(caller, async (tx, record) => {
       await lockHierarchy(tx, domain.domainKey)
-      // Deletions take the same lock: from here on the group stays.
+      // Deletions take the same lock, so the group cannot be deleted from here on.
       if ((await findLineage(tx, group.key)).length === 0) throw new ServiceError('not_found', 'entity not found')
       const moved = await move(tx)
       if (moved === undefined) return
@@ -77,7 +83,7 @@ export function createMovesService({ database, journal, access }: GroupsDeps): M
         const children = await lockAllowed(tx, domain, [group.id], 'set_parent')
         const parentId = children[0]?.parentId ?? null
         if (parentId === null) return undefined
-        // The record of a group shows its parent's id to whoever reads it, so there is nothing to hide here.
+        // The record of the group contains the id of its parent, so the error does not reveal it.
         const [parent] = await lockNamed(tx, domain.domainKey, [parentId], conditionsOf(domain, 'set_child'))
         if (parent?.isAllowed !== true) throw needs('set_child', parentId)
         return await part(tx, domain, { parent, children })
@@ -95,7 +101,7 @@ export function createMovesService({ database, journal, access }: GroupsDeps): M
       await change(caller, domain, group, 'group.remove_children_groups', async (tx) => {
         const named = await lockAllowed(tx, domain, childIds, 'set_parent')
         const foreign = named.find((child) => child.parentKey !== null && child.parentKey !== group.key)
-        if (foreign !== undefined) throw new ServiceError('conflict', `the group ${foreign.id} has another parent`)
+        if (foreign !== undefined) throw new ServiceError('conflict', `group ${foreign.id} has another parent`)
         const children = named.filter((child) => child.parentKey === group.key)
         return await part(tx, domain, { parent: group, children })
       })
@@ -105,7 +111,7 @@ export function createMovesService({ database, journal, access }: GroupsDeps): M
       await change(caller, domain, group, 'group.remove_all_children_groups', async (tx) => {
         const children = await lockChildren(tx, group.key, conditionsOf(domain, 'set_parent'))
         const kept = children.find((child) => !child.isAllowed)
-        // A child that the caller may not even read is not named to him.
+        // The error must not contain the id of a child that the caller may not read.
         if (kept !== undefined) throw needs('set_parent', kept.isReadable ? kept.id : undefined)
         return await part(tx, domain, { parent: group, children })
       })
@@ -113,7 +119,7 @@ export function createMovesService({ database, journal, access }: GroupsDeps): M
   }
 }
 
-/** Puts the groups under the parent: the one rule for both directions. */
+/** Attaches the groups to the parent. Both directions use it. */
 async function join(
   tx: Transaction,
   domain: DomainAccess,
@@ -123,19 +129,19 @@ async function join(
   const parent = await lockGroupFor(tx, domain.domainKey, parentId)
   const placed = children.find((child) => child.parentKey !== null)
   if (placed !== undefined)
-    throw new ServiceError('conflict', `the group ${placed.id} has a parent: remove it from there first`)
+    throw new ServiceError('conflict', `group ${placed.id} already has a parent: remove it first`)
   const refuse = (reason: string) => new ServiceError('unprocessable', `failed to set the parent: ${reason}`)
   const keys = children.map((child) => child.key)
   const lineage = await findLineage(tx, parent.key)
   const above = children.find((child) => lineage.includes(child.key))
-  if (above !== undefined) throw refuse(`the group ${parent.id} is below ${above.id} itself`)
+  if (above !== undefined) throw refuse(`group ${parent.id} is a descendant of ${above.id}`)
   if (lineage.length + (await findHeight(tx, keys)) > MAX_LEVELS)
-    throw refuse(`at most ${MAX_LEVELS} levels may be nested`)
+    throw refuse(`the hierarchy is limited to ${MAX_LEVELS} levels`)
   await attach(tx, parent.key, keys, domain.principal.id)
   return { parent, children }
 }
 
-/** Takes the groups from under their parent. */
+/** Detaches the groups from their parent. */
 async function part(tx: Transaction, domain: DomainAccess, family: Family): Promise<Family | undefined> {
   const keys = family.children.map((child) => child.key)
   if (keys.length === 0) return undefined
@@ -148,7 +154,10 @@ const conditionsOf = (domain: DomainAccess, action: string) => ({
   isAllowed: domain.reachable('group', action, 'g', 'row'),
 })
 
-/** The named groups, locked. Unknown, foreign and unreadable ones are refused alike. */
+/**
+ * Returns the groups with these ids, locked. Unknown groups, groups of other domains and groups without `read` get the
+ * same error.
+ */
 async function lockAllowed(
   tx: Transaction,
   domain: DomainAccess,
@@ -161,13 +170,16 @@ async function lockAllowed(
   if (refused !== undefined) throw needs(action, refused.id)
   const unknown = ids.find((id) => !found.has(id))
   if (unknown !== undefined)
-    throw new ServiceError('unprocessable', `failed to change the hierarchy: no group ${unknown} in this domain`)
+    throw new ServiceError(
+      'unprocessable',
+      `failed to change the hierarchy: group ${unknown} does not exist in this domain`,
+    )
   return movable
 }
 
 function needs(action: string, groupId: string | undefined): ServiceError {
   const on = groupId === undefined ? 'every child' : `the group ${groupId}`
-  return new ServiceError('forbidden', `failed to perform authorization: needs ${action} on ${on}`)
+  return new ServiceError('forbidden', `failed to perform authorization: requires ${action} on ${on}`)
 }
 
-const ownParent = (path: string) => refusedField(path, 'must not name the group itself')
+const ownParent = (path: string) => refusedField(path, 'must not contain the group itself')

@@ -1,4 +1,4 @@
-/** How clients, channels and other groups get a group as their parent (contract sections 3 and 4). */
+/** Checks of the parent group of clients, channels and groups (contract sections 3 and 4). */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -28,8 +28,9 @@ function refuse(reason: string): ServiceError {
 }
 
 /**
- * The group that the caller wants to put something into, before the transaction. Unknown, foreign and unreadable ones are
- * `unprocessable` alike, so is a disabled one; `forbidden` when he holds none of the actions on it.
+ * Returns the requested parent group, before the transaction. Throws the same `unprocessable` for an unknown group, a
+ * group of another domain and one without `read`; `unprocessable` for a disabled group; `forbidden` without any of the
+ * actions on it.
  */
 export async function requireParentGroup(
   db: Queryable,
@@ -44,30 +45,30 @@ export async function requireParentGroup(
     : { rows: [] }
   const group = rows[0] === undefined ? undefined : facts(rows[0])
   const actions = group === undefined ? new Set<string>() : await domain.actionsOn(group)
-  if (group === undefined || !actions.has('read')) throw refuse(`no group ${groupId} in this domain`)
+  if (group === undefined || !actions.has('read')) throw refuse(`group ${groupId} does not exist in this domain`)
   if (!anyOf.some((action) => actions.has(action)))
     throw new ServiceError(
       'forbidden',
-      `failed to perform authorization: needs ${anyOf.join(' or ')} on the group ${group.id}`,
+      `failed to perform authorization: requires ${anyOf.join(' or ')} on the group ${group.id}`,
     )
   return requireEnabled(group)
 }
 
 /**
- * The same group inside the transaction that makes it a parent: until this ends it cannot be deleted, so nothing is left
- * pointing at nothing. Lock it before the rows that get it as parent, as a deletion does. Throws `unprocessable` when it
- * is gone, of another domain or disabled.
+ * Returns the group in the transaction that makes it a parent, locked against deletion until the transaction ends. It
+ * must be locked before the rows that get it as parent, in the same order as a deletion. Throws `unprocessable` when it
+ * was deleted, belongs to another domain or is disabled.
  */
 export async function lockGroupFor(tx: Transaction, domainKey: number, groupId: string): Promise<ParentGroup> {
   const { rows } = isId(groupId)
     ? await sql<Row>`SELECT key, id, parent_key, status FROM groups
         WHERE domain_key = ${domainKey} AND id = ${groupId} FOR KEY SHARE`.execute(tx)
     : { rows: [] }
-  if (rows[0] === undefined) throw refuse(`no group ${groupId} in this domain`)
+  if (rows[0] === undefined) throw refuse(`group ${groupId} does not exist in this domain`)
   return requireEnabled(facts(rows[0]))
 }
 
 function requireEnabled(group: ParentGroup): ParentGroup {
-  if (group.status !== 'enabled') throw refuse(`the group ${group.id} is disabled`)
+  if (group.status !== 'enabled') throw refuse(`group ${group.id} is disabled`)
   return group
 }

@@ -1,4 +1,4 @@
-/** SQL of groups; what joins them to a hierarchy stands in `closure.ts`. */
+/** SQL of groups. `closure.ts` contains the SQL of the hierarchy. */
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -67,7 +67,7 @@ function groupFromRow(row: Row): GroupRecord {
   }
 }
 
-/** The record as every query returns it, from a table called `g`. */
+/** The columns of a record, from a table with the alias `g`. */
 const COLUMNS = sql`g.*, (SELECT d.id FROM domains d WHERE d.key = g.domain_key) AS domain_id,
   (SELECT p.id FROM groups p WHERE p.key = g.parent_key) AS parent_id,
   (SELECT array_agg(a.id::text ORDER BY c.depth DESC) FROM group_closure c JOIN groups a ON a.key = c.ancestor_key
@@ -75,7 +75,7 @@ const COLUMNS = sql`g.*, (SELECT d.id FROM domains d WHERE d.key = g.domain_key)
 
 export type NewGroupRow = Pick<GroupRecord, 'id' | 'name' | 'description' | 'tags' | 'metadata' | 'status'>
 
-/** Inserts a group as a root or below a parent, with its place in the hierarchy. */
+/** Inserts a group as a root or below a parent, with its rows in the closure table. */
 export async function insertGroup(
   tx: Transaction,
   domainKey: number,
@@ -107,12 +107,14 @@ export async function findGroupByKey(db: Queryable, key: number): Promise<GroupR
   return rows[0] === undefined ? undefined : groupFromRow(rows[0])
 }
 
-/** The group as it is now, and nobody else changes it until the transaction ends; members may still come and go. */
+/** Returns the group, locked against changes until the transaction ends. Members can still be added and removed. */
 export function lockGroup(tx: Transaction, key: number): Promise<GroupRecord | undefined> {
   return findLocked(tx, key, sql`FOR NO KEY UPDATE OF g`)
 }
 
-/** Also waits for whoever is putting something into the group, and lets nobody else begin. */
+/**
+ * Returns the group, locked against changes and against new members. It waits for transactions that are adding members.
+ */
 export function lockForDeletion(tx: Transaction, key: number): Promise<GroupRecord | undefined> {
   return findLocked(tx, key, sql`FOR UPDATE OF g`)
 }
@@ -124,7 +126,7 @@ async function findLocked(tx: Transaction, key: number, lock: Sql<unknown>): Pro
 
 export type GroupChange = Partial<Pick<GroupRecord, 'name' | 'description' | 'tags' | 'metadata' | 'status'>>
 
-/** Writes the given fields of a group that is locked. */
+/** Writes the given fields of a locked group. */
 export async function updateGroup(
   tx: Transaction,
   key: number,
@@ -144,21 +146,21 @@ export async function updateGroup(
   return groupFromRow(rows[0] as Row)
 }
 
-/** Removes a group that has no children; clients and channels lose their parent by the way (decision 46). */
+/** Removes a group without children. Foreign keys remove the parent of its clients and channels (decision 46). */
 export async function deleteGroup(tx: Transaction, key: number): Promise<void> {
   await sql`DELETE FROM groups WHERE key = ${key}`.execute(tx)
 }
 
-/** The groups below or above one of them; levels are counted from it. */
+/** The descendants or ancestors of a group. Levels are relative to it. */
 export type HierarchyFilter = { side: 'below' | 'above'; key: number; fromLevel: number; toLevel: number }
 
 export type GroupListing = {
   where: Sql<boolean>
-  /** Whose kin is listed; undefined: all groups. */
+  /** Lists the relatives of a group. Undefined lists all groups. */
   hierarchy: HierarchyFilter | undefined
   order: string
   dir: 'asc' | 'desc'
-  /** Which levels come first, before the order inside a level; undefined: levels do not matter. */
+  /** Primary sort order by level. Undefined sorts without regard to levels. */
   levels: 'upper first' | 'lower first' | undefined
   offset: number
   limit: number
@@ -166,7 +168,7 @@ export type GroupListing = {
 
 export type ListedGroup = GroupRecord & { level: number }
 
-/** The listed table `g`, and its level as the listing counts it. */
+/** Returns the listed table `g` and the expression of its level. */
 function tableOf(hierarchy: HierarchyFilter | undefined): { from: Sql<unknown>; level: Sql<number> } {
   if (hierarchy === undefined) {
     return {
@@ -183,7 +185,7 @@ function tableOf(hierarchy: HierarchyFilter | undefined): { from: Sql<unknown>; 
   }
 }
 
-/** Finds the page first: what a row shows beyond its own columns is looked up for the rows that are shown. */
+/** Finds the page first. The subqueries of `COLUMNS` run for the rows of the page only. */
 export async function listGroups(db: Queryable, listing: GroupListing): Promise<ListedGroup[]> {
   const { from, level } = tableOf(listing.hierarchy)
   const byLevel =
@@ -207,8 +209,8 @@ export async function countRelatives(db: Queryable, hierarchy: HierarchyFilter):
 }
 
 /**
- * The kin of a group whether the caller may read them or not, in the order of their paths, as many as fit on a page; `total`: all of
- * them.
+ * Returns the relatives of a group, readable or not, in the order of their paths, up to the size limit of a page.
+ * `total` is the number of all relatives.
  */
 export async function listRelatives(
   db: Queryable,

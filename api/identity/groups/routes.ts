@@ -1,4 +1,7 @@
-/** Group routes, below the domain and without it (specification section 4 Groups, contract section 3, decision 31b). */
+/**
+ * Group routes, with a domain in the path and without (specification section 4 Groups, contract section 3, decision
+ * 31b).
+ */
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
@@ -19,7 +22,7 @@ import {
 import type { GroupsService, ListedGroup, WithAccess } from './service.ts'
 import { nest, presentTree } from './tree.ts'
 
-/** A group is named below its domain, or by its id alone wherever the caller reaches it. */
+/** Paths of a group: below its domain, or by its id alone in the domains that the caller has access to. */
 export const GROUP_PATHS = [
   { base: '/:domain_id/groups/:group_id', params: Type.Object({ domain_id: Id, group_id: Id }) },
   { base: '/groups/:group_id', params: Type.Object({ group_id: Id }) },
@@ -30,13 +33,13 @@ const COLLECTION_PATHS = [
 ] as const
 const tags = ['groups']
 
-/** What a path says of the group. */
+/** Returns the address of the group in a path. */
 export function addressOf(params: unknown): { domainId: string | undefined; id: string } {
   const { domain_id: domainId, group_id: id } = params as { domain_id?: string; group_id: string }
   return { domainId, id }
 }
 
-/** The page as its query wants it: flat, nested, or only counted. */
+/** Presents the page as the query requests it: flat, nested, or only the total. */
 export function presentPage(
   page: Page<WithAccess<ListedGroup>>,
   query: { tree?: boolean; only_total?: boolean },
@@ -58,7 +61,7 @@ export function groupRoutes(groups: GroupsService): RoutePlugin {
   }
 }
 
-/** Creating and listing groups. */
+/** Adds the routes that create and list groups. */
 function addCollectionRoutes(
   app: HttpApp,
   groups: GroupsService,
@@ -72,17 +75,10 @@ function addCollectionRoutes(
         tags,
         summary: 'Create a group',
         description:
-          'With `parent_id` below that group, which needs `subgroup_create` or `set_child` on it. Without a domain in the path: in the only domain of the caller or of his token.',
+          'With `parent_id` the group is created below that group, which requires `subgroup_create` or `set_child` on it. Without a domain in the path it uses the domain of the token, or the only domain of the caller.',
         params,
         body: NewGroup,
-        response: responses(
-          { 201: Group },
-          'unauthenticated',
-          'forbidden',
-          'unprocessable',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 201: Group }, 'unprocessable'),
       },
     },
     async (request, reply) => {
@@ -99,10 +95,11 @@ function addCollectionRoutes(
       schema: {
         tags,
         summary: 'List groups',
-        description: 'The groups that the caller may read; without a domain in the path those of all his domains.',
+        description:
+          'Returns the groups that the caller may read. Without a domain in the path it searches all domains of the caller.',
         params,
         querystring: GroupQuery,
-        response: responses({ 200: GroupPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
+        response: responses({ 200: GroupPage }, 'unprocessable'),
       },
     },
     async (request) => {
@@ -112,7 +109,7 @@ function addCollectionRoutes(
   )
 }
 
-/** On one group. */
+/** Adds the routes of one group. */
 function addGroupRoutes(app: HttpApp, groups: GroupsService, { base, params }: (typeof GROUP_PATHS)[number]): void {
   app.get(
     base,
@@ -123,7 +120,7 @@ function addGroupRoutes(app: HttpApp, groups: GroupsService, { base, params }: (
         summary: 'View a group',
         params,
         querystring: ViewQuery,
-        response: responses({ 200: GroupView }, 'unauthenticated', 'forbidden', 'not_found', 'conflict'),
+        response: responses({ 200: GroupView }, 'not_found', 'conflict'),
       },
     },
     async (request) => {
@@ -133,25 +130,18 @@ function addGroupRoutes(app: HttpApp, groups: GroupsService, { base, params }: (
     },
   )
   app.route({
-    // Newer clients send PUT, and every other resource takes PATCH: one rule for both (decision 2).
+    // Newer clients send PUT, and every other resource accepts PATCH. Both follow the same rule (decision 2).
     method: ['PUT', 'PATCH'],
     url: base,
     config: { action: 'update' },
     schema: {
       tags,
-      summary: 'Change a group; absent fields stay',
-      description: '`description: null` clears it. Where the group stands is changed by `/parent` and `/children`.',
+      summary: 'Change a group; absent fields are unchanged',
+      description:
+        '`description: null` clears the description. `/parent` and `/children` change the place in the hierarchy.',
       params,
       body: GroupUpdate,
-      response: responses(
-        { 200: Group },
-        'unauthenticated',
-        'forbidden',
-        'not_found',
-        'conflict',
-        'unsupported_media_type',
-        'too_large',
-      ),
+      response: responses({ 200: Group }, 'not_found', 'conflict'),
     },
     handler: async (request) =>
       presentGroup(await groups.update(request.principal, addressOf(request.params), request.body)),
@@ -162,18 +152,10 @@ function addGroupRoutes(app: HttpApp, groups: GroupsService, { base, params }: (
       config: { action: 'update' },
       schema: {
         tags,
-        summary: 'Replace the tags; none clears them',
+        summary: 'Replace the tags; absent `tags` remove all of them',
         params,
         body: TagsUpdate,
-        response: responses(
-          { 200: Group },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'conflict',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 200: Group }, 'not_found', 'conflict'),
       },
     },
     async (request) =>
@@ -182,8 +164,8 @@ function addGroupRoutes(app: HttpApp, groups: GroupsService, { base, params }: (
       ),
   )
   for (const [verb, status, effect] of [
-    ['enable', 'enabled', 'It can be made a parent again.'],
-    ['disable', 'disabled', 'It cannot be made a parent; what is below it keeps its own status.'],
+    ['enable', 'enabled', 'The group can become a parent again.'],
+    ['disable', 'disabled', 'The group cannot become a parent. Its members and descendants keep their own status.'],
   ] as const) {
     app.post(
       `${base}/${verb}`,
@@ -192,9 +174,9 @@ function addGroupRoutes(app: HttpApp, groups: GroupsService, { base, params }: (
         schema: {
           tags,
           summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a group`,
-          description: `${effect} Repeating it changes nothing.`,
+          description: `${effect} Idempotent.`,
           params,
-          response: responses({ 200: Group }, 'unauthenticated', 'forbidden', 'not_found', 'conflict'),
+          response: responses({ 200: Group }, 'not_found', 'conflict'),
         },
       },
       async (request) => presentGroup(await groups.setStatus(request.principal, addressOf(request.params), status)),
@@ -203,13 +185,13 @@ function addGroupRoutes(app: HttpApp, groups: GroupsService, { base, params }: (
   app.delete(
     base,
     {
-      config: { action: 'delete' },
+      config: { action: 'delete', dryRun: true },
       schema: {
         tags,
         summary: 'Delete a group and its roles',
-        description: 'Groups below it become roots, its clients and channels lose their parent.',
+        description: 'Its children become root groups. Its clients and channels lose their parent.',
         params,
-        response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'conflict'),
+        response: responses({ 204: NoBody }, 'not_found', 'conflict'),
       },
     },
     async (request, reply) => {

@@ -18,27 +18,28 @@ import {
   StatusFilter,
   Tags,
   Timestamp,
+  createdFields,
 } from '../wire/index.ts'
 import type { WithAccess } from './find.ts'
 import type { GroupRecord } from './repository.ts'
 
 const MAX_DESCRIPTION_CHARS = 4096
-/** Groups that one call may add to or take from a parent (contract 7.1). */
+/** Maximum number of children in one request (contract 7.1). */
 const MAX_CHILDREN_IDS = 10_000
-/** Levels of a hierarchy, roots included (contract section 3). */
+/** Maximum number of levels of a hierarchy, including the root (contract section 3). */
 export const MAX_LEVELS = 20
-/** What stands in a hierarchy for a group that the caller may not read (contract section 3). */
+/** Replaces the id of a group that the caller may not read, in a hierarchy (contract section 3). */
 export const HIDDEN_ID = 'xxxx-xxxx-xxxx-xxxx'
 
 const Description = Type.String({ maxLength: MAX_DESCRIPTION_CHARS })
-/** An id, or nothing, as existing clients write "no parent". */
+/** An id, or an empty string, with which existing clients express "no parent". */
 const OptionalId = Type.String({
   pattern: '^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?$',
-  description: 'UUID in lower case; empty: none',
+  description: 'UUID in lower case, or empty for none',
 })
-/** Nested groups have the shape of the group that holds them. */
+/** Nested groups have the shape of their parent. */
 const Children = Type.Array(Type.Unsafe<unknown>({ type: 'object', additionalProperties: true }), {
-  description: 'With `tree=true`: the groups below, of the same shape',
+  description: 'Child groups with the same fields; with `tree=true`',
 })
 
 const groupFields = {
@@ -48,7 +49,7 @@ const groupFields = {
   description: Type.Optional(Type.String()),
   tags: Type.Array(Type.String()),
   metadata: Metadata,
-  path: Type.String({ description: 'Ids from the root to the group, joined by `.`' }),
+  path: Type.String({ description: 'Ids from the root to the group, separated by `.`' }),
   status: EnabledStatus,
   owner_id: Type.Optional(Id),
   created_by: Type.Optional(Id),
@@ -63,7 +64,7 @@ export const Group = Type.Object(
     ...groupFields,
     level: Type.Integer({
       description:
-        'Root: 1. In listings of children and parents counted from the group of the path: 1, 2, … and -1, -2, …',
+        'Level in the hierarchy: 1 for a root. Listings of children and parents count from the group of the path: 1, 2, … and -1, -2, …',
     }),
     children: Type.Optional(Children),
     ...EffectiveAccessFields.properties,
@@ -74,11 +75,11 @@ export type Group = Static<typeof Group>
 
 export const GroupView = Type.Object(
   { ...Group.properties, ...ShownRolesFields.properties },
-  { $id: 'GroupView', description: 'Group as one of its members sees it' },
+  { $id: 'GroupView', description: 'Group with the roles of the caller' },
 )
 
 export const ViewQuery = Type.Object({
-  roles: Type.Optional(Type.Boolean({ description: 'Also who asks, and his roles' })),
+  roles: Type.Optional(Type.Boolean({ description: 'Adds the caller and their roles' })),
 })
 
 export const NewGroup = Type.Object(
@@ -108,50 +109,53 @@ export const GroupQuery = Type.Object({
   ...pageQuery(),
   name: Type.Optional(Name),
   tag: Type.Optional(Name),
-  tags: Type.Optional(Type.String({ maxLength: 4096, description: 'Comma-separated; a group must have all of them' })),
+  tags: Type.Optional(
+    Type.String({ maxLength: 4096, description: 'Comma-separated tags; a group must have all of them' }),
+  ),
   status: StatusFilter,
   metadata: Type.Optional(MetadataFilter),
   id: Type.Optional(Id),
+  ...createdFields,
   parentID: Type.Optional(Type.String({ maxLength: 36, description: 'Children of this group' })),
   ownerID: Type.Optional(Type.String({ maxLength: 36, description: 'Created by this user' })),
   user: Type.Optional(
     Type.String({
       maxLength: 36,
-      description: 'What this user may read: himself, or any for who administers the domain',
+      description: 'Groups that this user may read; requires this user or an administrator of the domain',
     }),
   ),
-  actions: ActionsFilter('Comma-separated; the caller may do all of them'),
-  role_id: Type.Optional(Type.String({ maxLength: 64, description: 'The caller holds this role on the group' })),
-  role_name: Type.Optional(Type.String({ maxLength: 200, description: 'The caller holds a role of this name on it' })),
+  actions: ActionsFilter('Comma-separated actions; the caller must have all of them on the group'),
+  role_id: Type.Optional(Type.String({ maxLength: 64, description: 'Groups on which the caller has this role' })),
+  role_name: Type.Optional(
+    Type.String({ maxLength: 200, description: 'Groups on which the caller has a role with this name' }),
+  ),
   access_type: Type.Optional(
     Type.Enum(['direct', 'direct_group', 'indirect_group', 'domain'], {
-      description: "Where the caller's access comes from",
+      description: "Origin of the caller's access",
     }),
   ),
-  root_group: Type.Optional(
-    Type.Boolean({ description: 'Only groups without a group above them that the caller sees' }),
-  ),
-  tree: Type.Optional(Type.Boolean({ description: 'Nests the groups of the page, upper levels first' })),
+  root_group: Type.Optional(Type.Boolean({ description: 'Only groups without an ancestor that the caller may read' })),
+  tree: Type.Optional(Type.Boolean({ description: 'Nests the groups of the page; upper levels first' })),
   order: OrderKey,
   dir: Type.Optional(Direction),
   only_total: Type.Optional(Type.Boolean()),
 })
 export type GroupQuery = Static<typeof GroupQuery>
 
-/** Levels below the group of the path; U16 clients say -1 for "all the way down". */
+/** Levels below the group of the path. Clients of Magistrala 0.16 send -1 for all levels. */
 export const ChildrenQuery = Type.Object({
   ...GroupQuery.properties,
   start_level: Type.Integer({
     minimum: 0,
     maximum: MAX_LEVELS,
     default: 1,
-    description: '0: the group itself as well',
+    description: 'First level; 0 includes the group itself',
   }),
   end_level: Type.Optional(
     Type.Integer({
       minimum: -1,
       maximum: MAX_LEVELS,
-      description: '0: that one level; -1: all the way down. By default 0, with `tree=true` -1',
+      description: 'Last level; 0 selects only `start_level`, -1 all levels. Defaults to 0, with `tree=true` to -1',
     }),
   ),
 })
@@ -160,7 +164,7 @@ export type ChildrenQuery = Static<typeof ChildrenQuery>
 export const ParentsQuery = Type.Object({
   ...GroupQuery.properties,
   order: Type.Optional(
-    Type.String({ maxLength: 32, description: 'name, created_at or updated_at; else nearest first' }),
+    Type.String({ maxLength: 32, description: '`name`, `created_at` or `updated_at`; defaults to nearest first' }),
   ),
 })
 export type ParentsQuery = Static<typeof ParentsQuery>
@@ -173,9 +177,9 @@ export const HierarchyQuery = Type.Object({
     minimum: 0,
     maximum: MAX_LEVELS,
     default: 0,
-    description: 'How many levels away from the group; 0: all',
+    description: 'Number of levels from the group; 0 selects all',
   }),
-  dir: Type.Integer({ default: -1, description: '0 and more: the groups above; less: the groups below' }),
+  dir: Type.Integer({ default: -1, description: '0 or greater lists ancestors, less than 0 descendants' }),
   tree: Type.Optional(Type.Boolean()),
 })
 export type HierarchyQuery = Static<typeof HierarchyQuery>
@@ -188,7 +192,7 @@ export const Hierarchy = Type.Object({
       {
         id: Type.String({ description: `UUID, or ${HIDDEN_ID} for a group that the caller may not read` }),
         ...Type.Partial(Type.Object(groupFields)).properties,
-        level: Type.Integer({ description: 'Root: 1' }),
+        level: Type.Integer({ description: 'Level in the hierarchy; 1 for a root' }),
         children: Type.Optional(Children),
       },
       { $id: 'HierarchyGroup', description: 'Group, or only the level of a group that the caller may not read' },
@@ -202,7 +206,7 @@ export const ChildrenUpdate = Type.Object({
   children_ids: Type.Array(ChosenId, { minItems: 1, maxItems: MAX_CHILDREN_IDS }),
 })
 
-/** `level` is counted as the listing counts: without one, from the root. */
+/** `level` is the level of the listing. It defaults to the level from the root. */
 export function presentGroup(group: GroupRecord & { level?: number }): Group {
   return {
     id: group.id,
@@ -222,12 +226,12 @@ export function presentGroup(group: GroupRecord & { level?: number }): Group {
   }
 }
 
-/** An item of a listing: with the role that gives the caller access to it. */
+/** Presents an item of a listing, with the role that grants the caller access to it. */
 export function presentListed(group: WithAccess<GroupRecord & { level?: number }>): Group {
   return { ...presentGroup(group), ...group.access }
 }
 
-/** A group that the caller may not read shows its level alone. */
+/** Presents only the level of a group that the caller may not read. */
 export function presentHierarchical(group: GroupRecord & { isReadable: boolean }): Hierarchy['groups'][number] {
   return group.isReadable ? presentGroup(group) : { id: HIDDEN_ID, level: group.path.length }
 }

@@ -1,11 +1,13 @@
-/** The rules of groups themselves (contract section 3, decisions 2, 13, 31, 31b, 45, 46). Where they stand is changed in `moves.ts`. */
+/** The rules of groups (contract section 3, decisions 2, 13, 31, 31b, 45, 46). `moves.ts` changes the hierarchy. */
 import { isDeepStrictEqual } from 'node:util'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { enterForCreation } from '../access/index.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
+import type { Quotas } from '../quotas/index.ts'
 import { grantAdmin, removeRolesOf, rolesShownTo } from '../roles/index.ts'
 import type { ShownRoles } from '../roles/index.ts'
 import { detach, findLineage, lockChildren, lockHierarchy } from './closure.ts'
@@ -24,42 +26,40 @@ export type { GroupRecord, ListedGroup } from './repository.ts'
 
 export type GroupsService = {
   /**
-   * Without a domain: in the caller's only one, or that of his token (decision 31). A parent needs `subgroup_create` or
-   * `set_child` on it, which then is enough. Throws `malformed`, `forbidden`, `unprocessable`.
+   * Without `domainId` it uses the domain of the token or the only domain of the caller (decision 31). With a parent,
+   * `subgroup_create` or `set_child` on the parent is sufficient. Throws `malformed`, `forbidden`, `unprocessable`.
    */
   create(caller: UserPrincipal, domainId: string | undefined, input: NewGroup): Promise<GroupRecord>
-  /** With the role by which the caller sees it, and on request all his roles that count on it. */
+  /**
+   * Returns the group with the role by which the caller has access to it, and on request all effective roles of the
+   * caller on it.
+   */
   get(
     caller: UserPrincipal,
     at: Address,
     withRoles: boolean,
   ): Promise<{ group: WithAccess<GroupRecord>; roles: ShownRoles | undefined }>
-  /** Groups of the domain that the caller may read; without a domain those of every domain that he reaches. */
+  /**
+   * Lists the groups of the domain that the caller may read. Without `domainId` it searches every domain of the caller.
+   */
   list(caller: UserPrincipal, domainId: string | undefined, query: GroupQuery): Promise<Page<WithAccess<ListedGroup>>>
-  /** Fields that are absent stay, `description: null` clears (decision 2). */
+  /** Absent fields are unchanged. `description: null` clears it (decision 2). */
   update(caller: UserPrincipal, at: Address, input: GroupUpdate): Promise<GroupRecord>
-  /** Idempotent (decision 13); what is below the group keeps its own status. */
+  /** Idempotent (decision 13). Members and descendants keep their own status. */
   setStatus(caller: UserPrincipal, at: Address, status: GroupRecord['status']): Promise<GroupRecord>
-  /** Children become roots, members lose the parent, the group's roles and their members vanish (decision 46). */
+  /** Children become root groups, members lose the parent, and the roles of the group are removed (decision 46). */
   remove(caller: UserPrincipal, at: Address): Promise<void>
 }
 
-export type GroupsDeps = { database: Database; journal: Journal; access: AccessPolicy }
+export type GroupsDeps = { database: Database; journal: Journal; access: AccessPolicy; quotas: Quotas }
 
-export function createGroupsService({ database, journal, access }: GroupsDeps): GroupsService {
-  async function enterForCreation(caller: UserPrincipal, domainId: string | undefined): Promise<DomainAccess> {
-    if (domainId !== undefined) return await access.enter(caller, domainId)
-    const [only, ...more] = await access.enterAll(caller)
-    if (only !== undefined && more.length === 0) return only
-    throw new ServiceError('malformed', 'which domain the group belongs to is not clear: POST /<domain_id>/groups')
-  }
-
+export function createGroupsService({ database, journal, access, quotas }: GroupsDeps): GroupsService {
   async function require(caller: UserPrincipal, at: Address, action: string): Promise<GroupRecord> {
     const { domain, group } = await findReadable(database.db, access, caller, at)
     return await domain.requireOn(group, action)
   }
 
-  /** Writes what `decide` wants of the group as it is now; nothing wanted: nothing written. */
+  /** Writes the change that `decide` returns for the current group. Undefined writes nothing. */
   async function change(
     caller: UserPrincipal,
     { key }: GroupRecord,
@@ -82,19 +82,22 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
     })
   }
 
-  /** The parent's key, with its place in the hierarchy held until the transaction ends. */
+  /** Returns the key of the parent, with the hierarchy locked until the transaction ends. */
   async function placeBelow(tx: Transaction, domain: DomainAccess, parentId: string): Promise<number> {
     await lockHierarchy(tx, domain.domainKey)
     const parent = await lockGroupFor(tx, domain.domainKey, parentId)
     const level = (await findLineage(tx, parent.key)).length
     if (level >= MAX_LEVELS)
-      throw new ServiceError('unprocessable', `failed to create the group: at most ${MAX_LEVELS} levels may be nested`)
+      throw new ServiceError(
+        'unprocessable',
+        `failed to create the group: the hierarchy is limited to ${MAX_LEVELS} levels`,
+      )
     return parent.key
   }
 
   return {
     async create(caller, domainId, input) {
-      const domain = await enterForCreation(caller, domainId)
+      const domain = await enterForCreation(access, caller, domainId, 'groups')
       const parentId = input.parent_id === '' ? undefined : input.parent_id
       if (parentId === undefined) domain.require('group_create')
       else await requireParentGroup(database.db, domain, parentId, ['subgroup_create', 'set_child'])
@@ -107,6 +110,7 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
         status: input.status ?? ('enabled' as const),
       }
       return await journal.change(caller, async (tx, record) => {
+        await quotas.requireEntities(tx, domain.domainKey, 'group', 1)
         const parentKey = parentId === undefined ? null : await placeBelow(tx, domain, parentId)
         const group = await insertGroup(tx, domain.domainKey, fields, parentKey, caller.id)
         await grantAdmin(tx, caller.key, 'group', domain.domainKey, [group.key])
@@ -173,7 +177,7 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
   }
 }
 
-/** What the journal tells of a group, named as on the wire. */
+/** Attributes of a group in the journal, with their wire names. */
 function factsOf(group: GroupRecord): Record<string, unknown> {
   return {
     name: group.name,

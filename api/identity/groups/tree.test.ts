@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { nest, presentTree } from './tree.ts'
 import type { Nested } from './tree.ts'
 
-test('a group stands below its parent, or at the top where the parent is not listed', () => {
+test('a group is nested in its parent, or at the top when the parent is not listed', () => {
   const groups = [
     { key: 4, parentGroupKey: 3 },
     { key: 1, parentGroupKey: null },
@@ -23,7 +23,7 @@ test('a group stands below its parent, or at the top where the parent is not lis
   ])
 })
 
-test('every group of a forest stands in its tree once', () => {
+test('nesting contains every group exactly once', () => {
   const forest = fc
     .array(fc.nat(), { maxLength: 60 })
     .map((parents) =>

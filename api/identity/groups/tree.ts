@@ -1,8 +1,8 @@
-/** Groups of a listing as a tree: each below its parent where the parent is in the listing too. */
+/** Nests the groups of a listing: each group in its parent if the listing contains it. */
 
 export type Nested<T> = { item: T; children: Nested<T>[] }
 
-/** Keeps the order given, among the top ones and among the children of each. */
+/** Keeps the given order at the top and among the children of each group. */
 export function nest<T extends { key: number; parentGroupKey: number | null }>(groups: readonly T[]): Nested<T>[] {
   const nodes = new Map<number, Nested<T>>(groups.map((item) => [item.key, { item, children: [] }]))
   const top: Nested<T>[] = []
@@ -13,7 +13,7 @@ export function nest<T extends { key: number; parentGroupKey: number | null }>(g
   return top
 }
 
-/** Every node as `present` shows it, with its `children` in the same form. */
+/** Presents every node with `present`, and its `children` in the same way. */
 export function presentTree<T, P extends object>(
   nodes: readonly Nested<T>[],
   present: (item: T) => P,

@@ -1,4 +1,7 @@
-/** The invitee's part: accepting and rejecting, once, while the domain is open and the invitation lives (contract 1.3). */
+/**
+ * Accepting and rejecting an invitation: once, while the domain is enabled and the invitation has not expired (contract
+ * 1.3).
+ */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { UserPrincipal } from '../access/index.ts'
@@ -12,11 +15,12 @@ import { answerInvitation, findInvitation, hasOpenInvitation, lockInvitation } f
 
 export type Answers = {
   /**
-   * Makes the caller a member of the role. Throws `not_found` without an invitation, `forbidden` when somebody else is
-   * invited or the domain is not enabled, `invalid_state` when it is answered or expired, `unprocessable` when its role is gone.
+   * Makes the caller a member of the role. Throws `not_found` without an invitation, `forbidden` when another user is
+   * invited or the domain is not enabled, `invalid_state` when the invitation is answered or expired, `unprocessable`
+   * when its role was deleted.
    */
   accept(caller: UserPrincipal, domainId: string): Promise<void>
-  /** Throws as `accept`, but for what concerns the role and the lifetime. */
+  /** Throws the same errors as `accept`, except those of the role and the expiry. */
   reject(caller: UserPrincipal, domainId: string): Promise<void>
 }
 
@@ -24,8 +28,9 @@ export function createAnswers({ database, journal }: { database: Database; journ
   const { db } = database
 
   /**
-   * The caller's own invitation; a token that is bound to a domain works in that domain alone (decision 40). Contract 1.3
-   * tells "somebody else's" from "none": whoever knows the domain's id learns that somebody is invited, and nothing more.
+   * Returns the caller's invitation. A token that is bound to a domain is valid in that domain only (decision 40).
+   * Contract 1.3 distinguishes an invitation of another user from none, so a caller with the id of a domain learns that
+   * it has an open invitation.
    */
   async function requireOwn(caller: UserPrincipal, domainId: string): Promise<InvitationRecord> {
     requireId(domainId, '/domain_id')
@@ -33,18 +38,18 @@ export function createAnswers({ database, journal }: { database: Database; journ
     if (invitation !== undefined) {
       if (caller.boundDomainKey === undefined || caller.boundDomainKey === invitation.domainKey) return invitation
     } else if (!(await hasOpenInvitation(db, domainId))) {
-      throw new ServiceError('not_found', 'there is no such invitation')
+      throw new ServiceError('not_found', 'invitation not found')
     }
-    throw new ServiceError('forbidden', 'failed to perform authorization: the invitation is not yours')
+    throw new ServiceError('forbidden', 'failed to perform authorization: the invitation is for another user')
   }
 
-  /** The domain first, then the invitation: the order in which everybody locks. */
+  /** Locks the domain first, then the invitation, in the same order as every other transaction. */
   async function lockOwn(tx: Transaction, { domainKey, userKey }: InvitationRecord): Promise<InvitationFacts> {
     const domain = await lockDomain(tx, domainKey)
     if (domain?.status !== 'enabled')
       throw new ServiceError('forbidden', 'failed to perform authorization: the domain is not enabled')
     const invitation = await lockInvitation(tx, domainKey, userKey)
-    if (invitation === undefined) throw new ServiceError('not_found', 'there is no such invitation')
+    if (invitation === undefined) throw new ServiceError('not_found', 'invitation not found')
     requireUnanswered(invitation)
     return invitation
   }
@@ -62,12 +67,12 @@ export function createAnswers({ database, journal }: { database: Database; journ
       await journal.change(caller, async (tx, record) => {
         const invitation = await lockOwn(tx, own)
         if (invitation.isExpired)
-          throw new ServiceError('invalid_state', 'the invitation has expired: ask for another one')
+          throw new ServiceError('invalid_state', 'the invitation has expired: request a new one')
         const role = await findOffered(tx, entity, invitation, invitation.invitedBy)
         if (role === undefined)
           throw new ServiceError(
             'unprocessable',
-            'failed to accept: the role of this invitation was deleted, ask for another one',
+            'failed to accept: the role of the invitation was deleted, request a new one',
           )
         await addMembers(tx, entity, role, [caller.id])
         await answerInvitation(tx, own.domainKey, own.userKey, 'accepted')

@@ -1,4 +1,4 @@
-/** What sending and answering an invitation have in common. */
+/** Functions that sending and answering an invitation share. */
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -6,7 +6,7 @@ import type { RoleEntity, RoleRecord } from '../roles/index.ts'
 import { ensureRelationRole, findAdminRole, findRole, parseRelation } from '../roles/index.ts'
 import type { InvitationFacts, InvitationRecord } from './repository.ts'
 
-/** The role as it is now. A relation always has one: it is made where it is missing. */
+/** Returns the current role of the invitation. The role of a relation is created when it is missing. */
 export async function findOffered(
   tx: Transaction,
   entity: RoleEntity,
@@ -30,7 +30,7 @@ export function requireUnanswered({ confirmedAt, rejectedAt }: InvitationFacts):
   if (answer !== undefined) throw new ServiceError('invalid_state', `the invitation was already ${answer}`)
 }
 
-/** What the journal says of it. */
+/** Attributes of the journal entry. */
 export const factsOf = ({ domainId, userId, invitedBy, relation, role }: InvitationRecord) => ({
   domain_id: domainId,
   invitee_user_id: userId,

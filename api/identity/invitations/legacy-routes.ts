@@ -1,4 +1,7 @@
-/** The older paths of invitations: a relation instead of a role, the domain in the body or at the end (contract 1.3). */
+/**
+ * Legacy routes of invitations: a relation instead of a role, the domain in the body or at the end of the path
+ * (contract 1.3).
+ */
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -19,9 +22,9 @@ export function legacyInvitationRoutes(invitations: InvitationsService): RoutePl
           tags,
           summary: 'Invite a user to a domain by a relation',
           description:
-            'By an administrator of the domain. The relation stands for the role of that name, made on first use.',
+            'Requires an administrator of the domain. Uses the role with the name of the relation and creates it on first use.',
           body: NewRelationInvitation,
-          response: responses({ 201: NoBody }, 'unauthenticated', 'forbidden', 'conflict', 'unprocessable'),
+          response: responses({ 201: NoBody }, 'conflict', 'unprocessable'),
         },
       },
       async ({ principal, body }, reply) => {
@@ -38,7 +41,7 @@ export function legacyInvitationRoutes(invitations: InvitationsService): RoutePl
           tags,
           summary: 'View an invitation by its user and domain',
           params: Params,
-          response: responses({ 200: Invitation }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: Invitation }, 'not_found'),
         },
       },
       async ({ principal, params }) =>
@@ -52,7 +55,7 @@ export function legacyInvitationRoutes(invitations: InvitationsService): RoutePl
           tags,
           summary: 'Delete an invitation, answered or not',
           params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async ({ principal, params }, reply) => {

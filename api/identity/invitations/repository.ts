@@ -5,14 +5,14 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 
-/** What an invitation says of itself, without the names that a listing shows. */
+/** The attributes of an invitation, without the names in a listing. */
 export type InvitationFacts = {
   domainKey: number
   userKey: number
   invitedBy: string
-  /** Undefined: the role was deleted. */
+  /** Undefined when the role was deleted. */
   roleId: string | undefined
-  /** The relation that it was sent with; null: it named the role. */
+  /** The relation of the invitation. Null for an invitation to a role. */
   relation: string | null
   isExpired: boolean
   confirmedAt: string | null
@@ -23,7 +23,7 @@ export type InvitationRecord = InvitationFacts & {
   userId: string
   domainId: string
   domainName: string
-  /** Undefined: it was deleted. */
+  /** Undefined when it was deleted. */
   role: { id: string; name: string; actions: readonly string[] } | undefined
   createdAt: string
   updatedAt: string | null
@@ -86,10 +86,13 @@ function fromRow(row: ShownRow): InvitationRecord {
   }
 }
 
-/** Statement time: a request that waited for a lock judges by now, not by when it came. */
+/**
+ * Uses the statement time: a request that waited for a lock must compare with the current time, not with the start of
+ * the transaction.
+ */
 const FACTS = sql`i.*, r.id AS role_id, i.expires_at <= statement_timestamp() AS is_expired`
 
-/** Invitations to deleted domains are closed with them. */
+/** Invitations to deleted domains are excluded. */
 const SHOWN = sql`invitations i JOIN domains d ON d.key = i.domain_key AND d.status <> 'deleted'
   JOIN users u ON u.key = i.user_key LEFT JOIN roles r ON r.key = i.role_key`
 
@@ -105,7 +108,7 @@ export async function findInvitation(
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** The invitation as it is now, locked until the transaction ends. */
+/** Returns the invitation, locked until the transaction ends. */
 export async function lockInvitation(
   tx: Transaction,
   domainKey: number,
@@ -116,7 +119,7 @@ export async function lockInvitation(
   return rows[0] === undefined ? undefined : factsOf(rows[0])
 }
 
-/** Whether anybody is invited to the domain and has not answered. */
+/** True when the domain has an invitation without an answer. */
 export async function hasOpenInvitation(db: Queryable, domainId: string): Promise<boolean> {
   const { rows } = await sql`SELECT 1 FROM ${SHOWN}
     WHERE d.id = ${domainId} AND i.confirmed_at IS NULL AND i.rejected_at IS NULL LIMIT 1`.execute(db)
@@ -129,7 +132,7 @@ export type NewInvitation = Pick<InvitationFacts, 'domainKey' | 'userKey' | 'inv
   lifetimeHours: number
 }
 
-/** Makes it, or makes a former one of the same user and domain anew: unanswered, with a full lifetime. */
+/** Creates the invitation, or resets an earlier one of the same user and domain: unanswered, with a full lifetime. */
 export async function saveInvitation(
   tx: Transaction,
   invitation: NewInvitation,
@@ -163,7 +166,7 @@ export async function deleteInvitation(tx: Transaction, domainKey: number, userK
 
 export type InvitationState = 'all' | 'pending' | 'accepted' | 'rejected'
 
-/** Which invitations a caller may see: those that he received or sent, where either is named, and only of one domain. */
+/** The invitations that a caller may see: received or sent ones, if given, and those of one domain, if given. */
 export type InvitationScope = { receivedBy?: number; sentBy?: string; domainKey?: number }
 
 export type InvitationFilter = {
@@ -203,7 +206,7 @@ async function conditionOf(db: Queryable, filter: InvitationFilter): Promise<Sql
   }
   const others = sql<boolean>`${sql.join([...conditions], sql` AND `)}`
   if (filter.roleId === undefined) return others
-  // The id of a built-in role cannot be turned back into its domain.
+  // The id of a built-in role is a digest, so its domain is found by comparison.
   const { rows } = await sql<{ domain_key: number }>`
     SELECT DISTINCT i.domain_key FROM ${SHOWN} WHERE ${others} AND i.role_key = ${ADMIN_ROLE_KEY}`.execute(db)
   const administered = rows.find((row) => adminRoleId('domain', row.domain_key) === filter.roleId)
@@ -211,7 +214,7 @@ async function conditionOf(db: Queryable, filter: InvitationFilter): Promise<Sql
     THEN i.domain_key = ${administered?.domain_key ?? null} ELSE r.id = ${filter.roleId} END)`
 }
 
-/** In the order in which they were sent. */
+/** Sorted by the time at which they were sent. */
 export async function listInvitations(
   db: Queryable,
   filter: InvitationFilter,

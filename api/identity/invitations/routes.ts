@@ -1,4 +1,4 @@
-/** Invitations to a role of a domain, and the answers to them (contract 1.3). */
+/** Routes of invitations to a role of a domain, and of the answers (contract 1.3). */
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -19,7 +19,8 @@ import type { InvitationsService } from './service.ts'
 const tags = ['invitations']
 const DomainParams = Type.Object({ domain_id: Id })
 const Params = Type.Object({ domain_id: Id, user_id: Id })
-const REMOVAL = 'The invitee at any time; who sent it and an administrator of the domain only while it is not answered.'
+const REMOVAL =
+  'The invitee can delete it at any time. The inviter and administrators of the domain can delete it until it is answered.'
 
 export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
   return (app) => {
@@ -30,10 +31,10 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         schema: {
           tags,
           summary: 'Invite a user to a role of the domain',
-          description: 'By an administrator of the domain. It can be accepted for 168 hours.',
+          description: 'Requires an administrator of the domain. The invitation expires after 168 hours.',
           params: DomainParams,
           body: NewInvitation,
-          response: responses({ 201: NoBody }, 'unauthenticated', 'forbidden', 'conflict', 'unprocessable'),
+          response: responses({ 201: NoBody }, 'conflict', 'unprocessable'),
         },
       },
       async (request, reply) => {
@@ -53,10 +54,10 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         schema: {
           tags,
           summary: 'List the invitations to a domain',
-          description: 'By an administrator of the domain.',
+          description: 'Requires an administrator of the domain.',
           params: DomainParams,
           querystring: DomainInvitationQuery,
-          response: responses({ 200: InvitationPage }, 'unauthenticated', 'forbidden'),
+          response: responses({ 200: InvitationPage }),
         },
       },
       async ({ principal, params, query }) =>
@@ -69,9 +70,9 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         schema: {
           tags,
           summary: 'View an invitation',
-          description: 'For the invitee, the sender and the administrators of the domain.',
+          description: 'Requires the invitee, the inviter or an administrator of the domain.',
           params: Params,
-          response: responses({ 200: Invitation }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: Invitation }, 'not_found'),
         },
       },
       async ({ principal, params }) =>
@@ -86,7 +87,7 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
           summary: 'Delete an invitation',
           description: REMOVAL,
           params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+          response: responses({ 204: NoBody }, 'not_found', 'invalid_state'),
         },
       },
       async ({ principal, params }, reply) => {
@@ -100,11 +101,11 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         config: { action: 'invitation.delete' },
         schema: {
           tags,
-          summary: 'Delete the invitation of the user in the body',
+          summary: 'Delete an invitation by the user in the body',
           description: REMOVAL,
           params: DomainParams,
           body: InvitationDeletion,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+          response: responses({ 204: NoBody }, 'not_found', 'invalid_state'),
         },
       },
       async ({ principal, params, body }, reply) => {
@@ -120,10 +121,10 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
           tags,
           summary: 'List invitations',
           description:
-            'Those that the caller received; with `domain_id` of a domain that he administers all of it; with `invited_by` ' +
-            'himself or with another invitee those that he sent.',
+            'Returns the invitations that the caller received. With the `domain_id` of a domain that the caller administers, returns all of ' +
+            'that domain. With the caller in `invited_by` or with another invitee, also returns those that the caller sent.',
           querystring: InvitationQuery,
-          response: responses({ 200: InvitationPage }, 'unauthenticated'),
+          response: responses({ 200: InvitationPage }),
         },
       },
       async ({ principal, query }) => presentPage(await invitations.list(principal, query)),
@@ -140,14 +141,7 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
             tags,
             summary,
             body: InvitationAnswer,
-            response: responses(
-              { 204: NoBody },
-              'unauthenticated',
-              'forbidden',
-              'not_found',
-              'invalid_state',
-              'unprocessable',
-            ),
+            response: responses({ 204: NoBody }, 'not_found', 'invalid_state', 'unprocessable'),
           },
         },
         async ({ principal, body }, reply) => {

@@ -1,11 +1,11 @@
-/** Wire shapes of invitations: one record with the fields of both generations (contract 1.3). */
+/** Wire shapes of invitations: one record with the current and the legacy fields (contract 1.3). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { shown } from '#core/http/index.ts'
+import { documented } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
-import { RELATIONS, relationOf } from '../roles/index.ts'
+import { RELATIONS, relationNameOf } from '../roles/index.ts'
 import { Id, Timestamp } from '../wire/index.ts'
 import type { InvitationRecord } from './repository.ts'
 
@@ -13,20 +13,20 @@ export const Invitation = Type.Object(
   {
     invited_by: Id,
     invitee_user_id: Id,
-    user_id: Type.String({ description: 'The same as invitee_user_id' }),
+    user_id: Type.String({ description: 'Alias of `invitee_user_id`' }),
     domain_id: Id,
     domain_name: Type.String(),
     relation: Type.Optional(
       Type.String({
-        description: 'A relation instead of a role: administrator, editor, contributor, member, viewer or guest',
+        description: 'Relation instead of a role: administrator, editor, contributor, member, viewer or guest',
       }),
     ),
-    role_id: Type.Optional(Type.String({ description: 'Absent when the role was deleted' })),
+    role_id: Type.Optional(Type.String({ description: 'Id of the role; absent when the role was deleted' })),
     role_name: Type.Optional(Type.String()),
     actions: Type.Optional(Type.Array(Type.String())),
     created_at: Timestamp,
     updated_at: Timestamp,
-    expires_at: Type.String({ description: 'RFC 3339 in UTC; it cannot be accepted afterwards' }),
+    expires_at: Type.String({ description: 'Expiry, RFC 3339 in UTC' }),
     confirmed_at: Timestamp,
     rejected_at: Timestamp,
   },
@@ -35,24 +35,24 @@ export const Invitation = Type.Object(
 export type Invitation = Static<typeof Invitation>
 
 const Resend = Type.Optional(
-  Type.Boolean({ description: 'Sends an existing one again: with a full lifetime, and no longer rejected' }),
+  Type.Boolean({ description: 'Renews an existing invitation: with a full lifetime and without an earlier rejection' }),
 )
 
 export const NewInvitation = Type.Object({
   invitee_user_id: Id,
-  role_id: Type.String({ minLength: 1, maxLength: 64, description: 'A role of the domain' }),
+  role_id: Type.String({ minLength: 1, maxLength: 64, description: 'Id of a role of the domain' }),
   resend: Resend,
 })
 export type NewInvitation = Static<typeof NewInvitation>
 
-/** The older shape: a relation in any case, and the domain in the body. */
+/** The legacy format: a relation in any case, and the domain in the body. */
 export const NewRelationInvitation = Type.Object({
   user_id: Id,
   domain_id: Id,
   relation: Type.String({
     maxLength: 32,
-    description: 'administrator, editor, contributor, member, viewer or guest, in any case',
-    ...shown({ enum: [...RELATIONS] }),
+    description: 'Relation in any case: administrator, editor, contributor, member, viewer or guest',
+    ...documented({ enum: [...RELATIONS] }),
   }),
   resend: Resend,
 })
@@ -64,10 +64,10 @@ const filters = {
   ...pageQuery(),
   invited_by: Type.Optional(Id),
   invitee_user_id: Type.Optional(Id),
-  user_id: Type.Optional(Type.String({ maxLength: 36, description: 'The same as invitee_user_id' })),
+  user_id: Type.Optional(Type.String({ maxLength: 36, description: 'Alias of `invitee_user_id`' })),
   role_id: Type.Optional(Type.String({ maxLength: 64 })),
   relation: Type.Optional(
-    Type.String({ maxLength: 32, description: 'In any case', ...shown({ enum: [...RELATIONS] }) }),
+    Type.String({ maxLength: 32, description: 'Relation in any case', ...documented({ enum: [...RELATIONS] }) }),
   ),
   state: Type.Enum(['all', 'pending', 'accepted', 'rejected'], { default: 'all' }),
 }
@@ -82,7 +82,7 @@ const timeOf = (value: string | null) => (value === null ? ZERO_TIME : formatTim
 
 export function presentInvitation(invitation: InvitationRecord): Invitation {
   const { role } = invitation
-  const relation = invitation.relation ?? (role === undefined ? undefined : relationOf(role.name))
+  const relation = invitation.relation ?? (role === undefined ? undefined : relationNameOf(role.name))
   return {
     invited_by: invitation.invitedBy,
     invitee_user_id: invitation.userId,

@@ -1,12 +1,15 @@
-/** The rules of invitations, the same for both generations of their paths (contract 1.3, decision 24); the answers: `answers.ts`. */
+/**
+ * The rules of invitations, for current and legacy paths (contract 1.3, decision 24). `answers.ts` contains the
+ * answers.
+ */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
-import { listHeldRoles, lockDomain } from '../domains/index.ts'
+import { listAssignedRoles, lockDomain } from '../domains/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { heldBy, parseRelation, requireMayGive, roleEntityOf } from '../roles/index.ts'
+import { readActionCheck, parseRelation, requireGrantable, roleEntityOf } from '../roles/index.ts'
 import { findUser } from '../users/index.ts'
 import { createAnswers } from './answers.ts'
 import type { Answers } from './answers.ts'
@@ -15,17 +18,17 @@ import type { InvitationFacts, InvitationFilter, InvitationRecord, InvitationSco
 import { deleteInvitation, findInvitation, listInvitations, lockInvitation, saveInvitation } from './repository.ts'
 import type { DomainInvitationQuery, InvitationQuery } from './schema.ts'
 
-/** How long an invitation can be accepted (contract 1.3). */
+/** Lifetime of an invitation (contract 1.3). */
 export const INVITATION_LIFETIME_HOURS = 168
 
-/** What is offered: a role of the domain, or a relation of the older generations in any case. */
+/** The offer of an invitation: a role of the domain, or a legacy relation in any case. */
 export type Offer = { roleId: string } | { relation: string }
 
 export type InvitationsService = Answers & {
   /**
-   * By an administrator of the domain. An invitation that is open, rejected or accepted is a `conflict`, unless `isResent`
-   * renews it; one that has expired, or whose member has left the domain since, is made anew. Throws `malformed`,
-   * `forbidden`, and `unprocessable` for a user or role that does not exist.
+   * Requires an administrator of the domain. Throws `conflict` for an open, rejected or accepted invitation unless
+   * `isResent` renews it. An expired invitation is replaced, also an accepted one of a user who has left the domain.
+   * Throws `malformed`, `forbidden`, and `unprocessable` for an unknown user or role.
    */
   send(
     caller: UserPrincipal,
@@ -33,27 +36,25 @@ export type InvitationsService = Answers & {
     invitation: { inviteeId: string; offer: Offer; isResent: boolean },
   ): Promise<void>
   /**
-   * Received by the caller; with `domain_id` all of a domain that he administers; with `invited_by` himself, or with another
-   * invitee, those that he sent. The platform administrator sees any that he filters for.
+   * Lists the invitations that the caller received. With the `domain_id` of a domain that the caller administers, lists
+   * all of that domain. With the caller in `invited_by`, or with another invitee, also lists those that the caller
+   * sent. Platform administrators see every invitation that matches the filter.
    */
   list(caller: UserPrincipal, query: InvitationQuery): Promise<Page<InvitationRecord>>
-  /** Every invitation to the domain, for its administrators. Throws `forbidden`. */
+  /** Lists every invitation to the domain. Requires an administrator of the domain. Throws `forbidden`. */
   listOfDomain(caller: UserPrincipal, domainId: string, query: DomainInvitationQuery): Promise<Page<InvitationRecord>>
-  /** To the invitee, the inviter and the domain's administrators. Throws `forbidden` or `not_found`. */
+  /** Requires the invitee, the inviter or an administrator of the domain. Throws `forbidden` or `not_found`. */
   get(caller: UserPrincipal, domainId: string, inviteeId: string): Promise<InvitationRecord>
   /**
-   * The invitee at any time; the inviter and the domain's administrators too, with `onlyPending` not after it was answered:
-   * `invalid_state`. Throws `forbidden` or `not_found`.
+   * The invitee can remove the invitation at any time. The inviter and administrators of the domain can too; with
+   * `onlyPending` an answered invitation is `invalid_state`. Throws `forbidden` or `not_found`.
    */
   remove(caller: UserPrincipal, domainId: string, inviteeId: string, options: { onlyPending: boolean }): Promise<void>
 }
 
 function requireAdmin(domain: DomainAccess): void {
   if (!domain.isAdmin)
-    throw new ServiceError(
-      'forbidden',
-      'failed to perform authorization: only an administrator of the domain handles its invitations',
-    )
+    throw new ServiceError('forbidden', 'failed to perform authorization: requires an administrator of the domain')
 }
 
 export function createInvitationsService({
@@ -67,16 +68,16 @@ export function createInvitationsService({
 }): InvitationsService {
   const { db } = database
 
-  /** Throws `conflict` for what stands in the way; true when a former invitation is sent again. */
+  /** Throws `conflict` when the existing invitation cannot be replaced. Returns true when it is renewed. */
   function requireRenewable(known: InvitationFacts, isMember: boolean, isResent: boolean): boolean {
     if (known.confirmedAt !== null) {
-      // He accepted and has left since: this is a new invitation.
+      // The user accepted and has left the domain since, so this is a new invitation.
       if (!isMember) return false
-      throw new ServiceError('conflict', 'the user has accepted an invitation to the domain already')
+      throw new ServiceError('conflict', 'the user has already accepted an invitation to the domain')
     }
     if (isResent) return true
     if (known.rejectedAt === null && known.isExpired) return false
-    throw new ServiceError('conflict', 'the user is invited to the domain already: set resend to send it again')
+    throw new ServiceError('conflict', 'the user is already invited to the domain: set resend to renew the invitation')
   }
 
   async function page(
@@ -88,7 +89,7 @@ export function createInvitationsService({
     return { offset, limit, ...(await listInvitations(db, filter, { offset, limit })) }
   }
 
-  /** The invitation, for whoever has to do with it. */
+  /** Returns the invitation to the invitee, the inviter and administrators of the domain. */
   async function requireSeen(caller: UserPrincipal, domainId: string, inviteeId: string): Promise<InvitationRecord> {
     const isInvitee = inviteeId === caller.id
     const domain = isInvitee ? undefined : await access.enter(caller, domainId)
@@ -96,9 +97,9 @@ export function createInvitationsService({
     const invitation = areIds ? await findInvitation(db, domainId, inviteeId) : undefined
     const isInviter = invitation?.invitedBy === caller.id
     if (domain !== undefined && !isInviter) requireAdmin(domain)
-    if (invitation === undefined) throw new ServiceError('not_found', 'there is no such invitation')
+    if (invitation === undefined) throw new ServiceError('not_found', 'invitation not found')
     if (isInvitee && caller.boundDomainKey !== undefined && caller.boundDomainKey !== invitation.domainKey)
-      throw new ServiceError('not_found', 'there is no such invitation')
+      throw new ServiceError('not_found', 'invitation not found')
     return invitation
   }
 
@@ -110,21 +111,21 @@ export function createInvitationsService({
       const domain = await access.enter(caller, domainId)
       domain.require('add_role_users')
       requireAdmin(domain)
-      const holds = await heldBy(domain)
+      const holds = await readActionCheck(domain)
       const entity = roleEntityOf(domain)
       await journal.change(caller, async (tx, record) => {
         await lockDomain(tx, entity.key)
         const invitee = await findUser(tx, inviteeId)
         if (invitee?.status !== 'enabled')
-          throw new ServiceError('unprocessable', `failed to invite: there is no user ${inviteeId}`)
+          throw new ServiceError('unprocessable', `failed to invite: user ${inviteeId} does not exist`)
         const roleId = 'roleId' in offer ? offer.roleId : undefined
         const role = await findOffered(tx, entity, { relation, roleId }, caller.id)
         if (role === undefined)
-          throw new ServiceError('unprocessable', `failed to invite: there is no role ${roleId} in the domain`)
-        requireMayGive(holds, role.actions)
-        const held = await listHeldRoles(tx, invitee.key, entity.key)
+          throw new ServiceError('unprocessable', `failed to invite: role ${roleId} does not exist in the domain`)
+        requireGrantable(holds, role.actions)
+        const held = await listAssignedRoles(tx, invitee.key, entity.key)
         if (held.some((one) => one.id === role.id))
-          throw new ServiceError('conflict', `the user has the role ${role.name} in the domain already`)
+          throw new ServiceError('conflict', `the user already has the role ${role.name} in the domain`)
         const known = await lockInvitation(tx, entity.key, invitee.key)
         const isRenewal = known !== undefined && requireRenewable(known, held.length > 0, isResent)
         const saved = { domainKey: entity.key, userKey: invitee.key, invitedBy: caller.id, roleKey: role.key, relation }
@@ -132,7 +133,7 @@ export function createInvitationsService({
         record({
           operation: 'invitation.send',
           domainKey: entity.key,
-          // A domain is not named: all that caches know of its channels and devices would be forgotten with it.
+          // The key of the domain is omitted: it would invalidate all cache entries of its channels and devices.
           entityKeys: [invitee.key],
           attributes: {
             domain_id: domainId,
@@ -167,7 +168,7 @@ export function createInvitationsService({
       const seen = await requireSeen(caller, domainId, inviteeId)
       await journal.change(caller, async (tx, record) => {
         const invitation = await lockInvitation(tx, seen.domainKey, seen.userKey)
-        if (invitation === undefined) throw new ServiceError('not_found', 'there is no such invitation')
+        if (invitation === undefined) throw new ServiceError('not_found', 'invitation not found')
         if (onlyPending && inviteeId !== caller.id) requireUnanswered(invitation)
         await deleteInvitation(tx, seen.domainKey, seen.userKey)
         record({
@@ -183,7 +184,9 @@ export function createInvitationsService({
 
 type RequestedFilter = Omit<InvitationFilter, 'scope'>
 
-/** What the caller received; what he sent too when he asks for his own or for those to somebody else. */
+/**
+ * Returns the received invitations, and the sent ones when the query selects the caller as inviter or another invitee.
+ */
 function scopeOf(caller: UserPrincipal, { inviteeId, invitedBy }: RequestedFilter): InvitationScope {
   const within = caller.boundDomainKey === undefined ? {} : { domainKey: caller.boundDomainKey }
   const asksForOthers = inviteeId !== undefined && inviteeId !== caller.id

@@ -1,2 +1,2 @@
-/** Consumers of the journal have names that begin so: retention keeps what one of them has not read. */
+/** Prefix of the consumers of the journal. Retention keeps records that one of them has not read. */
 export const JOURNAL_CONSUMERS = 'journal.'

@@ -1,6 +1,7 @@
 /**
- * How many records domains and users have, in all and of each day, counted once by consumers of the journal. A total is what was
- * counted and what came since, in one statement: exact at once, however far behind the consumer is.
+ * Numbers of journal records of domains and users, in total and per day, maintained by consumers of the journal. A
+ * query adds the maintained count and the records since the position of the consumer in one statement, so it is exact
+ * whatever the lag of the consumer.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { LOG_START, findPosition, startLogFollower } from '#core/changelog/index.ts'
@@ -11,19 +12,22 @@ import type { Sql } from '#core/sql.ts'
 import { allOf } from '../listing/index.ts'
 import { JOURNAL_CONSUMERS } from './consumers.ts'
 
-/** What is not counted yet is counted with each listing, so there is no hurry. */
+/** Queries count the uncounted records themselves, so a long interval is sufficient. */
 const INTERVAL_MS = 5000
 const MAX_ROWS = 5000
-/** Days are no help while more records than this are not counted. */
+/** Limit of uncounted records above which the counts per day are not used. */
 const MAX_UNCOUNTED = 20_000
 
-/** Each a table, a consumer that fills it, and what is counted apart there. */
+/** The kinds of counts, with their grouping columns. Each kind has a table and a consumer. */
 const COUNTS = { totals: sql`operation`, days: sql`day, operation` }
 export type CountKind = keyof typeof COUNTS
 
 export type CountedScope = { kind: 'domain' | 'user'; key: number }
 
-/** Records by scope and more; `table` has these columns, `domain_key` and `keys`, every entity of the record. */
+/**
+ * Counts records by scope and `by`. `table` has the columns of `by`, `domain_key` and `keys`, the keys of every entity
+ * of the record.
+ */
 export function countsOf(table: string, by: Sql<unknown> = COUNTS.totals): Sql<unknown> {
   return sql`SELECT scope.key AS scope_key, ${by}, count(*) AS total FROM ${sql.table(table)} r CROSS JOIN LATERAL (
       SELECT r.domain_key AS key WHERE r.domain_key IS NOT NULL
@@ -32,7 +36,7 @@ export function countsOf(table: string, by: Sql<unknown> = COUNTS.totals): Sql<u
 }
 
 const consumerOf = (kind: CountKind) => `${JOURNAL_CONSUMERS}${kind}`
-/** In UTC, as the trigger that takes removed records off has it. */
+/** The day in UTC, like in the trigger that subtracts removed records. */
 const dayOf = (alias: string) => sql`(${sql.ref(`${alias}.occurred_at`)} AT TIME ZONE 'UTC')::date`
 
 export function startJournalCounts(options: { database: Database; logger: Logger }, kind: CountKind): LogFollower {
@@ -59,11 +63,11 @@ export function startJournalCounts(options: { database: Database; logger: Logger
   })
 }
 
-/** The records `s` that are not counted in the snapshot of the statement. */
+/** Condition: the record `s` is not counted in the snapshot of the statement. */
 async function isUncounted(db: Queryable, kind: CountKind): Promise<Sql<boolean>> {
   const consumer = consumerOf(kind)
-  // The position as it was a moment ago says no less, and PostgreSQL sees from it how few records come after. Of one that the
-  // statement itself looks up it believes that it leaves a third of the journal, and reads all of it.
+  // An older position selects at least the same records, and as a constant it lets PostgreSQL estimate that few records
+  // follow. For a position from a subquery it estimates a third of the journal and reads all of it.
   const { xid, seq } = (await findPosition(db, consumer)) ?? LOG_START
   const stands = (column: 'xid' | 'seq') => sql`(SELECT ${sql.ref(column)} FROM consumers WHERE name = ${consumer})`
   return sql<boolean>`(s.xid, s.seq) > (${xid.toString()}::xid8, ${seq}::bigint)
@@ -75,7 +79,7 @@ const isIn = ({ kind, key }: CountedScope) =>
     ? sql<boolean>`s.domain_key = ${key}`
     : sql<boolean>`(s.actor_key = ${key} OR ${key} = ANY (s.entity_keys))`
 
-/** All records of a domain or a user that meet `where`, a condition on the operation of `s`. */
+/** Returns the number of records of a domain or a user that match `where`, a condition on the operation of `s`. */
 export async function totalOf(db: Queryable, scope: CountedScope, where: Sql<boolean>): Promise<number> {
   const { rows } = await sql<{ total: number }>`
     SELECT (SELECT coalesce(sum(s.total), 0) FROM journal_totals s WHERE s.scope_key = ${scope.key} AND ${where})::bigint
@@ -86,8 +90,8 @@ export async function totalOf(db: Queryable, scope: CountedScope, where: Sql<boo
 }
 
 /**
- * The same page of these records, with the condition and the offset from the day on that it begins in, so that what lies before is not
- * passed one by one. Undefined where it is not known how many there are of each day.
+ * Returns the condition and the offset of the same page, relative to the day in which it begins, so that earlier
+ * records are not read. Undefined when the counts per day are not available.
  */
 export async function startOfPage(
   db: Queryable,

@@ -1,7 +1,7 @@
 /**
- * The journal: every change of an entity is one row, written in the transaction of the change, and a log that others
- * follow (mechanisms: positions). Here is the only way to change something: the change and its record commit together,
- * and caches of this process forget before the caller gets its answer.
+ * The journal: every change of an entity is one row, written in the transaction of the change. It is also a changelog
+ * for consumers (mechanisms: positions). `change` is the only way to change an entity: the change and its record commit
+ * together, and the caches of this process are invalidated before the caller gets the response.
  */
 import { randomBytes } from 'node:crypto'
 import type { Bus } from '#core/bus/index.ts'
@@ -9,36 +9,49 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { startLogTail } from '#core/changelog/index.ts'
 import type { LogTail } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Check } from '#core/readiness/index.ts'
 import { ANY_CHANGE, anyChangeIn } from '../access/any-change.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { startJournalCounts } from './counts.ts'
 import { insertRecords } from './record.ts'
 import type { JournalEntry } from './record.ts'
+import { beginTrial, isTrial } from './trial.ts'
 
-/** Who did it: a user, or the product itself. */
+/** The actor of a change: a user, or Skein itself. */
 export type Actor = UserPrincipal | 'system'
 
 export type Recorder = (entry: JournalEntry) => void
 
-/** Told about entities that changed, here or elsewhere; possibly twice. */
-export type ChangeListener = { forget: (entityKeys: readonly number[]) => void; clear: () => void }
+/** Gets the keys of changed entities and the operations on them, of this process and others, possibly twice. */
+export type ChangeListener = {
+  invalidate: (entityKeys: readonly number[], operations: ReadonlySet<string>) => void
+  invalidateAll: () => void
+}
 
 export type Journal = {
-  /** Runs the work in a transaction, writes what it recorded into the same one, and tells the listeners after the commit. */
+  /**
+   * Runs the work in a transaction, writes its records in the same transaction, and notifies the listeners after the
+   * commit. In a trial it is rolled back.
+   */
   change<T>(actor: Actor, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T>
   listen(listener: ChangeListener): void
-  /** Calls when the journal grew, here or elsewhere; a hint that may be late, lost or repeated. Returns the way to end it. */
+  /**
+   * Calls the listener when the journal has grown, in this process or another. It is a hint that can be late, lost or
+   * repeated. Returns a function that unsubscribes.
+   */
   onGrowth(listener: () => void): () => void
-  /** False while changes of other processes may be unknown here: caches must not answer. */
+  /** False while this process may have missed changes of others. Caches must not be used then. */
   isFresh(): boolean
+  /** Of the readiness of the process: the database, and how far behind it what is remembered is. */
+  readonly checks: readonly Check[]
   stop(): Promise<void>
 }
 
-/** What was seen to happen and changed no entity: whatever anybody remembers stays as true as it was. */
+/** Operations that record an observation and change no entity, so caches stay valid. */
 const OBSERVED = /^mqtt\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
-/** Each hint names its sender, whose listeners know already. */
+/** Each hint contains its sender, whose listeners were already notified. */
 const MARK_BYTES = 16
 
 export async function startJournal(options: {
@@ -57,7 +70,8 @@ export async function startJournal(options: {
       for (const key of entityKeys) keys.add(key)
       if (domainKey !== undefined) keys.add(anyChangeIn(domainKey))
     }
-    for (const listener of listeners) listener.forget([...keys])
+    const operations = new Set(changes.map(({ operation }) => operation))
+    for (const listener of listeners) listener.invalidate([...keys], operations)
   }
   const tail: LogTail = await startLogTail({
     database,
@@ -73,7 +87,7 @@ export async function startJournal(options: {
       )
     },
     onReset: () => {
-      for (const listener of listeners) listener.clear()
+      for (const listener of listeners) listener.invalidateAll()
     },
     ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
   })
@@ -88,8 +102,10 @@ export async function startJournal(options: {
       let entries: JournalEntry[] = []
       const result = await database.transaction(async (tx) => {
         entries = []
+        const endTrial = isTrial() ? await beginTrial(tx) : undefined
         const value = await work(tx, (entry) => entries.push(entry))
-        // Committed together with what they tell of, whichever of the two fails.
+        if (endTrial !== undefined) return await endTrial(entries)
+        // The records commit together with the changes, whichever of the two fails.
         tx.defer(insertRecords(tx, actor, entries))
         return value
       })
@@ -102,6 +118,21 @@ export async function startJournal(options: {
     listen: (listener) => void listeners.push(listener),
     onGrowth: (listener) => bus.subscribe(JOURNAL_TOPIC, listener),
     isFresh: () => tail.isFresh(),
+    checks: [
+      {
+        name: 'database',
+        isRequired: true,
+        read: () => (tail.staleBecause() === 'database' ? 'the database does not answer' : undefined),
+      },
+      {
+        name: 'changelog',
+        isRequired: true,
+        read: () =>
+          tail.staleBecause() === undefined
+            ? undefined
+            : 'changes of other processes may be unknown here, so no permission can be checked',
+      },
+    ],
     async stop() {
       unsubscribe()
       await Promise.all(counts.map((follower) => follower.stop()))

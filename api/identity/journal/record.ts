@@ -5,23 +5,23 @@ import type { UserPrincipal } from '../access/principal.ts'
 import { redact } from './redact.ts'
 
 export type JournalEntry = {
-  /** `<entity>.<what>` from contract section 10. */
+  /** `<entity>.<change>` from contract section 10. */
   operation: string
-  /** Undefined: the change belongs to no domain. */
+  /** Undefined for a change outside a domain. */
   domainKey?: number
-  /** Keys of everything that changed; caches forget what depends on them. */
+  /** Keys of every changed entity. Caches invalidate entries that depend on them. */
   entityKeys: readonly number[]
-  /** Flat facts of the change. Never a secret, a key or a token. */
+  /** Flat attributes of the change. Never a secret, a key or a token. */
   attributes?: Readonly<Record<string, unknown>>
 }
 
-/** What existing consumers of events call the kinds of tokens (contract section 10). */
+/** Names of the token types for existing consumers of events (contract section 10). */
 const TOKEN_TYPES = { login: 'access token', api_key: 'api key', pat: 'pat' } as const satisfies Record<
   UserPrincipal['credential'],
   string
 >
 
-/** Records of one statement. */
+/** Maximum number of records in one statement. */
 const MAX_STATEMENT_RECORDS = 1000
 
 const INSERT = prepared(
@@ -34,7 +34,7 @@ const INSERT = prepared(
      FROM jsonb_array_elements($8::jsonb) WITH ORDINALITY AS list (item, place) ORDER BY place`,
 )
 
-/** One row per record; triggers note the entities that each names (migration 0013). */
+/** Inserts one row per record. Triggers index the entities of each record (migration 0013). */
 export async function insertRecords(
   tx: Transaction,
   actor: UserPrincipal | 'system',

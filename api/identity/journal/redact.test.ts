@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { REDACTED, redact } from './redact.ts'
 
-test('fields that hold a secret never enter the journal, also inside before and after', () => {
+test('fields with a secret are redacted, also inside before and after', () => {
   const secrets = {
     secret: 'x',
     password: 'x',
@@ -15,7 +15,7 @@ test('fields that hold a secret never enter the journal, also inside before and 
   expect(clean).toMatchObject({ id: '1', secret: REDACTED, after: { name: 'pump', password: REDACTED } })
 })
 
-test('everything else stays as it is, metadata of a caller included', () => {
+test('other fields are unchanged, including metadata', () => {
   const attributes = {
     id: '1',
     name: 'token',
@@ -27,7 +27,7 @@ test('everything else stays as it is, metadata of a caller included', () => {
   expect(redact(attributes)).toEqual(attributes)
 })
 
-test('the external key of a gateway, which provisioning puts into its metadata, never enters the journal', () => {
+test('the external key of a gateway, which provisioning stores in its metadata, is redacted', () => {
   const metadata = { type: 'gateway', external_key: 'x' }
   const clean = redact({ id: '1', metadata, after: { metadata } })
   expect(JSON.stringify(clean)).not.toContain('"x"')

@@ -1,13 +1,13 @@
 /**
- * The last line of defence of the journal: fields of these names never enter it, whoever records them. What a caller
- * keeps in `metadata` is his own and is not looked at, but for the external key of a gateway, which provisioning puts there.
+ * Defence in depth for the journal: it redacts fields with these names in every record. `metadata` belongs to the user
+ * and is not redacted, except for the external key of a gateway, which provisioning stores there.
  */
 
-/** Names of fields that hold a secret anywhere in the product. */
+/** Names of fields that contain a secret. */
 const SECRET_NAME =
   /^(.*_)?(secret|secrets|secret_hash|secret_mac|secret_sealed|password|passwd|token|tokens|jwt|private_key|api_key|external_key|credentials|authorization|cookie|hash|mac)$/i
 
-/** Words that name a token or a secret without being one. */
+/** Fields that refer to a token without containing it. */
 const HARMLESS = new Set(['token_type', 'token_id'])
 
 export const REDACTED = '[redacted]'
@@ -26,7 +26,7 @@ function redactGateway(metadata: unknown): unknown {
   return isGateway ? { ...metadata, external_key: REDACTED } : metadata
 }
 
-/** The attributes of a record without secrets, those inside `before` and `after` included. */
+/** Returns the attributes of a record without secrets, also inside `before` and `after`. */
 export function redact(attributes: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const clean = redactFields(attributes)
   for (const side of ['before', 'after']) {

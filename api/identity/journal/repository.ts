@@ -33,12 +33,12 @@ type Row = {
   attributes: Record<string, unknown>
 }
 
-/** Where the listed records stand: all of a domain, or those that name one of these entities. */
+/** The listed records: all of a domain, or those of these entities. */
 export type Scope = { kind: 'domain'; domainKey: number } | { kind: 'entities'; keys: readonly number[] }
 
 export type Listing = {
   scope: Scope
-  /** Conditions on `s`, the table that the scope is read from: `operation` and `occurred_at` stand in it. */
+  /** Conditions on `s`, the source table of the scope. It has the columns `operation` and `occurred_at`. */
   where: Sql<boolean>
   dir: 'asc' | 'desc'
   offset: number
@@ -48,7 +48,7 @@ export type Listing = {
 function sourceOf(scope: Scope): { table: Sql<unknown>; where: Sql<boolean> } {
   if (scope.kind === 'domain') return { table: sql`journal s`, where: sql<boolean>`s.domain_key = ${scope.domainKey}` }
   const [only, ...more] = scope.keys
-  // With one key the index gives the order; with several (an id that was used again) the records are sorted.
+  // With one key the index returns the records in order. With several (an id that was reused) they are sorted.
   const where =
     more.length === 0
       ? sql<boolean>`s.entity_key = ${only ?? 0}`
@@ -56,7 +56,7 @@ function sourceOf(scope: Scope): { table: Sql<unknown>; where: Sql<boolean> } {
   return { table: sql`journal_subjects s`, where }
 }
 
-/** Everything but the attributes comes cheap; those of a bulk do not. */
+/** Reads the attributes only on request: those of a bulk change are large. */
 export async function listRecords(
   db: Queryable,
   { scope, where, dir, offset, limit }: Listing,
@@ -97,7 +97,7 @@ export async function countRecords(db: Queryable, scope: Scope, where: Sql<boole
   return rows[0]?.total ?? 0
 }
 
-/** The time of the database, some seconds ago. */
+/** Returns the time of the database minus some seconds. */
 export async function databaseTime(db: Queryable, secondsAgo: number): Promise<string> {
   const { rows } = await sql<{
     at: string
@@ -105,7 +105,7 @@ export async function databaseTime(db: Queryable, secondsAgo: number): Promise<s
   return (rows[0] as { at: string }).at
 }
 
-/** The keys that entities of this id had before they were deleted, the newest first. */
+/** Returns the keys of deleted entities with this id, newest first. */
 export async function findRemovedKeys(
   db: Queryable,
   domainKey: number | null,
@@ -119,7 +119,7 @@ export async function findRemovedKeys(
   return rows.map((row) => row.key)
 }
 
-/** The key of a user, also of one who was purged. */
+/** Returns the key of a user, also of a purged one. */
 export async function findUserKey(db: Queryable, id: string): Promise<{ key: number; isGone: boolean } | undefined> {
   const { rows } = await sql<{ key: number }>`SELECT key FROM users WHERE id = ${id}::uuid`.execute(db)
   const key = rows[0]?.key

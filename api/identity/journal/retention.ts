@@ -1,6 +1,6 @@
 /**
- * Removes records that are older than the setting says, the oldest first, a bounded number at a time. A record that a
- * consumer of the journal has not read yet stays, however old.
+ * Removes records that are older than the setting, oldest first, in bounded batches. Records that a consumer of the
+ * journal has not read are kept, whatever their age.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { comparePositions, listPositions, storePosition } from '#core/changelog/index.ts'
@@ -12,18 +12,18 @@ import { sleep } from '#core/time.ts'
 import { JOURNAL_CONSUMERS } from './consumers.ts'
 import { countsOf } from './counts.ts'
 
-/** Up to which position records were removed: whoever wants to go on from an earlier one has missed something. */
+/** Position up to which records were removed. A reader that resumes before it has missed records. */
 export const REMOVED_POSITION = 'removed from the journal'
 
-/** Records of one transaction. */
+/** Maximum number of records in one transaction. */
 const BATCH_RECORDS = 5000
 const INTERVAL_MS = 3_600_000
-/** Between two batches others get the disk. */
+/** Pause between two batches, for other users of the disk. */
 const BATCH_PAUSE_MS = 50
 
 export type JournalRetention = { stop(): Promise<void> }
 
-/** `undefined` days: everything is kept, for ever. */
+/** With undefined days every record is kept forever. */
 export function startJournalRetention(options: {
   database: Database
   logger: Logger
@@ -63,7 +63,7 @@ export function startJournalRetention(options: {
 
 export type RemovedBatch = { removed: number; isFull: boolean }
 
-/** Removes at most one batch. One process at a time, whoever comes first. */
+/** Removes at most one batch. An advisory lock admits one process at a time. */
 export async function removeOldRecords(database: Database, days: number): Promise<RemovedBatch> {
   return await database.transaction(async (tx) => {
     const { rows: locks } = await sql<{
@@ -74,7 +74,7 @@ export async function removeOldRecords(database: Database, days: number): Promis
   })
 }
 
-/** The position of the consumer that is furthest behind; undefined when there is none. */
+/** Returns the position of the slowest consumer. Undefined without consumers. */
 async function slowestConsumer(tx: Transaction): Promise<Position | undefined> {
   const positions = (await listPositions(tx, JOURNAL_CONSUMERS)).map(({ position }) => position)
   return positions.toSorted(comparePositions)[0]
@@ -83,9 +83,9 @@ async function slowestConsumer(tx: Transaction): Promise<Position | undefined> {
 type RemovedRow = { removed: number; xid: string | null; seq: number | null }
 
 /**
- * Removes the records of `head`, their places (`ctid`), with all that was noted of them. Gives how many, and the last of them. Rows
- * are found by places and keys alone, whatever statistics say: of a journal that has just grown they say that it is nearly empty, and
- * PostgreSQL compared each of the removed records with each of the subjects.
+ * Removes the records of `head`, which returns their `ctid`s, with their index and count rows. Returns their number and
+ * the position of the last one. Rows are found by `ctid` and key, independent of statistics: for a journal that has
+ * just grown PostgreSQL would assume that it is nearly empty and use a nested loop over records and subjects.
  */
 async function removeRecords(tx: Transaction, head: Sql<unknown>): Promise<RemovedRow> {
   const { rows } = await sql<RemovedRow>`
@@ -108,7 +108,7 @@ async function removeRecords(tx: Transaction, head: Sql<unknown>): Promise<Remov
   return rows[0] as RemovedRow
 }
 
-/** What every consumer has read. */
+/** Condition: every consumer has read the record. */
 async function readByAll(tx: Transaction): Promise<Sql<boolean>> {
   const read = await slowestConsumer(tx)
   return read === undefined
@@ -117,8 +117,8 @@ async function readByAll(tx: Transaction): Promise<Sql<boolean>> {
 }
 
 /**
- * The records of a domain that is removed (decision 46), as parts: each call removes at most so many and gives how many
- * went. What a consumer has not read stays until it is old.
+ * Removes the records of a removed domain (decision 46) in batches: each call removes at most `limit` records and
+ * returns their number. Records that a consumer has not read are kept until retention removes them.
  */
 export function journalOfDomain(database: Database, domainKey: number): ((limit: number) => Promise<number>)[] {
   return [
@@ -132,7 +132,7 @@ export function journalOfDomain(database: Database, domainKey: number): ((limit:
 }
 
 async function removeBatch(tx: Transaction, days: number): Promise<RemovedBatch> {
-  // The head of the log in its own order: an old record is never far from its beginning.
+  // The oldest records in the order of positions, which is nearly the order of time.
   const head = sql`SELECT ctid FROM (
       SELECT ctid, occurred_at FROM journal WHERE ${await readByAll(tx)} ORDER BY xid, seq LIMIT ${BATCH_RECORDS}) oldest
     WHERE oldest.occurred_at < now() - make_interval(days => ${days})`

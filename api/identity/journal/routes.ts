@@ -25,12 +25,12 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
         config: { action: 'user.journal' },
         schema: {
           tags,
-          summary: 'List what a user did and what was done to him',
+          summary: 'List the actions of a user and the changes of their account',
           description:
-            'Newest first. The user himself and the platform administrator may; logins and refused logins stand here too. A token that is bound to a domain shows the records of that domain.',
+            'Newest first. Requires the user themselves or a platform administrator. Includes logins and failed logins. A token that is bound to a domain shows the records of that domain.',
           params: Type.Object({ user_id: Id }),
           querystring: JournalQuery,
-          response: responses({ 200: JournalPage }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: JournalPage }, 'not_found'),
         },
       },
       async (request) =>
@@ -42,16 +42,16 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
         config: { action: 'read' },
         schema: {
           tags,
-          summary: 'List what happened to an entity of the domain',
+          summary: 'List the changes of an entity of the domain',
           description:
-            'Newest first. Needs `read` on the entity; changes of its roles need `view_role_users`. The journal of a deleted entity stays readable to administrators of the domain by its id. The journal of the domain itself holds everything that happened in it, as far as the caller may read what it is about.',
+            'Newest first. Requires `read` on the entity, and `view_role_users` for changes of its roles. Administrators of the domain can read the journal of a deleted entity by its id. The journal of the domain contains every change in it that concerns entities that the caller may read.',
           params: Type.Object({
             domain_id: Id,
             entity_type: Type.Enum(['group', 'client', 'channel', 'domain']),
             entity_id: Id,
           }),
           querystring: JournalQuery,
-          response: responses({ 200: JournalPage }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: JournalPage }, 'not_found'),
         },
       },
       async (request) => {

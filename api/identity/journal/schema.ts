@@ -7,7 +7,7 @@ import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'
 import type { JournalRecord } from './repository.ts'
 
-/** Unix seconds, fractions allowed, or nanoseconds. */
+/** Unix time in seconds with optional fractions, or in nanoseconds. */
 const Moment = Type.String({
   pattern: '^\\d{1,19}(\\.\\d{1,9})?$',
   description: 'Unix time in seconds; values above 1e14 are nanoseconds',
@@ -16,26 +16,26 @@ const Moment = Type.String({
 export const JournalQuery = Type.Object({
   ...pageQuery(),
   operation: Type.Optional(
-    Type.String({ maxLength: 128, description: 'Only this operation, for example `client.create`' }),
+    Type.String({ maxLength: 128, description: 'Name of an operation, for example `client.create`' }),
   ),
   from: Type.Optional(Moment),
   to: Type.Optional(Moment),
-  with_attributes: Type.Optional(Type.Boolean({ description: 'Also what was changed, by whom and by which request' })),
-  with_metadata: Type.Optional(Type.Boolean({ description: 'Also the metadata that the change carried' })),
+  with_attributes: Type.Optional(Type.Boolean({ description: 'Adds the changed fields, the user and the request id' })),
+  with_metadata: Type.Optional(Type.Boolean({ description: 'Adds the metadata of the change' })),
   dir: Type.Optional(Direction),
 })
 export type JournalQuery = Static<typeof JournalQuery>
 
 export const JournalItem = Type.Object(
   {
-    id: Type.String({ description: 'Position of the record, as the events carry it' }),
-    operation: Type.String({ description: '`<entity>.<what>`' }),
+    id: Type.String({ description: 'Position of the record; the same as the id of its event' }),
+    operation: Type.String({ description: 'Operation: `<entity>.<change>`' }),
     occurred_at: Timestamp,
-    domain: Type.Optional(Type.String({ description: 'Id of the domain in which it happened' })),
+    domain: Type.Optional(Type.String({ description: 'Id of the domain of the change' })),
     attributes: Type.Optional(
       recordOf(Type.Unknown(), {
         description:
-          'Fields of the entity; on a change `before` and `after`; `user_id`, `token_type`, `super_admin` and `request_id` of the caller, for administrators of the domain, and of the own actions in the journal of a user, also his `address`',
+          'Fields of the entity; `before` and `after` of a change; `user_id`, `token_type`, `super_admin` and `request_id` of the caller; the `address` of the caller for administrators of the domain, and for own actions in the journal of a user',
       }),
     ),
     metadata: Type.Optional(recordOf(Type.Unknown())),
@@ -66,7 +66,7 @@ export type JournalItem = Static<typeof JournalItem>
 
 export const JournalPage = Type.Object({ ...pageFields, journals: Type.Array(JournalItem) })
 
-/** Ids of a bulk that a listing shows; how many there are stands beside them. */
+/** Maximum number of ids of a bulk change in a listing. `ids_total` is their number. */
 const MAX_SHOWN_IDS = 100
 
 export type Shown = { withAttributes: boolean; withMetadata: boolean; withAddress: boolean }

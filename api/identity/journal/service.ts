@@ -1,4 +1,4 @@
-/** The listings of the journal (contract section 10): by user, by entity, by domain. */
+/** The listings of the journal by user, by entity and by domain (contract section 10). */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -17,16 +17,19 @@ import type { DeviceType } from './visibility.ts'
 import { aboutType, findReachable, narrowIds, readsEverything, seenInDomain } from './visibility.ts'
 
 export type JournalPage = Page<JournalRecord> & {
-  /** Whether the caller may see from which addresses the calls came. */
+  /** True when the caller may see the addresses of the requests. */
   showsAddress: boolean
 }
 
 export type JournalService = {
-  /** What the user did and what was done to him. Throws `forbidden` unless it is the caller or he administers the platform. */
+  /**
+   * Lists the actions of the user and the changes of their account. Throws `forbidden` unless the caller is the user or
+   * a platform administrator.
+   */
   ofUser(caller: UserPrincipal, userId: string, query: JournalQuery): Promise<JournalPage>
   /**
-   * What happened to an entity that the caller may read; to a deleted one for administrators of the domain. `domain`: all
-   * that happened in the domain and that the caller may read. Throws `forbidden`, `not_found`.
+   * Lists the changes of an entity that the caller may read, or for administrators of the domain of a deleted entity.
+   * For `domain` it lists every change in the domain that the caller may read. Throws `forbidden`, `not_found`.
    */
   ofEntity(
     caller: UserPrincipal,
@@ -37,24 +40,24 @@ export type JournalService = {
   ): Promise<JournalPage>
 }
 
-/** What a listing is of. */
+/** The records of a listing. */
 type Listed = {
   scope: Scope
-  /** Whose records are counted beforehand; undefined: nobody's. */
+  /** The domain or user whose records are counted in advance. Undefined without such counts. */
   counted: CountedScope | undefined
-  /** Listings of one scope with the same name have the same condition. */
+  /** Listings of one scope with the same name have the same condition. It is part of the cache key. */
   name: string
-  /** A condition on `s`. */
+  /** Condition on the source table `s`. */
   where: Sql<boolean>
 }
 
-/** Records that were written longer ago than this are committed: no transaction of ours lasts so long. */
+/** Records older than this are committed: no transaction of Skein takes as long. */
 const SETTLED_SECONDS = 120
 
-/** Farther from the end that a page is read from, it is worth asking by which day it begins. */
+/** Offset from which on the counts per day are used to find the start of a page. */
 const FAR_OFFSET = 2000
 
-/** Operations under names that older consumers know. */
+/** Operations with the names of legacy clients. */
 const OLDER_OPERATIONS: Record<string, readonly string[]> = Object.fromEntries(
   ['client', 'channel', 'group'].map((family) => [
     `${family}.change_status`,
@@ -72,7 +75,7 @@ export function createJournalService({
   const { db } = database
   const totals = createTotalCache()
 
-  /** Of others than those that are counted beforehand the total is remembered. */
+  /** Totals of records that are not counted in advance are cached. */
   async function total(asked: Listed, query: JournalQuery): Promise<number> {
     const { scope, name, where } = asked
     const counted = countedOf(asked, query)
@@ -110,7 +113,7 @@ export function createJournalService({
     }
     const left = Math.min(limit, found - offset)
     if (left <= 0) return { total: found, offset, limit, items: [] }
-    // The last pages are read from the end.
+    // Pages of the second half are read from the end.
     const isFar = offset > found / 2
     const items = isFar
       ? (await page(found - offset - left, left, dir === 'desc' ? 'asc' : 'desc')).toReversed()
@@ -118,7 +121,7 @@ export function createJournalService({
     return { total: found, offset, limit, items }
   }
 
-  /** Bulk records name entities that the caller may not read. */
+  /** Bulk records contain ids of entities that the caller may not read. They are removed. */
   async function narrow(domain: DomainAccess, items: readonly JournalRecord[]): Promise<JournalRecord[]> {
     if (readsEverything(domain)) return [...items]
     const keys = [...new Set(items.flatMap((record) => record.entityKeys))]
@@ -126,7 +129,7 @@ export function createJournalService({
     return items.map((record) => ({ ...record, attributes: narrowIds(record.attributes, ids) }))
   }
 
-  /** The keys that the id has and had, and what the caller may do there. */
+  /** Returns the current and former keys of the id, and whether the caller may see its roles. */
   async function findEntity(domain: DomainAccess, type: DeviceType, id: string) {
     if (!isId(id)) throw new ServiceError('not_found', 'entity not found')
     const removedKeys = domain.isAdmin ? await findRemovedKeys(db, domain.domainKey, type, id) : []
@@ -151,13 +154,13 @@ export function createJournalService({
             : undefined
       if (user === undefined) throw new ServiceError('not_found', 'entity not found')
       const bound = caller.boundDomainKey
-      // A token bound to a domain works in that domain alone (decision 40).
+      // A token that is bound to a domain is valid in that domain only (decision 40).
       const scope = { kind: 'entities', keys: [user.key] } as const
       const asked: Listed =
         bound === undefined
           ? {
               scope,
-              // Of a user who is gone not everything was counted.
+              // The counts of a deleted user are incomplete.
               counted: user.isGone ? undefined : { kind: 'user', key: user.key },
               name: 'user',
               where: sql<boolean>`true`,
@@ -169,7 +172,7 @@ export function createJournalService({
               where: sql<boolean>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
             }
       const page = await list(asked, query)
-      // From where somebody else called is not the user's business, whatever was done to him.
+      // The addresses of other users are not shown to the user.
       const items = page.items.map((record) =>
         record.actorId === null || record.actorId === userId ? record : { ...record, address: null },
       )
@@ -196,13 +199,13 @@ export function createJournalService({
   }
 }
 
-/** In the listing of one entity a record of many is about that one. */
+/** In the listing of one entity, a bulk record is presented as a record of this entity. */
 function ofOne(record: JournalRecord, id: string): JournalRecord {
   const { ids, ...attributes } = record.attributes
   return Array.isArray(ids) && ids.includes(id) ? { ...record, attributes: { id, ...attributes } } : record
 }
 
-/** Without a limit in time domains and users are counted beforehand. */
+/** Counts in advance exist only for listings without a time range. */
 const countedOf = ({ counted }: Listed, { from, to }: JournalQuery) =>
   from === undefined && to === undefined ? counted : undefined
 
@@ -211,13 +214,13 @@ function requireOrder({ from, to }: JournalQuery): void {
   throw refusedField('from', 'must not be later than to')
 }
 
-/** Above this a moment is in nanoseconds (decision 19). */
+/** Times above this are in nanoseconds (decision 19). */
 const NANOSECONDS_ABOVE = 1e14
 const NANOSECONDS = 9
-/** 9999-12-31T23:59:59Z: later moments are none of PostgreSQL's concern. */
+/** 9999-12-31T23:59:59Z. Later times are out of PostgreSQL's range here and are clamped. */
 const MAX_SECONDS = 253_402_300_799
 
-/** Seconds of a moment of the query, as text with all its digits. */
+/** Returns a time of the query in seconds, as text with all its digits. */
 export function secondsTextOf(moment: string): string {
   if (Number(moment) <= NANOSECONDS_ABOVE) return Number(moment) > MAX_SECONDS ? String(MAX_SECONDS) : moment
   const [whole = ''] = moment.split('.', 1)

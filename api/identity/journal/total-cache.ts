@@ -1,25 +1,25 @@
 /**
- * How many records match, without counting millions for each page. The journal only grows at its end, so what was counted
- * up to a moment stays counted; only what came since is counted again.
+ * A cache of totals, so that not every page counts millions of records. The journal is append-only, so a count up to a
+ * settled time stays valid. Only newer records are counted again.
  */
 import { LRUCache } from 'lru-cache'
 
 type Counted = { total: number; before: string }
 
 export type TotalDeps = {
-  /** Counts the records before the moment, or from it on. */
+  /** Counts the records before the time, or from it on. */
   count: (bound: { before?: string; from?: string }) => Promise<number>
-  /** A moment before which no record appears any more. */
+  /** Returns a time before which no further record can be committed. */
   settledMoment: () => Promise<string>
 }
 
 export type TotalCache = { total(filter: string, deps: TotalDeps): Promise<number> }
 
-/** Filters whose totals are kept. */
+/** Maximum number of cached filters. */
 const MAX_FILTERS = 5000
-/** Retention removes old records: what was counted is believed for so long. */
+/** Lifetime of an entry: retention removes old records, so a cached count becomes too high. */
 const MAX_AGE_MS = 600_000
-/** Fewer records than this are counted as fast as they are looked up. */
+/** Smaller counts are not cached: counting them is as fast as a look-up. */
 const MIN_KEPT = 10_000
 
 export function createTotalCache(): TotalCache {

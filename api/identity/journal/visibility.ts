@@ -1,7 +1,7 @@
 /**
- * Which records of a domain a caller may see: those about what he may read. One rule for listings and events: a domain's
- * administrator sees all; anybody else a record of the domain, and a record about a client, channel or group that he may
- * read. Changes of roles name members, so they need `view_role_users` instead (contract 2.5).
+ * Visibility of journal records. Listings and events use the same rule: an administrator of the domain sees all
+ * records. Other callers see records of the domain, and records of clients, channels and groups that they may read.
+ * Changes of roles contain members, so they require `view_role_users` instead of `read` (contract 2.5).
  */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -11,7 +11,7 @@ import type { DomainAccess, EntityFacts } from '../access/index.ts'
 export type DeviceType = EntityFacts['type']
 export const DEVICE_TYPES = ['client', 'channel', 'group'] as const satisfies readonly DeviceType[]
 
-/** A connection is a fact about both ends. */
+/** A connection is recorded for both ends. */
 const CONNECTION_OPERATIONS = ['channel.connect', 'channel.disconnect']
 
 export function familyOf(operation: string): string {
@@ -23,12 +23,12 @@ export const isDeviceType = (family: string): family is DeviceType =>
 
 const isAboutRoles = (operation: string) => operation.includes('.role.')
 
-/** True when nothing of the domain's clients, channels and groups is hidden from the caller. */
+/** True when the caller may read every client, channel and group of the domain. */
 export function readsEverything(domain: DomainAccess): boolean {
   return domain.isAdmin || DEVICE_TYPES.every((type) => domain.can(`${type}_read`))
 }
 
-/** What a caller sees of the families of records that name no client, channel or group. */
+/** True when the caller may see records of a family that concerns no client, channel or group. */
 function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'domain') return domain.can('read')
   if (family === 'mqtt') return domain.can('client_read')
@@ -47,8 +47,8 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
 const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'task', 'worker', 'workflow', 'schedule', 'trigger']
 
 /**
- * The condition "a record that the caller sees wherever in the domain it happened"; `alias` is the journal in the query. Two
- * callers with the same `name` have the same condition.
+ * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.
+ * Callers with the same `name` have the same condition.
  */
 export function seenInDomain(domain: DomainAccess, alias: string): { where: Sql<boolean>; name: string } {
   if (domain.isAdmin) return { where: sql<boolean>`true`, name: 'all' }
@@ -66,7 +66,7 @@ export function seenInDomain(domain: DomainAccess, alias: string): { where: Sql<
   return { where, name: JSON.stringify([plain, withRoles]) }
 }
 
-/** The condition "a record about an entity of this type", for the listing of one entity. */
+/** Condition: the record concerns an entity of this type. The listing of one entity uses it. */
 export function aboutType(type: DeviceType, seesRoles: boolean, alias: string): Sql<boolean> {
   const operation = sql.ref(`${alias}.operation`)
   const roles = seesRoles ? sql`` : sql` AND ${operation} NOT LIKE '%.role.%'`
@@ -78,7 +78,7 @@ export function aboutType(type: DeviceType, seesRoles: boolean, alias: string): 
 
 export type SeenEntity = { type: DeviceType; key: number; id: string }
 
-/** Those of the entities, living or gone, on which the caller may do the action: one statement. */
+/** Returns the existing and deleted entities on which the caller may perform the action, with one statement. */
 export async function findReachable(
   db: Queryable,
   domain: DomainAccess,
@@ -96,10 +96,10 @@ export async function findReachable(
   return rows
 }
 
-/** What of a record the caller may see: nothing, all of it, or only these ids of clients, channels and groups. */
+/** The visible part of a record: nothing, all of it, or only these ids of clients, channels and groups. */
 export type JournalVisibility = 'none' | 'all' | { ids: ReadonlySet<string> }
 
-export async function sightOf(
+export async function visibilityOf(
   db: Queryable,
   domain: DomainAccess,
   { operation, entityKeys }: { operation: string; entityKeys: readonly number[] },
@@ -118,10 +118,10 @@ export async function sightOf(
   return found.some(isSubject) ? { ids: new Set(found.map(({ id }) => id)) } : 'none'
 }
 
-/** Lists of ids in a record; lists of users are facts of roles and stay. */
+/** Lists of ids in a record. Lists of users belong to changes of roles and are kept. */
 const ID_LIST = /^(|client_|channel_|group_|child_|children_|child_group_|children_group_)ids$/
 
-/** The attributes with lists of ids cut down to these. */
+/** Returns the attributes with lists of ids reduced to these. */
 export function narrowIds(
   attributes: Readonly<Record<string, unknown>>,
   ids: ReadonlySet<string>,

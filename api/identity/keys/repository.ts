@@ -46,7 +46,7 @@ export type NewApiKeyRow = {
   expiresAtSeconds: number | undefined
 }
 
-/** Undefined when the user, whose row the caller has locked, has as many as he may have. */
+/** Undefined when the user has the maximum number of keys. The caller must have locked the row of the user. */
 export async function insertApiKey(
   db: Queryable,
   apiKey: NewApiKeyRow,
@@ -61,7 +61,7 @@ export async function insertApiKey(
   return await findApiKey(db, apiKey, apiKey.id)
 }
 
-/** Keys of a user; with a domain those that are bound to it. */
+/** Owner of keys: a user, or a user with the keys that are bound to one domain. */
 export type KeyOwner = { userKey: number; domainKey: number | undefined }
 
 const ownedBy = ({ userKey, domainKey }: KeyOwner) =>
@@ -90,7 +90,7 @@ export async function countApiKeys(db: Queryable, owner: KeyOwner): Promise<numb
   return rows[0]?.total ?? 0
 }
 
-/** The key of the row that was there. */
+/** Returns the key of the deleted row. Undefined when it did not exist. */
 export async function deleteApiKey(db: Queryable, owner: KeyOwner, id: string): Promise<number | undefined> {
   const { rows } = await sql<{
     key: number
@@ -102,7 +102,7 @@ export async function deleteApiKeysOf(db: Queryable, userKey: number): Promise<v
   await sql`DELETE FROM api_keys WHERE user_key = ${userKey}`.execute(db)
 }
 
-/** What authentication must know of a key. */
+/** The attributes of a key that authentication requires. */
 export type ApiKeyFacts = {
   key: number
   id: string
@@ -145,7 +145,7 @@ export async function findDomainId(db: Queryable, domainKey: number): Promise<st
   return rows[0]?.id
 }
 
-/** Removes keys that ended longer than a month ago. */
+/** Removes keys that expired more than a month ago. */
 export async function purgeApiKeys(db: Queryable): Promise<void> {
   await sql`DELETE FROM api_keys WHERE expires_at < now() - interval '30 days'`.execute(db)
 }

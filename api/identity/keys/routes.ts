@@ -26,18 +26,11 @@ export function apiKeyRoutes(apiKeys: ApiKeysService): RoutePlugin {
         config,
         schema: {
           tags,
-          summary: 'Make an API key',
+          summary: 'Create an API key',
           description:
-            'A bearer token for programs: it may do what its user may, and ends when it is deleted. The answer alone holds its value.',
+            'An API key is a bearer token for programs with the permissions of its user. It is valid until it expires or is deleted. Only this response contains its value.',
           body: NewApiKey,
-          response: responses(
-            { 201: IssuedApiKey },
-            'unauthenticated',
-            'forbidden',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 201: IssuedApiKey }, 'unprocessable'),
         },
       },
       async (request, reply) => {
@@ -53,9 +46,9 @@ export function apiKeyRoutes(apiKeys: ApiKeysService): RoutePlugin {
         schema: {
           tags,
           summary: 'List the API keys of the caller',
-          description: 'The newest first. Values are never shown.',
+          description: 'Newest first. Values are never returned.',
           querystring: ApiKeyQuery,
-          response: responses({ 200: ApiKeyPage }, 'unauthenticated', 'forbidden'),
+          response: responses({ 200: ApiKeyPage }),
         },
       },
       async (request) => {
@@ -71,7 +64,7 @@ export function apiKeyRoutes(apiKeys: ApiKeysService): RoutePlugin {
           tags,
           summary: 'View an API key',
           params: Params,
-          response: responses({ 200: ApiKey }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: ApiKey }, 'not_found'),
         },
       },
       async (request) => presentApiKey(await apiKeys.get(request.principal, request.params.key_id)),
@@ -83,9 +76,9 @@ export function apiKeyRoutes(apiKeys: ApiKeysService): RoutePlugin {
         schema: {
           tags,
           summary: 'Delete an API key',
-          description: 'It stops working within a second on every node.',
+          description: 'The key becomes invalid within a second on every node.',
           params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {

@@ -7,17 +7,17 @@ import { Timestamp } from '../wire/index.ts'
 import { TOKEN_TYPE } from '../tokens/index.ts'
 import type { ApiKeyRecord } from './repository.ts'
 
-/** A hundred years; a key that shall not end has no duration. */
+/** A hundred years. A key without expiry has no duration. */
 const MAX_DURATION_SECONDS = 100 * 365 * 86_400
 
 export const NewApiKey = Type.Object(
   {
-    type: Type.Literal(TOKEN_TYPE.apiKey, { description: '3: API key. The other kinds are issued by a login' }),
+    type: Type.Literal(TOKEN_TYPE.apiKey, { description: '3 for an API key. Logins issue the other types' }),
     duration: Type.Optional(
       Type.Integer({
         minimum: 0,
         maximum: MAX_DURATION_SECONDS,
-        description: 'Lifetime in seconds; absent or 0: until it is deleted',
+        description: 'Lifetime in seconds; absent or 0 means until the key is deleted',
       }),
     ),
   },
@@ -28,7 +28,7 @@ export type NewApiKey = Static<typeof NewApiKey>
 export const IssuedApiKey = Type.Object(
   {
     id: Type.String(),
-    value: Type.String({ description: 'The key itself, never shown again' }),
+    value: Type.String({ description: 'The key; never returned again' }),
     issued_at: Timestamp,
     expires_at: Type.Optional(Timestamp),
   },
@@ -38,10 +38,10 @@ export const IssuedApiKey = Type.Object(
 export const ApiKey = Type.Object(
   {
     id: Type.String(),
-    issuer_id: Type.String({ description: 'User id' }),
-    subject: Type.String({ description: 'User id' }),
+    issuer_id: Type.String({ description: 'Id of the user' }),
+    subject: Type.String({ description: 'Id of the user' }),
     type: Type.Literal(TOKEN_TYPE.apiKey),
-    domain_id: Type.Optional(Type.String({ description: 'The only domain in which it works' })),
+    domain_id: Type.Optional(Type.String({ description: 'Only domain in which the key is valid' })),
     issued_at: Timestamp,
     expires_at: Type.Optional(Timestamp),
     last_used_at: Timestamp,

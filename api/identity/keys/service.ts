@@ -1,6 +1,6 @@
 /**
- * API keys (contract section 6): tokens without a session, for programs. A key is a JWT like an access token, but good only
- * as long as its row is there and holds its hash, so that deleting it is the end of it.
+ * API keys (contract section 6): tokens for programs, without a session. A key is a JWT like an access token, but it is
+ * valid only while its row exists with its hash, so that deleting the row revokes it.
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -25,23 +25,26 @@ import {
 import type { ApiKeyQuery, NewApiKey } from './schema.ts'
 
 export type ApiKeysService = {
-  /** A key made with a token that is bound to a domain is bound to it too (decision 40). Throws `unprocessable` for too many. */
+  /**
+   * A key that is created with a token that is bound to a domain is bound to it too (decision 40). Throws
+   * `unprocessable` for too many keys.
+   */
   create(caller: UserPrincipal, input: NewApiKey): Promise<{ apiKey: ApiKeyRecord; value: string }>
-  /** Own keys alone, and with a bound token those of its domain: any other id is `not_found`. */
+  /** Returns a key of the caller, with a bound token only one of its domain. Throws `not_found` for any other id. */
   get(caller: UserPrincipal, id: string): Promise<ApiKeyRecord>
   list(caller: UserPrincipal, query: ApiKeyQuery): Promise<Page<ApiKeyRecord>>
   remove(caller: UserPrincipal, id: string): Promise<void>
-  /** Whose key it is, its signature and expiry having been verified. Throws `unauthenticated`. */
+  /** Returns the user of a key whose signature and expiry were already verified. Throws `unauthenticated`. */
   authenticate(id: string, text: string, origin: Origin): Promise<UserPrincipal>
-  forget(entityKeys: readonly number[]): void
-  clear(): void
+  invalidate(entityKeys: readonly number[]): void
+  invalidateAll(): void
 }
 
 export type ApiKeysDeps = { database: Database; journal: Journal; keys: SigningKeys; uses: UseRecorder }
 
-/** Keys of one user, the expired ones of the last month included. */
+/** Maximum number of keys of one user, including those that expired in the last month. */
 export const MAX_KEYS_PER_USER = 1000
-/** Keys in use whose facts are kept. */
+/** Maximum number of cached keys. */
 const MAX_FACTS = 20_000
 
 export function createApiKeysService({ database, journal, keys, uses }: ApiKeysDeps): ApiKeysService {
@@ -84,7 +87,10 @@ export function createApiKeysService({ database, journal, keys, uses }: ApiKeysD
           MAX_KEYS_PER_USER,
         )
         if (created === undefined)
-          throw new ServiceError('unprocessable', `a user may have ${MAX_KEYS_PER_USER} API keys: delete one first`)
+          throw new ServiceError(
+            'unprocessable',
+            `a user is limited to ${MAX_KEYS_PER_USER} API keys: delete one first`,
+          )
         record({
           operation: 'api_key.create',
           entityKeys: [created.key, caller.key],
@@ -142,8 +148,8 @@ export function createApiKeysService({ database, journal, keys, uses }: ApiKeysD
         origin,
       }
     },
-    forget: (entityKeys) => facts.forget(entityKeys),
-    clear: () => facts.clear(),
+    invalidate: (entityKeys) => facts.invalidate(entityKeys),
+    invalidateAll: () => facts.invalidateAll(),
   }
 }
 

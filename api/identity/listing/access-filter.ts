@@ -1,7 +1,7 @@
 /**
- * The filters of a listing that ask by which role the caller, or another user, has access (contract 2.4, sections 3 and 4).
- * They say the same as the access fields of the items: a role on the entity itself comes before one of its group, that before
- * one of a group above, that before one of the domain.
+ * Filters of a listing by the access of the caller or of another user (contract 2.4, sections 3 and 4). They agree with
+ * the access fields of the items. The precedence is: role on the entity, on its parent group, on an ancestor, on the
+ * domain.
  */
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -17,7 +17,7 @@ import {
   adminRoleId,
   isAmong,
 } from '../access/index.ts'
-import type { Accessible, DomainAccess, DomainAction, EntityType, Provider, ReachPlan } from '../access/index.ts'
+import type { Accessible, DomainAccess, DomainAction, EntityType, Provider, GrantsPlan } from '../access/index.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
 
@@ -25,7 +25,7 @@ export type AccessQuery = {
   role_id?: string
   role_name?: string
   access_type?: 'direct' | 'direct_group' | 'indirect_group' | 'domain'
-  /** Id of a user: what he reaches. */
+  /** Id of a user whose accessible entities are listed. */
   user?: string
 }
 
@@ -33,29 +33,33 @@ type Condition = Sql<boolean>
 const NEVER = sql<boolean>`false`
 
 /**
- * What another user reaches is shown to him, and to who administers one of the domains, there alone (contract 4.3). Throws
- * `forbidden`.
+ * Listing the entities of a user requires the user themselves or an administrator of one of the domains, in that domain
+ * only (contract 4.3). Throws `forbidden`.
  */
 export function requireMayListFor(domains: readonly DomainAccess[], userId: string | undefined): void {
   if (userId === undefined || domains.some((domain) => mayListFor(domain, userId))) return
-  // Who reaches no domain at all lists nothing, also for others.
+  // A caller without access to any domain gets an empty list.
   if (domains.length > 0)
-    throw new ServiceError('forbidden', 'failed to perform authorization: only an administrator lists for another user')
+    throw new ServiceError(
+      'forbidden',
+      'failed to perform authorization: the entities of another user require an administrator',
+    )
 }
 
 const mayListFor = (domain: DomainAccess, userId: string) => domain.isAdmin || domain.principal.id === userId
 
-/** The conditions for one domain, on the table of the type, called `alias`; all but that of another user. */
+/** Returns the conditions of one domain on the table `alias`, except the one on another user. */
 export async function accessConditions(
   db: Queryable,
   domain: DomainAccess,
   listed: { type: Listed; alias: string },
   actions: readonly string[],
   query: AccessQuery,
-): Promise<(plan: ReachPlan) => Condition[]> {
+): Promise<(plan: GrantsPlan) => Condition[]> {
   const { role_id: roleId, role_name: roleName, access_type: accessType } = query
   const ofRole = roleId === undefined ? undefined : await findRoleHeld(db, domain, listed, roleId)
-  // What he may do on everything there, or on all that is listed, says nothing of a row: without a condition the domain is shown whole.
+  // Actions that the caller has on every entity of the domain are omitted: without a condition the listing of the whole
+  // domain is faster.
   const narrowing = actions.filter((action) => action !== 'read' && !mayDoEverywhere(domain, listed.type, action))
   return (plan) => [
     ...narrowing.map((action) => domain.reachable(listed.type, action, listed.alias, plan)),
@@ -72,8 +76,8 @@ function mayDoEverywhere(domain: DomainAccess, type: Listed, action: string): bo
   return needed !== undefined && domain.can(needed as DomainAction)
 }
 
-/** Roles of the caller on the entity itself, joined to the table `r` of made roles. */
-function direct(domain: DomainAccess, { type, alias }: On, condition: Condition, plan: ReachPlan): Condition {
+/** Condition on the caller's roles on the entity itself, joined with the table `r` of roles. */
+function direct(domain: DomainAccess, { type, alias }: On, condition: Condition, plan: GrantsPlan): Condition {
   return isAmong(
     sql.ref(`${alias}.key`),
     plan,
@@ -88,10 +92,11 @@ async function findRoleHeld(
   domain: DomainAccess,
   listed: On,
   roleId: string,
-): Promise<(plan: ReachPlan) => Condition> {
+): Promise<(plan: GrantsPlan) => Condition> {
   const { type, alias } = listed
   if (!roleId.startsWith(`${type}_`)) return () => NEVER
-  // The built-in role is no row: its id derives from the entity's key, so it is looked for among those that he administers.
+  // The built-in role is not stored. Its id is derived from the key of the entity, so it is compared with the entities
+  // that the caller administers.
   const { rows } = await sql<{
     entity_key: number
   }>`SELECT entity_key FROM grants WHERE user_key = ${domain.principal.key}
@@ -102,7 +107,7 @@ async function findRoleHeld(
     : () => sql<boolean>`${sql.ref(`${alias}.key`)} = ${administered.entity_key}`
 }
 
-function holdsRoleNamed(domain: DomainAccess, listed: On, name: string, plan: ReachPlan): Condition {
+function holdsRoleNamed(domain: DomainAccess, listed: On, name: string, plan: GrantsPlan): Condition {
   const isNamed =
     name === ADMIN_ROLE_NAME ? sql<boolean>`held.role_key = ${ADMIN_ROLE_KEY}` : sql<boolean>`r.name = ${name}`
   return direct(domain, listed, isNamed, plan)
@@ -111,12 +116,14 @@ function holdsRoleNamed(domain: DomainAccess, listed: On, name: string, plan: Re
 const givesAny = (needed: Iterable<string>) =>
   sql<boolean>`(held.role_key = ${ADMIN_ROLE_KEY} OR r.actions && ${[...needed]}::text[])`
 
-/** A role of the caller on a group above the entity; to a group its parent is a group above like the others. */
+/**
+ * Condition on the caller's roles on the ancestors of the entity. The parent of a group is an ancestor like the others.
+ */
 function throughGroup(
   domain: DomainAccess,
   { type, alias }: On,
   provider: Exclude<Provider, 'domain'>,
-  plan: ReachPlan,
+  plan: GrantsPlan,
 ): Condition {
   if (type === 'group' && provider === 'parent') return NEVER
   return isAmong(
@@ -142,7 +149,7 @@ function isReachedBy(
   domain: DomainAccess,
   listed: On,
   type: NonNullable<AccessQuery['access_type']>,
-  plan: ReachPlan,
+  plan: GrantsPlan,
 ): Condition {
   const isDirect = direct(domain, listed, givesAny(ACTIONS[listed.type]), plan)
   const isDirectGroup = throughGroup(domain, listed, 'parent', plan)
@@ -159,7 +166,10 @@ function isReachedBy(
   }
 }
 
-/** What another user may read there; undefined where the caller may not know it, and for a user who is no member. */
+/**
+ * Returns the entities that another user may read. Undefined when the caller may not see them, and for a user who is
+ * not a member.
+ */
 export async function accessibleToUser(
   db: Queryable,
   domain: DomainAccess,

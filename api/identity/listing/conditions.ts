@@ -1,35 +1,35 @@
-/** The parts of a listing's query that every resource reads alike: order, metadata and text filters (contract section 0). */
-import { ServiceError } from '#core/errors/index.ts'
+/** Query parameters that all listings share: sort order, metadata and text filters (contract section 0). */
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { requireStorable } from '#core/http/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
-/** Names are ordered by so many characters: an index entry has at most 2,704 bytes. */
+/** Number of characters of a name that the sort order uses: an index entry is limited to 2,704 bytes. */
 const ORDERED_NAME_CHARS = 256
 
 export type OrderColumn = 'name' | 'created_at' | 'updated_at'
 
 /**
- * What a listing on the table `alias` is ordered by. Ties break by created_at, then id (decision 58); a record that was never
- * updated stands where it was created.
+ * Returns the sort columns of a listing on the table `alias`. Ties break by created_at, then id (decision 58). A record
+ * that was never updated is sorted by its creation.
  */
 export function orderedBy(alias: string, order: string): Sql<unknown>[] {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
   const created = [column('created_at'), column('id')]
-  // As much of the name as its index holds.
+  // The prefix of the name that the index contains.
   if (order === 'name') return [sql`left(${column('name')}, ${sql.raw(String(ORDERED_NAME_CHARS))})`, ...created]
   if (order === 'created_at') return created
   return [sql`coalesce(${column('updated_at')}, ${column('created_at')})`, ...created]
 }
 
 /**
- * The two parts of a table that is ordered by name: names that are ordered by as a whole, whose index has all that a page is
- * found by, and longer ones.
+ * Returns the two parts of a table that is sorted by name: names that the index contains completely, which allows
+ * index-only scans, and longer names.
  */
 export function partsByName(alias: string): { isIn: Sql<boolean>; columns: Sql<unknown>[] }[] {
   const columns = orderedBy(alias, 'name')
   const name = sql.ref(`${alias}.name`)
-  // The number stands in the statement, as it stands in the indexes.
+  // The number is a literal, like in the definitions of the indexes.
   const most = sql.raw(String(ORDERED_NAME_CHARS))
   return [
     { isIn: sql<boolean>`char_length(${name}) <= ${most}`, columns: [name, ...columns.slice(1)] },
@@ -37,7 +37,7 @@ export function partsByName(alias: string): { isIn: Sql<boolean>; columns: Sql<u
   ]
 }
 
-/** ORDER BY of a listing on the table `alias`. */
+/** Returns the ORDER BY of a listing on the table `alias`. */
 export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): Sql<unknown> {
   return inOrder(orderedBy(alias, order), dir)
 }
@@ -47,18 +47,18 @@ export function inOrder(columns: readonly Sql<unknown>[], dir: 'asc' | 'desc'): 
   return sql.join(columns.map((column) => sql`${column} ${direction}`))
 }
 
-/** Shorter texts hold no trigram, so that no index helps: every name is looked at. */
+/** Shorter texts contain no trigram, so every name is compared. */
 const TRIGRAM_CHARS = 3
 
-/** Whether an index finds the names that contain the text. */
+/** True when an index finds the names that contain the text. */
 export const hasTrigrams = (text: string): boolean => text.length >= TRIGRAM_CHARS
 
-/** Whatever else than its capital PostgreSQL takes for the same letter of ASCII: the dotted I and the sign of the kelvin. */
+/** Letters besides the capital that PostgreSQL treats as equal to an ASCII letter: dotted I and kelvin sign. */
 const FURTHER_FORMS: Readonly<Record<string, readonly string[]>> = { i: ['\u0130'], k: ['\u212a'] }
 
 /**
- * `ILIKE %text%` with the text's own wildcards taken literally. Where every name is looked at, and where the text has no
- * letters, by `LIKE`, which takes a third of the time.
+ * Matches `ILIKE %text%` with wildcards in the text escaped. Without an index, and for texts without letters, it uses
+ * `LIKE`, which takes a third of the time.
  */
 export function contains(reference: string, text: string): Sql<boolean> {
   const column = sql.ref(reference)
@@ -73,7 +73,10 @@ export function contains(reference: string, text: string): Sql<boolean> {
 
 const patternOf = (text: string) => `%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`
 
-/** The text in capitals, small letters and mixed; none for what is not ASCII, whose forms PostgreSQL knows better. */
+/**
+ * Returns the text in all combinations of upper and lower case. Empty for other texts than ASCII, which `ILIKE`
+ * handles.
+ */
 function formsOf(text: string): string[] {
   if (!isAscii(text)) return []
   let forms = ['']
@@ -88,7 +91,7 @@ function formsOfChar(char: string): string[] {
   return [...new Set([small, char.toUpperCase(), ...(FURTHER_FORMS[small] ?? [])])]
 }
 
-/** Parses the `metadata` filter; throws `malformed` unless it is a JSON object. */
+/** Parses the `metadata` filter. Throws `malformed` unless it is a JSON object. */
 export function parseMetadataFilter(text: string): Record<string, unknown> {
   let value: unknown
   try {
@@ -110,16 +113,53 @@ export function containsMetadata(reference: string, filter: Record<string, unkno
   return sql<boolean>`${sql.ref(reference)} @> ${JSON.stringify(filter)}::jsonb`
 }
 
-/** All conditions joined by AND; true without any. */
+export type CreatedQuery = { created_from?: string; created_to?: string }
+
+/** RFC 3339 section 5.6; the offset is required. */
+const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i
+
+/** Rows of the table `alias` that were created within the times, both included. Throws `malformed` for an invalid time. */
+export function createdWithin(alias: string, query: CreatedQuery): Sql<boolean>[] {
+  const column = sql.ref(`${alias}.created_at`)
+  const conditions: Sql<boolean>[] = []
+  const from = instantOf(query, 'created_from')
+  if (from !== undefined) conditions.push(sql<boolean>`${column} >= ${from}::timestamptz`)
+  const to = instantOf(query, 'created_to')
+  if (to !== undefined) conditions.push(sql<boolean>`${column} <= ${to}::timestamptz`)
+  return conditions
+}
+
+function instantOf(query: CreatedQuery, name: keyof CreatedQuery): string | undefined {
+  const text = query[name]
+  if (text === undefined || text === '') return undefined
+  if (INSTANT.test(text) && !Number.isNaN(Date.parse(text)) && !text.startsWith('0000')) return text
+  throw refusedField(name, 'must be a time in RFC 3339, such as 2026-01-01T00:00:00Z')
+}
+
+/**
+ * Rows of the table `alias` with tags: `a,b` is any of them, `a+b` all of them, and `a+b,c` both of the first or the third. Empty names
+ * are ignored.
+ */
+export function withTags(alias: string, text: string | undefined): Sql<boolean>[] {
+  const groups = (text ?? '')
+    .split(',')
+    .map((group) => group.split('+').filter((tag) => tag !== ''))
+    .filter((group) => group.length > 0)
+  if (groups.length === 0) return []
+  const column = sql.ref(`${alias}.tags`)
+  return [anyOf(groups.map((group) => sql<boolean>`${column} @> ${group}::text[]`))]
+}
+
+/** Joins conditions with AND. True without conditions. */
 export function allOf(conditions: readonly Sql<boolean>[]): Sql<boolean> {
   return conditions.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join([...conditions], sql` AND `)}`
 }
 
-/** Any of the conditions; false without any. */
+/** Joins conditions with OR. False without conditions. */
 export function anyOf(conditions: readonly Sql<boolean>[]): Sql<boolean> {
   const [only, ...more] = conditions
   if (only === undefined) return sql<boolean>`false`
-  // One domain alone is a condition that an index can be walked by.
+  // The condition of a single domain can use an index.
   if (more.length === 0) return only
   return sql<boolean>`(${sql.join(
     conditions.map((condition) => sql`(${condition})`),

@@ -1,6 +1,7 @@
 /**
- * How many clients, channels and groups a domain has of each status. Triggers add a row for what each statement changed, in its
- * transaction, so that no creation waits for another; from time to time the rows of a domain become one.
+ * Numbers of clients, channels and groups of each domain and status. Triggers add a row for the changes of each
+ * statement, in its transaction, so that creations do not wait for each other. The rows of a domain are merged
+ * periodically.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -9,11 +10,11 @@ import { sleep } from '#core/time.ts'
 import type { EntityFacts } from '../access/index.ts'
 
 const MERGE_INTERVAL_MS = 60_000
-/** Rows of one count that are left as they are. */
+/** Number of rows of one count that are not merged. */
 const MAX_PARTS = 16
 
-/** Of these domains together. Without a status: of every status. */
-export async function countStored(
+/** Returns the sum of these domains. Without `status` it counts every status. */
+export async function sumEntityCounts(
   db: Queryable,
   type: EntityFacts['type'],
   domainKeys: readonly number[],
@@ -25,7 +26,7 @@ export async function countStored(
   return rows[0]?.total ?? 0
 }
 
-/** Two at once do no harm: what one has taken the other does not find. */
+/** Concurrent merges are safe: the second does not find the rows that the first has deleted. */
 export async function mergeCounts(db: Queryable): Promise<void> {
   await sql`WITH many AS (
       SELECT domain_key, entity_type, status FROM entity_counts

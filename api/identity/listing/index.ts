@@ -1,8 +1,21 @@
 export type { AccessQuery } from './access-filter.ts'
-export { allOf, anyOf, contains, containsMetadata, hasTrigrams, orderOf, parseMetadataFilter } from './conditions.ts'
-export { CountMerger } from './counts.ts'
+export {
+  allOf,
+  anyOf,
+  contains,
+  containsMetadata,
+  createdWithin,
+  hasTrigrams,
+  orderOf,
+  parseMetadataFilter,
+  withTags,
+} from './conditions.ts'
+export type { CreatedQuery } from './conditions.ts'
+export { CountMerger, sumEntityCounts } from './counts.ts'
 export { warnOfSlowSearches } from './letters.ts'
 export { findPageKeys } from './page.ts'
 export { shownRows } from './shown-rows.ts'
 export type { ShownRows } from './shown-rows.ts'
 export type { Filters, PageQuery } from './statements.ts'
+export { findNamed } from './named.ts'
+export type { NamedEntity } from './named.ts'

@@ -1,25 +1,25 @@
 /**
- * The keys of one page of a listing of clients, channels or groups, and how many rows there are: a statement for the total and one
- * for the page (docs/query-plans.md, decision 0067). Nothing of a page is kept in memory.
+ * Finds the keys of one page of a listing of clients, channels or groups, and the total: one statement for the total
+ * and one for the page (docs/query-plans.md, decision 0067). No page is cached.
  */
 import type { Queryable } from '#core/database/index.ts'
-import { countStored } from './counts.ts'
+import { sumEntityCounts } from './counts.ts'
 import { ListingStatements } from './statements.ts'
 import type { CountedRows, FoundKeys, Listed, PageQuery } from './statements.ts'
 
-/** So many rows that match are counted and sorted at once, in some 40 ms. */
+/** Number of matching rows that are counted and sorted together, in some 40 ms. */
 const FEW_ROWS = 20_000
-/** Where fewer than that are accessible, all of them are sorted for a page. */
+/** With at most this number of accessible rows, all of them are sorted for a page. */
 const FEW_ACCESSIBLE = 2000
-/** Rows that are looked at in the order of an index before all that match are sorted: so many at least, */
-const LEAST_WALKED = 1000
-/** so many times as many as should hold the page if they lay evenly, */
-const WALKED_TIMES = 2
-/** and at most so many, in 0.2 s. */
-const MOST_WALKED = 100_000
-/** For more rows than that the grants are read once, into a set; for fewer each row is looked up in them. */
+/** Minimum number of rows that are read in index order before all matching rows are sorted instead. */
+const LEAST_WALKED = 200
+/** Factor on the number of rows that would contain the page if matches were evenly distributed. */
+const WALKED_TIMES = 3
+/** Maximum number of rows that are read in index order, in 0.3 s. */
+const MOST_WALKED = 150_000
+/** For more rows the grants are read once into a set. For fewer rows each row is looked up in the grants. */
 const FEW_WALKED = 5000
-/** As many accessible rows are sorted in 0.1 s. */
+/** Number of accessible rows that are sorted in 0.1 s. */
 const SORTED_ACCESSIBLE = 30_000
 
 export type FoundPage = { total: number; keys: readonly number[] }
@@ -55,7 +55,7 @@ async function findPage(
   if (isWhole || (!isFiltered && shown.length > 1)) return await inOrder()
   if (!isFiltered && total <= FEW_ACCESSIBLE) return await sorted()
   const domainKeys = shown.map(({ rows }) => rows.domain.domainKey)
-  const size = await countStored(db, type, domainKeys, undefined)
+  const size = await sumEntityCounts(db, type, domainKeys, undefined)
   const expected = ((offset + limit) * size) / total
   if (shown.length > 1) return expected * shown.length <= MOST_WALKED ? await inOrder() : await sorted()
   const most = Math.ceil(Math.max(LEAST_WALKED, WALKED_TIMES * expected))
@@ -63,11 +63,11 @@ async function findPage(
     const keys = keysOf(await firstRow(db, statements.walk(most, most <= FEW_WALKED ? 'row' : 'set')))
     if (keys.length >= Math.min(limit, total - offset)) return keys
   }
-  // An index alone says of each row whether it is accessible, so that to read it to its end is sooner done than to sort many.
+  // An index alone determines whether a row is accessible, so reading it to its end is faster than sorting many rows.
   return !isFiltered && total > SORTED_ACCESSIBLE ? await inOrder() : await sorted()
 }
 
-/** How much of each domain is accessible; what has nothing to show is left out. */
+/** Counts the accessible rows of each domain. Domains without accessible rows are omitted. */
 async function countAccessible({ shown }: Listed): Promise<CountedRows[]> {
   const counted = await Promise.all(
     shown.map(async (rows) => {
@@ -87,7 +87,7 @@ async function countUnfiltered(
   const wholes = shown.filter(({ accessible }) => accessible === undefined).map(({ rows }) => rows.domain.domainKey)
   const asked = status === 'all' ? undefined : status
   const others = await Promise.all(shown.map(async ({ rows }) => sumOf(await rows.accessible.count(), asked)))
-  const ofWholes = wholes.length === 0 ? 0 : await countStored(db, type, wholes, asked)
+  const ofWholes = wholes.length === 0 ? 0 : await sumEntityCounts(db, type, wholes, asked)
   return others.reduce((sum, of) => sum + of, ofWholes)
 }
 

@@ -1,22 +1,26 @@
-/** Which rows a listing of clients, channels or groups shows, domain by domain: those that the caller may read (contract 2.4). */
+/**
+ * The rows that a listing of clients, channels or groups contains, by domain: those that the caller may read (contract
+ * 2.4).
+ */
 import type { Queryable } from '#core/database/index.ts'
 import type { Sql } from '#core/sql.ts'
-import type { Accessible, DomainAccess, EntityFacts, ReachPlan } from '../access/index.ts'
+import type { Accessible, DomainAccess, EntityFacts, GrantsPlan } from '../access/index.ts'
 import { accessConditions, accessibleToUser, requireMayListFor } from './access-filter.ts'
 import type { AccessQuery } from './access-filter.ts'
 
-/** Rows of one domain that are shown. */
+/** The listed rows of one domain. */
 export type ShownRows = {
   domain: DomainAccess
   accessible: Accessible
-  /** What is asked of the rows by access beside that. */
-  narrowed(plan: ReachPlan): readonly Sql<boolean>[]
+  /** Further conditions on the access to the rows. */
+  narrowed(plan: GrantsPlan): readonly Sql<boolean>[]
   isNarrowed: boolean
 }
 
 /**
- * Rows of the table `alias` that the caller may read, of these those that the query asks for by access, and `more` in each
- * domain. Throws `forbidden` for the reach of somebody else.
+ * Returns the rows of the table `alias` that the caller may read and that match the access filters of the query, with
+ * `more` conditions for each domain. Throws `forbidden` when the query asks for the access of another user and the
+ * caller is not an administrator.
  */
 export async function shownRows(
   db: Queryable,
@@ -35,7 +39,7 @@ export async function shownRows(
       if (query.user !== undefined && other === undefined) return undefined
       const [accessible, beside] =
         other === undefined || other.isWhole ? [own, undefined] : own.isWhole ? [other, undefined] : [own, other]
-      const narrowed = (plan: ReachPlan) => [
+      const narrowed = (plan: GrantsPlan) => [
         ...(beside === undefined ? [] : [beside.isAmong(listed.alias, plan)]),
         ...asked(plan),
         ...others,

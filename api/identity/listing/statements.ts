@@ -1,8 +1,8 @@
-/** The statements by which a listing of clients, channels or groups is counted and its pages are found (docs/query-plans.md). */
+/** The statements that count a listing of clients, channels or groups and find its pages (docs/query-plans.md). */
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ENTITY_TABLES } from '../access/index.ts'
-import type { EntityFacts, ReachPlan } from '../access/index.ts'
+import type { EntityFacts, GrantsPlan } from '../access/index.ts'
 import { allOf, inOrder, orderedBy, partsByName } from './conditions.ts'
 import type { ShownRows } from './shown-rows.ts'
 
@@ -12,30 +12,35 @@ export type PageQuery = {
   offset: number
   limit: number
   only_total?: boolean
-  /** `all`, or one. */
+  /** `all`, or one status. */
   status?: string
 }
 
 export type Listed = {
   type: EntityFacts['type']
-  /** What the table is called in the conditions. */
+  /** Alias of the table in the conditions. */
   alias: string
   shown: readonly ShownRows[]
   filters: Filters
 }
 
-/** What the records themselves must say, beside the status, and whether an index finds those that do. */
+/** Conditions on the columns of the records except the status. `isIndexed`: an index finds the matching rows. */
 export type Filters = { conditions: readonly Sql<boolean>[]; isIndexed: boolean }
 
-/** Keys of a page in their order as a text of JSON; null: none. As rows twenty thousand take the driver 20 ms. */
+/**
+ * Keys of a page in their order, as JSON text; null for an empty page. The driver needs 20 ms for twenty thousand rows.
+ */
 export type FoundKeys = { keys: string | null }
 
-/** A domain of which so many entities or fewer are accessible is read from the grants on, where no index finds what is asked for. */
+/**
+ * Without an index on the filters, a domain with at most this number of accessible entities is read starting from the
+ * grants.
+ */
 const FEW_ACCESSIBLE = 30_000
-/** Where an index finds it. */
+/** The same limit when an index finds the matching rows. */
 const FEW_BESIDE_INDEX = 2000
 
-/** Rows of one domain that may have something to show. `accessible`: how many of them there are; undefined: the whole domain. */
+/** The listed rows of one domain. `accessible` is their number; undefined means the whole domain. */
 export type CountedRows = { rows: ShownRows; accessible: number | undefined }
 
 export class ListingStatements {
@@ -45,7 +50,6 @@ export class ListingStatements {
   readonly #dir: 'asc' | 'desc'
   readonly #alias: string
   readonly #table: Sql<unknown>
-  readonly #entities: Sql<unknown>
   readonly #key: Sql<unknown>
   readonly #columns: readonly Sql<unknown>[]
   readonly #hasStatus: readonly Sql<boolean>[]
@@ -57,28 +61,27 @@ export class ListingStatements {
     this.#query = query
     this.#dir = dir
     this.#alias = alias
-    this.#entities = sql.table(ENTITY_TABLES[type].table)
-    this.#table = sql`${this.#entities} ${sql.ref(alias)}`
+    this.#table = sql`${sql.table(ENTITY_TABLES[type].table)} ${sql.ref(alias)}`
     this.#key = sql.ref(`${alias}.key`)
     this.#columns = orderedBy(alias, order)
     this.#hasStatus =
       status === undefined || status === 'all' ? [] : [sql<boolean>`${sql.ref(`${alias}.status`)} = ${status}`]
   }
 
-  /** Whether what matches is found without a look at every row of a domain. */
+  /** True when the matching rows are found without reading every row of a domain. */
   get isFoundSoon(): boolean {
     return this.#filters.isIndexed || this.#shown.every((counted) => this.#isReadFromGrants(counted))
   }
 
-  /** Read by several processes where every row of a domain is looked at. */
+  /** PostgreSQL uses parallel workers when it reads every row of a domain. */
   total(): Sql<{ total: number }> {
     const counts = this.#sources().map((source) => sql`(SELECT count(*) FROM ${source})`)
     return sql<{ total: number }>`SELECT ${sql.join(counts, sql` + `)} AS total`
   }
 
   /**
-   * How many rows there are and the keys of the page, by looking at all that matches. `most`: the look ends with one row more than that, and
-   * the page means nothing then.
+   * Returns the number of rows and the keys of the page by reading all matching rows. With `most` it stops after one
+   * more row than that, and then the page is not valid.
    */
   sorted(most?: number): Sql<FoundKeys & { total: number }> {
     const { offset, limit } = this.#query
@@ -91,13 +94,13 @@ export class ListingStatements {
   }
 
   /**
-   * The page as far as the first `most` rows of the one domain in the order of an index hold it: each is held against filters and
-   * access, so that it ends with the last row of the page.
+   * Returns the page as far as the first `most` rows of the domain in index order contain it. Each row is checked
+   * against filters and access, so the scan ends with the last row of the page.
    */
-  walk(most: number, plan: ReachPlan): Sql<FoundKeys> {
+  walk(most: number, plan: GrantsPlan): Sql<FoundKeys> {
     const [{ rows }] = this.#shown as [CountedRows]
     const { order, offset, limit } = this.#query
-    // What the index of the order has in front; the rest is asked of each row.
+    // The index of this sort order begins with the status. For other orders each row is checked.
     const isInFront = order !== 'name' && order !== 'created_at'
     const parts = this.#tableParts().map(
       ({ isIn, columns }) => sql`(SELECT *, ${this.#named(columns)} FROM ${this.#table}
@@ -110,7 +113,7 @@ export class ListingStatements {
       WHERE ${allOf(asked)} ORDER BY ${this.#byNames()} OFFSET ${offset} LIMIT ${limit}`)
   }
 
-  /** The page, read from each domain in the order of an index as far as it is needed. */
+  /** Returns the page by reading each domain in index order as far as needed. */
   inOrder(): Sql<FoundKeys> {
     const { offset, limit } = this.#query
     const most = sql`LIMIT ${offset + limit}`
@@ -150,11 +153,11 @@ export class ListingStatements {
   }
 
   #found(page: Sql<unknown>): Sql<FoundKeys> {
-    // JSON, since PostgreSQL does that in no parts, which would come in any order.
+    // Aggregated as JSON, because PostgreSQL does not parallelize that. A parallel plan would not keep the order.
     return sql<FoundKeys>`SELECT json_agg(key)::text AS keys FROM (${page}) page`
   }
 
-  /** Keys of the domains of which every row is shown. */
+  /** Keys of the domains whose rows are all listed. */
   #wholes(): readonly number[] {
     return this.#shown
       .filter(({ rows }) => rows.accessible.isWhole && !rows.isNarrowed)
@@ -169,11 +172,11 @@ export class ListingStatements {
     return sql<boolean>`${sql.ref(`${this.#alias}.domain_key`)} = ${domain.domainKey}`
   }
 
-  #ofAccess({ accessible, narrowed }: ShownRows, plan: ReachPlan): Sql<boolean>[] {
+  #ofAccess({ accessible, narrowed }: ShownRows, plan: GrantsPlan): Sql<boolean>[] {
     return [...(accessible.isWhole ? [] : [accessible.isAmong(this.#alias, plan)]), ...narrowed(plan)]
   }
 
-  /** All rows that are listed, each once: what follows FROM, with the alias. */
+  /** Sources of all listed rows, each once: the text after FROM, with the alias. */
   #sources(): Sql<unknown>[] {
     const wholes = this.#wholes()
     const [only, ...more] = wholes
@@ -198,20 +201,18 @@ export class ListingStatements {
     const alias = sql.ref(this.#alias)
     if (own !== undefined && this.#isReadFromGrants(counted)) {
       const asked = allOf([...this.#hasStatus, ...conditions, ...rows.narrowed('set')])
-      // `OFFSET 0` keeps the order: from the grants to the rows by their keys, whatever PostgreSQL believes of the tables' sizes.
-      return sql`(SELECT e.* FROM (SELECT key FROM ${own} own OFFSET 0) own CROSS JOIN LATERAL (
-        SELECT * FROM ${this.#entities} e WHERE e.key = own.key OFFSET 0) e) ${alias} WHERE ${asked}`
+      return sql`${own('all')} ${alias} WHERE ${asked}`
     }
     const ofRecord = allOf([this.#isInDomain(rows), ...this.#hasStatus, ...conditions])
     const ofAccess = allOf(this.#ofAccess(rows, 'set'))
-    // What an index finds comes first: left to itself PostgreSQL holds every row of the domain against the grants. Where none does
-    // it reads all rows, in several processes, which it does of no subquery with an OFFSET.
+    // The indexed filter is evaluated first. Otherwise PostgreSQL checks every row of the domain against the grants.
+    // Without an indexed filter it reads all rows in parallel, which it does not do in a subquery with OFFSET.
     return !this.#filters.isIndexed
       ? sql`${this.#table} WHERE ${ofRecord} AND ${ofAccess}`
       : sql`(SELECT * FROM ${this.#table} WHERE ${ofRecord} OFFSET 0) ${alias} WHERE ${ofAccess}`
   }
 
-  /** By name a table is two parts, each with an index that has all that a page is found by. */
+  /** Sorted by name, a table has two parts, each with an index that contains all columns of the page. */
   #tableParts(): { isIn: readonly Sql<boolean>[]; columns: readonly Sql<unknown>[] }[] {
     if (this.#query.order !== 'name') return [{ isIn: [], columns: this.#columns }]
     return partsByName(this.#alias).map(({ isIn, columns }) => ({ isIn: [isIn], columns }))
@@ -221,7 +222,7 @@ export class ListingStatements {
     return inOrder(this.#columns, this.#dir)
   }
 
-  /** What a row is sorted by, by name: only so PostgreSQL sees that the rows of a subquery come in order. */
+  /** The sort columns with names: only then PostgreSQL recognizes that the rows of a subquery are sorted. */
   #named(columns: readonly Sql<unknown>[] = this.#columns): Sql<unknown> {
     return sql.join(columns.map((column, index) => sql`${column} AS ${sql.ref(`sorted_${index}`)}`))
   }

@@ -7,7 +7,7 @@ test.each([
   "o'neil@example.co.uk",
   'josé@example.com',
   `${'x'.repeat(64)}@example.com`,
-])('%s is an address', (text) => {
+])('%s is a valid address', (text) => {
   expect(isMailAddress(text)).toBe(true)
 })
 
@@ -31,7 +31,7 @@ test.each([
   'ja\u2028ne@example.com',
   `${'x'.repeat(65)}@example.com`,
   `jane@${'x'.repeat(250)}.com`,
-])('%j is none', (text) => {
+])('%j is not a valid address', (text) => {
   expect(isMailAddress(text)).toBe(false)
 })
 

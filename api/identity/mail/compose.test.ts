@@ -23,7 +23,7 @@ const NAMES = [
   'Content-Transfer-Encoding',
 ]
 
-/** Names of the headers and the body, folded lines unfolded. */
+/** Parses the headers, with folded lines unfolded, and the body. */
 function read(message: string): { names: string[]; headers: Record<string, string>; body: string } {
   const end = message.indexOf('\r\n\r\n')
   const lines = message.slice(0, end).replaceAll('\r\n ', ' ').split('\r\n')
@@ -35,7 +35,7 @@ function decodeWords(text: string): string {
   return text.replaceAll(/=\?UTF-8\?B\?([^?]*)\?= ?/g, (_, word: string) => Buffer.from(word, 'base64').toString())
 }
 
-test('plain text stays as it is, however long a link in it', () => {
+test('plain text is unchanged, even with a long link', () => {
   const link = `https://example.com/reset?token=${'A'.repeat(200)}`
   const { headers, body } = read(compose({ text: `Hello\n\n${link}\n` }))
   expect(body).toBe(`Hello\r\n\r\n${link}\r\n\r\n`)
@@ -49,7 +49,7 @@ test('plain text stays as it is, however long a link in it', () => {
   })
 })
 
-test('other text is base64 in lines that every server takes, and reads the same afterwards', () => {
+test('other text is base64 with lines of valid length, and decodes to the same text', () => {
   const text = 'Grüße, '.repeat(40)
   const { headers, body } = read(compose({ text }))
   expect(headers['Content-Transfer-Encoding']).toBe('base64')
@@ -57,23 +57,23 @@ test('other text is base64 in lines that every server takes, and reads the same 
   expect(Buffer.from(body, 'base64').toString()).toBe(text)
 })
 
-test('a line above the 998 characters of a message makes it base64 too', () => {
+test('text with a line above 998 characters is base64', () => {
   expect(read(compose({ text: 'x'.repeat(999) })).headers['Content-Transfer-Encoding']).toBe('base64')
 })
 
-test('a subject of any signs is read as it was written', () => {
+test('a subject with any characters decodes to the same text', () => {
   const subject = `Überschrift ${'ß'.repeat(100)} 🙂`
   const message = compose({ subject })
   expect(decodeWords(read(message).headers['Subject'] ?? '')).toBe(subject)
   for (const line of message.split('\r\n')) expect(line.length).toBeLessThanOrEqual(84)
 })
 
-test('a subject that looks like an encoded word is no other one afterwards', () => {
+test('a subject that looks like an encoded word is unchanged after decoding', () => {
   const subject = '=?UTF-8?B?SGFja2Vk?='
   expect(decodeWords(read(compose({ subject })).headers['Subject'] ?? '')).toBe(subject)
 })
 
-test('no text makes another header, whatever stands in it', () => {
+test('no text can inject a header', () => {
   const text = fc.oneof(
     fc.string({ unit: 'binary' }),
     fc.constantFrom('a\r\nBcc: x@example.com', 'a\nb', '\r\n\r\n', '"\\'),

@@ -1,17 +1,17 @@
 /**
- * A mail as text (RFC 5322). Plain ASCII stays as it is, so that a link is whole wherever the message is read; anything
- * else is base64. No value of a header can begin another one: control characters become spaces.
+ * Composes a mail as text (RFC 5322). Plain ASCII is sent unencoded, so that links are intact in every mail client.
+ * Other text is base64. No header value can inject another header: control characters are replaced by spaces.
  */
 import type { Sender } from './address.ts'
 
 /** A mail to one recipient. */
 export type Mail = { to: string; subject: string; text: string }
 
-/** RFC 5322 section 2.1.1, without the line's end. */
+/** RFC 5322 section 2.1.1, without the line break. */
 const MAX_LINE_CHARS = 998
 /** RFC 2045 section 6.8. */
 const BASE64_LINE_CHARS = 76
-/** Bytes in one encoded word: with its frame below the 75 characters of RFC 2047 section 2. */
+/** Bytes in one encoded word: with its delimiters it is below the 75 characters of RFC 2047 section 2. */
 const ENCODED_WORD_BYTES = 45
 
 const isAscii = (text: string) => /^[\x20-\x7e]*$/.test(text)
@@ -27,7 +27,7 @@ export function composeMail(mail: Mail, { from, messageId, now }: Composing): Bu
     `Subject: ${words(mail.subject)}`,
     `Date: ${now.toUTCString().replace('GMT', '+0000')}`,
     `Message-ID: <${header(messageId)}>`,
-    // RFC 3834 section 5: no vacation notice answers.
+    // RFC 3834 section 5: prevents automatic replies.
     'Auto-Submitted: auto-generated',
     'MIME-Version: 1.0',
     `Content-Type: text/plain; charset=${isPlain ? 'us-ascii' : 'utf-8'}`,
@@ -48,7 +48,7 @@ function header(value: string): string {
   return value.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
 }
 
-/** Text of a header; in encoded words (RFC 2047) unless it is short ASCII. */
+/** Returns the text of a header, as encoded words (RFC 2047) unless it is short ASCII. */
 function words(value: string): string {
   const clean = header(value)
   if (isAscii(clean) && clean.length <= BASE64_LINE_CHARS - 'Subject: '.length && !clean.includes('=?')) return clean

@@ -1,20 +1,19 @@
 /**
- * Mails on their way. The queue is bounded and lives in memory: what a process holds when it ends is lost, and the log
- * says how many. A mail that fails is tried again with growing pauses, then logged. Neither text nor subject is logged.
+ * The mail queue. It is bounded and kept in memory: mails that are queued when the process stops are lost, and the log
+ * contains their number. A failed mail is retried with growing delays, then logged. Neither text nor subject is logged.
  */
 import type { Logger } from '#core/logging/index.ts'
+import { removeSources } from '#core/metrics/index.ts'
 import { sleep, withDeadline } from '#core/time.ts'
 import { isMailAddress } from './address.ts'
+import { MAIL_METRICS } from './metrics.ts'
 import type { Mail } from './compose.ts'
 import type { MailTransport } from './transport.ts'
 
 export type Mailer = {
-  /**
-   * Sends a mail to one address, in the background of whoever does not wait: resolves to true when it has left, to false
-   * when it was given up. Never rejects.
-   */
+  /** Queues a mail to one address. Resolves to true when it was sent, to false when it was given up. Never rejects. */
   send(mail: Mail): Promise<boolean>
-  /** One attempt, for whoever keeps the mail and tries again himself; rejects with what went wrong. */
+  /** Makes one attempt, for callers that store the mail and retry themselves. Rejects with the error. */
   attempt(mail: Mail): Promise<void>
   stop(): Promise<void>
 }
@@ -22,18 +21,18 @@ export type Mailer = {
 export type MailerOptions = {
   transport: MailTransport
   logger: Logger
-  /** Pauses before the second attempt, the third, and so on; tests shorten them. */
+  /** Delays before the second and later attempts. Tests shorten them. */
   retryDelaysMs?: readonly number[]
 }
 
-/** Mails that wait or are being sent. */
+/** Maximum number of mails that wait or are being sent. */
 const MAX_MAILS = 1000
-/** Mails that are being sent at once. */
+/** Maximum number of mails that are sent concurrently. */
 const MAX_SENDING = 4
 const RETRY_DELAYS_MS: readonly number[] = [2000, 15_000, 60_000, 300_000, 1_800_000]
-/** One attempt, with everything that the server asks. */
+/** Deadline of one attempt, including all steps of SMTP. */
 const ATTEMPT_DEADLINE_MS = 60_000
-/** What is being sent when the process stops gets so long. */
+/** Time that running attempts get when the process stops. */
 const STOP_GRACE_MS = 3000
 
 export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_MS }: MailerOptions): Mailer {
@@ -43,6 +42,7 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
   const sending = new Set<Promise<void>>()
   const waiting: (() => void)[] = []
   let free = MAX_SENDING
+  const sources = [MAIL_METRICS.waiting.fromValue(() => held.size), MAIL_METRICS.limit.fromValue(() => MAX_MAILS)]
 
   async function attempt(mail: Mail): Promise<void> {
     if (free > 0) free -= 1
@@ -64,11 +64,13 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
     for (let failures = 0; ; failures++) {
       try {
         await attempt(mail)
+        MAIL_METRICS.mails.add({ outcome: 'sent' })
         return true
       } catch (error) {
         if (stopping.signal.aborted) return false
         const delayMs = isRefused(error) ? undefined : retryDelaysMs[failures]
         const facts = { to: mail.to, attempts: failures + 1, ...reasonOf(error) }
+        MAIL_METRICS.mails.add({ outcome: delayMs === undefined ? 'given_up' : 'retried' })
         if (delayMs === undefined) {
           logger.error(facts, 'failed to send a mail; giving up')
           return false
@@ -82,13 +84,15 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
   return {
     async send(mail) {
       if (!isMailAddress(mail.to)) {
-        logger.error('a mail was not sent: the recipient is not a valid address')
+        MAIL_METRICS.mails.add({ outcome: 'dropped' })
+        logger.error('dropped a mail: the recipient is not a valid address')
         return false
       }
       if (held.size >= MAX_MAILS || stopping.signal.aborted) {
+        MAIL_METRICS.mails.add({ outcome: 'dropped' })
         logger.error(
           { to: mail.to, waiting: held.size },
-          'a mail was not sent: the queue is full or the process is stopping',
+          'dropped a mail: the queue is full or the process is stopping',
         )
         return false
       }
@@ -97,7 +101,7 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
       return await work.finally(() => held.delete(work))
     },
     async attempt(mail) {
-      if (!isMailAddress(mail.to)) throw new Error('the recipient is no address')
+      if (!isMailAddress(mail.to)) throw new Error('the recipient is not a valid address')
       await attempt(mail)
     },
     async stop() {
@@ -108,19 +112,20 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
       breaking.abort()
       const outcomes = await Promise.all(last)
       const lost = outcomes.filter((hasLeft) => !hasLeft).length
-      if (lost > 0) logger.error({ mails: lost }, 'mails were lost: the process stopped before they could be sent')
+      if (lost > 0) logger.error({ mails: lost }, 'dropped unsent mails: the process is stopping')
       transport.close()
+      removeSources(sources)
     },
   }
 }
 
-/** The recipient does not exist or is not wanted (RFC 5321 section 4.2.1, 5yz): another attempt changes nothing. */
+/** The server rejected the recipient permanently (RFC 5321 section 4.2.1, 5yz), so a retry is useless. */
 function isRefused(error: unknown): boolean {
   const { code, responseCode } = error as { code?: unknown; responseCode?: unknown }
   return code === 'EENVELOPE' && typeof responseCode === 'number' && responseCode >= 500
 }
 
-/** What the log may say. The answer of a mail server is left out: it may quote the link that it objects to. */
+/** Fields for the log. The response of the mail server is omitted, because it can quote a link of the mail. */
 function reasonOf(error: unknown): Record<string, unknown> {
   const { code, responseCode, message } = error as { code?: unknown; responseCode?: unknown; message?: unknown }
   return responseCode === undefined ? { code, reason: message } : { code, responseCode }

@@ -1,4 +1,4 @@
-/** The mailer that the settings describe. */
+/** Creates the mailer from the settings. */
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { Secret } from '#core/config/index.ts'
@@ -15,7 +15,7 @@ export type MailConfig = { smtpUrl: Secret | undefined; mailFrom: string | undef
 /** Name of the folder for mails in the data folder. */
 const MAIL_FOLDER = 'mail'
 
-/** Throws `malformed` naming the setting that cannot be used. No connection is made before the first mail. */
+/** Throws `malformed` with the name of an invalid setting. The first mail opens the connection. */
 export function startMailer(config: MailConfig, dataDir: string, logger: Logger): Mailer {
   const from = senderOf(config)
   const transport =

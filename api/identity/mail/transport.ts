@@ -1,4 +1,4 @@
-/** Where mails leave: a mail server, or files in the data folder while there is none (decision 55). */
+/** Transports of mail: a mail server, or files in the data folder when no server is configured (decision 55). */
 import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Transporter } from 'nodemailer'
@@ -10,28 +10,28 @@ import type { Mail } from './compose.ts'
 import { composeMail } from './compose.ts'
 
 export type MailTransport = {
-  /** Resolves when the mail is out of our hands. The signal breaks it off. */
+  /** Resolves when the mail was delivered to the transport. The signal aborts it. */
   deliver(mail: Mail, signal: AbortSignal): Promise<void>
   close(): void
 }
 
-/** A step of the conversation with the mail server may take so long. */
+/** Deadline of one step of the SMTP session. */
 const SMTP_STEP_DEADLINE_MS = 15_000
-/** Files of mail that are kept, the newest ones; a test installation must not fill its disk. */
+/** Number of newest mail files that are kept, so that a test installation does not fill its disk. */
 const MAX_MAIL_FILES = 1000
 
 const composed = (mail: Mail, from: Sender, id: string) =>
   composeMail(mail, { from, now: new Date(), messageId: `${id}@${from.address.split('@')[1] ?? 'localhost'}` })
 
 /**
- * `smtps:` is TLS from the first byte; `smtp:` upgrades where the server offers it, and insists with `?requireTLS=true`.
- * Throws `malformed` naming the setting, never its value.
+ * `smtps:` uses TLS from the start. `smtp:` uses STARTTLS if the server offers it, and requires it with
+ * `?requireTLS=true`. Throws `malformed` with the name of the setting, never its value.
  */
 export function smtpTransport(url: string, from: Sender): MailTransport {
   const address = URL.canParse(url) ? new URL(url) : undefined
   if (address === undefined || !['smtp:', 'smtps:'].includes(address.protocol) || address.hostname === '')
     throw new ServiceError('malformed', 'SKEIN_SMTP_URL must be an address such as smtps://user:password@host:465')
-  // Loaded with the first mail: most starts send none.
+  // Loaded with the first mail, because most processes send none.
   let smtp: Promise<Transporter> | undefined
   async function connected(): Promise<Transporter> {
     const { createTransport } = await import('nodemailer')
@@ -58,13 +58,13 @@ export function fileTransport(folder: string, from: Sender, logger: Logger): Mai
     async deliver(mail) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
       const id = newId()
-      // The time first, so that names sort as they were written.
+      // The name begins with the time, so that names sort by time.
       const name = `${new Date().toISOString().replaceAll(/[:.]/g, '-')}-${id}.eml`
       const file = join(folder, name)
-      // Whoever watches the folder finds whole mails only.
+      // Renamed when complete, so that readers of the folder find only complete mails.
       await writeFile(`${file}.part`, composed(mail, from, id), { flag: 'wx', mode: 0o600 })
       await rename(`${file}.part`, file)
-      logger.info({ file }, 'a mail was written to a file, because SKEIN_SMTP_URL is not set')
+      logger.info({ file }, 'wrote a mail to a file: SKEIN_SMTP_URL is not set')
       await removeOldest(folder)
     },
     close: () => undefined,

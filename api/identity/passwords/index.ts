@@ -1,1 +1,1 @@
-export { hashPassword, verifyAgainstNobody, verifyPassword } from './password.ts'
+export { hashPassword, verifyAgainstDecoy, verifyPassword } from './password.ts'

@@ -1,23 +1,24 @@
-/** Passwords: argon2id through Node's own implementation, off the event loop, in the PHC string format. */
+/** Password hashes: argon2id of Node.js, in the thread pool, in the PHC string format. */
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { ServiceError } from '#core/errors/index.ts'
+import { countRefusal } from '#core/metrics/index.ts'
 import { withoutTrailing } from '#core/text.ts'
 
 const argon2Async = promisify(argon2)
 
-/** OWASP's recommendation for argon2id: 19 MiB, two passes, one lane. */
+/** OWASP's recommendation for argon2id: 19 MiB, two passes, one degree of parallelism. */
 const MEMORY_KIB = 19_456
 const PASSES = 2
 const LANES = 1
 const TAG_BYTES = 32
 const SALT_BYTES = 16
 
-/** Hashes at once: each takes 19 MiB and a thread of the pool for some 30 ms. */
+/** Maximum number of concurrent hashes: each uses 19 MiB and a thread of the pool for some 30 ms. */
 const MAX_RUNNING = 2
-/** Hashes that wait for their turn; beyond, logins are refused for a moment rather than queued for minutes. */
+/** Maximum number of waiting hashes. Above it logins fail immediately instead of waiting for minutes. */
 const MAX_WAITING = 200
-/** The same for those that go first: a flood of the others must not shut them out. */
+/** The same limit for preferred logins, so that a flood of other logins does not block them. */
 const MAX_PREFERRED_WAITING = 1000
 
 let running = 0
@@ -31,7 +32,8 @@ async function takeTurn(isPreferred: boolean): Promise<void> {
   }
   const queue = isPreferred ? preferred : waiting
   if (queue.length >= (isPreferred ? MAX_PREFERRED_WAITING : MAX_WAITING)) {
-    throw new ServiceError('rate_limited', 'too many logins at once, try again', { retryAfterSeconds: 1 })
+    countRefusal('password_hashing')
+    throw new ServiceError('rate_limited', 'too many concurrent logins: retry in a second', { retryAfterSeconds: 1 })
   }
   await new Promise<void>((resolve) => void queue.push(resolve))
 }
@@ -61,7 +63,7 @@ async function derive(
 
 const unpadded = (bytes: Buffer) => withoutTrailing(bytes.toString('base64'), '=')
 
-/** `$argon2id$v=19$m=…,t=…,p=…$salt$tag`. Throws `rate_limited` when too many wait. */
+/** Returns `$argon2id$v=19$m=…,t=…,p=…$salt$tag`. Throws `rate_limited` when too many hashes wait. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES)
   const tag = await derive(password, salt, MEMORY_KIB, PASSES, LANES)
@@ -71,8 +73,8 @@ export async function hashPassword(password: string): Promise<string> {
 const PHC = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)$/
 
 /**
- * True when the password belongs to the hash. Takes the same time for any password. A preferred one goes before the others
- * that wait. Throws `rate_limited` when too many do.
+ * True when the password matches the hash. Takes the same time for any password. A preferred login overtakes the others
+ * that wait. Throws `rate_limited` when too many wait.
  */
 export async function verifyPassword(
   password: string,
@@ -96,8 +98,8 @@ export async function verifyPassword(
 
 let decoy: Promise<string> | undefined
 
-/** Spends the time of a verification, so that an unknown login answers no sooner than a wrong password. */
-export async function verifyAgainstNobody(password: string): Promise<false> {
+/** Takes the time of a verification, so that the response time does not reveal whether a login exists. */
+export async function verifyAgainstDecoy(password: string): Promise<false> {
   decoy ??= hashPassword('nobody')
   await verifyPassword(password, await decoy)
   return false

@@ -47,7 +47,7 @@ export type NewPatRow = {
   lifetimeSeconds: number
 }
 
-/** Undefined when the user, whose row the caller has locked, has as many as he may have. */
+/** Undefined when the user has the maximum number of tokens. The caller must have locked the row of the user. */
 export async function insertPat(db: Queryable, pat: NewPatRow, maxPats: number): Promise<PatRecord | undefined> {
   const { rows } = await sql<Row>`INSERT INTO pats AS p (id, user_key, name, description, secret_hash, expires_at)
       SELECT ${pat.id}::uuid, u.key, ${pat.name}, ${pat.description}, ${pat.secretHash}::bytea, now() + make_interval(secs => ${pat.lifetimeSeconds})
@@ -93,7 +93,7 @@ export async function listPats(db: Queryable, { where, dir, offset, limit }: Pat
 export type PatChange = {
   name?: string
   description?: string
-  /** A new secret also ends an earlier revocation. */
+  /** A new secret also reverses an earlier revocation. */
   secret?: { hash: Buffer; lifetimeSeconds: number }
   isRevoked?: true
 }
@@ -120,7 +120,7 @@ export async function revokePatsOf(db: Queryable, userKey: number): Promise<void
   )
 }
 
-/** Every token of the user, locked. */
+/** Returns every token of the user, locked. */
 export async function lockPatsOf(db: Queryable, userKey: number): Promise<{ key: number; id: string }[]> {
   const { rows } = await sql<{
     key: number
@@ -129,7 +129,7 @@ export async function lockPatsOf(db: Queryable, userKey: number): Promise<{ key:
   return rows
 }
 
-/** What authentication must know of a token. */
+/** The attributes of a token that authentication requires. */
 export type PatFacts = {
   key: number
   id: string
@@ -161,7 +161,7 @@ type ScopeFactsRow = {
   entity_key: number | null
 }
 
-/** No entity has this key: a scope on what does not exist here covers nothing. */
+/** No entity has this key, so a scope on an unknown entity covers nothing. */
 const NO_ENTITY = -1
 
 export async function findPatFacts(db: Queryable, id: string): Promise<PatFacts | undefined> {
@@ -202,12 +202,12 @@ export type NewScopeRow = {
   entityKey: number | null
 }
 
-/** Throws `conflict` when the token has one of the scopes already. */
+/** Throws `conflict` when the token already has one of the scopes. */
 export async function insertScopes(db: Queryable, patKey: number, scopes: readonly NewScopeRow[]): Promise<void> {
   await refusing(
     {
       pat_scopes_scope_key: () =>
-        new ServiceError('conflict', 'entity already exists: the token has one of these scopes already'),
+        new ServiceError('conflict', 'entity already exists: the token already has one of these scopes'),
     },
     sql`INSERT INTO pat_scopes (pat_key, id, entity_type, operation, domain_key, entity_id, entity_key)
       SELECT ${patKey}, * FROM unnest(
@@ -251,7 +251,7 @@ export async function listScopes(
   }))
 }
 
-/** Gives the ids that were there; without `ids` all go. */
+/** Returns the ids of the removed scopes. Without `ids` it removes all scopes. */
 export async function deleteScopes(
   db: Queryable,
   patKey: number,
@@ -266,7 +266,7 @@ export async function deleteScopes(
 
 export type NamedEntity = { key: number; id: string }
 
-/** Entities of a domain by id, those that `isReadable` lets through. */
+/** Returns the entities of a domain with these ids that match `isReadable`. */
 export async function findNamed(
   db: Queryable,
   table: 'clients' | 'channels' | 'groups',

@@ -1,4 +1,4 @@
-/** Routes of personal access tokens (contract section 6). Every one needs a login: see `access/route-rules.ts`. */
+/** Routes of personal access tokens (contract section 6). All of them require a login: see `access/route-rules.ts`. */
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
@@ -33,7 +33,7 @@ export function patRoutes(pats: PatsService): RoutePlugin {
   }
 }
 
-/** Making, listing, viewing and deleting tokens. */
+/** Adds the routes that create, list, view and delete tokens. */
 function addTokenRoutes(app: HttpApp, pats: PatsService): void {
   app.post(
     '/pats',
@@ -41,18 +41,10 @@ function addTokenRoutes(app: HttpApp, pats: PatsService): void {
       config,
       schema: {
         tags,
-        summary: 'Make a personal access token',
-        description:
-          'The answer holds its secret, which is never shown again. It may do nothing until scopes are added to it.',
+        summary: 'Create a personal access token',
+        description: 'Only this response contains the secret. The token has no permissions until scopes are added.',
         body: NewPat,
-        response: responses(
-          { 201: Pat },
-          'unauthenticated',
-          'forbidden',
-          'unprocessable',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 201: Pat }, 'unprocessable'),
       },
     },
     async (request, reply) => {
@@ -68,9 +60,9 @@ function addTokenRoutes(app: HttpApp, pats: PatsService): void {
       schema: {
         tags,
         summary: 'List the personal access tokens of the caller',
-        description: 'The newest first. Secrets are never shown.',
+        description: 'Newest first. Secrets are never returned.',
         querystring: PatQuery,
-        response: responses({ 200: PatPage }, 'unauthenticated', 'forbidden'),
+        response: responses({ 200: PatPage }),
       },
     },
     async (request) => {
@@ -85,7 +77,7 @@ function addTokenRoutes(app: HttpApp, pats: PatsService): void {
       schema: {
         tags,
         summary: 'Delete all personal access tokens of the caller',
-        response: responses({ 200: NoBody }, 'unauthenticated', 'forbidden'),
+        response: responses({ 200: NoBody }),
       },
     },
     async (request, reply) => {
@@ -101,7 +93,7 @@ function addTokenRoutes(app: HttpApp, pats: PatsService): void {
         tags,
         summary: 'View a personal access token',
         params: Params,
-        response: responses({ 200: Pat }, 'unauthenticated', 'forbidden', 'not_found'),
+        response: responses({ 200: Pat }, 'not_found'),
       },
     },
     async (request) => presentPat(await pats.get(request.principal, request.params.pat_id)),
@@ -114,7 +106,7 @@ function addTokenRoutes(app: HttpApp, pats: PatsService): void {
         tags,
         summary: 'Delete a personal access token',
         params: Params,
-        response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+        response: responses({ 204: NoBody }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -124,7 +116,7 @@ function addTokenRoutes(app: HttpApp, pats: PatsService): void {
   )
 }
 
-/** Changes of one token. */
+/** Adds the routes that change one token. */
 function addChangeRoutes(app: HttpApp, pats: PatsService): void {
   app.patch(
     '/pats/:pat_id/name',
@@ -135,14 +127,7 @@ function addChangeRoutes(app: HttpApp, pats: PatsService): void {
         summary: 'Rename a personal access token',
         params: Params,
         body: PatName,
-        response: responses(
-          { 202: Pat },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 202: Pat }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -157,17 +142,10 @@ function addChangeRoutes(app: HttpApp, pats: PatsService): void {
       config,
       schema: {
         tags,
-        summary: 'Describe a personal access token',
+        summary: 'Change the description of a personal access token',
         params: Params,
         body: PatDescription,
-        response: responses(
-          { 202: Pat },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 202: Pat }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -182,18 +160,11 @@ function addChangeRoutes(app: HttpApp, pats: PatsService): void {
       config,
       schema: {
         tags,
-        summary: 'Give a personal access token a new secret and lifetime',
-        description: 'The old secret is dead at once; a revoked or expired token is active again.',
+        summary: 'Reset the secret and the lifetime of a personal access token',
+        description: 'The old secret is invalid immediately. A revoked or expired token becomes active again.',
         params: Params,
         body: PatDuration,
-        response: responses(
-          { 200: Pat },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 200: Pat }, 'not_found'),
       },
     },
     async (request) => {
@@ -208,9 +179,10 @@ function addChangeRoutes(app: HttpApp, pats: PatsService): void {
       schema: {
         tags,
         summary: 'Revoke the secret of a personal access token',
-        description: 'It stops working within a second on every node. Its scopes stay until it gets a new secret.',
+        description:
+          'The token becomes invalid within a second on every node. Its scopes are kept for a later reset of the secret.',
         params: Params,
-        response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+        response: responses({ 204: NoBody }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -220,7 +192,7 @@ function addChangeRoutes(app: HttpApp, pats: PatsService): void {
   )
 }
 
-/** What one token may do. */
+/** Adds the routes of the scopes of a token. */
 function addScopeRoutes(app: HttpApp, pats: PatsService): void {
   app.patch(
     '/pats/:pat_id/scope/add',
@@ -229,19 +201,10 @@ function addScopeRoutes(app: HttpApp, pats: PatsService): void {
       schema: {
         tags,
         summary: 'Add scopes to a personal access token',
-        description: 'All or none. A scope names what its owner may read himself, or `*`.',
+        description: 'Adds all scopes or none. A scope contains an entity that the owner may read, or `*`.',
         params: Params,
         body: ScopesToAdd,
-        response: responses(
-          { 200: PatScopes },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'conflict',
-          'unprocessable',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 200: PatScopes }, 'not_found', 'conflict', 'unprocessable'),
       },
     },
     async (request) => {
@@ -258,14 +221,7 @@ function addScopeRoutes(app: HttpApp, pats: PatsService): void {
         summary: 'Remove scopes from a personal access token',
         params: Params,
         body: ScopesToRemove,
-        response: responses(
-          { 200: NoBody },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 200: NoBody }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -282,7 +238,7 @@ function addScopeRoutes(app: HttpApp, pats: PatsService): void {
         summary: 'List the scopes of a personal access token',
         params: Params,
         querystring: ScopeQuery,
-        response: responses({ 200: PatScopePage }, 'unauthenticated', 'forbidden', 'not_found'),
+        response: responses({ 200: PatScopePage }, 'not_found'),
       },
     },
     async (request) => {
@@ -299,7 +255,7 @@ function addScopeRoutes(app: HttpApp, pats: PatsService): void {
         tags,
         summary: 'Remove all scopes of a personal access token',
         params: Params,
-        response: responses({ 200: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+        response: responses({ 200: NoBody }, 'not_found'),
       },
     },
     async (request, reply) => {

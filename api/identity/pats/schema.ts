@@ -1,7 +1,7 @@
 /** Wire shapes of personal access tokens and their scopes (contract section 6). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { shown } from '#core/http/index.ts'
+import { documented } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { SCOPE_ENTITY_TYPES, SCOPE_OPERATIONS } from '../access/index.ts'
@@ -11,7 +11,7 @@ import type { PatRecord, ScopeRecord } from './record.ts'
 
 const MAX_DESCRIPTION_CHARS = 4096
 const MAX_DURATION_CHARS = 64
-/** Scopes that one call may name. */
+/** Maximum number of scopes in one request. */
 const MAX_SCOPES_PER_CALL = 1000
 
 export const Pat = Type.Object(
@@ -20,7 +20,9 @@ export const Pat = Type.Object(
     user_id: Type.String(),
     name: Type.String(),
     description: Type.String(),
-    secret: Type.Optional(Type.String({ description: 'Only in the answer that made it' })),
+    secret: Type.Optional(
+      Type.String({ description: 'Secret of the token; only in responses that create or reset it' }),
+    ),
     issued_at: Timestamp,
     expires_at: Timestamp,
     updated_at: Timestamp,
@@ -38,8 +40,8 @@ export const PatPage = Type.Object({ ...pageFields, pats: Type.Array(Pat) }, { $
 const Duration = Type.String({
   minLength: 1,
   maxLength: MAX_DURATION_CHARS,
-  description: 'Lifetime from now, such as 24h, 90m or 1h30m',
-  ...shown({ pattern: DURATION_PATTERN }),
+  description: 'Lifetime, such as 24h, 90m or 1h30m',
+  ...documented({ pattern: DURATION_PATTERN }),
 })
 const Description = Type.String({ maxLength: MAX_DESCRIPTION_CHARS })
 
@@ -55,7 +57,7 @@ export const PatDuration = Type.Object({ duration: Duration })
 
 export const PatQuery = Type.Object({
   ...pageQuery(),
-  name: Type.Optional(Type.String({ maxLength: 1024, description: 'Part of the name' })),
+  name: Type.Optional(Type.String({ maxLength: 1024, description: 'Substring of the name' })),
   id: Type.Optional(Id),
   status: Type.Enum([...PAT_STATUSES, 'all'], { default: 'all' }),
   dir: Type.Optional(Direction),
@@ -65,7 +67,10 @@ export type PatQuery = Static<typeof PatQuery>
 export const ScopeQuery = Type.Object(pageQuery())
 export type ScopeQuery = Static<typeof ScopeQuery>
 
-const DomainOfScope = Type.String({ maxLength: 36, description: 'Required for groups, channels and clients' })
+const DomainOfScope = Type.String({
+  maxLength: 36,
+  description: 'Id of the domain; required for groups, channels and clients',
+})
 
 export const NewScope = Type.Object(
   {
@@ -88,13 +93,13 @@ export const PatScope = Type.Object(
   {
     id: Type.String(),
     pat_id: Type.String(),
-    optional_domain_id: Type.String({ description: 'Empty: no domain was named' }),
-    domain_id: Type.String({ description: 'The same' }),
+    optional_domain_id: Type.String({ description: 'Id of the domain; empty without one' }),
+    domain_id: Type.String({ description: 'Same value as `optional_domain_id`' }),
     entity_type: Type.Enum([...SCOPE_ENTITY_TYPES]),
     entity_id: Type.String({ description: 'UUID, or `*` for any' }),
     operation: Type.Enum([...SCOPE_OPERATIONS]),
   },
-  { $id: 'PatScope', description: 'What a personal access token may do' },
+  { $id: 'PatScope', description: 'Scope of a personal access token' },
 )
 
 export const PatScopes = Type.Object({ scopes: Type.Array(PatScope) }, { $id: 'PatScopes' })

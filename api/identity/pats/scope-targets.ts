@@ -1,6 +1,6 @@
 /**
- * From the scopes of a call to rows: what each names, found among what the owner may read himself. Keys are kept, not ids,
- * so that a token is never good for another entity that comes to have the same id.
+ * Resolves the scopes of a request to rows. The owner must be able to read each entity. Rows contain keys, not ids, so
+ * that a token does not cover another entity that later gets the same id.
  */
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -14,7 +14,7 @@ export type ResolvedScope = NewScopeRow & { domainId: string | null }
 
 const ANY = '*'
 const MESSAGE_OPERATIONS: readonly ScopeOperation[] = ['publish', 'subscribe']
-/** Entities that live in a domain, and where they are found. */
+/** Entity types that belong to a domain, and their tables. */
 const TABLES = {
   clients: { table: 'clients', entity: 'client' },
   channels: { table: 'channels', entity: 'channel' },
@@ -24,19 +24,19 @@ const TABLES = {
 type InDomain = keyof typeof TABLES
 
 const isInDomain = (type: ScopeEntityType): type is InDomain => Object.hasOwn(TABLES, type)
-/** They have no id of their own here: a scope is for all of a domain. */
+/** Types whose scopes cover a whole domain: they have no ids in this room. */
 const WHOLE_DOMAIN_ONLY: readonly ScopeEntityType[] = ['tasks', 'workers']
 const NEEDS_DOMAIN: readonly ScopeEntityType[] = ['clients', 'channels', 'groups', ...WHOLE_DOMAIN_ONLY]
 
 type Wanted = { type: ScopeEntityType; operation: ScopeOperation; domainId: string; entityId: string }
 
-/** Throws `malformed`, `forbidden`, `unprocessable`; see the service. */
+/** Throws `malformed`, `forbidden`, `unprocessable` as described in the service. */
 export async function resolveScopes(
   { db, access }: { db: Queryable; access: AccessPolicy },
   caller: UserPrincipal,
   scopes: readonly NewScope[],
 ): Promise<ResolvedScope[]> {
-  const wanted = scopes.map(requireSensible)
+  const wanted = scopes.map(parseScope)
   const domains = new Map<string, DomainAccess>()
   for (const id of new Set(wanted.map((one) => one.domainId).filter((id) => id !== '')))
     domains.set(id, await access.enter(caller, id))
@@ -44,7 +44,10 @@ export async function resolveScopes(
   return wanted.map((one) => {
     const target = one.entityId === ANY ? undefined : found.get(nameOf(one))
     if (target === undefined && one.entityId !== ANY && one.type !== 'dashboards')
-      throw new ServiceError('unprocessable', `failed to add scopes: no ${one.type} ${one.entityId} that you may read`)
+      throw new ServiceError(
+        'unprocessable',
+        `failed to add scopes: ${one.type} ${one.entityId} does not exist or you have no read on it`,
+      )
     return {
       id: newId(),
       type: one.type,
@@ -59,7 +62,7 @@ export async function resolveScopes(
 
 const nameOf = ({ type, domainId, entityId }: Wanted) => `${type}\n${domainId}\n${entityId}`
 
-/** One statement per domain and type, whatever the number of scopes. */
+/** Runs one statement for each domain and type. */
 async function findTargets(
   db: Queryable,
   access: AccessPolicy,
@@ -98,19 +101,19 @@ function refuse(index: number, field: string, message: string): ServiceError {
   return new ServiceError('malformed', `${field} ${message}`, { details: [{ path, message }] })
 }
 
-function requireSensible(scope: NewScope, index: number): Wanted {
+function parseScope(scope: NewScope, index: number): Wanted {
   const { entity_type: type, operation, entity_id: entityId } = scope
   const domainId = scope.optional_domain_id || scope.domain_id || ''
   if ((type === 'messages') !== MESSAGE_OPERATIONS.includes(operation))
-    throw refuse(index, 'operation', 'must be publish or subscribe for messages, and only for them')
+    throw refuse(index, 'operation', 'must be publish or subscribe for messages and another operation for other types')
   if (entityId !== ANY && !isId(entityId)) throw refuse(index, 'entity_id', 'must be a UUID in lower case or *')
   if (domainId !== '' && !isId(domainId)) throw refuse(index, 'optional_domain_id', 'must be a UUID in lower case')
   if (domainId === '' && (NEEDS_DOMAIN.includes(type) || (type === 'messages' && entityId !== ANY)))
     throw refuse(index, 'optional_domain_id', `is required for ${type}`)
   if (domainId !== '' && type === 'users') throw refuse(index, 'optional_domain_id', 'must be absent for users')
   if (domainId !== '' && type === 'domains' && entityId !== ANY && entityId !== domainId)
-    throw refuse(index, 'entity_id', 'must be the domain that is named beside it')
+    throw refuse(index, 'entity_id', 'must be the domain in optional_domain_id')
   if (entityId !== ANY && WHOLE_DOMAIN_ONLY.includes(type))
-    throw refuse(index, 'entity_id', `must be * for ${type}: such a scope is for all of a domain`)
+    throw refuse(index, 'entity_id', `must be * for ${type}: the scope covers a whole domain`)
   return { type, operation, domainId, entityId }
 }

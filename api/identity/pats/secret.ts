@@ -1,6 +1,6 @@
 /**
- * The text of a personal access token (contract section 6): `pat_`, user id and token id in base64url, `_`, 32 random bytes.
- * The ids find the row; the hash of the whole text, kept in it, is the proof.
+ * The text of a personal access token (contract section 6): `pat_`, user id and token id in base64url, `_`, 32 random
+ * bytes. The ids identify the row, which contains the hash of the whole text.
  */
 import { newToken } from '#core/ids.ts'
 import { PAT_PREFIX } from '../tokens/index.ts'
@@ -20,7 +20,7 @@ export function newPatSecret(userId: string, patId: string): string {
   return `${PAT_PREFIX}${Buffer.concat([bytesOf(userId), bytesOf(patId)]).toString('base64url')}_${newToken()}`
 }
 
-/** Whose token the text says it is; undefined when it is none. */
+/** Returns the ids in the text of a token. Undefined for any other text. */
 export function parsePatSecret(text: string): { userId: string; patId: string } | undefined {
   const encoded = FORM.exec(text)?.[1]
   if (encoded === undefined) return undefined

@@ -1,6 +1,7 @@
 /**
- * Personal access tokens (contract section 6): made and changed by a login of their owner, good for what their scopes say
- * of what he may do himself. What a token is good for is asked in `access/scoped-access.ts` and `access/route-rules.ts`.
+ * Personal access tokens (contract section 6): created and changed by a login of their owner. They grant the
+ * intersection of their scopes and the permissions of the owner. `access/scoped-access.ts` and `access/route-rules.ts`
+ * check scopes.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
@@ -42,12 +43,12 @@ export type PatWithSecret = { pat: PatRecord; secret: string }
 
 export type PatsDeps = { database: Database; journal: Journal; access: AccessPolicy; uses: UseRecorder }
 
-/** Tokens of one user, the expired and revoked ones that he keeps included. */
+/** Maximum number of tokens of one user, including expired and revoked ones. */
 export const MAX_PATS_PER_USER = 1000
-/** Scopes of one token. */
+/** Maximum number of scopes of one token. */
 export const MAX_SCOPES_PER_PAT = 1000
 const MAX_LIFETIME_MS = 100 * 365 * 86_400_000
-/** Tokens in use whose facts are kept. */
+/** Maximum number of cached tokens. */
 const MAX_FACTS = 20_000
 
 const BAD_TOKEN = 'failed to perform authentication: missing or invalid bearer'
@@ -82,7 +83,7 @@ export class PatsService {
     this.#facts = createFactCache({ maxEntries: MAX_FACTS, isFresh: journal.isFresh })
   }
 
-  /** Throws `malformed` for a bad duration, `unprocessable` for a user with too many. */
+  /** Throws `malformed` for an invalid duration, `unprocessable` for a user with the maximum number of tokens. */
   async create(caller: UserPrincipal, input: NewPat): Promise<PatWithSecret> {
     const lifetimeSeconds = parseLifetimeSeconds(input.duration)
     const id = newId()
@@ -95,7 +96,7 @@ export class PatsService {
       if (created === undefined)
         throw new ServiceError(
           'unprocessable',
-          `a user may have ${MAX_PATS_PER_USER} personal access tokens: delete one first`,
+          `a user is limited to ${MAX_PATS_PER_USER} personal access tokens: delete one first`,
         )
       record(entry('pat.create', caller, created, { name, description, expires_at: created.expiresAt }))
       return created
@@ -117,7 +118,7 @@ export class PatsService {
     return { total, offset, limit, items }
   }
 
-  /** Own tokens alone: any other id is `not_found`. */
+  /** Returns a token of the caller. Throws `not_found` for any other id. */
   get(caller: UserPrincipal, id: string): Promise<PatRecord> {
     return this.#requirePat(caller, id)
   }
@@ -130,7 +131,7 @@ export class PatsService {
     })
   }
 
-  /** A new secret and lifetime; the old secret is dead at once. */
+  /** Replaces the secret and the lifetime. The old secret is invalid immediately. */
   async resetSecret(caller: UserPrincipal, id: string, duration: string): Promise<PatWithSecret> {
     const lifetimeSeconds = parseLifetimeSeconds(duration)
     const secret = newPatSecret(caller.id, id)
@@ -174,8 +175,8 @@ export class PatsService {
   }
 
   /**
-   * Adds all or none. Throws `malformed` for one that makes no sense, `forbidden` for a domain that the owner may not enter,
-   * `unprocessable` for an entity that he may not read, `conflict` for one that the token has.
+   * Adds all scopes or none. Throws `malformed` for an inconsistent scope, `forbidden` for a domain that the owner may
+   * not enter, `unprocessable` for an entity without `read`, `conflict` for a scope that the token already has.
    */
   async addScopes(caller: UserPrincipal, id: string, scopes: readonly NewScope[]): Promise<ScopeRecord[]> {
     const pat = await this.#requirePat(caller, id)
@@ -183,7 +184,7 @@ export class PatsService {
     await this.#change(caller, id, async (tx, _pat, record) => {
       await insertScopes(tx, pat.key, rows)
       if ((await countScopes(tx, pat.key)) > MAX_SCOPES_PER_PAT)
-        throw new ServiceError('unprocessable', `a personal access token may have ${MAX_SCOPES_PER_PAT} scopes`)
+        throw new ServiceError('unprocessable', `a personal access token is limited to ${MAX_SCOPES_PER_PAT} scopes`)
       record(entry('pat.add_scope', caller, pat, { scopes: rows.map(attributesOfScope) }))
     })
     return rows.map(({ domainKey: _domain, entityKey: _entity, ...row }) => ({ ...row, patId: pat.id }))
@@ -199,7 +200,7 @@ export class PatsService {
     return { total, offset, limit, items }
   }
 
-  /** Ids that the token does not have are no error; without ids all go. */
+  /** Removing a missing scope is not an error. Without ids it removes all scopes. */
   async removeScopes(caller: UserPrincipal, id: string, scopeIds: readonly string[] | undefined): Promise<void> {
     const known = scopeIds?.filter(isId)
     await this.#change(caller, id, async (tx, pat, record) => {
@@ -208,7 +209,7 @@ export class PatsService {
     })
   }
 
-  /** Whose token it is and what it may do. Throws `unauthenticated`. */
+  /** Returns the principal of a token, with its scopes. Throws `unauthenticated`. */
   async authenticate(text: string, origin: Origin): Promise<UserPrincipal> {
     const named = parsePatSecret(text)
     if (named === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
@@ -230,7 +231,7 @@ export class PatsService {
       kind: 'user',
       key: pat.userKey,
       id: pat.userId,
-      // Such a token administers nothing: it could make itself a login that knows no scopes.
+      // A personal access token is never a platform administrator: it could create a login without scopes.
       isPlatformAdmin: false,
       boundDomainKey: undefined,
       credential: 'pat',
@@ -240,12 +241,12 @@ export class PatsService {
     }
   }
 
-  forget(entityKeys: readonly number[]): void {
-    this.#facts.forget(entityKeys)
+  invalidate(entityKeys: readonly number[]): void {
+    this.#facts.invalidate(entityKeys)
   }
 
-  clear(): void {
-    this.#facts.clear()
+  invalidateAll(): void {
+    this.#facts.invalidateAll()
   }
 
   async #requirePat(caller: UserPrincipal, id: string): Promise<PatRecord> {
@@ -254,7 +255,7 @@ export class PatsService {
     return pat
   }
 
-  /** Changes one token in a transaction that has it locked, and gives it as it is afterwards. */
+  /** Changes one token in a transaction that locks it, and returns the changed token. */
   async #change(
     caller: UserPrincipal,
     id: string,
@@ -276,7 +277,7 @@ export class PatsService {
 function parseLifetimeSeconds(duration: string): number {
   const lifetimeMs = parseDurationMs(duration, '/duration')
   if (lifetimeMs >= 1000 && lifetimeMs <= MAX_LIFETIME_MS) return lifetimeMs / 1000
-  throw refusedField('/duration', 'must be at least 1s and at most a hundred years')
+  throw refusedField('/duration', 'must be between 1s and 100 years')
 }
 
 function attributesOfScope(scope: Pick<ScopeRecord, 'id' | 'type' | 'operation' | 'domainId' | 'entityId'>) {

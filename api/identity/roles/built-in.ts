@@ -1,4 +1,4 @@
-/** Members of the built-in role of entities that are made, and the end of all roles of entities that go. */
+/** Adds members to the built-in role of new entities, and removes all roles of deleted entities. */
 import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -6,8 +6,8 @@ import type { EntityType } from '../access/index.ts'
 import { ADMIN_ROLE_KEY } from '../access/index.ts'
 
 /**
- * A part of a statement: makes the user a member of the built-in role of what another part, `made`, has just inserted. Nobody
- * has a role of it yet. `user` and `domain` are the parameters that hold their keys.
+ * Returns a part of a statement: it makes the user a member of the built-in role of the entities that the CTE `made`
+ * has inserted. New entities have no other members. `user` and `domain` are the parameters with their keys.
  */
 export const grantingAdmin = (type: EntityType, { made, user, domain }: Record<'made' | 'user' | 'domain', string>) =>
   `INSERT INTO grants (user_key, entity_type, domain_key, entity_key, role_key)
@@ -20,7 +20,7 @@ const GRANT = prepared(
    ON CONFLICT ON CONSTRAINT grants_pkey DO NOTHING`,
 )
 
-/** Makes the user a member of the built-in role of each entity: one statement for any number. */
+/** Makes the user a member of the built-in role of each entity, with one statement. */
 export async function grantAdmin(
   db: Queryable,
   userKey: number,
@@ -31,7 +31,7 @@ export async function grantAdmin(
   await GRANT(db, [userKey, type, domainKey, ADMIN_ROLE_KEY, entityKeys])
 }
 
-/** Removes every role and every grant of entities that are being deleted. */
+/** Removes every role and every grant on entities that are being deleted. */
 export async function removeRolesOf(db: Queryable, entityKeys: readonly number[]): Promise<void> {
   await sql`DELETE FROM grants WHERE entity_key = ANY (${entityKeys}::bigint[])`.execute(db)
   await sql`DELETE FROM roles WHERE entity_key = ANY (${entityKeys}::bigint[])`.execute(db)

@@ -1,6 +1,6 @@
 /**
- * What happens to the roles of users who leave, a domain or the platform. Set-based: a user may hold a role on every one
- * of ten thousand clients.
+ * Removal of the roles of users who leave a domain or the platform. The statements are set-based: a user can have a
+ * role on every one of ten thousand clients.
  */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -9,17 +9,18 @@ import { noAdminLeft } from './last-admin.ts'
 import { lockDomains } from './locks.ts'
 
 /**
- * Takes every role on clients, channels and groups of these domains from the users; a built-in role that this empties is
- * filled with the administrators of the domain (contract 2.4). The domains must be locked, and their own roles taken
- * already. Gives the keys of those who filled.
+ * Removes every role of the users on clients, channels and groups of these domains. The administrators of the domain
+ * become the administrators of entities that would have none (contract 2.4). The domains must be locked, and the users'
+ * roles on the domains already removed. Returns the keys of the new administrators.
  */
-export async function removeStrangers(
+export async function removeFormerMembers(
   tx: Transaction,
   domainKeys: readonly number[],
   userKeys: readonly number[],
 ): Promise<number[]> {
   if (userKeys.length === 0 || domainKeys.length === 0) return []
-  // What is being deleted waits for us or is gone already: nobody becomes the administrator of what is no more.
+  // Entities that are being deleted wait for this lock or no longer exist, so no user becomes the administrator of a
+  // deleted entity.
   for (const [type, { table }] of Object.entries(ENTITY_TABLES)) {
     await sql`SELECT key FROM ${sql.table(table)} WHERE key IN (
         SELECT entity_key FROM grants WHERE user_key = ANY (${userKeys}::bigint[])
@@ -47,16 +48,16 @@ export async function removeStrangers(
 }
 
 export type RemovedUser = {
-  /** Keys of everybody whose roles changed, himself too: what the journal row must name. */
+  /** Keys of all users whose roles changed, including this user. The journal entry must contain them. */
   entityKeys: number[]
-  /** Ids of the domains that `takenOverBy` administers in his place. */
+  /** Ids of the domains in which `takenOverBy` replaces the user as administrator. */
   takenOver: string[]
 }
 
 /**
- * Takes every role of a user who is being deleted, in the transaction that deletes him (decision 46). Throws `invalid_state`
- * naming the domain when he is the only administrator of one, unless the platform administrator forces it and takes his
- * place. Call it before the user's own row is written: domains are locked before users everywhere.
+ * Removes every role of a user in the transaction that deletes the user (decision 46). Throws `invalid_state` with the
+ * domain of which the user is the only administrator, unless a platform administrator forces it and takes over. Must be
+ * called before the row of the user is written, because every transaction locks domains before users.
  */
 export async function removeUserEverywhere(
   tx: Transaction,
@@ -65,7 +66,7 @@ export async function removeUserEverywhere(
 ): Promise<RemovedUser> {
   await lockDomains(tx, await findDomainsOf(tx, userKey))
   await sql`SELECT key FROM users WHERE key = ${userKey} FOR NO KEY UPDATE`.execute(tx)
-  // From here on nobody gives him a role; a domain that did meanwhile is locked too.
+  // The user can get no further roles from here on. A domain that granted one meanwhile is locked too.
   const domainKeys = await findDomainsOf(tx, userKey)
   await lockDomains(tx, domainKeys)
   const orphaned = await findSoleAdminDomains(tx, userKey)
@@ -77,7 +78,7 @@ export async function removeUserEverywhere(
        ORDER BY key ON CONFLICT ON CONSTRAINT grants_pkey DO NOTHING`.execute(tx)
   }
   await sql`DELETE FROM grants WHERE user_key = ${userKey} AND entity_type = 'domain'`.execute(tx)
-  const filling = await removeStrangers(tx, domainKeys, [userKey])
+  const filling = await removeFormerMembers(tx, domainKeys, [userKey])
   const changed = new Set([userKey, ...filling])
   if (first !== undefined && takenOverBy !== undefined) changed.add(takenOverBy.key)
   return { entityKeys: [...changed], takenOver: orphaned.map((domain) => domain.id) }
@@ -90,8 +91,8 @@ async function findDomainsOf(tx: Transaction, userKey: number): Promise<number[]
 }
 
 /**
- * Domains that would have no enabled administrator without this user. They stay locked until the transaction ends, so that two
- * administrators cannot leave one domain at the same moment.
+ * Returns the domains that would have no enabled administrator without this user. They are locked until the transaction
+ * ends, so that two administrators cannot leave one domain concurrently.
  */
 export async function lockSoleAdminDomains(tx: Transaction, userKey: number): Promise<{ key: number; id: string }[]> {
   const { rows } = await sql<{ key: number }>`SELECT domain_key AS key FROM grants
@@ -103,7 +104,7 @@ export async function lockSoleAdminDomains(tx: Transaction, userKey: number): Pr
   return await findSoleAdminDomains(tx, userKey)
 }
 
-/** Domains that nobody else administers who can sign in. */
+/** Returns the domains without another enabled administrator. */
 async function findSoleAdminDomains(tx: Transaction, userKey: number): Promise<{ key: number; id: string }[]> {
   const { rows } = await sql<{ key: number; id: string }>`
     SELECT d.key, d.id FROM grants g JOIN domains d ON d.key = g.domain_key

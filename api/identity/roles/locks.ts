@@ -1,7 +1,7 @@
 /**
- * The locks under which roles change, taken in one order by everybody: domain, entity, users (each sorted by key). Two
- * changes of one entity's roles follow each other, so what one of them checked still holds when it writes. Who leaves a
- * domain is kept out of it until all his roles there are gone.
+ * The locks for changes of roles. Every transaction takes them in one order: domain, entity, users (each sorted by
+ * key). Changes of one entity's roles are serialized, so checks stay valid until the change is written. A user who
+ * leaves a domain cannot get roles in it until all of their roles there are removed.
  */
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -9,13 +9,13 @@ import { sql } from '#core/sql.ts'
 import { ENTITY_TABLES } from '../access/index.ts'
 import type { RoleEntity } from './role.ts'
 
-/** Throws `not_found` when the entity was deleted meanwhile. Safe to call again in the same transaction. */
+/** Throws `not_found` when the entity was deleted meanwhile. It can be called repeatedly in one transaction. */
 export async function lockForRoles(tx: Transaction, entity: RoleEntity): Promise<void> {
   if (entity.type === 'domain') {
     await lockDomains(tx, [entity.domainKey])
     return
   }
-  // Shared: roles of two entities change side by side, but not while members of the domain do.
+  // A shared lock: roles of two entities can change concurrently, but not while members of the domain change.
   await sql`SELECT key FROM domains WHERE key = ${entity.domainKey} FOR SHARE`.execute(tx)
   const { table } = ENTITY_TABLES[entity.type]
   const { rows } = await sql`SELECT key FROM ${sql.table(table)} WHERE key = ${entity.key} FOR NO KEY UPDATE`.execute(
@@ -24,7 +24,7 @@ export async function lockForRoles(tx: Transaction, entity: RoleEntity): Promise
   if (rows.length === 0) throw new ServiceError('not_found', 'entity not found')
 }
 
-/** Keeps everybody else from changing roles of these domains, on themselves and on everything in them. */
+/** Locks the roles of these domains and of all entities in them against other transactions. */
 export async function lockDomains(tx: Transaction, domainKeys: readonly number[]): Promise<void> {
   await sql`SELECT key FROM domains WHERE key = ANY (${domainKeys}::bigint[]) ORDER BY key FOR NO KEY UPDATE`.execute(
     tx,
@@ -33,7 +33,7 @@ export async function lockDomains(tx: Transaction, domainKeys: readonly number[]
 
 export type LockedUser = { key: number; id: string }
 
-/** The users of these ids that exist, kept from being deleted or disabled until the transaction ends. */
+/** Returns the existing users with these ids, locked against deletion and disabling until the transaction ends. */
 export async function lockUsers(tx: Transaction, userIds: readonly string[]): Promise<LockedUser[]> {
   const { rows } = await sql<LockedUser>`SELECT key, id FROM users
     WHERE id = ANY (${userIds}::uuid[]) AND status <> 'deleted' ORDER BY key FOR SHARE`.execute(tx)

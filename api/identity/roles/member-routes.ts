@@ -1,10 +1,10 @@
-/** Routes of members: of one role, and of all roles of an entity. */
+/** Routes of the members of one role and of all roles of an entity. */
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import { MessageBody } from '../wire/index.ts'
 import type { MembershipsService } from './memberships.ts'
-import { REFUSALS, WRITING, pagingOf, paramsIn, roleIdIn, targetOf } from './paths.ts'
+import { ROLE_ERRORS, ROLE_WRITE_ERRORS, pagingOf, paramsIn, roleIdIn, roleTargetOf } from './paths.ts'
 import type { RoleBase } from './paths.ts'
 import {
   EntityMemberPage,
@@ -15,32 +15,32 @@ import {
   MemberPage,
   MembersBody,
   MembersObject,
-  PlainPageQuery,
+  OptionalPageQuery,
   RoleId,
   membersIn,
-  paramsOf,
+  pathParams,
   presentEntityMember,
 } from './schema.ts'
 
 const tags = ['roles']
 
-/** Of all roles of an entity. */
+/** Adds the routes of the members of all roles of an entity. */
 export function addEntityMemberRoutes(app: HttpApp, memberships: MembershipsService, base: RoleBase): void {
-  const params = paramsOf(base.params)
+  const params = pathParams(base.params)
   app.get(
     `${base.path}/members`,
     {
       config: { action: 'view_role_users' },
       schema: {
         tags,
-        summary: `List everybody whose roles give something on a ${base.type}, by inheritance too`,
+        summary: `List the users with access to a ${base.type}, including inherited access`,
         params,
         querystring: EntityMemberQuery,
-        response: responses({ 200: EntityMemberPage }, ...REFUSALS),
+        response: responses({ 200: EntityMemberPage }, ...ROLE_ERRORS),
       },
     },
     async (request) => {
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       const { items, ...page } = await memberships.listEntityMembers(request.principal, target, request.query)
       return { ...page, members: items.map(presentEntityMember) }
     },
@@ -51,19 +51,19 @@ export function addEntityMemberRoutes(app: HttpApp, memberships: MembershipsServ
       config: { action: 'remove_role_users' },
       schema: {
         tags,
-        summary: `Take every role on a ${base.type} from users`,
+        summary: `Remove users from all roles on a ${base.type}`,
         description:
           base.type === 'domain'
-            ? 'They are no members of the domain any more: their roles on everything in it go too.'
-            : 'What they have by inheritance stays.',
+            ? 'The users are no longer members of the domain and also lose their roles on all entities in it.'
+            : 'Inherited access is unchanged.',
         params,
         querystring: ForceQuery,
         body: MemberIdsBody,
-        response: responses({ 204: NoBody }, ...WRITING),
+        response: responses({ 204: NoBody }, ...ROLE_WRITE_ERRORS),
       },
     },
     async (request, reply) => {
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       const force = request.query.force === true
       await memberships.removeEntityMembers(request.principal, target, request.body.member_ids, { force })
       void reply.code(204)
@@ -71,9 +71,9 @@ export function addEntityMemberRoutes(app: HttpApp, memberships: MembershipsServ
   )
 }
 
-/** Of one role. */
+/** Adds the routes of the members of one role. */
 export function addMemberRoutes(app: HttpApp, memberships: MembershipsService, base: RoleBase): void {
-  const params = paramsOf(base.params, { role_id: RoleId })
+  const params = pathParams(base.params, { role_id: RoleId })
   const path = `${base.path}/:role_id/members`
   app.post(
     path,
@@ -81,19 +81,19 @@ export function addMemberRoutes(app: HttpApp, memberships: MembershipsService, b
       config: { action: 'add_role_users' },
       schema: {
         tags,
-        summary: 'Give a role to users',
+        summary: 'Add members to a role',
         description:
           base.type === 'domain'
-            ? 'They become members of the domain. A caller gives only actions that he holds himself.'
-            : 'They must be members of the domain. A caller gives only actions that he holds himself.',
+            ? 'The users become members of the domain. Callers can only grant actions that they have themselves.'
+            : 'The users must be members of the domain. Callers can only grant actions that they have themselves.',
         params,
         body: MembersBody,
-        response: responses({ 200: MembersObject }, ...WRITING),
+        response: responses({ 200: MembersObject }, ...ROLE_WRITE_ERRORS),
       },
     },
     async (request) => {
       const members = membersIn(request.body)
-      await memberships.addMembers(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), members)
+      await memberships.addMembers(request.principal, roleTargetOf(base, paramsIn(request)), roleIdIn(request), members)
       return { members }
     },
   )
@@ -105,13 +105,16 @@ export function addMemberRoutes(app: HttpApp, memberships: MembershipsService, b
         tags,
         summary: 'List the members of a role',
         params,
-        querystring: PlainPageQuery,
-        response: responses({ 200: base.isPrefixed ? MemberPage : Type.Union([MemberList, MemberPage]) }, ...REFUSALS),
+        querystring: OptionalPageQuery,
+        response: responses(
+          { 200: base.isPrefixed ? MemberPage : Type.Union([MemberList, MemberPage]) },
+          ...ROLE_ERRORS,
+        ),
       },
     },
     async (request) => {
       const paging = pagingOf(base, request.query)
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       const { items, ...page } = await memberships.listMembers(request.principal, target, roleIdIn(request), paging)
       return paging === undefined ? items : { ...page, members: items }
     },
@@ -122,15 +125,15 @@ export function addMemberRoutes(app: HttpApp, memberships: MembershipsService, b
       config: { action: 'remove_role_users' },
       schema: {
         tags,
-        summary: 'Take a role from users',
+        summary: 'Remove members from a role',
         params,
         querystring: ForceQuery,
         body: MembersBody,
-        response: responses(base.isPrefixed ? { 204: NoBody } : { 200: MessageBody }, ...WRITING),
+        response: responses(base.isPrefixed ? { 204: NoBody } : { 200: MessageBody }, ...ROLE_WRITE_ERRORS),
       },
     },
     async (request, reply) => {
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       const force = request.query.force === true
       await memberships.removeMembers(request.principal, target, roleIdIn(request), membersIn(request.body), { force })
       // Decision 8.
@@ -145,14 +148,14 @@ export function addMemberRoutes(app: HttpApp, memberships: MembershipsService, b
       config: { action: 'manage_role' },
       schema: {
         tags,
-        summary: 'Take a role from all of its members; never the built-in one',
+        summary: 'Remove all members from a role; not available for the built-in role',
         params,
         querystring: ForceQuery,
-        response: responses({ 204: NoBody }, ...REFUSALS, 'invalid_state'),
+        response: responses({ 204: NoBody }, ...ROLE_ERRORS, 'invalid_state'),
       },
     },
     async (request, reply) => {
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       const force = request.query.force === true
       await memberships.removeMembers(request.principal, target, roleIdIn(request), 'all', { force })
       void reply.code(204)

@@ -1,14 +1,14 @@
 /**
- * Who holds which role, as steps of a transaction: everything that gives or takes roles (role routes, invitations,
- * assignments, sharing) goes through here, so that the rules of contract 2.4 hold however two requests meet. Whether the
- * caller may is for the service to ask; here stands what must stay true.
+ * Adds and removes members of roles in a transaction. Role routes, invitations, assignments and sharing use these
+ * functions, so that the rules of contract 2.4 hold for concurrent requests. Services check permissions; this file
+ * maintains the invariants.
  */
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { ADMIN_ROLE_KEY } from '../access/index.ts'
 import { noAdminLeft } from './last-admin.ts'
-import { removeStrangers } from './leaving.ts'
+import { removeFormerMembers } from './leaving.ts'
 import { lockForRoles, lockUsers } from './locks.ts'
 import type { LockedUser } from './locks.ts'
 import {
@@ -26,8 +26,8 @@ import { newRoleId } from './role.ts'
 import type { RoleEntity, RoleRecord } from './role.ts'
 
 /**
- * The role that a relation means on the entity (decision 24), made on first use. A role of that name that somebody made
- * before is taken as it is, so what it holds is read from the answer, never from the relation. Locks the entity's roles.
+ * Returns the role of a relation on the entity (decision 24) and creates it on first use. An existing role with that
+ * name is used as it is, so callers must read its actions from the result. Locks the roles of the entity.
  */
 export async function ensureRelationRole(
   tx: Transaction,
@@ -45,9 +45,9 @@ export async function ensureRelationRole(
 }
 
 /**
- * Makes the users members of the role; who is one already stays. Gives all of them with their keys, which the journal row
- * names. Throws `unprocessable` for an id that is no user, and on everything but a domain for one that is no member of the
- * domain, alike.
+ * Makes the users members of the role. Existing members are unchanged. Returns all users with their keys, for the
+ * journal entry. Throws the same `unprocessable` for an unknown user and, except on a domain, for a user who is not a
+ * member of the domain.
  */
 export async function addMembers(
   tx: Transaction,
@@ -64,27 +64,27 @@ export async function addMembers(
   if (refused !== undefined)
     throw new ServiceError(
       'unprocessable',
-      entity.type === 'domain' ? `there is no user ${refused}` : `the user ${refused} is no member of the domain`,
+      entity.type === 'domain' ? `user ${refused} does not exist` : `user ${refused} is not a member of the domain`,
     )
   await insertGrants(tx, entity, role.key, keys)
   return users
 }
 
-export type Removal = {
-  /** The role that is taken; absent: every role on the entity. */
+export type MemberRemoval = {
+  /** The role to remove the users from. Absent for every role on the entity. */
   role?: Pick<RoleRecord, 'key'>
-  /** From whom; `all`: from every member. Who is no member is no error. */
+  /** The users to remove, or `all`. Removing a user who is not a member is not an error. */
   users: readonly string[] | 'all'
-  /** The platform administrator who forces it and takes the place of a last administrator (contract 2.4). */
+  /** The platform administrator who forces the removal and replaces the last administrator (contract 2.4). */
   takenOverBy?: { key: number }
 }
 
 /**
- * Takes roles on the entity. Who has no role left in a domain is no member of it: his roles in it go too. Gives the keys
- * of the users who lost something, or took over. Throws `invalid_state` when the entity would be left without an
+ * Removes users from roles on the entity. A user without a role on a domain is not a member of it and also loses all
+ * roles in it. Returns the keys of the users whose roles changed. Throws `invalid_state` when the entity would have no
  * administrator (decision 33).
  */
-export async function removeMembers(tx: Transaction, entity: RoleEntity, removal: Removal): Promise<number[]> {
+export async function removeMembers(tx: Transaction, entity: RoleEntity, removal: MemberRemoval): Promise<number[]> {
   await lockForRoles(tx, entity)
   const { takenOverBy } = removal
   const users =
@@ -100,7 +100,7 @@ export async function removeMembers(tx: Transaction, entity: RoleEntity, removal
   if (entity.type === 'domain') {
     const members = await findDomainMembers(tx, entity.domainKey, removed)
     const strangers = removed.filter((key) => !members.has(key))
-    for (const key of await removeStrangers(tx, [entity.domainKey], strangers)) changed.add(key)
+    for (const key of await removeFormerMembers(tx, [entity.domainKey], strangers)) changed.add(key)
   }
   return [...changed]
 }

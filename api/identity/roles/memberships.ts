@@ -1,15 +1,15 @@
-/** The rules of who holds roles: members of one role, and of all roles of an entity (contract 2.2, 2.4, decision 33). */
+/** The rules of memberships: members of one role and of all roles of an entity (contract 2.2, 2.4, decision 33). */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, AccessType, PlacedRole, UserPrincipal } from '../access/index.ts'
-import { ADMIN_ROLE_NAME, findRolePlaces, listRoleHolders } from '../access/index.ts'
+import { ADMIN_ROLE_NAME, findRoleProviders, listRoleHolders } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { heldBy, requireMayGive } from './granting.ts'
+import { readActionCheck, requireGrantable } from './granting.ts'
 import { lockForRoles } from './locks.ts'
 import { addMembers, removeMembers } from './members.ts'
-import { MAX_UNPAGED, enterPlace, keysOf, requireRole } from './place.ts'
-import type { Paging, Place, RoleTarget } from './place.ts'
+import { MAX_UNPAGED, enterEntity, keysOf, requireRole } from './entity-access.ts'
+import type { Paging, EntityAccess, RoleTarget } from './entity-access.ts'
 import { countMembers, listMembers } from './repository.ts'
 import { isAdminRole } from './role.ts'
 
@@ -38,7 +38,7 @@ export class MembershipsService {
   }
 
   async listMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, paging: Paging): Promise<Page<string>> {
-    const { entity } = await enterPlace(this.#access, caller, target, 'view_role_users')
+    const { entity } = await enterEntity(this.#access, caller, target, 'view_role_users')
     const role = await requireRole(this.#db, entity, roleId)
     const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
     const [total, items] = await Promise.all([
@@ -46,7 +46,7 @@ export class MembershipsService {
       listMembers(this.#db, entity.key, role.key, { offset, limit }),
     ])
     if (paging === undefined && total > MAX_UNPAGED)
-      throw new ServiceError('unprocessable', `the role has ${total} members: ask for pages with limit and offset`)
+      throw new ServiceError('unprocessable', `the role has ${total} members: request pages with limit and offset`)
     return { total, offset, limit, items }
   }
 
@@ -56,12 +56,12 @@ export class MembershipsService {
     roleId: string,
     userIds: readonly string[],
   ): Promise<void> {
-    const { entity, domain, located } = await enterPlace(this.#access, caller, target, 'add_role_users')
-    const holds = await heldBy(domain, located)
+    const { entity, domain, located } = await enterEntity(this.#access, caller, target, 'add_role_users')
+    const holds = await readActionCheck(domain, located)
     await this.#journal.change(caller, async (tx, record) => {
       await lockForRoles(tx, entity)
       const role = await requireRole(tx, entity, roleId)
-      requireMayGive(holds, role.actions)
+      requireGrantable(holds, role.actions)
       const members = await addMembers(tx, entity, role, userIds)
       record({
         operation: `${entity.type}.role.add_members`,
@@ -82,20 +82,20 @@ export class MembershipsService {
     users: readonly string[] | 'all',
     options: Force,
   ): Promise<void> {
-    const place = await enterPlace(this.#access, caller, target, users === 'all' ? 'manage_role' : 'remove_role_users')
+    const place = await enterEntity(this.#access, caller, target, users === 'all' ? 'manage_role' : 'remove_role_users')
     const what = users === 'all' ? 'remove_all_members' : 'remove_members'
     await this.#takeRoles(caller, place, what, { roleId, users }, options)
   }
 
-  /** Everybody whose roles give something on the entity, by inheritance too. */
+  /** Lists the users whose roles grant something on the entity, including inherited roles. */
   async listEntityMembers(
     caller: UserPrincipal,
     target: RoleTarget,
     filter: EntityMemberFilter,
   ): Promise<Page<EntityMember>> {
-    const { domain, located } = await enterPlace(this.#access, caller, target, 'view_role_users')
+    const { domain, located } = await enterEntity(this.#access, caller, target, 'view_role_users')
     const { access_provider_id: providerId, access_type: accessType, offset, limit } = filter
-    const places = (await findRolePlaces(this.#db, domain.domainKey, located)).filter(
+    const places = (await findRoleProviders(this.#db, domain.domainKey, located)).filter(
       (place) =>
         (providerId === undefined || place.id === providerId) &&
         (accessType === undefined || place.accessType === accessType),
@@ -114,20 +114,20 @@ export class MembershipsService {
     return { total, offset, limit, items: [...byUser].map(([memberId, held]) => ({ memberId, roles: held })) }
   }
 
-  /** Takes every role on the entity from the users; from a domain also those on everything in it. */
+  /** Removes the users from every role on the entity, and for a domain from every role on entities in it. */
   async removeEntityMembers(
     caller: UserPrincipal,
     target: RoleTarget,
     userIds: readonly string[],
     options: Force,
   ): Promise<void> {
-    const place = await enterPlace(this.#access, caller, target, 'remove_role_users')
+    const place = await enterEntity(this.#access, caller, target, 'remove_role_users')
     await this.#takeRoles(caller, place, 'remove_members', { users: userIds }, options)
   }
 
   async #takeRoles(
     caller: UserPrincipal,
-    place: Place,
+    place: EntityAccess,
     what: string,
     removal: { roleId?: string; users: readonly string[] | 'all' },
     { force }: Force,
@@ -140,7 +140,7 @@ export class MembershipsService {
       if (role !== undefined && isAdminRole(role) && removal.users === 'all' && !force)
         throw new ServiceError(
           'invalid_state',
-          `the role ${ADMIN_ROLE_NAME} of the ${entity.type} ${entity.id} never becomes empty`,
+          `the role ${ADMIN_ROLE_NAME} of the ${entity.type} ${entity.id} must keep at least one member`,
         )
       const changed = await removeMembers(tx, entity, {
         ...(role === undefined ? {} : { role }),

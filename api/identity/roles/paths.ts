@@ -1,14 +1,17 @@
-/** Where roles live: each entity type, its paths with and without the domain, and both spellings (contract 2.1, decision 4). */
-import type { ErrorKind } from '#core/errors/index.ts'
+/**
+ * The paths of roles: for each entity type with the domain in the path and without, in both spellings (contract 2.1,
+ * decision 4).
+ */
+import type { RouteRefusal } from '#core/http/index.ts'
 import { DEFAULT_LIMIT } from '#core/page.ts'
 import type { EntityType } from '../access/index.ts'
-import type { Paging, RoleTarget } from './place.ts'
+import type { Paging, RoleTarget } from './entity-access.ts'
 
 export type RoleBase = {
   type: EntityType
-  /** Up to and with `/roles` or `/role`. */
+  /** The path up to and including `/roles` or `/role`. */
   path: string
-  /** The domain stands before the entity: the answers of the newer clients (decisions 6 to 8). */
+  /** The path begins with the domain, which selects the response format of current clients (decisions 6 to 8). */
   isPrefixed: boolean
   params: readonly string[]
 }
@@ -20,7 +23,7 @@ const COLLECTIONS = { client: 'clients', channel: 'channels', group: 'groups' } 
 const ENTITIES = ['client', 'channel', 'group'] as const
 const PREFIXES = ['/:domain_id', ''] as const
 
-/** Below each of them all endpoints of contract 2.2 are served. */
+/** All endpoints of contract 2.2 exist below each of these paths. */
 export const ROLE_BASES: readonly RoleBase[] = WORDS.flatMap((word) => [
   { type: 'domain', path: `/domains/:domain_id/${word}`, isPrefixed: false, params: ['domain_id'] },
   ...ENTITIES.flatMap((type) =>
@@ -33,7 +36,7 @@ export const ROLE_BASES: readonly RoleBase[] = WORDS.flatMap((word) => [
   ),
 ])
 
-/** The same for every entity of a type, so these paths name none. */
+/** The response is the same for every entity of a type, so these paths contain no entity. */
 export const AVAILABLE_ACTIONS_PATHS: readonly Pick<RoleBase, 'type' | 'path' | 'params'>[] = WORDS.flatMap((word) => [
   { type: 'domain', path: `/domains/${word}/available-actions`, params: [] },
   ...ENTITIES.flatMap((type) =>
@@ -45,8 +48,8 @@ export const AVAILABLE_ACTIONS_PATHS: readonly Pick<RoleBase, 'type' | 'path' | 
   ),
 ])
 
-/** The entity that a request's path names. */
-export function targetOf(base: RoleBase, params: PathParams): RoleTarget {
+/** Returns the entity in the path of a request. */
+export function roleTargetOf(base: RoleBase, params: PathParams): RoleTarget {
   return {
     type: base.type,
     domainId: base.isPrefixed ? params['domain_id'] : undefined,
@@ -54,10 +57,10 @@ export function targetOf(base: RoleBase, params: PathParams): RoleTarget {
   }
 }
 
-/** Where the roles of a base are found, for the document. */
-export const locationForm = (base: RoleBase): string => `${base.path.replaceAll(/:([a-z_]+)/g, '{$1}')}/{role_id}`
+/** Returns the template of the Location header, for the OpenAPI document. */
+export const locationTemplate = (base: RoleBase): string => `${base.path.replaceAll(/:([a-z_]+)/g, '{$1}')}/{role_id}`
 
-/** Where a role of the entity that the path names is found. */
+/** Returns the Location header of a role of the entity in the path. */
 export function locationOf(base: RoleBase, params: PathParams, roleId: string): string {
   const path = base.path.replaceAll(/:([a-z_]+)/g, (_, name: string) => encodeURIComponent(params[name] ?? ''))
   return `${path}/${roleId}`
@@ -66,12 +69,21 @@ export function locationOf(base: RoleBase, params: PathParams, roleId: string): 
 export const paramsIn = ({ params }: { params: unknown }): PathParams => params as PathParams
 export const roleIdIn = (request: { params: unknown }): string => paramsIn(request)['role_id'] ?? ''
 
-/** A page where the path always gives one or the query asks for one; else everything (decision 6). */
-export function pagingOf(base: RoleBase, { offset, limit }: { offset?: number; limit?: number }): Paging {
-  if (!base.isPrefixed && offset === undefined && limit === undefined) return undefined
+type PageParameters = { offset?: number; limit?: number; with_metadata?: boolean }
+
+/**
+ * Returns the page of a request. Undefined means all rows: legacy paths without paging parameters (decision 6). Go clients send
+ * `with_metadata` with every list, and read a page (decision 82).
+ */
+export function pagingOf(base: RoleBase, { offset, limit, with_metadata: marker }: PageParameters): Paging {
+  const isPage = offset !== undefined || limit !== undefined || marker !== undefined
+  if (!base.isPrefixed && !isPage) return undefined
   return { offset: offset ?? 0, limit: limit ?? DEFAULT_LIMIT }
 }
 
-/** Any of these routes: no such domain or not open (403), no such entity or role (404), an id that several domains know (409). */
-export const REFUSALS: readonly ErrorKind[] = ['unauthenticated', 'forbidden', 'not_found', 'conflict', 'unprocessable']
-export const WRITING: readonly ErrorKind[] = [...REFUSALS, 'invalid_state', 'unsupported_media_type', 'too_large']
+/**
+ * Errors of all of these routes: an unknown domain or one without access (403), an unknown entity or role (404), an id
+ * that exists in several domains (409).
+ */
+export const ROLE_ERRORS: readonly RouteRefusal[] = ['not_found', 'conflict', 'unprocessable']
+export const ROLE_WRITE_ERRORS: readonly RouteRefusal[] = [...ROLE_ERRORS, 'invalid_state']

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { ACTIONS, ENTITY_TYPES } from '../access/index.ts'
-import { RELATIONS, parseRelation, relationActions, relationOf, roleNameOf } from './relations.ts'
+import { RELATIONS, parseRelation, relationActions, relationNameOf, roleNameOf } from './relations.ts'
 
 // decision 24
 describe('a relation', () => {
-  test('is known in any case, and nothing else is one', () => {
+  test('is parsed in any case, and other texts are rejected', () => {
     expect(['Administrator', 'EDITOR', 'viewer'].map((text) => parseRelation(text))).toEqual([
       'administrator',
       'editor',
@@ -13,12 +13,12 @@ describe('a relation', () => {
     for (const text of ['', 'admin', 'owner', 'editor ']) expect(() => parseRelation(text)).toThrow('must be one of')
   })
 
-  test('administrator is the built-in role, the others are roles of their names', () => {
+  test('administrator maps to the built-in role, the others to roles with their names', () => {
     expect(RELATIONS.map(roleNameOf)).toEqual(['admin', 'editor', 'contributor', 'member', 'viewer', 'guest'])
-    expect(RELATIONS.map(roleNameOf).map(relationOf)).toEqual([...RELATIONS])
+    expect(RELATIONS.map(roleNameOf).map(relationNameOf)).toEqual([...RELATIONS])
   })
 
-  test.each(ENTITY_TYPES)('editor does everything on a %s but delete it and manage who may', (type) => {
+  test.each(ENTITY_TYPES)('editor has every action on a %s except deletion and role management', (type) => {
     const left = ACTIONS[type].filter((action) => !relationActions(type, 'editor').includes(action))
     expect(left.length).toBeGreaterThan(3)
     for (const action of left) expect(action).toMatch(/(^|_)(delete|manage_role|add_role_users|remove_role_users)$/)
@@ -37,7 +37,7 @@ describe('a relation', () => {
     expect(profileActions('guest')).toEqual(['profile_read'])
   })
 
-  test('contributor of a domain does with its clients, channels and groups what an editor does, and nothing with itself', () => {
+  test('contributor of a domain has the actions of an editor on its clients, channels and groups, and none on the domain', () => {
     const actions = relationActions('domain', 'contributor')
     expect(actions).toContain('client_create')
     expect(actions).toContain('group_set_child')

@@ -1,6 +1,6 @@
 /**
- * The relations of the older generations as roles (decision 24): what their names are called today, and which actions the
- * roles of those names are made with on each type of entity.
+ * The relations of Mainflux and SuperMQ as roles (decision 24): the name of the role of each relation, and its initial
+ * actions on each entity type.
  */
 import { refusedField } from '#core/errors/index.ts'
 import type { EntityType } from '../access/index.ts'
@@ -9,27 +9,27 @@ import { ACTIONS, ADMIN_ROLE_NAME } from '../access/index.ts'
 export const RELATIONS = ['administrator', 'editor', 'contributor', 'member', 'viewer', 'guest'] as const
 export type Relation = (typeof RELATIONS)[number]
 
-/** In any case; throws `malformed` for anything else. `path` names the field in the refusal. */
+/** Parses a relation in any case. Throws `malformed` for any other text. `path` is the field in the error. */
 export function parseRelation(text: string, path = '/relation'): Relation {
   const relation = RELATIONS.find((one) => one === text.toLowerCase())
   if (relation !== undefined) return relation
   throw refusedField(path, `must be one of ${RELATIONS.join(', ')}`)
 }
 
-/** The name of the role that a relation means. */
+/** Returns the name of the role of a relation. */
 export const roleNameOf = (relation: Relation): string => (relation === 'administrator' ? ADMIN_ROLE_NAME : relation)
 
-/** The relation that a role means to the older clients: its own name but for the built-in one. */
-export const relationOf = (roleName: string): string => (roleName === ADMIN_ROLE_NAME ? 'administrator' : roleName)
+/** Returns the relation that legacy clients see for a role: `administrator` for the built-in role, else the role's name. */
+export const relationNameOf = (roleName: string): string => (roleName === ADMIN_ROLE_NAME ? 'administrator' : roleName)
 
 const is = (action: string, ...endings: string[]) =>
   endings.some((ending) => action === ending || action.endsWith(`_${ending}`))
 
-/** Beside `*_delete` an editor has every action on profiles (decision 78). */
+/** An editor can delete profiles, but no other entity (decision 78). */
 const isEditing = (action: string) =>
   action === 'profile_delete' || !is(action, 'delete', 'manage_role', 'add_role_users', 'remove_role_users')
 
-/** What a contributor does on one entity, beside what he does on its members. */
+/** Actions of a contributor on an entity itself. */
 const CONTRIBUTED = new Set(['read', 'update', 'connect_to_channel', 'connect_to_client', 'publish', 'subscribe'])
 
 const isContributing: Record<EntityType, (action: string) => boolean> = {
@@ -49,10 +49,11 @@ const HOLDS: Record<Relation, (type: EntityType, action: string) => boolean> = {
   contributor: (type, action) => isEditing(action) && isContributing[type](action),
   viewer: (_type, action) => isViewing(action),
   guest: (_type, action) => isViewing(action),
-  // Of the entity itself alone: the member of a domain did nothing with its channels in any generation.
+  // Only actions on the entity itself: a member of a domain never had permissions on its channels.
   member: (_type, action) => MEMBER_ACTIONS.has(action),
 }
 
+/** Returns the initial actions of a relation's role on an entity of the type. */
 export function relationActions(type: EntityType, relation: Relation): string[] {
   return ACTIONS[type].filter((action) => HOLDS[relation](type, action))
 }

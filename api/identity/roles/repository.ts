@@ -1,4 +1,4 @@
-/** SQL of roles and of who holds them. */
+/** SQL of roles and their members. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -57,7 +57,7 @@ export async function insertRole(
   return fromRow(rows[0] as Row)
 }
 
-/** A role of the entity that is no built-in one. */
+/** Returns a stored role of the entity, not the built-in one. */
 export async function findRole(db: Queryable, entityKey: number, roleId: string): Promise<RoleRecord | undefined> {
   const { rows } = await sql<Row>`SELECT * FROM roles WHERE id = ${roleId} AND entity_key = ${entityKey}`.execute(db)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
@@ -68,7 +68,7 @@ export async function findRoleByName(db: Queryable, entityKey: number, name: str
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** In the order of their making, which no renaming changes. */
+/** Sorted by creation, which a change of the name does not affect. */
 export async function listRoles(
   db: Queryable,
   entityKey: number,
@@ -105,7 +105,7 @@ export async function deleteRole(tx: Transaction, roleKey: number): Promise<void
   await sql`DELETE FROM roles WHERE key = ${roleKey}`.execute(tx)
 }
 
-/** Members of several roles of an entity, oldest membership first, at most `limit` of each. */
+/** Returns the members of several roles of an entity, oldest membership first, at most `limit` for each role. */
 export async function findMembers(
   db: Queryable,
   entityKey: number,
@@ -139,7 +139,7 @@ export async function countMembers(db: Queryable, entityKey: number, roleKey: nu
   return rows[0]?.total ?? 0
 }
 
-/** Which of these users have a role in the domain. */
+/** Returns which of these users have a role in the domain. */
 export async function findDomainMembers(
   db: Queryable,
   domainKey: number,
@@ -150,7 +150,7 @@ export async function findDomainMembers(
   return new Set(rows.map((row) => row.user_key))
 }
 
-/** Members that the role has already are no error. */
+/** Existing members are not an error. */
 export async function insertGrants(
   tx: Transaction,
   entity: RoleEntity,
@@ -163,7 +163,9 @@ export async function insertGrants(
     ON CONFLICT ON CONSTRAINT grants_pkey DO NOTHING`.execute(tx)
 }
 
-/** Takes one role or every role of the entity from these users, or from all; gives whose it was. */
+/**
+ * Removes these users, or all users, from one role or every role of the entity. Returns the keys of the removed users.
+ */
 export async function deleteGrants(
   tx: Transaction,
   entity: RoleEntity,
@@ -178,7 +180,7 @@ export async function deleteGrants(
   return [...new Set(rows.map((row) => row.user_key))]
 }
 
-/** Whether anybody but these users administers the entity; of a domain only who can sign in counts. */
+/** True when a user other than these is an administrator of the entity. For a domain only enabled users are counted. */
 export async function hasAdmin(
   db: Queryable,
   entity: RoleEntity,

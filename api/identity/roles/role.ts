@@ -1,9 +1,9 @@
-/** What the room calls a role, and the entity that carries it. */
+/** A role and its entity. */
 import { randomBytes } from 'node:crypto'
 import type { EntityType } from '../access/index.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 
-/** An entity as its roles see it; for a domain `key` and `id` are those of the domain. */
+/** The entity of a role. For a domain `key` and `id` are those of the domain. */
 export type RoleEntity = {
   readonly type: EntityType
   readonly key: number
@@ -24,7 +24,7 @@ export type RoleRecord = {
   updatedAt: string | null
 }
 
-/** The built-in role is as old as its entity. */
+/** Returns the built-in role. Its creation is that of its entity. */
 export function adminRoleOf(
   entity: Pick<RoleEntity, 'type' | 'key'>,
   made: { createdBy: string | null; createdAt: string | null },
@@ -44,7 +44,7 @@ export const isAdminRole = (role: Pick<RoleRecord, 'key'>): boolean => role.key 
 
 const SHORT_ID_BYTES = 16
 
-/** `<entity type>_<22 characters>` (contract 2.2). */
+/** Returns `<entity type>_<22 characters>` (contract 2.2). */
 export function newRoleId(type: EntityType): string {
   return `${type}_${randomBytes(SHORT_ID_BYTES).toString('base64url')}`
 }

@@ -1,19 +1,19 @@
-/** Role routes: every endpoint of contract 2.2 below every base of `paths.ts`. */
+/** Role routes: every endpoint of contract 2.2 below every path of `paths.ts`. */
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { addEntityMemberRoutes, addMemberRoutes } from './member-routes.ts'
 import {
   AVAILABLE_ACTIONS_PATHS,
-  REFUSALS,
+  ROLE_ERRORS,
   ROLE_BASES,
-  WRITING,
-  locationForm,
+  ROLE_WRITE_ERRORS,
+  locationTemplate,
   locationOf,
   pagingOf,
   paramsIn,
   roleIdIn,
-  targetOf,
+  roleTargetOf,
 } from './paths.ts'
 import type { RoleBase } from './paths.ts'
 import {
@@ -22,14 +22,14 @@ import {
   ActionsObject,
   AvailableActions,
   NewRole,
-  PlainPageQuery,
+  OptionalPageQuery,
   Role,
   RoleId,
   RoleList,
   RolePage,
   RoleUpdate,
   actionsIn,
-  paramsOf,
+  pathParams,
   presentRole,
   requireGiven,
 } from './schema.ts'
@@ -47,9 +47,9 @@ export function roleRoutes(roles: RolesService, memberships: MembershipsService)
           config: { action: 'user.self' },
           schema: {
             tags,
-            summary: `List the actions that exist on a ${type}`,
-            params: paramsOf(params),
-            response: responses({ 200: AvailableActions }, 'unauthenticated', 'forbidden'),
+            summary: `List the available actions on a ${type}`,
+            params: pathParams(params),
+            response: responses({ 200: AvailableActions }),
           },
         },
         async (request) => {
@@ -68,25 +68,26 @@ export function roleRoutes(roles: RolesService, memberships: MembershipsService)
   }
 }
 
-/** On all roles of an entity. */
+/** Adds the routes of all roles of an entity. */
 function addEntityRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void {
-  const params = paramsOf(base.params)
+  const params = pathParams(base.params)
   app.post(
     base.path,
     {
-      config: { action: 'manage_role', location: locationForm(base) },
+      config: { action: 'manage_role', location: locationTemplate(base) },
       schema: {
         tags,
         summary: `Create a role on a ${base.type}`,
-        description: 'With members it needs `add_role_users` too. A caller gives only actions that he holds himself.',
+        description:
+          'With members it also requires `add_role_users`. Callers can only grant actions that they have themselves.',
         params,
         body: NewRole,
-        response: responses({ 201: Role }, ...WRITING),
+        response: responses({ 201: Role }, ...ROLE_WRITE_ERRORS),
       },
     },
     async (request, reply) => {
       const { body } = request
-      const created = await roles.create(request.principal, targetOf(base, paramsIn(request)), {
+      const created = await roles.create(request.principal, roleTargetOf(base, paramsIn(request)), {
         name: requireGiven(body.role_name ?? body.name, '/role_name'),
         actions: body.optional_actions ?? body.actions ?? [],
         members: body.optional_members ?? body.members ?? [],
@@ -103,22 +104,22 @@ function addEntityRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
         tags,
         summary: `List the roles of a ${base.type}, the built-in one first`,
         params,
-        querystring: PlainPageQuery,
-        response: responses({ 200: base.isPrefixed ? RolePage : Type.Union([RoleList, RolePage]) }, ...REFUSALS),
+        querystring: OptionalPageQuery,
+        response: responses({ 200: base.isPrefixed ? RolePage : Type.Union([RoleList, RolePage]) }, ...ROLE_ERRORS),
       },
     },
     async (request) => {
       const paging = pagingOf(base, request.query)
-      const { items, ...page } = await roles.list(request.principal, targetOf(base, paramsIn(request)), paging)
+      const { items, ...page } = await roles.list(request.principal, roleTargetOf(base, paramsIn(request)), paging)
       const shown = items.map(presentRole)
       return paging === undefined ? shown : { ...page, roles: shown }
     },
   )
 }
 
-/** On one role. */
+/** Adds the routes of one role. */
 function addRoleRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void {
-  const params = paramsOf(base.params, { role_id: RoleId })
+  const params = pathParams(base.params, { role_id: RoleId })
   const path = `${base.path}/:role_id`
   app.get(
     path,
@@ -128,11 +129,11 @@ function addRoleRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void 
         tags,
         summary: 'View a role with its actions and members',
         params,
-        response: responses({ 200: Role }, ...REFUSALS),
+        response: responses({ 200: Role }, ...ROLE_ERRORS),
       },
     },
     async (request) =>
-      presentRole(await roles.get(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request))),
+      presentRole(await roles.get(request.principal, roleTargetOf(base, paramsIn(request)), roleIdIn(request))),
   )
   app.put(
     path,
@@ -143,7 +144,7 @@ function addRoleRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void 
         summary: 'Change the name or replace the actions of a role',
         params,
         body: RoleUpdate,
-        response: responses({ 200: Role }, ...WRITING),
+        response: responses({ 200: Role }, ...ROLE_WRITE_ERRORS),
       },
     },
     async (request) => {
@@ -151,7 +152,7 @@ function addRoleRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void 
       const name = body.role_name ?? body.name
       const actions = body.optional_actions ?? body.actions
       if (name === undefined && actions === undefined) requireGiven(undefined, '/role_name')
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       return presentRole(
         await roles.update(request.principal, target, roleIdIn(request), {
           ...(name === undefined ? {} : { name }),
@@ -166,20 +167,20 @@ function addRoleRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void 
       config: { action: 'manage_role' },
       schema: {
         tags,
-        summary: 'Delete a role; its members lose what it gave them',
+        summary: 'Delete a role; its members lose its actions',
         params,
-        response: responses({ 204: NoBody }, ...REFUSALS),
+        response: responses({ 204: NoBody }, ...ROLE_ERRORS),
       },
     },
     async (request, reply) => {
-      await roles.remove(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request))
+      await roles.remove(request.principal, roleTargetOf(base, paramsIn(request)), roleIdIn(request))
       void reply.code(204)
     },
   )
 }
 
 function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void {
-  const params = paramsOf(base.params, { role_id: RoleId })
+  const params = pathParams(base.params, { role_id: RoleId })
   const path = `${base.path}/:role_id/actions`
   const config = { action: 'manage_role' }
   app.post(
@@ -191,12 +192,12 @@ function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
         summary: 'Add actions to a role',
         params,
         body: ActionsBody,
-        response: responses({ 200: ActionsObject }, ...WRITING),
+        response: responses({ 200: ActionsObject }, ...ROLE_WRITE_ERRORS),
       },
     },
     async (request) => {
       const actions = actionsIn(request.body)
-      await roles.addActions(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), actions)
+      await roles.addActions(request.principal, roleTargetOf(base, paramsIn(request)), roleIdIn(request), actions)
       return { actions }
     },
   )
@@ -208,11 +209,11 @@ function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
         tags,
         summary: 'List the actions of a role',
         params,
-        response: responses({ 200: base.isPrefixed ? ActionsObject : ActionList }, ...REFUSALS),
+        response: responses({ 200: base.isPrefixed ? ActionsObject : ActionList }, ...ROLE_ERRORS),
       },
     },
     async (request) => {
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       const actions = [...(await roles.listActions(request.principal, target, roleIdIn(request)))]
       return (base.isPrefixed ? { actions } : actions) as never
     },
@@ -223,14 +224,14 @@ function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
       config,
       schema: {
         tags,
-        summary: 'Take actions from a role',
+        summary: 'Remove actions from a role',
         params,
         body: ActionsBody,
-        response: responses({ 204: NoBody }, ...WRITING),
+        response: responses({ 204: NoBody }, ...ROLE_WRITE_ERRORS),
       },
     },
     async (request, reply) => {
-      const target = targetOf(base, paramsIn(request))
+      const target = roleTargetOf(base, paramsIn(request))
       await roles.removeActions(request.principal, target, roleIdIn(request), actionsIn(request.body))
       void reply.code(204)
     },
@@ -241,13 +242,13 @@ function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
       config,
       schema: {
         tags,
-        summary: 'Take all actions from a role',
+        summary: 'Remove all actions from a role',
         params,
-        response: responses({ 204: NoBody }, ...REFUSALS),
+        response: responses({ 204: NoBody }, ...ROLE_ERRORS),
       },
     },
     async (request, reply) => {
-      await roles.removeActions(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), 'all')
+      await roles.removeActions(request.principal, roleTargetOf(base, paramsIn(request)), roleIdIn(request), 'all')
       void reply.code(204)
     },
   )

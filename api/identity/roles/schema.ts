@@ -1,8 +1,8 @@
-/** Wire shapes of roles and their members: the names of both generations at once (contract 2.2, decision 5). */
+/** Wire shapes of roles and their members, with current and legacy names (contract 2.2, decision 5). */
 import { Type } from 'typebox'
 import type { Static, TObject, TSchema } from 'typebox'
 import { refusedField } from '#core/errors/index.ts'
-import { shown } from '#core/http/index.ts'
+import { documented } from '#core/http/index.ts'
 import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { ACTIONS } from '../access/index.ts'
@@ -12,43 +12,43 @@ import type { EntityMember as EntityMemberRecord } from './memberships.ts'
 import type { ShownRole } from './service.ts'
 
 export const MAX_ROLE_NAME_CHARS = 200
-/** Users that one call may name. */
+/** Maximum number of users in one request. */
 const MAX_USERS_PER_CALL = 1000
 const MAX_ACTIONS_PER_CALL = 200
 
-/** Parameters of a path: ids, and what more it names. */
-export const paramsOf = (names: readonly string[], more: Record<string, TSchema> = {}): TObject =>
+/** Returns the parameters of a path: ids, and further parameters. */
+export const pathParams = (names: readonly string[], more: Record<string, TSchema> = {}): TObject =>
   Type.Object({ ...Object.fromEntries(names.map((name) => [name, Id])), ...more })
 
 export const RoleId = Type.String({
   maxLength: 64,
-  description: '`<entity type>_<22 characters>`',
-  ...shown({ pattern: '^(domain|client|channel|group)_[0-9A-Za-z_-]{22}$' }),
+  description: 'Id of the role: `<entity type>_<22 characters>`',
+  ...documented({ pattern: '^(domain|client|channel|group)_[0-9A-Za-z_-]{22}$' }),
 })
 
 const RoleName = Type.String({ minLength: 1, maxLength: MAX_ROLE_NAME_CHARS })
-/** The names of the older generation are taken too (decision 24). */
+/** Legacy names are accepted too (decision 24). */
 const Action = Type.String({
   maxLength: 64,
-  description: 'What exists on each type of entity `…/roles/available-actions` lists',
-  ...shown({ enum: [...new Set(Object.values(ACTIONS).flat())].toSorted() }),
+  description: 'Action; `…/roles/available-actions` lists those of each entity type',
+  ...documented({ enum: [...new Set(Object.values(ACTIONS).flat())].toSorted() }),
   $id: 'Action',
 })
 const Actions = Type.Array(Action, { maxItems: MAX_ACTIONS_PER_CALL })
 const UserIds = Type.Array(Id, { maxItems: MAX_USERS_PER_CALL })
 
 const roleFields = {
-  id: Type.String({ description: 'The same value as role_id' }),
+  id: Type.String({ description: 'Same value as `role_id`' }),
   role_id: Type.String(),
-  name: Type.String({ description: 'The same value as role_name' }),
+  name: Type.String({ description: 'Same value as `role_name`' }),
   role_name: Type.String(),
   entity_id: Id,
   actions: Type.Array(Type.String()),
-  optional_actions: Type.Array(Type.String(), { description: 'The same value as actions' }),
+  optional_actions: Type.Array(Type.String(), { description: 'Same value as `actions`' }),
   members: Type.Array(Id, {
-    description: 'Ids of the members, the first thousand (in lists hundred), to callers with view_role_users',
+    description: 'Ids of the first 1000 members (100 in lists), for callers with `view_role_users`',
   }),
-  optional_members: Type.Array(Id, { description: 'The same value as members' }),
+  optional_members: Type.Array(Id, { description: 'Same value as `members`' }),
   created_by: Type.Optional(Id),
   created_at: Timestamp,
   updated_by: Type.Optional(Id),
@@ -66,7 +66,7 @@ export const NewRole = Type.Object(
     optional_members: Type.Optional(UserIds),
     members: Type.Optional(UserIds),
   },
-  { $id: 'RoleCreate', description: 'role_name or name is required' },
+  { $id: 'RoleCreate', description: 'New role; `role_name` or `name` is required' },
 )
 export type NewRole = Static<typeof NewRole>
 
@@ -77,41 +77,50 @@ export const RoleUpdate = Type.Object(
     optional_actions: Type.Optional(Actions),
     actions: Type.Optional(Actions),
   },
-  { $id: 'RoleUpdate', description: 'At least a name or actions, which replace those of the role' },
+  {
+    $id: 'RoleUpdate',
+    description: 'Change of a role; a name or actions are required, which replace those of the role',
+  },
 )
 export type RoleUpdate = Static<typeof RoleUpdate>
 
 const SomeActions = Type.Optional(Type.Array(Action, { minItems: 1, maxItems: MAX_ACTIONS_PER_CALL }))
 export const ActionsBody = Type.Object(
   { actions: SomeActions, optional_actions: SomeActions },
-  { description: 'actions or optional_actions is required' },
+  { description: 'Actions; `actions` or `optional_actions` is required' },
 )
 const SomeUserIds = Type.Optional(Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }))
 export const MembersBody = Type.Object(
   { members: SomeUserIds, optional_members: SomeUserIds },
-  { description: 'members or optional_members is required' },
+  { description: 'Members; `members` or `optional_members` is required' },
 )
 export const MemberIdsBody = Type.Object({ member_ids: Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }) })
 
 export const AvailableActions = Type.Object({ available_actions: Type.Array(Type.String()) })
 export const ActionList = Type.Array(Type.String())
 export const ActionsObject = Type.Object({ actions: ActionList })
-/** Plain text: stands in a union with a page, and Java has no union of lists whose items have a format. */
+/**
+ * The items have no format. The list is in a union with a page, and OpenAPI generators for Java do not support such a
+ * union when the items have a format.
+ */
 export const MemberList = Type.Array(Type.String({ description: 'Id of a user' }))
 export const MembersObject = Type.Object({ members: MemberList })
 export const MemberPage = Type.Object({ ...pageFields, members: MemberList })
 export const RolePage = Type.Object({ ...pageFields, roles: Type.Array(Role) })
-/** Beside the page in one answer, where a schema with a name may stand only once. */
+/** The items are an unnamed schema: OpenAPI allows a named schema only once in a union, and `RolePage` uses the name. */
 export const RoleList = Type.Array(Type.Object(roleFields))
 
-/** Without defaults, so that a handler sees whether the caller asked for a page (decision 6). */
-export const PlainPageQuery = Type.Object({
-  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_OFFSET, description: 'Rows to skip' })),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_LIMIT, description: 'Rows to return' })),
+/** Without defaults, so that handlers can detect paging parameters (decision 6). */
+export const OptionalPageQuery = Type.Object({
+  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_OFFSET, description: 'Number of rows to skip' })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_LIMIT, description: 'Number of rows to return' })),
+  with_metadata: Type.Optional(Type.Boolean({ description: 'With either value, the list is a page' })),
 })
 
 export const ForceQuery = Type.Object({
-  force: Type.Optional(Type.Boolean({ description: 'Platform administrator: take the place of a last administrator' })),
+  force: Type.Optional(
+    Type.Boolean({ description: 'Only for platform administrators: replace the last administrator' }),
+  ),
 })
 
 const AccessTypes = Type.Enum(['direct', 'direct_group', 'indirect_group', 'domain'])
@@ -121,7 +130,7 @@ export const EntityMember = Type.Object(
     member_id: Id,
     roles: Type.Array(PlacedRole),
   },
-  { $id: 'EntityMember', description: 'A user and the roles that give him something on the entity' },
+  { $id: 'EntityMember', description: 'User with the roles that grant access to the entity' },
 )
 export const EntityMemberPage = Type.Object({ ...pageFields, members: Type.Array(EntityMember) })
 
@@ -131,11 +140,11 @@ export const EntityMemberQuery = Type.Object({
   access_type: Type.Optional(AccessTypes),
   role_id: Type.Optional(Type.String({ maxLength: 64 })),
   role_name: Type.Optional(Type.String({ maxLength: MAX_ROLE_NAME_CHARS })),
-  actions: ActionsFilter('Comma-separated; a role must hold all of them'),
+  actions: ActionsFilter('Comma-separated actions; a role must contain all of them'),
 })
 export type EntityMemberQuery = Static<typeof EntityMemberQuery>
 
-/** What one of two names gave. Throws `malformed` when neither did. */
+/** Returns a required value. Throws `malformed` when it is absent. */
 export function requireGiven<T>(value: T | undefined, path: string): T {
   if (value !== undefined) return value
   throw refusedField(path, 'is required')
@@ -169,9 +178,9 @@ export function presentEntityMember({ memberId, roles }: EntityMemberRecord): St
   return { member_id: memberId, roles: roles.map(presentPlacedRole) }
 }
 
-export type PresentedRole = Static<typeof PlacedRole>
+export type PresentedPlacedRole = Static<typeof PlacedRole>
 
-export function presentPlacedRole({ id, name, actions, place }: PlacedRoleRecord): PresentedRole {
+export function presentPlacedRole({ id, name, actions, place }: PlacedRoleRecord): PresentedPlacedRole {
   return {
     role_id: id,
     role_name: name,

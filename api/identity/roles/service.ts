@@ -1,15 +1,17 @@
-/** The rules of roles and their actions, on domains, groups, channels and clients alike (contract section 2, decision 45). */
+/**
+ * The rules of roles and their actions, for domains, groups, channels and clients (contract section 2, decision 45).
+ */
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, EntityType, UserPrincipal } from '../access/index.ts'
 import { ACTIONS, ADMIN_ROLE_NAME, actionNamed, adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { heldBy, requireMayGive } from './granting.ts'
+import { readActionCheck, requireGrantable } from './granting.ts'
 import { lockForRoles } from './locks.ts'
 import { addMembers, removeMembers } from './members.ts'
-import { MAX_UNPAGED, enterPlace, keysOf, requireRole } from './place.ts'
-import type { Paging, Place, RoleTarget } from './place.ts'
+import { MAX_UNPAGED, enterEntity, keysOf, requireRole } from './entity-access.ts'
+import type { Paging, EntityAccess, RoleTarget } from './entity-access.ts'
 import { countRoles, deleteRole, findAdminRole, findMembers, insertRole, listRoles, updateRole } from './repository.ts'
 import { newRoleId } from './role.ts'
 import type { RoleEntity, RoleRecord } from './role.ts'
@@ -17,24 +19,23 @@ import type { RoleEntity, RoleRecord } from './role.ts'
 export type ShownRole = {
   entity: RoleEntity
   role: RoleRecord
-  /** Ids; empty for a caller who may not see them. */
+  /** Ids. Empty for a caller without `view_role_users`. */
   members: string[]
 }
 
 export type RoleInput = { name: string; actions: readonly string[]; members: readonly string[] }
 export type RoleChange = { name?: string; actions?: readonly string[] }
 
-/** Everything that the role routes ask for. */
-
-/** Members that a role shows with itself; `listMembers` pages all of them. */
+/** Maximum number of members in the record of a role. `listMembers` returns all of them in pages. */
 const MAX_SHOWN_MEMBERS = 1000
 const MAX_LISTED_MEMBERS = 100
-/** Roles that one entity may have beside the built-in one. */
+/** Maximum number of roles of one entity besides the built-in one. */
 const MAX_ROLES_PER_ENTITY = 1000
 
 export type RolesDeps = { database: Database; journal: Journal; access: AccessPolicy }
 
-const maySeeMembers = async ({ domain, located }: Place) => (await heldBy(domain, located))('view_role_users')
+const maySeeMembers = async ({ domain, located }: EntityAccess) =>
+  (await readActionCheck(domain, located))('view_role_users')
 
 export class RolesService {
   readonly #db: Queryable
@@ -56,10 +57,13 @@ export class RolesService {
     return ACTIONS[type]
   }
 
-  /** Throws `malformed` for an unknown action, `conflict` for a name that is taken, `unprocessable` for who cannot be a member. */
+  /**
+   * Throws `malformed` for an unknown action, `conflict` for a name that is in use, `unprocessable` for a user who
+   * cannot become a member.
+   */
   async create(caller: UserPrincipal, target: RoleTarget, input: RoleInput): Promise<ShownRole> {
     const actions = requireKnownActions(target.type, input.actions)
-    const place = await enterPlace(
+    const place = await enterEntity(
       this.#access,
       caller,
       target,
@@ -67,12 +71,12 @@ export class RolesService {
       ...(input.members.length > 0 ? (['add_role_users'] as const) : []),
     )
     const { entity, domain } = place
-    requireMayGive(await heldBy(domain, place.located), actions)
+    requireGrantable(await readActionCheck(domain, place.located), actions)
     if (input.name === ADMIN_ROLE_NAME) throw nameTaken()
     const role = await this.#journal.change(caller, async (tx, record) => {
       await lockForRoles(tx, entity)
       if ((await countRoles(tx, entity.key)) >= MAX_ROLES_PER_ENTITY)
-        throw new ServiceError('unprocessable', `an entity has at most ${MAX_ROLES_PER_ENTITY} roles`)
+        throw new ServiceError('unprocessable', `an entity is limited to ${MAX_ROLES_PER_ENTITY} roles`)
       const created = await insertRole(tx, entity, {
         id: newRoleId(entity.type),
         name: input.name,
@@ -97,9 +101,9 @@ export class RolesService {
     return await this.#show(place, role)
   }
 
-  /** The built-in role first, the others in the order of their making. */
+  /** Lists the built-in role first, then the others in the order of their creation. */
   async list(caller: UserPrincipal, target: RoleTarget, paging: Paging): Promise<Page<ShownRole>> {
-    const place = await enterPlace(this.#access, caller, target, 'manage_role')
+    const place = await enterEntity(this.#access, caller, target, 'manage_role')
     const { entity } = place
     const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
     const [others, isOpen] = await Promise.all([countRoles(this.#db, entity.key), maySeeMembers(place)])
@@ -115,20 +119,20 @@ export class RolesService {
   }
 
   async get(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<ShownRole> {
-    const place = await enterPlace(this.#access, caller, target, 'manage_role')
+    const place = await enterEntity(this.#access, caller, target, 'manage_role')
     return await this.#show(place, await requireRole(this.#db, place.entity, roleId))
   }
 
-  /** What is absent stays; actions replace the set. Throws `forbidden` for the built-in role. */
+  /** Absent fields are unchanged. Actions replace the set. Throws `forbidden` for the built-in role. */
   async update(caller: UserPrincipal, target: RoleTarget, roleId: string, change: RoleChange): Promise<ShownRole> {
     const given = change.actions === undefined ? undefined : requireKnownActions(target.type, change.actions)
-    const place = await enterPlace(this.#access, caller, target, 'manage_role')
-    const holds = await heldBy(place.domain, place.located)
+    const place = await enterEntity(this.#access, caller, target, 'manage_role')
+    const holds = await readActionCheck(place.domain, place.located)
     const updated = await this.#changeRole(caller, place, roleId, async (tx, role) => {
       const name = change.name ?? role.name
       const actions = given ?? role.actions
       if (name === ADMIN_ROLE_NAME) throw nameTaken()
-      requireMayGive(holds, addedTo(role.actions, actions))
+      requireGrantable(holds, addedTo(role.actions, actions))
       const renamed: Fact[] =
         name === role.name
           ? []
@@ -141,7 +145,7 @@ export class RolesService {
   }
 
   async remove(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<void> {
-    const place = await enterPlace(this.#access, caller, target, 'manage_role')
+    const place = await enterEntity(this.#access, caller, target, 'manage_role')
     const { entity, domain } = place
     if (roleId === adminRoleId(entity.type, entity.key)) throw refuseBuiltIn()
     await this.#journal.change(caller, async (tx, record) => {
@@ -159,7 +163,7 @@ export class RolesService {
   }
 
   async listActions(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<readonly string[]> {
-    const { entity } = await enterPlace(this.#access, caller, target, 'manage_role')
+    const { entity } = await enterEntity(this.#access, caller, target, 'manage_role')
     return (await requireRole(this.#db, entity, roleId)).actions
   }
 
@@ -173,7 +177,7 @@ export class RolesService {
     await this.#setActions(caller, target, roleId, (held) => [...held, ...added])
   }
 
-  /** `all`: every action. Actions that the role does not hold are no error. */
+  /** `all` removes every action. Removing a missing action is not an error. */
   async removeActions(
     caller: UserPrincipal,
     target: RoleTarget,
@@ -186,17 +190,17 @@ export class RolesService {
     )
   }
 
-  async #show(place: Place, role: RoleRecord): Promise<ShownRole> {
+  async #show(place: EntityAccess, role: RoleRecord): Promise<ShownRole> {
     const { entity } = place
     const isOpen = await maySeeMembers(place)
     const members = isOpen ? await findMembers(this.#db, entity.key, [role.key], MAX_SHOWN_MEMBERS) : undefined
     return { entity, role, members: members?.get(role.key) ?? [] }
   }
 
-  /** Changes a role that is not the built-in one, under the lock of its entity; `work` gives what to record. */
+  /** Changes a role, except the built-in one, under the lock of its entity. `work` returns the journal entries. */
   async #changeRole(
     caller: UserPrincipal,
-    { domain, entity }: Place,
+    { domain, entity }: EntityAccess,
     roleId: string,
     work: (tx: Transaction, role: RoleRecord) => Promise<{ role: RoleRecord; facts: Fact[] }>,
   ): Promise<RoleRecord> {
@@ -216,19 +220,19 @@ export class RolesService {
     })
   }
 
-  /** Sets the actions of a role; what it did not hold the caller must. */
+  /** Sets the actions of a role. The caller must have the added actions. */
   async #setActions(
     caller: UserPrincipal,
     target: RoleTarget,
     roleId: string,
     next: (held: readonly string[]) => readonly string[],
   ): Promise<void> {
-    const place = await enterPlace(this.#access, caller, target, 'manage_role')
-    const holds = await heldBy(place.domain, place.located)
+    const place = await enterEntity(this.#access, caller, target, 'manage_role')
+    const holds = await readActionCheck(place.domain, place.located)
     await this.#changeRole(caller, place, roleId, async (tx, role) => {
       const actions = inOrder(place.entity.type, next(role.actions))
       const facts = actionFacts(role.actions, actions)
-      requireMayGive(holds, addedTo(role.actions, actions))
+      requireGrantable(holds, addedTo(role.actions, actions))
       if (facts.length === 0) return { role, facts }
       return { role: await updateRole(tx, role.key, { name: role.name, actions }, caller.id), facts }
     })
@@ -254,19 +258,22 @@ function actionFacts(before: readonly string[], after: readonly string[]): Fact[
   ]
 }
 
-/** Each action once, in the order of the closed list. */
+/** Returns each action once, in the order of `ACTIONS`. */
 function inOrder(type: EntityType, actions: readonly string[]): string[] {
   const wanted = new Set(actions)
   return ACTIONS[type].filter((action) => wanted.has(action))
 }
 
-/** Throws `malformed` for an action that the type has not. */
+/** Throws `malformed` for an action that does not exist on the entity type. */
 function requireKnownActions(type: EntityType, actions: readonly string[]): string[] {
   const known = new Set<string>(ACTIONS[type])
   const named = actions.map(actionNamed)
   const unknown = named.find((action) => !known.has(action))
   if (unknown === undefined) return inOrder(type, named)
-  throw refusedField('/actions', `must hold actions of a ${type}, which ${unknown} is not: ${ACTIONS[type].join(', ')}`)
+  throw refusedField(
+    '/actions',
+    `contain ${unknown}, which is not an action of a ${type}: use ${ACTIONS[type].join(', ')}`,
+  )
 }
 
 function nameTaken(): ServiceError {

@@ -1,4 +1,7 @@
-/** Which address a limit counts: IPv4 as it is, of IPv6 the first 64 bits, for whoever has one of those has all of them (RFC 6177). */
+/**
+ * The network of an address, by which limits count: an IPv4 address, or the first 64 bits of an IPv6 address, because a
+ * client with one address of an IPv6 network controls all of them (RFC 6177).
+ */
 import { isIPv4, isIPv6 } from 'node:net'
 
 const NETWORK_GROUPS = 4
@@ -13,7 +16,7 @@ export function networkOf(address: string): string {
   return `${expand(bare).slice(0, NETWORK_GROUPS).join(':')}::/64`
 }
 
-/** The eight groups of an IPv6 address without leading zeros. */
+/** Returns the eight groups of an IPv6 address without leading zeros. */
 function expand(address: string): string[] {
   const [head = '', tail] = address.toLowerCase().split('::')
   const groupsOf = (text: string) => text.split(':').filter((group) => group !== '')

@@ -1,15 +1,19 @@
 /**
- * Attempts whose passwords are being looked at. Each has taken what a failure costs, so that guesses made at once are counted
- * too; one that finds nothing left waits for those before it, for their passwords may be right and give it back.
+ * Attempts whose passwords are being verified. Each has taken a token from its buckets in advance, so that concurrent
+ * guesses are counted too. An attempt that finds an empty bucket waits for the running ones, which return their tokens
+ * if their passwords are right.
  */
 
-/** Attempts that wait at once: each holds a connection. Beyond, nobody waits. */
+/** Maximum number of waiting attempts: each holds a connection. Above it attempts do not wait. */
 const MAX_WAITING = 1000
 
 export type Attempts = {
-  /** An attempt under these names has begun; call what is returned when it ended. */
+  /** Registers an attempt under these names. The caller calls the returned function when it ends. */
   begin(names: readonly string[]): () => void
-  /** Resolves to true when one under one of the names ended; to false without waiting where there is none. */
+  /**
+   * Resolves to true when an attempt under one of the names has ended. Resolves to false without waiting when there is
+   * none.
+   */
   nextEnd(names: readonly string[]): Promise<boolean>
   stop(): void
 }

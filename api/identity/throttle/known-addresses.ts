@@ -1,10 +1,13 @@
-/** From which addresses a user has logged in: kept in the database, so that a restart or another node knows them too. */
+/**
+ * The addresses from which a user has logged in. They are stored in the database, so that restarts and other nodes keep
+ * them.
+ */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
-/** An address that was not used for so long is a stranger again. */
+/** Days after which an unused address is no longer known. */
 const KNOWN_DAYS = 90
-/** Addresses of one user; the one used longest ago makes room. */
+/** Maximum number of addresses of one user. The least recently used one is removed. */
 const MAX_ADDRESSES_PER_USER = 50
 
 export async function isKnownAddress(db: Queryable, userKey: number, address: string): Promise<boolean> {
@@ -15,7 +18,7 @@ export async function isKnownAddress(db: Queryable, userKey: number, address: st
   return rows.length > 0
 }
 
-/** Written once a day at the most, whatever the number of logins. */
+/** Written at most once a day for each address. */
 export async function rememberAddress(db: Queryable, userKey: number, address: string): Promise<void> {
   const { rows } = await sql`INSERT INTO known_addresses AS k (user_key, address) VALUES (${userKey}, ${address})
     ON CONFLICT ON CONSTRAINT known_addresses_pkey DO UPDATE SET last_success_at = now() WHERE k.last_success_at < now() - interval '1 day'

@@ -1,4 +1,4 @@
-// issue of guessing: limits per account and address that an attacker cannot turn against the owner
+// password guessing: limits per account and address that an attacker cannot use to lock out the owner
 import { expect, test } from 'vitest'
 import { ServiceError } from '#core/errors/index.ts'
 import type { ThrottleRules } from './login-throttle.ts'
@@ -28,7 +28,7 @@ function withClock() {
   return { throttle, retryAfter, pass: (ms: number) => (nowMs += ms) }
 }
 
-test('failures of one account from one address are limited, and the refusal says when the next one is looked at', async () => {
+test('failures of one account from one address are limited, and the error contains the time of the next attempt', async () => {
   const { retryAfter, pass } = withClock()
   for (let attempt = 0; attempt < RULES.pair.burst; attempt++) expect(await retryAfter('a', '10.0.0.1')).toBe(0)
   expect(await retryAfter('a', '10.0.0.1')).toBe(10)
@@ -46,21 +46,21 @@ test('one address cannot try many accounts', async () => {
   expect(await retryAfter('another', '10.0.0.2')).toBe(0)
 })
 
-test('many addresses cannot try one account, and the address of its owner is not refused for them', async () => {
+test('many addresses cannot try one account, and the known address of its owner is not limited by them', async () => {
   const { retryAfter } = withClock()
   for (let host = 0; host < RULES.account.burst; host++) expect(await retryAfter('a', `10.0.0.${host}`)).toBe(0)
   expect(await retryAfter('a', '10.0.1.1')).toBe(10)
   expect(await retryAfter('a', '192.0.2.7', true)).toBe(0)
 })
 
-test('a right password costs nothing', async () => {
+test('a right password is not counted', async () => {
   const { throttle, retryAfter } = withClock()
   for (let login = 0; login < 50; login++)
     (await throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })).release()
   expect(await retryAfter('a', '10.0.0.1')).toBe(0)
 })
 
-test('giving back twice gives back once', async () => {
+test('a second release has no effect', async () => {
   const { throttle, retryAfter } = withClock()
   const first = await throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
   for (let attempt = 1; attempt < RULES.pair.burst; attempt++) await retryAfter('a', '10.0.0.1')
@@ -70,19 +70,19 @@ test('giving back twice gives back once', async () => {
   expect(await retryAfter('a', '10.0.0.1')).toBe(10)
 })
 
-test('the own address of an account is only slowed down, one attempt after the other', async () => {
+test('attempts from a known address are only delayed', async () => {
   const { retryAfter } = withClock()
   for (let attempt = 0; attempt < 30; attempt++) expect(await retryAfter('a', '10.0.0.1', true)).toBe(0)
 })
 
-test('more attempts than may wait for their turn are refused, and those that wait are let in', async () => {
+test('attempts above the queue limit are rejected, and the queued ones are admitted', async () => {
   const { retryAfter } = withClock()
   const answers = await Promise.all(Array.from({ length: 60 }, () => retryAfter('a', '10.0.0.1', true)))
   expect(answers.filter((seconds) => seconds === 0)).toHaveLength(RULES.known.burst + 20)
   expect(await retryAfter('a', '10.0.0.1', true)).toBe(0)
 })
 
-test('a stop ends the waiting', async () => {
+test('stopping ends queued attempts', async () => {
   const throttle = new LoginThrottle({ rules: { ...RULES, paceMs: 3_600_000 }, now: () => 0 })
   const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: true })
   for (let count = 0; count < RULES.known.burst; count++) await attempt()
@@ -91,7 +91,7 @@ test('a stop ends the waiting', async () => {
   await expect(waiting).rejects.toMatchObject({ kind: 'unavailable' })
 })
 
-test('right passwords that are looked at together do not throttle one another', async () => {
+test('concurrent logins with right passwords do not limit each other', async () => {
   const { throttle } = withClock()
   const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
   const first = await Promise.all(Array.from({ length: RULES.pair.burst }, attempt))
@@ -100,7 +100,7 @@ test('right passwords that are looked at together do not throttle one another', 
   await Promise.all(more)
 })
 
-test('wrong ones among them cost what they cost, and whoever waits for them is told', async () => {
+test('wrong passwords among concurrent logins are counted, and waiting attempts are rejected', async () => {
   const { throttle, retryAfter } = withClock()
   const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
   const first = await Promise.all(Array.from({ length: RULES.pair.burst }, attempt))
@@ -112,7 +112,7 @@ test('wrong ones among them cost what they cost, and whoever waits for them is t
   expect(new Set(await waiting)).toEqual(new Set([0, 10]))
 })
 
-test('a stop ends the waiting for others', async () => {
+test('stopping ends attempts that wait for others', async () => {
   const { throttle } = withClock()
   const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
   for (let count = 0; count < RULES.pair.burst; count++) await attempt()

@@ -1,30 +1,32 @@
 /**
- * How often somebody may try to log in, so that passwords cannot be guessed and nobody can shut another out. Failures are
- * counted for each pair of account and address, for each address, and for each account over all addresses from which it
- * never logged in. An address from which the account did log in before is never refused for what others do; its own
- * failures only slow it down. Counted in each process, and for all of them together where they share a Redis; without it
- * several nodes allow so many times as much.
+ * Limits login attempts, so that passwords cannot be guessed and attackers cannot lock out the owner of an account.
+ * Failures are counted for each pair of account and address, for each address, and for each account over all unknown
+ * addresses. An address from which the account has logged in before is known: failures from other addresses do not
+ * affect it, and its own failures only delay it. Limits apply per process, and to all processes together if they share
+ * a Redis. Without Redis, several nodes multiply the limits.
  */
 import { LRUCache } from 'lru-cache'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
+import { countRefusal } from '#core/metrics/index.ts'
+import type { LimitName } from '#core/metrics/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { createAttempts } from './attempts.ts'
 
 export type LoginAttempt = {
-  /** Whom the login names: a user's id, or the text where there is no such user. */
+  /** The id of the user, or the login text when the user does not exist. */
   account: string
   address: string
-  /** The account logged in from this address before. */
+  /** The account has logged in from this address before. */
   isKnown: boolean
 }
 
-/** One of the two is called, when the password was looked at; what is called later does nothing. */
+/** The caller calls one of these after the verification. Later calls have no effect. */
 export type Admission = {
-  /** Gives back what the attempt took: the password was right, or nobody looked at it. */
+  /** Returns the tokens of the attempt: the password was right, or it was not verified. */
   release(): void
-  /** What it took is the price of a wrong password. */
+  /** Keeps the tokens of the attempt: the password was wrong. */
   fail(): void
 }
 
@@ -33,7 +35,7 @@ export type ThrottleRules = {
   address: BucketRule
   account: BucketRule
   known: BucketRule
-  /** An account's own address that failed too often has its attempts looked at one after the other, with this between them. */
+  /** Delay between attempts from a known address after too many failures. */
   paceMs: number
 }
 
@@ -44,23 +46,25 @@ export const RULES: ThrottleRules = {
   known: { burst: 20, perMinute: 6 },
   paceMs: 1000,
 }
-/** Buckets of each kind that are kept, some hundred bytes each; the one not used for longest is forgotten. */
+/** Maximum number of buckets of each kind, some hundred bytes each. The least recently used one is removed. */
 const MAX_BUCKETS = 50_000
-/** Attempts of one pair that wait for their turn. */
+/** Maximum number of queued attempts of one pair. */
 const MAX_PACED_PER_PAIR = 20
-/** Attempts that wait at once, of all pairs: each holds a connection. */
+/** Maximum number of queued attempts of all pairs: each holds a connection. */
 const MAX_PACED = 1000
 
 const TOO_MANY = 'too many failed logins: try again later'
 
 export type LoginThrottleOptions = {
-  /** What is tried; attempts of another purpose are counted apart. */
+  /** Attempts of different purposes are counted separately. */
   purpose?: string
-  /** What is said to somebody who tried too often. */
+  /** What refusals are counted under. */
+  limit?: LimitName
+  /** Error message after too many attempts. */
   tooMany?: string
   rules?: ThrottleRules
   now?: () => number
-  /** Of all nodes together. */
+  /** Limits that all nodes share. */
   shared?: SharedLimits | undefined
 }
 
@@ -73,13 +77,14 @@ export class LoginThrottle {
   readonly #shared: SharedLimits | undefined
   readonly #purpose: string
   readonly #tooMany: string
+  readonly #limit: LimitName
   readonly #buckets: Readonly<Record<Kind, LRUCache<string, Bucket>>> = {
     pair: new LRUCache({ max: MAX_BUCKETS }),
     address: new LRUCache({ max: MAX_BUCKETS }),
     account: new LRUCache({ max: MAX_BUCKETS }),
     known: new LRUCache({ max: MAX_BUCKETS }),
   }
-  /** The end of each queue of a known address, and how many stand in it. */
+  /** The tail and the length of the queue of each known address. */
   readonly #queues = new Map<string, { tail: Promise<void>; length: number }>()
   #waiting = 0
   readonly #stopping = new AbortController()
@@ -91,15 +96,19 @@ export class LoginThrottle {
     shared,
     purpose = 'login',
     tooMany = TOO_MANY,
+    limit = 'login',
   }: LoginThrottleOptions = {}) {
     this.#rules = rules
     this.#now = now
     this.#shared = shared
     this.#purpose = purpose
     this.#tooMany = tooMany
+    this.#limit = limit
   }
 
-  /** Waits its turn, or throws `rate_limited` with the seconds after which it makes sense. */
+  /**
+   * Admits an attempt, possibly after waiting. Throws `rate_limited` with the seconds after which a retry can succeed.
+   */
   async admit({ account, address, isKnown }: LoginAttempt): Promise<Admission> {
     const pair = `${account}\n${address}`
     if (isKnown) return await this.#takeTurn(pair)
@@ -120,6 +129,7 @@ export class LoginThrottle {
   }
 
   #refusal(retryMs: number): ServiceError {
+    countRefusal(this.#limit)
     return new ServiceError('rate_limited', this.#tooMany, {
       retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)),
     })
@@ -135,22 +145,25 @@ export class LoginThrottle {
     return bucket
   }
 
-  /** Takes one of each, or none: of this process. Gives the way to give back, or after how long there is one of each. */
-  #takeHere(wanted: readonly Wanted[]): { giveBack: () => void } | { retryMs: number } {
+  /**
+   * Takes one token from each bucket of this process, or none. Returns a function that gives them back, or the time
+   * until each has a token.
+   */
+  #takeHere(wanted: readonly Wanted[]): { refund: () => void } | { retryMs: number } {
     const found = wanted.map(([kind, name]) => ({ kind, bucket: this.#bucketOf(kind, name) }))
     const retryMs = Math.max(...found.map(({ kind, bucket }) => waitMs(bucket, this.#rules[kind])))
     if (retryMs > 0) return { retryMs }
     for (const { bucket } of found) bucket.tokens -= 1
     return {
-      giveBack: () => {
+      refund: () => {
         for (const { kind, bucket } of found) bucket.tokens = Math.min(this.#rules[kind].burst, bucket.tokens + 1)
       },
     }
   }
 
   /**
-   * Takes one of each, or none: of this process, and of all of them together. Where nothing is left it waits for attempts whose
-   * passwords are being looked at here, and for those that ask whether there is something left for them.
+   * Takes one token from each bucket of this process and from the shared ones, or none. Without tokens it waits for
+   * attempts of this process whose passwords are being verified or that are asking the shared buckets.
    */
   async #take(wanted: readonly Wanted[]): Promise<Admission> {
     const looking = wanted.map((one) => this.#nameOf(one))
@@ -166,39 +179,39 @@ export class LoginThrottle {
         continue
       }
       const shared = this.#shared
-      if (shared === undefined) return this.#admission(looking, here.giveBack)
+      if (shared === undefined) return this.#admission(looking, here.refund)
       const endAsking = this.#attempts.begin(asking)
       const named = wanted.map(([kind, name]) => ({ name: this.#nameOf([kind, name]), rule: this.#rules[kind] }))
       const retryMs = await shared.take(named)
       if (retryMs === undefined || retryMs <= 0) {
         const admitted = this.#admission(looking, () => {
-          here.giveBack()
-          // Where nobody could be asked, what is counted here has to do.
-          if (retryMs !== undefined) shared.giveBack(named)
+          here.refund()
+          // When the shared buckets were not reachable, only the local ones apply.
+          if (retryMs !== undefined) shared.refund(named)
         })
         endAsking()
         return admitted
       }
-      here.giveBack()
+      here.refund()
       const waited = waitFor(looking, retryMs)
       endAsking()
       await waited
     }
   }
 
-  #admission(names: readonly string[], giveBack: () => void): Admission {
+  #admission(names: readonly string[], refund: () => void): Admission {
     const end = this.#attempts.begin(names)
     let isSettled = false
     const settle = (isRight: boolean) => {
       if (isSettled) return
       isSettled = true
-      if (isRight) giveBack()
+      if (isRight) refund()
       end()
     }
     return { release: () => settle(true), fail: () => settle(false) }
   }
 
-  /** Without waiting while there is one left; undefined: wait. */
+  /** Takes a token of a known address without waiting. Undefined when there is none. */
   async #takeKnown(pair: string): Promise<Admission | undefined> {
     if (this.#queues.has(pair) || this.#bucketOf('known', pair).tokens < 1) return undefined
     try {
@@ -231,7 +244,7 @@ export class LoginThrottle {
         if (last.length === 0) this.#queues.delete(pair)
       }
     }
-    // What was waited for is paid by the waiting.
+    // The delay replaces the token.
     return { release: () => undefined, fail: () => undefined }
   }
 }

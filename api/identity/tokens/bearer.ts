@@ -1,4 +1,4 @@
-/** What a request says about its caller: the bearer token and where it came from. */
+/** Reads the bearer token and the origin of a request. */
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { bearerTokenOf } from '#core/authorization.ts'
@@ -7,9 +7,7 @@ import { EVENT_STREAM } from '#core/http/index.ts'
 import type { Origin } from '../access/index.ts'
 import { isTokenLike } from './jwt.ts'
 
-/**
- * The token of `Authorization: Bearer …`, or of the query of a stream. Throws `unauthenticated`.
- */
+/** Returns the token of `Authorization: Bearer …`, or of the query of an event stream. Throws `unauthenticated`. */
 export function bearerOf(request: FastifyRequest): string {
   const { authorization = queryAuthorizationOf(request) } = request.headers
   const token = bearerTokenOf(authorization)
@@ -18,8 +16,9 @@ export function bearerOf(request: FastifyRequest): string {
 }
 
 /**
- * The same where no token is needed: undefined without one, and for a value that has not the form of any token of ours. Older
- * JavaScript clients send `Bearer undefined` with every registration (contract, decision 60). Throws `unauthenticated` for another scheme.
+ * Returns the token of a route that does not require one. Undefined without a token, and for a value without the form
+ * of a token: older JavaScript clients send `Bearer undefined` with every registration (contract, decision 60). Throws
+ * `unauthenticated` for another scheme.
  */
 export function optionalBearerOf(request: FastifyRequest): string | undefined {
   const { authorization } = request.headers
@@ -29,20 +28,20 @@ export function optionalBearerOf(request: FastifyRequest): string | undefined {
   return isNoToken ? undefined : bearerOf(request)
 }
 
-/** A browser sets no header when it follows a stream (contract section 7.2). */
+/** Browsers cannot set headers of an EventSource (contract section 7.2). */
 function queryAuthorizationOf(request: FastifyRequest): string | undefined {
   if (request.routeOptions.config.mediaType !== EVENT_STREAM) return undefined
   const { authorization } = request.query as { authorization?: unknown }
   return typeof authorization === 'string' ? authorization : undefined
 }
 
-/** A header of any length must not fill the list of sessions. */
+/** Limit of the stored header, because sessions contain it. */
 const MAX_USER_AGENT_CHARS = 256
 
 export function originOf(request: FastifyRequest): Origin {
   const userAgent = request.headers['user-agent']
   return {
-    // What a trusted proxy passed on may be no address at all.
+    // A trusted proxy can pass a value that is not an address.
     address: isIP(request.ip) === 0 ? (request.socket.remoteAddress ?? '') : request.ip,
     requestId: request.id,
     ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, MAX_USER_AGENT_CHARS) }),

@@ -8,14 +8,14 @@ const other = generateKeyPairSync('ed25519')
 const keyOf = (kid: string) => (kid === 'one' ? pair.publicKey : undefined)
 const claims = newClaims({ jti: 's.0', sub: 'u', type: TOKEN_TYPE.access, role: 'user' }, 1000, 3600)
 
-test('a token that we signed is good until it expires', () => {
+test('a signed token is valid until it expires', () => {
   const token = signToken(claims, 'one', pair.privateKey)
   expect(verifyToken(token, keyOf, 1000)).toEqual(claims)
   expect(verifyToken(token, keyOf, 4599)).toEqual(claims)
   expect(verifyToken(token, keyOf, 4600)).toBeUndefined()
 })
 
-test('a token of another key, an unknown key id or another algorithm is refused', () => {
+test('a token with another key, an unknown key id or another algorithm is rejected', () => {
   expect(verifyToken(signToken(claims, 'one', other.privateKey), keyOf, 1000)).toBeUndefined()
   expect(verifyToken(signToken(claims, 'two', pair.privateKey), keyOf, 1000)).toBeUndefined()
   const [, body] = signToken(claims, 'one', pair.privateKey).split('.')
@@ -23,7 +23,7 @@ test('a token of another key, an unknown key id or another algorithm is refused'
   expect(verifyToken(`${none}.${body}.`, keyOf, 1000)).toBeUndefined()
 })
 
-test('any text is either our token or refused, never an exception', () => {
+test('other texts are rejected without an exception', () => {
   fc.assert(
     fc.property(fc.string({ maxLength: MAX_TOKEN_CHARS + 10 }), (text) => verifyToken(text, keyOf, 1000) === undefined),
   )
@@ -36,7 +36,7 @@ test('any text is either our token or refused, never an exception', () => {
   )
 })
 
-test('one token is one text: no padding, no other letter with the same bits, nothing behind it (RFC 7515 section 2)', () => {
+test('a token has one valid text: no padding, no unused bits, no trailing characters (RFC 7515 section 2)', () => {
   const token = signToken(claims, 'one', pair.privateKey)
   for (const end of ['=', '==', 'A', '.', ' ', '\n', '%3D'])
     expect(verifyToken(token + end, keyOf, 1000)).toBeUndefined()

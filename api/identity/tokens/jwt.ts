@@ -1,4 +1,7 @@
-/** Compact JWS with EdDSA over Ed25519 (RFC 7515, RFC 8037): our own tokens, nothing else. Pure but for the clock given. */
+/**
+ * Compact JWS with EdDSA over Ed25519 (RFC 7515, RFC 8037) for Skein's own tokens only. Pure except for the given
+ * clock.
+ */
 import { sign, verify } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 
@@ -9,20 +12,20 @@ export type TokenType = (typeof TOKEN_TYPE)[keyof typeof TOKEN_TYPE]
 export type Claims = {
   iss: string
   iat: number
-  /** Absent: an API key that does not end by itself. */
+  /** Absent for an API key without expiry. */
   exp?: number
-  /** `<session id>.<generation>`: which login it came from, and which refresh of it. Of an API key: its id. */
+  /** `<session id>.<generation>`: the login and the number of its refreshes. For an API key: its id. */
   jti: string
   /** User id. */
   sub: string
   type: TokenType
   role: 'user' | 'admin'
-  /** Domain id, only when the token is bound to one. */
+  /** Domain id, for a token that is bound to a domain. */
   domain?: string
 }
 
 const ISSUER = 'skein'
-/** Longer text is no token of ours and is refused before it is decoded. */
+/** Longer text is rejected before it is decoded. */
 export const MAX_TOKEN_CHARS = 4096
 
 export function newClaims(
@@ -38,7 +41,7 @@ function encode(value: unknown): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url')
 }
 
-/** The one header of our tokens: no member more, in no other order. */
+/** The header of Skein's tokens: exactly these members in this order. */
 const headerOf = (kid: string): string => encode({ alg: 'EdDSA', typ: 'JWT', kid })
 
 export function signToken(claims: Claims, kid: string, privateKey: KeyObject): string {
@@ -67,24 +70,31 @@ function isClaims(value: Record<string, unknown>): boolean {
     typeof value['sub'] === 'string' &&
     Number.isInteger(value['type']) &&
     (value['role'] === 'user' || value['role'] === 'admin') &&
-    // We write neither: a token for somebody else, or for later, is none for us (RFC 7519 sections 4.1.3, 4.1.5).
+    // Skein sets neither: a token for another audience or a later time is invalid (RFC 7519 sections 4.1.3, 4.1.5).
     value['aud'] === undefined &&
     value['nbf'] === undefined &&
     (value['domain'] === undefined || typeof value['domain'] === 'string')
   )
 }
 
-/** The key that a token says it was signed with, before anything about it is verified. */
+/** Returns the key id in the header of a token, unverified. */
 export function kidOf(token: string): string | undefined {
   if (token.length > MAX_TOKEN_CHARS) return undefined
   const kid = decode(token.split('.', 1)[0])?.['kid']
   return typeof kid === 'string' ? kid : undefined
 }
 
-/** How a personal access token begins. */
+/** Returns the domain that a token claims to be bound to, unverified. */
+export function claimedDomainOf(token: string): string | undefined {
+  if (token.length > MAX_TOKEN_CHARS) return undefined
+  const domain = decode(token.split('.', 2)[1])?.['domain']
+  return typeof domain === 'string' ? domain : undefined
+}
+
+/** Prefix of personal access tokens. */
 export const PAT_PREFIX = 'pat_'
 
-/** Whether the text has the form of a token of ours: a personal one, or one whose header names a key. */
+/** True when the text has the form of a token: a personal access token, or a JWS whose header contains a key id. */
 export const isTokenLike = (text: string): boolean => text.startsWith(PAT_PREFIX) || kidOf(text) !== undefined
 
 export function hasEnded(claims: Claims, nowSeconds: number): boolean {
@@ -92,9 +102,9 @@ export function hasEnded(claims: Claims, nowSeconds: number): boolean {
 }
 
 /**
- * The claims of a token whose signature is good and which has not expired at `nowSeconds`; undefined for anything else.
- * Why it was refused is nobody's business but the log's. The algorithm is ours, never the header's: a header is ours letter by
- * letter or refused, so that no `crit`, no key of its own, no member twice and no other `typ` is ever read (RFC 8725).
+ * Returns the claims of a token with a valid signature that has not expired at `nowSeconds`, and undefined for any
+ * other text, without the reason. The algorithm is fixed. The header must be identical to Skein's, so that `crit`,
+ * embedded keys, duplicate members and other `typ` values are never read (RFC 8725).
  */
 export function verifyToken(
   token: string,
@@ -109,11 +119,11 @@ export function verifyToken(
   const key = keyOf(kid)
   if (key === undefined) return undefined
   const signature = Buffer.from(parts[2] ?? '', 'base64url')
-  // Node reads padding and unused bits that RFC 7515 does not allow: one token is one text.
+  // Node.js accepts padding and unused bits that RFC 7515 does not allow. A token must have one valid text.
   if (signature.toString('base64url') !== parts[2]) return undefined
   if (!verify(null, Buffer.from(`${parts[0]}.${parts[1]}`), key, signature)) return undefined
   const claims = decode(parts[1])
-  // As it is written by us: no member twice, nothing behind it.
+  // The claims must be encoded exactly as Skein encodes them: no duplicate members, no trailing text.
   if (claims === undefined || !isClaims(claims) || parts[1] !== encode(claims)) return undefined
   return hasEnded(claims as Claims, nowSeconds) ? undefined : (claims as Claims)
 }

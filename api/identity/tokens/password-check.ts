@@ -1,14 +1,14 @@
-/** Whether a name and a password belong together: the one place where a password is looked at for a login, and so limited. */
+/** Verifies the password of a login. All logins pass through it, so the throttle applies to every one. */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Origin } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { verifyAgainstNobody, verifyPassword } from '../passwords/index.ts'
+import { verifyAgainstDecoy, verifyPassword } from '../passwords/index.ts'
 import type { LoginThrottle } from '../throttle/index.ts'
 import { isKnownAddress, networkOf } from '../throttle/index.ts'
 import { hashToken } from './token-hash.ts'
 
-/** What a login must know of the user that it names. */
+/** The attributes of a user that a login requires. */
 export type LoginUser = {
   key: number
   id: string
@@ -17,10 +17,10 @@ export type LoginUser = {
   status: 'enabled' | 'disabled' | 'deleted'
 }
 
-/** The same for an unknown name, a wrong password and a user who is disabled. */
+/** The same message for an unknown name, a wrong password and a disabled user. */
 export const WRONG_LOGIN = 'failed to perform authentication: wrong identity or secret'
 
-/** Gives the user whose name and password these are. Throws `unauthenticated`, `rate_limited`. */
+/** Returns the user with this name and password. Throws `unauthenticated`, `rate_limited`. */
 export type PasswordCheck = (login: string, password: string, origin: Origin) => Promise<LoginUser>
 
 export function createPasswordCheck({
@@ -38,14 +38,15 @@ export function createPasswordCheck({
     const address = networkOf(origin.address)
     const user = await findLogin(login)
     const isKnown = user !== undefined && (await isKnownAddress(database.db, user.key, address))
-    // An unknown name is counted like a known one, so that a refusal tells nothing about it; hashed, for it may be long.
+    // Unknown names are limited like known ones, so that the throttle does not reveal them. They are hashed because
+    // they can be long.
     const account = user?.id ?? hashToken(login.toLowerCase()).toString('base64url')
     const admission = await throttle.admit({ account, address, isKnown })
     let isRight: boolean
     try {
       isRight =
         user === undefined
-          ? await verifyAgainstNobody(password)
+          ? await verifyAgainstDecoy(password)
           : await verifyPassword(password, user.secretHash, { isPreferred: isKnown })
     } catch (error) {
       admission.release()

@@ -13,7 +13,7 @@ export type Session = {
   domainKey: number | null
   domainId: string | null
   generation: number
-  /** Neither revoked nor expired. */
+  /** Not revoked and not expired. */
   isAlive: boolean
 }
 
@@ -29,7 +29,7 @@ type Row = {
   is_alive: boolean
 }
 
-/** As the session itself is, bound to the domain of its last refresh; locked until the transaction ends. */
+/** Returns the session with the domain of its last refresh, locked until the transaction ends. */
 export async function lockSession(tx: Transaction, id: string): Promise<Session | undefined> {
   return await select(tx, id, {
     domain: sql`d.key = s.domain_key`,
@@ -38,7 +38,10 @@ export async function lockSession(tx: Transaction, id: string): Promise<Session 
   })
 }
 
-/** As one of its access tokens is: a session that was refreshed into another domain takes no older token along (decision 40). */
+/**
+ * Returns the session with the domain of an access token: a refresh into another domain does not change older tokens
+ * (decision 40).
+ */
 export async function findSessionOfToken(
   db: Queryable,
   id: string,
@@ -51,7 +54,7 @@ export async function findSessionOfToken(
   })
 }
 
-/** What is bound to a domain that is gone is dead: nothing makes it good for everything. */
+/** A session that is bound to a removed domain is invalid; it must not become valid for all domains. */
 async function select(
   db: Queryable,
   id: string,
@@ -80,24 +83,93 @@ async function select(
 export type NewSession = {
   id: string
   userKey: number
-  /** As it was when the password was verified. */
+  /** The hash that the password was verified with. */
   secretHash: string
   domainKey: number | undefined
   lifetimeSeconds: number
+  /** SHA-256 of the cookie of a browser; undefined for a login with tokens. */
+  cookieHash: Buffer | undefined
   address: string | undefined
   userAgent: string | undefined
 }
 
-/** False when the user was disabled or given another password since it was looked up; his sessions were ended by then. */
+/** Returns false when the user was disabled or got another password since the look-up, which ended their sessions. */
 export async function insertSession(db: Queryable, session: NewSession): Promise<boolean> {
-  const { rows } = await sql`INSERT INTO sessions (id, user_key, domain_key, expires_at, address, user_agent)
-    SELECT ${session.id}::uuid, key, ${session.domainKey ?? null}::bigint, now() + make_interval(secs => ${session.lifetimeSeconds}), ${session.address ?? null}, ${session.userAgent ?? null}
+  const { rows } =
+    await sql`INSERT INTO sessions (id, user_key, domain_key, expires_at, cookie_hash, address, user_agent)
+    SELECT ${session.id}::uuid, key, ${session.domainKey ?? null}::bigint, now() + make_interval(secs => ${session.lifetimeSeconds}), ${session.cookieHash ?? null}::bytea, ${session.address ?? null}, ${session.userAgent ?? null}
       FROM users WHERE key = ${session.userKey} AND status = 'enabled' AND secret_hash = ${session.secretHash} FOR SHARE
     RETURNING id`.execute(db)
   return rows.length > 0
 }
 
-/** Makes every earlier refresh token of the session an old one. */
+/** What the tokens of a session say. */
+export type TokenSubject = {
+  id: string
+  generation: number
+  userId: string
+  userRole: 'user' | 'admin'
+  domainId: string | null
+}
+
+/** A valid browser session of an enabled user. */
+export type CookieSession = {
+  id: string
+  generation: number
+  userKey: number
+  userId: string
+  userRole: 'user' | 'admin'
+  createdAt: string
+  expiresAt: string
+}
+
+type CookieRow = {
+  id: string
+  generation: number
+  user_key: number
+  user_id: string
+  user_role: 'user' | 'admin'
+  created_at: string
+  expires_at: string
+}
+
+const COOKIE_COLUMNS = sql`s.id, s.generation, s.user_key, u.id AS user_id, u.role AS user_role, s.created_at, s.expires_at`
+const validCookie = (cookieHash: Buffer) => sql`u.key = s.user_key AND u.status = 'enabled'
+  AND s.cookie_hash = ${cookieHash} AND s.revoked_at IS NULL AND s.expires_at > now()`
+
+function cookieSessionOf(row: CookieRow | undefined): CookieSession | undefined {
+  if (row === undefined) return undefined
+  return {
+    id: row.id,
+    generation: row.generation,
+    userKey: row.user_key,
+    userId: row.user_id,
+    userRole: row.user_role,
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+  }
+}
+
+export async function findCookieSession(db: Queryable, cookieHash: Buffer): Promise<CookieSession | undefined> {
+  const { rows } = await sql<CookieRow>`SELECT ${COOKIE_COLUMNS} FROM sessions s, users u
+    WHERE ${validCookie(cookieHash)}`.execute(db)
+  return cookieSessionOf(rows[0])
+}
+
+/** Extends a browser session by the time that it may be idle, up to its longest lifetime. */
+export async function renewCookieSession(
+  db: Queryable,
+  cookieHash: Buffer,
+  idleSeconds: number,
+  maxSeconds: number,
+): Promise<CookieSession | undefined> {
+  const { rows } = await sql<CookieRow>`UPDATE sessions s SET last_used_at = now(),
+      expires_at = least(now() + make_interval(secs => ${idleSeconds}), s.created_at + make_interval(secs => ${maxSeconds}))
+    FROM users u WHERE ${validCookie(cookieHash)} RETURNING ${COOKIE_COLUMNS}`.execute(db)
+  return cookieSessionOf(rows[0])
+}
+
+/** Invalidates every earlier refresh token of the session. */
 export async function advanceSession(
   db: Queryable,
   id: string,
@@ -112,7 +184,7 @@ export async function revokeSession(db: Queryable, id: string): Promise<void> {
   await sql`UPDATE sessions SET revoked_at = now() WHERE id = ${id} AND revoked_at IS NULL`.execute(db)
 }
 
-/** Ends every session of a user but one. */
+/** Ends every session of a user except one. */
 export async function revokeSessionsOf(db: Queryable, userKey: number, except?: string): Promise<void> {
   await sql`UPDATE sessions SET revoked_at = now() WHERE user_key = ${userKey} AND revoked_at IS NULL AND id IS DISTINCT FROM ${except ?? null}::uuid`.execute(
     db,
@@ -120,8 +192,8 @@ export async function revokeSessionsOf(db: Queryable, userKey: number, except?: 
 }
 
 /**
- * Locks the user and says whether this login of his has not been ended: what makes a lasting credential asks here, in its
- * transaction, so that nothing outlives a password reset that was committed meanwhile.
+ * Locks the user and returns whether this login is still valid. Requests that create long-lived credentials call it in
+ * their transaction, so that no credential survives a password reset that was committed meanwhile.
  */
 export async function isLiveLogin(tx: Transaction, userKey: number, sessionId: string | undefined): Promise<boolean> {
   await sql`SELECT 1 FROM users WHERE key = ${userKey} FOR NO KEY UPDATE`.execute(tx)
@@ -130,11 +202,12 @@ export async function isLiveLogin(tx: Transaction, userKey: number, sessionId: s
   return rows.length > 0
 }
 
-/** A login as its user sees it. */
+/** A login in the list of its user. */
 export type SessionRecord = {
   id: string
   address: string | null
   userAgent: string | null
+  isBrowser: boolean
   domainId: string | null
   createdAt: string
   lastUsedAt: string
@@ -159,11 +232,13 @@ export async function listSessions(
     id: string
     address: string | null
     user_agent: string | null
+    is_browser: boolean
     domain_id: string | null
     created_at: string
     last_used_at: string
     expires_at: string
-  }>`SELECT s.id, s.address, s.user_agent, d.id AS domain_id, s.created_at, s.last_used_at, s.expires_at
+  }>`SELECT s.id, s.address, s.user_agent, s.cookie_hash IS NOT NULL AS is_browser, d.id AS domain_id,
+            s.created_at, s.last_used_at, s.expires_at
        FROM sessions s LEFT JOIN domains d ON d.key = s.domain_key
       WHERE s.user_key = ${userKey} AND ${ALIVE} ORDER BY s.created_at DESC, s.id OFFSET ${page.offset} LIMIT ${page.limit}`).execute(
     db,
@@ -172,6 +247,7 @@ export async function listSessions(
     id: row.id,
     address: row.address,
     userAgent: row.user_agent,
+    isBrowser: row.is_browser,
     domainId: row.domain_id,
     createdAt: row.created_at,
     lastUsedAt: row.last_used_at,
@@ -179,14 +255,14 @@ export async function listSessions(
   }))
 }
 
-/** Removes sessions that ended longer than a day ago, so that the table stays as large as its use. */
+/** Removes sessions that ended more than a day ago. */
 export async function purgeSessions(db: Queryable): Promise<void> {
   await sql`DELETE FROM sessions WHERE expires_at < now() - interval '1 day' OR revoked_at < now() - interval '1 day'`.execute(
     db,
   )
 }
 
-/** The key of a domain that this user may bind a token to: one in which he has a role. */
+/** Returns the key of a domain in which this user has a role, to which a token can be bound. */
 export async function findMembership(db: Queryable, userKey: number, domainId: string): Promise<number | undefined> {
   const { rows } = await sql<{
     key: number

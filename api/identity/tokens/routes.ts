@@ -1,15 +1,18 @@
-/** Token routes. Issuing and refreshing read their own credentials: a password, or a refresh token as Bearer. */
+/** Token routes. Issuing and refreshing read their own credentials: a password, or a refresh token as bearer token. */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { bearerOf, originOf } from './bearer.ts'
-import type { AccessPolicy } from '../access/index.ts'
+import { requireRouteAllowed } from '../access/index.ts'
+import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { Id } from '../wire/index.ts'
 import {
   IssueToken,
   Jwks,
   RefreshToken,
+  RevokeToken,
   RotatedKey,
   SessionPage,
   SessionQuery,
@@ -22,7 +25,7 @@ import type { SigningKeys } from './signing-keys.ts'
 const SessionParams = Type.Object({ session_id: Id })
 
 export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: AccessPolicy): RoutePlugin {
-  /** 401 comes before what is wrong with the body (decision 45). */
+  /** 401 has precedence over errors of the body (decision 45). */
   const requireRefreshToken = (request: FastifyRequest) => tokens.requireRefreshToken(bearerOf(request))
 
   return (app) => {
@@ -34,15 +37,9 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
           tags: ['tokens'],
           summary: 'Log in',
           description:
-            'Too many failures are answered with 429 and Retry-After; an address that logged in before is only slowed down.',
+            'Too many failures return 429 with Retry-After. Addresses that have logged in before are only delayed.',
           body: IssueToken,
-          response: responses(
-            { 201: TokenPair },
-            'unauthenticated',
-            'forbidden',
-            'rate_limited',
-            'unsupported_media_type',
-          ),
+          response: responses({ 201: TokenPair }, 'unauthenticated', 'rate_limited'),
         },
       },
       async (request, reply) => {
@@ -58,7 +55,7 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
           tags: ['tokens'],
           summary: 'Exchange a refresh token for a new pair',
           body: RefreshToken,
-          response: responses({ 201: TokenPair }, 'unauthenticated', 'forbidden', 'unsupported_media_type'),
+          response: responses({ 201: TokenPair }),
         },
         onRequest: requireRefreshToken,
       },
@@ -73,13 +70,31 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
         config: { ownCredentials: ['bearer'] },
         schema: {
           tags: ['tokens'],
-          summary: 'End the session of a refresh token',
-          response: responses({ 204: NoBody }, 'unauthenticated'),
+          summary: 'End the session of a refresh token, or one of the logins of the caller',
+          description:
+            'With a refresh token it ends the session of the token. With `token_id` and an access token it ends that login of the caller, as `DELETE /users/tokens/refresh-tokens/{session_id}`.',
+          body: Type.Optional(Type.Union([RevokeToken, Type.Null()])),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
-        onRequest: requireRefreshToken,
+        onRequest: async (request) => {
+          const token = bearerOf(request)
+          if (await tokens.isRefreshToken(token)) return
+          const principal = await tokens.authenticate(token, originOf(request))
+          // Keys and personal access tokens end no logins.
+          if (principal.credential !== 'login') await tokens.requireRefreshToken(token)
+          request.principal = principal
+        },
       },
       async (request, reply) => {
-        await tokens.revoke(bearerOf(request), originOf(request))
+        const { token_id: sessionId = '' } = request.body ?? {}
+        if (sessionId === '') await tokens.revoke(bearerOf(request), originOf(request))
+        else {
+          // Undefined with a refresh token, which names its own session only.
+          const principal = request.principal as UserPrincipal | undefined
+          if (principal === undefined) throw new ServiceError('unauthenticated', 'token_id requires an access token')
+          requireRouteAllowed({ principal, action: 'session.manage', userId: undefined })
+          await tokens.end(principal, sessionId)
+        }
         return await reply.code(204).send()
       },
     )
@@ -90,9 +105,9 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
         schema: {
           tags: ['tokens'],
           summary: 'List the logins of the caller',
-          description: 'Those that have not ended, the newest first; the tokens themselves are never shown.',
+          description: 'Active logins, newest first. Tokens are never returned.',
           querystring: SessionQuery,
-          response: responses({ 200: SessionPage }, 'unauthenticated', 'forbidden'),
+          response: responses({ 200: SessionPage }),
         },
       },
       async (request) => {
@@ -108,9 +123,9 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
         schema: {
           tags: ['tokens'],
           summary: 'End one of the logins of the caller',
-          description: 'Its access and refresh tokens stop working within a second on every node.',
+          description: 'Its access and refresh tokens become invalid within a second on every node.',
           params: SessionParams,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -124,10 +139,10 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
         config: { action: 'signing_key.rotate' },
         schema: {
           tags: ['keys'],
-          summary: 'Sign tokens with a new key from now on',
+          summary: 'Rotate the signing key of tokens',
           description:
-            'For the platform administrator. Nobody is logged out: tokens of the old key are good until they expire.',
-          response: responses({ 201: RotatedKey }, 'unauthenticated', 'forbidden'),
+            'Requires a platform administrator. Tokens that the old key signed remain valid until they expire.',
+          response: responses({ 201: RotatedKey }),
         },
       },
       async (request, reply) => {
@@ -141,7 +156,7 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
       '/keys/.well-known/jwks.json',
       {
         config: { isPublic: true },
-        schema: { tags: ['tokens'], summary: 'Public keys of our tokens', response: responses({ 200: Jwks }) },
+        schema: { tags: ['tokens'], summary: 'Public keys that verify tokens', response: responses({ 200: Jwks }) },
       },
       () => keys.jwks(),
     )

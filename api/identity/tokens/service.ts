@@ -1,31 +1,32 @@
 /**
- * Logins and tokens (contract section 6, decisions 40, 41, 47). An access token is verified from memory; the session
- * and the user behind it are facts that the journal's tail takes away within a second of their end.
+ * Logins and tokens (contract section 6, decisions 40, 41, 47). Access tokens are verified in memory. Their session and
+ * user are cached, and the journal invalidates them within a second of a change.
  */
 import { LRUCache } from 'lru-cache'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import type { FactCache } from '#core/fact-cache.ts'
-import { isId, newId } from '#core/ids.ts'
+import { isId } from '#core/ids.ts'
 import { sleep } from '#core/time.ts'
 import { ANY_CHANGE } from '../access/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Page } from '#core/page.ts'
 import type { Journal } from '../journal/index.ts'
 import type { LoginThrottle } from '../throttle/index.ts'
-import { networkOf, purgeKnownAddresses, rememberAddress } from '../throttle/index.ts'
+import { purgeKnownAddresses } from '../throttle/index.ts'
+import { BrowserSessions } from './browser-sessions.ts'
 import type { Claims } from './jwt.ts'
 import { TOKEN_TYPE, hasEnded, kidOf, newClaims, signToken, verifyToken } from './jwt.ts'
-import { WRONG_LOGIN, createPasswordCheck } from './password-check.ts'
+import { openSession } from './open-session.ts'
+import { createPasswordCheck } from './password-check.ts'
 import type { LoginUser, PasswordCheck } from './password-check.ts'
-import type { Session, SessionRecord } from './repository.ts'
+import type { Session, SessionRecord, TokenSubject } from './repository.ts'
 import {
   advanceSession,
   countSessions,
   findMembership,
   findSessionOfToken,
-  insertSession,
   listSessions,
   lockSession,
   purgeSessions,
@@ -39,23 +40,23 @@ export type TokensDeps = {
   database: Database
   journal: Journal
   keys: SigningKeys
-  /** The user that a login names, by username or email. */
+  /** Finds the user of a login, by username or email. */
   findLogin: (login: string) => Promise<LoginUser | undefined>
   throttle: LoginThrottle
   uses: UseRecorder
-  /** Bearer tokens that are no logins. */
+  /** Bearer tokens other than logins. */
   others: {
     authenticateApiKey: (id: string, text: string, origin: Origin) => Promise<UserPrincipal>
     isPersonal: (text: string) => boolean
     authenticatePersonal: (text: string, origin: Origin) => Promise<UserPrincipal>
-    /** Removes those that ended long ago. */
+    /** Removes tokens that expired long ago. */
     purge: (db: Queryable) => Promise<void>
   }
   accessTokenTtlMs: number
   refreshTokenTtlMs: number
 }
 
-/** What others need of it: to log somebody in, and to learn who holds a token. */
+/** The part of the service that other slices use: logging in, and authenticating a token. */
 export type Logins = Pick<TokensService, 'issue' | 'authenticate'>
 
 const MAX_VERIFIED_TOKENS = 20_000
@@ -99,6 +100,8 @@ function parseJti(jti: string): { sessionId: string; generation: number } {
 }
 
 export class TokensService {
+  /** Logins of browsers, which hold a cookie instead of a refresh token. */
+  readonly browserSessions: BrowserSessions
   readonly #database: Database
   readonly #journal: Journal
   readonly #keys: SigningKeys
@@ -123,13 +126,20 @@ export class TokensService {
     this.#accessTokenTtlMs = deps.accessTokenTtlMs
     this.#refreshTokenTtlMs = deps.refreshTokenTtlMs
     this.#checkPassword = createPasswordCheck(deps)
+    this.browserSessions = new BrowserSessions({
+      database: deps.database,
+      journal: deps.journal,
+      checkPassword: this.#checkPassword,
+      signAccessToken: (session, lifetimeMs) => this.#sign(TOKEN_TYPE.access, session, lifetimeMs),
+      accessTokenTtlMs: deps.accessTokenTtlMs,
+    })
     this.#sessions = createFactCache({ maxEntries: MAX_SESSIONS, isFresh: deps.journal.isFresh })
     this.#purging = this.#purgeLoop()
   }
 
   /**
-   * Throws `malformed` without login or password, `unauthenticated` for a wrong pair or a disabled user, `rate_limited` after
-   * too many failures.
+   * Throws `malformed` without login or password, `unauthenticated` for wrong credentials or a disabled user,
+   * `rate_limited` after too many failures.
    */
   async issue(input: IssueToken, origin: Origin): Promise<TokenPair> {
     const login = input.identity ?? input.username
@@ -141,40 +151,37 @@ export class TokensService {
     if (password === undefined || password === '') throw refusedField('/secret', 'is required')
     const user = await this.#checkPassword(login, password, origin)
     const domainKey = await bindableDomain(this.#database.db, user.key, input.domain_id)
+    const id = await openSession(
+      this.#journal,
+      user,
+      { domainKey, lifetimeSeconds: this.#refreshTokenTtlMs / 1000 },
+      origin,
+    )
     const session = {
-      id: newId(),
+      id,
       generation: 0,
       userId: user.id,
       userRole: user.role,
       domainId: domainKey === undefined ? null : (input.domain_id ?? null),
     }
-    await this.#journal.change('system', async (tx, record) => {
-      const isStored = await insertSession(tx, {
-        id: session.id,
-        userKey: user.key,
-        secretHash: user.secretHash,
-        domainKey,
-        lifetimeSeconds: this.#refreshTokenTtlMs / 1000,
-        address: origin.address,
-        userAgent: origin.userAgent,
-      })
-      if (!isStored) throw new ServiceError('unauthenticated', WRONG_LOGIN)
-      await rememberAddress(tx, user.key, networkOf(origin.address))
-      record({
-        operation: 'user.issue_token',
-        entityKeys: [user.key],
-        attributes: { id: user.id, session: session.id, address: origin.address },
-      })
-    })
     return this.#pairOf(session)
   }
 
-  /** Throws `unauthenticated` unless it is a refresh token of ours that has not expired; whether it still works `refresh` says. */
+  /** Throws `unauthenticated` for a token that is not valid. */
+  async isRefreshToken(token: string): Promise<boolean> {
+    if (this.#others.isPersonal(token)) return false
+    return (await this.#verify(token)).type === TOKEN_TYPE.refresh
+  }
+
+  /**
+   * Throws `unauthenticated` unless it is a refresh token that has not expired. `refresh` checks whether it was already
+   * used.
+   */
   async requireRefreshToken(token: string): Promise<void> {
     await this.#verifyRefresh(token)
   }
 
-  /** A refresh token works once; an old one ends its whole session. */
+  /** Exchanges a refresh token, which is valid once. The reuse of an old one ends its session. */
   async refresh(refreshToken: string, domainId: string | undefined, origin: Origin): Promise<TokenPair> {
     const claims = await this.#verifyRefresh(refreshToken)
     const { sessionId, generation } = parseJti(claims.jti)
@@ -182,7 +189,7 @@ export class TokensService {
       const session = await lockSession(tx, sessionId)
       if (session === undefined || !session.isAlive || session.userStatus !== 'enabled') return undefined
       if (session.generation !== generation) {
-        // Somebody holds a copy: neither of the two can be trusted any more (decision 41).
+        // The token was copied, and its legitimate holder is unknown, so the session ends (decision 41).
         await revokeSession(tx, sessionId)
         record({
           operation: 'user.refresh_token_reused',
@@ -211,7 +218,7 @@ export class TokensService {
     return this.#pairOf(outcome)
   }
 
-  /** Ends the session of a refresh token; its access tokens end with it. */
+  /** Ends the session of a refresh token, with its access tokens. */
   async revoke(refreshToken: string, origin: Origin): Promise<void> {
     const claims = await this.#verifyRefresh(refreshToken)
     const { sessionId } = parseJti(claims.jti)
@@ -227,7 +234,7 @@ export class TokensService {
     })
   }
 
-  /** The caller's logins that have not ended, the newest first. */
+  /** Lists the active logins of the caller, newest first. */
   async list(caller: UserPrincipal, { offset, limit }: SessionQuery): Promise<Page<SessionRecord>> {
     const [total, items] = await Promise.all([
       countSessions(this.#database.db, caller.key),
@@ -236,7 +243,7 @@ export class TokensService {
     return { total, offset, limit, items }
   }
 
-  /** Ends one of the caller's logins. Throws `not_found` for any other. */
+  /** Ends a login of the caller. Throws `not_found` for any other id. */
   async end(caller: UserPrincipal, sessionId: string): Promise<void> {
     const refuse = () => new ServiceError('not_found', 'entity not found')
     if (!isId(sessionId)) throw refuse()
@@ -252,7 +259,7 @@ export class TokensService {
     })
   }
 
-  /** The user behind an access token, an API key or a personal access token. Throws `unauthenticated`. */
+  /** Returns the principal of an access token, an API key or a personal access token. Throws `unauthenticated`. */
   async authenticate(token: string, origin: Origin): Promise<UserPrincipal> {
     if (this.#others.isPersonal(token)) return await this.#others.authenticatePersonal(token, origin)
     const claims = await this.#verify(token)
@@ -271,12 +278,12 @@ export class TokensService {
     return principalOf(session, origin)
   }
 
-  forget(entityKeys: readonly number[]): void {
-    this.#sessions.forget(entityKeys)
+  invalidate(entityKeys: readonly number[]): void {
+    this.#sessions.invalidate(entityKeys)
   }
 
-  clear(): void {
-    this.#sessions.clear()
+  invalidateAll(): void {
+    this.#sessions.invalidateAll()
   }
 
   async stop(): Promise<void> {
@@ -285,7 +292,7 @@ export class TokensService {
     await this.#purging
   }
 
-  /** Tokens are verified once and then known; a token whose key is unknown here makes us look for the key. */
+  /** Verified tokens are cached. A token with an unknown key id triggers a look-up of the key. */
   async #verify(token: string): Promise<Claims> {
     const known = this.#verified.get(token)
     if (known !== undefined && !hasEnded(known, nowSeconds())) return known
@@ -303,27 +310,28 @@ export class TokensService {
     return claims
   }
 
-  #pairOf(session: {
-    id: string
-    generation: number
-    userId: string
-    userRole: 'user' | 'admin'
-    domainId: string | null
-  }): TokenPair {
-    const base = {
-      jti: `${session.id}.${session.generation}`,
-      sub: session.userId,
-      role: session.userRole,
-      ...(session.domainId === null ? {} : { domain: session.domainId }),
-    }
-    const { kid, privateKey } = this.#keys.current()
-    const sign = (type: Claims['type'], ttlMs: number) =>
-      signToken(newClaims({ ...base, type }, nowSeconds(), Math.ceil(ttlMs / 1000)), kid, privateKey)
+  #pairOf(session: TokenSubject): TokenPair {
     return {
-      access_token: sign(TOKEN_TYPE.access, this.#accessTokenTtlMs),
-      refresh_token: sign(TOKEN_TYPE.refresh, this.#refreshTokenTtlMs),
+      access_token: this.#sign(TOKEN_TYPE.access, session, this.#accessTokenTtlMs),
+      refresh_token: this.#sign(TOKEN_TYPE.refresh, session, this.#refreshTokenTtlMs),
       access_type: 'Bearer',
     }
+  }
+
+  #sign(type: Claims['type'], session: TokenSubject, lifetimeMs: number): string {
+    const { kid, privateKey } = this.#keys.current()
+    const claims = newClaims(
+      {
+        type,
+        jti: `${session.id}.${session.generation}`,
+        sub: session.userId,
+        role: session.userRole,
+        ...(session.domainId === null ? {} : { domain: session.domainId }),
+      },
+      nowSeconds(),
+      Math.ceil(lifetimeMs / 1000),
+    )
+    return signToken(claims, kid, privateKey)
   }
 
   async #purgeLoop(): Promise<void> {

@@ -1,7 +1,8 @@
 /**
- * The Ed25519 keys that sign tokens: made at the first start, kept sealed in the database, shared by every node. A rotation
- * logs nobody out: the new key signs from then on, an old one verifies until the last token that it signed has expired.
- * Other nodes learn of a rotation by the journal; one that meets an unknown key id looks at once.
+ * The Ed25519 keys that sign tokens: created at the first start, sealed in the database, shared by all nodes. After a
+ * rotation the new key signs, and the old one verifies until the last token that it signed has expired, so no user is
+ * logged out. Other nodes learn of a rotation from the journal. A node that gets an unknown key id reads the database
+ * immediately.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -16,29 +17,29 @@ export type SigningKeysDeps = {
   database: Database
   keyring: Keyring
   journal: Journal
-  /** The longest that a token signed here may live. */
+  /** Maximum lifetime of a token that this process signs. */
   maxTokenMs: number
-  /** A key that is older is replaced; 0: never by itself. */
+  /** Age at which a key is replaced. 0 disables automatic rotation. */
   keyLifetimeMs: number
 }
 
 const SEAL_PURPOSE = 'signing key'
 const KID_BYTES = 12
-/** Two nodes that start or rotate at once must not each make a key. */
+/** Advisory lock, so that two nodes do not create keys concurrently. */
 const CREATE_LOCK = 0x5ce1_0002
-/** What the journal says has changed when a key is made: no entity has this key. */
+/** Key in the journal entry of a new signing key. No entity has this key. */
 const SIGNING_KEYS_CHANGED = -1
-/** Unknown key ids make one look at the database in this time. */
+/** Minimum interval between look-ups for unknown key ids. */
 const LOOK_INTERVAL_MS = 1000
-/** How often the age of the present key is looked at, and retired ones are forgotten. */
+/** Interval of rotation checks and of the removal of expired keys. */
 const UPKEEP_INTERVAL_MS = 600_000
-/** What clocks of nodes may differ by: so much longer a retired key verifies. */
+/** Tolerated clock skew between nodes: retired keys verify for this time longer. */
 const CLOCK_MARGIN_SECONDS = 60
 
 type Row = { kid: string; public_key: Buffer; sealed_private_key: Buffer; retired_at: string | null }
 type Loaded = { signing: { kid: string; privateKey: KeyObject }; publicKeys: ReadonlyMap<string, KeyObject> }
 
-/** Retired, every session token that it signed has ended, and no API key of it is left. */
+/** Condition: the key is retired, every session token that it signed has expired, and no API key of it remains. */
 const IS_OVER = sql`retired_at + make_interval(secs => max_token_seconds + ${CLOCK_MARGIN_SECONDS}) < now()
   AND NOT EXISTS (SELECT 1 FROM api_keys a WHERE a.kid = signing_keys.kid AND (a.expires_at IS NULL OR a.expires_at > now()))`
 
@@ -50,7 +51,7 @@ export class SigningKeys {
   readonly #upkeep: Promise<void>
   #loaded: Loaded
   #lookedAtMs = -Infinity
-  /** Counts who asked for a reload: one that began before the last of them is followed by another. */
+  /** Number of requested reloads. A reload that began before the last request is repeated. */
   #wanted = 0
   #loading: Promise<void> | undefined
 
@@ -60,7 +61,7 @@ export class SigningKeys {
     this.#upkeep = this.#upkeepLoop()
   }
 
-  /** Makes the first key where there is none. Rejects when a key was sealed with another key of the installation. */
+  /** Creates the first key if there is none. Rejects when a key was sealed with another secret key. */
   static async start(deps: SigningKeysDeps): Promise<SigningKeys> {
     await deps.database.transaction(async (tx) => {
       await lock(tx)
@@ -76,12 +77,12 @@ export class SigningKeys {
     return this.#loaded.signing
   }
 
-  /** The public key of a kid, of a retired one too while it verifies; undefined: not known here. */
+  /** Returns the public key of a kid, also of a retired one that still verifies. Undefined for an unknown kid. */
   publicKeyOf(kid: string): KeyObject | undefined {
     return this.#loaded.publicKeys.get(kid)
   }
 
-  /** Looks in the database for a key that is not known here; at most once a second, however many ask. */
+  /** Reads the database for an unknown key, at most once a second. */
   async lookFor(kid: string): Promise<void> {
     if (this.#loaded.publicKeys.has(kid)) return
     const nowMs = monotonicMs()
@@ -101,7 +102,10 @@ export class SigningKeys {
     }
   }
 
-  /** Signs with a new key from now on, and gives its kid. With `ifOlderThanMs` only when the present one is that old. */
+  /**
+   * Replaces the signing key and returns the kid of the current one. With `ifOlderThanMs` only if the current key is
+   * older than that.
+   */
   async rotate(actor: Actor, options?: { ifOlderThanMs: number }): Promise<string> {
     const kid = await this.#deps.journal.change(actor, async (tx, record) => {
       await lock(tx)
@@ -113,7 +117,7 @@ export class SigningKeys {
       )
       const [present] = rows
       if (present !== undefined && options !== undefined && present.age_ms < options.ifOlderThanMs) return present.kid
-      // A retired key signs nothing any more, wherever a copy of the database goes.
+      // The private key is erased, so that copies of the database cannot sign with a retired key.
       await sql`UPDATE signing_keys SET retired_at = now(), sealed_private_key = '' WHERE retired_at IS NULL`.execute(
         tx,
       )
@@ -129,12 +133,12 @@ export class SigningKeys {
     return kid
   }
 
-  forget(entityKeys: readonly number[]): void {
-    if (entityKeys.includes(SIGNING_KEYS_CHANGED)) this.clear()
+  invalidate(entityKeys: readonly number[]): void {
+    if (entityKeys.includes(SIGNING_KEYS_CHANGED)) this.invalidateAll()
   }
 
-  /** What could not be read now is read when a token with an unknown key comes, or with the next upkeep. */
-  clear(): void {
+  /** After an error, the next token with an unknown key or the next upkeep reads the keys. */
+  invalidateAll(): void {
     this.#reload().catch(() => undefined)
   }
 
@@ -144,7 +148,7 @@ export class SigningKeys {
     await this.#loading?.catch(() => undefined)
   }
 
-  /** Loads once more when something changed while it was loading. Rejects while the database is away. */
+  /** Repeats the load when a change arrived while it was running. Rejects while the database is unavailable. */
   #reload(): Promise<void> {
     this.#wanted += 1
     this.#loading ??= (async () => {

@@ -1,4 +1,7 @@
-/** How long-lived tokens are kept: by a hash of their text. They hold random bytes or a signature, so it needs no salt and no time. */
+/**
+ * Hashes of long-lived tokens. Tokens contain random bytes or a signature, so the hash needs neither salt nor key
+ * stretching.
+ */
 import { createHash, timingSafeEqual } from 'node:crypto'
 
 export function hashToken(text: string): Buffer {

@@ -1,6 +1,6 @@
 /**
- * `last_used_at` of sessions, keys and tokens without a write per request: uses are collected and written together every few
- * seconds, and once more when the process stops. One token is written once a minute at the most.
+ * Maintains `last_used_at` of sessions, keys and tokens without a write per request: uses are collected and written
+ * together every few seconds and at shutdown, at most once a minute for each token.
  */
 import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
@@ -11,15 +11,15 @@ export type UsedTable = 'sessions' | 'api_keys' | 'pats'
 
 export type UseRecorder = {
   used(table: UsedTable, id: string): void
-  /** Writes what was collected; called by itself, and by `stop`. */
+  /** Writes the collected uses. The loop and `stop` call it. */
   flush(): Promise<void>
   stop(): Promise<void>
 }
 
 export const FLUSH_INTERVAL_MS = 3000
-/** How exact the time is. */
+/** Resolution of the stored time. */
 const RESOLUTION_MS = 60_000
-/** Tokens whose last writing is remembered, and that wait for the next one. */
+/** Maximum number of tokens whose last write is cached, and of tokens that wait for the next write. */
 const MAX_TOKENS = 50_000
 
 export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INTERVAL_MS): UseRecorder {
@@ -34,7 +34,7 @@ export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INT
       const ours = uses.filter((use) => use.table === table)
       if (ours.length === 0) continue
       const nowMs = monotonicMs()
-      // Rows are locked in the order of their ids: two nodes that write the same ones do not wait for each other for ever.
+      // Rows are locked in the order of their ids, so that two nodes cannot deadlock.
       await sql`WITH uses AS (
           SELECT id, now() - make_interval(secs => age) AS at
             FROM unnest(${ours.map((use) => use.id)}::uuid[], ${ours.map((use) => (nowMs - use.atMs) / 1000)}::float8[]) AS used (id, age)),
@@ -48,7 +48,7 @@ export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INT
   async function loop(): Promise<void> {
     while (!stopping.signal.aborted) {
       await sleep(flushIntervalMs, stopping.signal).catch(() => undefined)
-      // A time of use that cannot be written is worth no failure: the next use brings another.
+      // A failed write is ignored: the next use writes a newer time.
       await flush().catch(() => undefined)
     }
   }

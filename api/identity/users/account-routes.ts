@@ -1,4 +1,7 @@
-/** Changing an account, by its user or the platform administrator; enabling and disabling also by its owner (decision 51). */
+/**
+ * Routes that change an account. They require the user themselves or a platform administrator; enabling and disabling
+ * also accept the owner (decision 51).
+ */
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
@@ -15,20 +18,12 @@ import {
   UsernameUpdate,
   presentUser,
 } from './schema.ts'
+import { presentTo } from './shown.ts'
 import type { UsersService } from './service.ts'
 
 const Params = Type.Object({ user_id: Id })
 
-const changed = () =>
-  responses(
-    { 200: User },
-    'unauthenticated',
-    'forbidden',
-    'not_found',
-    'conflict',
-    'unsupported_media_type',
-    'too_large',
-  )
+const changed = () => responses({ 200: User }, 'not_found', 'conflict')
 
 const config = { action: 'user.update' }
 
@@ -40,7 +35,7 @@ export function accountRoutes(users: UsersService): RoutePlugin {
   }
 }
 
-/** Names, tags, picture and email. */
+/** Adds the routes of names, tags, picture and email. */
 function addProfileRoutes(app: HttpApp, users: UsersService): void {
   app.patch(
     '/users/:user_id',
@@ -49,7 +44,7 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
       schema: {
         tags: ['users'],
         summary: 'Change names and metadata',
-        description: 'Absent fields stay as they are.',
+        description: 'Absent fields are unchanged.',
         params: Params,
         body: UserUpdate,
         response: changed(),
@@ -64,7 +59,7 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
       schema: {
         tags: ['users'],
         summary: 'Replace the tags',
-        description: 'Without `tags` there are none afterwards.',
+        description: 'Absent `tags` remove all of them.',
         params: Params,
         body: TagsUpdate,
         response: changed(),
@@ -80,7 +75,7 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
       schema: {
         tags: ['users'],
         summary: 'Change the profile picture',
-        description: 'An http or https address; empty: none.',
+        description: 'An http or https URL; an empty string removes the picture.',
         params: Params,
         body: PictureUpdate,
         response: changed(),
@@ -96,7 +91,7 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
       schema: {
         tags: ['users'],
         summary: 'Change the email address',
-        description: 'The new one is not verified. Links in mails to the old one no longer work.',
+        description: 'The new address is not verified. Links in mails to the old address become invalid.',
         params: Params,
         body: EmailUpdate,
         response: changed(),
@@ -106,7 +101,7 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
   )
 }
 
-/** Username, role and password. */
+/** Adds the routes of username, role and password. */
 function addLoginRoutes(app: HttpApp, users: UsersService): void {
   app.patch(
     '/users/:user_id/username',
@@ -129,8 +124,8 @@ function addLoginRoutes(app: HttpApp, users: UsersService): void {
       config: { action: 'user.update_role' },
       schema: {
         tags: ['users'],
-        summary: 'Make a user a platform administrator, or an ordinary one again',
-        description: 'By a platform administrator. The platform keeps at least one.',
+        summary: 'Change the platform role of a user',
+        description: 'Requires a platform administrator. The platform keeps at least one platform administrator.',
         params: Params,
         body: RoleUpdate,
         response: changed(),
@@ -144,17 +139,10 @@ function addLoginRoutes(app: HttpApp, users: UsersService): void {
       config: { action: 'user.self' },
       schema: {
         tags: ['users'],
-        summary: 'Change the own password',
+        summary: 'Change the password of the caller',
         description: 'Ends every other session of the user.',
         body: SecretUpdate,
-        response: responses(
-          { 200: User },
-          'unauthenticated',
-          'not_found',
-          'unsupported_media_type',
-          'rate_limited',
-          'too_large',
-        ),
+        response: responses({ 200: User }, 'not_found', 'rate_limited'),
       },
     },
     async (request) =>
@@ -162,7 +150,7 @@ function addLoginRoutes(app: HttpApp, users: UsersService): void {
   )
 }
 
-/** Enabling, disabling and deleting an account. */
+/** Adds the routes that enable, disable and delete an account. */
 function addStatusRoutes(app: HttpApp, users: UsersService): void {
   for (const [verb, status] of [
     ['enable', 'enabled'],
@@ -175,16 +163,17 @@ function addStatusRoutes(app: HttpApp, users: UsersService): void {
         schema: {
           tags: ['users'],
           summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a user`,
-          description:
-            verb === 'enable' ? 'From any state.' : 'From any state. Ends every session of the user at once.',
+          description: verb === 'enable' ? 'Idempotent.' : 'Idempotent. Ends every session of the user immediately.',
           params: Params,
           querystring: StatusQuery,
-          response: responses({ 200: User }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+          response: responses({ 200: User }, 'not_found', 'invalid_state'),
         },
       },
       async (request) => {
         const force = request.query.force === true
-        return presentUser(await users.setStatus(request.principal, request.params.user_id, status, { force }))
+        // The owner of a user may do this too.
+        const user = await users.setStatus(request.principal, request.params.user_id, status, { force })
+        return presentTo(request.principal, user)
       },
     )
   }
@@ -196,10 +185,10 @@ function addStatusRoutes(app: HttpApp, users: UsersService): void {
         tags: ['users'],
         summary: 'Delete a user',
         description:
-          'Logins and tokens end at once and every role is taken; the record is removed after 30 days, until when its email, username and names stay taken.',
+          'Ends all logins and tokens immediately and removes the user from every role. The record is removed after 30 days. Until then its email, username and names remain in use.',
         params: Params,
         querystring: StatusQuery,
-        response: responses({ 200: MessageBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+        response: responses({ 200: MessageBody }, 'not_found', 'invalid_state'),
       },
     },
     async (request) => {

@@ -1,4 +1,7 @@
-/** One change of one user: read under a lock, written, and journalled with what it was before (contract section 10). */
+/**
+ * Changes one user: reads under a lock, writes, and records the old and new values in the journal (contract section
+ * 10).
+ */
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { formatTime } from '#core/time.ts'
@@ -8,7 +11,7 @@ import type { UserChange, UserRecord } from './repository.ts'
 import { lockUser, updateUser } from './repository.ts'
 import { NOT_FOUND } from './rules.ts'
 
-/** What the journal calls a field; what is missing here is never written into it. */
+/** Names of the fields in the journal. Fields that are missing here are never recorded. */
 const FACT_NAMES = {
   firstName: 'first_name',
   lastName: 'last_name',
@@ -34,7 +37,7 @@ function factsOf(user: UserRecord, change: UserChange): Record<string, unknown> 
   )
 }
 
-/** The facts of a new user, as the journal keeps them: the record without its secret. */
+/** Returns the attributes of a new user for the journal: the record without its secret. */
 export function newUserFacts(user: UserRecord): Record<string, unknown> {
   const facts = Object.entries(FACT_NAMES).map(([name, fact]) => [fact, user[name as FactName]])
   return {
@@ -45,7 +48,7 @@ export function newUserFacts(user: UserRecord): Record<string, unknown> {
   }
 }
 
-/** What a rule decided under the lock: the fields to write, and whose caches must forget beside the user's. */
+/** The decision of a rule: the fields to write, and further entities whose cache entries become stale. */
 export type Decision = {
   change: UserChange
   alsoChanged?: readonly number[]
@@ -55,9 +58,9 @@ export type Decision = {
 export type ChangeDeps = { journal: Journal; uniqueNames: boolean }
 
 /**
- * Runs the rule under the lock of the user and writes what it decided; `undefined`: nothing is to be done, and the user is
- * given as he is. `before` runs first of all, for what must be locked before users. Throws `not_found` for a user who was
- * deleted meanwhile.
+ * Runs the rule under the lock of the user and writes its decision. When the decision is undefined, nothing is written
+ * and the current user is returned. `before` runs first, for locks that must be taken before users. Throws `not_found`
+ * for a user who was deleted meanwhile.
  */
 export async function changeUser<T = undefined>(
   { journal, uniqueNames }: ChangeDeps,

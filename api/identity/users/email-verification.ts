@@ -1,12 +1,13 @@
 /**
- * Proof that an email address is the user's own, by a link that is sent to it; and, where the settings ask for the proof,
- * what whoever lacks it may still do (contract section 5).
+ * Verification of email addresses by a mailed link, and the restrictions of unverified users if the settings require it
+ * (contract section 5).
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { FactCache } from '#core/fact-cache.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { countRefusal } from '#core/metrics/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Mailer } from '../mail/index.ts'
 import type { ChangeDeps } from './changes.ts'
@@ -18,16 +19,22 @@ import { findUser, lockUser } from './repository.ts'
 import { getUser } from './rules.ts'
 
 export type EmailVerification = {
-  /** Sends the caller a link, unless his address is verified. Throws `unprocessable` without an address, `rate_limited`. */
+  /**
+   * Sends the caller a link unless their address is verified. Throws `unprocessable` without an address,
+   * `rate_limited`.
+   */
   sendVerification(caller: UserPrincipal): Promise<'sent' | 'verified already'>
-  /** For an address that is new: sends the link where the settings ask for the proof. */
+  /** Sends the link to a new address if the settings require verification. */
   mailNewAddress(user: UserRecord): void
-  /** The link may be followed again while it lives: programs that look for viruses follow it first. Throws `unauthenticated`. */
+  /**
+   * Verifies the address. The link can be opened repeatedly until it expires, because virus scanners open it first.
+   * Throws `unauthenticated`.
+   */
   verifyEmail(token: string, origin: Origin): Promise<void>
-  /** Throws `forbidden` while the settings ask for a verified address and the caller has none. */
+  /** Throws `forbidden` when the settings require a verified address and the caller has none. */
   requireVerified(caller: UserPrincipal): Promise<void>
-  forget(entityKeys: readonly number[]): void
-  clear(): void
+  invalidate(entityKeys: readonly number[]): void
+  invalidateAll(): void
 }
 
 export type EmailVerificationDeps = ChangeDeps & {
@@ -44,7 +51,9 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
   const { database, journal, mailer, publicUrl, isRequired, logger } = deps
   const verified: FactCache<boolean> = createFactCache({ maxEntries: MAX_USERS, isFresh: journal.isFresh })
 
-  /** Makes a token and queues the mail; undefined when there are too many, or nothing to prove any more. */
+  /**
+   * Creates a token and queues the mail. Undefined when too many mails were sent, or the address is already verified.
+   */
   async function send(sender: UserPrincipal | 'system', userId: string): Promise<true | undefined> {
     const issued = await journal.change(sender, async (tx, record) => {
       const user = await lockUser(tx, userId)
@@ -62,24 +71,26 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
   return {
     async sendVerification(caller) {
       const user = await getUser(database.db, caller.id)
-      if (user.email === null) throw new ServiceError('unprocessable', 'the user has no email address: set one first')
+      if (user.email === null)
+        throw new ServiceError('unprocessable', 'the user has no email address: set one before the verification')
       if (user.verifiedAt !== null) return 'verified already'
       if ((await send(caller, user.id)) === true) return 'sent'
-      throw new ServiceError('rate_limited', 'the link was sent several times lately: look for the mail, or wait', {
+      countRefusal('verification_mail')
+      throw new ServiceError('rate_limited', 'the link was already sent: check the mailbox or retry later', {
         retryAfterSeconds: 300,
       })
     },
     mailNewAddress(user) {
       if (!isRequired || user.email === null || user.status !== 'enabled') return
       void send('system', user.id).catch((error: unknown) =>
-        logger.error({ err: error }, 'failed to create a link to verify an address'),
+        logger.error({ err: error }, 'failed to create a verification link; the user can request another'),
       )
     },
     async verifyEmail(token, origin) {
       const found = await findMailedToken(database.db, 'verification', token)
       const wrong = new ServiceError(
         'unauthenticated',
-        'failed to perform authentication: the link is too old, or of another address than the user has now',
+        'failed to perform authentication: the link has expired or belongs to another address',
       )
       if (found === undefined) throw wrong
       await changeUser(deps, 'system', found.userId, 'user.verify_email', async (tx, user) => {
@@ -98,10 +109,10 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
       if (!isVerified)
         throw new ServiceError(
           'forbidden',
-          'failed to perform authorization: the email address is not verified yet; POST /users/send-verification sends the link',
+          'failed to perform authorization: the email address is not verified: use POST /users/send-verification to get a link',
         )
     },
-    forget: (entityKeys) => verified.forget(entityKeys),
-    clear: () => verified.clear(),
+    invalidate: (entityKeys) => verified.invalidate(entityKeys),
+    invalidateAll: () => verified.invalidateAll(),
   }
 }

@@ -1,4 +1,4 @@
-/** The first platform administrator, made at the first start (decision 48). No default password exists. */
+/** The first platform administrator, created at the first start (decision 48). There is no default password. */
 import { existsSync } from 'node:fs'
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,35 +20,35 @@ export type FirstAdminOptions = {
   secret: Secret | undefined
   uniqueNames: boolean
   passwordPattern: RegExp
-  /** Where a random secret is kept, readable by the owner alone. */
+  /** Folder of the file with the random secret, which only the owner can read. */
   dataDir: string
 }
 
-/** What the banner says about it; the secret only at the start that made it, its file for as long as it lies there. */
-export type FirstAdmin = { username: string; secretFile: string | undefined; madeSecret: string | undefined }
+/**
+ * The first administrator in the start banner. The secret is set only at the start that created it, its file while it
+ * exists.
+ */
+export type FirstAdmin = { username: string; secretFile: string | undefined; createdSecret: string | undefined }
 
 const SECRET_FILE = 'admin-secret'
 const RANDOM_SECRET_BYTES = 18
 
 /**
- * Throws `invalid_state` when the email or username belongs to somebody who does not administer the platform, and
- * `malformed` naming the setting that cannot be used.
+ * Throws `invalid_state` when the email or username belongs to a user who is not a platform administrator, and
+ * `malformed` with the name of an invalid setting.
  */
 export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<FirstAdmin> {
   const { database, journal, uniqueNames, dataDir } = options
   const secretFile = join(dataDir, SECRET_FILE)
-  const nothingMade: FirstAdmin = { username: options.username, secretFile: undefined, madeSecret: undefined }
+  const nothingCreated: FirstAdmin = { username: options.username, secretFile: undefined, createdSecret: undefined }
   if (await hasPlatformAdmin(database.db))
-    return { ...nothingMade, secretFile: existsSync(secretFile) ? secretFile : undefined }
+    return { ...nothingCreated, secretFile: existsSync(secretFile) ? secretFile : undefined }
   const email = readSetting('SKEIN_ADMIN_EMAIL', () => requireEmail(options.email))
   const username = readSetting('SKEIN_ADMIN_USERNAME', () => requireUsername(options.username))
-  const madeSecret = options.secret === undefined ? newToken(RANDOM_SECRET_BYTES) : undefined
-  const secret = madeSecret ?? options.secret?.reveal() ?? ''
-  if (madeSecret === undefined && !options.passwordPattern.test(secret))
-    throw new ServiceError(
-      'malformed',
-      `SKEIN_ADMIN_SECRET is too weak: it must match ${options.passwordPattern.source}`,
-    )
+  const createdSecret = options.secret === undefined ? newToken(RANDOM_SECRET_BYTES) : undefined
+  const secret = createdSecret ?? options.secret?.reveal() ?? ''
+  if (createdSecret === undefined && !options.passwordPattern.test(secret))
+    throw new ServiceError('malformed', `SKEIN_ADMIN_SECRET must match ${options.passwordPattern.source}`)
   const secretHash = await hashPassword(secret)
   const isMade = await journal.change('system', async (tx, record) => {
     await lockFirstAdmin(tx)
@@ -57,11 +57,11 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
       if ((await findUserByLogin(tx, login)) === undefined) continue
       throw new ServiceError(
         'invalid_state',
-        `the first administrator cannot be made: a user "${login}" exists and is not promoted; set SKEIN_ADMIN_EMAIL and SKEIN_ADMIN_USERNAME to others`,
+        `failed to create the first administrator: the user "${login}" already exists; set SKEIN_ADMIN_EMAIL and SKEIN_ADMIN_USERNAME to other values`,
       )
     }
-    // Before the commit, so that a crash between the two leaves a file too many rather than a lost password.
-    if (madeSecret !== undefined) await writeSecret(dataDir, secretFile, madeSecret)
+    // Written before the commit: a crash in between leaves an extra file, not a lost password.
+    if (createdSecret !== undefined) await writeSecret(dataDir, secretFile, createdSecret)
     const user = await insertUser(
       tx,
       {
@@ -74,11 +74,12 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
         secretHash,
         tags: [],
         metadata: {},
+        privateMetadata: {},
         profilePicture: null,
         role: 'admin',
         status: 'enabled',
         createdBy: null,
-        // The settings say that the address is his; no mail need leave before the first sign-in.
+        // The settings confirm the address, so the first login requires no mail.
         isVerified: true,
       },
       uniqueNames,
@@ -86,19 +87,19 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
     record({ operation: 'user.create', entityKeys: [user.key], attributes: newUserFacts(user) })
     return true
   })
-  if (!isMade || madeSecret === undefined) return nothingMade
-  return { username, secretFile, madeSecret }
+  if (!isMade || createdSecret === undefined) return nothingCreated
+  return { username, secretFile, createdSecret }
 }
 
 async function writeSecret(dataDir: string, file: string, secret: string): Promise<void> {
   await mkdir(dataDir, { recursive: true })
   await writeFile(file, '', { mode: 0o600 })
-  // The mode above counts for a new file only.
+  // `mode` applies to new files only.
   await chmod(file, 0o600)
   await writeFile(file, `${secret}\n`)
 }
 
-/** A refusal of the value as a refusal of the setting that it comes from. */
+/** Adds the name of the setting to an error of its value. */
 function readSetting(name: string, read: () => string): string {
   try {
     return read()

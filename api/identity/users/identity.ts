@@ -1,4 +1,4 @@
-/** What a username, an email and a picture may look like (contract section 5). The same rules on every path that sets one. */
+/** Syntax of usernames, emails and pictures (contract section 5), for every route that sets one. */
 import { ServiceError } from '#core/errors/index.ts'
 import { isMailAddress } from '../mail/index.ts'
 
@@ -13,7 +13,7 @@ export function requireUsername(username: string, path = '/credentials/username'
     throw refusal(
       path,
       'username',
-      'must have 1 to 32 letters, digits, _ or -, begin with a letter or digit, and have no __ or --',
+      'must contain 1 to 32 letters, digits, _ or -, begin with a letter or digit, and not contain __ or --',
     )
   }
   return username
@@ -24,11 +24,11 @@ export function requireEmail(email: string): string {
   return email
 }
 
-/** A page shows it, so it is an address of the web and no script. Empty: none. */
+/** Pages display it, so it must be an http or https URL and not a script. Empty means no picture. */
 export function requirePicture(url: string): string | null {
   if (url === '') return null
   const parsed = URL.canParse(url) ? new URL(url) : undefined
   if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol))
-    throw refusal('/profile_picture', 'profile_picture', 'must be an http or https address')
+    throw refusal('/profile_picture', 'profile_picture', 'must be an http or https URL')
   return url
 }

@@ -1,4 +1,4 @@
-/** Which users a caller finds, and by what (contract section 5, decision 29). */
+/** Listings and search of users (contract section 5, decision 29). */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -7,10 +7,18 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ADMIN_ROLE_KEY, listedBy } from '../access/index.ts'
 import type { UserPrincipal } from '../access/index.ts'
-import { allOf, contains, containsMetadata, parseMetadataFilter } from '../listing/index.ts'
+import {
+  allOf,
+  anyOf,
+  contains,
+  containsMetadata,
+  createdWithin,
+  parseMetadataFilter,
+  withTags,
+} from '../listing/index.ts'
 import type { UserListing, UserRecord } from './repository.ts'
 import { countUsers, listUsers } from './repository.ts'
-import { getUser, isWholeAdmin } from './rules.ts'
+import { getUser, isUnscopedAdmin } from './rules.ts'
 import type { SearchQuery, UserQuery } from './schema.ts'
 import { isSeenWhole } from './shown.ts'
 
@@ -19,11 +27,11 @@ export type Listings = {
   /** Throws `not_found`. */
   get(id: string): Promise<UserRecord>
   list(caller: UserPrincipal, query: UserQuery): Promise<Page<UserRecord>>
-  /** Enabled users whom anybody may find, platform administrators never. Throws `malformed` without a filter to search by. */
+  /** Finds enabled users, except platform administrators. Throws `malformed` without a filter. */
   search(query: SearchQuery): Promise<Page<UserRecord>>
 }
 
-/** Shorter text would find too much (contract section 5). */
+/** Minimum length of a search text (contract section 5). */
 const MIN_SEARCH_CHARS = 3
 
 export function createListings({ database }: { database: Database }): Listings {
@@ -49,9 +57,10 @@ export function createListings({ database }: { database: Database }): Listings {
 function conditionsOf(caller: UserPrincipal, query: UserQuery): Sql<boolean>[] {
   const conditions = listedBy(caller, 'users', 'u.key')
   const owned = sql<boolean>`u.created_by = ${caller.id}`
-  // A token that is bound to a domain sees the users of that domain alone (decision 40).
+  // A token that is bound to a domain lists only the users of that domain (decision 40).
   const bound = caller.boundDomainKey ?? null
-  // Of a domain that is deleted or frozen, and to others than its administrators of a disabled one, nobody is shown.
+  // Members of deleted and frozen domains are hidden, and those of disabled domains from callers who are not its
+  // administrators.
   const shared = sql<boolean>`u.key IN (SELECT theirs.user_key FROM grants mine
       JOIN domains d ON d.key = mine.domain_key AND (d.status = 'enabled' OR (d.status = 'disabled' AND mine.role_key = ${ADMIN_ROLE_KEY}))
       JOIN grants theirs ON theirs.entity_key = mine.entity_key AND theirs.entity_type = 'domain'
@@ -59,13 +68,13 @@ function conditionsOf(caller: UserPrincipal, query: UserQuery): Sql<boolean>[] {
       AND (${bound}::bigint IS NULL OR mine.domain_key = ${bound}))`
   if (query.visibility === 'mine') conditions.push(owned)
   else if (query.visibility === 'shared') conditions.push(shared)
-  else if (!isWholeAdmin(caller)) conditions.push(sql<boolean>`(u.key = ${caller.key} OR ${owned} OR ${shared})`)
+  else if (!isUnscopedAdmin(caller)) conditions.push(sql<boolean>`(u.key = ${caller.key} OR ${owned} OR ${shared})`)
   return [...conditions, ...userFilters(caller, query)]
 }
 
 /**
- * The conditions on the record itself, on the table `u`; on fields that the caller is not shown nothing is found. Throws
- * `malformed` for a metadata filter that is no JSON object.
+ * Conditions on the table `u`. Filters on fields that the caller may not see match nothing. Throws `malformed` for a
+ * metadata filter that is not a JSON object.
  */
 export function userFilters(
   caller: UserPrincipal,
@@ -73,7 +82,16 @@ export function userFilters(
 ): Sql<boolean>[] {
   const conditions: Sql<boolean>[] = []
   const isWhole = isSeenWhole(caller)
-  if (query.metadata !== undefined || query.email !== undefined || query.tag !== undefined) conditions.push(isWhole)
+  const created = createdWithin('u', query)
+  const tagged = withTags('u', query.tags)
+  const isHiddenFromOthers =
+    query.metadata !== undefined ||
+    query.email !== undefined ||
+    query.tag !== undefined ||
+    created.length > 0 ||
+    tagged.length > 0
+  if (isHiddenFromOthers) conditions.push(isWhole)
+  conditions.push(...created, ...tagged)
   if (query.status !== 'all') conditions.push(sql<boolean>`u.status = ${query.status}`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('u.metadata', parseMetadataFilter(query.metadata)))
   if (query.identity !== undefined)
@@ -94,16 +112,26 @@ export function userFilters(
   return conditions
 }
 
+/** Columns that a search text is looked for in. `name` is what command lines of other products send. */
+const SEARCHED = {
+  name: ['u.username', 'u.name', 'u.first_name', 'u.last_name'],
+  username: ['u.username'],
+  email: ['u.email'],
+  first_name: ['u.first_name'],
+  last_name: ['u.last_name'],
+} as const
+
 function searchConditionsOf(query: SearchQuery): Sql<boolean>[] {
   const conditions: Sql<boolean>[] = []
-  for (const field of ['username', 'email', 'first_name', 'last_name'] as const) {
+  for (const field of ['name', 'username', 'email', 'first_name', 'last_name'] as const) {
     const text = query[field]
     if (text === undefined) continue
-    if (text.length < MIN_SEARCH_CHARS) throw refusedField(field, `must have at least ${MIN_SEARCH_CHARS} characters`)
-    conditions.push(contains(`u.${field}`, text))
+    if (text.length < MIN_SEARCH_CHARS)
+      throw refusedField(field, `must contain at least ${MIN_SEARCH_CHARS} characters`)
+    conditions.push(anyOf(SEARCHED[field].map((column) => contains(column, text))))
   }
   if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`u.id = ${query.id}` : sql<boolean>`false`)
   if (conditions.length === 0)
-    throw new ServiceError('malformed', 'one of username, email, first_name, last_name or id is required')
+    throw new ServiceError('malformed', 'one of name, username, email, first_name, last_name or id is required')
   return [...conditions, sql<boolean>`u.status = 'enabled'`, sql<boolean>`u.role = 'user'`]
 }

@@ -1,4 +1,4 @@
-/** What begins or ends in a mailbox: a forgotten password, and the proof of an email address. */
+/** Routes with mailed links: password reset and verification of email addresses. */
 import type { FastifyRequest } from 'fastify'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -10,7 +10,7 @@ import { NothingMore, ResetPage, ResetRequest, ResetRequested, SecretReset, Veri
 import type { UsersService } from './service.ts'
 
 export function mailRoutes(users: UsersService): RoutePlugin {
-  /** 401 comes before what is wrong with the body (decision 45), where the token does not stand in the body itself. */
+  /** 401 has precedence over errors of the body (decision 45), unless the token is in the body. */
   async function requireRecoveryToken(request: FastifyRequest): Promise<void> {
     if (request.headers.authorization !== undefined) await users.requireRecoveryToken(bearerOf(request))
   }
@@ -22,17 +22,17 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         config: { isPublic: true },
         schema: {
           tags: ['users'],
-          summary: 'Ask for a link with which a new password can be chosen',
+          summary: 'Request a link to reset the password',
           description:
-            'The answer is the same whether the email is known or not. The link works for five minutes and once; at most three are sent in that time.',
+            'The response does not reveal whether the email is known. The link is valid once, for five minutes. At most three links are sent in that time.',
           body: ResetRequest,
-          response: responses({ 201: ResetRequested }, 'unsupported_media_type', 'rate_limited'),
+          response: responses({ 201: ResetRequested }, 'rate_limited'),
         },
       },
       async (request, reply) => {
         users.requestReset(requireEmail(request.body.email), originOf(request))
         void reply.code(201)
-        return { msg: 'if the email belongs to a user, a link is on its way to it' }
+        return { msg: 'if the email belongs to a user, a link was sent to it' }
       },
     )
     app.put(
@@ -41,16 +41,10 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         config: { ownCredentials: ['bearer', 'none'] },
         schema: {
           tags: ['users'],
-          summary: 'Choose a new password with the token from the mail',
+          summary: 'Reset the password with the token from the mail',
           description: 'The token is the bearer token, or `token` in the body. Ends every session of the user.',
           body: SecretReset,
-          response: responses(
-            { 201: NothingMore },
-            'unauthenticated',
-            'unsupported_media_type',
-            'rate_limited',
-            'too_large',
-          ),
+          response: responses({ 201: NothingMore }, 'rate_limited'),
         },
         onRequest: requireRecoveryToken,
       },
@@ -68,13 +62,13 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         config: { isPublic: true, mediaType: 'text/html' },
         schema: {
           tags: ['users'],
-          summary: 'The page that the link in the mail opens',
+          summary: 'Page of the link in the mail',
           description: 'A form that sends the new password to PUT /password/reset.',
           response: responses({ 200: ResetPage }),
         },
       },
       async (_request, reply) => {
-        // The address of the page holds the token: nothing may keep it, and no other page may learn it.
+        // The URL of the page contains the token: it must not be cached or sent to other pages.
         void reply
           .type('text/html; charset=utf-8')
           .header('Content-Security-Policy', RESET_PAGE_POLICY)
@@ -90,13 +84,13 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         config: { action: 'user.self' },
         schema: {
           tags: ['users'],
-          summary: 'Send the link that proves the email address',
-          response: responses({ 200: MessageBody }, 'unauthenticated', 'not_found', 'unprocessable', 'rate_limited'),
+          summary: 'Send a link to verify the email address',
+          response: responses({ 200: MessageBody }, 'not_found', 'unprocessable', 'rate_limited'),
         },
       },
       async (request) => {
         const outcome = await users.sendVerification(request.principal)
-        return { message: outcome === 'sent' ? 'the link is on its way' : 'the email address is verified already' }
+        return { message: outcome === 'sent' ? 'the link was sent' : 'the email address is already verified' }
       },
     )
     app.get(
@@ -105,7 +99,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         config: { isPublic: true },
         schema: {
           tags: ['users'],
-          summary: 'Follow the link that proves an email address',
+          summary: 'Verify an email address with the token from the mail',
           querystring: VerifyQuery,
           response: responses({ 200: MessageBody }, 'unauthenticated'),
         },
@@ -118,7 +112,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
   }
 }
 
-/** What an unverified user may ask all the same (contract section 5); refreshing and signing out read their own credentials. */
+/** Routes for unverified users (contract section 5). Refreshing and logging out read their own credentials. */
 const OPEN_TO_UNVERIFIED = new Set([
   'GET /users/profile',
   'HEAD /users/profile',
@@ -126,7 +120,7 @@ const OPEN_TO_UNVERIFIED = new Set([
   'POST /users/send-verification',
 ])
 
-/** Throws `forbidden` for everything else while the settings ask for a verified address. */
+/** Throws `forbidden` for other routes while the settings require a verified address. */
 export async function requireVerifiedFor(users: UsersService, request: FastifyRequest): Promise<void> {
   if (OPEN_TO_UNVERIFIED.has(`${request.method} ${request.routeOptions.url}`)) return
   await users.requireVerified(request.principal)

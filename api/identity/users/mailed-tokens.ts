@@ -1,6 +1,6 @@
 /**
- * Tokens that are sent by mail: random text, of which the database holds the hash. One is worth something to whoever reads
- * the mailbox of the address that the user has now, until it is late, used up or outdated by a new password.
+ * Mailed tokens: random text, of which the database contains the hash. A token is valid for the user's current address
+ * until it expires, is used, or the password changes.
  */
 import { createHash } from 'node:crypto'
 import type { Queryable, Transaction } from '#core/database/index.ts'
@@ -9,17 +9,20 @@ import { sql } from '#core/sql.ts'
 
 export type MailedPurpose = 'recovery' | 'verification'
 
-/** Contract section 6: a recovery token lives five minutes; the mail that proves an address may lie for a day. */
+/** Contract section 6: a recovery token is valid for five minutes, a verification token for a day. */
 const LIFETIME_SECONDS: Record<MailedPurpose, number> = { recovery: 300, verification: 86_400 }
-/** Mails of one purpose that a user gets in `MAIL_WINDOW_SECONDS`: nobody fills another's mailbox through us. */
+/**
+ * Maximum number of mails of one purpose to a user within `MAIL_WINDOW_SECONDS`, so that Skein cannot be used to flood
+ * a mailbox.
+ */
 const MAX_MAILS_IN_WINDOW = 3
 const MAIL_WINDOW_SECONDS = 300
-/** Longer text is no token of ours. */
+/** Longer text is rejected before it is hashed. */
 export const MAX_MAILED_TOKEN_CHARS = 128
 
 const hashOf = (token: string) => createHash('sha256').update(token).digest()
 
-/** Makes a token for a user who is locked; undefined when he was sent enough of them lately. */
+/** Creates a token for a locked user. Undefined when the limit of mails is reached. */
 export async function issueMailedToken(
   tx: Transaction,
   userKey: number,
@@ -35,7 +38,7 @@ export async function issueMailedToken(
   return rows.length > 0 ? token : undefined
 }
 
-/** The id of the user whom a token speaks for; undefined when it is worth nothing. */
+/** Returns the user of a token. Undefined when it is invalid. */
 export async function findMailedToken(
   db: Queryable,
   purpose: MailedPurpose,
@@ -48,7 +51,7 @@ export async function findMailedToken(
   return rows[0] === undefined ? undefined : { userId: rows[0].id }
 }
 
-/** Makes every token of this purpose worth nothing. */
+/** Invalidates every token of this purpose. */
 export async function dropMailedTokens(tx: Transaction, userKey: number, purpose: MailedPurpose): Promise<void> {
   await sql`DELETE FROM mailed_tokens WHERE user_key = ${userKey} AND purpose = ${purpose}`.execute(tx)
 }

@@ -1,17 +1,20 @@
-/** What users read in their mailbox. Plain ASCII and without any name, so that links stay whole and nobody else's words appear. */
+/**
+ * Mails to users. They are plain ASCII, so that links stay intact, and contain no names, so that other users cannot
+ * inject text.
+ */
 import type { Mail } from '../mail/index.ts'
 
 export function recoveryMail(publicUrl: string, to: string, token: string): Mail {
   return {
     to,
-    subject: 'A new password for Skein',
+    subject: 'Reset your Skein password',
     text: [
-      'Somebody asked for a new password for the account with this email address.',
-      'Within five minutes it can be chosen here, once:',
+      'A password reset was requested for the account with this email address.',
+      'Open this link within five minutes to choose a new password. It is valid once:',
       '',
       `${publicUrl}/password/reset?token=${token}`,
       '',
-      'If it was not you, do nothing: your password stays as it is.',
+      'If you did not request it, ignore this mail: your password is unchanged.',
     ].join('\n'),
   }
 }
@@ -19,13 +22,13 @@ export function recoveryMail(publicUrl: string, to: string, token: string): Mail
 export function verificationMail(publicUrl: string, to: string, token: string): Mail {
   return {
     to,
-    subject: 'Your email address for Skein',
+    subject: 'Verify your email address for Skein',
     text: [
-      'This address was given for an account. If it is yours, confirm it within a day:',
+      'This email address was registered for a Skein account. Open this link within a day to verify it:',
       '',
       `${publicUrl}/verify-email?token=${token}`,
       '',
-      'If you know nothing of it, do nothing.',
+      'If you did not register, ignore this mail.',
     ].join('\n'),
   }
 }

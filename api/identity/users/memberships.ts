@@ -1,4 +1,7 @@
-/** The groups in which a user has a role: to himself, to his owner, and to whoever may see who is in them (specification section 4). */
+/**
+ * Lists the groups in which a user has a role: for the user, their owner, and callers who may see the members of these
+ * groups (specification section 4).
+ */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
@@ -9,19 +12,19 @@ import type { GroupQuery, ListedGroup } from '../groups/index.ts'
 import { countGroups, listGroups, parseFilter, recordConditions } from '../groups/index.ts'
 import { allOf } from '../listing/index.ts'
 import type { UserRecord } from './repository.ts'
-import { getUser, isWholeAdmin } from './rules.ts'
+import { getUser, isUnscopedAdmin } from './rules.ts'
 
 export type Memberships = {
-  /** Throws `not_found`, and `forbidden` for whoever shares no group with the user in which he sees the members. */
+  /** Throws `not_found`, and `forbidden` for a caller without `membership` on any group of the user. */
   listMemberships(caller: UserPrincipal, userId: string, query: GroupQuery): Promise<Page<ListedGroup>>
 }
 
 export function createMemberships({ database, access }: { database: Database; access: AccessPolicy }): Memberships {
   const { db } = database
 
-  /** Which groups the caller is shown, whoever is in them. */
+  /** Condition on the groups that the caller may see, independent of their members. */
   async function shownTo(caller: UserPrincipal, user: UserRecord): Promise<Sql<boolean>> {
-    if (isWholeAdmin(caller)) return sql<boolean>`true`
+    if (isUnscopedAdmin(caller)) return sql<boolean>`true`
     if (caller.id === user.id || caller.id === user.createdBy) {
       const bound = caller.boundDomainKey ?? null
       return sql<boolean>`(${bound}::bigint IS NULL OR g.domain_key = ${bound})
@@ -48,11 +51,11 @@ export function createMemberships({ database, access }: { database: Database; ac
           WHERE held.entity_key = g.key AND held.entity_type = 'group' AND held.user_key = ${user.key})`,
         await shownTo(caller, user),
       ])
-      const mayAsk = isWholeAdmin(caller) || caller.id === user.id || caller.id === user.createdBy
+      const mayAsk = isUnscopedAdmin(caller) || caller.id === user.id || caller.id === user.createdBy
       if (!mayAsk && (await count(shown)) === 0)
         throw new ServiceError(
           'forbidden',
-          'failed to perform authorization: needs membership (c_list) on a group of that user',
+          'failed to perform authorization: requires membership (c_list) on a group of the user',
         )
       const { offset, limit, order, dir = 'asc' } = query
       const where = allOf([shown, ...recordConditions(filter)])

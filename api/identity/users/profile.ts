@@ -1,4 +1,4 @@
-/** What a user, or the platform administrator for him, changes about himself; the role by the administrator alone. */
+/** Changes of a profile by the user or a platform administrator. Only platform administrators change the role. */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
@@ -11,22 +11,22 @@ import { lockIsSolePlatformAdmin } from './repository.ts'
 import { getUser, requireSelfOrAdmin } from './rules.ts'
 import type { UserUpdate } from './schema.ts'
 
-/** Each throws `not_found`, `forbidden` for whoever is neither, `malformed` and `conflict`. */
+/** Every method throws `not_found`, `forbidden` for other callers, `malformed` and `conflict`. */
 export type Profiles = {
   update(caller: UserPrincipal, id: string, input: UserUpdate): Promise<UserRecord>
   setTags(caller: UserPrincipal, id: string, tags: string[]): Promise<UserRecord>
   setPicture(caller: UserPrincipal, id: string, url: string): Promise<UserRecord>
-  /** A new address is not verified, and no link in an older mail works any more. */
+  /** A new address is not verified, and links in older mails become invalid. */
   setEmail(caller: UserPrincipal, id: string, email: string): Promise<UserRecord>
   setUsername(caller: UserPrincipal, id: string, username: string): Promise<UserRecord>
-  /** By the platform administrator. Throws `invalid_state` for the last one of the platform. */
+  /** Requires a platform administrator. Throws `invalid_state` for the last platform administrator. */
   setRole(caller: UserPrincipal, id: string, role: 'user' | 'admin'): Promise<UserRecord>
 }
 
 export type ProfileDeps = ChangeDeps & {
   database: Database
   access: AccessPolicy
-  /** Called after the commit, when the address is another one. */
+  /** Called after the commit when the address has changed. */
   onNewEmail: (user: UserRecord) => void
 }
 
@@ -40,12 +40,13 @@ export function createProfiles(deps: ProfileDeps): Profiles {
 
   return {
     update: (caller, id, input) =>
-      // The fields that we know and no others: a body may hold anything (decision 43).
+      // Only known fields: a body can contain anything (decision 43).
       set(caller, id, 'user.update', {
         ...(input.first_name === undefined ? {} : { firstName: input.first_name }),
         ...(input.last_name === undefined ? {} : { lastName: input.last_name }),
         ...(input.name === undefined ? {} : { name: input.name === '' ? null : input.name }),
         ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+        ...(input.private_metadata === undefined ? {} : { privateMetadata: input.private_metadata }),
       }),
     setTags: (caller, id, tags) => set(caller, id, 'user.update_tags', { tags }),
     setPicture: async (caller, id, url) =>
@@ -72,7 +73,7 @@ export function createProfiles(deps: ProfileDeps): Profiles {
       return await changeUser(deps, caller, id, 'user.update_role', async (tx, user) => {
         if (user.role === role) return undefined
         if (role === 'user' && user.status === 'enabled' && (await lockIsSolePlatformAdmin(tx, key)))
-          throw new ServiceError('invalid_state', 'the user is the only administrator of the platform')
+          throw new ServiceError('invalid_state', 'the user is the only platform administrator')
         return { change: { role } }
       })
     },

@@ -1,4 +1,4 @@
-/** The end of deleted users: a round a day removes those whose grace is over (decision 46). One node at a time does it. */
+/** Removal of deleted users whose grace period is over, once a day, on one node at a time (decision 46). */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
@@ -6,13 +6,13 @@ import type { Journal } from '../journal/index.ts'
 import { purgeMailedTokens } from './mailed-tokens.ts'
 import { purgeUsers, tryLockPurge } from './repository.ts'
 
-/** How long a deleted user is kept. */
+/** Grace period of a deleted user. */
 const GRACE_HOURS = 720
-/** Between two rounds; the first one begins with the process. */
+/** Interval between two rounds. The first round begins with the process. */
 const PURGE_INTERVAL_MS = 86_400_000
-/** After a round that failed. */
+/** Interval after a failed round. */
 const RETRY_INTERVAL_MS = 600_000
-/** Users in one transaction: their sessions, grants and tokens go with them. */
+/** Number of users in one transaction. Their sessions, grants and tokens are removed with them. */
 const PURGE_BATCH = 100
 
 export type Purge = { stop(): Promise<void> }
@@ -21,7 +21,7 @@ export function startPurge(deps: { database: Database; journal: Journal; logger:
   const { database, journal, logger } = deps
   const stopping = new AbortController()
 
-  /** The number of users that went; 0 also when another node is at it. */
+  /** Returns the number of removed users. 0 also when another node holds the lock. */
   async function purgeBatch(): Promise<number> {
     return await journal.change('system', async (tx, record) => {
       if (!(await tryLockPurge(tx))) return 0

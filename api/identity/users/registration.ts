@@ -1,4 +1,4 @@
-/** How users come into being: by themselves, by another user who then owns them, or by the platform administrator. */
+/** Creation of users: self-registration, by another user who becomes the owner, or by a platform administrator. */
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
@@ -12,11 +12,11 @@ import { requirePassword } from './rules.ts'
 import type { NewUser } from './schema.ts'
 
 export type Registration = {
-  /** Throws `unauthenticated` for nobody's registration where it is switched off: known before the body is read. */
+  /** Throws `unauthenticated` without a caller when self-registration is disabled. It runs before the body is read. */
   requireMayRegister(caller: UserPrincipal | undefined): void
   /**
-   * Without a caller: self-registration. Throws `malformed`, `conflict`, and for what the caller may not set
-   * `unauthenticated` or `forbidden`.
+   * Self-registration without a caller. Throws `malformed`, `conflict`, and `unauthenticated` or `forbidden` for fields
+   * that the caller may not set.
    */
   create(caller: UserPrincipal | undefined, input: NewUser, origin: Origin): Promise<UserRecord>
 }
@@ -38,7 +38,7 @@ export function createRegistration(deps: RegistrationDeps): Registration {
     if (allowSelfRegister || caller !== undefined) return
     throw new ServiceError(
       'unauthenticated',
-      'failed to perform authentication: registration needs the platform administrator',
+      'failed to perform authentication: self-registration is disabled, a platform administrator must create the user',
     )
   }
 
@@ -50,7 +50,7 @@ export function createRegistration(deps: RegistrationDeps): Registration {
       if (role === 'admin' && caller === undefined)
         throw new ServiceError(
           'unauthenticated',
-          'failed to perform authentication: only the platform administrator may set a role',
+          'failed to perform authentication: the role requires a platform administrator',
         )
       const names = identityOf(input)
       const profilePicture = requirePicture(input.profile_picture ?? '')
@@ -67,6 +67,7 @@ export function createRegistration(deps: RegistrationDeps): Registration {
             secretHash,
             tags: input.tags ?? [],
             metadata: input.metadata ?? {},
+            privateMetadata: input.private_metadata ?? {},
             profilePicture,
             role,
             status: input.status ?? 'enabled',
@@ -92,7 +93,7 @@ type Names = Pick<UserRecord, 'firstName' | 'lastName' | 'name' | 'email' | 'use
 
 const required = (path: string) => refusedField(path, 'is required')
 
-/** Reads the newer shape, or the older one with `name` and `credentials.identity` (decision 50). */
+/** Reads the current format, or the legacy one with `name` and `credentials.identity` (decision 50). */
 function identityOf(input: NewUser): Names {
   const { identity } = input.credentials
   const isOlder =

@@ -1,4 +1,4 @@
-/** SQL of users. Names of constraints decide which conflict it is. */
+/** SQL of users. The names of constraints determine the conflict. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -17,6 +17,7 @@ export type UserRecord = {
   secretHash: string
   tags: string[]
   metadata: Record<string, unknown>
+  privateMetadata: Record<string, unknown>
   profilePicture: string | null
   role: 'user' | 'admin'
   status: 'enabled' | 'disabled' | 'deleted'
@@ -24,7 +25,7 @@ export type UserRecord = {
   createdAt: string
   updatedBy: string | null
   updatedAt: string | null
-  /** When the address was proved to be the user's own; null: it was not, or there is none. */
+  /** Time of the verification of the address. Null when it is not verified, or without an address. */
   verifiedAt: string | null
 }
 
@@ -39,6 +40,7 @@ type Row = {
   secret_hash: string
   tags: string[]
   metadata: Record<string, unknown>
+  private_metadata: Record<string, unknown>
   profile_picture: string | null
   role: UserRecord['role']
   status: UserRecord['status']
@@ -61,6 +63,7 @@ function fromRow(row: Row): UserRecord {
     secretHash: row.secret_hash,
     tags: row.tags,
     metadata: row.metadata,
+    privateMetadata: row.private_metadata,
     profilePicture: row.profile_picture,
     role: row.role,
     status: row.status,
@@ -75,7 +78,7 @@ function fromRow(row: Row): UserRecord {
 const taken =
   (what: string, hint = '') =>
   () =>
-    new ServiceError('conflict', `a user with this ${what} exists already${hint}`)
+    new ServiceError('conflict', `a user with this ${what} already exists${hint}`)
 
 const CONFLICTS = {
   users_email_key: taken('email'),
@@ -97,6 +100,7 @@ export type NewUserRow = Pick<
   | 'secretHash'
   | 'tags'
   | 'metadata'
+  | 'privateMetadata'
   | 'profilePicture'
   | 'role'
   | 'status'
@@ -106,9 +110,9 @@ export type NewUserRow = Pick<
 export async function insertUser(db: Queryable, user: NewUserRow, uniqueNames: boolean): Promise<UserRecord> {
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`INSERT INTO users (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, profile_picture, role, status, created_by, verified_at)
+    sql<Row>`INSERT INTO users (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, private_metadata, profile_picture, role, status, created_by, verified_at)
       VALUES (${user.id}, ${user.firstName}, ${user.lastName}, ${user.name}, ${user.email}, ${user.username}, ${user.secretHash}, ${user.tags},
-              ${JSON.stringify(user.metadata)}::jsonb, ${user.profilePicture}, ${user.role}, ${user.status}, ${user.createdBy},
+              ${JSON.stringify(user.metadata)}::jsonb, ${JSON.stringify(user.privateMetadata)}::jsonb, ${user.profilePicture}, ${user.role}, ${user.status}, ${user.createdBy},
               CASE WHEN ${user.isVerified} THEN now() END) RETURNING *`.execute(db),
   )
   const record = fromRow(rows[0] as Row)
@@ -131,8 +135,8 @@ async function claimNames(db: Queryable, user: UserRecord): Promise<void> {
 }
 
 /**
- * Makes the table of unique names agree with the switch. Throws `invalid_state` when the switch is on and users exist
- * that share a name.
+ * Synchronizes the table of unique names with the setting. Throws `invalid_state` when the setting is enabled and users
+ * share a name.
  */
 export async function applyUniqueNamesSwitch(db: Queryable, uniqueNames: boolean): Promise<void> {
   if (!uniqueNames) {
@@ -142,7 +146,7 @@ export async function applyUniqueNamesSwitch(db: Queryable, uniqueNames: boolean
   const shared = () =>
     new ServiceError(
       'invalid_state',
-      'users exist that share a first or last name: rename them, or start with SKEIN_USERS_UNIQUE_NAMES=false',
+      'users share a first or last name: rename them, or set SKEIN_USERS_UNIQUE_NAMES=false',
     )
   await refusing(
     { user_unique_names_pkey: shared },
@@ -161,14 +165,14 @@ export async function findUser(db: Queryable, id: string): Promise<UserRecord | 
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** By username or email, in any case. */
+/** Finds a user by username or email, case-insensitively. */
 export async function findUserByLogin(db: Queryable, login: string): Promise<UserRecord | undefined> {
   const { rows } = await sql<Row>`SELECT * FROM users
     WHERE (lower(email) = lower(${login}) OR lower(username) = lower(${login})) AND status <> 'deleted'`.execute(db)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** The user who gets mails at this address, in any case of its letters. */
+/** Finds a user by email, case-insensitively. */
 export async function findUserByEmail(db: Queryable, email: string): Promise<UserRecord | undefined> {
   const { rows } =
     await sql<Row>`SELECT * FROM users WHERE lower(email) = lower(${email}) AND status <> 'deleted'`.execute(db)
@@ -183,6 +187,7 @@ export type UserChange = Partial<
     | 'name'
     | 'tags'
     | 'metadata'
+    | 'privateMetadata'
     | 'profilePicture'
     | 'email'
     | 'username'
@@ -192,7 +197,7 @@ export type UserChange = Partial<
   >
 > & { isVerified?: boolean }
 
-/** Writes the given fields of a user who is locked. Deleting says when. */
+/** Writes the given fields of a locked user. The status `deleted` also sets the time of deletion. */
 export async function updateUser(
   tx: Transaction,
   key: number,
@@ -206,6 +211,8 @@ export async function updateUser(
   if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
   if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
   if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
+  if (change.privateMetadata !== undefined)
+    sets.push(sql`private_metadata = ${JSON.stringify(change.privateMetadata)}::jsonb`)
   if (change.profilePicture !== undefined) sets.push(sql`profile_picture = ${change.profilePicture}`)
   if (change.email !== undefined) sets.push(sql`email = ${change.email}`)
   if (change.username !== undefined) sets.push(sql`username = ${change.username}`)
@@ -249,30 +256,30 @@ export async function countUsers(db: Queryable, where: Sql<boolean>): Promise<nu
   return rows[0]?.total ?? 0
 }
 
-/** Two nodes that start at once must not each make an administrator. */
+/** Advisory lock, so that two nodes do not create the first administrator concurrently. */
 const FIRST_ADMIN_LOCK = 0x5ce1_0003
 
-/** Until the transaction ends, nobody else makes the first administrator. */
+/** Prevents other transactions from creating the first administrator until this one ends. */
 export async function lockFirstAdmin(tx: Transaction): Promise<void> {
   await sql`SELECT pg_advisory_xact_lock(${FIRST_ADMIN_LOCK})`.execute(tx)
 }
 
-/** Whether any platform administrator exists. */
+/** True when a platform administrator exists. */
 export async function hasPlatformAdmin(db: Queryable): Promise<boolean> {
   const { rows } = await sql`SELECT 1 FROM users WHERE role = 'admin' AND status = 'enabled' LIMIT 1`.execute(db)
   return rows.length > 0
 }
 
-/** The user as he is now, locked until the transaction ends. */
+/** Returns the user, locked until the transaction ends. */
 export async function lockUser(tx: Transaction, id: string): Promise<UserRecord | undefined> {
   const { rows } = await sql<Row>`SELECT * FROM users WHERE id = ${id} AND status <> 'deleted' FOR UPDATE`.execute(tx)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** Who gives or takes the administration of the platform does it one after the other. */
+/** Advisory lock that serializes changes of platform administrators. */
 const PLATFORM_ADMINS_LOCK = 0x5ce1_0008
 
-/** Whether nobody else administers the platform; until the transaction ends nobody else leaves it. */
+/** True when there is no other platform administrator. The number cannot decrease until the transaction ends. */
 export async function lockIsSolePlatformAdmin(tx: Transaction, userKey: number): Promise<boolean> {
   await sql`SELECT pg_advisory_xact_lock(${PLATFORM_ADMINS_LOCK})`.execute(tx)
   const { rows } = await sql`SELECT 1 FROM users
@@ -280,16 +287,16 @@ export async function lockIsSolePlatformAdmin(tx: Transaction, userKey: number):
   return rows.length === 0
 }
 
-/** Two nodes that purge at once would wait for each other. */
+/** Advisory lock, so that one node purges at a time. */
 const PURGE_LOCK = 0x5ce1_0009
 
-/** False when another node is at it. */
+/** Returns false when another node holds the lock. */
 export async function tryLockPurge(tx: Transaction): Promise<boolean> {
   const { rows } = await sql<{ taken: boolean }>`SELECT pg_try_advisory_xact_lock(${PURGE_LOCK}) AS taken`.execute(tx)
   return rows[0]?.taken === true
 }
 
-/** Removes users who were deleted longer ago than the grace, oldest first, and everything that hangs on them. */
+/** Removes users who were deleted before the grace period, oldest first, with all dependent rows. */
 export async function purgeUsers(
   tx: Transaction,
   graceHours: number,

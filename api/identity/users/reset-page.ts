@@ -1,6 +1,6 @@
 /**
- * The page behind the link in a mail, for installations without a console of their own: one form, nothing loaded from
- * elsewhere. The token stays in the address of the page and goes to PUT /password/reset as a bearer token.
+ * The page of the link in a reset mail, for installations without a console: one form without external resources. The
+ * token stays in the URL of the page and is sent to PUT /password/reset as a bearer token.
  */
 import { createHash } from 'node:crypto'
 
@@ -14,9 +14,9 @@ const token=new URLSearchParams(location.search).get('token')??''
 const [password,confirm_password]=['password','again'].map(name=>form.elements[name].value)
 try{
 const answer=await fetch(location.pathname,{method:'PUT',headers:{'Content-Type':'application/json',Authorization:'Bearer '+token},body:JSON.stringify({password,confirm_password})})
-if(answer.ok){form.hidden=true;note.textContent='The new password is set. Every session has ended: sign in again.'}
+if(answer.ok){form.hidden=true;note.textContent='The new password is set. All sessions have ended: log in again.'}
 else note.textContent=(await answer.json()).message
-}catch{note.textContent='The server did not answer. Try again.'}
+}catch{note.textContent='The server did not respond. Try again.'}
 })`
 
 const sourceOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
@@ -25,12 +25,12 @@ export const RESET_PAGE_POLICY = `default-src 'none'; connect-src 'self'; style-
 
 export const RESET_PAGE = `<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>A new password</title><style>${STYLE}</style></head>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Reset your password</title><style>${STYLE}</style></head>
 <body>
-<h1>A new password</h1>
+<h1>Reset your password</h1>
 <form>
 <label for="password">New password</label><input id="password" name="password" type="password" autocomplete="new-password" required>
-<label for="again">The same again</label><input id="again" name="again" type="password" autocomplete="new-password" required>
+<label for="again">Repeat the new password</label><input id="again" name="again" type="password" autocomplete="new-password" required>
 <button>Set the password</button>
 </form>
 <output role="status"></output>

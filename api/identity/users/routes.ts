@@ -1,4 +1,4 @@
-/** Registering users, and finding them. */
+/** Routes that register, list, search and view users. */
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -32,17 +32,9 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
           tags: ['users'],
           summary: 'Register a user',
           description:
-            'Needs no token unless SKEIN_ALLOW_SELF_REGISTER is false. With a bearer token the new user is owned by its user.',
+            'Requires no token unless SKEIN_ALLOW_SELF_REGISTER is false. With a bearer token its user becomes the owner of the new user.',
           body: NewUser,
-          response: responses(
-            { 201: User },
-            'unauthenticated',
-            'forbidden',
-            'conflict',
-            'unsupported_media_type',
-            'rate_limited',
-            'too_large',
-          ),
+          response: responses({ 201: User }, 'conflict', 'rate_limited'),
         },
         onRequest: async (request) => {
           const token = optionalBearerOf(request)
@@ -62,8 +54,8 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         config: { action: 'user.self' },
         schema: {
           tags: ['users'],
-          summary: 'The user of the token',
-          response: responses({ 200: User }, 'unauthenticated', 'not_found'),
+          summary: 'View the user of the token',
+          response: responses({ 200: User }, 'not_found'),
         },
       },
       async (request) => presentUser(await users.getProfile(request.principal)),
@@ -74,11 +66,11 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         config: { action: 'user.search' },
         schema: {
           tags: ['users'],
-          summary: 'Find users by parts of their names or email',
+          summary: 'Search users by substrings of their names or email',
           description:
-            'For any user. Enabled users are found, platform administrators never; each text needs 3 characters.',
+            'Available to every user. Returns enabled users except platform administrators. Each text requires at least 3 characters.',
           querystring: SearchQuery,
-          response: responses({ 200: FoundUserPage }, 'unauthenticated'),
+          response: responses({ 200: FoundUserPage }),
         },
       },
       async (request) => {
@@ -94,9 +86,9 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
           tags: ['users'],
           summary: 'View a user',
           description:
-            'All of it for the user, his owner and the platform administrator; id, names and username for others.',
+            'Returns all fields to the user, their owner and platform administrators; id, names and username to other users.',
           params: Params,
-          response: responses({ 200: User }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: User }, 'not_found'),
         },
       },
       async (request) => {
@@ -111,9 +103,9 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
           tags: ['users'],
           summary: 'List users',
           description:
-            'Of `visibility=all`: to the platform administrator everybody, to others themselves, whom they own and who shares a domain with them. Of each as much as `GET /users/{user_id}` shows; filters on other fields find nobody.',
+            '`visibility=all` returns all users to platform administrators; other callers get themselves, the users that they own and the members of their domains. Each item contains the fields of `GET /users/{user_id}`. Filters on other fields match nothing.',
           querystring: UserQuery,
-          response: responses({ 200: UserPage }, 'unauthenticated'),
+          response: responses({ 200: UserPage }),
         },
       },
       async (request) => {
@@ -133,12 +125,12 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         config: { action: 'user.memberships' },
         schema: {
           tags: ['users'],
-          summary: 'Groups in which a user has a role',
+          summary: 'List the groups in which a user has a role',
           description:
-            'All of them for the user, his owner and the platform administrator; for others those on which they hold `membership`, which older clients call `c_list`.',
+            'Returns all groups to the user, their owner and platform administrators; other callers get the groups on which they have `membership` (legacy name `c_list`).',
           params: Params,
           querystring: GroupQuery,
-          response: responses({ 200: MembershipPage }, 'unauthenticated', 'forbidden', 'not_found', 'unprocessable'),
+          response: responses({ 200: MembershipPage }, 'not_found', 'unprocessable'),
         },
       },
       async (request) => {

@@ -11,34 +11,38 @@ import {
   MetadataFilter,
   Name,
   OrderKey,
+  PrivateMetadata,
   RequiredName,
   Tags,
+  TagsFilter,
   Timestamp,
+  createdFields,
 } from '../wire/index.ts'
 import type { UserRecord } from './repository.ts'
 
-const Email = Type.String({ maxLength: 254, description: 'Unique' })
-const Username = Type.String({ maxLength: 254, description: 'Unique; letters, digits, _ and -, at most 32' })
-/** argon2 takes any length; nobody types more than this. */
+const Email = Type.String({ maxLength: 254, description: 'Email address; unique' })
+const Username = Type.String({ maxLength: 254, description: 'Username: at most 32 letters, digits, _ and -; unique' })
+/** argon2 accepts any length. This limit bounds the work. */
 const Password = Type.String({ minLength: 1, maxLength: 1024 })
 const MAX_PICTURE_URL_CHARS = 2048
-const Picture = Type.String({ maxLength: MAX_PICTURE_URL_CHARS, description: 'URL' })
+const Picture = Type.String({ maxLength: MAX_PICTURE_URL_CHARS, description: 'URL of the picture' })
 
 export const User = Type.Object(
   {
     id: Id,
     first_name: Type.Optional(Type.String()),
     last_name: Type.Optional(Type.String()),
-    name: Type.Optional(Type.String({ description: 'Display name; else first and last name' })),
+    name: Type.Optional(Type.String({ description: 'Display name; defaults to first and last name' })),
     email: Type.Optional(Type.String()),
     credentials: Type.Optional(
       Type.Object({
         username: Type.Optional(Type.String()),
-        identity: Type.Optional(Type.String({ description: 'Email, else username' })),
+        identity: Type.Optional(Type.String({ description: 'Email, or the username without an email' })),
       }),
     ),
     tags: Type.Optional(Type.Array(Type.String())),
     metadata: Type.Optional(Metadata),
+    private_metadata: Type.Optional(PrivateMetadata),
     profile_picture: Type.Optional(Type.String()),
     role: Type.Optional(Type.Enum(['user', 'admin'])),
     status: Type.Optional(Type.Enum(['enabled', 'disabled', 'deleted'])),
@@ -46,7 +50,9 @@ export const User = Type.Object(
     created_at: Type.Optional(Timestamp),
     updated_at: Type.Optional(Timestamp),
     updated_by: Type.Optional(Id),
-    verified_at: Type.Optional(Type.String({ description: 'When the email address was verified; absent: it is not' })),
+    verified_at: Type.Optional(
+      Type.String({ description: 'Time of the verification of the email address; absent when it is not verified' }),
+    ),
   },
   { $id: 'User', description: 'User' },
 )
@@ -56,18 +62,19 @@ export const NewUser = Type.Object(
   {
     first_name: Type.Optional(Name),
     last_name: Type.Optional(Name),
-    name: Type.Optional(Type.String({ maxLength: 1024, description: 'Older shape: display name' })),
+    name: Type.Optional(Type.String({ maxLength: 1024, description: 'Display name; legacy format' })),
     email: Type.Optional(Email),
     credentials: Type.Object({
       username: Type.Optional(Username),
-      identity: Type.Optional(Type.String({ maxLength: 254, description: 'Older shape: email or username' })),
+      identity: Type.Optional(Type.String({ maxLength: 254, description: 'Email or username; legacy format' })),
       secret: Password,
     }),
     tags: Type.Optional(Tags),
     metadata: Type.Optional(Metadata),
+    private_metadata: Type.Optional(PrivateMetadata),
     profile_picture: Type.Optional(Picture),
     status: Type.Optional(EnabledStatus),
-    role: Type.Optional(Type.Enum(['user', 'admin'], { description: 'Platform administrator only' })),
+    role: Type.Optional(Type.Enum(['user', 'admin'], { description: 'Role; requires a platform administrator' })),
   },
   { $id: 'UserCreate' },
 )
@@ -76,8 +83,9 @@ export type NewUser = Static<typeof NewUser>
 export const UserUpdate = Type.Object({
   first_name: Type.Optional(RequiredName),
   last_name: Type.Optional(RequiredName),
-  name: Type.Optional(Type.String({ maxLength: 1024, description: 'Older shape: display name; empty: none' })),
+  name: Type.Optional(Type.String({ maxLength: 1024, description: 'Display name; legacy format; empty removes it' })),
   metadata: Type.Optional(Metadata),
+  private_metadata: Type.Optional(PrivateMetadata),
 })
 export type UserUpdate = Static<typeof UserUpdate>
 
@@ -90,20 +98,24 @@ export const SecretUpdate = Type.Object({ old_secret: Password, new_secret: Pass
 
 export const ResetRequest = Type.Object({ email: Type.String({ minLength: 1, maxLength: 254 }) })
 export const ResetRequested = Type.Object({ msg: Type.String() })
-/** Newer clients send the token as Bearer, older ones in the body as well. */
+/** Current clients send the token as bearer token, older ones in the body. */
 export const SecretReset = Type.Object({
-  token: Type.Optional(Type.String({ maxLength: 4096, description: 'Unless it is the bearer token' })),
+  token: Type.Optional(
+    Type.String({ maxLength: 4096, description: 'Token from the mail; required without a bearer token' }),
+  ),
   password: Password,
   confirm_password: Password,
 })
 export const NothingMore = Type.Object({})
-export const ResetPage = Type.String({ description: 'HTML' })
+export const ResetPage = Type.String({ description: 'HTML page' })
 
 export const VerifyQuery = Type.Object({ token: Type.String({ minLength: 1, maxLength: 4096 }) })
 
 export const StatusQuery = Type.Object({
   force: Type.Optional(
-    Type.Boolean({ description: 'Platform administrator: takes over the domains that would lose their last admin' }),
+    Type.Boolean({
+      description: 'Only for platform administrators: take over domains that would lose their last administrator',
+    }),
   ),
 })
 
@@ -119,17 +131,20 @@ export const UserQuery = Type.Object({
   first_name: Type.Optional(Name),
   last_name: Type.Optional(Name),
   tag: Type.Optional(Name),
+  tags: TagsFilter,
   id: Type.Optional(Id),
+  ...createdFields,
   order: OrderKey,
   dir: Type.Optional(Direction),
   only_total: Type.Optional(Type.Boolean()),
 })
 export type UserQuery = Static<typeof UserQuery>
 
-const SearchText = Type.Optional(Type.String({ maxLength: 1024, description: '3 or more characters of it' }))
+const SearchText = Type.Optional(Type.String({ maxLength: 1024, description: 'Substring of at least 3 characters' }))
 
 export const SearchQuery = Type.Object({
   ...pageQuery(),
+  name: SearchText,
   username: SearchText,
   email: SearchText,
   first_name: SearchText,
@@ -140,7 +155,7 @@ export const SearchQuery = Type.Object({
 })
 export type SearchQuery = Static<typeof SearchQuery>
 
-/** Both places of the username: the specification's, and that of every other user record. */
+/** The username is in two places: that of the specification, and that of other user records. */
 export const FoundUser = Type.Object(
   {
     id: Id,
@@ -150,7 +165,7 @@ export const FoundUser = Type.Object(
     last_name: Type.Optional(Type.String()),
     credentials: Type.Object({ username: Type.Optional(Type.String()) }),
   },
-  { $id: 'FoundUser', description: 'User as anybody may find him' },
+  { $id: 'FoundUser', description: 'User in search results' },
 )
 export type FoundUser = Static<typeof FoundUser>
 
@@ -164,8 +179,15 @@ function displayName(user: UserRecord): string | undefined {
   return user.name ?? ([user.firstName, user.lastName].filter((part) => part !== null).join(' ') || undefined)
 }
 
-/** The whole record for whoever may see it; never the secret. */
+/** Presents the record to callers who may change it: the user and platform administrators. */
 export function presentUser(user: UserRecord): User {
+  const { privateMetadata } = user
+  const isEmpty = Object.keys(privateMetadata).length === 0
+  return { ...presentOwned(user), ...(isEmpty ? {} : { private_metadata: privateMetadata }) }
+}
+
+/** Presents the record to the owner of the user: without the secret and the private metadata. */
+export function presentOwned(user: UserRecord): User {
   const name = displayName(user)
   const identity = user.email ?? user.username
   return {
@@ -191,7 +213,7 @@ export function presentUser(user: UserRecord): User {
   }
 }
 
-/** An item of a search. */
+/** Presents an item of a search. */
 export function presentFound(user: UserRecord): FoundUser {
   const username = user.username === null ? {} : { username: user.username }
   return {
@@ -204,8 +226,8 @@ export function presentFound(user: UserRecord): FoundUser {
   }
 }
 
-/** What a stranger may see: id, first and last name, username (contract section 5). */
-export function presentStranger(user: UserRecord): User {
+/** Presents the fields that other users may see: id, first and last name, username (contract section 5). */
+export function presentPublic(user: UserRecord): User {
   const name = displayName(user)
   return {
     id: user.id,

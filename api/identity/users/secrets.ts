@@ -1,7 +1,8 @@
-/** Changing a password with the old one, and setting a new one with a link that came by mail (contract section 5). */
+/** Changes a password with the old one, or resets it with a mailed link (contract section 5). */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { countRefusal } from '#core/metrics/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Mailer } from '../mail/index.ts'
 import { hashPassword, verifyPassword } from '../passwords/index.ts'
@@ -19,20 +20,21 @@ import { getUser, requirePassword } from './rules.ts'
 
 export type Secrets = {
   /**
-   * Changes the caller's own password and ends his other sessions. Throws `malformed`, `unauthenticated` for a wrong old one,
-   * and `rate_limited` after too many of those: whoever found a session must not guess the password in it.
+   * Changes the caller's password and ends their other sessions. Throws `malformed`, `unauthenticated` for a wrong old
+   * password, and `rate_limited` after too many of those: an attacker with a stolen session must not be able to guess
+   * the password.
    */
   changeSecret(caller: UserPrincipal, oldSecret: string, newSecret: string): Promise<UserRecord>
   /**
-   * Has a link sent to the address if a user can sign in with it. The answer comes before anybody looks, so that neither it
-   * nor its time says whether there is one. Throws `rate_limited` when too many requests wait.
+   * Sends a link to the address if a user can log in with it. It returns before the look-up, so that neither the
+   * response nor its time reveals whether the user exists. Throws `rate_limited` when too many requests wait.
    */
   requestReset(email: string, origin: Origin): void
-  /** Throws `unauthenticated` unless the token from the mail is still good. */
+  /** Throws `unauthenticated` unless the mailed token is valid. */
   requireRecoveryToken(token: string): Promise<void>
   /**
-   * Sets the password and ends every session, API key and personal token: whoever recovers an account does not know what a
-   * stranger made in it. The token is used up. Throws `unauthenticated` and `malformed`.
+   * Sets the password and ends every session, API key and personal access token, because an attacker may have created
+   * them. The token becomes invalid. Throws `unauthenticated` and `malformed`.
    */
   resetSecret(token: string, input: { password: string; confirmation: string }, origin: Origin): Promise<void>
   stop(): Promise<void>
@@ -46,11 +48,11 @@ export type SecretsDeps = ChangeDeps & {
   logger: Logger
 }
 
-/** Requests for a link that wait; beyond, all are refused alike. */
+/** Maximum number of waiting requests. Above it all are rejected. */
 const MAX_REQUESTS = 200
 
 const WRONG_OLD = 'failed to perform authentication: wrong old_secret'
-const WRONG_TOKEN = 'failed to perform authentication: the link was used, is too old or is none of ours'
+const WRONG_TOKEN = 'failed to perform authentication: the link is invalid, was already used or has expired'
 
 export function createSecrets(deps: SecretsDeps): Secrets {
   const { database, journal, mailer, publicUrl, passwordPattern, logger } = deps
@@ -76,11 +78,11 @@ export function createSecrets(deps: SecretsDeps): Secrets {
     if (issued !== undefined) void mailer.send(recoveryMail(publicUrl, issued.to, issued.token))
   }
 
-  async function workOff(): Promise<void> {
+  async function processRequests(): Promise<void> {
     for (let next = requests.shift(); next !== undefined && !isStopping; next = requests.shift()) {
       const { email, origin } = next
       await sendLink(email, origin).catch((error: unknown) =>
-        logger.error({ err: error }, 'failed to create a link for a new password'),
+        logger.error({ err: error }, 'failed to create a password reset link; the user can request another'),
       )
     }
     working = undefined
@@ -114,7 +116,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
       await requireOldSecret(caller, user, oldSecret)
       const secretHash = await hashPassword(newSecret)
       return await changeUser(deps, caller, user.id, 'user.reset_secret', async (tx, locked) => {
-        // Of two changes at once the later one no longer knows the old password.
+        // Of two concurrent changes the second has the wrong old password.
         if (locked.secretHash !== user.secretHash) throw new ServiceError('unauthenticated', WRONG_OLD)
         await revokeSessionsOf(tx, locked.key, caller.sessionId)
         await dropMailedTokens(tx, locked.key, 'recovery')
@@ -122,12 +124,14 @@ export function createSecrets(deps: SecretsDeps): Secrets {
       })
     },
     requestReset(email, origin) {
-      if (requests.length >= MAX_REQUESTS)
-        throw new ServiceError('rate_limited', 'too many requests for a new password at once, try again', {
+      if (requests.length >= MAX_REQUESTS) {
+        countRefusal('password_mail')
+        throw new ServiceError('rate_limited', 'too many concurrent password reset requests: retry later', {
           retryAfterSeconds: 10,
         })
+      }
       requests.push({ email, origin })
-      working ??= workOff()
+      working ??= processRequests()
     },
     async requireRecoveryToken(token) {
       await userOf(token)
@@ -138,7 +142,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
       requirePassword(passwordPattern, password, '/password')
       const secretHash = await hashPassword(password)
       await changeUser(deps, 'system', userId, 'user.reset_secret', async (tx, user) => {
-        // Under the lock of the user: of two that come with one link the second finds it used.
+        // Checked under the lock of the user: of two concurrent requests with one link the second finds it used.
         if ((await findMailedToken(tx, 'recovery', token)) === undefined)
           throw new ServiceError('unauthenticated', WRONG_TOKEN)
         await dropMailedTokens(tx, user.key, 'recovery')
@@ -154,7 +158,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
   }
 }
 
-/** Everything that signs in for the user. */
+/** Revokes all credentials of the user. */
 async function endCredentialsOf(tx: Transaction, userKey: number): Promise<void> {
   await revokeSessionsOf(tx, userKey)
   await deleteApiKeysOf(tx, userKey)

@@ -1,4 +1,7 @@
-/** User accounts (specification section 4 Users, contract section 5, decisions 28, 29, 46, 48, 50, 51): their parts, put together. */
+/**
+ * User accounts (specification section 4 Users, contract section 5, decisions 28, 29, 46, 48, 50, 51): composition of
+ * the parts.
+ */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { AccessPolicy } from '../access/index.ts'
@@ -30,9 +33,9 @@ export type UsersService = Registration &
   Secrets &
   EmailVerification & {
     findLogin(login: string): Promise<LoginUser | undefined>
-    /** Called once at the start: makes the stored unique names agree with the setting. */
+    /** Called once at the start: synchronizes the stored unique names with the setting. */
     prepare(): Promise<void>
-    /** Begins to remove deleted users; `stop` ends it. */
+    /** Starts the removal of deleted users. `stop` ends it. */
     start(): void
   }
 

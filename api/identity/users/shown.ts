@@ -1,23 +1,26 @@
 /**
- * How much of a user somebody sees: one rule for a record and for every listing, and for what a listing is filtered by, so
- * that a filter tells nothing of a field that is not shown (contract section 5).
+ * Visible fields of a user. Records, listings and filters use the same rule, so that a filter does not reveal a hidden
+ * field (contract section 5).
  */
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { UserPrincipal } from '../access/index.ts'
 import type { UserRecord } from './repository.ts'
-import { isWholeAdmin } from './rules.ts'
-import { presentStranger, presentUser } from './schema.ts'
+import { isUnscopedAdmin } from './rules.ts'
+import { presentOwned, presentPublic, presentUser } from './schema.ts'
 import type { User } from './schema.ts'
 
-/** The whole record for the user, his owner and the platform administrator; id, names and username for anybody else. */
+/**
+ * Presents the whole record to the user and platform administrators, the same without the private metadata to the owner of the user, and id,
+ * names and username to other callers.
+ */
 export function presentTo(caller: UserPrincipal, user: UserRecord): User {
-  const seesAll = isWholeAdmin(caller) || caller.id === user.id || user.createdBy === caller.id
-  return seesAll ? presentUser(user) : presentStranger(user)
+  if (isUnscopedAdmin(caller) || caller.id === user.id) return presentUser(user)
+  return user.createdBy === caller.id ? presentOwned(user) : presentPublic(user)
 }
 
-/** The same as a condition on the table `u`. */
+/** Condition on the table `u`: the caller may see the whole record. */
 export function isSeenWhole(caller: UserPrincipal): Sql<boolean> {
-  if (isWholeAdmin(caller)) return sql<boolean>`true`
+  if (isUnscopedAdmin(caller)) return sql<boolean>`true`
   return sql<boolean>`(u.key = ${caller.key} OR u.created_by = ${caller.id})`
 }

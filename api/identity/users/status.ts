@@ -1,4 +1,7 @@
-/** Enabling, disabling and deleting users, and what must not lose its last administrator by it (contract 2.4, decision 46). */
+/**
+ * Enables, disables and deletes users, and keeps the last administrators of domains and the platform (contract 2.4,
+ * decision 46).
+ */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
@@ -10,13 +13,13 @@ import { changeUser } from './changes.ts'
 import { dropMailedTokens } from './mailed-tokens.ts'
 import type { UserRecord } from './repository.ts'
 import { lockIsSolePlatformAdmin } from './repository.ts'
-import { getUser, requireSelfOrAdmin, requireWholeToken } from './rules.ts'
+import { getUser, requireSelfOrAdmin, requireUnscopedToken } from './rules.ts'
 
 export type Statuses = {
   /**
-   * By the user, his owner or the platform administrator; idempotent (decision 13). Disabling ends every session. Throws
-   * `invalid_state` for the last administrator of a domain, unless the platform administrator forces it and thereby takes
-   * his place, and for the last one of the platform.
+   * Requires the user, their owner or a platform administrator. Idempotent (decision 13). Disabling ends every session.
+   * Throws `invalid_state` for the last administrator of a domain, unless a platform administrator forces it and takes
+   * over, and for the last platform administrator.
    */
   setStatus(
     caller: UserPrincipal,
@@ -25,8 +28,9 @@ export type Statuses = {
     options?: { force: boolean },
   ): Promise<UserRecord>
   /**
-   * By the user or the platform administrator. Logins and tokens end at once, every role is taken; email, username and
-   * names stay taken until the record goes after its grace. Throws as `setStatus` does.
+   * Requires the user or a platform administrator. Ends all logins and tokens immediately and removes the user from
+   * every role. Email, username and names remain in use until the record is removed after its grace period. Throws the
+   * same errors as `setStatus`.
    */
   remove(caller: UserPrincipal, id: string, options?: { force: boolean }): Promise<void>
 }
@@ -38,10 +42,10 @@ export function createStatuses(deps: StatusDeps): Statuses {
 
   async function requireNotSolePlatformAdmin(tx: Transaction, user: UserRecord): Promise<void> {
     if (user.role === 'admin' && user.status === 'enabled' && (await lockIsSolePlatformAdmin(tx, user.key)))
-      throw new ServiceError('invalid_state', 'the user is the only administrator of the platform')
+      throw new ServiceError('invalid_state', 'the user is the only platform administrator')
   }
 
-  /** Sees to it that no domain loses its last administrator; gives the domains that the caller takes over. */
+  /** Ensures that no domain loses its last administrator. Returns the domains that the caller takes over. */
   async function releaseDomains(
     tx: Transaction,
     caller: UserPrincipal,
@@ -54,7 +58,7 @@ export function createStatuses(deps: StatusDeps): Statuses {
     if (!force || caller.key === userKey)
       throw new ServiceError(
         'invalid_state',
-        `the user is the only administrator of the domain ${first.id}: give that role to somebody else first`,
+        `the user is the only administrator of the domain ${first.id}: add another administrator first`,
       )
     access.requirePlatformAdmin(caller)
     for (const { key } of domains) await grantAdmin(tx, caller.key, 'domain', key, [key])
@@ -80,8 +84,8 @@ export function createStatuses(deps: StatusDeps): Statuses {
   return {
     async setStatus(caller, id, status, { force } = { force: false }) {
       const user = await getUser(database.db, id)
-      // Who made somebody that became a platform administrator has no power over the platform by it.
-      if (user.createdBy === caller.id && user.role !== 'admin') requireWholeToken(caller)
+      // The owner of a user who became a platform administrator must not gain power over the platform.
+      if (user.createdBy === caller.id && user.role !== 'admin') requireUnscopedToken(caller)
       else requireSelfOrAdmin(access, caller, user)
       if (user.status === status) return user
       if (status === 'enabled')

@@ -9,9 +9,12 @@ export {
   MetadataFilter,
   Name,
   OrderKey,
+  PrivateMetadata,
   RequiredName,
   StatusFilter,
   Tags,
+  TagsFilter,
   Timestamp,
+  createdFields,
 } from './fields.ts'
 export { PlacedRole, ShownRolesFields } from './shown-roles.ts'

@@ -1,4 +1,4 @@
-/** What is to be deleted (contract decision 54). */
+/** The query of a deletion (contract decision 54). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 

@@ -1,4 +1,4 @@
-/** Who may delete stored messages, and that it is told (contract decision 54). */
+/** Deletion of stored messages: authorization, limits and the journal (contract decision 54). */
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
@@ -9,9 +9,9 @@ import { deleteMessages, snapshotNow } from './steps.ts'
 
 export type MessageDeletion = {
   /**
-   * Deletes the messages of a channel in a range of times, of a publisher, or both. Everything acknowledged before the
-   * call is gone with its end, what comes later stays. Throws `malformed` where none of the three is given, or a filter of pages, `forbidden` and
-   * `not_found` as decision 45 says, `rate_limited` while the domain has too many under way, `unavailable` while all domains have.
+   * Deletes the messages of a channel in a time range, of a publisher, or both. Messages acknowledged before the call are deleted when
+   * it resolves; later ones are kept. Throws `malformed` without `from`, `to` and `publisher`, or with a filter of pages; `forbidden`
+   * and `not_found` (decision 45); `rate_limited` and `unavailable` when too many deletions of the domain, or of all, are running.
    */
   remove(caller: UserPrincipal, domainId: string, channelId: string, query: DeletionQuery): Promise<void>
 }
@@ -21,7 +21,7 @@ const MAX_DELETIONS = 4
 const MAX_DELETIONS_PER_DOMAIN = 2
 const RETRY_SECONDS = 5
 
-/** What a reader narrows a page with: to ignore one, as other queries ignore what they do not know, would delete what was not meant. */
+/** Filters of pages. Ignoring one, as other queries ignore unknown parameters, would delete too much. */
 const FILTERS_OF_PAGES = ['format', 'subtopic', 'protocol', 'name', 'v', 'vb', 'vs', 'vd', 'limit', 'offset']
 
 function refuseOtherFilters(query: DeletionQuery): void {
@@ -44,14 +44,16 @@ export function createMessageDeletion(deps: {
   return {
     async remove(caller, domainId, channelId, query) {
       refuseOtherFilters(query)
-      const { fromSeconds, toSeconds, publisherId } = parseFilter({ ...query, offset: 0, limit: 1, format: '' })
+      const { publisher = '', ...range } = query
+      const { fromSeconds, toSeconds } = parseFilter({ ...range, offset: 0, limit: 1, format: '' })
+      const publisherId = publisher === '' ? undefined : publisher
       if (fromSeconds === undefined && toSeconds === undefined && publisherId === undefined)
-        throw new ServiceError('malformed', 'one of from, to and publisher must be given: they say what is deleted')
+        throw new ServiceError('malformed', 'one of from, to or publisher is required')
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
       await domain.requireOn(entity, 'delete')
-      const giveBack = await slots.take(domain.domainId)
+      const release = await slots.take(domain.domainId)
       try {
-        // Told before it is done: a deletion that is cut short has deleted something.
+        // Recorded before the deletion: an interrupted deletion has deleted something.
         const snapshot = await journal.change(caller, async (tx, record) => {
           record({
             operation: 'channel.remove_messages',
@@ -68,7 +70,7 @@ export function createMessageDeletion(deps: {
         })
         await deleteMessages(database, { channelKey: entity.key, fromSeconds, toSeconds, publisherId }, snapshot)
       } finally {
-        giveBack()
+        release()
       }
     },
   }

@@ -1,7 +1,7 @@
 /**
- * The deletion of a range of times, of a publisher or of both from a channel: in steps of whole quarters of an hour, each a
- * short transaction under the lock of the projections, which is exact when it ends. What was committed after the deletion began
- * stays: it is told apart by the snapshot of that moment.
+ * Deletes a time range, the messages of a publisher, or both, from a channel. Each step covers whole buckets of 15 minutes in a short
+ * transaction under the lock of the projections, so aggregates are exact after each step. Messages that were committed after the
+ * deletion began are kept: a snapshot distinguishes them.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -11,32 +11,33 @@ import { lockProjections } from '../projections/lock.ts'
 import { recomputeRollups } from '../projections/recompute.ts'
 import { replaceLatest } from '../projections/replace-latest.ts'
 import { all, conditionsIn, timeConditions } from '../reader/conditions.ts'
-import type { Scope, TimeRange } from '../reader/conditions.ts'
+import type { Scope } from '../reader/conditions.ts'
+import type { TimeRange } from '../reader/time-range.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 
-export type Target = TimeRange & { channelKey: number; publisherId: string | undefined }
+export type DeletionTarget = TimeRange & { channelKey: number; publisherId: string | undefined }
 
-/** Records of the channel in the buckets of one step, as long as one bucket alone does not hold more. */
+/** The limit of records in the buckets of one step, unless a single bucket contains more. */
 const STEP_RECORDS = 100_000
-/** Payloads of one format that one step looks at. */
+/** The number of payloads of one format that one step scans. */
 const STEP_PAYLOADS = 5_000
 
-/** What is visible now, as text that `wasVisible` takes: everything acknowledged so far. */
+/** The current snapshot as text for `wasVisible`: everything acknowledged so far. */
 export async function snapshotNow(tx: Transaction): Promise<string> {
-  const { rows } = await sql<{ snapshot: string }>`SELECT pg_current_snapshot()::text AS snapshot`.execute(tx)
+  const { rows } = await sql<{ snapshot: string }>`SELECT position_snapshot()::text AS snapshot`.execute(tx)
   return (rows[0] as { snapshot: string }).snapshot
 }
 
-/** On `m.batch_seq`: the batch was committed before the snapshot. Batches that are no longer in the log are old. */
+/** Condition on `m.batch_seq`: the batch was committed before the snapshot. Batches that are no longer in the changelog are old. */
 function wasVisible(snapshot: string): Sql<boolean> {
   return sql<boolean>`m.batch_seq <> ALL (ARRAY(
     SELECT seq FROM ingest_batches
      WHERE xid >= pg_snapshot_xmin(${snapshot}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, ${snapshot}::pg_snapshot)))`
 }
 
-/** Deletes everything of the target that the snapshot saw. Repeating it is harmless. */
-export async function deleteMessages(database: Database, target: Target, snapshot: string): Promise<void> {
-  // From here on rollups know every record that the snapshot saw.
+/** Deletes everything of the target that the snapshot saw. Idempotent. */
+export async function deleteMessages(database: Database, target: DeletionTarget, snapshot: string): Promise<void> {
+  // From here on the rollups contain every record that the snapshot saw.
   await projectPending(database)
   const scope = await scopeOf(database, target)
   for (const buckets of await stepsOf(database, scope, target)) {
@@ -50,8 +51,8 @@ export async function deleteMessages(database: Database, target: Target, snapsho
   await deletePayloads(database, target, snapshot)
 }
 
-async function scopeOf({ db }: Database, { channelKey, publisherId }: Target): Promise<Scope> {
-  const all = { seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
+async function scopeOf({ db }: Database, { channelKey, publisherId }: DeletionTarget): Promise<Scope> {
+  const all = { arrivals: undefined, seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
   const scope = { channelKey, ...all, protocol: undefined, values: [] }
   if (publisherId === undefined) return scope
   const { rows } = await sql<{ key: number }>`
@@ -62,7 +63,7 @@ async function scopeOf({ db }: Database, { channelKey, publisherId }: Target): P
 
 type Step = { fromSeconds: number; toSeconds: number }
 
-/** The buckets that hold something of the target, oldest first, neighbours together. */
+/** The buckets that contain records of the target, oldest first, adjacent ones merged. */
 async function stepsOf({ db }: Database, { channelKey, seriesKeys }: Scope, range: TimeRange): Promise<Step[]> {
   const within = timeConditions(sql`b.bucket`, {
     fromSeconds: range.fromSeconds === undefined ? undefined : floorToBucket(range.fromSeconds),
@@ -96,7 +97,7 @@ function floorToBucket(seconds: number): number {
   return Math.floor(seconds / BUCKET_SECONDS) * BUCKET_SECONDS
 }
 
-/** Whole rows go; of a row that the range cuts, what lies outside is written again, as the same chunk of its message. */
+/** Deletes whole rows. Of a row that the range cuts, records outside of the range are written again as the same chunk. */
 async function deleteRecords(
   tx: Transaction,
   scope: Scope,
@@ -128,15 +129,15 @@ async function deleteRecords(
      WHERE NOT (${isInside})`.execute(tx)
 }
 
-/** The newest records that lay in the buckets, whether they were deleted or not. */
+/** Replaces the newest records of the series in the buckets, whether they were deleted or not. */
 async function replaceLatestIn(tx: Transaction, { channelKey, seriesKeys }: Scope, step: Step): Promise<void> {
   const conditions = [sql<boolean>`channel_key = ${channelKey}`, ...timeConditions(sql`time`, step)]
   if (seriesKeys !== undefined) conditions.push(sql`series_key = ANY (${seriesKeys}::bigint[])`)
   await replaceLatest(tx, { latest: all(conditions), isGone: () => sql`false` }, Number.MAX_SAFE_INTEGER)
 }
 
-/** Payloads have no rollups, so that their steps need no lock. */
-async function deletePayloads(database: Database, target: Target, snapshot: string): Promise<void> {
+/** Payloads have no rollups, so these steps need no lock. */
+async function deletePayloads(database: Database, target: DeletionTarget, snapshot: string): Promise<void> {
   const { db } = database
   const { channelKey, publisherId } = target
   const { rows: formats } = await sql<{ format: string }>`

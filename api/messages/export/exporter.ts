@@ -1,11 +1,11 @@
 /**
- * Exports: everything that matches, as a stream at the pace of its reader, on a connection and a snapshot of its own. It goes
- * through time slice by slice, each sorted by PostgreSQL, so that neither side ever holds more than a part.
+ * Streams matching messages at the pace of the reader, on its own connection and snapshot. The time range is read in slices that
+ * PostgreSQL sorts, so that neither side holds more than a part.
  */
 import type pg from 'pg'
-import type { MessageAccess } from '#api/devices/index.ts'
+import type { ChannelAccess } from '#api/devices/index.ts'
 import { translateDatabaseError } from '#core/database/index.ts'
-import type { Database, Queryable } from '#core/database/index.ts'
+import type { Queryable, SnapshotSource } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
@@ -13,10 +13,10 @@ import type { Sql, Statement } from '#core/sql.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
 import { bucketOf } from '../projections/rollups.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from '../reader/conditions.ts'
-import type { TimeRange } from '../reader/conditions.ts'
 import { parseFilter } from '../reader/filter.ts'
 import type { Filter } from '../reader/filter.ts'
-import { pendingBatches, rollupsIn } from '../reader/parts.ts'
+import { rollupsIn } from '../reader/parts.ts'
+import type { TimeRange } from '../reader/time-range.ts'
 import { payloadConditions } from '../reader/payloads.ts'
 import type { PayloadRow } from '../reader/payloads.ts'
 import { presentPayload, presentRecord } from '../reader/present.ts'
@@ -33,16 +33,16 @@ export type { ExportFormat } from './format.ts'
 
 export type MessageExport = {
   contentType: string
-  /** To be read to its end or returned: its connection is open until then. */
+  /** Read it to its end or call `return`: its connection is open until then. */
   chunks: AsyncGenerator<string, void, void>
 }
 
 export type Exporter = {
   /**
-   * Everything that matches, in the order of time; limit and offset count for nothing. Throws `malformed` for another
-   * order and for an aggregation, `rate_limited` while the domain has too many open, `unavailable` while all domains have.
+   * All matching messages in the order of time; `limit` and `offset` are ignored. Throws `malformed` for another order and for an
+   * aggregation, `rate_limited` when the domain has too many exports open, and `unavailable` when all domains have.
    */
-  open(access: MessageAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
+  open(access: ChannelAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
 }
 
 /** Each holds a connection and a snapshot. */
@@ -50,17 +50,17 @@ const MAX_EXPORTS = 8
 const MAX_EXPORTS_PER_DOMAIN = 3
 const RETRY_SECONDS = 10
 const STATEMENT_DEADLINE_MS = 60_000
-/** A reader that takes nothing for so long is given up: its snapshot keeps PostgreSQL from cleaning up. */
+/** The time after which an export without a read is closed: its snapshot prevents PostgreSQL from cleaning up. */
 const STALLED_MS = 120_000
-/** Records of a slice, as long as one bucket alone does not hold more. */
+/** The limit of records of a slice, unless a single bucket contains more. */
 const SLICE_RECORDS = 100_000
 const SORT_MEMORY = '32MB'
-/** Rows of one fetch: few at first, more as long as their text stays small. */
+/** The rows of one fetch: few at first, more while their text is small. */
 const FIRST_ROWS = 8
 const MAX_ROWS = 500
 const MAX_CHUNK_CHARS = 256 * 1024
 
-export function createExporter(database: Database, signal: AbortSignal | undefined): Exporter {
+export function createExporter(database: Pick<SnapshotSource, 'dedicated'>, signal: AbortSignal | undefined): Exporter {
   const slots = new Slots({
     what: 'exports',
     max: MAX_EXPORTS,
@@ -70,10 +70,10 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
 
   async function* lines(
     client: pg.Client,
-    channel: MessageAccess,
+    channel: ChannelAccess,
     query: MessagesQuery,
     format: ExportFormat,
-    giveBack: () => void,
+    release: () => void,
   ): AsyncGenerator<string, void, void> {
     const filter = parseFilter(query)
     const dir = query.dir ?? 'desc'
@@ -92,7 +92,7 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
     } catch (error) {
       throw translateDatabaseError(error)
     } finally {
-      giveBack()
+      release()
       await client.end()
     }
   }
@@ -100,9 +100,10 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
   return {
     async open(access, query, format) {
       parseFilter(query)
-      if (query.aggregation !== undefined) throw refusal('aggregation', 'is read as a page of JSON')
+      if (query.aggregation !== undefined)
+        throw refusal('aggregation', 'is not supported in exports: read pages of JSON')
       if (query.order !== undefined && query.order !== 'time') throw refusal('order', 'must be time')
-      const giveBack = await slots.take(access.domainId)
+      const release = await slots.take(access.domainId)
       let client: pg.Client | undefined
       try {
         client = await database.dedicated('skein export')
@@ -110,18 +111,17 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
           SET idle_in_transaction_session_timeout = ${STALLED_MS}; SET work_mem = '${SORT_MEMORY}';
           BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`)
       } catch (error) {
-        giveBack()
+        release()
         await client?.end()
         throw translateDatabaseError(error)
       }
-      return { contentType: CONTENT_TYPES[format], chunks: started(lines(client, access, query, format, giveBack)) }
+      return { contentType: CONTENT_TYPES[format], chunks: started(lines(client, access, query, format, release)) }
     },
   }
 }
 
 /**
- * A generator that was never asked for anything does not run its `finally`: this one has been asked, and gives its first
- * part when the reader comes.
+ * A generator that was never started does not run its `finally` block. This one is started, and yields its first part to the reader.
  */
 function started(lines: AsyncGenerator<string, void, void>): AsyncGenerator<string, void, void> {
   const first = lines.next()
@@ -145,7 +145,7 @@ function refusal(path: string, rule: string): ServiceError {
   return new ServiceError('malformed', message, { details: [{ path, message: rule }] })
 }
 
-/** Queries on this one connection. */
+/** Runs queries on this one connection. */
 function over(client: pg.Client): Queryable {
   return {
     async query<Row>({ text, values }: Statement) {
@@ -155,7 +155,7 @@ function over(client: pg.Client): Queryable {
   }
 }
 
-/** The rows of a query, part by part. */
+/** The rows of a query, in parts. */
 async function* fetched<Row>(client: pg.Client, query: Sql<Row>): AsyncGenerator<Row[], void, void> {
   const { text, values } = query.statement()
   await client.query(`DECLARE part NO SCROLL CURSOR FOR ${text}`, [...values])
@@ -169,7 +169,7 @@ async function* fetched<Row>(client: pg.Client, query: Sql<Row>): AsyncGenerator
   await client.query('CLOSE part')
 }
 
-/** Roughly: what can be long are texts and bytes. */
+/** An estimate: only texts and bytes can be long. */
 function sizeOf(rows: readonly Record<string, unknown>[]): number {
   let chars = 0
   for (const row of rows) {
@@ -183,7 +183,7 @@ function sizeOf(rows: readonly Record<string, unknown>[]): number {
 async function* recordsOf(
   client: pg.Client,
   db: Queryable,
-  { channelKey, channelId }: MessageAccess,
+  { channelKey, channelId }: ChannelAccess,
   filter: Filter,
   dir: 'asc' | 'desc',
 ): AsyncGenerator<StoredMessage[], void, void> {
@@ -199,7 +199,7 @@ async function* recordsOf(
   }
 }
 
-/** Ranges of whole buckets within the range that is asked for, in the order of the export. */
+/** Ranges of whole buckets within the requested range, in the order of the export. */
 async function slicesOf(
   db: Queryable,
   scope: Awaited<ReturnType<typeof scopeOf>>,
@@ -208,7 +208,7 @@ async function slicesOf(
 ): Promise<TimeRange[]> {
   const floor = range.fromSeconds === undefined ? undefined : Math.floor(range.fromSeconds / BUCKET_SECONDS)
   const known = rollupsIn(scope, { ...range, fromSeconds: floor === undefined ? undefined : floor * BUCKET_SECONDS })
-  const pending = await pendingBatches(db)
+  const pending = scope.arrivals?.pending?.condition
   const fresh =
     pending === undefined
       ? sql``
@@ -239,7 +239,7 @@ async function slicesOf(
 
 async function* payloadsOf(
   client: pg.Client,
-  { channelKey, channelId }: MessageAccess,
+  { channelKey, channelId }: ChannelAccess,
   format: string,
   filter: Filter,
   dir: 'asc' | 'desc',

@@ -29,8 +29,8 @@ function cell(value: unknown): string {
   if (value === undefined) return ''
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
   const text = typeof value === 'string' ? value : JSON.stringify(value)
-  // A spreadsheet runs text that begins so as a formula, and devices are not to be trusted that far: an apostrophe makes it
-  // text again. JSON lines have the values as they are.
+  // Spreadsheets run text with these prefixes as a formula, and devices are not trusted: an apostrophe makes it text. JSON lines
+  // contain the values unchanged.
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }

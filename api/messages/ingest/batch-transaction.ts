@@ -1,6 +1,6 @@
 /**
- * The one transaction that a batch is written in. It touches nothing that two writers share: new rows of messages and
- * payloads, one row of the batch log, and the idempotency keys of its own publishes.
+ * The one transaction that writes a batch. It touches no rows that two writers share: new rows of messages and payloads, one row of
+ * the changelog of batches, and the idempotency keys of its own publishes.
  */
 import type pg from 'pg'
 import { violatedConstraint } from '#core/database/index.ts'
@@ -14,19 +14,18 @@ import { formatEnvelopes } from './envelopes.ts'
 import type { Claim } from './idempotency.ts'
 import { claimKeys } from './idempotency.ts'
 import { claimReceipts } from './receipts.ts'
-import { keepRetained } from './retaining.ts'
+import { storeRetained } from './retaining.ts'
 
-/** What became of each message of a batch: stored (or stored before under its key), or refused alone. */
+/** The outcome of each message: undefined when it is stored (or was stored before under its key), or its own error. */
 export type Outcome = undefined | ServiceError
 
-/** Names of a batch: the uuid by which it is recognised after a COMMIT without an answer, and its number in the log. */
+/** The uuid of a batch, which identifies it after a COMMIT without an answer, and its number in the changelog. */
 export type BatchNames = { id: string; seq: number }
 
 /**
- * Writes and commits the batch, in one round trip unless it claims idempotency keys. `beforeCommit` is called with the
- * outcomes, and with the messages in the
- * order in which they are numbered, before anything is sent that could commit them. Rejects with the violation of `ingest_batches_batch_key`
- * where an earlier attempt with the same id was committed; the transaction is left open for a ROLLBACK then.
+ * Writes and commits the batch, in one round trip unless it claims idempotency keys. `beforeCommit` is called before anything is sent
+ * that could commit, with the outcomes and with the stored messages in the order of their numbers. Rejects with the violation of
+ * `ingest_batches_batch_key` when an earlier attempt with the same id was committed; the transaction is left open for a ROLLBACK then.
  */
 export async function commitBatch(
   client: pg.ClientBase,
@@ -49,8 +48,8 @@ export async function commitBatch(
   const fresh = batch.filter((_, index) => claims[index] === 'store')
   beforeCommit(claims.map(outcomeOf), fresh)
   const stored = fresh.map(({ message }) => message)
-  await keepRetained(client, stored)
-  // Numbered as they are stored.
+  await storeRetained(client, stored)
+  // Numbered in the order in which they are stored.
   const envelopes = formatEnvelopes(stored)
   const cleared = [...new Set(stored.filter(isClearing).map(({ access }) => access.channelKey))]
   const before =
@@ -64,7 +63,7 @@ export async function commitBatch(
   return await runWithCopies(client, before, toCopies(fresh, names.seq), ['COMMIT'])
 }
 
-/** The batch is in the log: an earlier attempt was committed although nobody heard of it. */
+/** The batch is in the changelog: an earlier attempt was committed without an answer. */
 export function isCommittedBefore(error: unknown): boolean {
   return violatedConstraint(error) === 'ingest_batches_batch_key'
 }
@@ -73,17 +72,17 @@ function outcomeOf(claim: Claim): Outcome {
   return typeof claim === 'string' ? undefined : claim
 }
 
-/** Nothing but the message has to be written. */
+/** The message needs no other rows. */
 function isPlain({ idempotency, receipt, isRetained }: IncomingMessage): boolean {
   return idempotency === undefined && receipt === undefined && isRetained === undefined
 }
 
-/** Text of others as a value of SQL: hexadecimal digits alone, so that no server setting can read anything else into it. */
+/** Quotes untrusted text as hexadecimal digits, so that it is valid under every server setting. */
 function quote(text: string): string {
   return `convert_from(decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
 }
 
-/** Every other value in the text is a number or a uuid of ours. */
+/** Every other value in the text is a number or a generated uuid. */
 function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[], envelopes: string | undefined): string {
   let records = 0
   let minSeconds = Infinity

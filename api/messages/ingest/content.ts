@@ -1,6 +1,6 @@
 /**
- * From the bytes of a message to what is stored (contract decision 17b). What is accepted here is stored unaltered;
- * what PostgreSQL would refuse or change is refused.
+ * Converts the bytes of a message to stored content (contract decision 17b). Accepted content is stored unchanged; content that
+ * PostgreSQL would reject or change is rejected.
  */
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { parseJsonBody } from '#core/http/index.ts'
@@ -16,7 +16,7 @@ export const JSON_TYPE = 'application/json'
 export const OCTET_STREAM = 'application/octet-stream'
 export const TEXT_PLAIN = 'text/plain'
 
-/** JSON objects of one message, each of which is stored for itself. */
+/** The maximum number of JSON objects in one message, each of which is stored separately. */
 const MAX_DOCUMENTS = 10_000
 
 /** The format name of JSON messages without a subtopic. */
@@ -24,14 +24,14 @@ export const JSON_FORMAT = 'json'
 /** The format name of SenML records. */
 export const RECORDS_FORMAT = 'messages'
 
-/** Keys that a JSON message may not use at its top: readers of flat records would mistake them for ours. */
+/** Keys that a JSON message may not use at the top level: readers of flat records could confuse them with fields of the record. */
 const RESERVED_KEYS = ['channel', 'subtopic', 'publisher', 'protocol', 'created', 'payload'] as const
 
 export type ContentFacts = { subtopic: string; receivedAtSeconds: number }
 
 /**
- * Reads a body of one of the content types above, without parameters; undefined = none was given. Throws `malformed`
- * for a body that is not of its type, `too_large` for one of too many records or values, `unsupported_media_type` for other types.
+ * Parses a body of one of the content types above, without parameters; undefined when none was given. Throws `malformed` for a body
+ * of another type, `too_large` for too many records or values, and `unsupported_media_type` for other types.
  */
 export function parseContent(contentType: string | undefined, body: Buffer, facts: ContentFacts): MessageContent {
   switch (contentType) {
@@ -54,20 +54,20 @@ export function parseContent(contentType: string | undefined, body: Buffer, fact
     default:
       throw new ServiceError(
         'unsupported_media_type',
-        `unsupported content type: a message is ${SENML_JSON}, ${SENML_CBOR}, ${JSON_TYPE}, ${TEXT_PLAIN} or ${OCTET_STREAM}`,
+        `unsupported content type: use ${SENML_JSON}, ${SENML_CBOR}, ${JSON_TYPE}, ${TEXT_PLAIN} or ${OCTET_STREAM}`,
       )
   }
 }
 
-/** What became of bytes whose type nobody named; `fault`: they look like SenML or JSON, and why they were not taken for it. */
+/** The content of bytes without a content type; `fault`: why bytes that resemble SenML or JSON were stored as another type. */
 export type Sniffed = { content: MessageContent; fault: string | undefined }
 
-/** A valid pack is SenML, other JSON objects are JSON, anything else is raw: never refused. */
+/** A valid pack becomes SenML, other JSON objects JSON, anything else raw bytes. Never throws `malformed`. */
 export function sniffContent(body: Buffer, facts: ContentFacts): MessageContent {
   return sniff(body, facts).content
 }
 
-/** The same, and what its sender may want to know. */
+/** The same, with a fault for the publisher. */
 export function sniff(body: Buffer, facts: ContentFacts): Sniffed {
   let notPack: string | undefined
   try {
@@ -81,15 +81,15 @@ export function sniff(body: Buffer, facts: ContentFacts): Sniffed {
   }
 }
 
-/** Blanks before a JSON text that are looked at. */
+/** The number of blanks before a JSON text that are skipped. */
 const MAX_BLANKS = 64
 
-/** Its first letter is that of an object or a list. */
+/** The first character begins an object or an array. */
 function looksLikeJson(body: Buffer): boolean {
   return /^\s*[[{]/.test(body.toString('latin1', 0, MAX_BLANKS))
 }
 
-/** Its first item has a name and a value of SenML. */
+/** The first item has a name and a SenML value. */
 function looksLikePack([first]: readonly unknown[]): boolean {
   const has = (...labels: string[]) => isObject(first) && labels.some((label) => Object.hasOwn(first, label))
   return has('n', 'bn') && has('v', 'vs', 'vb', 'vd', 's')
@@ -146,7 +146,7 @@ function requireFreeKeys(document: Record<string, unknown>, path: string): void 
     throw refusal(`${path}/${used}`, `is a reserved key; reserved are ${RESERVED_KEYS.join(', ')}`)
 }
 
-/** The last element of the subtopic names the format; the two names that readers use for other messages do not. */
+/** The last element of the subtopic names the format, except for the two names of other kinds of messages. */
 function formatOf(subtopic: string): string {
   const last = subtopic.slice(subtopic.lastIndexOf('.') + 1)
   return last === '' || last === RAW_FORMAT || last === RECORDS_FORMAT ? JSON_FORMAT : last

@@ -1,9 +1,9 @@
-/** What a batch says of its messages beside their content, as it is stored with the row of the log. */
+/** The envelopes of a batch, as stored with its row in the changelog. */
 import type { Envelope } from '../model/envelope.ts'
 import type { IncomingMessage } from '../model/message.ts'
 import { isClearing } from '../model/message.ts'
 
-/** The envelopes of a batch as JSON text, by the number of the message; undefined where there is none. */
+/** The envelopes of a batch as JSON text, by the number of the message; undefined when there are none. */
 export function formatEnvelopes(messages: readonly IncomingMessage[]): string | undefined {
   let found: Record<number, Envelope> | undefined
   messages.forEach((message, index) => {

@@ -1,6 +1,6 @@
 /**
- * Idempotency-Key (contract decision 54): a publish that is repeated with its key is stored once. The key's row is in
- * the transaction of the message, so neither can exist without the other.
+ * Idempotency-Key (contract decision 54): a publish that is repeated with its key is stored once. The row of the key is written in the
+ * transaction of the message, so both exist or neither.
  */
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
@@ -9,10 +9,10 @@ import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Idempotency, IncomingMessage } from '../model/message.ts'
 
-/** How long a key is remembered. */
+/** How long a key is kept. */
 export const IDEMPOTENCY_HOURS = 24
 
-/** `store`: new, write the message. `stored`: it is there already. An error: the key was used with another body. */
+/** `store`: new, write the message. `stored`: already stored. An error: the key was used with another body. */
 export type Claim = 'store' | 'stored' | ServiceError
 
 /** One claim per message, in order; messages without a key are stored. Runs in the transaction of the batch. */
@@ -24,7 +24,7 @@ export async function claimKeys(client: pg.ClientBase, messages: readonly Incomi
   })
   if (first.size === 0) return messages.map(() => 'store')
 
-  // Sorted: two batches that hold the same keys in another order would deadlock.
+  // Sorted: two batches with the same keys in different orders would deadlock.
   const sorted = [...first.keys()].toSorted()
   const scopes = sorted.map((scope) => Buffer.from(scope, 'hex'))
   const digests = sorted.map((scope) => messages[first.get(scope) as number]?.idempotency?.requestDigest)
@@ -54,11 +54,11 @@ export async function claimKeys(client: pg.ClientBase, messages: readonly Incomi
   })
 }
 
-/** Longer keys are refused. */
+/** The maximum length of a key. */
 const MAX_KEY_LENGTH = 255
 
 /**
- * What identifies a repeatable publish: `caller` is a client or a user, the key is his, the digest is of what he sent.
+ * Identifies a repeatable publish: `caller` is the client or user that owns the key; the digest covers the content.
  * Throws `malformed` for an empty or overlong key.
  */
 export function idempotencyOf(request: {
@@ -79,18 +79,18 @@ export function idempotencyOf(request: {
   }
 }
 
-/** Rows of one statement, so that housekeeping never holds a publish up for long. */
-const FORGET_ROWS = 10_000
+/** The number of rows of one statement, so that maintenance does not delay publishes. */
+const DELETE_ROWS = 10_000
 
-/** Deletes the keys that are no longer remembered; returns how many. */
-export async function forgetExpiredKeys({ db }: Database): Promise<number> {
+/** Deletes expired keys; returns their number. */
+export async function deleteExpiredKeys({ db }: Database): Promise<number> {
   for (let forgotten = 0; ;) {
     const { numAffectedRows = 0n } = await sql`
       DELETE FROM idempotency_keys WHERE scope IN (
-        SELECT scope FROM idempotency_keys WHERE created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) LIMIT ${FORGET_ROWS})`.execute(
+        SELECT scope FROM idempotency_keys WHERE created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) LIMIT ${DELETE_ROWS})`.execute(
       db,
     )
     forgotten += Number(numAffectedRows)
-    if (numAffectedRows < FORGET_ROWS) return forgotten
+    if (numAffectedRows < DELETE_ROWS) return forgotten
   }
 }

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from '../model/message.ts'
 
-/** Objects of a message and of each of its records. */
+/** The size of the objects of a message, and of each of its records. */
 const MESSAGE_BYTES = 300
 const RECORD_BYTES = 130
 
-/** What a queued message costs in memory, roughly, in bytes. */
+/** The approximate memory of a queued message in bytes. */
 export function sizeOf({ content }: IncomingMessage): number {
   switch (content.kind) {
     case 'records': {

@@ -1,6 +1,6 @@
 /**
- * Exactly once (MQTT QoS 2): the packet identifier is in the transaction of the message, until its sender releases it. A
- * session that another connection took over meanwhile writes nothing more.
+ * Exactly once (MQTT QoS 2): the packet identifier is stored in the transaction of the message until its sender releases it. A session
+ * that another connection has taken over writes nothing more.
  */
 import type pg from 'pg'
 import { ServiceError } from '#core/errors/index.ts'
@@ -14,11 +14,11 @@ export async function claimReceipts(
 ): Promise<readonly (Claim | undefined)[]> {
   const receipts = messages.flatMap(({ receipt }) => (receipt === undefined ? [] : [receipt]))
   if (receipts.length === 0) return messages.map(() => undefined)
-  // Sorted: two batches that hold the same sessions in another order would deadlock.
+  // Sorted: two batches with the same sessions in different orders would deadlock.
   const epochs = new Map(
     receipts.map(({ sessionKey, epoch }) => [sessionKey, epoch] as const).toSorted(([one], [other]) => one - other),
   )
-  // A session that is being taken over is waited for: whoever takes it over sees what is committed here, or it is refused.
+  // Waits for a takeover in progress: the new connection sees what is committed here, or this claim is rejected.
   const { rows: live } = await client.query<{ key: number }>(
     `SELECT key FROM mqtt_sessions WHERE (key, epoch) IN (SELECT * FROM unnest($1::bigint[], $2::bigint[])) ORDER BY key FOR SHARE`,
     [[...epochs.keys()], [...epochs.values()]],
@@ -37,8 +37,8 @@ export async function claimReceipts(
     if (receipt === undefined) return undefined
     const { sessionKey, epoch, packetId } = receipt
     if (!liveKeys.has(sessionKey) || epochs.get(sessionKey) !== epoch)
-      return new ServiceError('conflict', 'another connection took the session over')
-    // The first of two copies in one batch stores it.
+      return new ServiceError('conflict', 'another connection has taken over the session')
+    // The first of two copies in one batch is stored.
     return claimed.delete(`${sessionKey} ${packetId}`) ? 'store' : 'stored'
   })
 }

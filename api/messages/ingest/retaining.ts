@@ -1,17 +1,17 @@
-/** The last message of a topic that was published to be kept: replaced, or cleared, in the transaction of the message. */
+/** Replaces or clears the retained message of a topic in the transaction of the message. */
 import type pg from 'pg'
 import { formatEnvelope } from '../model/envelope.ts'
 import type { IncomingMessage } from '../model/message.ts'
 import { isClearing } from '../model/message.ts'
 
-/** Of two for one topic the later counts. */
-export async function keepRetained(client: pg.ClientBase, messages: readonly IncomingMessage[]): Promise<void> {
+/** Of two messages for one topic, the later one wins. */
+export async function storeRetained(client: pg.ClientBase, messages: readonly IncomingMessage[]): Promise<void> {
   const last = new Map<string, IncomingMessage>()
   for (const message of messages) {
     if (message.isRetained === true) last.set(`${message.access.channelKey} ${message.subtopic}`, message)
   }
   if (last.size === 0) return
-  // Sorted, as every statement over many rows is.
+  // Sorted, like every statement over many rows.
   const sorted = [...last.values()].toSorted(
     (one, other) => one.access.channelKey - other.access.channelKey || (one.subtopic < other.subtopic ? -1 : 1),
   )

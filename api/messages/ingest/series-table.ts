@@ -1,18 +1,18 @@
-/** The tables `series` and `series_counts`: finding series, and making new ones within the limits. */
+/** The tables `series` and `series_counts`: finds series, and creates new ones within the limits. */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 
 export type SeriesLimits = {
-  /** Series that one channel may have. */
+  /** The maximum number of series of one channel. */
   maxPerChannel: number
-  /** Series that all channels of a domain may have together. */
+  /** The maximum number of series of all channels of a domain. */
   maxPerDomain: number
 }
 
 export const SERIES_LIMITS: SeriesLimits = { maxPerChannel: 100_000, maxPerDomain: 1_000_000 }
 
-/** A series as a message needs it; `digest` stands for all that distinguishes it within its channel. */
+/** A series of a message; `digest` identifies it within its channel. */
 export type WantedSeries = {
   domainKey: number
   channelKey: number
@@ -24,12 +24,12 @@ export type WantedSeries = {
   digest: Buffer
 }
 
-/** Rows of one statement. */
+/** The number of rows of one statement. */
 const MAX_ROWS_PER_STATEMENT = 5000
 
 type SeriesRow = { key: number; channel_key: number; digest: Buffer }
 
-/** Adds the keys of the series that exist. */
+/** Adds the keys of existing series. */
 export async function readKeys<S extends WantedSeries>(
   database: Pick<Database, 'db'>,
   wanted: readonly S[],
@@ -58,8 +58,8 @@ function noteKeys<S extends WantedSeries>(
   }
 }
 
-/** Makes the absent series that the limits allow, adds their keys to `found` and returns the refusals. */
-export async function makeSeries<S extends WantedSeries>(
+/** Creates missing series within the limits, adds their keys to `found` and returns the errors. */
+export async function createSeries<S extends WantedSeries>(
   database: Database,
   absent: readonly S[],
   limits: SeriesLimits,
@@ -71,7 +71,7 @@ export async function makeSeries<S extends WantedSeries>(
     made.clear()
     refused.clear()
     const counts = await lockCounts(tx, absent)
-    // Whoever held the lock before may have made some of them.
+    // The previous holder of the lock may have created some of them.
     await readKeys({ db: tx }, absent, made)
     const allowed = absent.filter((series) => {
       if (made.has(series)) return false
@@ -97,7 +97,7 @@ export async function makeSeries<S extends WantedSeries>(
   return refused
 }
 
-/** The counters of the channels and domains concerned, locked in key order; row 0 of a domain counts all its series. */
+/** The counters of the channels and domains, locked in key order; row 0 of a domain counts all of its series. */
 async function lockCounts(tx: Transaction, absent: readonly WantedSeries[]) {
   const pairs = new Map<string, { domainKey: number; channelKey: number; before: number; series: number }>()
   for (const { domainKey, channelKey } of absent) {
@@ -124,7 +124,7 @@ async function lockCounts(tx: Transaction, absent: readonly WantedSeries[]) {
     if (count !== undefined) count.before = count.series = row.series
   }
   return {
-    /** Counts one more series, or says which limit forbids it. */
+    /** Counts one more series, or returns the exceeded limit. */
     take(
       { domainKey, channelKey }: WantedSeries,
       { maxPerChannel, maxPerDomain }: SeriesLimits,
@@ -155,6 +155,6 @@ async function lockCounts(tx: Transaction, absent: readonly WantedSeries[]) {
 function limitReached(fact: string): ServiceError {
   return new ServiceError(
     'unprocessable',
-    `${fact}, the most it may have: publish under names, units and subtopics that it already has`,
+    `${fact}, which is the limit: use names, units and subtopics that it already has`,
   )
 }

@@ -1,6 +1,6 @@
 /**
- * The keys of series: known ones from a bounded cache, others from the table, missing ones made in a transaction of
- * their own before the messages are written. A key is cached only after its commit.
+ * The keys of series: from a bounded cache, otherwise from the table; missing series are created in their own transaction before the
+ * messages are written. A key is cached only after its commit.
  */
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -8,27 +8,27 @@ import type { Database } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import type { IncomingMessage } from '../model/message.ts'
 import type { SeriesLimits, WantedSeries } from './series-table.ts'
-import { SERIES_LIMITS, makeSeries, readKeys } from './series-table.ts'
+import { SERIES_LIMITS, createSeries, readKeys } from './series-table.ts'
 
 export type SeriesKeys = {
   /** The keys of the message's records, in order, when all of them are cached. */
   find(message: IncomingMessage): number[] | undefined
   /**
-   * The keys of each message's records. A message that would go beyond a limit is answered with `unprocessable`
-   * naming it, alone. Repeating the call is harmless.
+   * The keys of each message's records. A message that would exceed a limit gets its own `unprocessable` error with the limit. May be
+   * repeated.
    */
   resolve(messages: readonly IncomingMessage[]): Promise<(number[] | ServiceError)[]>
 }
 
-/** Memory of the cache; estimated by the length of names. */
+/** The memory of the cache, estimated by the length of names. */
 const MAX_CACHE_BYTES = 32 * 1024 * 1024
 const ENTRY_BYTES = 96
-/** Of SHA-256: collisions are out of reach, and the index stays small. */
+/** A prefix of SHA-256: long enough to exclude collisions, and short for the index. */
 const DIGEST_BYTES = 16
-/** What identifies a stream in the cache: everything of a series that all records of a message share. Keys are found by unit and name. */
+/** The part of a series that all records of a message share, in the cache. Keys are found by unit and name. */
 type Stream = { units: Map<string, Map<string, number>>; bytes: number }
 
-/** A wanted series and the stream in the cache that it belongs to. */
+/** A wanted series and its stream in the cache. */
 type Wanted = WantedSeries & { streamId: string }
 
 export function createSeriesKeys(database: Database, limits: SeriesLimits = SERIES_LIMITS): SeriesKeys {
@@ -42,7 +42,7 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
     let unitOfNames: string | undefined
     let names: ReadonlyMap<string, number> | undefined
     for (const { name, unit } of message.content.records) {
-      // Records of one unit often stand together.
+      // Records of one unit are often adjacent.
       if (unit !== unitOfNames) {
         unitOfNames = unit
         names = stream.units.get(unit)
@@ -76,10 +76,10 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
       const found = new Map<Wanted, number>()
       await readKeys(database, wanted, found)
       const absent = wanted.filter((series) => !found.has(series))
-      const refused = absent.length === 0 ? NO_REFUSALS : await makeSeries(database, absent, limits, found)
+      const refused = absent.length === 0 ? NO_REFUSALS : await createSeries(database, absent, limits, found)
       remember(found)
 
-      // From what is at hand: the cache is bounded and may have dropped what was just found.
+      // From the local result: the bounded cache may have evicted what was just found.
       const answers = new Map<string, number | ServiceError>()
       for (const [series, key] of found) answers.set(idOf(series), key)
       for (const [series, refusal] of refused) answers.set(idOf(series), refusal)
@@ -90,7 +90,7 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
 
 const NO_REFUSALS: ReadonlyMap<Wanted, ServiceError> = new Map()
 
-/** The keys of a message's records, or the refusal of the first that has none. */
+/** The keys of a message's records, or the first error. */
 function keysOf(
   message: IncomingMessage,
   answers: ReadonlyMap<string, number | ServiceError>,
@@ -111,7 +111,7 @@ function streamIdOf({ access, subtopic }: IncomingMessage): string {
   return `${access.channelKey} ${access.publisherKey ?? ''} ${subtopic}`
 }
 
-/** Names hold no line feed (SenML), so the two parts cannot run into each other. */
+/** Names contain no line feed (SenML), so it separates the two parts. */
 function entryOf(name: string, unit: string): string {
   return unit === '' ? name : `${name}\n${unit}`
 }
@@ -120,7 +120,7 @@ function idOf({ streamId, name, unit }: Wanted): string {
   return `${streamId}\n${entryOf(name, unit)}`
 }
 
-/** The series that the messages need, each once, sorted. */
+/** The series that the messages need, without duplicates, sorted. */
 function seriesOf(messages: readonly IncomingMessage[]): Wanted[] {
   const wanted = new Map<string, Wanted>()
   for (const message of messages) {
@@ -143,7 +143,7 @@ function seriesOf(messages: readonly IncomingMessage[]): Wanted[] {
       })
     }
   }
-  // Sorted, as every statement over many rows is: two unsorted ones deadlock.
+  // Sorted, like every statement over many rows: unsorted ones could deadlock.
   return [...wanted.values()].toSorted(
     (left, right) =>
       left.domainKey - right.domainKey || left.channelKey - right.channelKey || left.digest.compare(right.digest),
@@ -151,7 +151,7 @@ function seriesOf(messages: readonly IncomingMessage[]): Wanted[] {
 }
 
 function digestOf(publisherKey: number | null, subtopic: string, name: string, unit: string): Buffer {
-  // None of the parts can hold a NUL character.
+  // None of the parts can contain a NUL character.
   return createHash('sha256')
     .update(`${publisherKey ?? ''}\0${subtopic}\0${name}\0${unit}`)
     .digest()

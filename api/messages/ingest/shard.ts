@@ -1,7 +1,7 @@
 /** A shard of ingest: one connection, one transaction at a time, batches in the order of arrival. */
 import type pg from 'pg'
 import type { Batch, Database, ItemOutcome } from '#core/database/index.ts'
-import { GroupCommit, isDatabaseAway, isOutage } from '#core/database/index.ts'
+import { GroupCommit, isDatabaseUnavailable, isOutage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
@@ -10,30 +10,31 @@ import { createPartitions, isMissingPartition } from '../store/partitions.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { commitBatch, isCommittedBefore } from './batch-transaction.ts'
 import { sizeOf } from './message-size.ts'
+import { INGEST_OBSERVER } from './metrics.ts'
 import type { SeriesKeys } from './series.ts'
 
-/** A batch is what arrived while the last one was committed, at most this. */
+/** The limits of a batch, which contains the messages that arrived during the previous commit. */
 const MAX_BATCH_MESSAGES = 2_000
 const MAX_BATCH_BYTES = 1024 * 1024
-/** No statement of a shard takes longer; a transaction that was forgotten ends by itself. */
+/** The maximum duration of a statement of a shard, and of an idle transaction. */
 const STATEMENT_DEADLINE_MS = 10_000
-/** A whole attempt, also when the network swallows the answers. */
+/** The maximum duration of an attempt, also when no answer arrives. */
 const ATTEMPT_DEADLINE_MS = 15_000
-/** Numbers of batches are taken from their sequence in blocks: one round trip for so many batches. */
+/** Numbers of batches are taken from their sequence in blocks, with one round trip per block. */
 const SEQ_BLOCK = 256
 
 export type ShardDeps = {
   database: Database
   series: SeriesKeys
   logger: Logger
-  /** Of its connection. */
+  /** The name of its connection. */
   name: string
   maxQueuedMessages: number
   maxQueuedBytes: number
   acknowledgeDeadlineMs: number
-  /** Told of each batch before anything is sent that could commit it: others may see it before this process has an answer. */
+  /** Called with each batch before anything is sent that could commit it: others may see it before this process has an answer. */
   onCommitting: (seq: number, messages: readonly StorableMessage[]) => void
-  /** Told of each batch that is known to be committed, with its number in the log and its messages in their order. */
+  /** Called with each batch that is known to be committed, with its number in the changelog and its messages in order. */
   onCommitted: (seq: number, messages: readonly StorableMessage[]) => void
 }
 
@@ -41,7 +42,7 @@ export class IngestShard {
   readonly #deps: ShardDeps
   readonly #queue: GroupCommit<IncomingMessage, undefined>
   #client: pg.Client | undefined
-  /** Numbers of batches that are ours and not used yet. */
+  /** Reserved numbers of batches that are not used yet. */
   #seqs: number[] = []
 
   constructor(deps: ShardDeps) {
@@ -49,6 +50,7 @@ export class IngestShard {
     this.#deps = deps
     this.#queue = new GroupCommit({
       name: 'the message queue',
+      observer: INGEST_OBSERVER,
       item: 'the message',
       logger,
       maxItems: MAX_BATCH_MESSAGES,
@@ -59,14 +61,15 @@ export class IngestShard {
       answerDeadlineMs: acknowledgeDeadlineMs,
       commit: (batch) => this.#commit(batch),
       isCommittedBefore,
-      mend: async (error) => {
+      replicated: () => database.replicated(),
+      repair: async (error) => {
         if (!isMissingPartition(error)) return false
         await createPartitions(database)
         return true
       },
       refuseAlone: (_, error) => {
         logger.warn({ err: error }, 'a message was refused by the database')
-        return new ServiceError('malformed', 'the message holds a value that cannot be stored', { cause: error })
+        return new ServiceError('malformed', 'the message contains a value that cannot be stored', { cause: error })
       },
     })
   }
@@ -78,6 +81,11 @@ export class IngestShard {
   /** Messages that wait for their commit. */
   get pending(): number {
     return this.#queue.pending
+  }
+
+  /** Bytes of the messages that wait. */
+  get queuedBytes(): number {
+    return this.#queue.queuedBytes
   }
 
   /** Takes nothing more and resolves when everything taken is written. */
@@ -117,7 +125,7 @@ export class IngestShard {
     committing: (expected: readonly ItemOutcome<undefined>[]) => void,
   ): Promise<void> {
     const client = await this.#connected()
-    // A number of its own for each attempt: only the uuid says that a batch was committed before.
+    // Each attempt has its own number: only the uuid shows that the batch was committed before.
     const seq = await this.#nextSeq(client)
     let stored: readonly StorableMessage[] = []
     try {
@@ -127,7 +135,7 @@ export class IngestShard {
         this.#deps.onCommitting(seq, numbered)
       })
     } catch (error) {
-      if (!isDatabaseAway(error)) await client.query('ROLLBACK').catch(() => this.#disconnect())
+      if (!isDatabaseUnavailable(error)) await client.query('ROLLBACK').catch(() => this.#disconnect())
       throw error
     }
     this.#deps.onCommitted(seq, stored)

@@ -1,10 +1,10 @@
-/** A follower that missed messages is handed them in steps, at its own pace, until little is left; then it joins the others. */
+/** Delivers missed messages to a follower in steps, at its own pace, until few are left; then it joins the live followers. */
 import type { Database } from '#core/database/index.ts'
 import { readSettled, settledEnd } from '#core/changelog/index.ts'
 import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
-import { behind, findBacklog, loadLogRows } from './backlog.ts'
-import type { Missed } from './backlog.ts'
+import { extendSnapshot, findMissedMessages, loadLogRows } from './missed-messages.ts'
+import type { MissedBatch } from './missed-messages.ts'
 import { BATCH_LOG, batchOf } from './batch-log.ts'
 import type { Follower } from './follower.ts'
 import type { LogReader } from './log-reader.ts'
@@ -12,19 +12,19 @@ import type { StoredBatch } from './stored.ts'
 import { loadWanted } from './stored.ts'
 import type { LiveToken } from './token.ts'
 
-/** Batches of one step: few at first, more as long as what they hold stays small. */
+/** The number of batches of one step: few at first, more while their content is small. */
 const FIRST_STEP_BATCHES = 8
 const MAX_STEP_BATCHES = 200
-/** Bytes of a step, about: a batch is never cut. */
+/** The approximate size of a step in bytes; batches are not split. */
 const STEP_BYTES = 2 * 1024 * 1024
-/** Steps that are loaded at a time by this process, and for one domain. */
+/** The number of steps that are loaded at a time by this process, and for one domain. */
 const MAX_LOADS = 8
 const MAX_LOADS_PER_DOMAIN = 6
-/** After a restart everybody comes back at once. */
+/** All followers may reconnect at once after a restart. */
 const LOAD_WAIT_MS = 60_000
 const MAX_WAITING_LOADS = 100_000
 
-/** Where a follower goes on: behind `after`, with so many batches at once. */
+/** The position of a follower and the number of batches of its next step. */
 type CatchUpState = { after: LiveToken; step: number }
 
 export class CatchUp {
@@ -43,12 +43,12 @@ export class CatchUp {
     this.#reader = reader
   }
 
-  /** Resolves when the follower takes part, or is ended. */
+  /** Resolves when the follower has joined the live followers, or has ended. */
   async run(follower: Follower, start: LiveToken): Promise<void> {
     const { db } = this.#database
     let state: CatchUpState = { after: await this.#runBounded(follower, start), step: FIRST_STEP_BATCHES }
     while (!follower.isEnded) {
-      // Before the read: what was settled then is in it, or was delivered before.
+      // Before the read: rows that were settled at this point are in it, or were delivered before.
       const settled = await settledEnd(db)
       const { after, step } = state
       const { xmax, running } = after.snapshot
@@ -60,17 +60,17 @@ export class CatchUp {
         state = await this.#deliver(follower, () => Promise.resolve(rows.map(batchOf)), state, next)
       }
       if (rows.length === step) continue
-      // Nothing up to there is missing any more, and need not be read again by those who hand over.
-      state.after = { snapshot: behind(state.after, settled.xid), position: state.after.position }
+      // Nothing before this position is missing any more, so the handover need not read it.
+      state.after = { snapshot: extendSnapshot(state.after, settled.xid), position: state.after.position }
       if (await this.#reader.join(follower, state.after)) return
     }
   }
 
-  /** What a follower with a bound missed of its channel, without the batches of all the others. Returns where it stands then. */
+  /** Delivers the missed messages of a follower with a backlog limit, without reading the batches of other channels. Returns its position. */
   async #runBounded(follower: Follower, start: LiveToken): Promise<LiveToken> {
     if (follower.backlog === undefined) return start
     const { maxMessages, onSkipped } = follower.backlog
-    const backlog = await findBacklog(this.#database, follower.access.channelKey, start, maxMessages)
+    const backlog = await findMissedMessages(this.#database, follower.access.channelKey, start, maxMessages)
     if (backlog === undefined) return start
     if (backlog.skipped > 0 && !follower.isEnded) onSkipped(backlog.skipped)
     let state: CatchUpState = { after: start, step: FIRST_STEP_BATCHES }
@@ -78,14 +78,14 @@ export class CatchUp {
       if (follower.isEnded) return state.after
       const some = backlog.batches.slice(at, at + state.step)
       at += some.length
-      const { xid, seq } = some.at(-1) as Missed
+      const { xid, seq } = some.at(-1) as MissedBatch
       const next = { snapshot: start.snapshot, position: { xid, seq } }
       state = await this.#deliver(follower, () => loadLogRows(this.#database, some), state, next)
     }
     return backlog.end
   }
 
-  /** A step is loaded and handed to the follower, which counts it, in a turn of its own. */
+  /** Loads a step and delivers it to the follower in its own turn of the event loop. */
   async #deliver(
     follower: Follower,
     load: () => Promise<readonly StoredBatch[]>,
@@ -103,7 +103,7 @@ export class CatchUp {
   }
 }
 
-/** As many batches as hold about what one step should. */
+/** The number of batches that contain about the size of one step. */
 function nextStep(step: number, bytes: number): number {
   const fitting = Math.floor((step * STEP_BYTES) / Math.max(1, bytes))
   return Math.max(1, Math.min(MAX_STEP_BATCHES, step * 2, fitting))

@@ -1,7 +1,6 @@
 /**
- * Fan-out of committed messages to all followers of this process, whatever their protocol. A message reaches the followers of every
- * process, also when hints are lost. A batch that was committed is delivered once to each follower; what one publisher sent is
- * delivered in its order.
+ * Fan-out of committed messages to all followers of this process, on any protocol. Followers on other nodes receive a message too, also
+ * when hints are lost. Each committed batch is delivered once to each follower, and the order of each publisher is kept.
  */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -19,12 +18,12 @@ import type { LogMark } from './mark.ts'
 import { RecentBatches } from './recent.ts'
 import type { LiveToken } from './token.ts'
 
-/** Nobody waits longer for a stream to begin. */
+/** The maximum wait for a stream to begin. */
 const JOIN_DEADLINE_MS = 10_000
-/** How often the rights of every follower are looked at; a revocation is in force within a second. */
+/** The interval at which the rights of all followers are checked; a revocation is in force within a second. */
 const SWEEP_MS = 300
 
-export type LiveHubDeps = { database: Database; bus: Bus; logger: Logger }
+export type LiveFanOutDeps = { database: Database; bus: Bus; logger: Logger }
 
 export class LiveFanOut {
   readonly #logger: Logger
@@ -36,7 +35,7 @@ export class LiveFanOut {
   #sweeping: NodeJS.Timeout | undefined
   #isStopped = false
 
-  constructor({ database, bus, logger }: LiveHubDeps) {
+  constructor({ database, bus, logger }: LiveFanOutDeps) {
     const [followers, recent] = [this.#followers, this.#recent]
     this.#logger = logger
     this.#reader = new LogReader({ database, logger, followers, recent })
@@ -55,14 +54,14 @@ export class LiveFanOut {
     return this.#followers.size
   }
 
-  /** Where those stand who follow live: everything before it was delivered. Undefined while nobody follows. */
+  /** The position of the live followers: everything before it was delivered. Undefined without followers. */
   get position(): LiveToken | undefined {
     return this.#reader.position
   }
 
   /**
-   * Tells the fan-out of a batch that this process is about to commit: the log may show it before the database has answered. What
-   * is not committed in the end nobody reads of.
+   * Call it before this process commits a batch: the changelog may show the batch before the database has answered. A batch that is not
+   * committed is never delivered.
    */
   committing(batchSeq: number, messages: readonly IncomingMessage[]): void {
     const followers = this.#followers
@@ -73,16 +72,15 @@ export class LiveFanOut {
     this.#recent.add(batchSeq, followed, followers.state)
   }
 
-  /** Tells the fan-out of a batch that this process committed. */
+  /** Call it after this process has committed a batch. */
   committed(batchSeq: number, messages: readonly IncomingMessage[]): void {
     if (this.#followers.size > 0) this.#reader.wake()
     this.#hints.committed(batchSeq, messages)
   }
 
   /**
-   * Delivers what is committed from now on, or everything after `after`, until `close` is called or the follower is
-   * told its end. Resolves when nothing that commits from then on can be missed. Throws `unavailable` when there are too
-   * many followers.
+   * Delivers everything that is committed from now on, or after `after`, until `close` is called or the follower is ended. Resolves when
+   * no later commit can be missed. Throws `unavailable` when there are too many followers.
    */
   async follow(follower: Follower, after?: LiveToken): Promise<{ close(): void }> {
     if (this.#isStopped) throw new ServiceError('unavailable', 'the server is stopping', { retryAfterSeconds: 1 })
@@ -110,12 +108,12 @@ export class LiveFanOut {
     }
   }
 
-  /** Resolves when everything that was committed before the call was delivered to those who follow live. Throws `timeout`. */
+  /** Resolves when everything that was committed before the call was delivered to the live followers. Throws `timeout`. */
   mark(): Promise<LogMark> {
     return withDeadline(this.#reader.mark(), JOIN_DEADLINE_MS, 'reading the messages')
   }
 
-  /** Ends every stream and takes no new one. */
+  /** Ends every stream and rejects new ones. */
   endAll(): void {
     this.#isStopped = true
     this.#reader.endReading()
@@ -138,7 +136,7 @@ export class LiveFanOut {
     }, SWEEP_MS)
   }
 
-  /** Ends the streams of those who may not follow any more. */
+  /** Ends the streams of followers that have lost their right. */
   async #sweep(): Promise<void> {
     await Promise.all(
       this.#followers.all().map(async (follower) => {

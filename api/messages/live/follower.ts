@@ -1,35 +1,37 @@
-/** Who follows a channel: what it wants, whether it still may, and how it is handed messages. */
-import type { MessageAccess } from '#api/devices/index.ts'
+/** A follower of a channel: its filter, its authorization, and its delivery. */
+import type { ChannelAccess } from '#api/devices/index.ts'
 import { matchesSubtopic } from '../model/topics.ts'
+import { isTracing, startSpan } from '#core/tracing/index.ts'
+import type { Span } from '#core/tracing/index.ts'
 import type { LiveMessage } from './live-message.ts'
 import type { LiveToken } from './token.ts'
 
-/** Why a follower is handed nothing more. */
+/** Why delivery to a follower has ended. */
 export type EndReason = 'forbidden' | 'behind' | 'stopping' | 'closed'
 
-/** A message, and where a follower stands that has got it. */
+/** A message, and the position of a follower that has received it. */
 export type Delivery = { message: LiveMessage; token: LiveToken }
 
 export type FollowerOptions = {
-  access: MessageAccess
-  /** Of `parseSubtopicFilter`; empty: the channel without a subtopic. */
+  access: ChannelAccess
+  /** From `parseSubtopicFilter`; empty: the channel without a subtopic. */
   filter: string
-  /** Throws when the caller may not follow any more. */
+  /** Throws when the caller may no longer read. */
   authorize: () => Promise<unknown>
-  /** Must not throw and not wait; whoever cannot take more ends the follower. */
+  /** Must not throw or wait; a follower that cannot accept more must end itself. */
   deliver: (deliveries: readonly Delivery[]) => void
-  /** Told once. */
+  /** Called once. */
   onEnd: (reason: EndReason) => void
-  /** Resolves when what was delivered has gone out; a follower that catches up is not handed more before. */
+  /** Resolves when delivered messages have been sent. A follower that catches up receives no more before. */
   drained?: () => Promise<void>
-  /** It caught up, and is handed from now on what everybody is handed. */
+  /** Called when the follower has caught up and receives live messages. */
   onLive?: () => void
-  /** What it is handed at the most of what it missed; what is left out is counted. Undefined: everything. */
+  /** The limit of missed messages; the number of skipped ones is reported. Undefined: no limit. */
   backlog?: { maxMessages: number; onSkipped: (messages: number) => void }
 }
 
 export class Follower {
-  readonly access: MessageAccess
+  readonly access: ChannelAccess
   readonly filter: string
   readonly authorize: () => Promise<unknown>
   readonly #options: FollowerOptions
@@ -51,10 +53,13 @@ export class Follower {
   }
 
   deliver(deliveries: readonly Delivery[]): void {
-    if (!this.#isEnded) this.#options.deliver(deliveries)
+    if (this.#isEnded) return
+    const spans = isTracing() ? deliveries.flatMap(spanOf) : []
+    this.#options.deliver(deliveries)
+    for (const span of spans) span.end()
   }
 
-  /** All but the last message carry the token before them: only after the last one is nothing of the step missing. */
+  /** All messages except the last carry the token before the step: only after the last one is the step complete. */
   deliverStep(messages: readonly LiveMessage[], before: LiveToken, behind: LiveToken): void {
     const last = messages.length - 1
     if (last >= 0)
@@ -78,4 +83,17 @@ export class Follower {
     this.#isEnded = true
     this.#options.onEnd(reason)
   }
+}
+
+/** Nothing for a message without a trace: most readers follow what was published untraced. */
+function spanOf({ message }: Delivery): Span[] {
+  const parent = message.envelope?.traceparent
+  if (parent === undefined) return []
+  const attributes = {
+    'messaging.system': 'skein',
+    'messaging.operation.name': 'deliver',
+    'messaging.operation.type': 'process',
+    'messaging.destination.name': message.channelId,
+  }
+  return [startSpan('deliver', { kind: 'consumer', parent, attributes })]
 }

@@ -1,22 +1,22 @@
-/** The followers of this process: counted from the moment they ask, found by channel as soon as they take part. */
+/** The followers of this process: counted from their request, and found by channel once they are live. */
 import { ServiceError } from '#core/errors/index.ts'
 import type { EndReason, Follower } from './follower.ts'
 import type { LiveMessage } from './live-message.ts'
 import type { LiveToken } from './token.ts'
 
-/** Of one process: sockets, streams and observations together. */
+/** The limit of one process: sockets, streams and observations. */
 const MAX_FOLLOWERS = 100_000
 
 export class Followers {
   readonly #all = new Set<Follower>()
   readonly #attached = new Map<number, Set<Follower>>()
-  /** How many follow each channel, those that still catch up included. */
+  /** The number of followers of each channel, including those that still catch up. */
   readonly #counts = new Map<number, number>()
-  /** Ids of the channels that somebody follows. */
+  /** Ids of the followed channels. */
   readonly channels = new Map<number, string>()
   #state = 0
 
-  /** Changes with every channel that is followed newly. */
+  /** Changes when a channel gets its first follower. */
   get state(): number {
     return this.#state
   }
@@ -29,10 +29,13 @@ export class Followers {
     return [...this.#all]
   }
 
-  /** Throws `unavailable` at the bound. */
+  /** Throws `unavailable` at the limit. */
   add(follower: Follower): void {
     if (this.#all.size >= MAX_FOLLOWERS)
-      throw new ServiceError('unavailable', `this server has ${MAX_FOLLOWERS} followers of messages and takes no more`)
+      throw new ServiceError(
+        'unavailable',
+        `this server is limited to ${MAX_FOLLOWERS} followers of messages: close one first`,
+      )
     this.#all.add(follower)
     const { channelKey, channelId } = follower.access
     this.#counts.set(channelKey, (this.#counts.get(channelKey) ?? 0) + 1)
@@ -41,7 +44,7 @@ export class Followers {
     this.#state++
   }
 
-  /** From now on it is delivered to. */
+  /** Starts delivery to the follower. */
   attach(follower: Follower): void {
     if (!this.#all.has(follower)) return
     const peers = this.#attached.get(follower.access.channelKey) ?? new Set()
@@ -63,7 +66,7 @@ export class Followers {
     if (peers?.size === 0) this.#attached.delete(channelKey)
   }
 
-  /** `before` is where everybody stands, `behind` where a follower stands that got all of these messages. */
+  /** `before`: the position of all live followers; `behind`: the position after these messages. */
   deliver(messages: readonly LiveMessage[], before: LiveToken, behind: LiveToken): void {
     const wanted = new Map<Follower, LiveMessage[]>()
     for (const message of messages) {

@@ -1,4 +1,4 @@
-/** What a hint carries reads back as it was; anything else is a hint without content (mechanisms section 2). */
+/** A hint is parsed without loss; anything else is a hint without content (mechanisms section 2). */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { MAX_HINT_BYTES } from '#core/bus/index.ts'

@@ -1,4 +1,4 @@
-/** The bytes of a hint "this batch was committed": a version, the length of a head of JSON, the head, payloads one after the other. */
+/** The format of the hint "this batch was committed": a version, the length of a JSON header, the header, then the payloads. */
 import { MAX_HINT_BYTES } from '#core/bus/index.ts'
 import type { Envelope } from '../model/envelope.ts'
 import type { Protocol } from '../model/message.ts'
@@ -9,11 +9,11 @@ export type CommittedHint = {
   mark: string
   seq: number
   messages: readonly LiveMessage[]
-  /** Channels of the batch whose messages are not among these. */
+  /** Channels of the batch whose messages are not included. */
   others: readonly number[]
 }
 
-/** A hint that says nothing but that something was committed. */
+/** A hint without content: something was committed. */
 export const NO_CONTENT: Uint8Array = new Uint8Array()
 
 const VERSION = 1
@@ -35,7 +35,7 @@ type Head = Omit<CommittedHint, 'messages'> & {
   }[]
 }
 
-/** What is too large for a hint becomes one without content. */
+/** Content that is too large becomes a hint without content. */
 export function formatHint({ mark, seq, messages, others }: CommittedHint): Uint8Array {
   const head: Head = {
     mark,
@@ -62,7 +62,7 @@ export function formatHint({ mark, seq, messages, others }: CommittedHint): Uint
   return hint.length > MAX_HINT_BYTES ? NO_CONTENT : hint
 }
 
-/** Undefined for a hint without content and for what is none of this version. `channels`: ids of those that are wanted. */
+/** Undefined for a hint without content and for another version. `channels`: ids of the wanted channels. */
 export function parseHint(hint: Uint8Array, channels: ReadonlyMap<number, string>): CommittedHint | undefined {
   const bytes = Buffer.from(hint)
   if (bytes.length < HEAD_AT || bytes.readUInt8() !== VERSION) return undefined

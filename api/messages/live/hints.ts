@@ -1,6 +1,6 @@
 /**
- * Hints between the hubs of several nodes: which channels are followed where, and what was just committed in those. A hint
- * makes delivery fast, the log makes it right: a hint that is lost, late, repeated or not understood costs a read.
+ * Hints between nodes: which channels are followed where, and which messages were committed in them. Hints make delivery fast; the
+ * changelog makes it correct. A hint that is lost, delayed, repeated or invalid costs one read.
  */
 import { randomBytes } from 'node:crypto'
 import { MAX_HINT_BYTES } from '#core/bus/index.ts'
@@ -15,24 +15,24 @@ import type { LiveMessage } from './live-message.ts'
 const COMMITTED_TOPIC = 'skein.messages'
 /** Bus topic of "these channels are followed here". */
 const FOLLOWED_TOPIC = 'skein.messages.followed'
-/** A node repeats what is followed there so often, and is forgotten when it did not for so long. */
+/** The interval at which a node repeats its followed channels, and the time after which a silent node is removed. */
 const REPEAT_MS = 2000
-const FORGET_MS = 7000
-/** Followers that come together are told of together. */
-const TELL_AFTER_MS = 20
-/** A node that follows more says that it follows all: the names would not fit. */
+const NODE_TIMEOUT_MS = 7000
+/** New followers within this time are announced together. */
+const ANNOUNCE_AFTER_MS = 20
+/** A node with more followed channels announces "all": the names would not fit. */
 const MAX_NAMED = 1000
-/** Nodes that are remembered; there are not so many. */
+/** The maximum number of nodes that are tracked. */
 const MAX_NODES = 1000
 const MARK_BYTES = 6
-/** What a message says of itself in a hint, at the least: many small ones are not made into a hint that is too large. */
+/** The minimum size of a message's header in a hint: many small messages must not exceed the size of a hint. */
 const HEAD_BYTES = 100
 
 export type LiveHintsOptions = {
   bus: Bus
-  /** What is followed on this node. */
+  /** The channels that are followed on this node. */
   channels: ReadonlyMap<number, string>
-  /** Another node committed a batch; with all its messages of the channels that are followed here, or without them. */
+  /** Called when another node has committed a batch, with all its messages of channels followed here, or undefined. */
   onCommitted: (batch: { seq: number; messages: readonly LiveMessage[] } | undefined) => void
 }
 
@@ -41,35 +41,35 @@ type Announcement = { node: string; channels: number[] | 'all'; asks?: boolean }
 
 export class LiveHints {
   readonly #options: LiveHintsOptions
-  /** By which this node knows its own hints. */
+  /** Identifies this node's own hints. */
   readonly #mark = randomBytes(MARK_BYTES).toString('hex')
   readonly #nodes = new Map<string, Node>()
   readonly #ends: (() => void)[]
   readonly #repeating: NodeJS.Timeout
-  #telling: NodeJS.Timeout | undefined
+  #announcing: NodeJS.Timeout | undefined
 
   constructor(options: LiveHintsOptions) {
     const { bus, channels } = options
     this.#options = options
     this.#ends = [
-      bus.subscribe(FOLLOWED_TOPIC, (payload) => this.#hearFollowed(payload)),
-      bus.subscribe(COMMITTED_TOPIC, (payload) => this.#hearCommitted(payload)),
+      bus.subscribe(FOLLOWED_TOPIC, (payload) => this.#receiveFollowed(payload)),
+      bus.subscribe(COMMITTED_TOPIC, (payload) => this.#receiveCommitted(payload)),
     ]
     this.#repeating = setInterval(() => {
-      if (channels.size > 0) this.#tell(false)
+      if (channels.size > 0) this.#announce(false)
     }, REPEAT_MS)
-    this.#tell(true)
+    this.#announce(true)
   }
 
-  /** Somebody new follows here. */
+  /** Announces a new follower on this node. */
   followed(): void {
-    this.#telling ??= setTimeout(() => {
-      this.#telling = undefined
-      this.#tell(false)
-    }, TELL_AFTER_MS)
+    this.#announcing ??= setTimeout(() => {
+      this.#announcing = undefined
+      this.#announce(false)
+    }, ANNOUNCE_AFTER_MS)
   }
 
-  /** This node committed a batch: whoever follows one of its channels hears of it. */
+  /** Notifies nodes that follow one of the channels of a committed batch. */
   committed(batchSeq: number, messages: readonly IncomingMessage[]): void {
     if (this.#nodes.size === 0) return
     const told: LiveMessage[] = []
@@ -93,10 +93,10 @@ export class LiveHints {
   close(): void {
     for (const end of this.#ends) end()
     clearInterval(this.#repeating)
-    clearTimeout(this.#telling)
+    clearTimeout(this.#announcing)
   }
 
-  #tell(asks: boolean): void {
+  #announce(asks: boolean): void {
     const { bus, channels } = this.#options
     const followed = channels.size > MAX_NAMED ? 'all' : [...channels.keys()]
     const announcement: Announcement = { node: this.#mark, channels: followed, ...(asks ? { asks } : {}) }
@@ -112,18 +112,18 @@ export class LiveHints {
     return false
   }
 
-  #hearFollowed(payload: Uint8Array): void {
-    const heard = parseAnnouncement(payload)
-    if (heard === undefined || heard.node === this.#mark) return
-    if (heard.channels !== 'all' && heard.channels.length === 0) this.#nodes.delete(heard.node)
-    else if (this.#nodes.has(heard.node) || this.#nodes.size < MAX_NODES) {
-      const followed = heard.channels === 'all' ? 'all' : new Set(heard.channels)
-      this.#nodes.set(heard.node, { channels: followed, untilMs: monotonicMs() + FORGET_MS })
+  #receiveFollowed(payload: Uint8Array): void {
+    const announcement = parseAnnouncement(payload)
+    if (announcement === undefined || announcement.node === this.#mark) return
+    if (announcement.channels !== 'all' && announcement.channels.length === 0) this.#nodes.delete(announcement.node)
+    else if (this.#nodes.has(announcement.node) || this.#nodes.size < MAX_NODES) {
+      const followed = announcement.channels === 'all' ? 'all' : new Set(announcement.channels)
+      this.#nodes.set(announcement.node, { channels: followed, untilMs: monotonicMs() + NODE_TIMEOUT_MS })
     }
-    if (heard.asks === true && this.#options.channels.size > 0) this.followed()
+    if (announcement.asks === true && this.#options.channels.size > 0) this.followed()
   }
 
-  #hearCommitted(payload: Uint8Array): void {
+  #receiveCommitted(payload: Uint8Array): void {
     const { channels, onCommitted } = this.#options
     if (channels.size === 0) return
     const hint = parseHint(payload, channels)

@@ -1,23 +1,23 @@
 /**
- * The newest message that a filter covers: the one that arrived last. Rows are found by their time, so it is the last to
- * arrive among those with the latest times: where times are long out of order, an older one may be taken for it.
+ * Finds the message of a filter that arrived last. Rows are found by their time, so it is the last to arrive among those with the
+ * latest times. If times are far out of order, an older message may be returned.
  */
-import type { MessageAccess } from '#api/devices/index.ts'
+import type { ChannelAccess } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { LiveMessage } from './live-message.ts'
 import { loadBatches } from './stored.ts'
 
-/** A filter that fits few of very many messages is given up after so long. */
+/** The maximum duration of a search, for a filter that matches few of many messages. */
 const READ_DEADLINE_MS = 5000
-/** Rows with the latest times that are looked at. */
+/** The number of rows with the latest times that are compared. */
 const LOOKED_ROWS = 256
 
-/** `filter`: of `parseSubtopicFilter`. Throws `timeout` where it takes too long to find. */
+/** `filter` is from `parseSubtopicFilter`. Throws `timeout` when the search takes too long. */
 export async function findLatest(
   database: Database,
-  { channelKey, channelId }: MessageAccess,
+  { channelKey, channelId }: ChannelAccess,
   filter: string,
 ): Promise<LiveMessage | undefined> {
   return await database.snapshot(async (tx) => {
@@ -50,7 +50,7 @@ export async function findLatest(
   }, READ_DEADLINE_MS)
 }
 
-/** The condition of `matchesSubtopic`, about a column. */
+/** The condition of `matchesSubtopic` on a column. */
 function covers(subtopic: Sql<unknown>, filter: string): Sql<boolean> {
   if (filter === '>') return sql<boolean>`true`
   if (!/[*>]/.test(filter)) return sql<boolean>`${subtopic} = ${filter}`

@@ -1,18 +1,17 @@
-/** A message on its way out, as every protocol delivers it. */
+/** An outgoing message, as every protocol delivers it. */
 import type { Envelope } from '../model/envelope.ts'
 import type { IncomingMessage, Protocol } from '../model/message.ts'
 import { PROTOCOLS } from '../model/message.ts'
 import { SENML_JSON } from '../ingest/content.ts'
-import type { ResolvedRecord } from '../senml/index.ts'
-import { formatBase64Url } from '../senml/index.ts'
+import { encodeRecords } from '../senml/index.ts'
 
 export type LiveMessage = {
-  /** The batch that stored it and its number in there: together they name it for ever. */
+  /** The batch that stored it and its number in the batch, which identify it permanently. */
   batchSeq: number
   index: number
   channelKey: number
   channelId: string
-  /** Null where a user published. */
+  /** Null when a user published. */
   publisherKey: number | null
   publisherId: string
   /** Canonical: elements joined by `.`. */
@@ -23,13 +22,13 @@ export type LiveMessage = {
   contentType: string
   payload: Buffer
   envelope?: Envelope
-  /** The transaction that stored it, of a message that was read from the log. */
+  /** The transaction that stored it, for a message from the changelog. */
   xid?: bigint
-  /** Of a message that this process took, where the adapter named one. */
+  /** The sender of a message that this process accepted, if the adapter gave one. */
   sender?: object
 }
 
-/** What was just stored, with the bytes that the publisher sent where the adapter kept them. */
+/** A message that was just stored, with the publisher's bytes if the adapter kept them. */
 export function fromIncoming(message: IncomingMessage, batchSeq: number, index: number): LiveMessage {
   const { access, content, original } = message
   return {
@@ -49,7 +48,7 @@ export function fromIncoming(message: IncomingMessage, batchSeq: number, index: 
   }
 }
 
-/** Of a message that came without one: the type that its bytes were judged to have. */
+/** The content type of a message that was sent without one, from its bytes. */
 export function typeOfContent(content: IncomingMessage['content']): string {
   return content.kind === 'records' ? SENML_JSON : content.contentType
 }
@@ -65,23 +64,7 @@ function encode(content: IncomingMessage['content']): Buffer {
   }
 }
 
-/** Resolved records as a SenML pack (RFC 8428 section 4.6): no base fields, absolute times. */
-export function encodeRecords(records: readonly ResolvedRecord[]): Buffer {
-  const pack = records.map((record) => ({
-    n: record.name,
-    ...(record.unit === '' ? {} : { u: record.unit }),
-    t: record.timeSeconds,
-    ...(record.value === undefined ? {} : { v: record.value }),
-    ...(record.stringValue === undefined ? {} : { vs: record.stringValue }),
-    ...(record.boolValue === undefined ? {} : { vb: record.boolValue }),
-    ...(record.dataValue === undefined ? {} : { vd: formatBase64Url(record.dataValue) }),
-    ...(record.sum === undefined ? {} : { s: record.sum }),
-    ...(record.updateTimeSeconds === undefined ? {} : { ut: record.updateTimeSeconds }),
-  }))
-  return Buffer.from(JSON.stringify(pack))
-}
-
-/** JSON texts as they were sent: one object, or an array of them. */
+/** JSON texts as they were sent: one object, or an array of objects. */
 export function encodeDocuments(documents: readonly string[]): Buffer {
   const [only, ...more] = documents
   return Buffer.from(more.length === 0 && only !== undefined ? only : `[${documents.join(',')}]`)

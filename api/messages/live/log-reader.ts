@@ -1,10 +1,10 @@
 /**
- * The reader of the log of batches for all followers of this process: at once when a batch was committed here or a hint says so,
- * at short intervals otherwise, not at all while nobody follows. Whoever joins takes part from the end of a read on.
+ * Reads the changelog of batches for all followers of this process: at once after a local commit or a hint, otherwise at a short
+ * interval, and not while there are no followers. A new follower joins at the end of a read.
  */
 import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
-import { comparePositions, currentSnapshot, readNew, saw, startRounds } from '#core/changelog/index.ts'
+import { comparePositions, currentSnapshot, readNew, sees, startRounds } from '#core/changelog/index.ts'
 import type { LogRow, LogSnapshot, Pause, Rounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
@@ -18,16 +18,16 @@ import type { StoredBatch } from './stored.ts'
 import { loadBatches, loadWanted } from './stored.ts'
 import type { LiveToken } from './token.ts'
 
-/** The log is read so often when no hint comes. */
+/** The polling interval without hints. */
 const INTERVAL_MS = 250
-/** Nobody follows: the next follower wakes the reader. */
+/** The interval without followers; a new follower wakes the reader. */
 const IDLE_MS = 60_000
 const MAX_BACKOFF_MS = 2000
-/** Connecting and each read may take so long before the connection is given up. */
+/** The deadline for connecting, and for each read. The connection is closed after it. */
 const READ_DEADLINE_MS = 5000
-/** Batches of one read. A process that missed more ends its streams: they begin again where they stood. */
+/** The maximum number of batches of one read. A process that has missed more ends its streams, which clients resume. */
 const MAX_BATCHES = 5000
-/** What a follower may still miss when it joins; with more it has to catch up first. */
+/** The number of batches that a follower may still miss when it joins; with more it must catch up first. */
 const MAX_JOINING_BATCHES = 400
 
 type Joining = { follower: Follower; after: LiveToken | undefined; done: (joined: boolean) => void }
@@ -39,9 +39,9 @@ export class LogReader {
   readonly #rounds: Rounds
   #client: pg.Client | undefined
   #since: LogSnapshot | undefined
-  /** Who waits to take part from the end of the next read on: at once, or with what lies behind a token before it. */
+  /** Followers that join at the end of the next read, from now on or after a token. */
   #joining: Joining[] = []
-  /** Who waits for the end of the next read. */
+  /** Callers that wait for the end of the next read. */
   #marking: ((mark: LogMark) => void)[] = []
   #backoffMs = INTERVAL_MS
   #isStopped = false
@@ -51,31 +51,31 @@ export class LogReader {
     this.#rounds = startRounds(() => this.#round())
   }
 
-  /** Where those stand who follow live: everything before it was delivered. Undefined while nobody follows. */
+  /** The position of the live followers: everything before it was delivered. Undefined without followers. */
   get position(): LiveToken | undefined {
     return this.#since === undefined ? undefined : tokenOf(this.#since)
   }
 
-  /** Something was committed. */
+  /** Reads now. */
   wake(): void {
     this.#rounds.wake()
   }
 
-  /** The follower takes part from the end of the next read on. False when it has to catch up first. */
+  /** The follower joins at the end of the next read. False when it must catch up first. */
   join(follower: Follower, after: LiveToken | undefined): Promise<boolean> {
     const joined = new Promise<boolean>((done) => this.#joining.push({ follower, after, done }))
     this.wake()
     return joined
   }
 
-  /** Resolves at the end of a read that begins from now on: everything that it saw was delivered to those who take part. */
+  /** Resolves at the end of a read that begins after the call: everything that it saw was delivered to the live followers. */
   mark(): Promise<LogMark> {
     const marked = new Promise<LogMark>((done) => this.#marking.push(done))
     this.wake()
     return marked
   }
 
-  /** No read delivers from now on; the present one ends. */
+  /** Stops delivery; the current read ends. */
   endReading(): void {
     this.#isStopped = true
   }
@@ -95,26 +95,26 @@ export class LogReader {
       recent.clear()
       this.#markAll(this.#marking, undefined)
       this.#marking = []
-      return { pauseMs: IDLE_MS, isPokable: true }
+      return { pauseMs: IDLE_MS, isWakeable: true }
     }
     try {
       await this.#readOnce()
       this.#backoffMs = INTERVAL_MS
-      return { pauseMs: INTERVAL_MS, isPokable: true }
+      return { pauseMs: INTERVAL_MS, isWakeable: true }
     } catch (error) {
       logger.warn({ err: error }, 'failed to read the changelog of messages for followers; retrying')
       const broken = this.#client
       this.#client = undefined
       void broken?.end().catch(() => undefined)
       this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)
-      return { pauseMs: this.#backoffMs, isPokable: false }
+      return { pauseMs: this.#backoffMs, isWakeable: false }
     }
   }
 
   async #readOnce(): Promise<void> {
     this.#client ??= await this.#deps.database.dedicated('skein live messages', READ_DEADLINE_MS)
     const connection = this.#client
-    // Whoever asks while this read is under way may have been given what it does not see: the next one takes them in.
+    // Followers that join during this read may have a token beyond its snapshot: the next read takes them.
     const waiting = this.#joining
     const marking = this.#marking
     this.#joining = []
@@ -124,7 +124,7 @@ export class LogReader {
       this.#markAll(marking.splice(0), snapshot)
       await this.#handOver(connection, waiting, snapshot)
     } finally {
-      // Those who could not be handed over are tried again with the next read.
+      // Followers that could not join are retried with the next read.
       this.#joining.unshift(...waiting)
       this.#marking.unshift(...marking)
     }
@@ -135,7 +135,7 @@ export class LogReader {
     for (const done of marking) done(mark)
   }
 
-  /** Delivers what came since the last read. */
+  /** Delivers the batches since the last read. */
   async #deliverNew(connection: pg.Client): Promise<LogSnapshot> {
     const { followers } = this.#deps
     const before = this.#since ?? (await withDeadline(currentSnapshot(connection), READ_DEADLINE_MS, 'reading the log'))
@@ -144,7 +144,7 @@ export class LogReader {
     else if (rows.length > 0) {
       followers.deliver(await this.#messagesOf(rows), tokenOf(before), tokenOf(snapshot))
     }
-    // Where nothing is published it stays, though it grows old: whoever writes the position down need not write it again.
+    // While nothing is published the snapshot stays the same, so that stored positions need not be rewritten.
     this.#since = rows?.length === 0 ? before : snapshot
     return snapshot
   }
@@ -162,7 +162,7 @@ export class LogReader {
     return rows.flatMap(({ position }) => known.get(position.seq) ?? loaded.get(position.seq) ?? [])
   }
 
-  /** Those who join are given what lies between their token and this snapshot, and go on with the others. */
+  /** Delivers the messages between the token of each joining follower and this snapshot; then the follower is live. */
   async #handOver(connection: pg.Client, waiting: Joining[], snapshot: LogSnapshot): Promise<void> {
     const { database, followers } = this.#deps
     for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
@@ -186,8 +186,8 @@ function readLog(connection: pg.Client, since: LogSnapshot, maxBatches: number):
   return withDeadline(readNew(connection, BATCH_LOG, since, maxBatches), READ_DEADLINE_MS, 'reading the log')
 }
 
-/** What `until` saw and the token did not; undefined when it is too much for one step. */
+/** Batches that `until` saw and the token did not; undefined when there are too many for one step. */
 async function readBetween(connection: pg.Client, after: LiveToken, until: LogSnapshot): Promise<LogRow[] | undefined> {
   const { rows } = await readLog(connection, after.snapshot, MAX_JOINING_BATCHES)
-  return rows?.filter(({ position }) => comparePositions(position, after.position) > 0 && saw(until, position.xid))
+  return rows?.filter(({ position }) => comparePositions(position, after.position) > 0 && sees(until, position.xid))
 }

@@ -1,18 +1,18 @@
-/** A moment in the log of messages: it tells what had been committed then from what came later. */
-import { saw } from '#core/changelog/index.ts'
+/** A point in the changelog of messages: distinguishes messages committed before it from later ones. */
+import { sees } from '#core/changelog/index.ts'
 import type { LogSnapshot } from '#core/changelog/index.ts'
 import type { LiveMessage } from './live-message.ts'
 
 export class LogMark {
-  /** Undefined: nobody followed, so nothing can be delivered late. */
+  /** Undefined without followers: then no message can be delivered late. */
   readonly #snapshot: LogSnapshot | undefined
 
   constructor(snapshot: LogSnapshot | undefined) {
     this.#snapshot = snapshot
   }
 
-  /** Whether the message was committed by then. */
+  /** Whether the message was committed before the mark. */
   holds({ xid }: LiveMessage): boolean {
-    return this.#snapshot !== undefined && xid !== undefined && saw(this.#snapshot, xid)
+    return this.#snapshot !== undefined && xid !== undefined && sees(this.#snapshot, xid)
   }
 }

@@ -1,14 +1,15 @@
-/** Messages out of the store again, for followers who were not there when they came. */
+/** Loads stored messages for followers that missed them. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { OCTET_STREAM, SENML_JSON } from '../ingest/content.ts'
 import { parseEnvelopes } from '../model/envelope.ts'
 import type { Envelope } from '../model/envelope.ts'
 import type { RecordRow as ReadRow } from '../reader/window.ts'
+import { encodeRecords } from '../senml/index.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import type { Follower } from './follower.ts'
 import type { LiveMessage } from './live-message.ts'
-import { encodeDocuments, encodeRecords, protocolOf } from './live-message.ts'
+import { encodeDocuments, protocolOf } from './live-message.ts'
 
 type RecordRow = ReadRow & {
   batch_seq: number
@@ -32,10 +33,10 @@ type PayloadRow = {
   body: Buffer | null
 }
 
-/** A row of the log of batches; without envelopes its messages have none. */
+/** A row of the changelog of batches; without envelopes its messages have none. */
 export type StoredBatch = { seq: number; xid?: bigint; arrivedAt: string; envelopes?: string | null }
 
-/** What these batches hold for the follower, in their order. */
+/** The messages of these batches for the follower, in order. */
 export async function loadWanted(
   db: Queryable,
   follower: Follower,
@@ -46,7 +47,7 @@ export async function loadWanted(
   return messages.filter((message) => follower.wants(message))
 }
 
-/** The messages of these channels in these batches, by batch in the order of their numbers in it. */
+/** The messages of these channels in these batches, by batch, in the order of their numbers. */
 export async function loadBatches(
   db: Queryable,
   batches: readonly StoredBatch[],
@@ -118,7 +119,7 @@ export async function loadMessages(
   return batches.flatMap(({ seq }) => loaded.get(seq) ?? [])
 }
 
-/** Messages that lie in their envelopes alone. */
+/** Messages that are stored only in their envelopes. */
 function ofClearing(
   batchSeq: number,
   arrivedAt: string,
@@ -143,7 +144,7 @@ function ofClearing(
   })
 }
 
-/** Neighbours that belong to one message. */
+/** Groups adjacent rows of one message. */
 function groups<Row extends { batch_seq: number; message: number }>(rows: readonly Row[]): Row[][] {
   const found: Row[][] = []
   for (const row of rows) {

@@ -1,6 +1,6 @@
 /**
- * Where a follower of messages stands: everything that a snapshot of the database saw, and of what it did not see
- * everything up to a position. It travels as the id of an event and comes back as `Last-Event-ID`.
+ * The position of a follower of messages: everything that a snapshot of the database saw, and beyond it everything up to a position.
+ * It is the id of an event and is sent back as `Last-Event-ID`.
  */
 import { ServiceError } from '#core/errors/index.ts'
 import { LOG_START, formatPosition, parsePosition } from '#core/changelog/index.ts'
@@ -8,7 +8,7 @@ import type { LogSnapshot, Position } from '#core/changelog/index.ts'
 
 export type LiveToken = { snapshot: LogSnapshot; position: Position }
 
-/** Transactions that ran at once when a token was made; far above what a server has connections for. */
+/** The maximum number of transactions that were running when a token was made, far above the connections of a server. */
 const MAX_RUNNING = 500
 const SNAPSHOT = /^(\d{1,20})(?::(\d{1,20}(?:,\d{1,20})*))?$/
 

@@ -1,22 +1,22 @@
 /**
- * Message paths (contract sections 7.1 and 7.3). A stream is named by domain, channel and subtopic; every protocol
- * writes the subtopic with `/` or `.`, and inside the house its elements are joined by `.`.
+ * Message paths (contract sections 7.1 and 7.3). A stream is named by domain, channel and subtopic. Protocols separate the elements of
+ * a subtopic with `/` or `.`; internally they are joined by `.`.
  */
 import { ServiceError } from '#core/errors/index.ts'
 
-/** Longer subtopics are refused: subtopics are keys of the series dictionary. */
+/** The maximum length of a subtopic, because subtopics are keys of the series dictionary. */
 export const MAX_SUBTOPIC_LENGTH = 1024
 
 /** Matches exactly one element; MQTT writes `+`. */
 const ANY_ELEMENT = '*'
-/** As the last element matches all that follow, none included; MQTT writes `#`. */
+/** As the last element, matches any number of elements, including none; MQTT writes `#`. */
 const ANY_REST = '>'
 
 export type MessagePath = {
-  /** Id or alias of the domain; undefined in the older form that has none. */
+  /** Id or alias of the domain; undefined in the older form of the path. */
   domain: string | undefined
   channel: string
-  /** Everything behind the channel as it came, without the leading slash. */
+  /** The rest of the path after the channel, without the leading slash. */
   rest: string
 }
 
@@ -38,7 +38,7 @@ export function parseMessagePath(path: string): MessagePath | undefined {
  */
 export function parseSubtopic(text: string): string {
   const elements = elementsOf(text)
-  if (elements.some((element) => /[*>+#]/.test(element))) throw refusal('must not hold the wildcards *, >, + and #')
+  if (elements.some((element) => /[*>+#]/.test(element))) throw refusal('must not contain the wildcards *, >, + and #')
   return elements.join('.')
 }
 
@@ -53,13 +53,13 @@ export function parseSubtopicFilter(text: string): string {
   elements.forEach((element, index) => {
     if (element === ANY_ELEMENT) return
     if (element === ANY_REST) {
-      if (index !== elements.length - 1) throw refusal('must have the wildcard # or > as its last element only')
-    } else if (/[*>+#]/.test(element)) throw refusal('must have wildcards as whole elements only')
+      if (index !== elements.length - 1) throw refusal('must use the wildcards # and > only as the last element')
+    } else if (/[*>+#]/.test(element)) throw refusal('must use wildcards only as whole elements')
   })
   return elements.join('.')
 }
 
-/** True where the filter of `parseSubtopicFilter` covers the subtopic of `parseSubtopic`. */
+/** True when the filter of `parseSubtopicFilter` matches the subtopic of `parseSubtopic`. */
 export function matchesSubtopic(filter: string, subtopic: string): boolean {
   return createSubtopicMatcher(filter)(subtopic)
 }
@@ -72,7 +72,7 @@ export function createSubtopicMatcher(filter: string): (subtopic: string) => boo
     wanted ??= split(filter)
     const given = split(subtopic)
     for (const [index, element] of wanted.entries()) {
-      // MQTT 3.1.1 section 4.7.1.2: `#` covers the parent level too.
+      // MQTT 3.1.1 section 4.7.1.2: `#` matches the parent level too.
       if (element === ANY_REST) return true
       if (index >= given.length || (element !== ANY_ELEMENT && element !== given[index])) return false
     }
@@ -83,7 +83,7 @@ export function createSubtopicMatcher(filter: string): (subtopic: string) => boo
 function elementsOf(text: string): string[] {
   if (text.length > MAX_SUBTOPIC_LENGTH) throw refusal(`must not exceed ${MAX_SUBTOPIC_LENGTH} characters`)
   // oxlint-disable-next-line no-control-regex -- control characters are what is refused
-  if (/[\s\u0000-\u001f\u007f]/.test(text)) throw refusal('must not hold white space or control characters')
+  if (/[\s\u0000-\u001f\u007f]/.test(text)) throw refusal('must not contain white space or control characters')
   if (!text.isWellFormed()) throw refusal('must be well-formed text')
   return split(text)
 }

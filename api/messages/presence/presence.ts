@@ -1,7 +1,7 @@
 /**
- * Which clients have a session open, on whatever node, and how much was handed to them. Told by the adapters, kept in
- * memory, written once a second: what a session does costs it no round trip. A node that dies leaves nobody online: it
- * says that it lives in a row of its own, and others clear away what belongs to a row that grew old.
+ * Tracks which clients have an open session on any node, and how many messages were delivered to them. Adapters report events, which
+ * are collected in memory and written once a second, so sessions wait for no round trip. Each node has a row with a heartbeat; when it
+ * expires, other nodes remove the sessions of that node, so that a dead node leaves no client online.
  */
 import type { Database } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
@@ -12,33 +12,33 @@ import { monotonicMs } from '#core/time.ts'
 import type { Protocol } from '../model/message.ts'
 import { protocolNumber } from '../model/message.ts'
 import type { OpenSessions, PresenceChange, Unparsed } from './repository.ts'
-import { clearDeadNodes, clearNode, sayAlive, writePresence } from './repository.ts'
+import { clearDeadNodes, clearNode, writeHeartbeat, writePresence } from './repository.ts'
 
 const WRITE_INTERVAL_MS = 1000
-/** Clients of one transaction. */
+/** The number of clients of one transaction. */
 const MAX_CHANGES = 5000
-/** A node says that it lives so often. */
+/** The interval of the heartbeat. */
 const BEAT_MS = 5000
-/** And is taken for dead after so long: several beats, and a database that was away for a while. */
+/** The age of the heartbeat after which a node is dead: several intervals, and a short outage of the database. */
 const DEAD_AFTER_SECONDS = 20
-/** Backoff after a failed round doubles up to this. */
+/** The maximum backoff after failed rounds. */
 const MAX_BACKOFF_MS = 10_000
-/** Clients whose count of deliveries waits to be written while the database is away; beyond, counts are lost. */
+/** The number of clients whose delivery counts are kept while the database is unavailable; above it, counts are lost. */
 const MAX_COUNTED = 200_000
-/** Of a reason that the owner of a client is shown. */
+/** The maximum length of a reason that the owner of a client sees. */
 const MAX_REASON_CHARS = 300
 
 export type PresenceOptions = {
   database: Database
   logger: Logger
-  /** Tests shorten these. */
+  /** Overrides for tests. */
   writeIntervalMs?: number
   deadAfterSeconds?: number
 }
 
 /**
- * Every method returns at once and never throws. Keys are those of `MessageAccess.publisherKey`; for users (null) there is
- * nothing to tell. Each `online` has one `offline`, each `subscribed` one `unsubscribed`, whatever ends the session.
+ * Every method returns at once and never throws. Keys are those of `ChannelAccess.publisherKey`; users (null) are not reported. Each
+ * `online` needs one `offline`, and each `subscribed` one `unsubscribed`, however the session ends.
  */
 export class Presence {
   readonly #options: PresenceOptions
@@ -46,7 +46,7 @@ export class Presence {
   readonly #node = newId()
   readonly #rounds: Rounds
   readonly #open = new Map<number, OpenSessions[]>()
-  /** Clients of whom a session began or ended since the last write. */
+  /** Clients with sessions that began or ended since the last write. */
   #changed = new Set<number>()
   readonly #delivered = new Map<number, number>()
   readonly #unparsed = new Map<number, Unparsed>()
@@ -69,7 +69,7 @@ export class Presence {
     this.#sessionsOf(clientKey, protocol).sessions--
   }
 
-  /** An open session of the client subscribed to `count` more filters. Where a session is one subscription: both calls. */
+  /** An open session of the client subscribed to `count` more filters. If a session is one subscription, call both methods. */
   subscribed(clientKey: number, protocol: Protocol, count = 1): void {
     this.#sessionsOf(clientKey, protocol).subscriptions += count
   }
@@ -78,14 +78,14 @@ export class Presence {
     this.#sessionsOf(clientKey, protocol).subscriptions -= count
   }
 
-  /** So many messages were handed to a session of the client. Cheap: call it per message or per batch. */
+  /** Counts messages that were delivered to a session of the client. Cheap: call it per message or per batch. */
   delivered(clientKey: number, messages: number): void {
     const before = this.#delivered.get(clientKey)
     if (before !== undefined || this.#delivered.size < MAX_COUNTED)
       this.#delivered.set(clientKey, (before ?? 0) + messages)
   }
 
-  /** A message of the client was stored as something else than it looks like; `reason` is for its owner. */
+  /** A message of the client is invalid: refused, or over MQTT stored as bytes or JSON. `reason` is for its owner. */
   unparsed(clientKey: number, reason: string): void {
     const before = this.#unparsed.get(clientKey)
     if (before === undefined && this.#unparsed.size >= MAX_COUNTED) return
@@ -93,7 +93,7 @@ export class Presence {
     this.#unparsed.set(clientKey, { messages: (before?.messages ?? 0) + 1, reason: text, at: new Date() })
   }
 
-  /** Ends all sessions of this node, and writes what is not written. */
+  /** Ends all sessions of this node, and writes pending changes. */
   async stop(): Promise<void> {
     const { database, logger } = this.#options
     await this.#rounds.stop()
@@ -122,22 +122,22 @@ export class Presence {
       if (monotonicMs() - this.#beatAtMs >= BEAT_MS) await this.#beat()
       await this.#writeAll()
       this.#backoffMs = this.#writeIntervalMs
-      return { pauseMs: this.#writeIntervalMs, isPokable: false }
+      return { pauseMs: this.#writeIntervalMs, isWakeable: false }
     } catch (error) {
       this.#options.logger.warn({ err: error }, 'failed to store online state; retrying')
-      // The row of this node may be gone: it is made anew, with everything that belongs to it.
+      // The row of this node may have been removed: it is created again, with all of its sessions.
       this.#beatAtMs = Math.min(this.#beatAtMs, monotonicMs() - BEAT_MS)
       this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)
-      return { pauseMs: this.#backoffMs, isPokable: false }
+      return { pauseMs: this.#backoffMs, isWakeable: false }
     }
   }
 
   async #beat(): Promise<void> {
     const { database, deadAfterSeconds = DEAD_AFTER_SECONDS } = this.#options
     const isFirst = this.#beatAtMs === -Infinity
-    const wasKnown = await sayAlive(database.db, this.#node)
+    const wasKnown = await writeHeartbeat(database.db, this.#node)
     this.#beatAtMs = monotonicMs()
-    // Taken for dead: what was written is gone.
+    // The node was considered dead: its sessions were removed.
     if (!wasKnown && !isFirst) this.#changed = new Set([...this.#changed, ...this.#open.keys()])
     await clearDeadNodes(database, deadAfterSeconds)
   }
@@ -156,7 +156,7 @@ export class Presence {
     }
   }
 
-  /** What is to be written next, by the order of the keys; it is no longer waiting. */
+  /** Takes the pending changes, in the order of the keys. */
   #takeChanges(): PresenceChange[] {
     const keys = new Set(this.#changed)
     for (const counted of [this.#delivered, this.#unparsed]) {

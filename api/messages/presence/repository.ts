@@ -1,6 +1,6 @@
 /**
- * Rows of presence. A client's row of telemetry is locked before its sessions are changed and looked at, so that two nodes
- * that write at once agree on whether it is online. Rows are locked in the order of their keys.
+ * Rows of presence. The telemetry row of a client is locked before its sessions are changed and read, so that two concurrent nodes agree
+ * on whether it is online. Rows are locked in the order of their keys.
  */
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -9,20 +9,20 @@ import { sql } from '#core/sql.ts'
 /** Of one client and protocol at one node. */
 export type OpenSessions = { protocol: number; sessions: number; subscriptions: number }
 
-/** Messages that were stored as something else than they look like, and what was wrong with the last of them. */
+/** Messages that were stored as another type than their bytes suggest, and the reason for the last of them. */
 export type Unparsed = { messages: number; reason: string; at: Date }
 
 export type PresenceChange = {
   clientKey: number
-  /** Sessions began or ended: `sessions` is what is open now. */
+  /** Sessions began or ended; `sessions` are those that are open now. */
   isChanged: boolean
   outbound: number
   unparsed: Unparsed | undefined
   sessions: readonly OpenSessions[]
 }
 
-/** False where the node is new, or was cleared away. */
-export async function sayAlive(db: Queryable, node: string): Promise<boolean> {
+/** False when the node is new, or was removed. */
+export async function writeHeartbeat(db: Queryable, node: string): Promise<boolean> {
   const { rows } = await sql<{ was_known: boolean }>`
     INSERT INTO presence_nodes (node) VALUES (${node})
     ON CONFLICT ON CONSTRAINT presence_nodes_pkey DO UPDATE SET seen_at = now() RETURNING xmax::text <> '0' AS was_known`.execute(
@@ -32,8 +32,8 @@ export async function sayAlive(db: Queryable, node: string): Promise<boolean> {
 }
 
 /**
- * Writes these, sorted by key, and returns those of clients that somebody else is just changing: they are written later.
- * Clients that are gone are left out. Throws `invalid_state` when the node was cleared away.
+ * Writes the changes, sorted by key, and returns those of clients that another transaction is changing: they are written later. Deleted
+ * clients are omitted. Throws `invalid_state` when the node was removed.
  */
 export async function writePresence(
   database: Database,
@@ -42,9 +42,9 @@ export async function writePresence(
 ): Promise<PresenceChange[]> {
   return await database.transaction(async (tx) => {
     const { rows: alive } = await sql`SELECT FROM presence_nodes WHERE node = ${node} FOR KEY SHARE`.execute(tx)
-    if (alive.length === 0) throw new ServiceError('invalid_state', 'this node was taken for dead')
+    if (alive.length === 0) throw new ServiceError('invalid_state', 'other nodes declared this node dead')
     const keys = changes.map(({ clientKey }) => clientKey)
-    // Not waited for: whoever deletes a client waits for its rows of telemetry, some of which are locked here.
+    // Does not wait: a deletion of a client waits for its telemetry rows, some of which are locked here.
     const { rows: held } = await sql<{ key: number }>`
       SELECT key FROM clients WHERE key = ANY (${keys}::bigint[]) ORDER BY key FOR KEY SHARE SKIP LOCKED`.execute(tx)
     const isHeld = new Set(held.map(({ key }) => key))
@@ -97,7 +97,7 @@ async function replaceSessions(tx: Transaction, node: string, changes: readonly 
   await settleStates(tx, keys, null)
 }
 
-/** Whoever has a session is online. The rows of telemetry are locked; `at` is when it happened, null: now. */
+/** A client with a session is online. The telemetry rows are locked; `at` is the time of the change, null: now. */
 async function settleStates(tx: Transaction, keys: readonly number[], at: string | null): Promise<void> {
   await sql`
     UPDATE client_telemetry t SET is_online = NOT t.is_online, state_since = coalesce(${at}::timestamptz, now())
@@ -105,7 +105,7 @@ async function settleStates(tx: Transaction, keys: readonly number[], at: string
        AND t.is_online <> EXISTS (SELECT FROM client_presence p WHERE p.client_key = t.client_key)`.execute(tx)
 }
 
-/** The sessions of nodes that were not seen for so long have ended when they were seen last. */
+/** Ends the sessions of dead nodes at the time of their last heartbeat. */
 export async function clearDeadNodes(database: Database, deadAfterSeconds: number): Promise<void> {
   const { rows } = await sql<{ node: string }>`
     SELECT node FROM presence_nodes WHERE seen_at < now() - make_interval(secs => ${deadAfterSeconds})`.execute(
@@ -114,11 +114,11 @@ export async function clearDeadNodes(database: Database, deadAfterSeconds: numbe
   for (const { node } of rows) await clearNode(database, node, deadAfterSeconds)
 }
 
-/** Ends the sessions of the node: now, or when it was seen last if it was not for so long; nothing if it was. */
+/** Ends the sessions of the node: now; or with a deadline, at its last heartbeat if that is older, otherwise not at all. */
 export async function clearNode(database: Database, node: string, deadAfterSeconds?: number): Promise<void> {
   await database.transaction(async (tx) => {
     const isDead = deadAfterSeconds !== undefined
-    // Whoever else clears it away does all of it.
+    // Another node that removes it removes everything.
     const { rows } = await sql<{ seen_at: string; is_old: boolean }>`
       SELECT seen_at, seen_at < now() - make_interval(secs => ${deadAfterSeconds ?? 0}) AS is_old
         FROM presence_nodes WHERE node = ${node} FOR UPDATE SKIP LOCKED`.execute(tx)
@@ -151,7 +151,7 @@ export type TelemetryRow = {
   last_error_at: string | null
 }
 
-/** What is known of a client; zeros and nulls of one that was never seen. */
+/** The telemetry of a client; zeros and nulls for a client without any. */
 export async function findTelemetry(db: Queryable, clientKey: number): Promise<TelemetryRow> {
   const { rows } = await sql<TelemetryRow>`
     SELECT coalesce((SELECT sum(subscriptions) FROM client_presence WHERE client_key = ${clientKey}), 0)::int AS subscriptions,

@@ -9,8 +9,8 @@ import type { AggregateRows, Column } from './aggregate-rows.ts'
 import { mergeLatest } from './latest.ts'
 import { fromMicros } from './micros.ts'
 import type { PartialAggregate } from './partial-aggregate.ts'
-import { arrivedOn, upsertRollups } from './rollups.ts'
-import { insertTelemetry, insertUsage } from './usage.ts'
+import { NO_VALUES, arrivedOn, upsertRollups } from './rollups.ts'
+import { insertMinutes, insertTelemetry, insertUsage } from './usage.ts'
 
 /** A batch of the partial aggregate: when it arrived, in microseconds since 2000, and on which day of UTC. */
 export type ArrivedBatch = { seq: number; arrived_micros: number; day: string }
@@ -20,6 +20,7 @@ const SLICE_ROWS = 2_000
 /** Texts and bytes of one statement, unless one record alone has more. */
 const SLICE_BYTES = 1024 * 1024
 const BUCKET_MICROS = BUCKET_SECONDS * 1e6
+const MINUTE_MICROS = 60e6
 
 /**
  * The caller holds the lock of the projections and has seen that all batches of the partial aggregate are pending and arrived on one
@@ -35,6 +36,7 @@ export async function addPartialAggregate(
   const arrivals = new Map(batches.map((batch) => [batch.seq, batch.arrived_micros]))
   await addTelemetry(tx, partial, arrivals)
   await addDays(tx, partial, first.day)
+  await addMinutes(tx, partial, arrivals)
   await addTotals(tx, partial.rows, first.day)
   for (const slice of slicesOf(partial.rows)) {
     await upsertSeries(tx, [first.day, ...slice.numbers(OF_ROLLUP), slice.sums()])
@@ -85,10 +87,49 @@ async function addDays(tx: Transaction, { domains }: PartialAggregate, day: stri
   }
 }
 
+const upsertMinutes = prepared(
+  'minutes_of_partial',
+  insertMinutes(
+    sql`SELECT d.key, ${fromMicros(sql`t.minute`)}, t.messages, t.records
+          FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS t (key, minute, messages, records)
+          JOIN domains d USING (key) ORDER BY d.key, t.minute`,
+  ).statement().text,
+)
+
+type Minute = { domainKey: number; minuteMicros: number; messages: number; records: number }
+
+async function addMinutes(
+  tx: Transaction,
+  { domains }: PartialAggregate,
+  arrivals: ReadonlyMap<number, number>,
+): Promise<void> {
+  const minutes = new Map<string, Minute>()
+  for (const [domainKey, { batches }] of domains) {
+    for (const { seq, messages, records } of batches) {
+      const arrival = arrivals.get(seq)
+      if (arrival === undefined) continue
+      const minuteMicros = Math.floor(arrival / MINUTE_MICROS) * MINUTE_MICROS
+      const key = `${domainKey} ${minuteMicros}`
+      const minute = minutes.get(key) ?? { domainKey, minuteMicros, messages: 0, records: 0 }
+      minute.messages += messages
+      minute.records += records
+      minutes.set(key, minute)
+    }
+  }
+  for (const part of partsOf([...minutes.values()])) {
+    await upsertMinutes(tx, [
+      numbersOf('int8', part, ({ domainKey }) => domainKey),
+      numbersOf('int8', part, ({ minuteMicros }) => minuteMicros),
+      numbersOf('int8', part, ({ messages }) => messages),
+      numbersOf('int8', part, ({ records }) => records),
+    ])
+  }
+}
+
 const upsertTotals = prepared(
   'rollups_of_channels',
   upsertRollups(
-    sql`SELECT channel_key, 0, bucket, retention_days, ${arrivedOn(sql`$1::timestamptz`)}, protocol, records, 0, NULL, NULL, NULL
+    sql`SELECT channel_key, 0, bucket, retention_days, ${arrivedOn(sql`$1::timestamptz`)}, protocol, records, ${NO_VALUES}
           FROM unnest($2::bigint[], $3::timestamptz[], $4::smallint[], $5::smallint[], $6::bigint[])
             AS t (channel_key, bucket, retention_days, protocol, records)
          ORDER BY 1, 2, 3, 4, 5`,

@@ -1,5 +1,5 @@
 /**
- * Counts, sums and bounds of records by series, bucket and retention class, and the newest record of each. The rows lie in one array
+ * Counts, sums and bounds of records by series, bucket and retention class, and the newest record of each. The rows are in one array
  * of numbers: some 100,000 objects that live for a few seconds would be copied by every garbage collection.
  */
 import type { ResolvedRecord } from '../senml/index.ts'
@@ -8,7 +8,7 @@ import { DecimalSum, MAX_EXACT_TOTAL, millionthsOf } from './decimal-sum.ts'
 const INITIAL_ROWS = 1024
 const ROW_LENGTH = 17
 
-/** Places of the numbers in a row; NaN is none. */
+/** Indexes of the numbers in a row; NaN means no value. */
 const COLUMNS = {
   channelKey: 0,
   seriesKey: 1,

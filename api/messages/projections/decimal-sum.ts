@@ -68,8 +68,8 @@ function parseDecimal(text: string): { digits: bigint; places: number } {
 }
 
 /**
- * As PostgreSQL writes it. Both write the fewest digits that are read back as the same double, but PostgreSQL takes none that
- * lie halfway to the next one, which decimals of so few digits do among large integers alone.
+ * As PostgreSQL writes it. Both write the shortest decimal that is read back as the same double, but PostgreSQL excludes decimals halfway
+ * between two doubles, which occur only among large integers.
  */
 function shortestDecimal(value: number): string {
   const text = String(value)
@@ -85,7 +85,7 @@ function shortestDecimal(value: number): string {
 
 const bits = new DataView(new ArrayBuffer(8))
 
-/** The double beside this one, away from zero or (-1) towards it. */
+/** The adjacent double, away from zero or (-1) towards it. */
 function nextDouble(value: number, step: bigint): number {
   bits.setFloat64(0, value)
   bits.setBigInt64(0, bits.getBigInt64(0) + step)

@@ -1,4 +1,4 @@
-/** The newest record of every series: kept with the rollups, in the same transactions and under the same lock. */
+/** The newest record of every series. It is updated with the rollups, in the same transactions and under the same lock. */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -15,8 +15,8 @@ export const NEWEST_OF_RECORD = sql`r.time DESC, m.arrived_at DESC, m.batch_seq 
 
 /** Adds the records of these rows of `records m`; the caller holds the lock of the projections. */
 export async function addLatest(tx: Transaction, rows: Sql<unknown>): Promise<void> {
-  // The newest times first, so that few records are sorted and only their values are taken out of the arrays. IS TRUE makes a set of them that each record is looked up in: a
-  // join would be planned by statistics that a young table does not have.
+  // The newest times first, so that few records are sorted and only their values are read from the arrays. IS TRUE makes PostgreSQL use a hash
+  // set: a join would be planned with statistics, which a new table does not have.
   await mergeLatest(sql`
     WITH newest AS MATERIALIZED (
       SELECT r.series_key, max(r.time) AS time
@@ -30,7 +30,7 @@ export async function addLatest(tx: Transaction, rows: Sql<unknown>): Promise<vo
      ORDER BY m.channel_key, r.series_key, ${NEWEST_OF_RECORD}`).execute(tx)
 }
 
-/** Rows of these columns, one per series and sorted by it, take the place of older ones. */
+/** Rows of these columns, one per series and sorted by it, replace older ones. */
 export function mergeLatest(rows: Sql<unknown>): Sql<unknown> {
   return sql`
     INSERT INTO latest_records AS l (${LATEST_COLUMNS}) ${rows}

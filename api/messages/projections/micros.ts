@@ -1,4 +1,4 @@
-/** Times as microseconds since 2000, which PostgreSQL counts them in, as SQL. */
+/** SQL for times as microseconds since 2000, PostgreSQL's own representation. */
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -9,7 +9,7 @@ export function inMicros(time: Sql<unknown>): Sql<unknown> {
   return sql`(extract(epoch FROM ${time} - ${EPOCH}) * 1000000)::bigint`
 }
 
-/** The other way, exactly for what a double holds. */
+/** The inverse; exact for integers that a double can represent. */
 export function fromMicros(micros: Sql<unknown>): Sql<unknown> {
   return sql`${EPOCH} + ${micros} * interval '1 microsecond'`
 }

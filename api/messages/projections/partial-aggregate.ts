@@ -14,11 +14,13 @@ import type { Where } from './aggregate-rows.ts'
 const BUCKET_MICROS = BUCKET_SECONDS * 1e6
 /** Rows of one partial aggregate, some 200 bytes each. */
 const MAX_ROWS = 300_000
-/** Below the number of batches that a round looks at. */
+/** Less than the number of batches that a round reads. */
 const MAX_BATCHES = 4_000
 
 type ClientMessages = { firstSeq: number; lastSeq: number; messages: number }
-type DomainUsage = { messages: number; records: number }
+type Usage = { messages: number; records: number }
+/** With the share of each batch, in their order: batches of one round may arrive in two minutes. */
+type DomainUsage = Usage & { batches: (Usage & { seq: number })[] }
 
 export class PartialAggregate {
   readonly seqs: number[] = []
@@ -32,7 +34,7 @@ export class PartialAggregate {
     return this.#records
   }
 
-  /** False when it holds a time that is too far away to be counted exactly: then its batches are read from the tables. */
+  /** False when a time is outside the exact range of a double: then its batches are read from the tables. */
   get isExact(): boolean {
     return this.#isExact
   }
@@ -78,10 +80,17 @@ export class PartialAggregate {
 
   #addUsage(batchSeq: number, { message: { access } }: StorableMessage, records: number): void {
     const domain = this.domains.get(access.domainKey)
-    if (domain === undefined) this.domains.set(access.domainKey, { messages: 1, records })
+    if (domain === undefined)
+      this.domains.set(access.domainKey, { messages: 1, records, batches: [{ seq: batchSeq, messages: 1, records }] })
     else {
       domain.messages += 1
       domain.records += records
+      const last = domain.batches.at(-1)
+      if (last?.seq !== batchSeq) domain.batches.push({ seq: batchSeq, messages: 1, records })
+      else {
+        last.messages += 1
+        last.records += records
+      }
     }
     if (access.publisherKey === null) return
     const client = this.clients.get(access.publisherKey)

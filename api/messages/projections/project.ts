@@ -13,21 +13,21 @@ import type { PartialAggregate } from './partial-aggregate.ts'
 import { mergeRollups, rollupsOf } from './rollups.ts'
 import { addUsage } from './usage.ts'
 
-/** Records that one round reads from the tables, unless one batch alone holds more. */
+/** Records that one round reads from the tables, unless a single batch contains more. */
 const MAX_ROUND_RECORDS = 500_000
 const MAX_ROUND_BATCHES = 5_000
 
 /** The batches that this process committed itself. */
 export type OwnBatches = {
-  /** What they add up to since it was taken last. */
+  /** Their partial aggregate since the last call. */
   takePartial(): PartialAggregate
-  /** Younger batches are left to the process that committed them. */
+  /** The process that committed a batch projects it, unless it is older than this. */
   foreignAgeMs: number
 }
 
 export type Round = { records: number; hasMore: boolean }
 
-/** Projects what one round takes; undefined while another process projects. */
+/** Projects the batches of one round; undefined while another process projects. */
 export async function projectNext(database: Database, own?: OwnBatches): Promise<Round | undefined> {
   return await database.transaction(async (tx) =>
     (await tryLockProjections(tx)) ? await projectRound(tx, own) : undefined,
@@ -79,7 +79,7 @@ function batchesOf(partial: PartialAggregate, pending: readonly PendingBatch[]):
   return isWhole ? found : []
 }
 
-/** As many batches from the first on as one round reads; at least one. */
+/** The oldest batches that one round reads; at least one. */
 function withinRound(batches: readonly PendingBatch[]): PendingBatch[] {
   let records = 0
   return batches.filter((batch) => {

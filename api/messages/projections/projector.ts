@@ -8,6 +8,7 @@ import type { Rounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
+import { PROJECTOR_METRICS } from './metrics.ts'
 import { PartialAggregate } from './partial-aggregate.ts'
 import { projectNext } from './project.ts'
 import { createSummaries } from './summaries.ts'
@@ -17,7 +18,7 @@ const INTERVAL_MS = 2_000
 const BUSY_PAUSE_MS = 100
 /**
  * The pause is this many times as long as the round before it, so that the projector never takes more than a third of one of
- * PostgreSQL's processors: a row costs the same however many records it stands for.
+ * PostgreSQL's processors: the cost of a row does not depend on the number of its records.
  */
 const PAUSE_PER_ROUND = 2
 /** A pause lasts at most this many intervals. */
@@ -29,7 +30,7 @@ const MAX_PAUSE_INTERVALS = 3
 const FOREIGN_INTERVALS = 6
 /** Backoff after a failed round doubles up to this. */
 const MAX_BACKOFF_MS = 30_000
-/** So many pending records end a pause: every read goes through the records that are pending. */
+/** This number of pending records ends a pause: every read scans the pending records. */
 const MAX_PENDING_RECORDS = 1_000_000
 
 export class Projector {
@@ -38,7 +39,7 @@ export class Projector {
   readonly #intervalMs: number
   readonly #summaries
   readonly #rounds: Rounds
-  /** Of the batches that this process committed since its last round. */
+  /** The partial aggregate of the batches that this process committed since its last round. */
   #partial = new PartialAggregate()
   #backoffMs: number
 
@@ -77,14 +78,15 @@ export class Projector {
         foreignAgeMs: this.#intervalMs * FOREIGN_INTERVALS,
       })
       this.#backoffMs = this.#intervalMs
-      if (round === undefined) return { pauseMs: Math.min(BUSY_PAUSE_MS, this.#intervalMs), isPokable: false }
+      if (round === undefined) return { pauseMs: Math.min(BUSY_PAUSE_MS, this.#intervalMs), isWakeable: false }
       const pauseMs = round.hasMore ? 0 : pauseAfter(monotonicMs() - beganMs, this.#intervalMs)
       if (round.records > 0) await this.#summarise()
-      return { pauseMs, isPokable: true }
+      return { pauseMs, isWakeable: true }
     } catch (error) {
       this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)
+      PROJECTOR_METRICS.failures.add({})
       this.#logger.warn({ err: error, retryMs: this.#backoffMs }, 'failed to update the projections; retrying')
-      return { pauseMs: this.#backoffMs, isPokable: false }
+      return { pauseMs: this.#backoffMs, isWakeable: false }
     }
   }
 
@@ -98,7 +100,7 @@ export class Projector {
   }
 }
 
-/** The pause after a round that took so long. */
+/** The pause after a round of this duration. */
 export function pauseAfter(roundMs: number, intervalMs: number): number {
   return Math.min(Math.max(intervalMs, roundMs * PAUSE_PER_ROUND), intervalMs * MAX_PAUSE_INTERVALS)
 }

@@ -1,4 +1,4 @@
-/** The newest record of a series is deleted or expires: the newest that is left takes its place. */
+/** Replaces the newest record of a series that is deleted or expires by the newest remaining record. */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -7,15 +7,15 @@ import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from './latest.ts'
 import { lockProjections } from './lock.ts'
 import { arrivedOn } from './rollups.ts'
 
-/** Series whose newest record goes, and what may not take its place. */
+/** Series whose newest record is removed, and records that cannot replace it. */
 export type Replaced = {
-  /** About rows of `latest_records`. */
+  /** Condition on rows of `latest_records`. */
   latest: Sql<unknown>
-  /** About rows `b` of `rollups` and, with `arrived_at` in place of `arrived_on`, rows of `records`: they count no more. */
+  /** Condition on rows `b` of `rollups` and, with `arrived_at` in place of `arrived_on`, rows of `records`: they are excluded. */
   isGone: (arrival: Sql<unknown>, retentionDays: Sql<unknown>) => Sql<unknown>
 }
 
-/** Replaces at most `limit` of them by the newest that is left; returns how many. The caller holds the lock of the projections. */
+/** Replaces at most `limit` of them by the newest remaining record; returns their number. The caller holds the lock of the projections. */
 export async function replaceLatest(tx: Transaction, { latest, isGone }: Replaced, limit: number): Promise<number> {
   const { rows } = await sql<{ channel_key: number; series_key: number }>`
     DELETE FROM latest_records WHERE (channel_key, series_key) IN (
@@ -47,12 +47,12 @@ export async function replaceLatest(tx: Transaction, { latest, isGone }: Replace
   return rows.length
 }
 
-/** Series that one transaction looks up anew. */
+/** Series that one transaction updates. */
 const EXPIRED_STEP = 5_000
 
 /**
- * Replaces the newest records that lie in partitions whose retention has passed. Called before those are dropped: until
- * they are, a page may still show what is no longer the latest.
+ * Replaces the newest records in expired partitions. Called before the partitions are dropped: until then, a page can contain a record
+ * that is newer than the latest record.
  */
 export async function replaceExpiredLatest(database: Database): Promise<void> {
   const isGone = (arrival: Sql<unknown>, retentionDays: Sql<unknown>) => sql`(${retentionDays} > 0

@@ -1,15 +1,18 @@
-/** Counts, sums and bounds of records by series and quarter of an hour, as SQL. */
+/** Counts, sums and bounds of records by series and quarter of an hour, and counts by series and week of arrival, as SQL. */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { NUMBERS_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 
-/** The columns of `rollups`, in the order of what follows. */
+/** The columns of `rollups`, in the order of the statements below. */
 export const ROLLUP_COLUMNS = sql`channel_key, series_key, bucket, retention_days, arrived_on, protocol, records, value_count,
   min_value, max_value, value_sum`
 
-/** A SELECT of what the records of these rows of `records m` come to, by series and bucket. */
+/** The last four columns of a row of a channel, which has only counts. */
+export const NO_VALUES = sql`0, NULL::float8, NULL::float8, NULL::numeric`
+
+/** A SELECT that aggregates the records of these rows of `records m` by series and bucket. */
 export function rollupsOf(rows: Sql<unknown>): Sql<unknown> {
   return sql`
       SELECT m.channel_key, r.series_key, m.bucket, m.retention_days, m.arrived_on, min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
@@ -20,10 +23,18 @@ export function rollupsOf(rows: Sql<unknown>): Sql<unknown> {
        GROUP BY 1, 2, 3, 4, 5`
 }
 
-/** Adds rows of these columns, sorted by the first five. */
+/** Adds rows of these columns, sorted by the first five, and their counts by week of arrival. */
 export function upsertRollups(rows: Sql<unknown>): Sql<unknown> {
   return sql`
-    INSERT INTO rollups AS r (${ROLLUP_COLUMNS}) ${rows}
+    WITH added (${ROLLUP_COLUMNS}) AS MATERIALIZED (${rows}), weeks AS (
+      INSERT INTO rollup_weeks AS w (channel_key, series_key, retention_days, arrived_on, records, first_bucket, last_bucket)
+      SELECT channel_key, series_key, retention_days, arrived_on, sum(records)::bigint, min(bucket), max(bucket) FROM added GROUP BY 1, 2, 3, 4
+      ON CONFLICT ON CONSTRAINT rollup_weeks_pkey DO UPDATE SET
+        records = w.records + EXCLUDED.records,
+        first_bucket = least(w.first_bucket, EXCLUDED.first_bucket),
+        last_bucket = greatest(w.last_bucket, EXCLUDED.last_bucket)
+    )
+    INSERT INTO rollups AS r (${ROLLUP_COLUMNS}) SELECT * FROM added
     ON CONFLICT ON CONSTRAINT rollups_pkey DO UPDATE SET
       protocol = least(r.protocol, EXCLUDED.protocol),
       records = r.records + EXCLUDED.records,
@@ -33,13 +44,13 @@ export function upsertRollups(rows: Sql<unknown>): Sql<unknown> {
       value_sum = coalesce(r.value_sum + EXCLUDED.value_sum, r.value_sum, EXCLUDED.value_sum)`
 }
 
-/** Adds rows of these columns to the rollups, those of series alone: what they come to for their channel is added too. */
+/** Adds rows of series with these columns to the rollups, and their sums to the rows of their channel. */
 export async function mergeRollups(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   await upsertRollups(sql`
     WITH of_series (${ROLLUP_COLUMNS}) AS MATERIALIZED (${rows})
     SELECT * FROM of_series
     UNION ALL
-    SELECT channel_key, 0, bucket, retention_days, arrived_on, min(protocol), sum(records)::bigint, 0, NULL, NULL, NULL
+    SELECT channel_key, 0, bucket, retention_days, arrived_on, min(protocol), sum(records)::bigint, ${NO_VALUES}
       FROM of_series GROUP BY 1, 3, 4, 5
     ORDER BY 1, 2, 3, 4, 5`).execute(tx)
 }
@@ -55,9 +66,9 @@ export function arrivedOn(arrival: Sql<unknown>): Sql<unknown> {
 }
 
 /**
- * The sum of doubles as their shortest decimals, which are what publishers wrote. Decimals add up exactly, so that parts can
+ * The sum of doubles as their shortest decimals, which are the numbers that publishers sent. Decimals are added exactly, so that parts can
  * be summed in any order; doubles would differ in their last digits. Most values have at most six decimal places and nine
- * digits before them: their millionths are integers that a double holds exactly (15 digits), and integers add up fastest.
+ * digits before them: their millionths are integers that a double holds exactly (15 digits), and sums of integers are the fastest.
  */
 export function exactSum(value: Sql<unknown>): Sql<unknown> {
   // With CASE, so that nothing is multiplied that would overflow.

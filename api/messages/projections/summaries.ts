@@ -27,7 +27,7 @@ export function createSummaries(database: Database): Summaries {
       // Only full ranges: the last one is short to read.
       const { rows } = await sql<{ index: number; ranges: number }>`
         SELECT i.indexrelid::bigint AS index, pg_relation_size(i.indrelid) / current_setting('block_size')::integer / ${RANGE_BLOCKS} AS ranges
-          FROM pg_partition_tree('records_batch_seq_idx') t JOIN pg_index i ON i.indexrelid = t.relid WHERE t.isleaf`.execute(
+          FROM pg_partition_tree('records_batch') t JOIN pg_index i ON i.indexrelid = t.relid WHERE t.isleaf`.execute(
         database.db,
       )
       for (const { index, ranges } of rows) {

@@ -1,11 +1,11 @@
-/** Counts of what arrived: per domain and day, and per client; kept with the rollups, in the same transactions. */
-import type { Queryable, Transaction } from '#core/database/index.ts'
+/** Counts of messages per domain, by minute and by day, and per client. They are updated with the rollups, in the same transactions. */
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
 /**
  * Adds these rows `m` of `records` and of `payloads`; the caller holds the lock of the projections. Every message with records has
- * one first run, every other one first payload. What came from clients and domains that are gone counts for nobody.
+ * one first run, every other one first payload. Messages of deleted clients and domains are not counted.
  */
 export async function addUsage(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   await sql`
@@ -19,6 +19,10 @@ export async function addUsage(tx: Transaction, rows: Sql<unknown>): Promise<voi
       ${insertTelemetry(sql`
         SELECT c.key, min(a.arrived_at), max(a.arrived_at), count(*)
           FROM arrived a JOIN clients c ON c.key = a.publisher_key WHERE a.is_first GROUP BY c.key ORDER BY c.key`)}
+    ), of_minutes AS (
+      ${insertMinutes(sql`
+        SELECT d.key, date_trunc('minute', a.arrived_at, 'UTC'), count(*) FILTER (WHERE a.is_first), sum(a.records)
+          FROM arrived a JOIN domains d ON d.key = a.domain_key GROUP BY 1, 2 ORDER BY 1, 2`)}
     )
     ${insertUsage(sql`
       SELECT d.key, (a.arrived_at AT TIME ZONE 'UTC')::date, count(*) FILTER (WHERE a.is_first), sum(a.records)
@@ -42,9 +46,24 @@ export function insertUsage(rows: Sql<unknown>): Sql<unknown> {
       messages = u.messages + EXCLUDED.messages, records = u.records + EXCLUDED.records`
 }
 
+/** Adds rows of domain, minute, messages and records; sorted by domain and minute. */
+export function insertMinutes(rows: Sql<unknown>): Sql<unknown> {
+  return sql`
+    INSERT INTO domain_minutes AS u (domain_key, minute, messages, records) ${rows}
+    ON CONFLICT ON CONSTRAINT domain_minutes_pkey DO UPDATE SET
+      messages = u.messages + EXCLUDED.messages, records = u.records + EXCLUDED.records`
+}
+
+/** Minutes that rates can be asked of, with an hour to spare: retention runs once an hour. */
+const KEPT_HOURS = 26
+
+export async function deleteOldMinutes({ db }: Pick<Database, 'db'>): Promise<void> {
+  await sql`DELETE FROM domain_minutes WHERE minute < now() - make_interval(hours => ${KEPT_HOURS})`.execute(db)
+}
+
 export type DayUsage = { day: string; messages: number; records: number }
 
-/** The days of a domain on which anything arrived, newest first, at most `limit`; and all days together. */
+/** The days of a domain with messages, newest first, at most `limit`; and the sums of all days. */
 export async function findUsage(db: Queryable, domainKey: number, limit: number) {
   const { rows } = await sql<DayUsage & { all_messages: number; all_records: number }>`
     SELECT day::text AS day, messages, records, (sum(messages) OVER ())::bigint AS all_messages, (sum(records) OVER ())::bigint AS all_records

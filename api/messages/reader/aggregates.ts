@@ -4,26 +4,27 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { exactSum } from '../projections/rollups.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
-import type { Scope, TimeRange } from './conditions.ts'
-import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
+import type { Scope } from './conditions.ts'
+import { all, matchingIn, scopeOf } from './conditions.ts'
 import type { AggregationRequest, Filter } from './filter.ts'
 import type { Interval } from './interval.ts'
 import type { Parts } from './parts.ts'
-import { isKnownToRollups, partsOf, pendingBatches } from './parts.ts'
+import { isKnownToRollups, partsOf, rawAlone } from './parts.ts'
+import type { TimeRange } from './time-range.ts'
 import type { PageRows, RecordRow, Window } from './window.ts'
 import { NUMBERS_IN_ROW, RECORDS_IN_ROW } from '../store/opened.ts'
 import type { Aggregation } from './schema.ts'
 
 /**
- * A decimal as a double: below the smallest it is 0, beyond the largest the largest, where PostgreSQL would refuse to cast.
- * Such sums come of values at the very ends of what a double holds.
+ * Converts a decimal to a double. Values below the smallest double become 0, values beyond the largest become the largest; PostgreSQL would fail.
+ * Only sums of values at the limits of a double are affected.
  */
 function asDouble(decimal: Sql<unknown>): Sql<unknown> {
   return sql`CASE WHEN abs(${decimal}) < 5e-324 THEN 0 WHEN abs(${decimal}) > 1.7976931348623157e308
     THEN sign(${decimal})::float8 * 1.7976931348623157e308::float8 ELSE (${decimal})::float8 END`
 }
 
-/** Of the counts, sums and ends of the parts of a group. Sums of decimals are exact, whatever the parts are. */
+/** Results from the counts, sums and bounds of the parts of a group. Sums of decimals are exact, independent of the parts. */
 const RESULTS: Readonly<Record<Aggregation, Sql<unknown>>> = {
   max: sql`max(p.max_value)`,
   min: sql`min(p.min_value)`,
@@ -32,7 +33,7 @@ const RESULTS: Readonly<Record<Aggregation, Sql<unknown>>> = {
   count: sql`sum(p.value_count)`,
 }
 
-/** Since then offsets of all time zones are whole quarters of an hour. */
+/** From this time on, the offsets of all time zones are multiples of 15 minutes. */
 const QUARTER_OFFSETS_SINCE_SECONDS = Date.UTC(1980) / 1000
 
 /** The aggregates of one query, within the snapshot of the transaction: a row per interval and series that has numeric values. */
@@ -41,7 +42,6 @@ export class AggregatesQuery {
   readonly #scope: Scope
   readonly #filter: Filter
   readonly #request: AggregationRequest
-  readonly #pending: Sql<boolean> | undefined
 
   static async of(
     tx: Transaction,
@@ -50,23 +50,15 @@ export class AggregatesQuery {
     request: AggregationRequest,
   ): Promise<AggregatesQuery> {
     const scope = await scopeOf(tx, channelKey, filter)
-    return isOfBuckets(request.interval, filter) && isKnownToRollups(scope)
-      ? new AggregatesQuery(tx, await withSeries(tx, scope), filter, request, await pendingBatches(tx))
-      : new AggregatesQuery(tx, scope, filter, request, undefined)
+    const isOfRollups = isOfBuckets(request.interval, filter) && isKnownToRollups(scope)
+    return new AggregatesQuery(tx, isOfRollups ? await withSeries(tx, scope) : scope, filter, request)
   }
 
-  private constructor(
-    tx: Transaction,
-    scope: Scope,
-    filter: Filter,
-    request: AggregationRequest,
-    pending: Sql<boolean> | undefined,
-  ) {
+  private constructor(tx: Transaction, scope: Scope, filter: Filter, request: AggregationRequest) {
     this.#tx = tx
     this.#scope = scope
     this.#filter = filter
     this.#request = request
-    this.#pending = pending
   }
 
   /** `time` is the beginning of the interval. */
@@ -74,7 +66,15 @@ export class AggregatesQuery {
     const groups = await this.#groupsOf(window)
     if (groups.length === 0) return { rows: [], found: 0 }
     const { rows } = await this.#valuesOf(groups, window.dir).execute(this.#tx)
-    return { rows, found: rows.length }
+    return { rows: rows.map((row) => this.#withResults(row)), found: rows.length }
+  }
+
+  /** One aggregation is the value of the row. */
+  #withResults({ results, ...row }: AggregatesRow): RecordRow {
+    const { by } = this.#request
+    const [only = null] = results
+    if (by.length === 1) return { ...row, value: only }
+    return { ...row, aggregates: Object.fromEntries(by.map((name, at) => [name, results[at] as number])) }
   }
 
   async total(): Promise<number> {
@@ -86,8 +86,8 @@ export class AggregatesQuery {
   }
 
   /**
-   * The intervals and series of the page, in its order. Of a long range only the near part is read, as if every series had a value in each
-   * interval; then more of it.
+   * The intervals and series of the page, in its order. For a long range, only the near part is read first, assuming that every series has
+   * a value in each interval; then more of it.
    */
   async #groupsOf(window: Window): Promise<Group[]> {
     const { interval } = this.#request
@@ -120,41 +120,43 @@ export class AggregatesQuery {
     return this.#rowsWith(range, NO_VALUES)
   }
 
-  #valuesOf(groups: readonly Group[], dir: Window['dir']): Sql<RecordRow> {
+  #valuesOf(groups: readonly Group[], dir: Window['dir']): Sql<AggregatesRow> {
     const { by, interval, timeZone } = this.#request
     const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
     const starts = groups.map(({ start }) => start)
     const seriesKeys = groups.map((group) => group.series_key)
+    const results = by.map((name) => RESULTS[name])
     return sql`
       WITH page (start, series_key) AS (
         SELECT to_timestamp(start), series_key FROM unnest(${starts}::float8[], ${seriesKeys}::bigint[]) AS shown(start, series_key)
       )
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, min(p.protocol) AS protocol,
              extract(epoch FROM ${beginOf(interval, timeZone, sql`p.start`)})::float8 AS time,
-             (${RESULTS[by]})::float8 AS value, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
+             ARRAY[${sql.join(results, sql`, `)}]::float8[] AS results, NULL AS value, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
         FROM (${this.#rowsWith(spanOf(interval, groups, this.#filter), VALUES)}) p JOIN page USING (start, series_key) JOIN series s ON s.key = p.series_key
        GROUP BY p.start, s.key ORDER BY p.start ${direction}, s.key`
   }
 
   #rowsWith(range: TimeRange, columns: Columns): Sql<unknown> {
     const { interval, timeZone } = this.#request
-    const parts = isOfBuckets(interval, this.#filter)
-      ? partsOf(this.#scope, range, this.#pending)
-      : { rollups: undefined, raw: [conditionsIn(this.#scope, range)] }
+    const parts = isOfBuckets(interval, this.#filter) ? partsOf(this.#scope, range) : rawAlone(this.#scope, range)
     return partsWith(parts, (time) => startOf(interval, timeZone, time), columns)
   }
 }
 
+/** The results are in the order in which the aggregations were requested. */
+type AggregatesRow = RecordRow & { results: readonly number[] }
+
 /** Of an interval and series: the `start` that it is grouped by and the moment at which it begins, in epoch seconds. */
 type Group = { start: number; begin: number; series_key: number }
 
-/** So many times the intervals are looked at after a part that did not hold the page. */
+/** The factor by which the part grows when it did not contain the page. */
 const WIDER = 4
 
 /** A part of a range, whose inner end is the edge. */
 type NearPart = TimeRange & { edgeSeconds: number }
 
-/** The part of the range that the page comes from first, so long and of whole buckets; undefined where that is all of it. */
+/** The part of the range that is read first, in whole buckets; undefined when it is the whole range. */
 function nearPart({ fromSeconds, toSeconds }: TimeRange, dir: Window['dir'], seconds: number): NearPart | undefined {
   if (fromSeconds === undefined || toSeconds === undefined) return undefined
   if (dir === 'asc') {
@@ -165,7 +167,7 @@ function nearPart({ fromSeconds, toSeconds }: TimeRange, dir: Window['dir'], sec
   return edgeSeconds > fromSeconds ? { fromSeconds: edgeSeconds, toSeconds, edgeSeconds } : undefined
 }
 
-/** Columns beside interval and series, from rollups and from records. */
+/** Columns in addition to interval and series, from rollups and from records. */
 type Columns = { ofRollups: Sql<unknown>; ofRecords: Sql<unknown>; grouping: Sql<unknown> }
 
 const NO_VALUES: Columns = { ofRollups: sql``, ofRecords: sql``, grouping: sql`` }
@@ -197,10 +199,10 @@ function partsWith(
 }
 
 const HOUR_SECONDS = 3600
-/** More than they may have: clocks are set back by up to three hours. */
+/** An upper bound: clocks are set back by at most three hours. */
 const LONGEST_SECONDS = { day: 48 * HOUR_SECONDS, week: 8 * 24 * HOUR_SECONDS, month: 32 * 24 * HOUR_SECONDS } as const
 
-/** The longest that an interval lasts. */
+/** The maximum length of an interval. */
 function longestSeconds(interval: Interval): number {
   return interval.kind === 'fixed' ? interval.seconds : interval.count * LONGEST_SECONDS[interval.unit]
 }
@@ -230,8 +232,7 @@ async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
 }
 
 /**
- * What tells the interval that a time falls into from the others: its beginning, of days and longer that of the clock on the wall,
- * written as if it were UTC.
+ * Identifies the interval of a time by its start. For days and longer intervals this is the local time, written as UTC.
  */
 function startOf(interval: Interval, timeZone: string, time: Sql<unknown>): Sql<unknown> {
   if (interval.kind === 'fixed') {
@@ -255,8 +256,8 @@ function startOf(interval: Interval, timeZone: string, time: Sql<unknown>): Sql<
 }
 
 /**
- * The moment at which the interval begins that `startOf` tells. Where clocks are set back over midnight there are two midnights, of
- * which PostgreSQL takes the later one: the offset of the noon before finds the first.
+ * The time at which the interval of `startOf` begins. When clocks are set back over midnight, midnight occurs twice, and PostgreSQL
+ * uses the later one: the offset of the previous noon finds the first.
  */
 function beginOf(interval: Interval, timeZone: string, start: Sql<unknown>): Sql<unknown> {
   if (interval.kind === 'fixed') return start

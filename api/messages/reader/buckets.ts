@@ -1,6 +1,6 @@
 /**
- * Far pages: whole buckets are passed over by their counts, so that only the rows of the buckets on the page are read. Inside buckets of very
- * many records whole seconds are passed over, which are counted for it.
+ * Finds pages with a large offset. The query skips whole buckets by their record counts and reads only the rows of the buckets on the
+ * page. In buckets with very many records it counts the records of each second and skips whole seconds.
  */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -8,22 +8,30 @@ import type { Sql } from '#core/sql.ts'
 import { bucketOf } from '../projections/rollups.ts'
 import { TIMES_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
-import type { RecordConditions, TimeRange } from './conditions.ts'
+import type { RecordConditions } from './conditions.ts'
 import { all, matchingIn } from './conditions.ts'
 import { directionOf } from './order.ts'
 import type { Parts } from './parts.ts'
+import { ALL_TIMES } from './time-range.ts'
+import type { TimeRange } from './time-range.ts'
 import { countsOf } from './totals.ts'
 import type { Window } from './window.ts'
 
-/** The beginnings of the buckets that hold a page, how many matches they have, and how many of these come before the page. */
+/** The start times of the buckets that hold a page, the number of matches in them, and the number of those before the page. */
 export type PageBuckets = { total: number; buckets: readonly number[]; records: number; offset: number }
 
-/** Finds the buckets of a page by their counts; beside them the exact total. The parts must be known to rollups. */
-export async function findBuckets(tx: Transaction, parts: Parts, window: Window): Promise<PageBuckets> {
+/** Finds the buckets of a page by their counts. Also returns the exact total. Requires a scope that is known to rollups. */
+export async function findPageBuckets(tx: Transaction, parts: Parts, window: Window): Promise<PageBuckets> {
   const { rows } = await bucketsOf(parts, window).execute(tx)
   const buckets = rows.flatMap(({ start }) => (start === null ? [] : [start]))
   const records = rows.reduce((sum, row) => sum + (row.records ?? 0), 0)
   return { total: rows[0]?.total ?? 0, buckets, records, offset: window.offset - (rows[0]?.before ?? 0) }
+}
+
+/** Returns the time range from the first bucket to the last. Without buckets it returns all times. */
+export function timeRangeOf({ buckets }: PageBuckets): TimeRange {
+  if (buckets.length === 0) return ALL_TIMES
+  return { fromSeconds: Math.min(...buckets), toSeconds: Math.max(...buckets) + BUCKET_SECONDS }
 }
 
 type BucketRow = { total: number; start: number | null; records: number | null; before: number | null }
@@ -45,7 +53,7 @@ function bucketsOf({ rollups, raw }: Parts, { offset, limit, dir }: Window): Sql
      ORDER BY found.upto`
 }
 
-/** The rows `m` of these buckets, as a FROM item; `conditions` about them. */
+/** Returns a FROM item with the rows `m` of these buckets that match `conditions`. */
 export function rowsOfBuckets(buckets: readonly number[], conditions: Sql<boolean>): Sql<unknown> {
   return sql`(
     SELECT m.* FROM unnest(${buckets}::float8[]) AS start CROSS JOIN LATERAL (
@@ -54,8 +62,8 @@ export function rowsOfBuckets(buckets: readonly number[], conditions: Sql<boolea
          AND m.max_time < to_timestamp(start + ${BUCKET_SECONDS}) AND ${conditions} OFFSET 0) m)`
 }
 
-/** The whole seconds of these buckets that hold the page, and how many of their records come before it. */
-export async function findSeconds(
+/** Returns the range of whole seconds in these buckets that holds the page, and the offset of the page in that range. */
+export async function findPageSeconds(
   tx: Transaction,
   conditions: RecordConditions,
   { buckets, offset }: PageBuckets,

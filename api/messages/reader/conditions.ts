@@ -1,53 +1,46 @@
-/** From the filter of a query to SQL: which rows of the table can hold a match, and which records in them match. */
+/** Translates the filter of a query to SQL: which rows of the table can contain a match, and which records in them match. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
+import type { Arrivals } from './arrivals.ts'
+import { arrivalsOf, holdsRecords } from './arrivals.ts'
 import type { Filter } from './filter.ts'
 import type { Comparator } from './schema.ts'
+import type { TimeRange } from './time-range.ts'
 
-/** Which records a query is about, apart from their times. */
+/** The records of a query, without their times. */
 export type Scope = {
   channelKey: number
-  /** The series that match, where name, publisher or subtopic are asked for: what rollups are found by. */
+  /** The partitions with messages of the channel; undefined when all of them are read. */
+  arrivals: Arrivals | undefined
+  /** The matching series when the query filters by name, publisher or subtopic. Rollups are found by series. */
   seriesKeys: readonly number[] | undefined
-  /** Series of the publisher and subtopic that are asked for, whatever their name. */
+  /** Series with the publisher and subtopic of the query, with any name. */
   rowKeys: readonly number[] | undefined
-  /** Series of the name that is asked for. */
+  /** Series with the name of the query. */
   recordKeys: readonly number[] | undefined
   protocol: number | undefined
   values: readonly ValueCondition[]
 }
 
-/** A condition on the value of a record `r`, and one on a row `m` that is true if the row holds such a record. */
+/** A condition on the value of a record `r`, and one on a row `m` that is true if the row contains such a record. */
 export type ValueCondition = { record: Sql<boolean>; row: Sql<boolean> }
 
-/** A range of times in epoch seconds, the end exclusive. */
-export type TimeRange = { fromSeconds: number | undefined; toSeconds: number | undefined }
-
-/** What lies in both ranges. */
-export function intersection(one: TimeRange, other: TimeRange): TimeRange {
-  const [from, to] = [
-    Math.max(one.fromSeconds ?? -Infinity, other.fromSeconds ?? -Infinity),
-    Math.min(one.toSeconds ?? Infinity, other.toSeconds ?? Infinity),
-  ]
-  return { fromSeconds: from === -Infinity ? undefined : from, toSeconds: to === Infinity ? undefined : to }
-}
-
 export type RecordConditions = {
-  /** About a row `m` of the table `records`: it may hold records that match. */
+  /** On a row `m` of the table `records`: it can contain matching records. */
   rows: Sql<boolean>
-  /** About a row: all its times lie in the range. */
+  /** On a row: all its times are in the range. */
   isInside: Sql<boolean>
-  /** About the times of a record, on `r.time`: needed where a range cuts through a row. */
+  /** On `r.time`: required when the range covers only a part of a row. */
   times: readonly Sql<boolean>[]
-  /** About the series of a record `r`. */
+  /** On the series of a record `r`. */
   series: readonly Sql<boolean>[]
-  /** About its values. */
+  /** On its values. */
   values: readonly Sql<boolean>[]
 }
 
-/** With the value of the record on their right: that is how an element is compared with all of an array. */
+/** The value of the record is the right operand, as in a comparison of an element with all elements of an array. */
 const OPERATORS: Readonly<Record<Comparator, Sql<unknown>>> = {
   eq: sql`=`,
   lt: sql`>`,
@@ -57,12 +50,13 @@ const OPERATORS: Readonly<Record<Comparator, Sql<unknown>>> = {
 }
 
 /**
- * The series are looked up first: as a list of keys they are one hash probe per record, while a join is planned by
- * statistics that a young table does not have.
+ * The series are looked up first. A list of keys costs one hash probe per record; a join would be planned with statistics, which a new
+ * table does not have.
  */
 export async function scopeOf(tx: Queryable, channelKey: number, filter: Filter): Promise<Scope> {
   const values = valueConditions(filter)
-  return { channelKey, ...(await seriesOf(tx, channelKey, filter)), protocol: filter.protocol, values }
+  const [arrivals, series] = await Promise.all([arrivalsOf(tx, channelKey), seriesOf(tx, channelKey, filter)])
+  return { channelKey, arrivals, ...series, protocol: filter.protocol, values }
 }
 
 function valueConditions({ value, boolValue, stringValue, dataValue, comparator }: Filter): ValueCondition[] {
@@ -87,40 +81,42 @@ function valueConditions({ value, boolValue, stringValue, dataValue, comparator 
 async function seriesOf(
   tx: Queryable,
   channelKey: number,
-  { name, subtopic, publisherId }: Filter,
+  { names, subtopic, publisherIds }: Filter,
 ): Promise<Pick<Scope, 'seriesKeys' | 'rowKeys' | 'recordKeys'>> {
   const ofRow = [sql<boolean>`channel_key = ${channelKey}`]
   if (subtopic !== undefined) ofRow.push(sql`subtopic = ${subtopic}`)
-  if (publisherId !== undefined) ofRow.push(sql`publisher_id = ${publisherId}`)
+  if (publisherIds !== undefined) ofRow.push(isAnyOf(sql`publisher_id`, publisherIds))
   const isByRow = ofRow.length > 1
-  if (!isByRow && name === undefined) return { seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
-  const isNamed = name === undefined ? sql<boolean>`true` : sql<boolean>`name = ${name}`
+  if (!isByRow && names === undefined) return { seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
+  const isNamed = names === undefined ? sql<boolean>`true` : isAnyOf(sql`name`, names)
   const { rows } = await sql<{ key: number; is_named: boolean }>`
     SELECT key, ${isNamed} AS is_named FROM series WHERE ${all(isByRow ? ofRow : [...ofRow, isNamed])}`.execute(tx)
   const seriesKeys = rows.filter((row) => row.is_named).map(({ key }) => key)
   return {
     seriesKeys,
     rowKeys: isByRow ? rows.map(({ key }) => key) : undefined,
-    recordKeys: name === undefined ? undefined : seriesKeys,
+    recordKeys: names === undefined ? undefined : seriesKeys,
   }
 }
 
 /**
- * What records of the scope in the range must meet. Rows of a few batches are found by them: then the conditions on channel and times
- * are written so that no index answers them, for the planner takes a channel of a young table to be far smaller than it is, and a
- * range of times that it does not know for a two-hundredth of it.
+ * The conditions on records of the scope in the range. When only rows of a few batches are read, the conditions on channel and times are
+ * written so that no index is used: the planner underestimates a channel of a new table, and estimates an unknown range of times as
+ * 1/200 of the table. `heldIn`: a part of the range that contains the requested records.
  */
 export function conditionsIn(
   scope: Scope,
   range: TimeRange,
-  found: 'by channel' | 'by batch' = 'by channel',
+  { found = 'by channel', heldIn = range }: { found?: 'by channel' | 'by batch'; heldIn?: TimeRange } = {},
 ): RecordConditions {
-  const { channelKey, rowKeys, recordKeys, protocol, values } = scope
+  const { channelKey, arrivals, rowKeys, recordKeys, protocol, values } = scope
   const times = rowTimeConditions(range)
   const rows =
     found === 'by channel'
       ? [sql<boolean>`m.channel_key = ${channelKey}`, ...times]
       : [sql<boolean>`m.channel_key + 0 = ${channelKey}`, ...times.map((one) => sql<boolean>`(${one}) IS TRUE`)]
+  // Pending batches name their partitions themselves.
+  if (arrivals !== undefined && found === 'by channel') rows.push(holdsRecords(arrivals, heldIn))
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
   rows.push(...values.map(({ row }) => row))
   // Publisher and subtopic are the same for all records of a row, so that the first record decides.
@@ -134,12 +130,17 @@ export function conditionsIn(
   }
 }
 
-/** IS TRUE makes a set of the keys that each is looked up in, also where the plan does not know them. */
+/** A text column is one of these texts. */
+export function isAnyOf(column: Sql<unknown>, texts: readonly string[]): Sql<boolean> {
+  return sql`${column} = ANY (${texts}::text[])`
+}
+
+/** IS TRUE makes PostgreSQL use a hash set of the keys, also in plans with unknown parameters. */
 function isOneOf(key: Sql<unknown>, keys: readonly number[]): Sql<boolean> {
   return sql`(${key} IN (SELECT unnest(${keys}::bigint[]))) IS TRUE`
 }
 
-/** What a record `r` of the rows must meet. */
+/** The conditions on a record `r` of the rows. */
 export function matchingIn({ times, series, values }: RecordConditions): Sql<boolean>[] {
   return [...times, ...series, ...values]
 }
@@ -157,8 +158,8 @@ export function timeConditions(time: Sql<unknown>, { fromSeconds, toSeconds }: T
 }
 
 /**
- * A row whose times meet the range. Both ends bound both columns, so that either index finds the range: the times of a row lie in one
- * bucket, so that none is beyond the buckets that the range touches.
+ * A row whose times overlap the range. Both bounds restrict both columns, so that either index can find the range. This is correct because
+ * all times of a row are in one bucket.
  */
 export function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): Sql<boolean>[] {
   const conditions: Sql<boolean>[] = []

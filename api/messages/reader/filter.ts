@@ -1,4 +1,4 @@
-/** The query of a reader, checked and in the terms of the store. */
+/** The validated query of a reader, with the values that are stored. */
 import { refusedField } from '#core/errors/index.ts'
 import { PROTOCOLS } from '../model/message.ts'
 import { parseBase64Url } from '../senml/index.ts'
@@ -13,8 +13,9 @@ export type Filter = {
   toSeconds: number | undefined
   /** Canonical: elements joined by `.`. */
   subtopic: string | undefined
-  publisherId: string | undefined
-  name: string | undefined
+  /** Records of any of them. */
+  publisherIds: readonly string[] | undefined
+  names: readonly string[] | undefined
   /** The stored number; -1 for a protocol that does not exist. */
   protocol: number | undefined
   value: number | undefined
@@ -24,9 +25,13 @@ export type Filter = {
   comparator: Comparator
 }
 
-export type AggregationRequest = { by: Aggregation; interval: Interval; timeZone: string }
+/** `by` has at least one name, and none twice. */
+export type AggregationRequest = { by: readonly Aggregation[]; interval: Interval; timeZone: string }
 
-/** Above this a time is in nanoseconds, as older clients send it (contract decision 19). */
+/** The number of names, and of publishers, of one query. */
+const MAX_LISTED = 100
+
+/** A larger time is in nanoseconds, which older clients send (contract decision 19). */
 const NANOSECONDS_ABOVE = 1e14
 
 /** An empty text filters nothing. Throws `malformed`. */
@@ -38,8 +43,8 @@ export function parseFilter(query: MessagesQuery): Filter {
     fromSeconds: toSeconds(query.from),
     toSeconds: toSeconds(query.to),
     subtopic: isGiven(subtopic) ? canonicalSubtopic(subtopic) : undefined,
-    publisherId: isGiven(publisher) ? publisher : undefined,
-    name: isGiven(name) ? name : undefined,
+    publisherIds: isGiven(publisher) ? parseList('publisher', publisher) : undefined,
+    names: isGiven(name) ? parseList('name', name) : undefined,
     protocol: isGiven(protocol) ? PROTOCOLS.findIndex((known) => known === protocol) : undefined,
     value: query.v,
     boolValue: query.vb,
@@ -53,17 +58,30 @@ function isGiven(text: string | undefined): text is string {
   return text !== undefined && text !== ''
 }
 
-/** The aggregation of the query, if it asks for one. Throws `malformed`. */
+/** A comma is neither in names of records (RFC 8428 section 4.5.1) nor in ids. Throws `malformed`. */
+function parseList(field: 'name' | 'publisher', text: string): readonly string[] {
+  const listed = text.split(',')
+  if (listed.length > MAX_LISTED) throw refusedField(field, `must list at most ${MAX_LISTED} values`)
+  return listed
+}
+
+/** The aggregations of the query, if it asks for any. Throws `malformed`. */
 export function parseAggregation(query: MessagesQuery): AggregationRequest | undefined {
   if (query.aggregation === undefined) return undefined
-  const by = AGGREGATIONS.find((name) => name === query.aggregation?.toLowerCase())
-  if (by === undefined) throw refusedField('aggregation', `must be one of ${AGGREGATIONS.join(', ')}`)
+  const by = query.aggregation.split(',', AGGREGATIONS.length + 1).map(parseOneAggregation)
+  if (new Set(by).size < by.length) throw refusedField('aggregation', 'must not contain a name twice')
   for (const bound of ['from', 'to'] as const) {
     if ((query[bound] ?? 0) === 0) throw refusedField(bound, 'must be given with an aggregation, and not be 0')
   }
   const timeZone = query.tz ?? 'UTC'
   if (!isTimeZone(timeZone)) throw refusedField('tz', 'must be a time zone such as Europe/Belgrade')
   return { by, interval: parseInterval(query.interval ?? '1s'), timeZone }
+}
+
+function parseOneAggregation(text: string): Aggregation {
+  const by = AGGREGATIONS.find((name) => name === text.toLowerCase())
+  if (by !== undefined) return by
+  throw refusedField('aggregation', `must be one or several of ${AGGREGATIONS.join(', ')}, separated by commas`)
 }
 
 /** Clamped to what can be stored, so that every number is a time that PostgreSQL can compare with. */
@@ -73,7 +91,7 @@ function toSeconds(time: number | undefined): number | undefined {
   return Math.min(Math.max(seconds, MIN_TIME_SECONDS), END_TIME_SECONDS)
 }
 
-/** As a publish is stored; a subtopic that nothing can be published under simply matches nothing. */
+/** The stored form of a subtopic. An invalid subtopic matches nothing. */
 function canonicalSubtopic(subtopic: string): string {
   return subtopic
     .split(/[/.]/)

@@ -9,10 +9,10 @@ export type Interval =
 
 const WORDS = /^(\d{1,9}) ?(second|minute|hour|day|week|month|year)s?$/i
 const SECONDS: Readonly<Record<string, number>> = { second: 1, minute: 60, hour: 3600 }
-/** Longer ones would leave the years that a time can have. */
+/** Longer intervals would exceed the range of times. */
 const MAX_YEARS = 1000
 const MAX_SECONDS = MAX_YEARS * 365 * 86_400
-/** PostgreSQL's clock has microseconds. */
+/** PostgreSQL stores times in microseconds. */
 const MIN_SECONDS = 1e-6
 
 /** Throws `malformed` for anything that is neither, for zero, and for more than 1000 years. */

@@ -6,7 +6,7 @@ import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projectio
 import { RECORDS } from '../store/opened.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
-import { pendingBatches } from './parts.ts'
+import { ALL_TIMES } from './time-range.ts'
 import type { RecordRow } from './window.ts'
 
 export async function readLatest(
@@ -15,13 +15,13 @@ export async function readLatest(
   filter: Filter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ rows: RecordRow[]; total: number }> {
-  // The protocol is one of the newest record, not one that looks for another: it filters what was found.
+  // The protocol filters the newest records; it does not select older records with this protocol.
   const { protocol, ...withoutProtocol } = filter
   const scope = await scopeOf(tx, channelKey, { ...withoutProtocol, protocol: undefined })
   const { seriesKeys } = scope
   const ofSeries = seriesKeys === undefined ? sql`` : sql`AND series_key = ANY (${seriesKeys}::bigint[])`
-  const pending = await pendingBatches(tx)
-  const conditions = conditionsIn(scope, { fromSeconds: undefined, toSeconds: undefined })
+  const pending = scope.arrivals?.pending?.condition
+  const conditions = conditionsIn(scope, ALL_TIMES)
   const fresh =
     pending === undefined
       ? sql``

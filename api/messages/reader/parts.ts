@@ -1,47 +1,75 @@
 /**
- * The records of a query in parts that do not overlap: whole quarters of an hour that are projected, which the rollups count, and the
- * rest, which is read from the records: pending batches, and both ends of the range where they cut a quarter.
+ * Splits the records of a query into parts that do not overlap: projected buckets, which the rollups count, and the rest, which is read
+ * from the records: pending batches, and incomplete buckets at both ends of the range.
  */
-import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ROLLUP_COLUMNS } from '../projections/rollups.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
-import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
+import { holdsRollups, splitWeeks } from './arrivals.ts'
+import type { RecordConditions, Scope } from './conditions.ts'
 import { all, conditionsIn, timeConditions } from './conditions.ts'
+import { ALL_TIMES } from './time-range.ts'
+import type { TimeRange } from './time-range.ts'
 
 export type Parts = {
-  /** A table `b` with the columns of `rollups`; undefined where rollups cannot answer the query. */
+  /** A table `b` with the columns of `rollups`; undefined when rollups cannot answer the query. */
   rollups: Sql<unknown> | undefined
+  /** A table `b` with `records`, whose sum is that of `rollups`; undefined when there are none. */
+  counts: Sql<unknown> | undefined
   /** Conditions on records that the rollups part does not count, each on other records. */
   raw: readonly RecordConditions[]
 }
 
-/** Rollups know series and times, neither protocols nor single values. */
+/** Rollups contain series and times, but no protocols and no single values. */
 export function isKnownToRollups({ protocol, values }: Scope): boolean {
   return protocol === undefined && values.length === 0
 }
 
-/** The parts of the snapshot that the transaction reads; `pending` is from `pendingBatches`. */
-export function partsOf(scope: Scope, range: TimeRange, pending: Sql<boolean> | undefined): Parts {
-  if (!isKnownToRollups(scope)) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
+/** The parts of the snapshot that the transaction reads. */
+export function partsOf(scope: Scope, range: TimeRange): Parts {
+  if (!isKnownToRollups(scope)) return rawAlone(scope, range)
   const whole = wholeBuckets(range)
   const { fromSeconds: from, toSeconds: to } = whole
-  if (from !== undefined && to !== undefined && from >= to)
-    return { rollups: undefined, raw: [conditionsIn(scope, range)] }
-  const restricted = (within: TimeRange, condition: Sql<boolean>, found?: 'by batch'): RecordConditions => {
-    const conditions = conditionsIn(scope, within, found)
+  if (from !== undefined && to !== undefined && from >= to) return rawAlone(scope, range)
+  const restricted = (
+    within: TimeRange,
+    condition: Sql<boolean>,
+    found: 'by channel' | 'by batch' = 'by channel',
+  ): RecordConditions => {
+    const conditions = conditionsIn(scope, within, { found })
     return { ...conditions, rows: all([conditions.rows, condition]) }
   }
   const raw: RecordConditions[] = []
+  const pending = scope.arrivals?.pending?.condition
   if (pending !== undefined) raw.push(restricted(range, pending, 'by batch'))
   const isProjected = pending === undefined ? sql<boolean>`true` : sql<boolean>`NOT (${pending})`
   if (from !== range.fromSeconds) raw.push(restricted({ ...range, toSeconds: from }, isProjected))
   if (to !== range.toSeconds) raw.push(restricted({ ...range, fromSeconds: to }, isProjected))
-  return { rollups: rollupsIn(scope, whole), raw }
+  const rollups = rollupsIn(scope, whole)
+  return { rollups, counts: countsIn(scope, whole), raw }
 }
 
-/** The buckets that lie in the range as a whole. */
+/** For queries that rollups cannot answer. */
+export function rawAlone(scope: Scope, range: TimeRange): Parts {
+  return { rollups: undefined, counts: undefined, raw: [conditionsIn(scope, range)] }
+}
+
+/** Rollups by week for weeks that are completely in the range, by bucket for other weeks. */
+function countsIn(scope: Scope, range: TimeRange): Sql<unknown> | undefined {
+  const { channelKey, arrivals, seriesKeys } = scope
+  if (arrivals === undefined) return rollupsIn(scope, range)
+  const { inside, cut } = splitWeeks(arrivals, range)
+  const parts: Sql<unknown>[] = []
+  if (inside.weeks.length > 0)
+    parts.push(sql`
+      SELECT b.records FROM rollup_weeks b
+       WHERE b.channel_key = ${channelKey} AND b.series_key = ANY (${seriesKeys ?? [0]}::bigint[]) AND ${holdsRollups(inside, ALL_TIMES)}`)
+  if (cut.weeks.length > 0) parts.push(sql`SELECT b.records FROM ${rollupsIn({ ...scope, arrivals: cut }, range)}`)
+  return parts.length === 0 ? undefined : sql`(${sql.join(parts, sql` UNION ALL `)}) b`
+}
+
+/** The buckets that are completely in the range. */
 function wholeBuckets({ fromSeconds, toSeconds }: TimeRange): TimeRange {
   return {
     fromSeconds: fromSeconds === undefined ? undefined : Math.ceil(fromSeconds / BUCKET_SECONDS) * BUCKET_SECONDS,
@@ -50,27 +78,12 @@ function wholeBuckets({ fromSeconds, toSeconds }: TimeRange): TimeRange {
 }
 
 /** The rollups of the series of the scope, or of the channel as a whole, as a table `b`; the range is one of whole buckets. */
-export function rollupsIn({ channelKey, seriesKeys }: Scope, range: TimeRange): Sql<unknown> {
+export function rollupsIn({ channelKey, arrivals, seriesKeys }: Scope, range: TimeRange): Sql<unknown> {
   const conditions = [
     sql<boolean>`b.channel_key = ${channelKey}`,
     sql<boolean>`b.series_key = ANY (${seriesKeys ?? [0]}::bigint[])`,
     ...timeConditions(sql`b.bucket`, range),
   ]
+  if (arrivals !== undefined) conditions.push(holdsRollups(arrivals, range))
   return sql`(SELECT ${ROLLUP_COLUMNS} FROM rollups b WHERE ${all(conditions)}) b`
-}
-
-/**
- * A condition on rows `m` of the table `records`: the row is of a batch that is not projected yet; undefined without such a batch. The
- * range of numbers is what the index of batches answers, the time of arrival leaves out partitions. IS TRUE makes a hashed set of the
- * numbers.
- */
-export async function pendingBatches(tx: Queryable): Promise<Sql<boolean> | undefined> {
-  const { rows } = await sql<{ seq: number; arrived_at: string }>`
-    SELECT seq, arrived_at FROM ingest_batches WHERE NOT projected ORDER BY arrived_at`.execute(tx)
-  const [oldest] = rows
-  if (oldest === undefined) return undefined
-  const seqs = rows.map(({ seq }) => seq)
-  const [first, last] = [seqs.reduce((low, seq) => Math.min(low, seq)), seqs.reduce((high, seq) => Math.max(high, seq))]
-  return sql<boolean>`m.batch_seq BETWEEN ${first} AND ${last} AND m.arrived_at >= ${oldest.arrived_at}::timestamptz
-    AND (m.batch_seq IN (SELECT unnest(${seqs}::bigint[]))) IS TRUE`
 }

@@ -4,12 +4,12 @@ import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { Filter } from './filter.ts'
-import { all, timeConditions } from './conditions.ts'
+import { all, isAnyOf, timeConditions } from './conditions.ts'
 import { directionOf } from './order.ts'
-import type { PageRows, Window } from './window.ts'
+import type { LinkedRow, PageRows, Window } from './window.ts'
 import { pageRowsOf } from './window.ts'
 
-export type PayloadRow = {
+export type PayloadRow = LinkedRow & {
   subtopic: string
   publisher_id: string
   protocol: number
@@ -36,7 +36,8 @@ export class PayloadsQuery {
     const direction = directionOf(dir)
     const order = sql`p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
     const { rows } = await withinPage(sql<PayloadRow>`
-      SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body
+      SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body,
+             p.batch_seq, p.message
         FROM payloads p WHERE ${this.#condition} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}`).execute(this.#tx)
     return pageRowsOf(rows)
   }
@@ -48,11 +49,11 @@ export class PayloadsQuery {
   }
 }
 
-/** Names and values are those of records; here they filter nothing. */
+/** Filters on names and values apply to records only; they are ignored here. */
 export function payloadConditions(filter: Filter): Sql<boolean>[] {
   const conditions = timeConditions(sql`p.time`, filter)
   if (filter.subtopic !== undefined) conditions.push(sql`subtopic = ${filter.subtopic}`)
-  if (filter.publisherId !== undefined) conditions.push(sql`publisher_id = ${filter.publisherId}`)
+  if (filter.publisherIds !== undefined) conditions.push(isAnyOf(sql`publisher_id`, filter.publisherIds))
   if (filter.protocol !== undefined) conditions.push(sql`protocol = ${filter.protocol}`)
   return conditions
 }

@@ -1,7 +1,7 @@
-/** Reading the stored messages of a channel. Who may read it was decided before: the canonical channel is given, not a caller. */
-import type { MessageAccess } from '#api/devices/index.ts'
+/** Reads the stored messages of a channel. The caller has checked the access to the channel. */
+import type { ChannelAccess } from '#api/devices/index.ts'
 import { translateDatabaseError } from '#core/database/index.ts'
-import type { Database, Transaction } from '#core/database/index.ts'
+import type { SnapshotSource, Transaction } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
@@ -9,15 +9,16 @@ import { AggregatesQuery } from './aggregates.ts'
 import { parseAggregation, parseFilter } from './filter.ts'
 import { PayloadsQuery } from './payloads.ts'
 import { readLatest } from './latest.ts'
-import { presentPayload, presentRecord } from './present.ts'
+import { presentLinks, presentPayload, presentRecord } from './present.ts'
 import { RecordsQuery } from './records.ts'
 import type { LatestQuery, MessagesPage, StoredMessage } from './schema.ts'
 import { MessagesQuery } from './schema.ts'
-import type { PageRows, Rows, Total, Window } from './window.ts'
+import { withRuns } from './task-runs.ts'
+import type { LinkedRow, PageRows, Rows, Total, Window } from './window.ts'
 
-/** No page takes longer: one that must look at too much fails with `timeout` rather than hold up other reads. */
+/** The deadline of a page. A page that reads too many rows fails with `timeout`, so that it does not delay other reads. */
 const PAGE_DEADLINE_MS = 5_000
-/** A total that takes longer is left open: the page is answered with a lower bound (contract decision 75). */
+/** The deadline of an exact total. After it, the page contains a lower bound (contract decision 75). */
 const TOTAL_DEADLINE_MS = 2_000
 
 export type Reader = {
@@ -25,12 +26,12 @@ export type Reader = {
    * A page of the channel's messages, newest first by default. It contains everything that was acknowledged before the call. Throws
    * `malformed` for an invalid query, `timeout` for a page that takes too long.
    */
-  read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
+  read(access: ChannelAccess, query: MessagesQuery): Promise<MessagesPage>
   /** The newest record of every series of the channel, a page of them, in the order in which the series began. */
-  latest(access: MessageAccess, query: LatestQuery): Promise<MessagesPage>
+  latest(access: ChannelAccess, query: LatestQuery): Promise<MessagesPage>
 }
 
-export function createReader(database: Database): Reader {
+export function createReader(database: Pick<SnapshotSource, 'snapshot'>): Reader {
   return {
     async read(access, query) {
       const { offset, limit, format } = query
@@ -57,20 +58,22 @@ type OpenQuery = { page(window: Window): Promise<PageRows<StoredMessage>>; total
 type Opener = (tx: Transaction) => Promise<OpenQuery>
 
 /** Throws `malformed`. */
-function openerOf({ channelKey, channelId }: MessageAccess, query: MessagesQuery): Opener {
+function openerOf({ channelKey, channelId }: ChannelAccess, query: MessagesQuery): Opener {
   const filter = parseFilter(query)
   const aggregation = parseAggregation(query)
-  const shown = <Row>(
-    of: { page(window: Window): Promise<PageRows<Row>>; total(): Promise<number> },
-    present: (channel: string, row: Row) => StoredMessage,
-  ): OpenQuery => ({
-    async page(window) {
-      const { rows, ...page } = await of.page(window)
-      return { ...page, rows: rows.map((row) => present(channelId, row)) }
-    },
-    total: () => of.total(),
-  })
   return async (tx) => {
+    const shown = <Row extends LinkedRow & { protocol: number }>(
+      of: { page(window: Window): Promise<PageRows<Row>>; total(): Promise<number> },
+      present: (channel: string, row: Row) => StoredMessage,
+    ): OpenQuery => ({
+      async page(window) {
+        const { rows, ...page } = await of.page(window)
+        if (query.links !== true) return { ...page, rows: rows.map((row) => present(channelId, row)) }
+        const linked = await withRuns(tx, rows)
+        return { ...page, rows: linked.map((row) => ({ ...present(channelId, row), ...presentLinks(row) })) }
+      },
+      total: () => of.total(),
+    })
     if (query.format !== RECORDS_FORMAT)
       return shown(new PayloadsQuery(tx, channelKey, query.format, filter), presentPayload)
     if (aggregation === undefined) return shown(await RecordsQuery.of(tx, channelKey, filter), presentRecord)
@@ -78,7 +81,7 @@ function openerOf({ channelKey, channelId }: MessageAccess, query: MessagesQuery
   }
 }
 
-/** One message more than the page shows tells whether more follow, which is all that is known of a total that takes too long. */
+/** One more message than the page contains is read: it shows whether more follow when the total takes too long. */
 async function readPage(tx: Transaction, open: Opener, query: MessagesQuery): Promise<Rows<StoredMessage>> {
   const { offset, limit, order, dir = 'desc' } = query
   const messages = await open(tx)
@@ -97,7 +100,7 @@ async function readTotal(tx: Transaction, open: Opener, { offset }: MessagesQuer
   return { rows: [], total: total ?? offset, isExact: total !== undefined }
 }
 
-/** Undefined where the total takes too long; then the transaction takes no further statement. */
+/** Undefined when the total takes too long; then the transaction accepts no further statement. */
 async function countInTime(tx: Transaction, messages: OpenQuery): Promise<number | undefined> {
   await sql`SET LOCAL statement_timeout = ${sql.raw(String(TOTAL_DEADLINE_MS))}`.execute(tx)
   try {
@@ -113,7 +116,7 @@ function presentTotal({ total, isExact }: Total): Pick<MessagesPage, 'total' | '
   return isExact ? { total } : { total, total_exact: false }
 }
 
-/** The filters that were given, as they were given. Only those: a query may also hold the caller's secret. */
+/** The filters of the query, unchanged. Other parameters are omitted: a query can contain the caller's secret. */
 function echoOf(query: MessagesQuery | LatestQuery): Partial<MessagesPage> {
   const filters = Object.keys(MessagesQuery.properties) as (keyof LatestQuery)[]
   return Object.fromEntries(

@@ -1,27 +1,31 @@
-/** Reads SenML records: pages in order, and how many match. */
+/** Reads SenML records: ordered pages, and totals. */
 import { withinPage } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { RECORDS } from '../store/opened.ts'
-import { findBuckets, findSeconds } from './buckets.ts'
+import { findPageBuckets, findPageSeconds, timeRangeOf } from './buckets.ts'
+import { nearEnd } from './arrivals.ts'
 import type { RecordConditions, Scope } from './conditions.ts'
-import { all, conditionsIn, intersection, matchingIn, scopeOf } from './conditions.ts'
+import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
 import { byTime, directionOf } from './order.ts'
 import type { Parts } from './parts.ts'
-import { isKnownToRollups, partsOf, pendingBatches } from './parts.ts'
+import { isKnownToRollups, partsOf } from './parts.ts'
 import { pageByTime, pageOfBuckets } from './time-page.ts'
+import { intersection } from './time-range.ts'
 import { countRecords } from './totals.ts'
 import type { PageRows, RecordRow, Window } from './window.ts'
 import { pageRowsOf } from './window.ts'
 
-/** Below this an offset is walked over. */
+/** Smaller offsets are skipped row by row. */
 const BUCKETS_OFFSET = 100
-/** Rows that are looked at for a page whose buckets can be found by the rollups. */
+/** Rows that are read for a page before its buckets are found by the rollups. */
 const MAX_LOOKED_ROWS = 5_000
+/** The factor by which the number of weeks grows when they did not contain the page. */
+const WIDER = 4
 
-/** Matches in the buckets of a page that are opened and sorted; of more, the seconds of the page are found first. */
+/** The maximum number of matches in the buckets of a page that are sorted; with more, the seconds of the page are found first. */
 const MAX_OPENED_RECORDS = 200_000
 
 /** The columns that a page can be ordered by; an unknown order is that of time. */
@@ -47,8 +51,7 @@ export class RecordsQuery {
 
   static async of(tx: Transaction, channelKey: number, filter: Filter): Promise<RecordsQuery> {
     const scope = await scopeOf(tx, channelKey, filter)
-    const pending = isKnownToRollups(scope) ? await pendingBatches(tx) : undefined
-    return new RecordsQuery(tx, scope, filter, partsOf(scope, filter, pending))
+    return new RecordsQuery(tx, scope, filter, partsOf(scope, filter))
   }
 
   private constructor(tx: Transaction, scope: Scope, filter: Filter, parts: Parts) {
@@ -62,22 +65,36 @@ export class RecordsQuery {
     // No series has the name, publisher or subtopic.
     if (this.#scope.seriesKeys?.length === 0) return { rows: [], found: 0, total: 0 }
     const column = window.order === undefined ? undefined : ORDER_COLUMNS[window.order]
-    const conditions = conditionsIn(this.#scope, this.#filter)
-    if (column !== undefined) return pageRowsOf((await pageByColumn(conditions, window, column).execute(this.#tx)).rows)
+    if (column !== undefined) {
+      const conditions = conditionsIn(this.#scope, this.#filter)
+      return pageRowsOf((await pageByColumn(conditions, window, column).execute(this.#tx)).rows)
+    }
     const isKnown = isKnownToRollups(this.#scope)
     if (!isKnown || window.offset < BUCKETS_OFFSET) {
-      const near = await pageByTime(this.#tx, conditions, window, isKnown ? MAX_LOOKED_ROWS : Infinity)
-      if (near !== undefined) return near
+      const page = await this.#pageByTime(window, isKnown ? MAX_LOOKED_ROWS : Infinity)
+      if (page !== undefined) return page
     }
-    return await this.#pageOfBuckets(conditions, window)
+    return await this.#pageOfBuckets(window)
   }
 
-  async #pageOfBuckets(conditions: RecordConditions, window: Window): Promise<PageRows<RecordRow>> {
-    const found = await findBuckets(this.#tx, this.#parts, window)
+  /** Reads the last week first, then four times as many. */
+  async #pageByTime(window: Window, maxLook: number): Promise<PageRows<RecordRow> | undefined> {
+    for (let weeks = 1; ; weeks *= WIDER) {
+      const { arrivals } = this.#scope
+      const near = arrivals === undefined ? undefined : nearEnd(arrivals, this.#filter, window.dir, weeks)
+      const conditions = conditionsIn(this.#scope, near ?? this.#filter)
+      const page = await pageByTime(this.#tx, conditions, window, maxLook)
+      if (near === undefined || page === undefined || page.found >= window.limit) return page
+    }
+  }
+
+  async #pageOfBuckets(window: Window): Promise<PageRows<RecordRow>> {
+    const found = await findPageBuckets(this.#tx, this.#parts, window)
     const { total } = found
+    const conditions = conditionsIn(this.#scope, this.#filter, { heldIn: timeRangeOf(found) })
     if (found.records <= MAX_OPENED_RECORDS)
       return { ...(await pageOfBuckets(this.#tx, conditions, found, window)), total }
-    const seconds = await findSeconds(this.#tx, conditions, found, window)
+    const seconds = await findPageSeconds(this.#tx, conditions, found, window)
     const within = conditionsIn(this.#scope, intersection(this.#filter, seconds))
     return { ...(await pageOfBuckets(this.#tx, within, { ...found, offset: seconds.offset }, window)), total }
   }
@@ -97,7 +114,7 @@ function pageByColumn(
   const source = sql`SELECT ${SELECTED}, ${column} AS sorted FROM ${RECORDS} JOIN series s ON s.key = r.series_key
     WHERE ${all([conditions.rows, ...matchingIn(conditions)])}`
   return withinPage(sql<RecordRow>`
-    SELECT s.subtopic, s.publisher_id, s.name, s.unit, f.protocol, extract(epoch FROM f.time)::float8 AS time, f.value,
+    SELECT s.subtopic, s.publisher_id, s.name, s.unit, f.protocol, f.batch_seq, f.message, extract(epoch FROM f.time)::float8 AS time, f.value,
            f.sum, f.update_time, f.bool_value, f.string_value, f.data_value
       FROM (SELECT f.* FROM (${source}) f ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}) f
       JOIN series s ON s.key = f.series_key

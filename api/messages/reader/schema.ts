@@ -1,7 +1,7 @@
-/** What a reader asks and gets (contract section 8). */
+/** Requests and responses of reads (contract section 8). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { shown } from '#core/http/index.ts'
+import { documented } from '#core/http/index.ts'
 
 export const MAX_READ_LIMIT = 1000
 
@@ -12,6 +12,7 @@ export const AGGREGATIONS = ['max', 'min', 'avg', 'sum', 'count'] as const
 export type Aggregation = (typeof AGGREGATIONS)[number]
 
 const PROTOCOLS = ['http', 'mqtt', 'coap', 'ws'] as const
+const AGGREGATION_PATTERN = `^(${AGGREGATIONS.join('|')})(,(${AGGREGATIONS.join('|')}))*$`
 /** A Go duration, or words. */
 const INTERVAL_PATTERN = String.raw`^(([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+|[0-9]{1,9} ?(second|minute|hour|day|week|month|year)s?)$`
 
@@ -23,9 +24,11 @@ export const MessagesQuery = Type.Object({
     description: '`messages`: SenML records; `raw`: raw payloads; any other: JSON messages of that format name',
   }),
   subtopic: Type.Optional(Type.String({ description: 'Equality; `a/b` and `a.b` are the same' })),
-  publisher: Type.Optional(Type.String({ description: 'Id of the client' })),
-  protocol: Type.Optional(Type.String({ description: 'http, mqtt, coap or ws', ...shown({ enum: PROTOCOLS }) })),
-  name: Type.Optional(Type.String({ description: 'Name of the record, base name included' })),
+  publisher: Type.Optional(Type.String({ description: 'Id of the client, or up to 100 ids separated by commas' })),
+  protocol: Type.Optional(Type.String({ description: 'http, mqtt, coap or ws', ...documented({ enum: PROTOCOLS }) })),
+  name: Type.Optional(
+    Type.String({ description: 'Name of the record, base name included, or up to 100 names separated by commas' }),
+  ),
   v: Type.Optional(Type.Number({ description: 'Compared with the numeric value' })),
   vb: Type.Optional(Type.Boolean({ description: 'Equals the boolean value' })),
   vs: Type.Optional(
@@ -39,14 +42,15 @@ export const MessagesQuery = Type.Object({
   to: Type.Optional(Type.Number({ description: 'Seconds since 1970, exclusive; above 1e14: nanoseconds' })),
   aggregation: Type.Optional(
     Type.String({
-      description: 'max, min, avg, sum or count per interval and series; needs from and to',
-      ...shown({ enum: [...AGGREGATIONS] }),
+      description:
+        'max, min, avg, sum or count per interval and series; needs from and to. Several, separated by commas, are in `values` of each message instead of `value`',
+      ...documented({ pattern: AGGREGATION_PATTERN }),
     }),
   ),
   interval: Type.Optional(
     Type.String({
       description: 'Of the aggregation: `90s`, `1h30m`, `15 minutes`, `1 day`, `1 month`; default 1s',
-      ...shown({ pattern: INTERVAL_PATTERN }),
+      ...documented({ pattern: INTERVAL_PATTERN }),
     }),
   ),
   tz: Type.Optional(
@@ -55,21 +59,24 @@ export const MessagesQuery = Type.Object({
   order: Type.Optional(
     Type.String({
       description: 'time (default), name, unit, publisher, subtopic, protocol or value',
-      ...shown({ enum: ['time', 'name', 'unit', 'publisher', 'subtopic', 'protocol', 'value'] }),
+      ...documented({ enum: ['time', 'name', 'unit', 'publisher', 'subtopic', 'protocol', 'value'] }),
     }),
   ),
   dir: Type.Optional(Type.Enum(['asc', 'desc'])),
   only_total: Type.Optional(Type.Boolean({ description: 'Answer the total alone' })),
+  links: Type.Optional(
+    Type.Boolean({ description: 'Show `message_id`, and `run_id` and `task_id` of messages that a task published' }),
+  ),
 })
 export type MessagesQuery = Static<typeof MessagesQuery>
 
-/** The newest record of each series of a channel that the filters let pass. */
+/** The newest record of each series of a channel that matches the filters. */
 export const LatestQuery = Type.Object({
   ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'name', 'only_total']).properties,
   protocol: Type.Optional(
     Type.String({
       description: 'By which the newest record came: http, mqtt, coap or ws',
-      ...shown({ enum: PROTOCOLS }),
+      ...documented({ enum: PROTOCOLS }),
     }),
   ),
 })
@@ -86,10 +93,24 @@ export const StoredMessage = Type.Object({
   time: Type.Optional(Type.Number({ description: 'Seconds since 1970' })),
   update_time: Type.Optional(Type.Number()),
   value: Type.Optional(Type.Number()),
+  values: Type.Optional(
+    Type.Object(Object.fromEntries(AGGREGATIONS.map((name) => [name, Type.Optional(Type.Number())])), {
+      description: 'Results by their name, when several aggregations are requested',
+    }),
+  ),
   string_value: Type.Optional(Type.String()),
   bool_value: Type.Optional(Type.Boolean()),
   data_value: Type.Optional(Type.String({ description: 'base64url without padding' })),
   sum: Type.Optional(Type.Number()),
+  message_id: Type.Optional(
+    Type.String({ description: 'With `links=true`: `GET /runs?message=` finds the runs that the message started' }),
+  ),
+  run_id: Type.Optional(
+    Type.String({
+      description: 'With `links=true`: the run of a task that published it, for eight days after it arrived',
+    }),
+  ),
+  task_id: Type.Optional(Type.String({ description: 'With `links=true`: the task of that run' })),
   created: Type.Optional(Type.Number({ description: 'JSON and raw: time of reception, seconds since 1970' })),
   content_type: Type.Optional(Type.String({ description: 'Raw' })),
   payload: Type.Optional(Type.Unknown({ description: 'JSON: the object as it was sent; raw: the bytes in base64' })),

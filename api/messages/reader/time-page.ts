@@ -1,4 +1,4 @@
-/** A page in the order of time: few rows are opened, however many lie behind them. */
+/** Pages in the order of time. Few rows are unnested, independent of the number of rows that follow. */
 import { withinPage } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -91,7 +91,7 @@ function openedPage(
   // Records that are only ordered and counted are not opened further.
   const opened = conditions.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW
   const page = sql`
-    SELECT s.subtopic, s.publisher_id, s.name, s.unit, m.protocol, extract(epoch FROM f.time)::float8 AS time,
+    SELECT s.subtopic, s.publisher_id, s.name, s.unit, m.protocol, m.batch_seq, m.message, extract(epoch FROM f.time)::float8 AS time,
            m."values"[f.place::integer] AS value, m.sums[f.place::integer] AS sum, m.update_times[f.place::integer] AS update_time,
            m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value
       FROM page f JOIN shown m USING (nth) JOIN series s ON s.key = f.series_key

@@ -13,15 +13,17 @@ export async function countRecords(tx: Transaction, parts: Parts): Promise<numbe
   return rows[0]?.total ?? 0
 }
 
-export function totalOf({ rollups, raw }: Parts): Sql<{ total: number }> {
-  const counts = raw.map((part) => sql`(SELECT coalesce(sum(counted.records), 0) FROM (${countsOf(part)}) counted)`)
-  if (rollups !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM ${rollups})`)
+export function totalOf({ counts: known, raw }: Parts): Sql<{ total: number }> {
+  // Neither rows nor buckets are left where no series matches.
+  const counts = [sql`0`]
+  for (const part of raw) counts.push(sql`(SELECT coalesce(sum(counted.records), 0) FROM (${countsOf(part)}) counted)`)
+  if (known !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM ${known})`)
   return sql`SELECT (${sql.join(counts, sql` + `)})::bigint AS total`
 }
 
 /**
- * A SELECT of `records`, how many match: one row, or one row for each `part` that the rows of the table are divided into. A row that lies in the
- * range as a whole is counted without opening it, if all of its records match.
+ * A SELECT of `records`, how many match: one row, or one row for each `part` that the rows of the table are divided into. A row that the range covers
+ * completely is counted without opening it, if all of its records match.
  */
 export function countsOf(conditions: RecordConditions, part: Sql<unknown> = sql`NULL`): Sql<unknown> {
   const { rows, isInside, times, series, values } = conditions

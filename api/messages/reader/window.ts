@@ -3,7 +3,15 @@ import type { Direction } from './order.ts'
 
 export type Window = { offset: number; limit: number; order: string | undefined; dir: Direction }
 
-export type RecordRow = {
+/** Where a row was stored: its batch and the number of its message in it. Absent for an aggregate. */
+export type LinkedRow = {
+  batch_seq?: number
+  message?: number
+  /** The run of a task that published it, where links are requested. */
+  run?: { id: string; task: string }
+}
+
+export type RecordRow = LinkedRow & {
   subtopic: string
   publisher_id: string
   name: string
@@ -16,6 +24,8 @@ export type RecordRow = {
   bool_value: boolean | null
   string_value: string | null
   data_value: Buffer | null
+  /** Of an interval and series, when several aggregations are requested. */
+  aggregates?: Readonly<Record<string, number>>
 }
 
 /** `found`: the rows of the page before it was cut to its size; `total`, where it is known with the page. */

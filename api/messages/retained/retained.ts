@@ -1,4 +1,4 @@
-/** Messages that are kept for later subscribers of their topics: found, listed and deleted (MQTT 5.0 section 3.3.1.3). */
+/** Retained messages of topics: search, listing and deletion (MQTT 5.0 section 3.3.1.3). */
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -13,7 +13,7 @@ export type RetainedMessage = {
   qos: 0 | 1 | 2
   envelope: Envelope
   payload: Buffer
-  /** Text of the database. */
+  /** Timestamp text of the database. */
   storedAt: string
 }
 
@@ -26,7 +26,7 @@ type Row = {
   stored_at: string
 }
 
-/** Kept messages that one subscription is sent. */
+/** The maximum number of retained messages that one subscription receives. */
 const MAX_FOUND = 10_000
 
 function fromRow(row: Row): RetainedMessage {
@@ -40,9 +40,9 @@ function fromRow(row: Row): RetainedMessage {
   }
 }
 
-/** Those that a filter of `parseSubtopicFilter` covers, in the order of their subtopics. */
+/** The retained messages of a filter from `parseSubtopicFilter`, in the order of their subtopics. */
 export async function findRetained(db: Queryable, channelKey: number, filter: string): Promise<RetainedMessage[]> {
-  // What stands before the first wildcard narrows the search.
+  // The part before the first wildcard narrows the search.
   const fixed = /^[^*>]*/.exec(filter)?.[0] ?? ''
   const wanted = fixed === filter ? sql`subtopic = ${filter}` : sql`starts_with(subtopic, ${fixed.replace(/\.$/, '')})`
   const { rows } = await sql<Row>`

@@ -1,13 +1,13 @@
-/** The log of batches, which consumers follow: what all of them have passed long ago goes. */
+/** Deletes old rows of the changelog of batches, which all consumers have passed. */
 import type { Database } from '#core/database/index.ts'
 
-/** Nobody goes on from an older position. */
+/** No consumer resumes from an older position. */
 const KEPT_DAYS = 8
-/** Rows of one statement, so that housekeeping never holds a publish up for long. */
+/** The number of rows of one statement, so that maintenance does not delay publishes. */
 const STEP_ROWS = 10_000
 
-/** Deletes projected batches that are older than is kept; returns how many. */
-export async function forgetOldBatches({ pool }: Database): Promise<number> {
+/** Deletes expired projected batches; returns their number. */
+export async function deleteOldBatches({ pool }: Database): Promise<number> {
   for (let forgotten = 0; ;) {
     // By number, as the primary key walks them: the oldest are the first.
     const { rowCount } = await pool.query(

@@ -1,21 +1,21 @@
 /**
- * The messages of a domain that is removed (decision 46). They refer to no domain, so its channels are looked up: those that
- * exist, those that have series, and those whose deletion the journal knows.
+ * Removes the messages of a deleted domain (decision 46). Messages do not refer to a domain, so its channels are looked up: existing
+ * ones, those with series, and deleted ones in the journal.
  */
 import type { Database } from '#core/database/index.ts'
 import { projectPending } from '../projections/project.ts'
 
-/** Removes at most so many rows, and gives how many went. */
+/** Removes at most `limit` rows and returns their number. */
 type RemovePart = (limit: number) => Promise<number>
 
-/** Channels that one statement looks for. */
+/** The number of channels of one statement. */
 const CHANNELS_PER_PART = 1000
 const PARTITIONED = ['records', 'payloads', 'rollups']
 
-/** Everything that is stored of the domain's channels, as parts that are removed one after the other. */
+/** Everything that is stored of the domain's channels, as parts that are removed in order. */
 export async function removalsOf(database: Database, domainKey: number): Promise<RemovePart[]> {
   const { pool } = database
-  // Otherwise the last batches would be added to rollups that are removed already.
+  // Otherwise the last batches would be added to rollups that are already removed.
   await projectPending(database)
   const { rows: channels } = await pool.query<{ key: number }>(
     `SELECT key FROM channels WHERE domain_key = $1
@@ -29,7 +29,7 @@ export async function removalsOf(database: Database, domainKey: number): Promise
     [PARTITIONED],
   )
   const keys = channels.map((channel) => channel.key)
-  const tables = [...leaves.map((leaf) => leaf.name), 'latest_records', 'series']
+  const tables = [...leaves.map((leaf) => leaf.name), 'rollup_weeks', 'latest_records', 'series']
 
   // Row by row number inside one partition: a join over all of them would read them whole for each part.
   const removeOf =

@@ -1,19 +1,21 @@
-/** The housekeeping of messages, each hour: partitions ahead, expired ones away, idempotency keys of yesterday and old batches away. */
+/** Hourly maintenance: creates partitions ahead, drops expired ones, deletes expired idempotency keys and old batches. */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
-import { forgetExpiredKeys } from '../ingest/idempotency.ts'
+import { deleteExpiredKeys } from '../ingest/idempotency.ts'
+import { deleteDroppedWeeks } from '../projections/dropped-weeks.ts'
 import { replaceExpiredLatest } from '../projections/replace-latest.ts'
+import { deleteOldMinutes } from '../projections/usage.ts'
 import { PRESENT_DAYS, createPartitions, maintainPartitions } from '../store/partitions.ts'
-import { forgetOldBatches } from './batches.ts'
+import { deleteOldBatches } from './batches.ts'
 
 const INTERVAL_MS = 60 * 60 * 1000
-/** The first round makes the partitions ahead of need, and gives way to the start. */
+/** The first round runs soon after the start, with a delay that keeps it out of the start itself. */
 const FIRST_PAUSE_MS = 10_000
 
 export type Retention = { stop(): Promise<void> }
 
-/** Resolves when the partitions of the present exist; soon after, and then each hour, a round. */
+/** Resolves when the current partitions exist. The first round follows soon after, then one each hour. */
 export async function startRetention(database: Database, logger: Logger): Promise<Retention> {
   await createPartitions(database, PRESENT_DAYS)
   const stopping = new AbortController()
@@ -26,8 +28,10 @@ export async function startRetention(database: Database, logger: Logger): Promis
         pauseMs = INTERVAL_MS
         await replaceExpiredLatest(database)
         await maintainPartitions(database, logger)
-        await forgetExpiredKeys(database)
-        await forgetOldBatches(database)
+        await deleteDroppedWeeks(database)
+        await deleteExpiredKeys(database)
+        await deleteOldBatches(database)
+        await deleteOldMinutes(database)
       } catch (error) {
         if (stopping.signal.aborted) return
         logger.warn({ err: error }, 'failed to maintain the partitions of messages; retrying')

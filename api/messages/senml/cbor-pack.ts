@@ -3,7 +3,7 @@ import { CborFault, decodeCbor } from './cbor.ts'
 import { CBOR_LABELS } from './labels.ts'
 import { refusal } from './refusal.ts'
 
-/** The records of a CBOR pack with the labels of JSON. Throws `malformed` for bytes that are no CBOR that SenML uses. */
+/** The records of a CBOR pack with the labels of JSON. Throws `malformed` for bytes that are not a CBOR pack. */
 export function parseCborPack(bytes: Uint8Array): unknown {
   const pack = decode(bytes)
   if (!Array.isArray(pack)) throw refusal('', 'must be an array of records')
@@ -13,7 +13,7 @@ export function parseCborPack(bytes: Uint8Array): unknown {
     for (const [key, value] of record as Map<string | number, unknown>) {
       const label = typeof key === 'string' ? key : CBOR_LABELS.get(key)
       // The integer keys are conclusive (RFC 8428 section 6); an extension has a text key.
-      if (label === undefined) throw refusal(`/${index}/${key}`, 'is no integer label of SenML')
+      if (label === undefined) throw refusal(`/${index}/${key}`, 'is not an integer label of SenML')
       if (Object.hasOwn(fields, label)) throw refusal(`/${index}/${label}`, 'must not be given twice')
       setOwn(fields, label, label === 'vd' ? bytesOnly(value, index) : value)
     }

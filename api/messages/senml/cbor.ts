@@ -1,14 +1,14 @@
 /**
  * The part of CBOR (RFC 8949) that SenML uses: integers, floats, decimal fractions (tag 4), text, bytes, arrays,
- * maps, booleans and null. Strict where general decoders are lenient: text that is no UTF-8, a repeated map key,
- * other tags and trailing bytes are refused, and nothing is allocated by a length that the input does not back.
+ * maps, booleans and null. Strict where general decoders are lenient: invalid UTF-8, repeated map keys, other tags and trailing bytes
+ * are rejected, and a length never allocates more memory than the input has bytes.
  */
 import { isUtf8 } from 'node:buffer'
 
-/** Deeper nesting is refused: a pack has two levels, extensions may have a few more. */
+/** Deeper nesting is rejected: a pack has two levels, extensions may have a few more. */
 export const MAX_CBOR_DEPTH = 16
 
-/** Data items of one message, pieces of text and bytes among them; some 60 ms. */
+/** The maximum number of data items of one message, including chunks of text and bytes; about 60 ms. */
 const MAX_ITEMS = 150_000
 
 /** Thrown for bytes that are not one data item of that part; the message ends the sentence "the pack …". */
@@ -20,7 +20,7 @@ const BREAK = Symbol('break')
 export function decodeCbor(bytes: Uint8Array): unknown {
   const reader = new Reader(bytes)
   const value = reader.item(0)
-  if (value === BREAK) throw new CborFault('must not hold a break outside an indefinite item')
+  if (value === BREAK) throw new CborFault('must not contain a break outside an indefinite item')
   if (!reader.atEnd) throw new CborFault('must be one CBOR data item without bytes after it')
   return value
 }
@@ -42,7 +42,7 @@ class Reader {
 
   #count(): void {
     this.#items += 1
-    if (this.#items > MAX_ITEMS) throw new CborFault(`must hold at most ${MAX_ITEMS} data items`)
+    if (this.#items > MAX_ITEMS) throw new CborFault(`must contain at most ${MAX_ITEMS} data items`)
   }
 
   item(depth: number): unknown {
@@ -116,7 +116,7 @@ class Reader {
 
   #text(info: number): string {
     const bytes = this.#string(info, 3)
-    if (!isUtf8(bytes)) throw new CborFault('must hold text in UTF-8 only')
+    if (!isUtf8(bytes)) throw new CborFault('must contain text in UTF-8 only')
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()
   }
 
@@ -152,10 +152,10 @@ class Reader {
   /** Tag 4 is a decimal fraction, [exponent, mantissa] (RFC 8949 section 3.4.4); SenML uses no other tag. */
   #tagged(tag: number, depth: number): number {
     const pair = tag === 4 ? this.item(depth + 1) : undefined
-    if (!Array.isArray(pair) || pair.length !== 2) throw new CborFault('must use no tag but decimal fractions')
+    if (!Array.isArray(pair) || pair.length !== 2) throw new CborFault('must use no tags other than decimal fractions')
     const [exponent, mantissa] = pair as [unknown, unknown]
     if (typeof exponent !== 'number' || typeof mantissa !== 'number') {
-      throw new CborFault('must use no tag but decimal fractions')
+      throw new CborFault('must use no tags other than decimal fractions')
     }
     // Through text, because 27315 * 10 ** -2 is not the double nearest to 273.15.
     return Number(`${mantissa}e${exponent}`)
@@ -179,7 +179,7 @@ class Reader {
       case 31:
         return BREAK
       default:
-        throw new CborFault('must use no simple value but false, true and null')
+        throw new CborFault('must use no simple values other than false, true and null')
     }
   }
 }

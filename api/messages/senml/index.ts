@@ -1,4 +1,5 @@
 export { formatBase64Url, parseBase64Url } from './base64url.ts'
+export { encodeRecords } from './encode-records.ts'
 export { parseCborPack } from './cbor-pack.ts'
 export { parseJson } from './json.ts'
 export { packToCbor, packToJson } from './notation.ts'

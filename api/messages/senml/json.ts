@@ -1,4 +1,4 @@
-/** Bytes to the JSON values of a pack. Nothing is repaired: bytes that are no UTF-8 are refused, never replaced. */
+/** Parses the JSON of a pack. Invalid UTF-8 is rejected, never replaced. */
 import { isUtf8 } from 'node:buffer'
 import { refusal } from './refusal.ts'
 

@@ -1,9 +1,8 @@
 /**
- * Short strings that come again and again, by their bytes: the same bytes give the same string, which need not be made, checked and
- * hashed anew for each message.
+ * A cache of short strings by their bytes: repeated names need not be created, validated and hashed for each message.
  */
 
-/** Places for strings; what takes the place of another one drives it out. With the lengths below a table stays below 2 MiB. */
+/** The number of slots; a string replaces the one in its slot. With the length below, a table stays below 2 MiB. */
 const PLACES = 8192
 const MAX_LENGTH = 128
 /** FNV-1a, 32 bits. */
@@ -24,7 +23,7 @@ export class KnownStrings {
     this.#isValid = isValid
   }
 
-  /** The prefix and the ASCII characters from `start` to `end` as one string; undefined for one that is not valid. */
+  /** The prefix and the ASCII characters from `start` to `end` as one string; undefined when it is invalid. */
   get({ text, hash: seed }: Prefix, bytes: Buffer, start: number, end: number): string | undefined {
     let hash = seed
     for (let at = start; at < end; at++) hash = Math.imul(hash ^ (bytes[at] as number), HASH_PRIME)

@@ -1,6 +1,6 @@
 /**
- * A pack that was taken, in the other notation (RFC 8428 sections 5 and 6): record by record and label by label, nothing is resolved. Labels
- * that SenML does not know are left out.
+ * Converts an accepted pack to the other notation (RFC 8428 sections 5 and 6), record by record and label by label, without resolving
+ * it. Unknown labels are omitted.
  */
 import { formatBase64Url, parseBase64Url } from './base64url.ts'
 import { parseCborPack } from './cbor-pack.ts'
@@ -11,7 +11,7 @@ const KEYS = new Map([...CBOR_LABELS].map(([key, label]) => [label, key]))
 
 type Entry = [label: string, value: number | string | boolean | Uint8Array]
 
-/** Throws `malformed` for bytes that are no pack. */
+/** Throws `malformed` for bytes that are not a pack. */
 export function packToJson(cbor: Uint8Array): Buffer {
   const records = parseCborPack(cbor) as Record<string, unknown>[]
   const shown = records.map((record) =>
@@ -22,7 +22,7 @@ export function packToJson(cbor: Uint8Array): Buffer {
   return Buffer.from(JSON.stringify(shown))
 }
 
-/** Throws `malformed` for bytes that are no pack. */
+/** Throws `malformed` for bytes that are not a pack. */
 export function packToCbor(json: Uint8Array): Buffer {
   const records = parseJson(json) as Record<string, unknown>[]
   const parts = [head(ARRAY, records.length)]
@@ -64,7 +64,7 @@ function item(value: Entry[1]): Buffer {
   return bytes
 }
 
-/** A major type with its argument in as few bytes as there can be (RFC 8949 section 3). */
+/** A major type with its argument in the shortest form (RFC 8949 section 3). */
 function head(major: number, argument: number): Buffer {
   const type = major << 5
   if (argument < 24) return Buffer.from([type | argument])

@@ -77,8 +77,8 @@ describe('resolution', () => {
 describe('refusal names record and field', () => {
   test.each([
     ['no array', { n: 'a', v: 1 }, '', 'must be an array of records'],
-    ['an empty pack', [], '', 'must hold at least one record with a value or a sum'],
-    ['base fields alone', [{ bn: 'a' }], '', 'must hold at least one record with a value or a sum'],
+    ['an empty pack', [], '', 'must contain at least one record with a value or a sum'],
+    ['base fields alone', [{ bn: 'a' }], '', 'must contain at least one record with a value or a sum'],
     ['no object', [{ n: 'a', v: 1 }, 7], '/1', 'must be an object'],
     ['an array as record', [[]], '/0', 'must be an object'],
     [
@@ -90,12 +90,12 @@ describe('refusal names record and field', () => {
       '/1/v',
       'must be a number',
     ],
-    ['an infinite value', [{ n: 'a', v: Infinity }], '/0/v', 'must be a number that a double can hold'],
+    ['an infinite value', [{ n: 'a', v: Infinity }], '/0/v', 'must be a finite double'],
     [
       'a sum of base value and value that overflows',
       [{ n: 'a', bv: 1e308, v: 1e308 }],
       '/0/v',
-      'must be a number that a double can hold',
+      'must be a finite double',
     ],
     ['two values', [{ n: 'a', v: 1, vs: 'x' }], '/0', 'must have one value only: v, vs, vb or vd'],
     ['no value', [{ n: 'a' }], '/0', 'must have a value (v, vs, vb or vd) or a sum (s)'],
@@ -137,11 +137,11 @@ describe('refusal names record and field', () => {
       'a mandatory extension',
       [{ n: 'a', v: 1, crit_: 1 }],
       '/0/crit_',
-      'is a mandatory extension that is not understood',
+      'is a mandatory extension that is not supported',
     ],
-    ['a NUL character', [{ n: 'a', vs: 'x\0' }], '/0/vs', 'must not hold a NUL character'],
-    ['a lone surrogate', [{ n: 'a', vs: '\ud800' }], '/0/vs', 'must not hold a lone surrogate'],
-    ['a lone surrogate in a unit', [{ n: 'a', u: '\udc00', v: 1 }], '/0/u', 'must not hold a lone surrogate'],
+    ['a NUL character', [{ n: 'a', vs: 'x\0' }], '/0/vs', 'must not contain a NUL character'],
+    ['a lone surrogate', [{ n: 'a', vs: '\ud800' }], '/0/vs', 'must not contain a lone surrogate'],
+    ['a lone surrogate in a unit', [{ n: 'a', u: '\udc00', v: 1 }], '/0/u', 'must not contain a lone surrogate'],
     [
       'a time after the year 9999',
       [{ n: 'a', v: 1, t: 253_402_300_800 }],

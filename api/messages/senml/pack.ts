@@ -1,4 +1,4 @@
-/** From the values of a pack to resolved records: the labels of RFC 8428 section 4 and what each may hold. */
+/** Resolves the JSON values of a pack to records: the labels of RFC 8428 section 4 and their rules. */
 import { parseBase64Url } from './base64url.ts'
 import { MAX_NAME_LENGTH } from './names.ts'
 import type { ResolvedRecord } from './record.ts'
@@ -10,7 +10,7 @@ import {
   finite,
   newBase,
   noFields,
-  requireFewRecords,
+  requireRecordLimit,
   requireRecords,
   resolveFields,
 } from './resolution.ts'
@@ -25,7 +25,7 @@ import {
  */
 export function resolvePack(pack: unknown, receivedAtSeconds: number): ResolvedRecord[] {
   if (!Array.isArray(pack)) throw refusal('', 'must be an array of records')
-  requireFewRecords(pack.length)
+  requireRecordLimit(pack.length)
   const base = newBase()
   const records: ResolvedRecord[] = []
   for (let index = 0; index < pack.length; index++) {
@@ -47,7 +47,7 @@ function readFields(source: unknown, index: number, base: Base): Fields {
     switch (label) {
       case 'bn':
         base.name = text(field, index, label)
-        // Checked here although a later record may never use it: the next one would be blamed for it.
+        // Checked here, because a later record would be reported instead.
         if (base.name.length > MAX_NAME_LENGTH)
           throw refusal(`/${index}/bn`, `must not exceed ${MAX_NAME_LENGTH} characters`)
         continue
@@ -102,8 +102,8 @@ function readFields(source: unknown, index: number, base: Base): Fields {
         text(field, index, label)
         break
       default:
-        // Section 4.4: unknown fields are ignored, unless their label says that they must be understood.
-        if (label.endsWith('_')) throw refusal(`/${index}/${label}`, 'is a mandatory extension that is not understood')
+        // Section 4.4: unknown fields are ignored, unless their label requires that they are understood.
+        if (label.endsWith('_')) throw refusal(`/${index}/${label}`, 'is a mandatory extension that is not supported')
         continue
     }
     fields.isBaseOnly = false
@@ -118,8 +118,8 @@ function number(field: unknown, index: number, label: string): number {
 
 function text(field: unknown, index: number, label: string): string {
   if (typeof field !== 'string') throw refusal(`/${index}/${label}`, 'must be a string')
-  if (field.includes('\0')) throw refusal(`/${index}/${label}`, 'must not hold a NUL character')
-  if (!field.isWellFormed()) throw refusal(`/${index}/${label}`, 'must not hold a lone surrogate')
+  if (field.includes('\0')) throw refusal(`/${index}/${label}`, 'must not contain a NUL character')
+  if (!field.isWellFormed()) throw refusal(`/${index}/${label}`, 'must not contain a lone surrogate')
   return field
 }
 

@@ -1,4 +1,4 @@
-/** The reader of plain packs against the judge of all packs: where it answers, it answers the same. */
+/** The parser of plain packs compared with the general one: its results are the same. */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -10,7 +10,7 @@ import { resolvePlainPack } from './plain-pack.ts'
 const NOW = 1_700_000_000.5
 const FIXTURES = join(import.meta.dirname, '../../../test/fixtures/senml')
 
-/** What the judge makes of the bytes; undefined where it refuses them. */
+/** The result of the general parser; undefined when it rejects the bytes. */
 function judged(bytes: Buffer) {
   try {
     return resolvePack(parseJson(bytes), NOW)
@@ -19,7 +19,7 @@ function judged(bytes: Buffer) {
   }
 }
 
-/** Whether it was taken. What was taken is compared to the last bit: toStrictEqual tells 0 from -0. */
+/** Whether the plain parser accepted the bytes. Results are compared exactly: toStrictEqual distinguishes 0 from -0. */
 function expectAlike(text: string | Buffer): boolean {
   const bytes = Buffer.from(text)
   const plain = resolvePlainPack(bytes, NOW)

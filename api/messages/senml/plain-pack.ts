@@ -1,7 +1,7 @@
 /**
- * Packs in the plainest form of JSON, straight from their bytes: what most devices send most of the time. No values of JSON are made on
- * the way, and names that came before are not made again. Whatever is written in another way, or is not right, is left to
- * `parseJson` and `resolvePack`, so that there is one judge of what is valid and one word for what is not.
+ * Parses packs in the plainest form of JSON directly from their bytes: most devices send this form. It creates no JSON values, and
+ * repeated names are not created again. Any other form, and any invalid pack, is left to `parseJson` and `resolvePack`, which alone
+ * decide about validity and errors.
  */
 import type { Prefix } from './known-strings.ts'
 import { KnownStrings, NO_PREFIX, prefixOf } from './known-strings.ts'
@@ -13,7 +13,7 @@ import {
   SENML_VERSION,
   newBase,
   noFields,
-  requireFewRecords,
+  requireRecordLimit,
   requireRecords,
   resolveFields,
 } from './resolution.ts'
@@ -24,7 +24,7 @@ const [QUOTE, BACKSLASH, COLON, COMMA] = [code('"'), code('\\'), code(':'), code
 const [ARRAY, END_OF_ARRAY, OBJECT, END_OF_OBJECT] = [code('['), code(']'), code('{'), code('}')] as const
 const [ZERO, MINUS, DOT, SMALL_E, LARGE_E] = [code('0'), code('-'), code('.'), code('e'), code('E')] as const
 const END_OF_ASCII = 0x80
-/** Where there are no more bytes. */
+/** The value of the next byte at the end of the input. */
 const END = -1
 const TRUE = Buffer.from('true')
 const FALSE = Buffer.from('false')
@@ -45,20 +45,20 @@ const S = 0x73
 const T = 0x74
 const UT = 0x75_74
 const MAX_LABEL_BYTES = 4
-/** Of the labels that a record has given; those of the base are the lower ones. */
+/** Bits of the labels that a record has; those of base fields are the lower ones. */
 const BASE_BITS = 0b11_1111
 
-/** Integers below are exact, and so is the nearest double of one that is divided by an exact power of ten. */
+/** Smaller integers are exact, and so is their nearest double after a division by an exact power of ten. */
 const EXACT_END = 2 ** 53
 const POWERS_OF_TEN = Array.from({ length: 23 }, (_, exponent) => Number(`1e${exponent}`))
 
 const names = new KnownStrings((name) => nameFault(name) === undefined)
 const texts = new KnownStrings()
 
-/** Thrown and caught here; nobody sees its stack. */
+/** Thrown and caught in this file; its stack is not used. */
 const NOT_PLAIN = new Error('not a plain pack')
 
-/** The same as `resolvePack` of the JSON in the bytes; undefined where that is to be asked. */
+/** The result of `resolvePack`; undefined when `resolvePack` must parse the bytes. */
 export function resolvePlainPack(bytes: Buffer, receivedAtSeconds: number): ResolvedRecord[] | undefined {
   try {
     return new PackReader(bytes, receivedAtSeconds).read()
@@ -73,7 +73,7 @@ class PackReader {
   readonly #base = newBase()
   #baseName: Prefix = NO_PREFIX
   #at = 0
-  /** Of the text that was passed last. */
+  /** Of the text that was parsed last. */
   #textStart = 0
   #textEnd = 0
 
@@ -87,7 +87,7 @@ class PackReader {
     this.#pass(ARRAY)
     let index = 0
     do {
-      requireFewRecords(index + 1)
+      requireRecordLimit(index + 1)
       const record = resolveFields(this.#record(), this.#base, index++, this.#receivedAtSeconds)
       if (record !== undefined) records.push(record)
     } while (this.#isPassed(COMMA))
@@ -175,7 +175,7 @@ class PackReader {
     } while (this.#isPassed(COMMA))
     this.#pass(END_OF_OBJECT)
     fields.isBaseOnly = (given & ~BASE_BITS) === 0
-    // Joined when all is read: the base name may stand behind the name.
+    // Joined at the end of the record: the base name may follow the name.
     if (!fields.isBaseOnly) fields.knownName = this.#name(nameStart, nameEnd)
     return fields
   }
@@ -186,7 +186,7 @@ class PackReader {
     return name
   }
 
-  /** The next byte that is no white space, where it stays. */
+  /** The next byte that is not white space, without consuming it. */
   #next(): number {
     const bytes = this.#bytes
     while (this.#at < bytes.length) {
@@ -207,7 +207,7 @@ class PackReader {
     if (!this.#isPassed(byte)) throw NOT_PLAIN
   }
 
-  /** Passes a label and the colon behind it. */
+  /** Consumes a label and the colon after it. */
   #label(): number {
     this.#passText()
     const [start, end] = [this.#textStart, this.#textEnd]
@@ -234,7 +234,7 @@ class PackReader {
     this.#at = at + 1
   }
 
-  /** Of those that come again and again. */
+  /** A text from the cache of repeated strings. */
   #text(): string {
     this.#passText()
     return texts.get(NO_PREFIX, this.#bytes, this.#textStart, this.#textEnd) as string
@@ -246,7 +246,7 @@ class PackReader {
     return unit
   }
 
-  /** RFC 8259 section 6, without exponents and as far as it is exact. */
+  /** RFC 8259 section 6, without exponents and only while it is exact. */
   #number(): number {
     const isNegative = this.#next() === MINUS
     if (isNegative) this.#at++
@@ -269,7 +269,7 @@ class PackReader {
     return isNegative ? -value : value
   }
 
-  /** The digits from here on, behind those that were read. */
+  /** Appends the following digits to those that were parsed. */
   #digits(before: number): number {
     let value = before
     for (;;) {
@@ -304,7 +304,7 @@ class PackReader {
   }
 }
 
-/** JSON takes the second of two fields with one label. */
+/** JSON uses the second of two fields with one label. */
 function once(given: number, bit: number): number {
   if ((given & bit) !== 0) throw NOT_PLAIN
   return given | bit

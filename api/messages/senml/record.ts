@@ -3,11 +3,11 @@
 export type ResolvedRecord = {
   /** Base name and name joined; a valid SenML name. */
   name: string
-  /** The record's unit, else the base unit, else the empty string. */
+  /** The record's unit, otherwise the base unit, otherwise the empty string. */
   unit: string
   /** Absolute seconds since 1970 in UTC, leap seconds excluded. */
   timeSeconds: number
-  /** At most one of the four kinds of value is set; none where the record carries a sum alone. */
+  /** At most one of the four kinds of value is set; none in a record with only a sum. */
   value: number | undefined
   stringValue: string | undefined
   boolValue: boolean | undefined

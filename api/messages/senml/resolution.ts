@@ -1,17 +1,17 @@
-/** From the fields of a record and what the records before it said to a resolved record: RFC 8428 section 4. */
+/** Resolves the fields of a record with the base fields of earlier ones: RFC 8428 section 4. */
 import { ServiceError } from '#core/errors/index.ts'
 import { nameFault } from './names.ts'
 import type { ResolvedRecord } from './record.ts'
 import { refusal } from './refusal.ts'
 import { absoluteTime, isStorableTime } from './time.ts'
 
-/** The version of RFC 8428, and what a pack without `bver` has (section 4.1). Lower ones are read, higher ones refused. */
+/** The version of RFC 8428, and of a pack without `bver` (section 4.1). Lower ones are accepted, higher ones rejected. */
 export const SENML_VERSION = 10
 
-/** Units are short symbols; longer ones are refused because units are keys of the series dictionary. */
+/** Units are short symbols; longer ones are rejected because units are keys of the series dictionary. */
 export const MAX_UNIT_LENGTH = 256
 
-/** Base fields as they stand after the records read so far (section 4.1). */
+/** The base fields after the records that were parsed so far (section 4.1). */
 export type Base = {
   name: string
   timeSeconds: number
@@ -21,20 +21,20 @@ export type Base = {
   version: number | undefined
 }
 
-/** What stands in a resolved record as it was sent, but for what base value and base sum add to it. */
+/** Fields of a resolved record that are copied, apart from adding base value and base sum. */
 type SentAsIs = 'value' | 'stringValue' | 'boolValue' | 'dataValue' | 'sum' | 'updateTimeSeconds'
 
-/** The fields of one record, each valid by itself; those of the base are in the base already. */
+/** The fields of one record, each checked separately; base fields are already in the base. */
 export type Fields = Pick<ResolvedRecord, SentAsIs> & {
   name: string
-  /** Base name and name together, where they are known to be a valid name. */
+  /** Base name and name together, when they are known to be a valid name. */
   knownName: string | undefined
   unit: string | undefined
   timeSeconds: number
   version: number | undefined
   /** How many of the four kinds of value are set. */
   values: number
-  /** It has base fields, or nothing, and yields no record. */
+  /** The record has only base fields, or no fields, and yields no record. */
   isBaseOnly: boolean
 }
 
@@ -60,7 +60,7 @@ export function noFields(): Fields {
   }
 }
 
-/** Resolves the record that has this index in its pack; undefined for one of base fields alone. Throws `malformed`. */
+/** Resolves the record with this index in its pack; undefined for a record with only base fields. Throws `malformed`. */
 export function resolveFields(
   fields: Fields,
   base: Base,
@@ -76,7 +76,7 @@ export function resolveFields(
   const { values } = fields
   if (values > 1) throw refusal(`/${index}`, 'must have one value only: v, vs, vb or vd')
 
-  // Section 4.5.4: where only one of base and field is given, the other counts as zero.
+  // Section 4.5.4: when only one of base and field is given, the other counts as zero.
   let { value, sum } = fields
   if (base.value !== undefined && (value !== undefined || values === 0))
     value = finite(base.value + (value ?? 0), index, 'v')
@@ -101,22 +101,22 @@ export function resolveFields(
   }
 }
 
-/** Of one pack. Storing them takes longer than reading them: more would hold up everybody else. */
+/** The limit of one pack: storing more records would block the process for too long. */
 const MAX_RECORDS = 10_000
 
-/** Throws `too_large` for more records than one pack may have, base fields alone included. */
-export function requireFewRecords(count: number): void {
+/** Throws `too_large` for more records than one pack may have, including those with only base fields. */
+export function requireRecordLimit(count: number): void {
   if (count > MAX_RECORDS) throw new ServiceError('too_large', `the pack must have at most ${MAX_RECORDS} records`)
 }
 
-/** The records of a whole pack; none at all is no pack. */
+/** The records of a whole pack; a pack without records is invalid. */
 export function requireRecords(records: ResolvedRecord[]): ResolvedRecord[] {
-  if (records.length === 0) throw refusal('', 'must hold at least one record with a value or a sum')
+  if (records.length === 0) throw refusal('', 'must contain at least one record with a value or a sum')
   return records
 }
 
 export function finite(value: number, index: number, label: string): number {
-  if (!Number.isFinite(value)) throw refusal(`/${index}/${label}`, 'must be a number that a double can hold')
+  if (!Number.isFinite(value)) throw refusal(`/${index}/${label}`, 'must be a finite double')
   return value
 }
 

@@ -12,7 +12,7 @@ export function absoluteTime(seconds: number, receivedAtSeconds: number): number
   return seconds < RELATIVE_TIME_LIMIT_SECONDS ? receivedAtSeconds + seconds : seconds
 }
 
-/** True where the time lies in the years 1 to 9999; false for NaN and infinities. */
+/** True for a time in the years 1 to 9999; false for NaN and infinities. */
 export function isStorableTime(seconds: number): boolean {
   return seconds >= MIN_TIME_SECONDS && seconds < END_TIME_SECONDS
 }

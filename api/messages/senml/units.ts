@@ -1,6 +1,6 @@
 /**
  * The units of SenML: the primary ones of RFC 8428 section 12.1 and RFC 8798 section 2, and the secondary ones of
- * RFC 8798 section 3. Knowledge for those who show or convert values: a unit outside this list is stored as it came.
+ * RFC 8798 section 3. For showing and converting values: other units are stored unchanged.
  */
 
 export type Unit = {
@@ -60,12 +60,12 @@ const UNITS: ReadonlyMap<string, Unit> = new Map<string, Unit>([
   ]),
 ])
 
-/** The registered unit of that symbol, if it is registered. */
+/** The registered unit of the symbol, or undefined. */
 export function findUnit(symbol: string): Unit | undefined {
   return UNITS.get(symbol)
 }
 
-/** A value in its primary unit; a primary or unregistered unit leaves it as it is. */
+/** A value in its primary unit; a primary or unregistered unit is unchanged. */
 export function toPrimaryUnit(value: number, symbol: string): { value: number; unit: string } {
   const primary = UNITS.get(symbol)?.primary
   return primary === undefined

@@ -1,4 +1,4 @@
-/** A connection ended: the session ends with it, or is kept with everything that is on its way (MQTT 5.0 section 4.1). */
+/** The end of a connection: the session ends with it, or is kept with its messages in flight (MQTT 5.0 section 4.1). */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { writeOutbound } from './outbound.ts'
@@ -6,9 +6,9 @@ import type { CloseSession } from './rows.ts'
 import { writePositions } from './subscriptions.ts'
 import { formatWill } from './wills.ts'
 
-/** The rows are locked and of these connections. */
+/** The rows are locked and belong to these connections. */
 export async function closeSessions(tx: Transaction, sessions: readonly CloseSession[]): Promise<void> {
-  // One whose will is still to be sent goes when it is.
+  // A session whose will is still to be sent is removed after it is sent.
   const isOver = ({ expirySeconds, will }: CloseSession) => expirySeconds === 0 && will === undefined
   const ended = sessions.filter(isOver).map(({ key }) => key)
   if (ended.length > 0) await sql`DELETE FROM mqtt_sessions WHERE key = ANY (${ended}::bigint[])`.execute(tx)
@@ -16,7 +16,7 @@ export async function closeSessions(tx: Transaction, sessions: readonly CloseSes
   if (kept.length === 0) return
   const keys = kept.map(({ key }) => key)
   const wills = kept.map(({ will }) => (will === undefined ? null : JSON.stringify(formatWill(will))))
-  // Where the node was taken for dead its end is written down already: the will is on its way, or was sent.
+  // If the node was considered dead, its end is already stored: the will was sent, or is about to be.
   await sql`
     UPDATE mqtt_sessions s
        SET is_connected = false, expiry_seconds = closed.expiry_seconds,

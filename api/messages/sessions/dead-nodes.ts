@@ -1,18 +1,18 @@
-/** What a node left that died is cleared away by the others. */
+/** Removes the state of dead nodes. */
 import type { Journal } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import { partGroups } from './groups.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
 
-/** Their sessions lost their connections: subscriptions stand where the node stood, wills and ends are counted from now on. */
+/** Their sessions are disconnected: subscriptions keep the node's position, delays of wills and expiry begin now. */
 export async function clearDeadNodes(journal: Journal, deadAfterSeconds: number): Promise<void> {
   await journal.change('system', async (tx, record) => {
     const { rows } = await sql<{ node: string; position: string | null }>`
       SELECT node, position FROM mqtt_nodes WHERE seen_at < now() - make_interval(secs => ${deadAfterSeconds})
        ORDER BY node FOR UPDATE SKIP LOCKED`.execute(tx)
     for (const dead of rows) {
-      // In the order of every writer: sessions, then what belongs to them.
+      // In the order of every writer: sessions, then the rows that belong to them.
       await sql`SELECT FROM mqtt_sessions WHERE node = ${dead.node} AND is_connected ORDER BY key FOR UPDATE`.execute(
         tx,
       )

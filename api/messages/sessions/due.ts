@@ -1,15 +1,15 @@
-/** Wills and sessions whose time has come, on whatever node: several nodes may do it at once. */
+/** Sends due wills and removes expired sessions of all nodes; several nodes may do it at once. */
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { StoredWill } from './rows.ts'
 import { parseWill } from './wills.ts'
 
-/** Rows of one statement. */
+/** The number of rows of one statement. */
 const STEP_ROWS = 1000
-/** Wills of one transaction, whose rows are locked while they are published. */
+/** The number of wills of one transaction, whose rows are locked while they are published. */
 const WILLS_PER_STEP = 50
 
-/** Publishes a will; resolves when it is stored or may not be sent any more. */
+/** Publishes a will; resolves when it is stored or may no longer be sent. */
 export type WillSender = (will: StoredWill, owner: { clientKey: number }) => Promise<void>
 
 export async function sendDueWills(database: Database, sendWill: WillSender): Promise<void> {
@@ -32,7 +32,7 @@ export async function sendDueWills(database: Database, sendWill: WillSender): Pr
   }
 }
 
-/** A session goes once its will is sent. */
+/** A session is removed after its will is sent. */
 export async function removeEndedSessions(database: Database): Promise<void> {
   for (let ended = STEP_ROWS; ended === STEP_ROWS;) {
     const { numAffectedRows = 0n } = await sql`

@@ -1,16 +1,16 @@
-/** Sessions that are ended by those who own the client, with or without a connection, on whatever node. */
+/** Ends sessions at the request of the client's owner, with or without a connection, on any node. */
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import { isLasting } from './bound.ts'
+import { isUnexpired } from './session-limit.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
 
 type Ended = SessionFacts & { key: number; epoch: number; node: string; was_connected: boolean }
 
 /**
- * One of them, or all: the identifiers of those that were ended. The row goes as soon as its will is sent; the node that has
- * the connection hears of it as of a session that was taken over.
+ * Ends one session, or all, and returns the identifiers of the ended ones. The row is removed after its will is sent; the node with the
+ * connection is notified as of a takeover.
  */
 export async function endSessions(
   tx: Transaction,
@@ -22,7 +22,7 @@ export async function endSessions(
   const { rows } = await sql<Ended>`
     WITH meant AS (
       SELECT s.key, s.epoch, s.is_connected FROM mqtt_sessions s
-       WHERE s.client_key = ${clientKey} AND ${isMeant} AND ${isLasting('s')} ORDER BY s.key FOR UPDATE)
+       WHERE s.client_key = ${clientKey} AND ${isMeant} AND ${isUnexpired('s')} ORDER BY s.key FOR UPDATE)
     UPDATE mqtt_sessions s
        SET epoch = s.epoch + 1, is_connected = false, expiry_seconds = 0, ends_at = now(),
            disconnected_at = CASE WHEN s.is_connected THEN now() ELSE s.disconnected_at END,

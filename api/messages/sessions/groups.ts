@@ -1,24 +1,24 @@
 /**
- * Shared subscriptions (MQTT 5.0 section 4.8.2) in their rows: a group is one reader of the log, and one node at a time reads for it. That
- * node's epoch fences every other: who holds an older one moves nothing.
+ * The rows of shared subscriptions (MQTT 5.0 section 4.8.2). A group is one consumer of the changelog, and one node at a time consumes
+ * for it. The epoch of that node is a fence: a node with an older one cannot write.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { parseToken } from '../live/token.ts'
-import type { GroupName, GroupPosition, GroupRef, HeldGroup, PassedMessage } from './rows.ts'
+import type { GroupName, GroupPosition, GroupRef, ServedGroup, PassedMessage } from './rows.ts'
 
-/** Groups without subscribers that are removed by one statement. */
+/** The number of groups without subscribers that one statement removes. */
 const STEP_ROWS = 1000
 
-/** One to which nobody subscribes begins anew with whoever does; what came meanwhile is nobody's. */
+/** A group without subscribers starts again at the present with its next subscriber; messages in between are not delivered. */
 const HAS_SUBSCRIBERS = sql`EXISTS (SELECT FROM mqtt_subscriptions u WHERE u.share_group_key = mqtt_share_groups.key)`
 
-/** The order in which every statement locks rows of groups; their keys are not known to those that make them. */
+/** The order in which every statement locks rows of groups, because the keys of new groups are not known. */
 const IN_ORDER = sql`channel_key, name COLLATE "C", filter COLLATE "C"`
 
-/** As the id of an event of the message log: everything that commits after this moment lies behind it. */
+/** The present position as the id of an event of the changelog: everything that commits from now on is after it. */
 const HERE = sql<string>`(SELECT split_part(seen, ':', 2) || coalesce(':' || nullif(split_part(seen, ':', 3), ''), '')
-  FROM (SELECT pg_current_snapshot()::text AS seen) AS present)`
+  FROM (SELECT position_snapshot()::text AS seen) AS present)`
 
 const idOf = ({ channelKey, name, filter }: GroupName) => `${channelKey}\n${name}\n${filter}`
 
@@ -33,7 +33,7 @@ function sorted<T extends GroupName>(names: readonly T[]): T[] {
 const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0)
 
 /**
- * The keys of these groups by `groupIdOf`; a new one begins where `position` says, or here. Their rows are locked: none is removed
+ * The keys of these groups by `groupIdOf`; a new one begins at `position`, or at the present. Their rows are locked, so none is removed
  * before the end of the transaction.
  */
 export async function ensureGroups(
@@ -58,12 +58,12 @@ export async function ensureGroups(
 
 export const groupIdOf = idOf
 
-/** Those that nobody reads for are read for by this node from now on. */
+/** Assigns groups without a node to this node. */
 export async function claimGroups(
   database: Database,
   node: string,
   wanted: readonly GroupName[],
-): Promise<HeldGroup[]> {
+): Promise<ServedGroup[]> {
   const names = sorted(wanted)
   if (names.length === 0) return []
   return await database.transaction(async (tx) => {
@@ -103,7 +103,7 @@ export async function claimGroups(
   })
 }
 
-/** The keys of the groups that this node reads for. */
+/** The keys of the groups that are assigned to this node. */
 export async function heldGroups(database: Database, node: string): Promise<GroupRef[]> {
   const { rows } = await sql<GroupRef>`SELECT key, epoch FROM mqtt_share_groups WHERE node = ${node}`.execute(
     database.db,
@@ -111,7 +111,7 @@ export async function heldGroups(database: Database, node: string): Promise<Grou
   return rows
 }
 
-/** Of those that are still this node's. */
+/** Writes the positions of those that are still assigned to this node. */
 export async function writeGroups(tx: Transaction, node: string, told: readonly GroupPosition[]): Promise<void> {
   if (told.length === 0) return
   const owned = await lockGroups(tx, node, told)
@@ -126,15 +126,16 @@ export async function writeGroups(tx: Transaction, node: string, told: readonly 
     tx,
     mine.flatMap(({ key, passed }) => passed.map((message) => ({ key, ...message }))),
   )
-  // Whoever stands with the node has nothing beyond its position.
+  // A group at the node's position has nothing beyond it.
   const clear = mine.flatMap(({ key, position, isReleased }) => (position === undefined && !isReleased ? [key] : []))
   if (clear.length > 0)
     await sql`DELETE FROM mqtt_share_group_deliveries WHERE share_group_key = ANY (${clear}::bigint[])`.execute(tx)
-  for (const { key, position, isExact } of mine) if (isExact && position !== undefined) await forget(tx, key, position)
+  for (const { key, position, isExact } of mine)
+    if (isExact && position !== undefined) await deletePassed(tx, key, position)
 }
 
-/** What the position passed need not be known any more. */
-async function forget(tx: Transaction, key: number, position: string): Promise<void> {
+/** Deletes deliveries that the position has passed. */
+async function deletePassed(tx: Transaction, key: number, position: string): Promise<void> {
   const { xmax, running } = parseToken(position).snapshot
   const xmin = running.reduce((one, other) => (BigInt(other) < BigInt(one) ? other : one), xmax)
   await sql`
@@ -157,7 +158,7 @@ export async function writePassed(
      ORDER BY 1, 2, 3 ON CONFLICT ON CONSTRAINT mqtt_share_group_deliveries_pkey DO NOTHING`.execute(tx)
 }
 
-/** The keys of those that are this node's; none is another's before the end of the transaction. */
+/** The keys of the groups that are assigned to this node; the assignment cannot change before the end of the transaction. */
 export async function lockGroups(tx: Transaction, node: string, groups: readonly GroupRef[]): Promise<Set<number>> {
   if (groups.length === 0) return new Set()
   const { rows } = await sql<{ key: number }>`
@@ -167,7 +168,7 @@ export async function lockGroups(tx: Transaction, node: string, groups: readonly
   return new Set(rows.map(({ key }) => key))
 }
 
-/** Nobody reads for the groups of this node any more; they stand where it stood. */
+/** Releases the groups of this node, which keep its position. */
 export async function partGroups(tx: Transaction, node: string): Promise<void> {
   await sql`SELECT FROM mqtt_share_groups WHERE node = ${node} ORDER BY ${IN_ORDER} FOR NO KEY UPDATE`.execute(tx)
   await sql`
@@ -175,14 +176,14 @@ export async function partGroups(tx: Transaction, node: string): Promise<void> {
      WHERE node = ${node}`.execute(tx)
 }
 
-/** Groups to which nobody subscribes any more, and for which nobody reads. */
+/** Removes groups without subscribers and without a node. */
 export async function removeEmptyGroups(database: Database): Promise<void> {
   await database.transaction(async (tx) => {
     const { rows } = await sql<{ key: number }>`
       SELECT key FROM mqtt_share_groups g WHERE node IS NULL AND NOT EXISTS (SELECT FROM mqtt_subscriptions u WHERE u.share_group_key = g.key)
        ORDER BY key LIMIT ${STEP_ROWS} FOR UPDATE SKIP LOCKED`.execute(tx)
     if (rows.length === 0) return
-    // Another look, now that nobody can subscribe to them.
+    // Checked again, now that no subscription can be added.
     await sql`
       DELETE FROM mqtt_share_groups g WHERE key = ANY (${rows.map(({ key }) => key)}::bigint[])
          AND NOT EXISTS (SELECT FROM mqtt_subscriptions u WHERE u.share_group_key = g.key)`.execute(tx)

@@ -1,4 +1,4 @@
-/** What a node says of itself, in one row: that it lives, and where its sessions stand. */
+/** The heartbeat of a node: one row with its time and the position of its sessions. */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
@@ -6,19 +6,19 @@ import { writeGroups } from './groups.ts'
 import type { GroupPosition, SessionName, SubscriptionPosition } from './rows.ts'
 import { writePositions } from './subscriptions.ts'
 
-/** A node that has nothing else to say says so often that it lives: each word is a commit, which a disk at rest need not have twice a second. */
-const SAY_SHARE = 1 / 5
+/** An idle node writes its heartbeat only this often: each write is a commit, which an idle disk should not have twice a second. */
+const WRITE_SHARE = 1 / 5
 
-/** Where the sessions of a node stand: those to which nothing is under way with the node, the others for themselves. */
+/** The positions of a node's sessions: sessions without messages in flight share the node's position, others have their own. */
 export type SessionPositions = {
   node: string | undefined
   moved: readonly (SubscriptionPosition & { session: SessionName })[]
-  /** Messages that were sent exactly once and are behind the positions now. */
+  /** Messages sent with QoS 2 that the positions have passed. */
   done: readonly { session: SessionName; ordinal: number }[]
-  /** Messages that sessions missed and were too many. */
+  /** Messages that sessions missed and that exceeded the limit. */
   skipped: readonly { session: SessionName; messages: number }[]
   groups: readonly GroupPosition[]
-  /** They could not be written: all of this is told again. */
+  /** The write failed: all of this must be reported again. */
   undo(): void
 }
 
@@ -27,51 +27,51 @@ export type HeartbeatOptions = {
   node: string
   deadAfterMs: number
   positions: () => SessionPositions
-  /** The node was taken for dead: others may have its sessions, have sent their wills, and serve its groups. */
-  onForgotten: () => void
+  /** The node was considered dead: others may have taken its sessions and groups, and sent its wills. */
+  onDeclaredDead: () => void
 }
 
 export class Heartbeat {
   readonly #options: HeartbeatOptions
-  /** When the node said last that it lives, and where it stood. */
-  #said: { atMs: number; position: string | undefined } | undefined
+  /** Time and position of the last heartbeat. */
+  #written: { atMs: number; position: string | undefined } | undefined
 
   constructor(options: HeartbeatOptions) {
     this.#options = options
   }
 
-  /** Monotonic milliseconds; undefined where it has not yet. */
-  get saidAtMs(): number | undefined {
-    return this.#said?.atMs
+  /** Monotonic milliseconds of the last heartbeat; undefined before the first. */
+  get writtenAtMs(): number | undefined {
+    return this.#written?.atMs
   }
 
-  /** `isOwed`: also when what was said a moment ago still holds. */
+  /** `isOwed`: writes also when the last heartbeat is still valid. */
   async beat({ isOwed }: { isOwed: boolean }): Promise<void> {
     const positions = this.#options.positions()
     const atMs = monotonicMs()
-    if (!isOwed && this.#isSaid(positions, atMs)) return
+    if (!isOwed && this.#isWritten(positions, atMs)) return
     try {
       const isNew = await writeAlive(this.#options.database, this.#options.node, positions)
-      if (isNew && this.#said !== undefined) this.#options.onForgotten()
-      this.#said = { atMs, position: positions.node }
+      if (isNew && this.#written !== undefined) this.#options.onDeclaredDead()
+      this.#written = { atMs, position: positions.node }
     } catch (error) {
       positions.undo()
       throw error
     }
   }
 
-  /** What was said a moment ago holds, and there is nothing to add. */
-  #isSaid({ node: position, moved, done, skipped, groups }: SessionPositions, atMs: number): boolean {
+  /** The last heartbeat is still valid, and there is nothing to add. */
+  #isWritten({ node: position, moved, done, skipped, groups }: SessionPositions, atMs: number): boolean {
     return (
-      this.#said !== undefined &&
-      atMs - this.#said.atMs < this.#options.deadAfterMs * SAY_SHARE &&
-      position === this.#said.position &&
+      this.#written !== undefined &&
+      atMs - this.#written.atMs < this.#options.deadAfterMs * WRITE_SHARE &&
+      position === this.#written.position &&
       moved.length + done.length + skipped.length + groups.length === 0
     )
   }
 }
 
-/** True where nobody knew of the node. */
+/** True when the row of the node did not exist. */
 async function writeAlive(
   database: Database,
   node: string,
@@ -82,7 +82,7 @@ async function writeAlive(
       INSERT INTO mqtt_nodes (node, position) VALUES (${node}, ${position ?? null})
       ON CONFLICT ON CONSTRAINT mqtt_nodes_pkey DO UPDATE SET seen_at = now(), position = EXCLUDED.position
       RETURNING xmax = 0 AS is_new`.execute(tx)
-    // A session that was closed or taken over meanwhile stands where that was written: a word that comes late must not move it.
+    // A session that was closed or taken over meanwhile has its position already: a late write must not change it.
     const names = new Map([...told.moved, ...told.done, ...told.skipped].map(({ session }) => [session.key, session]))
     const owned = await lockSessions(tx, node, [...names.values()])
     const mine = <T extends { session: SessionName }>(one: T) =>
@@ -107,7 +107,7 @@ async function writeAlive(
   })
 }
 
-/** Those that are still of these connections; none is closed or taken over before the end of the transaction. */
+/** The sessions that still belong to these connections; none is closed or taken over before the end of the transaction. */
 async function lockSessions(tx: Transaction, node: string, names: readonly SessionName[]): Promise<Set<number>> {
   if (names.length === 0) return new Set()
   const { rows } = await sql<{ key: number }>`

@@ -9,7 +9,7 @@ export type {
   GroupName,
   GroupPosition,
   GroupRef,
-  HeldGroup,
+  ServedGroup,
   OpenedSession,
   OutboundFacts,
   OutboundState,

@@ -1,8 +1,8 @@
-/** The sessions of a client as they lie in their rows, on whatever node they are connected. */
+/** The stored sessions of a client, on any node. */
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import { isLasting } from './bound.ts'
+import { isUnexpired } from './session-limit.ts'
 
 export type SessionRow = {
   client_identifier: string
@@ -26,7 +26,7 @@ export async function listSessions(
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ total: number; rows: SessionRow[] }> {
   const { rows: counted } = await sql<{ total: number }>`
-    SELECT count(*) AS total FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isLasting('s')}`.execute(db)
+    SELECT count(*) AS total FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isUnexpired('s')}`.execute(db)
   const { rows } = await withinPage(sql<SessionRow>`
     SELECT s.client_identifier, s.is_connected, s.version, s.address, s.expiry_seconds, s.connected_at, s.disconnected_at, s.ends_at,
            s.will IS NOT NULL AS has_will, s.skipped_messages,
@@ -34,7 +34,7 @@ export async function listSessions(
                        FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
            (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,
            (SELECT count(*) FROM mqtt_received r WHERE r.session_key = s.key) AS unreleased
-      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isLasting('s')} ORDER BY s.client_identifier OFFSET ${offset} LIMIT ${limit}`).execute(
+      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isUnexpired('s')} ORDER BY s.client_identifier OFFSET ${offset} LIMIT ${limit}`).execute(
     db,
   )
   return { total: counted[0]?.total ?? 0, rows }

@@ -1,7 +1,6 @@
 /**
- * What has to be done for sessions as time goes by, on every node, twice a second: say that the node lives and where it stands,
- * hear of sessions that others took over, send wills that are due, end sessions whose time is over, and clear away what a
- * node left that died.
+ * Periodic work of sessions on every node, twice a second: writes the heartbeat and positions, handles takeovers by other nodes, sends
+ * due wills, removes expired sessions, and removes the state of dead nodes.
  */
 import type { Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -16,16 +15,16 @@ import type { WillSender } from './due.ts'
 import { claimGroups, heldGroups, partGroups, removeEmptyGroups } from './groups.ts'
 import { Heartbeat } from './heartbeat.ts'
 import type { SessionPositions } from './heartbeat.ts'
-import type { GroupName, GroupRef, HeldGroup, SessionName } from './rows.ts'
+import type { GroupName, GroupRef, ServedGroup, SessionName } from './rows.ts'
 import { startWatch } from './watch.ts'
 
 const ROUND_MS = 500
 const MAX_BACKOFF_MS = 5000
-/** A node that was not seen for so long is dead. */
+/** The age of the heartbeat after which a node is dead. */
 const DEAD_AFTER_SECONDS = 15
-/** A node that could not say for so much of that time that it lives serves no group: another may be about to. */
+/** The part of that time after which a node without a heartbeat serves no groups: another node may take them. */
 const LEASE_SHARE = 2 / 3
-/** Groups without subscribers are looked for so often. */
+/** The interval of the search for groups without subscribers. */
 const REMOVE_GROUPS_MS = 10_000
 
 export type SessionMaintenanceOptions = {
@@ -34,22 +33,22 @@ export type SessionMaintenanceOptions = {
   node: string
   logger: Logger
   sendWill: WillSender
-  /** Another node took these sessions over. */
+  /** Another node has taken over these sessions. */
   onTakeover: (names: readonly SessionName[]) => void
   positions: () => SessionPositions
-  /** The node was taken for dead: others may have its sessions, have sent their wills, and serve its groups. */
-  onForgotten: () => void
-  /** Groups that have members here, and that this node does not read for. */
+  /** The node was considered dead: others may have taken its sessions and groups, and sent its wills. */
+  onDeclaredDead: () => void
+  /** Groups with members on this node that are not assigned to it. */
   wantedGroups: () => readonly GroupName[]
-  /** The groups that this node reads for, until then in monotonic milliseconds, and those of them that are new. */
-  onGroups: (groups: { held: readonly GroupRef[]; claimed: readonly HeldGroup[]; untilMs: number }) => void
+  /** The groups assigned to this node, until `untilMs` of the monotonic clock, and the newly assigned ones. */
+  onGroups: (groups: { held: readonly GroupRef[]; claimed: readonly ServedGroup[]; untilMs: number }) => void
   roundMs?: number
   deadAfterSeconds?: number
 }
 
 type Due = Record<'forgotten' | 'takeovers' | 'dead' | 'wills' | 'ends' | 'expired', boolean>
 
-/** Planned once; each is answered by the beginning of an index. */
+/** Planned once; each part reads the beginning of an index. */
 const LOOK = {
   name: 'work-for-sessions',
   text: `SELECT NOT EXISTS (SELECT FROM mqtt_nodes WHERE node = $1) AS forgotten,
@@ -65,31 +64,31 @@ export class SessionMaintenance {
   readonly #roundMs: number
   readonly #deadAfterSeconds: number
   readonly #heartbeat: Heartbeat
-  readonly #mayJudge: (nowMs: number) => boolean
+  readonly #mayDeclareDead: (nowMs: number) => boolean
   readonly #rounds: Rounds
   #backoffMs: number
   #groupsRemovedMs = monotonicMs()
   #holdsGroups = false
 
   constructor(options: SessionMaintenanceOptions) {
-    const { database, node, positions, onForgotten } = options
+    const { database, node, positions, onDeclaredDead } = options
     const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
     this.#options = options
     this.#roundMs = roundMs
     this.#backoffMs = roundMs
     this.#deadAfterSeconds = deadAfterSeconds
     const deadAfterMs = deadAfterSeconds * 1000
-    this.#heartbeat = new Heartbeat({ database, node, deadAfterMs, positions, onForgotten })
-    this.#mayJudge = startWatch(deadAfterMs, monotonicMs())
+    this.#heartbeat = new Heartbeat({ database, node, deadAfterMs, positions, onDeclaredDead })
+    this.#mayDeclareDead = startWatch(deadAfterMs, monotonicMs())
     this.#rounds = startRounds(() => this.#round())
   }
 
-  /** Begins a round now. */
+  /** Starts a round now. */
   wake(): void {
     this.#rounds.wake()
   }
 
-  /** Says where the sessions stand for the last time. */
+  /** Writes the positions of the sessions for the last time. */
   async stop(): Promise<void> {
     const { database, node, logger } = this.#options
     await this.#rounds.stop()
@@ -99,7 +98,7 @@ export class SessionMaintenance {
     await database
       .transaction((tx) => partGroups(tx, node))
       .catch((error: unknown) => logger.warn({ err: error }, 'failed to release shared subscriptions'))
-    // What still counts as connected here is looked after by the others, as of a node that died.
+    // Sessions that are still marked as connected here are handled by other nodes, as those of a dead node.
     await sql`DELETE FROM mqtt_nodes n WHERE node = ${node}
         AND NOT EXISTS (SELECT FROM mqtt_sessions s WHERE s.node = n.node AND s.is_connected)`
       .execute(database.db)
@@ -110,11 +109,11 @@ export class SessionMaintenance {
     try {
       await this.#work()
       this.#backoffMs = this.#roundMs
-      return { pauseMs: this.#roundMs, isPokable: true }
+      return { pauseMs: this.#roundMs, isWakeable: true }
     } catch (error) {
       this.#options.logger.warn({ err: error }, 'failed to maintain MQTT sessions; retrying')
       this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)
-      return { pauseMs: this.#backoffMs, isPokable: false }
+      return { pauseMs: this.#backoffMs, isWakeable: false }
     }
   }
 
@@ -123,8 +122,8 @@ export class SessionMaintenance {
     const beganMs = monotonicMs()
     const due = await this.#lookForWork()
     await this.#heartbeat.beat({ isOwed: due.forgotten })
-    if (due.takeovers) await this.#hearTakeovers()
-    if (this.#mayJudge(monotonicMs()) && due.dead) await clearDeadNodes(journal, this.#deadAfterSeconds)
+    if (due.takeovers) await this.#handleTakeovers()
+    if (this.#mayDeclareDead(monotonicMs()) && due.dead) await clearDeadNodes(journal, this.#deadAfterSeconds)
     await this.#serveGroups()
     if (due.wills) await sendDueWills(database, sendWill)
     if (due.ends || due.wills) await removeEndedSessions(database)
@@ -134,14 +133,14 @@ export class SessionMaintenance {
     await removeEmptyGroups(database)
   }
 
-  /** What there is to do, in one statement: most rounds of most nodes find nothing. */
+  /** Finds due work in one statement: most rounds of most nodes find none. */
   async #lookForWork(): Promise<Due> {
     const { database, node } = this.#options
     const { rows } = await database.db.query<Due>({ ...LOOK, values: [node, this.#deadAfterSeconds] })
     return rows[0] as Due
   }
 
-  async #hearTakeovers(): Promise<void> {
+  async #handleTakeovers(): Promise<void> {
     const { database, node, onTakeover } = this.#options
     const { rows } = await sql<SessionName & { session_key: number }>`
       DELETE FROM mqtt_takeovers WHERE node = ${node} RETURNING session_key, epoch`.execute(database.db)
@@ -150,10 +149,10 @@ export class SessionMaintenance {
 
   async #serveGroups(): Promise<void> {
     const { database, node, wantedGroups, onGroups } = this.#options
-    const { saidAtMs } = this.#heartbeat
+    const { writtenAtMs } = this.#heartbeat
     const wanted = wantedGroups()
-    if (saidAtMs === undefined || (wanted.length === 0 && !this.#holdsGroups)) return
-    const untilMs = saidAtMs + this.#deadAfterSeconds * 1000 * LEASE_SHARE
+    if (writtenAtMs === undefined || (wanted.length === 0 && !this.#holdsGroups)) return
+    const untilMs = writtenAtMs + this.#deadAfterSeconds * 1000 * LEASE_SHARE
     const claimed = await claimGroups(database, node, wanted)
     const held = await heldGroups(database, node)
     this.#holdsGroups = held.length > 0

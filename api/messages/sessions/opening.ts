@@ -1,9 +1,9 @@
-/** A connection takes its session up, or begins a new one (MQTT 5.0 section 3.1.2.4). */
+/** Opens the session of a connection: resumes it, or creates a new one (MQTT 5.0 section 3.1.2.4). */
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
-import { countLasting, isLasting, tooManySessions } from './bound.ts'
+import { countUnexpired, isUnexpired, tooManySessions } from './session-limit.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
 import type { OpenSession, OpenedSession, SessionName, SessionOwner, StoredWill } from './rows.ts'
@@ -12,8 +12,8 @@ import { loadSubscriptions, partFromNode } from './subscriptions.ts'
 import { formatWill, parseWill } from './wills.ts'
 
 type Known = SessionFacts & {
-  /** Counts for the bound of its client. */
-  is_lasting: boolean
+  /** Counts towards the limit of its client. */
+  is_unexpired: boolean
   key: number
   node: string
   is_connected: boolean
@@ -27,8 +27,8 @@ type Known = SessionFacts & {
 const idOf = ({ clientKey, clientIdentifier }: SessionOwner) => `${clientKey} ${clientIdentifier}`
 
 /**
- * One per request, in their order; of two requests for one session the later has it. `unprocessable` for a new session of a
- * client that has as many as it may. The clients are locked.
+ * One result per request, in order; of two requests for one session the later one wins. `unprocessable` for a new session of a client at
+ * its limit. The clients are locked.
  */
 export async function openSessions(
   tx: Transaction,
@@ -50,8 +50,8 @@ export async function openSessions(
     const row = known.get(idOf(request))
     return row === undefined || isKept(row, request) ? [] : [row]
   })
-  await tellTakeovers(tx, node, [...known.values()])
-  // Whose connection lost the session may write nothing more, not even that it is gone.
+  await notifyTakeovers(tx, node, [...known.values()])
+  // A connection that lost the session may write nothing more, so its end is recorded here.
   for (const row of known.values()) if (row.is_connected) recordSessionEvent(record, 'disconnect', row, row.node)
   if (ended.length > 0) {
     await sql`DELETE FROM mqtt_sessions WHERE key = ANY (${ended.map(({ key }) => key)}::bigint[])`.execute(tx)
@@ -66,7 +66,7 @@ export async function openSessions(
     await loadReceived(tx, keptKeys),
     await loadOutbound(tx, keptKeys),
   ]
-  // Last: until here the row names the node that had it, and where that stood.
+  // Last: until here the row has the previous node and its position.
   const opened = await upsert(tx, node, wanted)
   for (const row of opened.values()) recordSessionEvent(record, 'connect', row, node)
   return requests.map((request) => {
@@ -86,17 +86,17 @@ export async function openSessions(
   })
 }
 
-/** Those that have a session, and of the others as many as there is room for. */
+/** Requests with an existing session, and as many others as the limit allows. */
 async function admitted(
   tx: Transaction,
   asked: readonly OpenSession[],
   known: ReadonlyMap<string, Known>,
   maxSessionsPerClient: number,
 ): Promise<OpenSession[]> {
-  const isNew = (request: OpenSession) => known.get(idOf(request))?.is_lasting !== true
+  const isNew = (request: OpenSession) => known.get(idOf(request))?.is_unexpired !== true
   const clientKeys = [...new Set(asked.filter(isNew).map(({ clientKey }) => clientKey))]
   if (clientKeys.length === 0) return [...asked]
-  const counts = await countLasting(tx, clientKeys)
+  const counts = await countUnexpired(tx, clientKeys)
   return asked.filter((request) => {
     if (!isNew(request)) return true
     const count = counts.get(request.clientKey) ?? 0
@@ -107,8 +107,8 @@ async function admitted(
 }
 
 /**
- * The will of the connection before is sent now where its session ends by this, and where it should have been sent already: only a
- * delay that is not over holds it back [MQTT-3.1.3-9].
+ * The will of the previous connection, when its session ends now or the will is overdue: only its delay can hold it back
+ * [MQTT-3.1.3-9].
  */
 function endedWill(row: Known, isKept: boolean): StoredWill | undefined {
   const will = parseWill(row.will, row.will_payload)
@@ -120,7 +120,7 @@ async function lockKnown(tx: Transaction, wanted: readonly OpenSession[]): Promi
   const { rows } = await sql<Known>`
     SELECT s.key, s.client_key, s.client_identifier, c.id AS client_id, c.domain_key, s.node, s.is_connected, s.epoch, s.will, s.will_payload,
            coalesce(s.will_due_at <= now(), false) AS is_will_overdue, s.expiry_seconds > 0 AND (s.ends_at IS NULL OR s.ends_at > now()) AS is_alive,
-           ${isLasting('s')} AS is_lasting
+           ${isUnexpired('s')} AS is_unexpired
       FROM mqtt_sessions s JOIN clients c ON c.key = s.client_key
      WHERE (s.client_key, s.client_identifier) IN (SELECT * FROM unnest(
              ${wanted.map(({ clientKey }) => clientKey)}::bigint[], ${wanted.map(({ clientIdentifier }) => clientIdentifier)}::text[]))
@@ -128,8 +128,8 @@ async function lockKnown(tx: Transaction, wanted: readonly OpenSession[]): Promi
   return new Map(rows.map((row) => [idOf({ clientKey: row.client_key, clientIdentifier: row.client_identifier }), row]))
 }
 
-/** Whoever has the connection on another node reads it there, and closes it. */
-async function tellTakeovers(tx: Transaction, node: string, known: readonly Known[]): Promise<void> {
+/** The node with the connection reads the takeover and closes it. */
+async function notifyTakeovers(tx: Transaction, node: string, known: readonly Known[]): Promise<void> {
   const elsewhere = known.filter((row) => row.is_connected && row.node !== node)
   if (elsewhere.length === 0) return
   await sql`

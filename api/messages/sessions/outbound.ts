@@ -1,4 +1,4 @@
-/** The rows of messages on their way to clients, and of identifiers that clients have not released. */
+/** The rows of messages in flight to clients, and of packet identifiers that clients have not released. */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { OutboundFacts, OutboundState, StoredOutbound } from './rows.ts'
@@ -8,7 +8,7 @@ export async function writeOutbound(
   tx: Transaction,
   outbound: readonly (StoredOutbound & { sessionKey: number })[],
 ): Promise<void> {
-  // A message may be written down twice in one batch: sent, then released.
+  // One batch may contain a message twice: sent, then released.
   const last = new Map(outbound.map((one) => [`${one.sessionKey} ${one.ordinal}`, one]))
   if (last.size === 0) return
   const rows = [...last.values()].toSorted(
@@ -88,7 +88,7 @@ export async function loadReceived(tx: Transaction, sessionKeys: readonly number
   return found
 }
 
-export async function forgetReceived(
+export async function deleteReceived(
   tx: Transaction,
   released: readonly { sessionKey: number; packetId: number }[],
 ): Promise<void> {

@@ -1,9 +1,9 @@
-/** What the tables of sessions hold, as values: who has a session, what it subscribed to, what is on its way to it. */
+/** Values of the session tables: owners, subscriptions and messages in flight. */
 import type { Envelope } from '../model/envelope.ts'
 
 export type SessionOwner = { clientKey: number; clientIdentifier: string }
 
-/** Names a connection of a session: an older epoch may write nothing more. */
+/** Identifies a connection of a session: an older epoch may write nothing more. */
 export type SessionName = { key: number; epoch: number }
 
 export type StoredWill = {
@@ -23,52 +23,52 @@ export type StoredSubscription = {
   /** The byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1). */
   options: number
   identifier: number | undefined
-  /** Id of an event of the message log; undefined: where its node stands. Of a shared one: where its group begins if it is new. */
+  /** Id of an event of the changelog; undefined: the node's position. For a shared subscription: the start of a new group. */
   position: string | undefined
-  /** Of a shared one; undefined in rows that were written before there were groups. */
+  /** Of a shared subscription; undefined in rows that are older than groups. */
   group?: { name: string; filter: string } | undefined
 }
 
 /** A group of a shared subscription: its name, and the canonical filter of subtopics. */
 export type GroupName = { channelKey: number; name: string; filter: string }
 
-/** Names a node's turn to read for a group: an older epoch may write nothing more. */
+/** Identifies an assignment of a group to a node: an older epoch may write nothing more. */
 export type GroupRef = { key: number; epoch: number }
 
-/** A message of the log. */
+/** A message of the changelog. */
 export type PassedMessage = { batchSeq: number; message: number }
 
-export type HeldGroup = GroupRef & {
+export type ServedGroup = GroupRef & {
   name: GroupName
   position: string | undefined
-  /** Beyond the position, and not to be given to anybody again. */
+  /** Messages beyond the position that must not be delivered again. */
   passed: readonly PassedMessage[]
 }
 
 export type GroupPosition = GroupRef & {
-  /** Undefined: with the node. */
+  /** Undefined: the node's position. */
   position: string | undefined
   passed: readonly PassedMessage[]
-  /** Whether messages beyond earlier positions were noted. */
+  /** Whether deliveries beyond earlier positions were stored. */
   isExact: boolean
   /** The node has no members any more. */
   isReleased: boolean
 }
 
-/** Where a subscription stands; undefined: with its node. */
+/** The position of a subscription; undefined: that of its node. */
 export type SubscriptionPosition = { filter: string; position: string | undefined }
 
-/** How far a message has come on its way to the client. */
+/** The delivery state of a message. */
 export const OUTBOUND_STATES = { waiting: 0, sent: 1, released: 2, done: 3 } as const
 export type OutboundState = keyof typeof OUTBOUND_STATES
 
 export type StoredOutbound = {
   ordinal: number
-  /** 0: it was not sent. */
+  /** 0: not sent yet. */
   packetId: number
   qos: 1 | 2
   state: OutboundState
-  /** Undefined: it came from what is retained. */
+  /** Undefined for a retained message. */
   batchSeq: number | undefined
   message: number
   channelKey: number
@@ -77,14 +77,14 @@ export type StoredOutbound = {
   payload: Buffer
 }
 
-/** How the message is put into a packet. */
+/** Parameters of the packet of a message. */
 export type OutboundFacts = {
-  /** What stands before the subtopic. */
+  /** The topic before the subtopic. */
   prefix: string | undefined
   retain: boolean
   identifiers?: readonly number[] | undefined
   envelope?: Envelope | undefined
-  /** It came of a shared subscription. */
+  /** The message came through a shared subscription. */
   isShared?: boolean | undefined
 }
 
@@ -101,15 +101,15 @@ export type OpenedSession = SessionName & {
   subscriptions: StoredSubscription[]
   received: number[]
   outbound: StoredOutbound[]
-  /** Of the connection before: to be sent now. */
+  /** The will of the previous connection, to be sent now. */
   endedWill: StoredWill | undefined
 }
 
 export type CloseSession = SessionName & {
   expirySeconds: number
-  /** Sent when its delay is over, if no connection comes before. */
+  /** Sent after its delay, unless a connection comes before. */
   will: StoredWill | undefined
-  /** Where its subscriptions stand. */
+  /** The positions of its subscriptions. */
   positions: readonly { filter: string; position: string }[]
   outbound: readonly StoredOutbound[]
 }

@@ -1,4 +1,4 @@
-/** Sessions of a client and retained messages of a channel on the wire: what operators see of MQTT. */
+/** API schemas of sessions of a client and retained messages of a channel. */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'

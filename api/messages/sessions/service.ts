@@ -1,4 +1,4 @@
-/** What operators may see and clear of MQTT: sessions of a client, retained messages of a channel. */
+/** Sessions of a client and retained messages of a channel for operators: listing and deletion. */
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -9,11 +9,11 @@ import { listSessions } from './listing.ts'
 import type { MqttSessions, RetainedPage } from './schema.ts'
 import { presentRetained, presentSession } from './schema.ts'
 
-/** Identifiers that a record of the journal names. */
+/** The number of identifiers in a record of the journal. */
 const MAX_RECORDED = 100
 
 export type SessionsService = {
-  /** Needs `read` on the client. Throws `forbidden` and `not_found` as decision 45 says. */
+  /** Requires `read` on the client. Throws `forbidden` and `not_found` (decision 45). */
   ofClient(
     caller: UserPrincipal,
     domainId: string,
@@ -21,18 +21,18 @@ export type SessionsService = {
     page: { offset: number; limit: number },
   ): Promise<MqttSessions>
   /**
-   * Ends one session, or all of them: connections are closed, nothing is kept, wills are sent. Needs `update` on the client.
-   * Throws `not_found` for an identifier that has no session.
+   * Ends one session, or all: closes connections, deletes state, sends wills. Requires `update` on the client. Throws `not_found` for an
+   * identifier without a session.
    */
   end(caller: UserPrincipal, domainId: string, clientId: string, clientIdentifier: string | undefined): Promise<void>
-  /** Needs `subscribe` on the channel: what is retained is content. */
+  /** Lists retained messages. Requires `subscribe` on the channel, because the list contains message payloads. */
   retained(
     caller: UserPrincipal,
     domainId: string,
     channelId: string,
     page: { offset: number; limit: number },
   ): Promise<RetainedPage>
-  /** Needs `delete` on the channel, as the deletion of messages. One subtopic, or all; once or more often is the same. */
+  /** Requires `delete` on the channel, like the deletion of messages. Clears one subtopic, or all. Idempotent. */
   clear(caller: UserPrincipal, domainId: string, channelId: string, subtopic: string | undefined): Promise<void>
 }
 

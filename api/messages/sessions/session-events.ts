@@ -1,9 +1,9 @@
-/** What sessions did, in the journal: for operators and whoever follows events (contract sections 7.3 and 10). */
+/** Journal records of session events, for operators and readers of events (contract sections 7.3 and 10). */
 import type { Recorder } from '#api/identity/index.ts'
 
 export type SessionEvent = 'connect' | 'disconnect' | 'subscribe' | 'unsubscribe'
 
-/** A session and whose it is, as a query gives them. */
+/** A session with its client, as selected by queries. */
 export type SessionFacts = {
   client_key: number
   client_id: string

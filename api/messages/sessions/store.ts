@@ -1,4 +1,4 @@
-/** Durable sessions, as the adapter sees them: every write resolves after its commit. */
+/** Durable sessions for the adapter: every write resolves after its commit. */
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { SessionFacts } from './session-events.ts'
@@ -17,25 +17,25 @@ import { createSessionWriter } from './writer.ts'
 import type { GroupPassed } from './writer.ts'
 
 /**
- * Writes of a connection whose session another one took over reject with `conflict`; all reject with `unavailable` and
- * `timeout` as every write does.
+ * Writes of a connection whose session was taken over reject with `conflict`; all reject with `unavailable` and `timeout` like every
+ * write.
  */
 export type SessionStore = {
   /**
-   * The session of this client and identifier, from now on of this connection alone. Throws `unprocessable` for a new one of a
-   * client that has as many as it may.
+   * Assigns the session of this client and identifier to this connection only. Throws `unprocessable` for a new session of a client at its
+   * limit.
    */
   open(session: OpenSession): Promise<OpenedSession>
   subscribe(name: SessionName, clientKey: number, subscriptions: readonly StoredSubscription[]): Promise<void>
   unsubscribe(name: SessionName, filters: readonly string[]): Promise<void>
-  /** Before it is sent with QoS 2, and before it is released. `passed`: of groups, so that nobody else is given it. */
+  /** Call it before a message is sent with QoS 2, and before it is released. `passed`: deliveries of groups, which are not repeated. */
   remember(name: SessionName, outbound: readonly StoredOutbound[], passed?: readonly GroupPassed[]): Promise<void>
-  /** Looks at the groups now, not at the next round. */
+  /** Checks the groups now, instead of in the next round. */
   wake(): void
-  /** Before PUBCOMP says that the identifier is free. */
+  /** Call it before PUBCOMP frees the identifier. */
   release(name: SessionName, packetId: number): Promise<void>
   close(session: CloseSession): Promise<void>
-  /** Ends the sessions of these clients that are not enabled any more, on whatever node. */
+  /** Ends the sessions of these clients that are no longer enabled, on any node. */
   removeOfDisabled(clientKeys: readonly number[]): Promise<void>
   stop(): Promise<void>
 }

@@ -6,7 +6,7 @@ import type { SessionName, StoredSubscription, SubscriptionPosition } from './ro
 
 type Subscribing = { name: SessionName; clientKey: number; subscriptions: readonly StoredSubscription[] }
 
-/** The same filter again replaces its subscription [MQTT-3.8.4-3]. A connection that is gone takes its subscriptions along. */
+/** A repeated filter replaces its subscription [MQTT-3.8.4-3]. Subscriptions of an ended connection are removed with it. */
 export async function writeSubscriptions(tx: Transaction, writes: readonly Subscribing[]): Promise<void> {
   const last = new Map<string, StoredSubscription & { sessionKey: number; clientKey: number }>()
   for (const { name, clientKey, subscriptions } of writes) {
@@ -65,7 +65,7 @@ export async function writePositions(
      WHERE s.session_key = moved.session_key AND s.filter = moved.filter`.execute(tx)
 }
 
-/** What stands with the node of its session stands where that node does from now on by itself: the node will be another one. */
+/** Copies the node's position to subscriptions that share it, because the session moves to another node. */
 export async function partFromNode(tx: Transaction, sessionKeys: readonly number[]): Promise<void> {
   if (sessionKeys.length === 0) return
   await sql`

@@ -1,12 +1,12 @@
 /**
- * Who may say that another node is dead: only a node that has watched for as long as that takes. While the database was away, or this
- * node stood still, the others could perhaps not say that they live, or were not heard.
+ * A node may consider another one dead only after watching for that long without interruption. While the database was unavailable or
+ * this node was suspended, other nodes may have been unable to write their heartbeat, or it was not read.
  */
 
-/** A pause of so much of the time after which a node counts as dead is a break of the watch. */
+/** A gap of this part of the timeout interrupts the watch. */
 const BREAK_SHARE = 1 / 2
 
-/** Told of every look at the others; true where what was seen may be judged. Milliseconds of a monotonic clock. */
+/** Call the result for every check, in milliseconds of a monotonic clock; true when nodes may be considered dead. */
 export function startWatch(deadAfterMs: number, startedMs: number): (nowMs: number) => boolean {
   let sinceMs = startedMs
   let lastMs = startedMs

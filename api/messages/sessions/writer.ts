@@ -1,6 +1,6 @@
 /**
- * The writes of sessions, in batches: each batch is one transaction of set-based statements, rows in the order of their keys.
- * What a connection may not write any more, because another one took its session over, is refused alone.
+ * Writes sessions in batches: each batch is one transaction of set-based statements, with rows in the order of their keys. Writes of a
+ * connection whose session was taken over are rejected individually.
  */
 import type { Journal, Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
@@ -8,13 +8,13 @@ import { GroupCommit } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
-import { lockClients } from './bound.ts'
+import { lockClients } from './session-limit.ts'
 import { closeSessions } from './closing.ts'
 import { lockGroups, writePassed } from './groups.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
 import { openSessions } from './opening.ts'
-import { forgetReceived, writeOutbound } from './outbound.ts'
+import { deleteReceived, writeOutbound } from './outbound.ts'
 import type {
   CloseSession,
   GroupRef,
@@ -35,7 +35,7 @@ export type SessionWrite =
   | { kind: 'release'; name: SessionName; packetId: number }
   | { kind: 'close'; session: CloseSession }
 
-/** A message of a group that nobody else may be given. */
+/** A delivery of a group that must not be repeated. */
 export type GroupPassed = PassedMessage & { group: GroupRef }
 
 export type SessionWriter = GroupCommit<SessionWrite, OpenedSession | undefined>
@@ -45,7 +45,7 @@ const MAX_QUEUED = 50_000
 const ANSWER_DEADLINE_MS = 10_000
 
 export type SessionWriterOptions = {
-  /** The process that has the connections. */
+  /** The process with the connections. */
   node: string
   maxSessionsPerClient: number
   logger: Logger
@@ -74,7 +74,7 @@ async function writeAll(
     ...new Set(writes.flatMap((write) => (write.kind === 'open' ? [write.session.clientKey] : []))),
   ])
   const owned = await lockOwned(tx, writes.flatMap(nameOf))
-  const refusal = new ServiceError('conflict', 'another connection took the session over')
+  const refusal = new ServiceError('conflict', 'another connection has taken over the session')
   const remembered = writes.flatMap((write) => (write.kind === 'remember' ? write.passed : []))
   const ownGroups = await lockGroups(
     tx,
@@ -102,7 +102,7 @@ async function writeAll(
     tx,
     only('remember').flatMap(({ passed }) => passed.map(({ group: { key }, ...message }) => ({ key, ...message }))),
   )
-  await forgetReceived(
+  await deleteReceived(
     tx,
     only('release').map(({ name, packetId }) => ({ sessionKey: name.key, packetId })),
   )
@@ -146,12 +146,12 @@ function recordAll(
   }
 }
 
-/** Not connected any more where the node was taken for dead. */
+/** Not connected when the node was considered dead. */
 type Owned = SessionFacts & { is_connected: boolean }
 
 const idOf = ({ key, epoch }: SessionName) => `${key} ${epoch}`
 
-/** The sessions that are still of these connections, locked in the order of their keys. */
+/** The sessions that still belong to these connections, locked in the order of their keys. */
 async function lockOwned(tx: Transaction, names: readonly SessionName[]): Promise<Map<string, Owned>> {
   if (names.length === 0) return new Map()
   const { rows } = await sql<SessionName & Owned>`

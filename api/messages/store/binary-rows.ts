@@ -24,21 +24,21 @@ export const OIDS = {
 /** Number of dimensions, whether there are NULLs, element type, length, lower bound. */
 export const ARRAY_HEADER_BYTES = 20
 
-/** What is stored of a time, as long as it is a safe integer: that of times within 285 years around 2000. */
+/** The stored value of a time while it is a safe integer: times within 285 years around 2000. */
 export function microsSince2000(epochSeconds: number): number {
   const wholeSeconds = Math.floor(epochSeconds)
-  // Whole and fraction apart: their product with 1e6 would lose the microseconds of a large number of seconds.
+  // Whole seconds and fraction are converted separately: one product with 1e6 would lose microseconds of large values.
   return (wholeSeconds - POSTGRES_EPOCH_SECONDS) * 1e6 + Math.round((epochSeconds - wholeSeconds) * 1e6)
 }
 
 export class BinaryRows {
-  /** None before the first row: most batches write to one table of two. */
+  /** Undefined before the first row: most batches write to only one of two tables. */
   #buffer = Buffer.alloc(0)
-  /** The same bytes: writing numbers through it costs half of what the buffer's own methods do. */
+  /** A view of the same bytes: writing numbers through it costs half of the buffer's own methods. */
   #view = viewOf(this.#buffer)
   #at = 0
   #rows = 0
-  /** Where the array that is being written begins. */
+  /** The offset of the array that is being written. */
   #arrayAt = 0
 
   get rows(): number {
@@ -126,7 +126,7 @@ export class BinaryRows {
     this.#view.setInt32(this.#arrayAt, this.#at - this.#arrayAt - 4)
   }
 
-  /** The finished file, of one row at the least; nothing may be written afterwards. */
+  /** The finished file, with at least one row; nothing may be written afterwards. */
   end(): Buffer {
     this.#reserve(2)
     this.#view.setInt16(this.#at, -1)
@@ -173,7 +173,7 @@ export function writeInt64(view: DataView, at: number, value: number): void {
 /** Of one dimension that begins at 1. */
 export function writeArrayHeader(view: DataView, at: number, oid: number, length: number): void {
   view.setInt32(at, 1)
-  // Whether it has NULLs; PostgreSQL looks for itself.
+  // Whether it has NULLs; PostgreSQL checks the elements itself.
   view.setInt32(at + 4, 0)
   view.setInt32(at + 8, oid)
   view.setInt32(at + 12, length)

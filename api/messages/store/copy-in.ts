@@ -1,10 +1,10 @@
-/** COPY … FROM STDIN over a `pg` connection, which knows the protocol messages but brings no statement for them. */
+/** COPY … FROM STDIN over a `pg` connection, which supports the protocol messages but has no statement for them. */
 import type pg from 'pg'
 
-/** A COPY statement and what it reads. */
+/** A COPY statement and its data. */
 export type CopyData = { statement: string; data: Uint8Array }
 
-/** Larger pieces would make the driver's serialiser grow its buffer for good. */
+/** Larger pieces would permanently grow the buffer of the driver's serializer. */
 const CHUNK_BYTES = 64 * 1024
 
 /** The part of the driver's connection that COPY uses. */
@@ -16,9 +16,8 @@ type CopyConnection = {
 }
 
 /**
- * Runs `before`, the copies and `after` as one query with the data behind it: a whole transaction in one round trip.
- * Nothing waits for a CopyInResponse: the server reads the data of each COPY when it comes to it, and drops what
- * follows a statement that failed (protocol documentation, sections 55.2.3 and 55.2.6).
+ * The data follow the statements without waiting for a CopyInResponse: the server reads the data of each COPY in turn, and drops
+ * everything after a failed statement (protocol documentation, sections 55.2.3 and 55.2.6).
  */
 export function runWithCopies(
   client: pg.ClientBase,
@@ -51,7 +50,7 @@ class CopyQuery implements pg.Submittable {
 
   submit(connection: unknown): void {
     const copy = connection as CopyConnection
-    // Statement and data leave in one write: each write to the socket wakes the server.
+    // Statement and data are sent in one write: each write wakes the server.
     copy.stream.cork?.()
     copy.query(this.#text)
     for (const data of this.#data) {
@@ -79,7 +78,7 @@ class CopyQuery implements pg.Submittable {
 
   #settle(error?: Error): void {
     this.#done?.(error)
-    // After an error ReadyForQuery comes too; the first word counts.
+    // ReadyForQuery follows an error too; the first result wins.
     this.#done = undefined
   }
 }

@@ -27,11 +27,11 @@ export const RAW_FORMAT = 'raw'
 /** One message of a batch with the keys of its records' series, in the order of the records. */
 export type StorableMessage = { message: IncomingMessage; seriesKeys: readonly number[] }
 
-/** What has to be copied to store the batch: nothing, one or two tables. */
+/** The data to copy for a batch: for none, one or two tables. */
 export function toCopies(batch: readonly StorableMessage[], batchSeq: number): CopyData[] {
   const records = new BinaryRows()
   const payloads = new BinaryRows()
-  // Most batches hold numbers alone, and need not say five times a row that there is nothing else.
+  // Most batches contain only numbers, and omit the five other columns.
   const isNumbersOnly = batch.every(
     ({ message }) => message.content.kind !== 'records' || message.content.records.every(isNumber),
   )

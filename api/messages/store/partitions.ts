@@ -1,36 +1,38 @@
 /**
- * Partitions by time of arrival, made ahead of need and dropped when their retention has passed. Whoever holds the
- * maintenance lock works; everybody else leaves it to him.
+ * Partitions by time of arrival, created ahead and dropped when their retention has passed. Only the holder of the maintenance lock does
+ * maintenance.
  */
 import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 
 /**
- * Partitions exist for arrivals so far ahead. Each of them costs every read of messages time to plan, maintenance runs each hour,
- * and a writer that finds none makes it.
+ * How far ahead partitions exist. Each one costs planning time in every read of messages, maintenance runs each hour, and a writer
+ * without a partition creates it.
  */
 const AHEAD_DAYS = 3
+/** A partition holds the arrivals of a week, from Monday to Monday in UTC. */
+export const WEEK_SECONDS = 7 * 86_400
 /** What a start waits for, enough until the first round of maintenance. */
 export const PRESENT_DAYS = 1
-/** An empty partition goes so long after its week: no transaction of that week is under way any more. */
+/** An empty partition is dropped this long after its week, when no transaction of that week is running any more. */
 const EMPTY_DAYS = 1
-/** Maintenance gives way to messages: it waits so long for a lock and tries again with the next round. */
+/** How long maintenance waits for a lock; it retries in the next round, so that messages are not delayed. */
 const LOCK_TIMEOUT_MS = 2_000
 const CONNECTION_NAME = 'skein message partitions'
 const MAINTENANCE_LOCK = 0x5ce1_0004
 
 const CHECK_VIOLATION = '23514'
-/** What PostgreSQL's tuple routing reports under that code when no partition fits. */
+/** The routine in PostgreSQL's error when no partition matches. */
 const ROUTING_FUNCTION = 'ExecFindPartition'
 
-/** True where a row fell into a time that no partition covers: maintenance has not run for long, or a clock jumped. */
+/** True when no partition covers the time of a row: maintenance has not run for long, or a clock was changed. */
 export function isMissingPartition(error: unknown): boolean {
   if (typeof error !== 'object' || error === null || !('code' in error) || !('routine' in error)) return false
   return error.code === CHECK_VIOLATION && error.routine === ROUTING_FUNCTION
 }
 
-/** Makes the partitions that are missing from now on, so many days ahead; returns how many. Several callers wait for each other. */
+/** Creates missing partitions for the next days; returns their number. Concurrent calls wait for each other. */
 export async function createPartitions(database: Database, aheadDays: number = AHEAD_DAYS): Promise<number> {
   const client = await database.dedicated(CONNECTION_NAME)
   try {
@@ -50,8 +52,8 @@ async function create(client: pg.Client, aheadDays: number): Promise<number> {
 }
 
 /**
- * Drops partitions whose last arrival is older than their class keeps it, and those of weeks in which nothing arrived. Rows of rollups
- * follow from records, so that a week has them as long as it has records.
+ * Drops partitions whose retention has passed, and empty ones of past weeks. Rows of rollups derive from records, so both are dropped
+ * together.
  */
 async function dropPassed(client: pg.Client, logger: Logger): Promise<void> {
   const { rows } = await client.query<{
@@ -75,8 +77,8 @@ async function dropPassed(client: pg.Client, logger: Logger): Promise<void> {
     [EMPTY_DAYS],
   )
   for (const { parent, partition, is_expired, is_pending } of rows) {
-    // CONCURRENTLY: readers and writers of the other partitions go on. It waits for those that are under way, and where it gives up
-    // the next round finishes it.
+    // CONCURRENTLY: readers and writers of other partitions are not blocked. It waits for running transactions; if it gives up, the next
+    // round finishes it.
     await client.query(
       `ALTER TABLE ${parent} DETACH PARTITION ${partition} ${is_pending ? 'FINALIZE' : 'CONCURRENTLY'}`,
     )
@@ -88,7 +90,7 @@ async function dropPassed(client: pg.Client, logger: Logger): Promise<void> {
   }
 }
 
-/** Makes what is missing and drops what has expired or stayed empty; leaves it to whoever holds the maintenance lock already. */
+/** Creates missing partitions and drops expired and empty ones, unless another process holds the maintenance lock. */
 export async function maintainPartitions(database: Database, logger: Logger): Promise<void> {
   const client = await database.dedicated(CONNECTION_NAME)
   try {

@@ -1,19 +1,32 @@
-/** The wire shapes of a domain's usage (decision 54) and of a client's telemetry (contract section 10). */
+/** API schemas of a domain's usage (decision 54) and of a client's telemetry (contract section 10). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { DOMAIN_QUOTAS } from '#api/identity/index.ts'
+import type { DomainQuota } from '#api/identity/index.ts'
 import { formatTime } from '#core/time.ts'
 import type { TelemetryRow } from '../presence/index.ts'
 
-/** Days that an answer shows; totals are of all. */
+/** The number of days in a response; totals cover all days. */
 export const SHOWN_DAYS = 366
 
 const COUNTS = {
   messages: Type.Integer({ description: 'Messages that were stored' }),
   records: Type.Integer({ description: 'Records, JSON objects and raw payloads in them' }),
 }
+const QuotaUsage = Type.Object({
+  limit: Type.Union([Type.Integer(), Type.Null()], { description: '`null`: no limit' }),
+  used: Type.Union([Type.Integer(), Type.Null()], { description: '`null`: not an amount' }),
+})
 export const DomainUsage = Type.Object({
   domain_id: Type.String(),
   ...COUNTS,
+  quotas: Type.Object(
+    Object.fromEntries(Object.keys(DOMAIN_QUOTAS).map((name) => [name, QuotaUsage])) as Record<
+      DomainQuota,
+      typeof QuotaUsage
+    >,
+    { description: 'The quotas of the domain, and what is used of them' },
+  ),
   days: Type.Array(Type.Object({ day: Type.String({ description: 'Of UTC, YYYY-MM-DD' }), ...COUNTS }), {
     description: 'The days on which anything arrived, newest first, at most 366',
   }),
@@ -35,7 +48,8 @@ export const ClientTelemetry = Type.Object({
   online: Type.Boolean({ description: 'It has a session open: MQTT, a WebSocket, an event stream or an observation' }),
   online_changed_at: Type.String({ format: 'date-time', description: `Since when it is online or offline; ${MOMENT}` }),
   unparsed_messages: Type.Integer({
-    description: 'Messages over MQTT that look like SenML or JSON and were stored as something else',
+    description:
+      'Invalid messages: refused over HTTP and CoAP; over MQTT they look like SenML or JSON and were stored as something else',
   }),
   last_error: Type.String({ description: 'What was wrong with the last of them; empty: there was none' }),
   last_error_at: Type.String({ format: 'date-time', description: `When it was received; ${MOMENT}` }),

@@ -1,5 +1,5 @@
-/** How much a domain has taken in, and what is known of a client's sessions and messages. */
-import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+/** Usage of a domain, and telemetry of a client. */
+import type { AccessPolicy, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { findUsage } from '../projections/usage.ts'
 import { findTelemetry } from '../presence/index.ts'
@@ -7,18 +7,30 @@ import type { ClientTelemetry, DomainUsage } from './schema.ts'
 import { SHOWN_DAYS, presentTelemetry } from './schema.ts'
 
 export type UsageService = {
-  /** Counted within seconds of arrival; what is deleted stays counted. Throws `forbidden` as decision 45 says. */
+  /** Counted within seconds of arrival; deleted messages stay counted. Throws `forbidden` (decision 45). */
   ofDomain(caller: UserPrincipal, domainId: string): Promise<DomainUsage>
-  /** Needs `read` on the client. Counted within seconds. Throws `forbidden` and `not_found` as decision 45 says. */
+  /** Requires `read` on the client. Counted within seconds. Throws `forbidden` and `not_found` (decision 45). */
   ofClient(caller: UserPrincipal, domainId: string, clientId: string): Promise<ClientTelemetry>
 }
 
-export function createUsageService({ database, access }: { database: Database; access: AccessPolicy }): UsageService {
+export function createUsageService({
+  database,
+  access,
+  quotas,
+}: {
+  database: Database
+  access: AccessPolicy
+  quotas: Quotas
+}): UsageService {
   return {
     async ofDomain(caller, domainId) {
       const domain = await access.enter(caller, domainId)
       domain.require('read')
-      return { domain_id: domain.domainId, ...(await findUsage(database.db, domain.domainKey, SHOWN_DAYS)) }
+      const [usage, ofQuotas] = await Promise.all([
+        findUsage(database.db, domain.domainKey, SHOWN_DAYS),
+        quotas.usage(domain.domainKey),
+      ])
+      return { domain_id: domain.domainId, ...usage, quotas: ofQuotas }
     },
     async ofClient(caller, domainId, clientId) {
       const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)

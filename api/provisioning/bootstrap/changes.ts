@@ -1,9 +1,12 @@
-/** How a configuration is reached and changed: by whoever may update its client, one change after the other. */
+/**
+ * Locates and changes configurations. A change requires `update` on the client. Changes of one configuration are
+ * serialized.
+ */
 import type { DeviceServices, Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { joinedTo } from '../joined/index.ts'
+import { inTransaction } from '../joined/index.ts'
 import type { BootstrapConfig } from './repository.ts'
 import { lockConfig } from './repository.ts'
 
@@ -23,14 +26,14 @@ export type ConfigChanges = ReturnType<typeof createConfigChanges>
 export const notFound = () => new ServiceError('not_found', 'entity not found')
 
 export function createConfigChanges({ database, journal, access, devices }: ConfigChangesDeps) {
-  /** The client of a path; its configuration is looked for by key. */
+  /** Returns the client of a path. Its configuration has the same key. */
   async function locate(caller: UserPrincipal, domainId: string, clientId: string) {
     const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
     const client = await domain.requireOn(entity, 'update')
     return { domain, client }
   }
 
-  /** Locks the configuration of a path and lets `work` change it together with what else must change. */
+  /** Locks the configuration of a path and runs `work`, which changes it and dependent entities. */
   async function change<T>(
     caller: UserPrincipal,
     domainId: string,
@@ -41,7 +44,7 @@ export function createConfigChanges({ database, journal, access, devices }: Conf
     return await journal.change(caller, async (tx, record) => {
       const config = await lockConfig(tx, client.key)
       if (config === undefined) throw notFound()
-      const joined = joinedTo({ database, journal, access }, tx, record, domain)
+      const joined = inTransaction({ database, journal, access }, tx, record, domain)
       return await work({
         tx,
         config,

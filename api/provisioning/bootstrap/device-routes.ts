@@ -1,4 +1,4 @@
-/** What a device asks with nothing but its external id and key (specification section 5, contract 9.1). */
+/** Routes for devices, which authenticate with their external id and key (specification section 5, contract 9.1). */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
@@ -12,11 +12,11 @@ import type { BootstrapCipher } from './secure.ts'
 import type { BootstrapService } from './service.ts'
 
 const tags = ['bootstrap']
-const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable', 'rate_limited'] as const
+const KINDS = ['not_found', 'unprocessable', 'rate_limited'] as const
 const SECURE_TYPE = 'application/octet-stream+json'
 const ExternalId = Type.String({ minLength: 1, maxLength: 1024 })
 
-/** The external key, or its cipher text. Throws `unauthenticated`. */
+/** Returns the external key, or its cipher text. Throws `unauthenticated`. */
 function keyOf({ authorization }: IncomingHttpHeaders): string {
   const key = deviceKeyOf(authorization)
   if (key === undefined)
@@ -24,7 +24,7 @@ function keyOf({ authorization }: IncomingHttpHeaders): string {
   return key
 }
 
-/** Clients were things once, and devices in the field still ask so. */
+/** Clients were called things in Mainflux. Devices in the field still use that path. */
 const COLLECTIONS = ['/clients', '/things'] as const
 
 export function deviceBootstrapRoutes(
@@ -43,9 +43,9 @@ export function deviceBootstrapRoutes(
           config: { ownCredentials: ['external_key'] },
           schema: {
             tags,
-            summary: 'What a device needs to connect',
+            summary: 'Get the configuration of a device',
             description:
-              'Authorization: `Client <external key>`. Answered whether the configuration is active or not. With a profile `content` is rendered for this device; 422 while that cannot be done.',
+              'Authorization: `Client <external key>`. Available for active and inactive configurations. With a profile `content` is rendered for this device; returns 422 when rendering fails.',
             params: Type.Object({ external_id: ExternalId }),
             response: responses({ 200: DeviceConfig }, ...KINDS),
           },
@@ -58,9 +58,9 @@ export function deviceBootstrapRoutes(
           config: { ownCredentials: ['external_key'], mediaType: SECURE_TYPE },
           schema: {
             tags,
-            summary: 'The same, encrypted',
+            summary: 'Get the encrypted configuration of a device',
             description:
-              'Authorization: `Client <hex of IV and encrypted external key>`; answered as IV and encrypted JSON (AES-256-CFB). 404 while SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set.',
+              'Authorization: `Client <hex of IV and encrypted external key>`. Returns the IV and the encrypted JSON (AES-256-CFB). Returns 404 when SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set.',
             params: Type.Object({ external_id: ExternalId }),
             response: responses({ 200: BINARY }, ...KINDS),
           },
@@ -81,15 +81,12 @@ export function deviceBootstrapRoutes(
           config: { ownCredentials: ['external_key'] },
           schema: {
             tags,
-            summary: 'Refused: the external id is missing',
+            summary: 'Error for a path without an external id',
             response: responses({ 200: DeviceConfig }, ...KINDS),
           },
         },
         () => {
-          throw new ServiceError(
-            'malformed',
-            `the external id is missing: ask for ${collection}/bootstrap/<external_id>`,
-          )
+          throw new ServiceError('malformed', `the external id is required: use ${collection}/bootstrap/<external_id>`)
         },
       )
     }

@@ -1,4 +1,4 @@
-/** Enrolments, for whoever manages them (contract 9.1): configurations made from profiles, and what is bound to their slots. */
+/** Routes that manage enrolments (contract 9.1): configurations from profiles, and the bindings of their slots. */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
@@ -10,7 +10,6 @@ import { BindingsUpdate, PreviewRequest, ProfileAssignment } from './schema.ts'
 import type { BootstrapService } from './service.ts'
 
 const tags = ['bootstrap']
-const KINDS = ['unauthenticated', 'forbidden', 'not_found'] as const
 const params = Type.Object({ domain_id: Id, client_id: Id })
 
 export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
@@ -21,12 +20,12 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
         config: { action: 'update' },
         schema: {
           tags,
-          summary: 'Give a configuration a profile',
+          summary: 'Set the profile of a configuration',
           description:
-            'What the device is given is rendered from it from then on; its own content stays and is not sent. Takes `profile_read` in the domain too, and `update` on the clients that are bound.',
+            'The device gets content that is rendered from the profile. The content of the configuration is kept but not sent. Also requires `profile_read` in the domain, and `update` on the bound clients.',
           params,
           body: ProfileAssignment,
-          response: responses({ 204: NoBody }, ...KINDS),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -41,10 +40,10 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
         config: { action: 'update' },
         schema: {
           tags,
-          summary: 'Take its profile from a configuration',
-          description: 'The device is given the content of the configuration again.',
+          summary: 'Remove the profile of a configuration',
+          description: 'The device gets the content of the configuration again.',
           params,
-          response: responses({ 204: NoBody }, ...KINDS),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -60,10 +59,10 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
           tags,
           summary: 'Bind clients and channels to slots',
           description:
-            'The slots that are named; others keep what they have. A client takes `update` on it, because the device is given its secret; a channel takes `read`.',
+            'Other slots are unchanged. Binding a client requires `update` on it, because the device gets its secret. Binding a channel requires `read` on it.',
           params,
           body: BindingsUpdate,
-          response: responses({ 204: NoBody }, ...KINDS, 'invalid_state'),
+          response: responses({ 204: NoBody }, 'not_found', 'invalid_state'),
         },
       },
       async (request, reply) => {
@@ -78,10 +77,10 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
         config: { action: 'update' },
         schema: {
           tags,
-          summary: 'What is bound to the slots of a configuration',
-          description: 'Without secrets.',
+          summary: 'List the bindings of a configuration',
+          description: 'Bindings contain no secrets.',
           params,
-          response: responses({ 200: Type.Object({ bindings: Type.Array(BindingView) }) }, ...KINDS),
+          response: responses({ 200: Type.Object({ bindings: Type.Array(BindingView) }) }, 'not_found'),
         },
       },
       async (request) => {
@@ -96,9 +95,9 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
         config: { action: 'update' },
         schema: {
           tags,
-          summary: 'Empty a slot',
+          summary: 'Remove the binding of a slot',
           params: Type.Object({ domain_id: Id, client_id: Id, slot: SlotName }),
-          response: responses({ 204: NoBody }, ...KINDS),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -113,10 +112,11 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
         config: { action: 'update' },
         schema: {
           tags,
-          summary: 'Note that the bindings were looked at',
-          description: 'Names and secrets are looked up at each fetch: there is no older copy to renew.',
+          summary: 'Refresh the bindings of a configuration',
+          description:
+            'Records the time of the refresh. Names and secrets are read for each request of the device, so there is no copy to update.',
           params,
-          response: responses({ 204: NoBody }, ...KINDS),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -130,12 +130,12 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
         config: { action: 'profile_read' },
         schema: {
           tags,
-          summary: 'What a device would be given',
+          summary: 'Preview the configuration of a device',
           description:
-            'For a configuration (`config_id`, which takes `update` on its client) or for samples. Secrets of the platform are shown as [redacted].',
+            'Renders for a configuration (`config_id`, requires `update` on its client) or for sample values. Secrets are replaced by [redacted].',
           params: Type.Object({ domain_id: Id, profile_id: Id }),
           body: PreviewRequest,
-          response: responses({ 200: RenderedView }, ...KINDS, 'unprocessable'),
+          response: responses({ 200: RenderedView }, 'not_found', 'unprocessable'),
         },
       },
       async (request) => {

@@ -1,6 +1,6 @@
 /**
- * Enrolments: configurations that are made from a profile (contract 9.1, decision 0037). What is bound to the slots is looked
- * up each time something is rendered, so a device that fetches again has the secrets and names of that moment.
+ * Enrolments: configurations with a profile (contract 9.1, decision 0037). Bindings are resolved at each rendering, so
+ * a device that fetches again gets the current secrets and names.
  */
 import { openClientSecret } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '#api/identity/index.ts'
@@ -14,7 +14,7 @@ import {
   removeBinding,
   renderProfile,
   requireProfile,
-  requireSmall,
+  requireSizeLimit,
   requireUpdateOnRendered,
   setBindings,
   touchBindings,
@@ -27,22 +27,22 @@ import { findConfig, findKeys, setProfile } from './repository.ts'
 import type { BindingRequest, PreviewRequest } from './schema.ts'
 import type { ConfigSealing } from './sealing.ts'
 
-/** Of what configuration slots are filled, and by whom. */
+/** The configuration whose slots are bound, with its profile. */
 export type BindingTarget = { clientKey: number; clientId: string; profile: Profile }
 
 export type Enrolments = {
   /**
-   * Gives the configuration a profile, or none. A profile takes `profile_read`, and `update` on each client that is bound: it may
-   * render what the one before did not. Throws `not_found` for an unknown one.
+   * Sets or removes the profile of the configuration. A profile requires `profile_read`, and `update` on each bound
+   * client, because it can render secrets that the previous profile did not. Throws `not_found` for an unknown profile.
    */
   assign(caller: UserPrincipal, domainId: string, clientId: string, profileId: string | undefined): Promise<void>
   /**
-   * These slots lead to these clients and channels from now on; others keep what they have. Takes `update` on a client, whose
-   * secret the device is given, and `read` on a channel. Throws `invalid_state` without a profile, `malformed` for a slot that
-   * it does not have, `not_found` for what does not exist or may not be bound.
+   * Binds clients and channels to slots. Other slots are unchanged. Requires `update` on a client, whose secret the
+   * device gets, and `read` on a channel. Throws `invalid_state` without a profile, `malformed` for an unknown slot,
+   * `not_found` for an unknown entity or one without the required permission.
    */
   bind(caller: UserPrincipal, domainId: string, clientId: string, requests: readonly BindingRequest[]): Promise<void>
-  /** The same within a transaction that made the configuration. */
+  /** Binds in the transaction that creates the configuration. */
   bindWithin(
     tx: Transaction,
     domain: DomainAccess,
@@ -51,12 +51,12 @@ export type Enrolments = {
     requests: readonly BindingRequest[],
   ): Promise<void>
   unbind(caller: UserPrincipal, domainId: string, clientId: string, slot: string): Promise<void>
-  /** Everything is rendered from what is there at that moment: this says that somebody has looked, and to what it led. */
+  /** Records the time of a refresh. Renderings always use current values, so nothing else changes. */
   refresh(caller: UserPrincipal, domainId: string, clientId: string): Promise<void>
   bindings(caller: UserPrincipal, domainId: string, clientId: string): Promise<Binding[]>
-  /** What a device would be given, without a secret of the platform. Throws `unprocessable` as the rendering does. */
+  /** Renders a preview without secrets. Throws the same `unprocessable` as the rendering. */
   preview(caller: UserPrincipal, domainId: string, profileId: string, request: PreviewRequest): Promise<Rendered>
-  /** For the device itself; undefined: its configuration has no profile. */
+  /** Renders for the device. Undefined when its configuration has no profile. */
   renderFor(config: BootstrapConfig): Promise<Rendered | undefined>
 }
 
@@ -68,7 +68,7 @@ export type EnrolmentsDeps = {
   changes: ConfigChanges
 }
 
-/** Stands for a secret in what a person looks at. */
+/** Replaces secrets in previews. */
 const REDACTED = '[redacted]'
 
 export function createEnrolments({ database, access, keyring, sealing, changes }: EnrolmentsDeps): Enrolments {
@@ -86,7 +86,8 @@ export function createEnrolments({ database, access, keyring, sealing, changes }
     const keys = await resourceKeys(tx, domain, wanted)
     const bound = wanted.map(({ slot, type, resource_id: id }, place): BoundSlot => {
       const resourceKey = keys[type].get(id)
-      if (resourceKey === undefined) throw refuse('not_found', place, 'resource_id', `there is no ${type} to bind`)
+      if (resourceKey === undefined)
+        throw refuse('not_found', place, 'resource_id', `the ${type} does not exist or you may not bind it`)
       return { slot, type, resourceKey }
     })
     await setBindings(tx, clientKey, bound, caller.id)
@@ -110,7 +111,7 @@ export function createEnrolments({ database, access, keyring, sealing, changes }
 
   return {
     async assign(caller, domainId, clientId, profileId) {
-      // Before the configuration is looked for: what is missing is the caller's right.
+      // Checked before the configuration is read, so that a missing permission is reported first.
       if (profileId !== undefined) (await locate(caller, domainId, clientId)).domain.require('profile_read')
       await change(caller, domainId, clientId, async ({ tx, config, domain, record }) => {
         const profile =
@@ -123,8 +124,8 @@ export function createEnrolments({ database, access, keyring, sealing, changes }
     async bind(caller, domainId, clientId, requests) {
       await change(caller, domainId, clientId, async ({ tx, config, domain, record }) => {
         if (config.profileId === null)
-          throw new ServiceError('invalid_state', 'the configuration has no profile: give it one first')
-        // Held as it is: a change of it that comes next sees what is bound here.
+          throw new ServiceError('invalid_state', 'the configuration has no profile: set a profile first')
+        // The profile is locked, so that a later change of it sees these bindings.
         const profile = await requireProfile(tx, config.domainKey, config.profileId, 'use')
         await bindWithin(tx, domain, caller, { ...config, profile }, requests)
         record('config.bind', { external_id: config.externalId, slots: requests.map(({ slot }) => slot) })
@@ -150,7 +151,7 @@ export function createEnrolments({ database, access, keyring, sealing, changes }
     },
     async preview(caller, domainId, profileId, request) {
       const { config_id: configId, config: sample, render_context: variables = {}, bindings: samples = [] } = request
-      requireSmall('render_context', variables)
+      requireSizeLimit('render_context', variables)
       const domain = await access.enter(caller, domainId)
       domain.require('profile_read')
       const profile = await requireProfile(database.db, domain.domainKey, profileId)
@@ -197,26 +198,26 @@ function refuse(kind: 'malformed' | 'not_found', place: number, field: string, m
   return new ServiceError(kind, `bindings: ${message}`, { details: [{ path: `/bindings/${place}/${field}`, message }] })
 }
 
-/** A profile without slots takes any: its template may still use them. */
+/** A profile without slots accepts any slot: its template can still use them. */
 function requireSlots({ bindingSlots }: Profile, requests: readonly BindingRequest[]): void {
   const types = new Map(bindingSlots.map(({ name, type }) => [name, type]))
   const seen = new Set<string>()
   for (const [place, { slot, type }] of requests.entries()) {
     const wanted = types.get(slot)
     if (wanted === undefined && types.size > 0)
-      throw refuse('malformed', place, 'slot', `the profile has no slot ${slot}: ${[...types.keys()].join(', ')}`)
+      throw refuse('malformed', place, 'slot', `the profile has no slot ${slot}: use ${[...types.keys()].join(', ')}`)
     if (wanted !== undefined && wanted !== type)
-      throw refuse('malformed', place, 'type', `the slot ${slot} is for a ${wanted}`)
-    if (seen.has(slot)) throw refuse('malformed', place, 'slot', `the slot ${slot} is named twice`)
+      throw refuse('malformed', place, 'type', `the slot ${slot} requires a ${wanted}`)
+    if (seen.has(slot)) throw refuse('malformed', place, 'slot', `the slot ${slot} is bound twice`)
     seen.add(slot)
   }
 }
 
-/** Without an id a slot for a client gets that of the configuration itself. */
+/** The id for a slot of type client defaults to the client of the configuration. */
 function resourceOf({ slot, type, resource_id: id }: BindingRequest, clientId: string): string {
   if ((id ?? '') !== '') return id ?? ''
   if (type === 'client') return clientId
-  throw new ServiceError('malformed', `bindings: the slot ${slot} needs a resource_id`)
+  throw new ServiceError('malformed', `bindings: the slot ${slot} requires a resource_id`)
 }
 
 async function resourceKeys(

@@ -1,6 +1,6 @@
 /**
- * SQL of bootstrap configurations. Names and metadata of channels are those of the channels themselves, and whether a
- * configuration is active is seen from its connections: whatever changes them, here is nothing to update.
+ * SQL of bootstrap configurations. Names and metadata of channels are read from the channels, and the state of a
+ * configuration is derived from its connections, so that changes of either need no update here.
  */
 import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
@@ -33,7 +33,7 @@ export type BootstrapConfig = {
   channels: BootstrapChannel[]
   profileKey: number | null
   profileId: string | null
-  /** Variables of this one device, sealed JSON. */
+  /** Variables of this device, sealed JSON. */
   renderContextSealed: Buffer | null
 }
 
@@ -59,7 +59,7 @@ type Row = {
   render_context_sealed: Buffer | null
 }
 
-/** Both directions (contract 9.1: active is connected with both types to all its channels). */
+/** Both directions (contract 9.1: an active configuration is connected with both types to all its channels). */
 const BOTH = 3
 
 const IS_ACTIVE = sql<boolean>`(b.is_enabled AND NOT EXISTS (
@@ -98,11 +98,12 @@ const fromRow = (row: Row): BootstrapConfig => ({
 })
 
 const CONFLICTS = {
-  bootstrap_configs_pkey: () => new ServiceError('conflict', 'the client has a bootstrap configuration'),
+  bootstrap_configs_pkey: () => new ServiceError('conflict', 'the client already has a bootstrap configuration'),
   bootstrap_configs_external_id_key: () =>
     new ServiceError('conflict', 'a bootstrap configuration with this external id exists in the domain'),
-  // In another domain, of which nothing is said.
-  bootstrap_configs_external_key_key: () => new ServiceError('conflict', 'this external id and key are in use'),
+  // The other configuration can belong to another domain, so the message does not contain it.
+  bootstrap_configs_external_key_key: () =>
+    new ServiceError('conflict', 'a bootstrap configuration with this external id and key exists'),
 }
 
 export type NewConfigRow = {
@@ -132,7 +133,7 @@ const INSERT = prepared(
    SELECT client_key, key, ordinal FROM made, unnest($15::bigint[]) WITH ORDINALITY AS list (key, ordinal) ORDER BY key`,
 )
 
-/** With its channels, in this order. */
+/** Inserts the configuration with its channels in this order. */
 export async function insertConfig(tx: Transaction, row: NewConfigRow, channelKeys: readonly number[]): Promise<void> {
   await refusing(
     CONFLICTS,
@@ -156,7 +157,7 @@ export async function insertConfig(tx: Transaction, row: NewConfigRow, channelKe
   )
 }
 
-/** The channels of a configuration, in this order and no others. */
+/** Replaces the channels of a configuration, in this order. */
 export async function setChannels(tx: Transaction, clientKey: number, channelKeys: readonly number[]): Promise<void> {
   await sql`DELETE FROM bootstrap_channels WHERE client_key = ${clientKey} AND channel_key <> ALL (${channelKeys}::bigint[])`.execute(
     tx,
@@ -166,7 +167,10 @@ export async function setChannels(tx: Transaction, clientKey: number, channelKey
     ON CONFLICT ON CONSTRAINT bootstrap_channels_pkey DO UPDATE SET ordinal = EXCLUDED.ordinal`.execute(tx)
 }
 
-/** Clients or channels of the domain that the caller may do this with, by id; locked against deletion until the transaction ends. */
+/**
+ * Returns the clients or channels of the domain on which the caller has the action, by id, locked against deletion
+ * until the transaction ends.
+ */
 export async function findKeys(
   tx: Queryable,
   domain: DomainAccess,
@@ -231,7 +235,7 @@ export async function removeConfig(tx: Transaction, clientKey: number): Promise<
   return numAffectedRows === 1n
 }
 
-/** Locks it until the transaction ends, so that two changes of its connections follow each other. */
+/** Locks the configuration until the transaction ends, so that changes of its connections are serialized. */
 export async function lockConfig(tx: Transaction, clientKey: number): Promise<BootstrapConfig | undefined> {
   await sql`SELECT FROM bootstrap_configs WHERE client_key = ${clientKey} FOR UPDATE`.execute(tx)
   return await findConfig(tx, clientKey)
@@ -242,10 +246,10 @@ export async function findConfig(db: Queryable, clientKey: number): Promise<Boot
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** A configuration of this external id, whose device may ask for it: whether its domain and client are enabled. */
+/** A configuration with this external id. `isEnabled`: its domain and client are enabled. */
 export type ExternalMatch = { clientKey: number; externalKeyMac: Buffer; isEnabled: boolean }
 
-/** Domains may use the same external ids; more than this is an attack or an accident. */
+/** Domains can use the same external ids. More than this number is an attack or an accident. */
 const MAX_MATCHES = 100
 
 export async function findByExternalId(
@@ -283,7 +287,7 @@ export async function listConfigs(
     limit,
   }: {
     domainKey: number
-    /** Its alias of the client is `c`. */
+    /** Condition with the alias `c` for the client. */
     permitted: Sql<boolean>
     filter: ConfigFilter
     offset: number

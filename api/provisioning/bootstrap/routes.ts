@@ -1,4 +1,4 @@
-/** Bootstrap configurations, for whoever manages them (contract 9.1). */
+/** Routes that manage bootstrap configurations (contract 9.1). */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
@@ -19,7 +19,6 @@ import {
 import type { BootstrapService, ShownConfig } from './service.ts'
 
 const tags = ['bootstrap']
-const KINDS = ['unauthenticated', 'forbidden', 'not_found'] as const
 const params = Type.Object({ domain_id: Id, client_id: Id })
 
 const present = ({ config, secrets }: ShownConfig) => presentConfig(config, secrets)
@@ -42,10 +41,10 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
           tags,
           summary: 'Create a bootstrap configuration',
           description:
-            'For a client that exists (which takes `update` on it), or for a new one. It begins inactive, unless `status` says otherwise. With `profile_id` it is an enrolment: the device is given what its profile renders, and it takes `profile_read` too.',
+            'Creates it for an existing client (requires `update` on it) or for a new one. It is inactive unless `status` is `enabled`. With `profile_id` it is an enrolment: the device gets content that is rendered from the profile. This also requires `profile_read`.',
           params: Type.Object({ domain_id: Id }),
           body: NewBootstrapConfig,
-          response: responses({ 201: NoBody }, ...KINDS, 'conflict', 'unprocessable'),
+          response: responses({ 201: NoBody }, 'not_found', 'conflict', 'unprocessable'),
         },
       },
       async (request, reply) => {
@@ -61,10 +60,10 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
         tags,
         summary: 'List bootstrap configurations',
         description:
-          'Those of the clients that the caller may update: a configuration shows the secrets of its client.',
+          'Returns the configurations of clients on which the caller has `update`, because a configuration contains the secrets of its client.',
         params: Type.Object({ domain_id: Id }),
         querystring: BootstrapQuery,
-        response: responses({ 200: BootstrapPage }, 'unauthenticated', 'forbidden'),
+        response: responses({ 200: BootstrapPage }),
       },
     },
     async (request) => {
@@ -80,7 +79,7 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
         tags,
         summary: 'View a bootstrap configuration',
         params,
-        response: responses({ 200: BootstrapView }, ...KINDS),
+        response: responses({ 200: BootstrapView }, 'not_found'),
       },
     },
     async (request) =>
@@ -95,7 +94,7 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
         summary: 'Change name and content of a bootstrap configuration',
         params,
         body: BootstrapUpdate,
-        response: responses({ 200: NoBody }, ...KINDS),
+        response: responses({ 200: NoBody }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -111,10 +110,10 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
       schema: {
         tags,
         summary: 'Change parts of a bootstrap configuration',
-        description: 'The newer form; it also changes the external key and the variables of a profile.',
+        description: 'Also changes the external key and the variables of a profile.',
         params,
         body: BootstrapPatch,
-        response: responses({ 200: NoBody }, ...KINDS, 'conflict'),
+        response: responses({ 200: NoBody }, 'not_found', 'conflict'),
       },
     },
     async (request, reply) => {
@@ -129,9 +128,9 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
       config: { action: 'update' },
       schema: {
         tags,
-        summary: 'Delete a bootstrap configuration; its client stays',
+        summary: 'Delete a bootstrap configuration, but not its client',
         params,
-        response: responses({ 204: NoBody }, ...KINDS),
+        response: responses({ 204: NoBody }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -141,7 +140,7 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
   )
 }
 
-/** Single fields of a configuration. */
+/** Adds the routes that change single fields of a configuration. */
 function fieldRoutes(app: HttpApp, bootstrap: BootstrapService): void {
   app.patch(
     '/:domain_id/clients/configs/certs/:client_id',
@@ -150,10 +149,10 @@ function fieldRoutes(app: HttpApp, bootstrap: BootstrapService): void {
       schema: {
         tags,
         summary: 'Change the certificates of a bootstrap configuration',
-        description: 'The private key is kept encrypted and given to the device alone.',
+        description: 'The private key is stored encrypted and returned only to the device.',
         params,
         body: CertificatesUpdate,
-        response: responses({ 200: CertificatesView }, ...KINDS),
+        response: responses({ 200: CertificatesView }, 'not_found'),
       },
     },
     async (request) => {
@@ -169,10 +168,11 @@ function fieldRoutes(app: HttpApp, bootstrap: BootstrapService): void {
       schema: {
         tags,
         summary: 'Replace the channels of a bootstrap configuration',
-        description: 'While it is active the client is connected and disconnected accordingly, in the same step.',
+        description:
+          'While the configuration is active, its client is connected and disconnected in the same transaction.',
         params,
         body: ConnectionsUpdate,
-        response: responses({ 200: NoBody }, ...KINDS, 'unprocessable'),
+        response: responses({ 200: NoBody }, 'not_found', 'unprocessable'),
       },
     },
     async (request, reply) => {
@@ -190,11 +190,11 @@ function stateRoutes(app: HttpApp, bootstrap: BootstrapService): void {
       config: { action: 'update' },
       schema: {
         tags,
-        summary: 'Activate a bootstrap configuration, or not',
-        description: '1 connects the client with all its channels in both directions, 0 disconnects it from them.',
+        summary: 'Activate or deactivate a bootstrap configuration',
+        description: 'State 1 connects the client with all its channels in both directions, 0 disconnects it.',
         params,
         body: StateUpdate,
-        response: responses({ 200: NoBody }, ...KINDS, 'unprocessable'),
+        response: responses({ 200: NoBody }, 'not_found', 'unprocessable'),
       },
     },
     async (request, reply) => {
@@ -214,9 +214,9 @@ function stateRoutes(app: HttpApp, bootstrap: BootstrapService): void {
         schema: {
           tags,
           summary: isActive ? 'Activate a bootstrap configuration' : 'Deactivate a bootstrap configuration',
-          description: 'The newer form of the call that sets the state.',
+          description: 'Current form of the route that sets the state.',
           params,
-          response: responses({ 200: BootstrapView }, ...KINDS, 'unprocessable'),
+          response: responses({ 200: BootstrapView }, 'not_found', 'unprocessable'),
         },
       },
       async (request) => {

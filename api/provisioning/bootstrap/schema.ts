@@ -1,4 +1,4 @@
-/** Wire shapes of bootstrap configurations, and the names that older clients have for them (contract 9.1). */
+/** Wire shapes of bootstrap configurations, with current and legacy field names (contract 9.1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { recordOf } from '#core/http/index.ts'
@@ -13,20 +13,23 @@ const MAX_PEM_CHARS = 65_536
 const MAX_CHANNELS = 100
 const MAX_BINDINGS = 64
 
-const Content = Type.String({ maxLength: MAX_CONTENT_CHARS, description: 'Whatever the device understands' })
+const Content = Type.String({ maxLength: MAX_CONTENT_CHARS, description: 'Content of the configuration in any format' })
 const Pem = Type.String({ maxLength: MAX_PEM_CHARS })
 const ExternalText = Type.String({ minLength: 1, maxLength: 1024 })
 const ChannelIds = Type.Array(Type.String({ maxLength: 36 }), { minItems: 1, maxItems: MAX_CHANNELS })
 
 const RenderContext = recordOf(Type.Unknown(), {
-  description: '.Vars of the template for this one device, over the defaults of the profile; kept encrypted',
+  description: 'Values of `.Vars` for this device, which override the defaults of the profile; stored encrypted',
 })
 
 export const BindingRequest = Type.Object({
   slot: SlotName,
   type: Type.Enum([...BINDING_TYPES]),
   resource_id: Type.Optional(
-    Type.String({ maxLength: 36, description: 'Absent for a client: that of the configuration itself' }),
+    Type.String({
+      maxLength: 36,
+      description: 'Id of the client or channel; for a client it defaults to the client of the configuration',
+    }),
   ),
 })
 export type BindingRequest = Static<typeof BindingRequest>
@@ -39,9 +42,7 @@ export const ProfileAssignment = Type.Object({ profile_id: Type.String({ minLeng
 
 export const PreviewRequest = Type.Object(
   {
-    config_id: Type.Optional(
-      Type.String({ maxLength: 36, description: 'A configuration to render for, as it stands' }),
-    ),
+    config_id: Type.Optional(Type.String({ maxLength: 36, description: 'Id of the configuration to render for' })),
     config: Type.Optional(
       Type.Object({
         id: Type.Optional(Type.String({ maxLength: 36 })),
@@ -59,7 +60,7 @@ export const PreviewRequest = Type.Object(
           snapshot: Type.Optional(Metadata),
           secret_snapshot: Type.Optional(Metadata),
         }),
-        { maxItems: MAX_BINDINGS, description: 'Samples, in place of what is bound' },
+        { maxItems: MAX_BINDINGS, description: 'Sample bindings that replace the stored ones' },
       ),
     ),
   },
@@ -67,9 +68,11 @@ export const PreviewRequest = Type.Object(
 )
 export type PreviewRequest = Static<typeof PreviewRequest>
 
-/** Every generation calls the client differently. */
+/** Current and legacy names of the client id. */
 const clientNames = {
-  client_id: Type.Optional(Type.String({ maxLength: 36, description: 'Absent or empty: a new client is made' })),
+  client_id: Type.Optional(
+    Type.String({ maxLength: 36, description: 'Id of the client; absent or empty creates a new client' }),
+  ),
   thing_id: Type.Optional(Type.String({ maxLength: 36 })),
   magistrala_id: Type.Optional(Type.String({ maxLength: 36 })),
   mainflux_id: Type.Optional(Type.String({ maxLength: 36 })),
@@ -83,14 +86,18 @@ export const NewBootstrapConfig = Type.Object(
     channels: Type.Optional(
       Type.Array(Type.String({ maxLength: 36 }), {
         maxItems: MAX_CHANNELS,
-        description: 'At least one; with a profile there may be none',
+        description: 'Ids of the channels; at least one without a profile',
       }),
     ),
-    profile_id: Type.Optional(Type.String({ maxLength: 36, description: 'Content is rendered from this profile' })),
+    profile_id: Type.Optional(
+      Type.String({ maxLength: 36, description: 'Id of the profile that renders the content' }),
+    ),
     render_context: Type.Optional(RenderContext),
     bindings: Type.Optional(BindingRequests),
     status: Type.Optional(
-      Type.Enum(['', 'enabled', 'disabled'], { description: 'enabled: active at once; as `state`, by its newer name' }),
+      Type.Enum(['', 'enabled', 'disabled'], {
+        description: 'Initial state; `enabled` creates an active configuration',
+      }),
     ),
     name: Type.Optional(Name),
     content: Type.Optional(Content),
@@ -104,11 +111,13 @@ export type NewBootstrapConfig = Static<typeof NewBootstrapConfig>
 
 export const BootstrapUpdate = Type.Object({ name: Type.Optional(Name), content: Type.Optional(Content) })
 
-/** Of the newer call, which changes what is named and nothing else. */
+/** Body of PATCH: only the given fields change. */
 export const BootstrapPatch = Type.Object({
   name: Type.Optional(Name),
   content: Type.Optional(Content),
-  external_key: Type.Optional(Type.String({ maxLength: 1024, description: 'Empty: it stays' })),
+  external_key: Type.Optional(
+    Type.String({ maxLength: 1024, description: 'New external key; empty keeps the current one' }),
+  ),
   render_context: Type.Optional(RenderContext),
 })
 export type BootstrapPatch = Static<typeof BootstrapPatch>
@@ -123,7 +132,7 @@ export type CertificatesUpdate = Static<typeof CertificatesUpdate>
 export const ConnectionsUpdate = Type.Object({ channels: ChannelIds })
 
 export const StateUpdate = Type.Object({
-  state: Type.Integer({ minimum: 0, maximum: 1, description: '0: inactive, 1: connected with all its channels' }),
+  state: Type.Integer({ minimum: 0, maximum: 1, description: '0 for inactive, 1 for connected with all its channels' }),
 })
 
 const ChannelView = Type.Object({ id: Id, name: Type.String(), metadata: Type.Optional(Metadata) })
@@ -136,9 +145,9 @@ const recordFields = {
   external_key: Type.String(),
   content: Type.String(),
   name: Type.String(),
-  state: Type.Integer({ description: '0: inactive, 1: active' }),
-  status: Type.Enum(['enabled', 'disabled'], { description: 'The state by its newer name' }),
-  id: Type.String({ description: 'The client_id by its newer name' }),
+  state: Type.Integer({ description: '0 for inactive, 1 for active' }),
+  status: Type.Enum(['enabled', 'disabled'], { description: 'Same value as `state`' }),
+  id: Type.String({ description: 'Same value as `client_id`' }),
   profile_id: Type.Optional(Id),
   render_context: Type.Optional(RenderContext),
   client_cert: Type.String(),
@@ -147,24 +156,24 @@ const recordFields = {
 
 export const BootstrapView = Type.Object(recordFields, {
   $id: 'BootstrapConfig',
-  description: 'What a device is given for its external id and key',
+  description: 'Bootstrap configuration of a device',
 })
 export type BootstrapView = Static<typeof BootstrapView>
 
 export const CertificatesView = Type.Object({
   client_id: Id,
   client_cert: Type.String(),
-  client_key: Type.String({ description: 'Always empty: the device alone gets it' }),
+  client_key: Type.String({ description: 'Always empty: only the device gets the key' }),
   ca_cert: Type.String(),
 })
 
 export const BootstrapQuery = Type.Object({
   offset: Type.Integer({ minimum: 0, maximum: MAX_OFFSET, default: 0 }),
-  // The smallest is not checked (contract section 0): 0 is the whole first page of older clients.
+  // The lower bound is not checked (contract section 0): older clients send 0 for a whole first page.
   limit: Type.Integer({ minimum: 0, maximum: MAX_LIMIT, default: 10 }),
   state: Type.Optional(Type.Integer({ minimum: 0, maximum: 1 })),
   status: Type.Optional(Type.Enum(['enabled', 'disabled', 'all'])),
-  id: Type.Optional(Type.String({ maxLength: 36, description: 'The client_id by its newer name' })),
+  id: Type.Optional(Type.String({ maxLength: 36, description: 'Alias of `client_id`' })),
   profile_id: Type.Optional(Type.String({ maxLength: 36 })),
   name: Type.Optional(Name),
   external_id: Type.Optional(ExternalText),
@@ -175,7 +184,10 @@ export type BootstrapQuery = Static<typeof BootstrapQuery>
 
 export const BootstrapPage = Type.Object({ ...pageFields, configs: Type.Array(BootstrapView) })
 
-/** For the device: the names of every generation beside each other, so that an agent of any finds its own. */
+/**
+ * Response to the device, with the current and legacy names of each field, so that agents of Mainflux, SuperMQ and
+ * Magistrala work.
+ */
 export const DeviceConfig = Type.Object(
   {
     client_id: Id,
@@ -188,26 +200,26 @@ export const DeviceConfig = Type.Object(
     mainflux_channels: Type.Array(ChannelView),
     id: Id,
     content: Type.Optional(Type.String()),
-    content_type: Type.Optional(Type.String({ description: 'Of content that was rendered from a profile' })),
+    content_type: Type.Optional(Type.String({ description: 'Content type; only with a profile' })),
     client_cert: Type.Optional(Type.String()),
     client_key: Type.Optional(Type.String()),
     ca_cert: Type.Optional(Type.String()),
   },
-  { $id: 'DeviceConfig', description: 'What the device needs to connect' },
+  { $id: 'DeviceConfig', description: 'Configuration for the device' },
 )
 export type DeviceConfig = Static<typeof DeviceConfig>
 
-/** The id under whichever name; undefined: a new client is wanted. */
+/** Returns the client id from the current or a legacy field. Undefined requests a new client. */
 export function clientIdOf(body: NewBootstrapConfig): string | undefined {
   return [body.client_id, body.thing_id, body.magistrala_id, body.mainflux_id].find((one) => (one ?? '') !== '')
 }
 
-/** What the device gets: the secrets are its own, or were bound for it. */
+/** The response to a device. Its secrets belong to the device or are bound for it. */
 export type DeviceAnswer = {
   config: BootstrapConfig
   clientSecret: string
   privateKey: string
-  /** Undefined: it has no profile. */
+  /** Undefined without a profile. */
   rendered: Rendered | undefined
 }
 

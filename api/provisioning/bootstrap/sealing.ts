@@ -1,4 +1,4 @@
-/** The secrets of a configuration, sealed for their place in the database. */
+/** Seals the secrets of a configuration, bound to their row in the database. */
 import { refusedField } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { BootstrapConfig } from './repository.ts'
@@ -7,12 +7,12 @@ const EXTERNAL_KEY = 'bootstrap external key'
 const PRIVATE_KEY = 'bootstrap private key'
 const RENDER_CONTEXT = 'bootstrap render context'
 
-/** The row that a secret stands in. */
+/** The row of a secret. */
 type Place = { domainKey: number; clientKey: number }
 
 export type ConfigSealing = ReturnType<typeof createConfigSealing>
 
-/** Shorter external keys are refused when they are created, unless SKEIN_BOOTSTRAP_WEAK_KEYS allows them. */
+/** Minimum length of new external keys, unless SKEIN_BOOTSTRAP_WEAK_KEYS is set. */
 const MIN_EXTERNAL_KEY_CHARS = 16
 
 export function createConfigSealing(keyring: Keyring, { allowsWeakKeys }: { allowsWeakKeys: boolean }) {
@@ -22,19 +22,19 @@ export function createConfigSealing(keyring: Keyring, { allowsWeakKeys }: { allo
     /** Throws `malformed` for a key that is too short. */
     newExternalKey(place: Place, key: string): { externalKeyMac: Buffer; externalKeySealed: Buffer } {
       if (!allowsWeakKeys && key.length < MIN_EXTERNAL_KEY_CHARS)
-        throw refusedField('/external_key', `must have at least ${MIN_EXTERNAL_KEY_CHARS} characters`)
+        throw refusedField('/external_key', `must contain at least ${MIN_EXTERNAL_KEY_CHARS} characters`)
       return {
         externalKeyMac: keyring.mac(EXTERNAL_KEY, key),
         externalKeySealed: keyring.seal(EXTERNAL_KEY, contextOf(place), key),
       }
     },
     externalKeyOf: (config: BootstrapConfig) => keyring.open(EXTERNAL_KEY, contextOf(config), config.externalKeySealed),
-    /** Null: there is none. */
+    /** Null without a key. */
     sealPrivateKey: (place: Place, key: string | undefined) =>
       key === undefined || key === '' ? null : keyring.seal(PRIVATE_KEY, contextOf(place), key),
     privateKeyOf: (config: BootstrapConfig) =>
       config.privateKeySealed === null ? '' : keyring.open(PRIVATE_KEY, contextOf(config), config.privateKeySealed),
-    /** Null: there is none. */
+    /** Null without variables. */
     sealVariables: (place: Place, variables: Record<string, unknown> | undefined) =>
       variables === undefined || Object.keys(variables).length === 0
         ? null

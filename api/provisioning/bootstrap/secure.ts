@@ -1,4 +1,7 @@
-/** The secure variant: AES-256 in CFB mode, a random IV before the bytes (contract 9.1). It hides, it does not authenticate. */
+/**
+ * Encryption of the secure bootstrap: AES-256 in CFB mode with a random IV as prefix (contract 9.1). It does not
+ * authenticate the data.
+ */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -8,13 +11,13 @@ const KEY_BYTES = 32
 const IV_BYTES = 16
 
 export type BootstrapCipher = {
-  /** IV and cipher text. */
+  /** Returns IV and cipher text. */
   encrypt(text: string): Buffer
-  /** Undefined for what is no hexadecimal, too short, or no text after decryption. */
+  /** Undefined for text that is not hexadecimal or too short, or when the result is not text. */
   decrypt(hex: string): string | undefined
 }
 
-/** Undefined: there is no key. Throws `malformed` for one of another length, without repeating it. */
+/** Undefined without a key. Throws `malformed` for a key of another length, without repeating it. */
 export function bootstrapCipher(secret: Secret | undefined): BootstrapCipher | undefined {
   if (secret === undefined) return undefined
   const text = secret.reveal()

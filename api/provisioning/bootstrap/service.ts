@@ -1,6 +1,6 @@
 /**
- * The rules of bootstrap configurations (contract 9.1). A configuration holds the secrets of its client, so whoever may
- * update the client sees and changes it. The device itself gets it for its external id and key, active or not.
+ * The rules of bootstrap configurations (contract 9.1). A configuration contains the secrets of its client, so viewing
+ * and changing it requires `update` on the client. The device gets it for its external id and key, active or not.
  */
 import { timingSafeEqual } from 'node:crypto'
 import { openClientSecret } from '#api/devices/index.ts'
@@ -19,8 +19,8 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
-import { joinedTo } from '../joined/index.ts'
-import { requireProfile, requireSmall } from '../profiles/index.ts'
+import { inTransaction } from '../joined/index.ts'
+import { requireProfile, requireSizeLimit } from '../profiles/index.ts'
 import type { Profile } from '../profiles/index.ts'
 import { createConfigChanges, notFound } from './changes.ts'
 import type { ConfigChanges } from './changes.ts'
@@ -51,7 +51,7 @@ import type { ConfigSealing } from './sealing.ts'
 
 export type ShownConfig = { config: BootstrapConfig; secrets: BootstrapSecrets }
 
-/** A client and its channels that the transaction has made or checked. */
+/** A client and its channels that the transaction has created or checked. */
 export type ConfiguredClient = {
   domainKey: number
   clientKey: number
@@ -66,7 +66,7 @@ export type BootstrapDeps = {
   access: AccessPolicy
   keyring: Keyring
   devices: Devices
-  /** Of wrong external keys. */
+  /** Limits wrong external keys. */
   throttle: LoginThrottle
   /** SKEIN_BOOTSTRAP_WEAK_KEYS. */
   allowsWeakKeys: boolean
@@ -87,9 +87,9 @@ export class BootstrapService {
   }
 
   /**
-   * For a client of the domain, or for a new one. Returns the id of the client. Throws `malformed` for a channel that does not
-   * exist, `not_found` for an unknown client, `conflict` for an external id that is used in the domain, an external id and key
-   * that are used anywhere, and a client that has a configuration.
+   * Creates a configuration for a client of the domain, or for a new one. Returns the id of the client. Throws
+   * `malformed` for an unknown channel, `not_found` for an unknown client, `conflict` for an external id that exists in
+   * the domain, an external id and key that exist anywhere, and a client that already has a configuration.
    */
   async create(caller: UserPrincipal, domainId: string, input: NewBootstrapConfig): Promise<string> {
     const { database, journal, access, devices } = this.#deps
@@ -98,11 +98,12 @@ export class BootstrapService {
     const clientId = clientIdOf(input)
     const located = clientId === undefined ? undefined : await this.#changes.locate(caller, domainId, clientId)
     const domain = located?.domain ?? (await access.enter(caller, domainId))
-    // Before the profile is looked for: whether there is one is not for everybody. What the device is given shows it.
+    // Checked before the profile is read, so that its existence is not revealed. The content for the device reveals the
+    // profile.
     if (located === undefined && profileId !== '') domain.require('client_create')
     if (profileId !== '') domain.require('profile_read')
     return await journal.change(caller, async (tx, record) => {
-      const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
+      const inside = devices.over(inTransaction({ database, journal, access }, tx, record, domain))
       const channelIds = input.channels ?? []
       const channelKeys = await channelKeysOf(tx, domain, channelIds)
       const { domainKey } = domain
@@ -129,7 +130,7 @@ export class BootstrapService {
     })
   }
 
-  /** The same for a client that this transaction made; nothing is asked again. */
+  /** Creates a configuration for a client that this transaction has created. It checks no permissions. */
   createWithin(
     tx: Transaction,
     record: Recorder,
@@ -197,7 +198,7 @@ export class BootstrapService {
 
   async update(caller: UserPrincipal, domainId: string, clientId: string, input: BootstrapPatch): Promise<void> {
     const { name, content, external_key: externalKey = '', render_context: variables } = input
-    if (variables !== undefined) requireSmall('render_context', variables)
+    if (variables !== undefined) requireSizeLimit('render_context', variables)
     await this.#changes.change(caller, domainId, clientId, async ({ tx, config, record }) => {
       const wanted: ConfigChange = {
         ...(name === undefined ? {} : { name }),
@@ -229,7 +230,7 @@ export class BootstrapService {
     })
   }
 
-  /** These channels and no others; while it is active, connections follow. */
+  /** Replaces the channels. While the configuration is active, its connections change with them. */
   async updateConnections(
     caller: UserPrincipal,
     domainId: string,
@@ -250,7 +251,7 @@ export class BootstrapService {
     })
   }
 
-  /** Active: connected in both directions with all its channels. The state that it has changes nothing. */
+  /** Activating connects the client with all its channels in both directions. Idempotent. */
   async setState(caller: UserPrincipal, domainId: string, clientId: string, isActive: boolean): Promise<void> {
     await this.#changes.change(caller, domainId, clientId, async (inside) => {
       const { tx, config } = inside
@@ -275,9 +276,10 @@ export class BootstrapService {
   }
 
   /**
-   * `externalKey` undefined: what was sent could not be decrypted, and counts as a wrong key. Throws `unprocessable` when its
-   * profile cannot be rendered; `not_found` for an unknown external id, `forbidden` for a wrong key and for a disabled client
-   * or domain, `rate_limited` after too many wrong keys for the external id or from the address.
+   * Returns the configuration for a device. `externalKey` is undefined when it could not be decrypted, and then it is
+   * treated as a wrong key. Throws `unprocessable` when the profile cannot be rendered, `not_found` for an unknown
+   * external id, `forbidden` for a wrong key and for a disabled client or domain, `rate_limited` after too many wrong
+   * keys for the external id or from the address.
    */
   async retrieve(externalId: string, externalKey: string | undefined, address: string): Promise<DeviceAnswer> {
     const match = await this.#match(externalId, externalKey, address)
@@ -332,11 +334,13 @@ export class BootstrapService {
 
 const refusal = (reason: string) => new ServiceError('forbidden', `failed to perform authorization: ${reason}`)
 
-/** The keys of channels that the caller may read, in the order given. Throws `malformed` for any other. */
+/**
+ * Returns the keys of channels on which the caller has `read`, in the given order. Throws `malformed` for any other.
+ */
 async function channelKeysOf(tx: Transaction, domain: DomainAccess, ids: readonly string[]): Promise<number[]> {
   const wanted = [...new Set(ids)]
   const refuse = (id: string) => {
-    const message = `there is no channel ${id} in this domain`
+    const message = `channel ${id} does not exist in this domain`
     return new ServiceError('malformed', message, { details: [{ path: '/channels', message }] })
   }
   for (const id of wanted) if (!isId(id)) throw refuse(id)
@@ -348,12 +352,14 @@ async function channelKeysOf(tx: Transaction, domain: DomainAccess, ids: readonl
   })
 }
 
-/** The client with these channels, in both directions. */
+/** A request that connects the client with these channels in both directions. */
 function both(config: BootstrapConfig, channelIds: ReadonlySet<string>) {
   return { client_ids: [config.clientId], channel_ids: [...channelIds] }
 }
 
-/** A configuration without a profile is about its channels; one with a profile may have none. Throws `malformed`. */
+/**
+ * Throws `malformed` for a configuration without a profile and without channels, and for bindings without a profile.
+ */
 function requireWhole({
   channels = [],
   profile_id: profileId = '',
@@ -362,12 +368,12 @@ function requireWhole({
 }: NewBootstrapConfig): void {
   const refuse = (path: string, message: string) =>
     new ServiceError('malformed', `${path.slice(1)}: ${message}`, { details: [{ path, message }] })
-  if (profileId === '' && channels.length === 0) throw refuse('/channels', 'at least one channel must be named')
-  if (profileId === '' && bindings !== undefined)
-    throw refuse('/bindings', 'only a profile has slots: name a profile_id')
-  if (variables !== undefined) requireSmall('render_context', variables)
+  if (profileId === '' && channels.length === 0)
+    throw refuse('/channels', 'at least one channel is required without a profile')
+  if (profileId === '' && bindings !== undefined) throw refuse('/bindings', 'bindings require a profile_id')
+  if (variables !== undefined) requireSizeLimit('render_context', variables)
 }
 
-/** The newer name of the filter. */
+/** Converts the filter `status` to a state. */
 const stateOf = (status: 'enabled' | 'disabled' | 'all' | undefined) =>
   status === undefined || status === 'all' ? undefined : Number(status === 'enabled')

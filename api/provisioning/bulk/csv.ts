@@ -1,19 +1,19 @@
-/** Rows of a CSV file (RFC 4180) with the lines that they begin on. */
+/** Parses a CSV file (RFC 4180) to rows with the numbers of their first lines. */
 import { ServiceError } from '#core/errors/index.ts'
 import { createTurns } from '#core/turns.ts'
 
 export type CsvRow = { line: number; cells: string[] }
 
-/** Of one row: a name has 1,024 at most. */
+/** Maximum length of one row. A name has at most 1,024 characters. */
 const MAX_ROW_CHARS = 64 * 1024
-/** Lines of a file that are empty, for each row that it may have. */
+/** Maximum number of empty lines per allowed row. */
 const EMPTY_LINES_PER_ROW = 10
-/** Lines between two looks at the clock. */
+/** Number of lines between two checks of the clock. */
 const LINES_PER_LOOK = 16
 
 /**
- * Empty lines are left out, spaces around cells too, and empty cells at the end. Throws `malformed` naming the line, `too_large` for more than
- * `maxRows`. Read in turns.
+ * Ignores empty lines, blanks around cells and trailing empty cells. Throws `malformed` with the line, `too_large` for
+ * more than `maxRows`. Yields to the event loop regularly.
  */
 export async function parseCsv(text: string, maxRows: number): Promise<CsvRow[]> {
   const turns = createTurns()
@@ -22,7 +22,8 @@ export async function parseCsv(text: string, maxRows: number): Promise<CsvRow[]>
   for (const row of rowsOf(text)) {
     looked += 1
     if (looked % LINES_PER_LOOK === 0 && turns.isOver) await turns.next()
-    if (looked > maxRows * (1 + EMPTY_LINES_PER_ROW)) throw tooLarge(`${maxRows} rows, and few empty lines`)
+    if (looked > maxRows * (1 + EMPTY_LINES_PER_ROW))
+      throw tooLarge(`${maxRows} rows and ${maxRows * EMPTY_LINES_PER_ROW} empty lines`)
     if (row === undefined) continue
     if (rows.length === maxRows) throw tooLarge(`${maxRows} rows`)
     rows.push(row)
@@ -33,7 +34,7 @@ export async function parseCsv(text: string, maxRows: number): Promise<CsvRow[]>
 const [LINE_FEED, RETURN, QUOTE, COMMA] = [0x0a, 0x0d, 0x22, 0x2c] as const
 const BYTE_ORDER_MARK = '\ufeff'
 
-/** Row by row; undefined for an empty line. Files that went through several hands have several ends of lines. */
+/** Yields rows, and undefined for an empty line. All three line endings are accepted, also mixed in one file. */
 function* rowsOf(text: string): Generator<CsvRow | undefined> {
   let at = text.startsWith(BYTE_ORDER_MARK) ? 1 : 0
   let line = 1
@@ -45,7 +46,7 @@ function* rowsOf(text: string): Generator<CsvRow | undefined> {
   }
 }
 
-/** The cells up to the end of the line at which the row ends, and that line: a quoted cell may span several. */
+/** Returns the cells of a row, its end and its last line: a quoted cell can span several lines. */
 function readRow(text: string, begin: number, firstLine: number): { cells: string[]; end: number; line: number } {
   const cells: string[] = []
   const last = begin + MAX_ROW_CHARS
@@ -59,7 +60,7 @@ function readRow(text: string, begin: number, firstLine: number): { cells: strin
       let cell = ''
       for (at += 1; ; at += 1) {
         const close = text.indexOf('"', at)
-        if (close === -1) throw refusal(openLine, 'is no CSV: a quote is not closed')
+        if (close === -1) throw refusal(openLine, 'is not valid CSV: unclosed quote')
         if (close > last) throw tooLong(firstLine)
         const part = text.slice(at, close)
         line += endsOfLinesIn(part)
@@ -70,11 +71,11 @@ function readRow(text: string, begin: number, firstLine: number): { cells: strin
       }
       while (at <= last && isBlank(text.charCodeAt(at))) at += 1
       if (at > last) throw tooLong(firstLine)
-      if (!isEndOfCell(text.charCodeAt(at))) throw refusal(line, 'is no CSV: a quote stands inside a cell')
+      if (!isEndOfCell(text.charCodeAt(at))) throw refusal(line, 'is not valid CSV: quote inside a cell')
       cells.push(cell)
     } else {
       for (let code = text.charCodeAt(at); !isEndOfCell(code); code = text.charCodeAt(at)) {
-        if (code === QUOTE) throw refusal(line, 'is no CSV: a quote stands inside a cell')
+        if (code === QUOTE) throw refusal(line, 'is not valid CSV: quote inside a cell')
         at += 1
         if (at > last) throw tooLong(firstLine)
       }
@@ -87,7 +88,7 @@ function readRow(text: string, begin: number, firstLine: number): { cells: strin
 }
 
 const isBlank = (code: number) => code === 0x20 || code === 0x09
-/** At the end of the text there is no code. */
+/** `charCodeAt` returns NaN at the end of the text. */
 const isEndOfCell = (code: number) => code === COMMA || code === LINE_FEED || code === RETURN || Number.isNaN(code)
 const endsOfLinesIn = (text: string) => text.match(/\r\n|\n|\r/g)?.length ?? 0
 
@@ -96,4 +97,4 @@ function refusal(line: number, message: string): ServiceError {
 }
 
 const tooLong = (line: number) => refusal(line, `is longer than ${MAX_ROW_CHARS} characters`)
-const tooLarge = (most: string) => new ServiceError('too_large', `the file must have at most ${most}`)
+const tooLarge = (most: string) => new ServiceError('too_large', `the file is limited to ${most}`)

@@ -1,17 +1,17 @@
-/** What is wrong with a file, line by line, so that whoever wrote it mends all of it at once. */
+/** The report of all errors of a file by line, so that they can be fixed together. */
 import { ServiceError } from '#core/errors/index.ts'
 import type { ErrorDetail, ErrorKind } from '#core/errors/index.ts'
 
-/** A report of more says how many there are. */
+/** Maximum number of errors in the details. The message contains the total. */
 const MAX_REPORTED = 1000
 
-/** Of the kinds that lines are refused with, the first of these is that of the whole. */
+/** The kind of the whole error is the first of these among the kinds of the lines. */
 const ORDER: readonly ErrorKind[] = ['malformed', 'forbidden', 'conflict', 'unprocessable']
 
 export type Report = {
-  /** `place`: `line 7` of CSV, `item 7` of JSON. */
+  /** `place`: `line 7` of CSV or `item 7` of JSON. */
   refuse(kind: ErrorKind, place: string, message: string): void
-  /** Throws when anything was refused. */
+  /** Throws when the report contains an error. */
   requireNothing(): void
 }
 
@@ -27,8 +27,8 @@ export function createReport(): Report {
       if (count === 0) return
       const kind = ORDER.find((one) => refusals.some((refusal) => refusal.kind === one)) ?? 'malformed'
       const [first] = refusals
-      const places = count === 1 ? 'one place' : `${count} places`
-      const message = `nothing was made, the file is wrong in ${places}: ${first?.path} ${first?.message}`
+      const errors = count === 1 ? '1 error' : `${count} errors`
+      const message = `nothing was created: the file has ${errors}: ${first?.path} ${first?.message}`
       throw new ServiceError(kind, message, {
         details: refusals.map(({ path, message: text }) => ({ path, message: text })),
       })

@@ -1,11 +1,11 @@
-/** Which of many ids a domain has. */
+/** SQL of bulk imports: which of many ids exist in a domain. */
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
 export type KnownEnd = { id: string; status: string; isAllowed: boolean }
 
-/** Those of the ids that the caller may read, and whether he may do what is asked. */
+/** Returns the entities with these ids on which the caller has `read`, and whether they have the action. */
 export async function findKnown(
   db: Queryable,
   domain: DomainAccess,
@@ -21,7 +21,7 @@ export async function findKnown(
   return new Map(rows.map((row) => [row.id, { id: row.id, status: row.status, isAllowed: row.is_allowed }]))
 }
 
-/** Those of the ids that are taken in the domain, whoever may read them: ids are unique there. */
+/** Returns which of the ids exist in the domain, readable or not, because ids are unique per domain. */
 export async function findTaken(
   db: Queryable,
   domainKey: number,

@@ -1,4 +1,4 @@
-/** Files of clients, channels and connections over HTTP: CSV or JSON. */
+/** Routes that import clients, channels and connections from CSV or JSON. */
 import { Type } from 'typebox'
 import { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, MAX_PAIRS } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
@@ -9,17 +9,20 @@ import type { BulkService, FileBody } from './service.ts'
 
 const tags = ['provision']
 const CSV = 'text/csv'
-const KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
+const KINDS = ['conflict', 'unprocessable'] as const
 const params = Type.Object({ domain_id: Id })
 const body = Type.Unknown({ description: `${CSV} or application/json` })
 const querystring = Type.Object({
-  dry_run: Type.Optional(Type.Boolean({ description: '`true`: check everything, make nothing and say how many' })),
+  dry_run: Type.Optional(
+    Type.Boolean({ description: 'Checks the file and returns the number of entities without creating them' }),
+  ),
 })
 const HEADER =
-  'A first row with the name of a column is a header; unknown columns are refused. `tags` are separated by `;` or `,`, `metadata` is a JSON object.'
-const REPORT = 'All of it or nothing; a refusal names line and reason of everything that is wrong, in `details`.'
+  'A first row that contains the name of a column is a header. Unknown columns are rejected. `tags` are separated by `;` or `,`; `metadata` is a JSON object.'
+const REPORT =
+  'The file is imported completely or not at all. An error contains the line and the reason of every problem in `details`.'
 
-/** What the parser makes of CSV, so that a JSON text is not taken for it. */
+/** A parsed CSV body, to distinguish it from a JSON string. */
 class CsvBody {
   readonly text: string
   constructor(text: string) {
@@ -50,8 +53,8 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
-        summary: 'Make the clients of a file',
-        description: `CSV: the columns \`id\`, \`name\`, \`secret\`, \`tags\`, \`metadata\` and \`status\`; without a header the first one is the name and the others are ignored. ${HEADER} JSON: a list of clients. ${REPORT}`,
+        summary: 'Import clients from a file',
+        description: `CSV: the columns \`id\`, \`name\`, \`secret\`, \`tags\`, \`metadata\` and \`status\`; without a header the first column is the name and the others are ignored. ${HEADER} JSON: a list of clients. ${REPORT}`,
         response: responses({ 200: Counted, 201: ImportedClients }, ...KINDS),
       },
     },
@@ -78,8 +81,8 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
-        summary: 'Make the channels of a file',
-        description: `CSV: the columns \`id\`, \`name\`, \`route\`, \`description\`, \`tags\`, \`metadata\` and \`status\`; without a header the first one is the name and the others are ignored. ${HEADER} JSON: a list of channels. ${REPORT}`,
+        summary: 'Import channels from a file',
+        description: `CSV: the columns \`id\`, \`name\`, \`route\`, \`description\`, \`tags\`, \`metadata\` and \`status\`; without a header the first column is the name and the others are ignored. ${HEADER} JSON: a list of channels. ${REPORT}`,
         response: responses({ 200: Counted, 201: ImportedChannels }, ...KINDS),
       },
     },
@@ -103,8 +106,8 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
-        summary: 'Make the connections of a file',
-        description: `CSV: client id and channel id on each line are one connection; a header (\`client_id\`, \`channel_id\`) may stand before. JSON: one object or a list of them, with \`client_ids\` and \`channel_ids\`, \`subjects\` and \`objects\`, or \`thing_id\` and \`channel_id\`: every client with every channel. ${REPORT}`,
+        summary: 'Import connections from a file',
+        description: `CSV: each line contains a client id and a channel id; a header (\`client_id\`, \`channel_id\`) is optional. JSON: one object or a list of them, with \`client_ids\` and \`channel_ids\`, \`subjects\` and \`objects\`, or \`thing_id\` and \`channel_id\`; every client is connected with every channel. ${REPORT}`,
         response: responses({ 200: Counted, 201: ImportedConnections }, ...KINDS),
       },
     },

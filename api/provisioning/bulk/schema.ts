@@ -1,4 +1,4 @@
-/** Files of clients, channels and connections (contract section 13, bulk files), and how one item of them is checked. */
+/** Wire shapes of imported files (contract section 13, bulk files), and the check of one item. */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { NewChannel, NewClient } from '#api/devices/index.ts'
@@ -7,7 +7,7 @@ import { fieldName } from '#core/errors/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { checkOf, requireStorable } from '#core/http/index.ts'
 
-export const Counted = Type.Object({ total: Type.Integer({ description: 'What the file would make' }) })
+export const Counted = Type.Object({ total: Type.Integer({ description: 'Number of entities in the file' }) })
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({
   total: Type.Integer(),
@@ -16,7 +16,7 @@ export const ImportedClients = Type.Object({
   ),
 })
 export const ImportedChannels = Type.Object({ total: Type.Integer(), channels: Type.Array(ImportedItem) })
-export const ImportedConnections = Type.Object({ total: Type.Integer({ description: 'Pairs that the file names' }) })
+export const ImportedConnections = Type.Object({ total: Type.Integer({ description: 'Number of pairs in the file' }) })
 
 const Ids = Type.Array(Type.String(), { minItems: 1 })
 const ConnectionItem = Type.Object({
@@ -33,7 +33,7 @@ export type ConnectionItem = Static<typeof ConnectionItem>
 
 const ITEMS = { clients: NewClient, channels: NewChannel, connections: ConnectionItem }
 
-/** What is wrong with an item; undefined: nothing. */
+/** Returns the error of an item. Undefined when it is valid. */
 export function faultOf(kind: keyof typeof ITEMS, item: unknown): string | undefined {
   const check = checkOf(ITEMS[kind])
   if (check.Check(item)) return undefined
@@ -42,7 +42,7 @@ export function faultOf(kind: keyof typeof ITEMS, item: unknown): string | undef
   return `${field === '' ? 'the item' : field} ${first?.message ?? 'is not valid'}`
 }
 
-/** What the parser of JSON bodies refuses, in what came as CSV. */
+/** Applies the checks of the JSON body parser to a record of CSV. */
 export function storageFaultOf(record: Record<string, unknown>): string | undefined {
   try {
     requireStorable(record, '', 0)

@@ -1,8 +1,8 @@
 /**
- * Whole files of clients, channels or connections: all of it or nothing, and a report that names line and reason of each
- * refusal (contract section 13, bulk files). What is made is made by the services of devices.
+ * Imports files of clients, channels or connections: completely or not at all, with a report of the line and reason of
+ * each error (contract section 13, bulk files). The services of devices create the entities.
  */
-import { MAX_BULK_ITEMS, MAX_PAIRS, requireFewPairs } from '#api/devices/index.ts'
+import { MAX_BULK_ITEMS, MAX_PAIRS, requirePairLimit } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
 import { headerOf, recordOfRow } from '#core/csv-records.ts'
@@ -26,12 +26,12 @@ type Placed<T> = { place: string; item: T }
 type Named = { id?: string; name?: string; credentials?: { secret?: string } }
 type Pairs = { clientIds: string[]; channelIds: string[]; types: string[] | undefined }
 
-/** `total`: what the file names. With `isTrial` everything is checked and nothing made. */
+/** With `isTrial` the file is checked and nothing is created. */
 export type ImportOptions = { isTrial: boolean }
 export type Imported<T> = { total: number; made: T[] }
 
 export type BulkService = {
-  /** Throws what the report says: `malformed`, `conflict`. */
+  /** Throws the errors of the report: `malformed`, `conflict`. */
   importClients(
     caller: UserPrincipal,
     domainId: string,
@@ -44,7 +44,10 @@ export type BulkService = {
     file: FileBody,
     options: ImportOptions,
   ): Promise<Imported<{ id: string; name: string }>>
-  /** Gives how many pairs the file names. Throws what the report says: `malformed`, `forbidden`, `unprocessable`. */
+  /**
+   * Returns the number of pairs in the file. Throws the errors of the report: `malformed`, `forbidden`,
+   * `unprocessable`.
+   */
   importConnections(
     caller: UserPrincipal,
     domainId: string,
@@ -53,7 +56,7 @@ export type BulkService = {
   ): Promise<{ total: number }>
 }
 
-/** What a row of CSV may name, what its cells are without a header, and what stands for empty cells. */
+/** The allowed columns of a table, its columns without a header, and defaults of empty cells. */
 type Table = { columns: readonly string[]; byPosition: readonly string[]; empty?: Record<string, unknown> }
 
 const TABLES: Readonly<Record<'client' | 'channel' | 'connection', Table>> = {
@@ -99,7 +102,7 @@ export function createBulkService({
     const taken = ids.length === 0 ? new Set() : await findTaken(database.db, domain.domainKey, type, ids)
     for (const { place, item } of items) {
       if (item.id !== undefined && taken.has(item.id))
-        report.refuse('conflict', place, `has the id of a ${type} that exists in the domain`)
+        report.refuse('conflict', place, `has the id of an existing ${type} of the domain`)
     }
     report.requireNothing()
     return items.map(({ item }) => item)
@@ -131,8 +134,8 @@ export function createBulkService({
         const pairs = pairsOf(item)
         if (typeof pairs === 'string') return report.refuse('malformed', place, pairs)
         total += pairs.clientIds.length * pairs.channelIds.length
-        // Before the lists are multiplied: two of 10,000 ids would be a hundred million pairs.
-        requireFewPairs(total)
+        // Checked before the lists are multiplied: two lists of 10,000 ids would be a hundred million pairs.
+        requirePairLimit(total)
         placed.push({ place, item: pairs })
       })
       report.requireNothing()
@@ -167,8 +170,8 @@ export function createBulkService({
 }
 
 /**
- * Lines of CSV, items of JSON; one JSON object is a list of one. Lines that are no record are in the report. Throws `malformed` for
- * an empty file, `too_large`.
+ * Returns the lines of CSV or the items of JSON. One JSON object is a list of one. Invalid lines are added to the
+ * report. Throws `malformed` for an empty file, `too_large`.
  */
 async function placedItems(report: Report, file: FileBody, maxItems: number, table: Table): Promise<Placed<unknown>[]> {
   const items =
@@ -194,7 +197,7 @@ async function itemsOfCsv(
     return []
   }
   const records = header === undefined ? rows : rows.slice(1)
-  if (records.length > maxItems) throw new ServiceError('too_large', `the file must have at most ${maxItems} rows`)
+  if (records.length > maxItems) throw new ServiceError('too_large', `the file is limited to ${maxItems} rows`)
   const items: Placed<unknown>[] = []
   await inTurns(records, ({ line, cells }) => {
     const place = `line ${line}`
@@ -222,7 +225,7 @@ function refuseRepeated<T>(
   }
 }
 
-/** Every client with every channel, by the names of whichever generation; a text says what is wrong. */
+/** Returns the pairs of an item with current or legacy field names, or the text of an error. */
 function pairsOf(item: unknown): Pairs | string {
   const fault = faultOf('connections', item)
   if (fault !== undefined) return fault
@@ -230,10 +233,10 @@ function pairsOf(item: unknown): Pairs | string {
   const one = (id: string | undefined) => (id === undefined ? undefined : [id])
   const clientIds = client_ids ?? subjects ?? one(client_id ?? thing_id)
   const channelIds = channel_ids ?? objects ?? one(channel_id)
-  if (clientIds === undefined) return 'names no client'
-  if (channelIds === undefined) return 'names no channel'
-  for (const id of clientIds) if (!isId(id)) return `client ${JSON.stringify(id)} is no UUID in lower case`
-  for (const id of channelIds) if (!isId(id)) return `channel ${JSON.stringify(id)} is no UUID in lower case`
+  if (clientIds === undefined) return 'contains no client'
+  if (channelIds === undefined) return 'contains no channel'
+  for (const id of clientIds) if (!isId(id)) return `client ${JSON.stringify(id)} is not a UUID in lower case`
+  for (const id of channelIds) if (!isId(id)) return `channel ${JSON.stringify(id)} is not a UUID in lower case`
   return { clientIds, channelIds, types }
 }
 
@@ -248,17 +251,17 @@ function refuseUnknown(
     const end = known.get(id)
     const refusal: [ErrorKind, string] | undefined =
       end === undefined
-        ? ['unprocessable', `there is no ${type} ${id} in this domain`]
+        ? ['unprocessable', `${type} ${id} does not exist in this domain`]
         : !end.isAllowed
-          ? ['forbidden', `you may not connect the ${type} ${id}`]
+          ? ['forbidden', `you may not connect ${type} ${id}`]
           : end.status === 'enabled'
             ? undefined
-            : ['unprocessable', `the ${type} ${id} is disabled`]
+            : ['unprocessable', `${type} ${id} is disabled`]
     if (refusal !== undefined) report.refuse(refusal[0], place, refusal[1])
   }
 }
 
-/** Lines with the same channels become one: a file of N times M lines is one item, and one record of the journal. */
+/** Merges lines with the same channels: a file of N times M lines becomes one item and one journal entry. */
 async function merge(all: readonly Pairs[]): Promise<Pairs[]> {
   const byClient = new Map<string, { clientId: string; types: string[] | undefined; channels: Set<string> }>()
   await inTurns(all, ({ clientIds, channelIds, types }) => {

@@ -1,4 +1,4 @@
-/** Composition of the slice: the authority, its certificates, who they stand for, and TLS of our own listeners. */
+/** Composition of the slice: the authority, its certificates, their clients, and TLS of the platform's listeners. */
 import type { AccessPolicy, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin, TlsFiles } from '#core/http/index.ts'
@@ -9,7 +9,7 @@ import { loadAuthority } from './authority.ts'
 import type { Authority, AuthorityConfig } from './authority.ts'
 import { createClientOfCertificate } from './client-of.ts'
 import type { ClientOfCertificate } from './client-of.ts'
-import type { StatusUrls } from './make.ts'
+import type { StatusUrls } from './issue.ts'
 import { publicCertificateRoutes } from './public-routes.ts'
 import { removeExpired } from './repository.ts'
 import { certificateRoutes } from './routes.ts'
@@ -19,22 +19,25 @@ import { CertificateStatus } from './status.ts'
 
 export type Certificates = {
   readonly authority: Authority
-  /** Who a certificate of a handshake stands for. The journal's `cert.revoke` names the client: ask again then. */
+  /** Returns the client of a certificate. After `cert.revoke` of the client in the journal it must be called again. */
   readonly clientOf: ClientOfCertificate
-  /** TLS of the HTTP listeners: these files, else the own authority where SKEIN_TLS_NAMES says so; undefined: none. */
+  /**
+   * TLS of the HTTP listeners: the given files, or a certificate of the authority if SKEIN_TLS_NAMES is set. Undefined
+   * without TLS.
+   */
   tlsOf(files: TlsFiles | undefined): TlsFiles | undefined
-  /** The same for listeners that always speak TLS. */
+  /** TLS of listeners that always use TLS. */
   ensureTls(files: TlsFiles | undefined): TlsFiles
-  /** Renews the certificate of the listeners when it is about to end. */
+  /** Renews the certificate of the listeners when it is about to expire. */
   renewOwnTls(now: Date): Promise<void>
   readonly service: CertificatesService
   readonly routes: RoutePlugin
   stop(): Promise<void>
 }
 
-/** Expired certificates stay in listings for so long. */
+/** Days that expired certificates are kept in listings. */
 const EXPIRED_KEPT_DAYS = 30
-/** How often they are removed, and the certificate of the listeners is looked at. */
+/** Interval of the removal of expired certificates and of the renewal check. */
 const INTERVAL_MS = 3_600_000
 
 export async function startCertificates(deps: {
@@ -56,12 +59,12 @@ export async function startCertificates(deps: {
   const service = new CertificatesService({ database, journal, access, authority, urls })
   const rounds = startRounds(async () => {
     await renewOwnTls(new Date()).catch((error: unknown) => {
-      logger.warn({ err: error }, 'failed to renew the certificate of the listeners')
+      logger.warn({ err: error }, 'failed to renew the certificate of the listeners; retrying in an hour')
     })
     await removeExpired(database.db, EXPIRED_KEPT_DAYS).catch((error: unknown) => {
-      logger.warn({ err: error }, 'failed to remove expired certificates')
+      logger.warn({ err: error }, 'failed to remove expired certificates; retrying in an hour')
     })
-    return { pauseMs: INTERVAL_MS, isPokable: false }
+    return { pauseMs: INTERVAL_MS, isWakeable: false }
   })
   return {
     authority,

@@ -1,4 +1,6 @@
-/** Who a certificate stands for: asked at every handshake and with every request that brings one, answered from memory. */
+/**
+ * Finds the client of a certificate. It is called for every handshake and every request with a certificate, and cached.
+ */
 import { createHash } from 'node:crypto'
 import type { DeviceCredentials } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -7,19 +9,19 @@ import type { FactCache } from '#core/fact-cache.ts'
 import type { Journal } from '#api/identity/index.ts'
 import { findClientOf } from './repository.ts'
 
-/** What a verified certificate counts for at the gate, which asks again whenever something about its client changes. */
+/** Credentials of a verified certificate for the gate, which checks them again whenever its client changes. */
 export type CertificateCredentials = Extract<DeviceCredentials, { kind: 'device' }>
 
 export type ClientOfCertificate = (der: Buffer) => Promise<CertificateCredentials | undefined>
 
-/** Certificates that are remembered; some 300 bytes each. */
+/** Maximum number of cached certificates; some 300 bytes each. */
 const MAX_CERTIFICATES = 100_000
-/** Kept for a second: an unknown certificate may be one that was issued a moment ago. */
+/** Cached for a second only: an unknown certificate may have been issued a moment ago. */
 const NONE = 'none'
 
 /**
- * Undefined for a certificate that was not issued here, is revoked or has expired. That its holder has the key, the
- * handshake has shown.
+ * Undefined for a certificate that was not issued here, is revoked or has expired. The handshake has proved possession
+ * of the key.
  */
 export function createClientOfCertificate(deps: { database: Database; journal: Journal }): ClientOfCertificate {
   const { database, journal } = deps

@@ -1,6 +1,6 @@
 export { startCertificates } from './certificates.ts'
 export type { Certificates } from './certificates.ts'
 export { CERTIFICATE_SETTINGS } from './config.ts'
-export type { MadeCertificate } from './make.ts'
+export type { CreatedCertificate } from './issue.ts'
 export type { CertificatesService, ShownCertificate } from './service.ts'
 export { presentCertificate } from './schema.ts'

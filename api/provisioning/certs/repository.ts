@@ -1,6 +1,7 @@
-/** SQL of certificates. A row outlives its client: the list of revoked certificates must name it until it expires. */
+/** SQL of certificates. A row outlives its client: the revocation list must contain it until it expires. */
 import { prepared, withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -87,32 +88,40 @@ export type RevokedFilter = 'true' | 'false' | 'all'
 
 export type CertificateListing = {
   domainKey: number
-  /** Undefined: those of every client that `reachable` lets through; its alias is `c`. */
+  /** Undefined for every client that matches `reachable`, which uses the alias `c`. */
   clientKey: number | undefined
+  /** The id of the client; undefined for any. */
+  entityId: string | undefined
   reachable: Sql<boolean>
   revoked: RevokedFilter
   offset: number
   limit: number
 }
 
-/** The newest first. */
+/** Lists certificates, newest first. */
 export async function listCertificates(
   db: Queryable,
   listing: CertificateListing,
 ): Promise<{ total: number; certificates: CertificateRecord[] }> {
-  const { domainKey, clientKey, reachable, revoked, offset, limit } = listing
+  const { domainKey, clientKey, entityId, reachable, revoked, offset, limit } = listing
   const ofClient = clientKey === undefined ? sql`true` : sql`f.client_key = ${clientKey}`
+  // Another text is the id of no client.
+  const isUnknown = entityId !== undefined && !isId(entityId)
+  const ofEntity = entityId === undefined ? sql`true` : isUnknown ? sql`false` : sql`c.id = ${entityId}`
   const state =
     revoked === 'all' ? sql`true` : revoked === 'true' ? sql`f.revoked_at IS NOT NULL` : sql`f.revoked_at IS NULL`
   const from = sql`FROM certificates f JOIN clients c ON c.key = f.client_key
-    WHERE f.domain_key = ${domainKey} AND ${ofClient} AND ${state} AND ${reachable}`
+    WHERE f.domain_key = ${domainKey} AND ${ofClient} AND ${ofEntity} AND ${state} AND ${reachable}`
   const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total ${from}`.execute(db)
   const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} ${from}
     ORDER BY f.created_at DESC, f.serial OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return { total: counted[0]?.total ?? 0, certificates: rows.map(fromRow) }
 }
 
-/** Revokes one, or those of a client that are not yet; gives when each was revoked, the earlier ones unchanged. */
+/**
+ * Revokes one certificate, or all certificates of a client. Certificates that are already revoked are unchanged.
+ * Returns the serial numbers and the time of the revocation.
+ */
 export async function revokeCertificates(
   tx: Transaction,
   which: { serial: string } | { clientKey: number },
@@ -126,14 +135,14 @@ export async function revokeCertificates(
   return first === undefined ? undefined : { serials: rows.map((row) => row.serial), revokedAt: first.revoked_at }
 }
 
-/** When the last certificate of a client was revoked; undefined: none was. */
+/** Returns the time of the last revocation of a certificate of the client. Undefined when none was revoked. */
 export async function findLastRevocation(db: Queryable, clientKey: number): Promise<string | undefined> {
   const { rows } = await sql<{ revoked_at: string | null }>`
     SELECT max(revoked_at) AS revoked_at FROM certificates WHERE client_key = ${clientKey}`.execute(db)
   return rows[0]?.revoked_at ?? undefined
 }
 
-/** Those of the serials that the authority signed, with when they were revoked. */
+/** Returns the serials that the authority signed, with the time of revocation. */
 export async function findStates(
   db: Queryable,
   authority: string,
@@ -146,14 +155,14 @@ export async function findStates(
   return new Map(rows.map((row) => [row.serial, row.revoked_at]))
 }
 
-/** The client of a certificate that is good now. */
+/** Returns the client of a valid certificate. */
 export async function findClientOf(db: Queryable, fingerprint: Buffer): Promise<number | undefined> {
   const { rows } = await sql<{ client_key: number }>`SELECT client_key FROM certificates
     WHERE fingerprint = ${fingerprint} AND revoked_at IS NULL AND now() BETWEEN not_before AND not_after`.execute(db)
   return rows[0]?.client_key
 }
 
-/** Those that are revoked and would still be good otherwise. */
+/** Returns the revoked certificates that have not expired. */
 export async function listRevoked(db: Queryable, authority: string): Promise<{ serial: string; revokedAt: string }[]> {
   const { rows } = await sql<{ serial: string; revoked_at: string }>`
     SELECT serial, revoked_at FROM certificates
@@ -161,7 +170,7 @@ export async function listRevoked(db: Queryable, authority: string): Promise<{ s
   return rows.map((row) => ({ serial: row.serial, revokedAt: row.revoked_at }))
 }
 
-/** Removes certificates that expired before; gives how many. */
+/** Removes certificates that expired before this number of days. Returns their number. */
 export async function removeExpired(db: Queryable, expiredForDays: number): Promise<number> {
   const { numAffectedRows } =
     await sql`DELETE FROM certificates WHERE not_after < now() - make_interval(days => ${expiredForDays})`.execute(db)

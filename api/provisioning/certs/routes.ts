@@ -1,4 +1,4 @@
-/** Certificates of clients: issue, read, revoke (contract 9.3). */
+/** Routes that issue, read and revoke certificates of clients (contract 9.3). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id } from '#api/identity/index.ts'
@@ -12,24 +12,29 @@ import {
   CertificateOrder,
   CertificatePage,
   CertificateQuery,
+  CertificatesQuery,
   NewCertificate,
+  RenewedCertificate,
   Revocation,
   SigningOrder,
+  Ttl,
   presentCertificate,
 } from './schema.ts'
 import type { CertificatesService, ShownCertificate } from './service.ts'
 import { formatTime } from '#core/time.ts'
 
 const tags = ['certificates']
-const KINDS = ['unauthenticated', 'forbidden', 'not_found'] as const
-const Serial = Type.String({ maxLength: 64, description: 'Serial number, hexadecimal; colons are allowed' })
+const Serial = Type.String({ maxLength: 64, description: 'Hexadecimal serial number; colons are allowed' })
 
 const DomainParams = Type.Object({ domain_id: Id })
 const ClientParams = Type.Object({ domain_id: Id, client_id: Id })
 const SerialParams = Type.Object({ domain_id: Id, serial: Serial })
 const EitherParams = Type.Object({
   domain_id: Id,
-  serial: Type.String({ maxLength: 64, description: 'Serial number, or the id of a client: all of its certificates' }),
+  serial: Type.String({
+    maxLength: 64,
+    description: 'Serial number, or the id of a client for all of its certificates',
+  }),
 })
 
 type Routes = {
@@ -62,11 +67,10 @@ function issueRoutes(app: HttpApp, { certificates, present }: Routes): void {
       schema: {
         tags,
         summary: 'Issue a certificate for a client',
-        description:
-          'Makes a key pair of its own (P-256). The private key is in this answer and never again: it is not stored.',
+        description: 'Generates a key pair (P-256). Only this response contains the private key, which is not stored.',
         params: DomainParams,
         body: NewCertificate,
-        response: responses({ 201: Certificate }, ...KINDS),
+        response: responses({ 201: Certificate }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -84,10 +88,10 @@ function issueRoutes(app: HttpApp, { certificates, present }: Routes): void {
         tags,
         summary: 'Issue a certificate for the client of the path',
         description:
-          'As the call above, with names of your own in the certificate. Who it stands for is the client of the path, whatever the names say.',
+          'Also accepts names for the certificate. The certificate always authenticates the client of the path, independent of its names.',
         params: ClientParams,
         body: CertificateOrder,
-        response: responses({ 201: Certificate }, ...KINDS),
+        response: responses({ 201: Certificate }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -102,18 +106,20 @@ function issueRoutes(app: HttpApp, { certificates, present }: Routes): void {
       config: { action: 'update' },
       schema: {
         tags,
-        summary: 'Sign the key of a client that keeps it',
+        summary: 'Sign a certificate signing request',
         description:
-          'Takes a signing request (PKCS #10). Its signature must be good; the names it asks for are not taken over.',
+          'Accepts a signing request (PKCS #10) with a valid signature, so that the private key stays on the device. The names in the request are ignored.',
         params: ClientParams,
+        querystring: Type.Object({ ttl: Type.Optional(Ttl) }),
         body: SigningOrder,
-        response: responses({ 201: Certificate }, ...KINDS),
+        response: responses({ 200: Certificate }, 'not_found'),
       },
     },
-    async (request, reply) => {
+    async (request) => {
       const { domain_id: domainId, client_id: clientId } = request.params
-      void reply.code(201)
-      return present(await certificates.sign(request.principal, domainId, clientId, request.body))
+      const { csr, ttl = request.query.ttl } = request.body
+      const order = { csr: pemOf(csr), ...(ttl === undefined ? {} : { ttl }) }
+      return present(await certificates.sign(request.principal, domainId, clientId, order))
     },
   )
   app.patch(
@@ -124,13 +130,15 @@ function issueRoutes(app: HttpApp, { certificates, present }: Routes): void {
         tags,
         summary: 'Renew a certificate for the same key',
         description:
-          'Answers a new certificate with a serial number of its own, good for as long again; the old one stays good until it ends.',
+          'Returns a new certificate with a new serial number and the same lifetime. The old certificate remains valid until it expires.',
         params: SerialParams,
-        response: responses({ 200: Certificate }, ...KINDS, 'invalid_state'),
+        response: responses({ 200: RenewedCertificate }, 'not_found', 'invalid_state'),
       },
     },
-    async (request) =>
-      present(await certificates.renew(request.principal, request.params.domain_id, request.params.serial)),
+    async (request) => {
+      const { domain_id: domainId, serial } = request.params
+      return { renewed: true, certificate: present(await certificates.renew(request.principal, domainId, serial)) }
+    },
   )
 }
 
@@ -143,8 +151,8 @@ function readRoutes(app: HttpApp, { certificates, present, presentPage }: Routes
         tags,
         summary: 'List the certificates of the clients that the caller may read',
         params: DomainParams,
-        querystring: CertificateQuery,
-        response: responses({ 200: CertificatePage }, 'unauthenticated', 'forbidden'),
+        querystring: CertificatesQuery,
+        response: responses({ 200: CertificatePage }),
       },
     },
     async (request) =>
@@ -156,10 +164,10 @@ function readRoutes(app: HttpApp, { certificates, present, presentPage }: Routes
       config: { action: 'read' },
       schema: {
         tags,
-        summary: 'List the certificates of a client, the newest first',
+        summary: 'List the certificates of a client, newest first',
         params: ClientParams,
         querystring: CertificateQuery,
-        response: responses({ 200: CertificatePage }, ...KINDS),
+        response: responses({ 200: CertificatePage }, 'not_found'),
       },
     },
     async (request) => {
@@ -175,7 +183,7 @@ function readRoutes(app: HttpApp, { certificates, present, presentPage }: Routes
         tags,
         summary: 'View a certificate',
         params: SerialParams,
-        response: responses({ 200: Certificate }, ...KINDS),
+        response: responses({ 200: Certificate }, 'not_found'),
       },
     },
     async (request) =>
@@ -190,10 +198,10 @@ function revokeRoutes(app: HttpApp, { certificates }: Routes): void {
       config: { action: 'client_update' },
       schema: {
         tags,
-        summary: 'Revoke a certificate, or all of a client',
-        description: 'It is refused within a second, in sessions that are open too.',
+        summary: 'Revoke a certificate, or all certificates of a client',
+        description: 'The certificate is rejected within a second, also in open sessions.',
         params: EitherParams,
-        response: responses({ 200: Revocation }, ...KINDS),
+        response: responses({ 200: Revocation }, 'not_found'),
       },
     },
     async (request) => {
@@ -210,7 +218,7 @@ function revokeRoutes(app: HttpApp, { certificates }: Routes): void {
         tags,
         summary: 'Revoke a certificate',
         params: SerialParams,
-        response: responses({ 200: Revocation }, ...KINDS),
+        response: responses({ 200: Revocation }, 'not_found'),
       },
     },
     async (request) => {
@@ -226,7 +234,7 @@ function revokeRoutes(app: HttpApp, { certificates }: Routes): void {
         tags,
         summary: 'Revoke a certificate',
         params: SerialParams,
-        response: responses({ 204: NoBody }, ...KINDS),
+        response: responses({ 204: NoBody }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -234,27 +242,42 @@ function revokeRoutes(app: HttpApp, { certificates }: Routes): void {
       return await reply.code(204).send()
     },
   )
-  const revokeAll = {
-    config: { action: 'update' },
-    schema: {
-      tags,
-      summary: 'Revoke all certificates of a client',
-      params: ClientParams,
-      response: responses({ 204: NoBody }, ...KINDS),
-    },
-  } as const
-  for (const [method, url] of [
-    ['POST', '/:domain_id/certs/:client_id/revoke-all'],
-    ['DELETE', '/:domain_id/certs/:client_id/delete'],
-  ] as const) {
-    app.route({
-      method,
-      url,
-      ...revokeAll,
-      handler: async (request, reply) => {
-        await certificates.revokeAll(request.principal, request.params.domain_id, request.params.client_id)
-        return await reply.code(204).send()
+  app.post(
+    '/:domain_id/certs/:client_id/revoke-all',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Revoke all certificates of a client',
+        description: 'A client without certificates is not an error; the time is then that of the request.',
+        params: ClientParams,
+        response: responses({ 200: Revocation }, 'not_found'),
       },
-    })
-  }
+    },
+    async (request) => {
+      const { domain_id: domainId, client_id: clientId } = request.params
+      return { revocation_time: formatTime(await certificates.revokeAll(request.principal, domainId, clientId)) }
+    },
+  )
+  app.delete(
+    '/:domain_id/certs/:client_id/delete',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Revoke all certificates of a client',
+        params: ClientParams,
+        response: responses({ 204: NoBody }, 'not_found'),
+      },
+    },
+    async (request, reply) => {
+      await certificates.revokeAll(request.principal, request.params.domain_id, request.params.client_id)
+      return await reply.code(204).send()
+    },
+  )
+}
+
+/** Go clients send the PEM as bytes, which JSON has in base64. */
+function pemOf(csr: string): string {
+  return csr.includes('-----BEGIN') ? csr : Buffer.from(csr, 'base64').toString('latin1')
 }

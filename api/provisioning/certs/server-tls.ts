@@ -1,30 +1,32 @@
 /**
- * TLS of our own listeners: the files of the settings, else a certificate that the authority makes at each start and renews
- * while it is used. Clients may present a certificate of the authority; whether it still counts is asked of the database, not
- * of a list.
+ * TLS of the platform's listeners: the files of the settings, or a certificate that the authority issues at each start
+ * and renews while it is used. Clients can present a certificate of the authority. Its validity is checked in the
+ * database, not with a revocation list.
  */
 import { isIP } from 'node:net'
 import { hostname } from 'node:os'
 import type { TlsFiles } from '#core/http/index.ts'
-import { SigningKey, makeCertificate, newSerial, pem } from '#core/x509/index.ts'
+import { SigningKey, createCertificate, newSerial, pem } from '#core/x509/index.ts'
 import { CLOCK_SKEW_MS } from './authority.ts'
 import type { Authority } from './authority.ts'
-import type { StatusUrls } from './make.ts'
+import type { StatusUrls } from './issue.ts'
 
-/** Some systems believe no longer one. */
+/** Some systems reject certificates with a longer lifetime. */
 const VALID_DAYS = 398
-/** Renewed when so much is left: a device whose clock is ahead, and one that keeps its connection, notice nothing. */
+/**
+ * Remaining lifetime at which it is renewed: early enough for devices with fast clocks and for long-lived connections.
+ */
 const RENEW_DAYS = 90
 const DAY_MS = 86_400_000
 const MAX_COMMON_NAME_CHARS = 64
 
-/** What this machine is called where nobody said it, and what people call it. */
+/** The default names of this machine, and the host of the public URL. */
 export function ownNames(publicUrl: string): string[] {
   const known = new URL(publicUrl).hostname.replaceAll(/[[\]]/g, '')
   return [...new Set(['localhost', hostname(), '127.0.0.1', '::1', known])]
 }
 
-/** The files with the authority among those whose clients are believed. */
+/** Adds the authority to the trusted authorities for client certificates. */
 export function trusting(files: TlsFiles, authority: Authority): TlsFiles {
   const chain = Buffer.from(authority.chain)
   const { follow } = files
@@ -39,7 +41,7 @@ export function trusting(files: TlsFiles, authority: Authority): TlsFiles {
 
 type OwnTlsParameters = [authority: Authority, urls: StatusUrls, names: readonly string[]]
 
-/** The certificate that listeners of this process share. */
+/** The certificate that the listeners of this process share. */
 export class OwnTls {
   readonly #authority: Authority
   readonly #urls: StatusUrls
@@ -56,10 +58,10 @@ export class OwnTls {
 
   static async make(...parameters: OwnTlsParameters): Promise<OwnTls> {
     const now = new Date()
-    return new OwnTls({ files: await makeServerTls(...parameters, now), madeAt: now }, ...parameters)
+    return new OwnTls({ files: await createServerTls(...parameters, now), madeAt: now }, ...parameters)
   }
 
-  /** The files that are good now, and those that follow them. */
+  /** The current files, and a way to follow their renewals. */
   get files(): TlsFiles {
     const first = this.#current.files
     return {
@@ -72,17 +74,17 @@ export class OwnTls {
     }
   }
 
-  /** Makes another certificate when the present one is about to end. */
+  /** Issues another certificate when the current one is about to expire. */
   async renew(now: Date): Promise<void> {
     if (now.getTime() - this.#current.madeAt.getTime() < (VALID_DAYS - RENEW_DAYS) * DAY_MS) return
-    const files = await makeServerTls(this.#authority, this.#urls, this.#names, now)
+    const files = await createServerTls(this.#authority, this.#urls, this.#names, now)
     this.#current = { files, madeAt: now }
     for (const listener of this.#listeners) listener(files)
   }
 }
 
-/** A certificate for these names and addresses. */
-async function makeServerTls(
+/** Issues a certificate for these names and addresses. */
+async function createServerTls(
   authority: Authority,
   urls: StatusUrls,
   names: readonly string[],
@@ -90,7 +92,7 @@ async function makeServerTls(
 ): Promise<TlsFiles> {
   const key = SigningKey.generate()
   const notAfter = new Date(Math.min(now.getTime() + VALID_DAYS * DAY_MS, authority.notAfter.getTime()))
-  const der = await makeCertificate(
+  const der = await createCertificate(
     {
       purpose: 'server',
       serial: newSerial(),

@@ -1,6 +1,6 @@
 /**
- * The rules of certificates (contract 9.3). A certificate is a credential of its client: whoever may update the client may
- * issue, renew and revoke, whoever may read it sees its certificates, and nobody sees a private key twice.
+ * The rules of certificates (contract 9.3). A certificate is a credential of its client: issuing, renewing and revoking
+ * require `update` on the client, viewing requires `read`. A private key is returned only once.
  */
 import { X509Certificate } from 'node:crypto'
 import type { AccessPolicy, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
@@ -10,8 +10,8 @@ import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { publicKeyDer, readSigningRequest } from '#core/x509/index.ts'
 import type { Authority } from './authority.ts'
-import { lifetimeOf, makeClientCertificate } from './make.ts'
-import type { MadeCertificate, StatusUrls } from './make.ts'
+import { lifetimeOf, issueClientCertificate } from './issue.ts'
+import type { CreatedCertificate, StatusUrls } from './issue.ts'
 import type { CertificateRecord } from './repository.ts'
 import {
   findCertificate,
@@ -20,9 +20,9 @@ import {
   listCertificates,
   revokeCertificates,
 } from './repository.ts'
-import type { CertificateOrder, CertificateQuery, SigningOrder } from './schema.ts'
+import type { CertificateOrder, CertificatesQuery, SigningOrder } from './schema.ts'
 
-/** A certificate, and its private key in the answer that made it. */
+/** A certificate, with its private key in the response that created it. */
 export type ShownCertificate = { certificate: CertificateRecord; key?: string | undefined }
 
 export type CertificatesDeps = {
@@ -44,7 +44,7 @@ export class CertificatesService {
     this.#deps = deps
   }
 
-  /** Makes a key and its certificate. Throws `malformed`, `forbidden`, `not_found`. */
+  /** Generates a key pair and issues a certificate. Throws `malformed`, `forbidden`, `not_found`. */
   async issue(
     caller: UserPrincipal,
     domainId: string,
@@ -56,23 +56,26 @@ export class CertificatesService {
     return await this.#store(caller, owner, 'cert.issue', await this.#make({ clientId, lifetime, order }))
   }
 
-  /** For a client that a transaction is about to make: to be stored with `storeWithin`. Throws `malformed`. */
-  async prepare(clientId: string, order: CertificateOrder): Promise<MadeCertificate> {
+  /**
+   * Creates a certificate for a client that a transaction is about to create. `storeWithin` stores it. Throws
+   * `malformed`.
+   */
+  async prepare(clientId: string, order: CertificateOrder): Promise<CreatedCertificate> {
     return await this.#make({ clientId, lifetime: this.#lifetime(order.ttl), order })
   }
 
-  /** Stores a certificate in the transaction that makes its client; no right is checked. */
+  /** Stores a certificate in the transaction that creates its client. It checks no permissions. */
   storeWithin(
     tx: Transaction,
     record: Recorder,
     caller: UserPrincipal,
     owner: CertificateOwner,
-    made: MadeCertificate,
+    made: CreatedCertificate,
   ): void {
     this.#storeWithin(tx, record, caller, owner, 'cert.issue', made)
   }
 
-  /** Signs the key of a device that keeps it. Throws as `issue`. */
+  /** Signs the key of a device. Throws the same errors as `issue`. */
   async sign(
     caller: UserPrincipal,
     domainId: string,
@@ -89,18 +92,22 @@ export class CertificatesService {
     return { certificate: (await this.#find(caller, domainId, serial, 'read')).certificate }
   }
 
-  /** Those of one client, or of every client that the caller may read; the newest first. */
+  /**
+   * Lists the certificates of one client, or of every client on which the caller has `read`, newest first. `entity_id` selects those of
+   * one client, like any filter: an unknown client has none.
+   */
   async list(
     caller: UserPrincipal,
     domainId: string,
     clientId: string | undefined,
-    { offset, limit, revoked }: CertificateQuery,
+    { offset, limit, revoked, entity_id: entityId }: CertificatesQuery,
   ): Promise<Page<CertificateRecord>> {
     const owner = clientId === undefined ? undefined : await this.#locate(caller, domainId, clientId, 'read')
     const domain = await this.#deps.access.enter(caller, domainId)
     const { total, certificates } = await listCertificates(this.#deps.database.db, {
       domainKey: domain.domainKey,
       clientKey: owner?.clientKey,
+      entityId: entityId === '' ? undefined : entityId,
       reachable: domain.reachable('client', 'read', 'c'),
       revoked,
       offset,
@@ -109,11 +116,14 @@ export class CertificatesService {
     return { total, offset, limit, items: certificates }
   }
 
-  /** A new certificate for the same key, good for as long again; the old one stays good until it expires or is revoked. */
+  /**
+   * Issues a new certificate for the same key with the same lifetime. The old one remains valid until it expires or is
+   * revoked.
+   */
   async renew(caller: UserPrincipal, domainId: string, serial: string): Promise<ShownCertificate> {
     const { owner, certificate } = await this.#find(caller, domainId, serial, 'update')
     if (certificate.revokedAt !== null)
-      throw new ServiceError('invalid_state', 'a revoked certificate is not renewed: issue a new one')
+      throw new ServiceError('invalid_state', 'a revoked certificate cannot be renewed: issue a new one')
     const { authority } = this.#deps
     const now = new Date()
     const old = new X509Certificate(certificate.pem)
@@ -124,7 +134,10 @@ export class CertificatesService {
     return await this.#store(caller, owner, 'cert.renew', made)
   }
 
-  /** By serial one, by the id of a client all of it. Again: nothing changes. Returns when it was revoked. */
+  /**
+   * Revokes a certificate by serial, or all certificates of a client by its id. Idempotent. Returns the time of the
+   * revocation.
+   */
   async revoke(caller: UserPrincipal, domainId: string, serialOrClientId: string): Promise<string> {
     const { db } = this.#deps.database
     if (isId(serialOrClientId)) {
@@ -137,22 +150,27 @@ export class CertificatesService {
     const { owner, certificate } = await this.#find(caller, domainId, serialOrClientId, 'update')
     const { serial } = certificate
     const revokedAt = certificate.revokedAt ?? (await this.#revokeWhich(caller, owner, { serial }))
-    // Nothing was left to revoke: another call was faster.
+    // A concurrent request has revoked it.
     return revokedAt ?? (await findCertificate(db, owner.domainKey, serial))?.revokedAt ?? ''
   }
 
-  /** All of a client; none is no error. */
-  async revokeAll(caller: UserPrincipal, domainId: string, clientId: string): Promise<void> {
+  /**
+   * Revokes all certificates of a client and returns the time of the revocation. A client without certificates is not an error:
+   * the time is then the present.
+   */
+  async revokeAll(caller: UserPrincipal, domainId: string, clientId: string): Promise<string> {
     const owner = await this.#locate(caller, domainId, clientId, 'update')
-    await this.#revokeWhich(caller, owner, { clientKey: owner.clientKey })
+    const { clientKey } = owner
+    const revoked = await this.#revokeWhich(caller, owner, { clientKey })
+    return revoked ?? (await findLastRevocation(this.#deps.database.db, clientKey)) ?? new Date().toISOString()
   }
 
   #lifetime(ttl: string | undefined) {
     return lifetimeOf(ttl, this.#deps.authority, new Date())
   }
 
-  async #make(options: Parameters<typeof makeClientCertificate>[2]): Promise<MadeCertificate> {
-    return await makeClientCertificate(this.#deps.authority, this.#deps.urls, options)
+  async #make(options: Parameters<typeof issueClientCertificate>[2]): Promise<CreatedCertificate> {
+    return await issueClientCertificate(this.#deps.authority, this.#deps.urls, options)
   }
 
   async #locate(caller: UserPrincipal, domainId: string, clientId: string, action: string): Promise<CertificateOwner> {
@@ -161,13 +179,16 @@ export class CertificatesService {
     return { domainKey: domain.domainKey, clientKey: key, clientId }
   }
 
-  /** A certificate whose client is gone is seen by nobody: there is no one left who may read it. */
+  /**
+   * Returns a certificate and its client. A certificate of a deleted client is `not_found`, because no user has
+   * permissions on it.
+   */
   async #find(caller: UserPrincipal, domainId: string, serial: string, action: string) {
     const { domainKey } = await this.#deps.access.enter(caller, domainId)
     const certificate = await findCertificate(this.#deps.database.db, domainKey, normalSerial(serial))
     if (certificate === undefined) throw notFound()
     const owner = await this.#locate(caller, domainId, certificate.clientId, action)
-    // A new client of the same id has nothing of the old one.
+    // A new client with the same id must not get the certificates of the old one.
     if (owner.clientKey !== certificate.clientKey) throw notFound()
     return { owner, certificate }
   }
@@ -176,7 +197,7 @@ export class CertificatesService {
     caller: UserPrincipal,
     owner: CertificateOwner,
     operation: string,
-    made: MadeCertificate,
+    made: CreatedCertificate,
   ): Promise<ShownCertificate> {
     return await this.#deps.journal.change(caller, (tx, record) =>
       Promise.resolve(this.#storeWithin(tx, record, caller, owner, operation, made)),
@@ -189,7 +210,7 @@ export class CertificatesService {
     caller: UserPrincipal,
     owner: CertificateOwner,
     operation: string,
-    { key, fingerprint, ...certificate }: MadeCertificate,
+    { key, fingerprint, ...certificate }: CreatedCertificate,
   ): ShownCertificate {
     const { id: authority } = this.#deps.authority
     tx.defer(insertCertificate(tx, { ...certificate, ...owner, fingerprint, authority, createdBy: caller.id }))
@@ -215,7 +236,7 @@ export class CertificatesService {
       record({
         operation: 'cert.revoke',
         domainKey: owner.domainKey,
-        // The key of the client: whoever remembers what its certificates may do forgets it.
+        // The key of the client invalidates cached credentials of its certificates.
         entityKeys: [owner.clientKey],
         attributes: { client_id: owner.clientId, serial_numbers: revoked.serials },
       })
@@ -224,7 +245,7 @@ export class CertificatesService {
   }
 }
 
-/** Serial numbers are written with colons and in capitals elsewhere. */
+/** Normalizes a serial number: other tools write colons and upper case. */
 export function normalSerial(text: string): string {
   return text.replaceAll(':', '').toLowerCase()
 }

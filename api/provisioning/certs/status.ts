@@ -1,27 +1,28 @@
-/** What anybody may ask: the state of certificates by OCSP (RFC 6960) and the list of revoked ones (RFC 5280 section 5). */
+/** Public status of certificates: OCSP (RFC 6960) and the revocation list (RFC 5280 section 5). */
 import { X509Certificate } from 'node:crypto'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import {
-  isAskedOf,
-  makeOcspResponse,
-  makeRevocationList,
+  isIssuedBy,
+  createOcspResponse,
+  createRevocationList,
   malformedOcspResponse,
   pem,
+  singleRequestOf,
   readOcspRequest,
 } from '#core/x509/index.ts'
-import type { CertificateAnswer, OcspRequest } from '#core/x509/index.ts'
+import type { OcspSingleResponse, OcspRequest } from '#core/x509/index.ts'
 import type { Authority } from './authority.ts'
 import { findStates, listRevoked } from './repository.ts'
-import type { OcspQuestion, OcspState } from './schema.ts'
+import type { OcspStatusRequest, OcspState } from './schema.ts'
 import { normalSerial } from './service.ts'
-/** An answer is good for so long: whoever keeps it learns of a revocation no later. */
+/** Validity of an OCSP response, and so the maximum delay of a revocation for clients that cache it. */
 const OCSP_GOOD_FOR_MS = 60_000
 const LIST_GOOD_FOR_MS = 3_600_000
-/** Anybody may ask for the list: the rows are read once for all who ask in this time. */
+/** The list is public: its rows are read once for all requests within this time. */
 const LIST_SHARED_MS = 1000
-/** A list whose rows did not change is given again for so long: half of the time that it is good for. */
+/** An unchanged list is reused for half of its validity. */
 const LIST_KEPT_MS = LIST_GOOD_FOR_MS / 2
 
 type RevocationList = { der: Buffer; pem: string }
@@ -29,9 +30,9 @@ type RevocationList = { der: Buffer; pem: string }
 export class CertificateStatus {
   readonly #db: Queryable
   readonly #authority: Authority
-  /** The list that whoever asks until then is given. */
+  /** The list for all requests until this time. */
   #shared: { list: Promise<RevocationList>; untilMs: number } | undefined
-  /** What was made last, and of which rows: making it anew takes a millisecond for each twenty of them. */
+  /** The last list and its rows. Encoding a list takes a millisecond per twenty rows. */
   #made: { list: RevocationList; rows: string; atMs: number } | undefined
 
   constructor(db: Queryable, authority: Authority) {
@@ -39,7 +40,7 @@ export class CertificateStatus {
     this.#authority = authority
   }
 
-  /** DER to DER; a request that is none gets the answer that says so. */
+  /** Answers an OCSP request in DER. An invalid request gets the OCSP response `malformedRequest`. */
   async answerOcsp(bytes: Buffer): Promise<Buffer> {
     let request: OcspRequest
     try {
@@ -48,22 +49,32 @@ export class CertificateStatus {
       if (kindOf(error) === 'malformed') return malformedOcspResponse()
       throw error
     }
-    const ours = request.questions.filter((question) => isAskedOf(question, this.#authority))
+    return await this.#ocspResponse(request)
+  }
+
+  /** Answers a question in JSON with an OCSP response in DER. Throws the same errors as `state`. */
+  async ocspOf(asked: OcspStatusRequest): Promise<Buffer> {
+    const question = singleRequestOf(serialIn(asked), this.#authority)
+    return await this.#ocspResponse({ questions: [question], nonce: undefined })
+  }
+
+  async #ocspResponse({ questions, nonce }: OcspRequest): Promise<Buffer> {
+    const ours = questions.filter((question) => isIssuedBy(question, this.#authority))
     const answers = await this.#answersTo(ours.map(({ serial }) => serial))
     const producedAt = new Date()
-    return await makeOcspResponse(
+    return await createOcspResponse(
       this.#authority,
-      request.questions.map((question) => ({
+      questions.map((question) => ({
         question,
         answer: (ours.includes(question) ? answers.get(question.serial) : undefined) ?? { state: 'unknown' },
       })),
-      { producedAt, nextUpdate: new Date(producedAt.getTime() + OCSP_GOOD_FOR_MS), nonce: request.nonce },
+      { producedAt, nextUpdate: new Date(producedAt.getTime() + OCSP_GOOD_FOR_MS), nonce },
     )
   }
 
-  /** The same as JSON. Throws `malformed` without a serial number or certificate. */
-  async state({ serial_number: given, certificate }: OcspQuestion): Promise<OcspState> {
-    const serial = normalSerial(given ?? serialOf(certificate))
+  /** Returns the status as JSON. Throws `malformed` without a serial number or certificate. */
+  async state(question: OcspStatusRequest): Promise<OcspState> {
+    const serial = serialIn(question)
     const answer = (await this.#answersTo([serial])).get(serial) ?? { state: 'unknown' }
     return {
       serial_number: serial,
@@ -72,7 +83,7 @@ export class CertificateStatus {
     }
   }
 
-  /** The list in DER and PEM. What was revoked before `LIST_SHARED_MS` is in it. */
+  /** Returns the list in DER and PEM. It contains revocations older than `LIST_SHARED_MS`. */
   async revocationList(): Promise<RevocationList> {
     const nowMs = monotonicMs()
     if (this.#shared === undefined || nowMs >= this.#shared.untilMs) {
@@ -85,7 +96,7 @@ export class CertificateStatus {
     return await this.#shared.list
   }
 
-  async #answersTo(serials: readonly string[]): Promise<Map<string, CertificateAnswer>> {
+  async #answersTo(serials: readonly string[]): Promise<Map<string, OcspSingleResponse>> {
     const states = await findStates(this.#db, this.#authority.id, serials)
     return new Map(
       [...states].map(([serial, revokedAt]) => [
@@ -101,7 +112,7 @@ export class CertificateStatus {
     const nowMs = monotonicMs()
     if (this.#made?.rows === rows && nowMs < this.#made.atMs + LIST_KEPT_MS) return this.#made.list
     const thisUpdate = new Date()
-    const der = await makeRevocationList(this.#authority, {
+    const der = await createRevocationList(this.#authority, {
       revoked: revoked.map(({ serial, revokedAt }) => ({
         serial: Buffer.from(serial, 'hex'),
         revokedAt: new Date(formatTime(revokedAt)),
@@ -115,11 +126,20 @@ export class CertificateStatus {
   }
 }
 
+const HEX = /^[0-9a-f]{1,64}$/
+
+/** Throws `malformed` unless the question names a serial number. */
+function serialIn({ serial_number: given, certificate }: OcspStatusRequest): string {
+  const serial = normalSerial(given ?? serialOf(certificate))
+  if (HEX.test(serial)) return serial
+  throw new ServiceError('malformed', 'serial_number must be hexadecimal')
+}
+
 function serialOf(certificate: string | undefined): string {
   if (certificate === undefined) throw new ServiceError('malformed', 'serial_number or certificate is required')
   try {
     return new X509Certificate(certificate).serialNumber
   } catch (error) {
-    throw new ServiceError('malformed', 'certificate must be a certificate in PEM', { cause: error })
+    throw new ServiceError('malformed', 'certificate must be in PEM format', { cause: error })
   }
 }

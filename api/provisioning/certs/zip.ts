@@ -1,11 +1,11 @@
-/** A ZIP file of a few small texts, stored as they are (APPNOTE.TXT sections 4.3.7, 4.3.12 and 4.3.16). */
+/** Creates a ZIP file of a few small texts without compression (APPNOTE.TXT sections 4.3.7, 4.3.12 and 4.3.16). */
 import { crc32 } from 'node:zlib'
 
 const LOCAL_HEADER = 0x04034b50
 const CENTRAL_HEADER = 0x02014b50
 const END = 0x06054b50
 const VERSION = 20
-/** 1 January 1980: the same files make the same bytes. */
+/** 1 January 1980, so that equal files result in equal bytes. */
 const DATE = 0x21
 
 export function zipOf(files: Readonly<Record<string, string>>): Buffer {
@@ -23,7 +23,7 @@ export function zipOf(files: Readonly<Record<string, string>>): Buffer {
     facts.writeUInt32LE(data.length, 18)
     facts.writeUInt16LE(name.length, 22)
     const local = Buffer.concat([uint32(LOCAL_HEADER), facts, name, data])
-    // The same facts stand between two numbers of its own and where the file is.
+    // The central header repeats these fields between its version and the offset of the file.
     const rest = Buffer.alloc(14)
     rest.writeUInt32LE(offset, 10)
     centrals.push(Buffer.concat([uint32(CENTRAL_HEADER), uint16(VERSION), facts, rest, name]))

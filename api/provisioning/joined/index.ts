@@ -1,6 +1,6 @@
 /**
- * The rules of other slices inside a transaction that runs: their reads see what it wrote, their changes commit or vanish
- * with it, and what they record stands in the same call of the journal.
+ * Runs the services of other slices in a running transaction: they read its writes, their changes commit or roll back
+ * with it, and their records belong to the same journal entry.
  */
 import type { AccessPolicy, DomainAccess, Journal, Recorder } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
@@ -8,10 +8,10 @@ import type { Database, Transaction } from '#core/database/index.ts'
 export type Joined = { database: Database; journal: Journal; access: AccessPolicy }
 
 /**
- * `domain` was entered before the transaction began: who holds a connection must not wait for another one, or as many callers
- * as there are connections would wait for each other.
+ * `domain` must be entered before the transaction begins: a caller that holds a connection must not wait for another,
+ * or all callers would wait for each other when the pool is exhausted.
  */
-export function joinedTo(
+export function inTransaction(
   { database, journal, access }: Joined,
   tx: Transaction,
   record: Recorder,

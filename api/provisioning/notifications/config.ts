@@ -5,6 +5,6 @@ export const NOTIFICATION_SETTINGS = {
   webhookHosts: list(
     'SKEIN_WEBHOOK_HOSTS',
     [],
-    'Hosts to which notifications may be posted although they are private, and over plain HTTP',
+    'Hosts that webhooks may use even if their addresses are private or the URL is plain HTTP',
   ),
 } as const

@@ -1,6 +1,6 @@
 /**
- * What the address of a mail agrees with: a link that is signed, expires, and says nothing of who subscribed to what. Whoever reads
- * the mailbox follows it; until then nothing else is sent there.
+ * Confirmation links: a signed link that expires and does not reveal the subscriber or the topic. The reader of the
+ * mailbox opens it to agree to notifications. Until then no other mail is sent to the address.
  */
 import { timingSafeEqual } from 'node:crypto'
 import type { Mail } from '#api/identity/index.ts'
@@ -9,14 +9,14 @@ import type { Keyring } from '#core/keyring/index.ts'
 
 /** Three days: long enough for a weekend. */
 export const LINK_LIFETIME_SECONDS = 259_200
-/** An id, a time and a signature, with room. */
+/** Maximum length of an id, a time and a signature, with a margin. */
 export const MAX_TOKEN_CHARS = 128
 
 const PURPOSE = 'notification confirmation'
 
 export type Confirmations = {
   mailFor(subscription: { id: string; contact: string }, nowSeconds: number): Mail
-  /** The id of the subscription that the link was made for; undefined when it is not ours, or too old. */
+  /** Returns the id of the subscription of the link. Undefined for an invalid or expired link. */
   read(token: string, nowSeconds: number): string | undefined
 }
 
@@ -27,17 +27,17 @@ export function createConfirmations(keyring: Keyring, publicUrl: string): Confir
     mailFor({ id, contact }, nowSeconds) {
       const expiresSeconds = Math.floor(nowSeconds) + LINK_LIFETIME_SECONDS
       const token = `${id}.${expiresSeconds}.${signatureOf(id, expiresSeconds).toString('base64url')}`
-      // Neither topic nor name: nobody's words reach a stranger through us.
+      // The mail contains neither topic nor name, so that users cannot send texts to other people.
       return {
         to: contact,
         subject: 'Notifications from Skein',
         text: [
-          'This address was given to receive notifications about messages of devices.',
-          'If you want them, confirm it within three days:',
+          'This email address was registered for notifications about messages of devices.',
+          'Open this link within three days to receive them:',
           '',
           `${publicUrl}/subscriptions/confirm?token=${token}`,
           '',
-          'If you know nothing of it, do nothing: no notification is sent to you.',
+          'If you did not register, ignore this mail: you will receive no notifications.',
         ].join('\n'),
       }
     },

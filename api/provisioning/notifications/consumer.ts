@@ -1,4 +1,7 @@
-/** Follows the log of messages: what a subscription covers is put down for delivery, in the transaction that moves the position. */
+/**
+ * A consumer of the changelog of messages. It stores deliveries for matching subscriptions in the transaction that
+ * advances its position.
+ */
 import { loadMessages, matchesSubtopic } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
@@ -12,11 +15,11 @@ import type { Interest, NewDelivery } from './repository.ts'
 const BATCHES: LogTable = { name: 'ingest_batches', columns: ['arrived_at'] }
 const CONSUMER = 'messages.notifications'
 const INTERVAL_MS = 500
-/** Batches that one step opens. */
+/** Maximum number of batches that one step reads. */
 const MAX_BATCHES = 200
-/** Batches that one step passes over while nobody is subscribed. */
+/** Maximum number of batches that one step skips without subscriptions. */
 const MAX_PASSED = 5_000
-/** Deliveries that may wait for one subscription; more are left out, and counted at it. */
+/** Maximum number of waiting deliveries of one subscription. Further messages are dropped and counted in `missed`. */
 const MAX_PENDING = 1000
 
 export async function startNotificationConsumer(
@@ -32,11 +35,11 @@ export async function startNotificationConsumer(
     logger,
     intervalMs,
     maxRows: MAX_PASSED,
-    apply: putDown,
+    apply: enqueueDeliveries,
   })
 }
 
-async function putDown(tx: Transaction, following: readonly LogRow[]): Promise<number> {
+async function enqueueDeliveries(tx: Transaction, following: readonly LogRow[]): Promise<number> {
   const interests = await listInterests(tx)
   if (interests.length === 0) return following.length
   const rows = following.slice(0, MAX_BATCHES)
@@ -48,7 +51,7 @@ async function putDown(tx: Transaction, following: readonly LogRow[]): Promise<n
   return rows.length
 }
 
-/** Sorted by subscription, and for each in the order of the messages. */
+/** Sorted by subscription, then in the order of the messages. */
 function deliveriesOf(messages: readonly LiveMessage[], interests: readonly Interest[]): NewDelivery[] {
   const byChannel = Map.groupBy(messages, ({ channelKey }) => channelKey)
   return interests.flatMap(({ key, channelKey, filter }) =>

@@ -1,14 +1,14 @@
-/** So many of something at once and then so many a minute, for each name: in this process, and over all nodes that share a Redis. */
+/** A token bucket for each name, in this process and over all nodes that share a Redis. */
 import { LRUCache } from 'lru-cache'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { monotonicMs } from '#core/time.ts'
 
-/** Names that are remembered; the one that was not heard of for longest is forgotten. */
+/** Maximum number of buckets. The least recently used one is removed. */
 const MAX_NAMES = 10_000
 
 export type Limiter = {
-  /** Milliseconds until there is one for the name; 0: now, and it is taken. */
+  /** Takes a token. Returns 0, or the milliseconds until there is one. */
   take(name: string): Promise<number>
 }
 

@@ -1,4 +1,4 @@
-/** Composition of the slice: who subscribed, what the log holds for them, and sending it. */
+/** Composition of the slice: subscriptions, the consumer of the changelog, and the sender. */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'

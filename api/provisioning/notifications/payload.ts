@@ -1,8 +1,8 @@
-/** A message as it is told: the same for a mail and a post. */
+/** The payload of a notification, for mails and webhooks. */
 import type { LiveMessage } from '#api/messages/index.ts'
 import { formatTime } from '#core/time.ts'
 
-/** Longer payloads are cut: a notification says that something came, the reader says what. */
+/** Longer payloads are truncated. The reader API returns the complete message. */
 const MAX_PAYLOAD_BYTES = 16_384
 
 export type NotificationPayload = Readonly<Record<string, string | boolean>>
@@ -23,7 +23,7 @@ export function payloadOf(message: LiveMessage): NotificationPayload {
   }
 }
 
-/** Subject and text of the mail. */
+/** Returns the mail of a notification. */
 export function mailOf(contact: string, topic: string, payload: NotificationPayload) {
   const text = (name: string) => String(payload[name] ?? '')
   return {

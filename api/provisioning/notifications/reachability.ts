@@ -1,22 +1,22 @@
 /**
- * Which hosts do not answer, and until when they are left alone: with each silence for longer, as the pauses between attempts
- * grow. For each owner by himself: what one of them meets at an address that he chose says nothing to another one.
+ * Hosts that do not respond, and when to try them again: the pause grows with each timeout. Entries are kept per owner,
+ * so that one owner's timeouts do not affect, or reveal anything to, another.
  */
 import { LRUCache } from 'lru-cache'
 import { monotonicMs } from '#core/time.ts'
 
 type Silence = { times: number; untilMs: number }
 
-/** Of owners and hosts together. */
+/** Maximum number of entries, one for each owner and host. */
 const MAX_SILENT = 10_000
-/** Pauses of an attempt that a host has too: at the third silence it is left alone for the third one, and so on. */
+/** Number of retry delays that also apply to a host: after the third timeout it is skipped for the third delay. */
 const LONGEST_PAUSE = 3
-/** Below the pause of the attempt itself, which then finds the host open again. */
+/** Less than the delay of the delivery, so that the next attempt finds the host available again. */
 const SHARE_OF_PAUSE = 0.9
 
 export type Reachability = {
   isSilent(ownerKey: number, contact: string): boolean
-  /** Nobody answered in time. */
+  /** Records a timeout. */
   wasSilent(ownerKey: number, contact: string): void
   hasAnswered(ownerKey: number, contact: string): void
 }

@@ -1,4 +1,4 @@
-/** SQL of subscriptions and of what is still to be delivered. */
+/** SQL of subscriptions and their deliveries. */
 import { allOf } from '#api/identity/index.ts'
 import { refusing, withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
@@ -35,7 +35,7 @@ type Row = {
   missed: number
 }
 
-/** Whether its contact may be sent something; `n` is the subscription. */
+/** Condition: the contact of the subscription `n` may get notifications. */
 const IS_CONFIRMED = sql<boolean>`(position('://' in n.contact) > 0 OR n.confirmed_at IS NOT NULL)`
 
 const COLUMNS = sql`${IS_CONFIRMED} AS is_confirmed, n.key, n.id, n.user_key AS owner_key, u.id AS owner_id, n.channel_key, n.topic, n.filter, n.contact, n.missed,
@@ -71,7 +71,7 @@ export async function insertSubscription(
   await refusing(
     {
       notification_subscriptions_contact_key: () =>
-        new ServiceError('conflict', 'a subscription of this contact to this topic exists'),
+        new ServiceError('conflict', 'a subscription with this contact and topic already exists'),
     },
     sql`INSERT INTO notification_subscriptions (id, user_key, channel_key, topic, filter, contact, confirmed_at)
       VALUES (${row.id}, ${row.userKey}, ${row.channelKey}, ${row.topic}, ${row.filter}, ${row.contact},
@@ -79,8 +79,8 @@ export async function insertSubscription(
   )
 }
 
-/** Whether the address is the user's own and proved so, or has agreed to notifications of this user already. */
-export async function hasAgreed(tx: Transaction, userKey: number, address: string): Promise<boolean> {
+/** True when the address is the verified one of the user, or has confirmed notifications of this user before. */
+export async function isConfirmedAddress(tx: Transaction, userKey: number, address: string): Promise<boolean> {
   const { rows } = await sql<{ agreed: boolean }>`
     SELECT EXISTS (SELECT FROM users WHERE key = ${userKey} AND verified_at IS NOT NULL AND lower(email) = lower(${address}))
         OR EXISTS (SELECT FROM notification_subscriptions
@@ -90,19 +90,19 @@ export async function hasAgreed(tx: Transaction, userKey: number, address: strin
   return rows[0]?.agreed === true
 }
 
-/** Whether a link that is still good was sent to the address for this user. */
-export async function wasAsked(db: Queryable, userKey: number, address: string, seconds: number): Promise<boolean> {
+/** True when a link that has not expired was sent to the address for this user. */
+export async function wasLinkSent(db: Queryable, userKey: number, address: string, seconds: number): Promise<boolean> {
   const { rows } = await sql<{ asked: boolean }>`
     SELECT EXISTS (SELECT FROM notification_subscriptions WHERE user_key = ${userKey} AND lower(contact) = lower(${address})
       AND confirmation_sent_at > now() - make_interval(secs => ${seconds})) AS asked`.execute(db)
   return rows[0]?.asked === true
 }
 
-export async function noteAsked(db: Queryable, id: string): Promise<void> {
+export async function recordLinkSent(db: Queryable, id: string): Promise<void> {
   await sql`UPDATE notification_subscriptions SET confirmation_sent_at = now() WHERE id = ${id}`.execute(db)
 }
 
-/** The address of this subscription agrees: so do all of the same user to it. Gives those that waited for it. */
+/** Confirms the address for all subscriptions of the same user. Returns those that were pending. */
 export async function confirmAddress(
   tx: Transaction,
   id: string,
@@ -116,7 +116,7 @@ export async function confirmAddress(
   return rows.map((row) => ({ id: row.id, channelKey: row.channel_key }))
 }
 
-/** Counts those of a user; two creations of one user follow each other. */
+/** Counts the subscriptions of a user. Creations of one user are serialized. */
 export async function countSubscriptions(tx: Transaction, userKey: number): Promise<number> {
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`subscriptions of ${userKey}`}, 0))`.execute(tx)
   const { rows } = await sql<{ total: number }>`
@@ -124,7 +124,7 @@ export async function countSubscriptions(tx: Transaction, userKey: number): Prom
   return rows[0]?.total ?? 0
 }
 
-/** Whose subscriptions: all of a user, or those to channels of the domain that a token is bound to. */
+/** The owner of subscriptions: a user, or a user with the domain that their token is bound to. */
 export type SubscriptionOwner = { key: number; boundDomainKey: number | undefined }
 
 const isOf = ({ key, boundDomainKey }: SubscriptionOwner): Sql<boolean> =>
@@ -164,7 +164,7 @@ export async function listSubscriptions(
   return { total: counted[0]?.total ?? 0, subscriptions: rows.map(fromRow) }
 }
 
-/** What a message is compared with: those that may be told. */
+/** An active subscription, for matching messages. */
 export type Interest = { key: number; channelKey: number; channelId: string; filter: string }
 
 export async function listInterests(db: Queryable): Promise<Interest[]> {
@@ -184,8 +184,8 @@ export async function listInterests(db: Queryable): Promise<Interest[]> {
 export type NewDelivery = { subscriptionKey: number; payload: NotificationPayload }
 
 /**
- * Deliveries of subscriptions that still exist, as many as may wait for each; the rest is counted there. `deliveries` are
- * sorted by subscription.
+ * Inserts deliveries of existing subscriptions up to `maxPending` for each, and counts the dropped ones. `deliveries`
+ * are sorted by subscription.
  */
 export async function insertDeliveries(
   tx: Transaction,
@@ -226,24 +226,24 @@ export type DueDelivery = {
 }
 
 export type Claim = {
-  /** Deliveries in all. */
+  /** Maximum number of deliveries. */
   limit: number
-  /** Deliveries of one owner at once, those that he has on their way included. */
+  /** Maximum number of concurrent deliveries of one owner, including running ones. */
   maxOfOwner: number
-  /** How many each owner has on their way in this process. */
+  /** Number of running deliveries of each owner in this process. */
   busy: ReadonlyMap<number, number>
   leaseSeconds: number
-  /** Owners are looked at from this key on: so many at once that a claim has a bound. */
+  /** The claim starts after this owner, so that each claim reads a bounded number of owners. */
   afterOwner: number
 }
 
-/** Owners with something that waits whom one claim looks at. */
+/** Maximum number of owners that one claim reads. */
 const MAX_OWNERS = 1000
 
 /**
- * Takes what is due, for so long: whoever dies with it leaves it to another one afterwards. Owners share by turns: the first
- * of each, then the second of each, what they have on their way counted; however much one of them has waiting, the index leads
- * past it. `nextOwner` is where the next claim goes on.
+ * Claims due deliveries for the time of a lease. After the lease of a process that died, another process claims them.
+ * Owners alternate: the first delivery of each, then the second of each, including running ones. The index skips
+ * further deliveries of one owner. The next claim starts after `nextOwner`.
  */
 export async function claimDeliveries(
   db: Queryable,
@@ -322,8 +322,8 @@ export async function removeDelivery(db: Queryable, key: number): Promise<void> 
   await sql`DELETE FROM notification_deliveries WHERE key = ${key}`.execute(db)
 }
 
-/** What was taken and could not be sent at all comes again, and so does what is due for the same subscription. */
-export async function holdBackDeliveries(
+/** Returns a delivery that was not attempted, and delays all due deliveries of the subscription. */
+export async function deferDeliveries(
   db: Queryable,
   { key, subscriptionKey }: DueDelivery,
   pauseSeconds: number,
@@ -334,8 +334,8 @@ export async function holdBackDeliveries(
 }
 
 /**
- * The attempt failed. Each pause stands for one attempt; after the last one it is given up. `isForAll`: nobody answered there, so
- * what is due for the same subscription has failed as well, and is not tried one by one.
+ * Records a failed attempt. There is one retry delay per attempt; after the last one the delivery becomes a dead
+ * letter. With `isForAll` the host did not respond, so all due deliveries of the subscription fail together.
  */
 export async function failDeliveries(
   db: Queryable,
@@ -343,7 +343,7 @@ export async function failDeliveries(
   { retrySeconds, error, isForAll }: { retrySeconds: readonly number[]; error: string; isForAll: boolean },
 ): Promise<void> {
   const others = isForAll ? sql`OR (subscription_key = ${subscriptionKey} AND next_attempt_at <= now())` : sql``
-  // Behind the end of the pauses is NULL: given up.
+  // An index beyond the array is NULL, which marks a dead letter.
   await sql`UPDATE notification_deliveries
       SET attempts = attempts + (key <> ${key})::integer, last_error = ${error},
           next_attempt_at = now() + make_interval(secs => (${[...retrySeconds]}::float8[])[attempts + (key <> ${key})::integer])
@@ -357,7 +357,7 @@ export type DeliveryRecord = {
   createdAt: string
 }
 
-/** What was given up for a subscription, the newest first. */
+/** Lists the dead letters of a subscription, newest first. */
 export async function listDeadLetters(
   db: Queryable,
   subscriptionKey: number,

@@ -1,4 +1,4 @@
-/** Subscriptions to notifications (contract section 13). */
+/** Routes of subscriptions to notifications (contract section 13). */
 import { Type } from 'typebox'
 import { Id, MessageBody, originOf } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
@@ -31,18 +31,11 @@ export function subscriptionRoutes(
         config: { ...config, location: '/subscriptions/{id}' },
         schema: {
           tags,
-          summary: 'Be told of the messages of a channel',
+          summary: 'Subscribe to notifications about messages',
           description:
-            'By mail, or by a signed post to an https address. Takes `subscribe` on the channel, now and at every delivery. An email address that is not the verified one of the caller is sent a link first: until it is followed, the subscription is pending.',
+            'Sends mails, or signed webhook requests to an https URL. Requires `subscribe` on the channel, now and at every delivery. An email address other than the verified one of the caller first gets a confirmation link; the subscription is pending until it is opened.',
           body: NewSubscription,
-          response: responses(
-            { 201: NoBody },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'conflict',
-            'unprocessable',
-          ),
+          response: responses({ 201: NoBody }, 'not_found', 'conflict', 'unprocessable'),
         },
       },
       async (request, reply) => {
@@ -58,7 +51,7 @@ export function subscriptionRoutes(
           tags,
           summary: "List the caller's subscriptions",
           querystring: SubscriptionQuery,
-          response: responses({ 200: SubscriptionPage }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: SubscriptionPage }, 'not_found'),
         },
       },
       async (request) => {
@@ -72,7 +65,7 @@ export function subscriptionRoutes(
         config: { isPublic: true },
         schema: {
           tags,
-          summary: 'Follow the link with which an email address agrees to notifications',
+          summary: 'Confirm an email address with the token from the mail',
           querystring: ConfirmQuery,
           response: responses({ 200: MessageBody }, 'unauthenticated'),
         },
@@ -88,15 +81,15 @@ export function subscriptionRoutes(
         config,
         schema: {
           tags,
-          summary: 'Send the link again with which the email address of a subscription agrees',
-          description: 'Three an hour to one address, 20 an hour of one user.',
+          summary: 'Send the confirmation link of a subscription again',
+          description: 'Limited to 3 links an hour to one address and 20 an hour by one user.',
           params,
-          response: responses({ 200: MessageBody }, 'unauthenticated', 'not_found', 'rate_limited'),
+          response: responses({ 200: MessageBody }, 'not_found', 'rate_limited'),
         },
       },
       async (request) => {
         const outcome = await subscriptions.sendConfirmation(request.principal, request.params.subscription_id)
-        return { message: outcome === 'sent' ? 'the link is on its way' : 'the address is confirmed already' }
+        return { message: outcome === 'sent' ? 'the link was sent' : 'the address is already confirmed' }
       },
     )
     app.get(
@@ -107,7 +100,7 @@ export function subscriptionRoutes(
           tags,
           summary: 'View a subscription',
           params,
-          response: responses({ 200: Subscription }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: Subscription }, 'not_found'),
         },
       },
       async (request) => {
@@ -121,9 +114,9 @@ export function subscriptionRoutes(
         config,
         schema: {
           tags,
-          summary: 'End a subscription, and forget what waits to be delivered',
+          summary: 'Delete a subscription and its waiting deliveries',
           params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'not_found'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -137,10 +130,10 @@ export function subscriptionRoutes(
         config,
         schema: {
           tags,
-          summary: 'List what could not be delivered and was given up',
+          summary: 'List the dead letters of a subscription',
           params,
           querystring: DeadLetterQuery,
-          response: responses({ 200: DeadLetterPage }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: DeadLetterPage }, 'not_found'),
         },
       },
       async (request) => {

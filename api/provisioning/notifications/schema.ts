@@ -11,7 +11,7 @@ import type { DeliveryRecord, SubscriptionRecord } from './repository.ts'
 const MAX_TOPIC_CHARS = 1200
 const MAX_CONTACT_CHARS = 2048
 const DEFAULT_LIMIT = 20
-/** What `limit=-1`, no limit, is answered with at most. */
+/** Maximum number of items for `limit=-1`, no limit. */
 export const MAX_LISTED = 1000
 
 export const NewSubscription = Type.Object(
@@ -20,12 +20,12 @@ export const NewSubscription = Type.Object(
       minLength: 1,
       maxLength: MAX_TOPIC_CHARS,
       description:
-        'm/<domain>/c/<channel>[/<subtopic>], channels/<channel>/messages[/…] or <channel>[.<subtopic>], with wildcards in the subtopic',
+        'Topic: m/<domain>/c/<channel>[/<subtopic>], channels/<channel>/messages[/…] or <channel>[.<subtopic>]; the subtopic may contain wildcards',
     }),
     contact: Type.String({
       minLength: 1,
       maxLength: MAX_CONTACT_CHARS,
-      description: 'An email address, or an https address that messages are posted to',
+      description: 'Email address, or https URL of a webhook',
     }),
   },
   { $id: 'SubscriptionCreate' },
@@ -39,15 +39,17 @@ export const Subscription = Type.Object(
     contact: Type.String(),
     topic: Type.String(),
     status: Type.Enum(['active', 'pending'], {
-      description: 'pending: the address of a mail has not followed its link yet, and is sent nothing else',
+      description: '`pending` until the email address is confirmed',
     }),
     signing_secret: Type.Optional(
-      Type.String({ description: 'Of an https contact: the key of the signature that comes with each post' }),
+      Type.String({ description: 'Key of the signature of webhook requests; only for an https contact' }),
     ),
-    pending: Type.Optional(Type.Integer({ description: 'Messages that wait to be delivered' })),
-    missed: Type.Optional(Type.Integer({ description: 'Messages that were left out, because too many waited' })),
+    pending: Type.Optional(Type.Integer({ description: 'Number of messages that wait for delivery' })),
+    missed: Type.Optional(
+      Type.Integer({ description: 'Number of messages that were dropped because too many waited' }),
+    ),
   },
-  { $id: 'Subscription', description: 'Whoever is told of the messages of a channel' },
+  { $id: 'Subscription', description: 'Subscription to notifications about messages' },
 )
 
 export const ConfirmQuery = Type.Object({ token: Type.String({ minLength: 1, maxLength: MAX_TOKEN_CHARS }) })
@@ -60,7 +62,7 @@ export const SubscriptionQuery = Type.Object({
     minimum: -1,
     maximum: MAX_LISTED,
     default: DEFAULT_LIMIT,
-    description: `-1: all, at most ${MAX_LISTED}`,
+    description: `Number of rows to return; -1 for all, at most ${MAX_LISTED}`,
   }),
 })
 export type SubscriptionQuery = Static<typeof SubscriptionQuery>
@@ -71,9 +73,9 @@ export const DeadLetterQuery = Type.Object(pageQuery())
 export type DeadLetterQuery = Static<typeof DeadLetterQuery>
 
 export const DeadLetter = Type.Object({
-  message: recordOf(Type.Unknown(), { description: 'As it would have been posted' }),
+  message: recordOf(Type.Unknown(), { description: 'Body of the webhook request' }),
   attempts: Type.Integer(),
-  error: Type.String({ description: 'Why the last attempt failed' }),
+  error: Type.String({ description: 'Error of the last attempt' }),
   created_at: Timestamp,
 })
 export const DeadLetterPage = Type.Object({ ...pageFields, dead_letters: Type.Array(DeadLetter) })

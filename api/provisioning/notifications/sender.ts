@@ -1,8 +1,8 @@
 /**
- * Sends what was put down: by mail or post, so many a minute to each contact, again with growing pauses when it fails, and
- * given up in the end. A bounded number is on its way at any moment, and as one of them ends another one begins; of these an
- * owner has his share and a host its own, so that contacts which do not answer delay those of their owner alone. Any number of
- * processes send; whoever dies leaves what it had to the others, so a message may be told twice and is never forgotten.
+ * Sends deliveries by mail or webhook, with a rate limit for each contact and retries with growing delays; finally it
+ * gives them up. The number of concurrent deliveries is bounded in total, for each owner and for each host, so that
+ * unresponsive contacts only delay deliveries of their owner. Several processes can send. After a crash another process
+ * claims the deliveries, so a notification can be sent twice but is never lost.
  */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Mailer, UserPrincipal } from '#api/identity/index.ts'
@@ -14,15 +14,11 @@ import type { BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { startRounds } from '#core/changelog/index.ts'
 import type { Pause, Rounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { countRefusal } from '#core/metrics/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { NOTIFICATION_METRICS } from './metrics.ts'
 import { mailOf } from './payload.ts'
-import {
-  claimDeliveries,
-  failDeliveries,
-  holdBackDeliveries,
-  removeDelivery,
-  removeOldDeadLetters,
-} from './repository.ts'
+import { claimDeliveries, failDeliveries, deferDeliveries, removeDelivery, removeOldDeadLetters } from './repository.ts'
 import type { DueDelivery } from './repository.ts'
 import { createReachability } from './reachability.ts'
 import type { Reachability } from './reachability.ts'
@@ -35,33 +31,33 @@ export type SenderDeps = {
   limits: SharedLimits | undefined
   logger: Logger
   privateHosts: readonly string[]
-  /** The key that posts of a subscription are signed with. */
+  /** Returns the key that signs webhook requests of a subscription. */
   signingSecretOf: (subscriptionId: string) => string
-  /** Pauses before the second attempt, the third, and so on; tests shorten them. */
+  /** Delays before the second and later attempts. Tests shorten them. */
   retrySeconds?: readonly number[]
   intervalMs?: number
   postDeadlineMs?: number
 }
 
 const INTERVAL_MS = 500
-/** Between two claims, however fast places come free: what ends in it is claimed for together. */
+/** Minimum pause between two claims, so that deliveries that end together are replaced together. */
 const CLAIM_REST_MS = 10
-/** Deliveries that this process has on their way, and how many of them may be of one owner. */
+/** Maximum number of concurrent deliveries in this process, and of one owner. */
 const MAX_IN_FLIGHT = 64
 const MAX_OF_OWNER = 8
-/** Posts to one host at once, and mails: these leave through one server, which other mails need too. */
+/** Maximum number of concurrent webhook requests to one host, and of mails: these share one server with other mails. */
 const MAX_TO_HOST = 16
 const MAX_MAILS = 3
-/** What finds its host busy is looked at again after so long. */
+/** Delay of a delivery whose host is busy. */
 const BUSY_HOST_SECONDS = 1
-/** Longer than any attempt; beyond, another process takes it. */
+/** Longer than any attempt. After it another process claims the delivery. */
 const LEASE_SECONDS = 120
 const RETRY_SECONDS: readonly number[] = [10, 60, 300, 1800, 7200]
 const RULE: BucketRule = { burst: 30, perMinute: 30 }
 const DEAD_LETTERS_KEPT_DAYS = 30
 const PURGE_INTERVAL_MS = 3_600_000
 const MAX_ERROR_CHARS = 500
-/** Whoever answers so wants no more (RFC 9110 section 15.5.11). */
+/** The contact wants no further notifications (RFC 9110 section 15.5.11). */
 const GONE = 410
 
 export class Sender {
@@ -70,7 +66,7 @@ export class Sender {
   readonly #stopping = new AbortController()
   readonly #limiter: Limiter
   readonly #reachability: Reachability
-  /** What is on its way: how many of each owner, and to each host. */
+  /** Numbers of running deliveries by owner and by host. */
   readonly #ofOwners = new Map<number, number>()
   readonly #toHosts = new Map<string, number>()
   readonly #inFlight = new Set<Promise<void>>()
@@ -78,7 +74,7 @@ export class Sender {
   #afterOwner = 0
   #purgedAtMs = -Infinity
 
-  /** Sends until it is stopped. */
+  /** Starts to send. `stop` ends it. */
   constructor(deps: SenderDeps) {
     this.#deps = deps
     this.#retrySeconds = deps.retrySeconds ?? RETRY_SECONDS
@@ -87,7 +83,7 @@ export class Sender {
     this.#rounds = startRounds(() => this.#round())
   }
 
-  /** There may be something to send. */
+  /** Wakes the sender because there may be due deliveries. */
   wake(): void {
     this.#rounds.wake()
   }
@@ -102,16 +98,16 @@ export class Sender {
     const { logger, intervalMs = INTERVAL_MS } = this.#deps
     try {
       await this.#purge()
-      // There are owners behind: nobody waits for a pause because many others have something that is not due.
-      if (await this.#claim()) return { pauseMs: 0, isPokable: true }
-      return { pauseMs: intervalMs, isPokable: true, restMs: CLAIM_REST_MS }
+      // Further owners remain, so the next claim follows without a pause.
+      if (await this.#claim()) return { pauseMs: 0, isWakeable: true }
+      return { pauseMs: intervalMs, isWakeable: true, minPauseMs: CLAIM_REST_MS }
     } catch (error) {
-      logger.warn({ err: error }, 'failed to look for notifications')
-      return { pauseMs: intervalMs, isPokable: false }
+      logger.warn({ err: error }, 'failed to claim notifications; retrying')
+      return { pauseMs: intervalMs, isWakeable: false }
     }
   }
 
-  /** Begins as many as there are places for; true when owners behind them have more. */
+  /** Starts as many deliveries as the limit permits. Returns true when further owners may have due deliveries. */
   async #claim(): Promise<boolean> {
     const limit = MAX_IN_FLIGHT - this.#inFlight.size
     if (limit <= 0) return false
@@ -133,13 +129,13 @@ export class Sender {
     await removeOldDeadLetters(this.#deps.database.db, DEAD_LETTERS_KEPT_DAYS)
   }
 
-  /** Sends it beside the others; its place is free when it has ended. */
+  /** Starts a delivery. It leaves the count of running deliveries when it ends. */
   #begin(due: DueDelivery): void {
     count(this.#ofOwners, due.owner.key, 1)
     const work = this.#deliver(due)
       .catch((error: unknown) => {
-        // What could not even be put back comes again when its lease ends.
-        this.#deps.logger.warn({ err: error }, 'a notification was not settled')
+        // The delivery is claimed again when its lease expires.
+        this.#deps.logger.warn({ err: error }, 'failed to update a notification; retrying after its lease')
         return false
       })
       .then((isMore) => {
@@ -150,23 +146,25 @@ export class Sender {
     this.#inFlight.add(work)
   }
 
-  /** Resolves to whether it is settled, so that there may be more to send at once; what is held back comes again soon. */
+  /**
+   * Resolves to true when the delivery has ended, so that the next can start immediately; to false when it was delayed.
+   */
   async #deliver(due: DueDelivery): Promise<boolean> {
     const { db } = this.#deps.database
-    if (!(await this.#mayBeTold(due))) {
+    if (!(await this.#mayNotify(due))) {
       await removeDelivery(db, due.key)
       return true
     }
     if (this.#reachability.isSilent(due.owner.key, due.contact)) {
-      await this.#fail(due, new Error('the host of the contact did not answer lately'), 'for all')
+      await this.#fail(due, new Error('the host of the contact does not respond'), 'for all')
       return true
     }
     const host = hostOf(due.contact)
     if ((this.#toHosts.get(host) ?? 0) >= (host === MAIL ? MAX_MAILS : MAX_TO_HOST)) {
-      await holdBackDeliveries(db, due, BUSY_HOST_SECONDS)
+      await deferDeliveries(db, due, BUSY_HOST_SECONDS)
       return false
     }
-    // Counted before anything is waited for: two that look at the same moment are two.
+    // Counted before the first await, so that concurrent checks see it.
     count(this.#toHosts, host, 1)
     try {
       return await this.#attempt(due, host)
@@ -180,25 +178,28 @@ export class Sender {
     const { contact, owner } = due
     const pauseMs = await this.#limiter.take(contact)
     if (pauseMs > 0) {
-      await holdBackDeliveries(db, due, pauseMs / 1000)
+      countRefusal('notification_rate')
+      await deferDeliveries(db, due, pauseMs / 1000)
       return false
     }
     const failure = await failureOf(this.#send(due))
     if (this.#stopping.signal.aborted && failure !== undefined) {
-      await holdBackDeliveries(db, due, 0)
+      await deferDeliveries(db, due, 0)
       return false
     }
-    // An answer is an answer, whatever it says: only silence is about the host, and of mails the relay alone knows.
+    // Any response shows that the host is reachable. For mails only the mail server knows.
     const isSilence = failure !== undefined && !(failure instanceof RefusedPost) && host !== MAIL
     if (isSilence) this.#reachability.wasSilent(owner.key, contact)
     else this.#reachability.hasAnswered(owner.key, contact)
-    if (failure === undefined) await removeDelivery(db, due.key)
-    else await this.#fail(due, failure, isSilence ? 'for all' : 'alone')
+    if (failure === undefined) {
+      NOTIFICATION_METRICS.deliveries.add({ outcome: 'delivered' })
+      await removeDelivery(db, due.key)
+    } else await this.#fail(due, failure, isSilence ? 'for all' : 'alone')
     return true
   }
 
-  /** The rights of whoever subscribed, as they are now (decision 57), and whether the address of a mail agreed. */
-  async #mayBeTold({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<boolean> {
+  /** True when the subscriber still has `subscribe` (decision 57) and the email address is confirmed. */
+  async #mayNotify({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<boolean> {
     if (!owner.isEnabled || !isConfirmed) return false
     const principal: UserPrincipal = {
       kind: 'user',
@@ -239,9 +240,10 @@ export class Sender {
     const isFinal = error instanceof RefusedPost && error.status === GONE
     const pauses = isFinal ? [] : this.#retrySeconds
     const isGivenUp = pauses[due.attempts - 1] === undefined
+    NOTIFICATION_METRICS.deliveries.add({ outcome: isGivenUp ? 'given_up' : 'retried' })
     logger[isGivenUp ? 'warn' : 'info'](
       { subscription: due.subscriptionId, attempts: due.attempts },
-      isGivenUp ? 'a notification was given up' : 'a notification could not be delivered yet',
+      isGivenUp ? 'failed to deliver a notification; giving up' : 'failed to deliver a notification; retrying',
     )
     await failDeliveries(database.db, due, {
       retrySeconds: pauses,
@@ -260,12 +262,12 @@ async function failureOf(work: Promise<void>): Promise<Error | undefined> {
   }
 }
 
-/** All mails leave through one server. */
+/** All mails use one server, so they count as one host. */
 const MAIL = 'mail'
 
 const hostOf = (contact: string) => (contact.includes('://') ? new URL(contact).host : MAIL)
 
-/** Names with nothing are not kept. */
+/** Entries with the count 0 are removed. */
 function count<K>(counts: Map<K, number>, name: K, change: number): void {
   const next = (counts.get(name) ?? 0) + change
   if (next === 0) counts.delete(name)
@@ -275,7 +277,7 @@ function count<K>(counts: Map<K, number>, name: K, change: number): void {
 class RefusedPost extends Error {
   readonly status: number
   constructor(status: number) {
-    super(`the contact answered ${status}`)
+    super(`the contact responded with status ${status}`)
     this.status = status
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The rules of subscriptions (decision 57): everybody has his own, and may subscribe to what he may read. An address of mail is
- * sent nothing but one link until whoever reads it has agreed.
+ * The rules of subscriptions (decision 57). A user manages their own subscriptions and can subscribe to channels that
+ * they may read. An unconfirmed email address gets nothing except the confirmation link.
  */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Journal, Mailer, Origin, UserPrincipal } from '#api/identity/index.ts'
@@ -17,13 +17,13 @@ import {
   confirmAddress,
   countSubscriptions,
   findSubscription,
-  hasAgreed,
+  isConfirmedAddress,
   insertSubscription,
   listDeadLetters,
   listSubscriptions,
-  noteAsked,
+  recordLinkSent,
   removeSubscription,
-  wasAsked,
+  wasLinkSent,
 } from './repository.ts'
 import { MAX_LISTED } from './schema.ts'
 import type { DeadLetterQuery, NewSubscription, SubscriptionQuery } from './schema.ts'
@@ -31,29 +31,33 @@ import { parseTopic, requireContact } from './topic.ts'
 
 export type SubscriptionsService = {
   /**
-   * Gives its id. One to an address of mail that has not agreed waits for that, and the link is sent there. Throws `malformed`; `forbidden`, `not_found` and `conflict` as reading the channel does; `conflict` for
-   * the same topic and contact, `unprocessable` for too many.
+   * Creates a subscription and returns its id. For an unconfirmed email address it is pending, and the link is sent.
+   * Throws `malformed`; `forbidden`, `not_found` and `conflict` like reading the channel; `conflict` for the same topic
+   * and contact, `unprocessable` for too many subscriptions.
    */
   create(caller: UserPrincipal, input: NewSubscription): Promise<string>
   get(caller: UserPrincipal, id: string): Promise<SubscriptionRecord>
-  /** The caller's own; with a token that is bound to a domain those to its channels. Throws `not_found` when a filter finds none. */
+  /**
+   * Lists the caller's subscriptions; with a token that is bound to a domain, those to its channels. Throws `not_found`
+   * when a filter matches nothing.
+   */
   list(caller: UserPrincipal, query: SubscriptionQuery): Promise<Page<SubscriptionRecord>>
   remove(caller: UserPrincipal, id: string): Promise<void>
-  /** Sends the link again to the address that has not agreed. Throws `rate_limited`. */
+  /** Sends the link again to an unconfirmed address. Throws `rate_limited`. */
   sendConfirmation(caller: UserPrincipal, id: string): Promise<'sent' | 'confirmed already'>
   /**
-   * Whoever followed the link has the address: it agrees to what the user subscribed it to. The link may be followed again while it
-   * lives. Throws `unauthenticated` alike for a link that is not ours, is too old, or is of a subscription that has ended.
+   * Confirms the address for all subscriptions of the user. The link can be opened repeatedly until it expires. Throws
+   * the same `unauthenticated` for an invalid link, an expired one and one of a deleted subscription.
    */
   confirm(token: string, origin: Origin): Promise<void>
-  /** What was given up for it. */
+  /** Lists its dead letters. */
   deadLetters(caller: UserPrincipal, id: string, query: DeadLetterQuery): Promise<Page<DeliveryRecord>>
 }
 
-/** Of one user. */
+/** Maximum number of subscriptions of one user. */
 const MAX_SUBSCRIPTIONS = 1000
 
-/** Links to one address, whoever asks for them; and links that one user has sent to addresses. */
+/** Limits of links to one address, and of links by one user. */
 const PER_ADDRESS: BucketRule = { burst: 3, perMinute: 3 / 60 }
 const PER_USER: BucketRule = { burst: 20, perMinute: 20 / 60 }
 
@@ -72,12 +76,12 @@ export function createSubscriptionsService(deps: {
   const addresses = createLimiter('confirm address', PER_ADDRESS, limits)
   const users = createLimiter('confirm user', PER_USER, limits)
 
-  /** Milliseconds until a link may be sent to the address; 0: it is on its way. */
+  /** Sends a link. Returns 0, or the milliseconds until the limits permit one. */
   async function sendLink(caller: UserPrincipal, subscription: { id: string; contact: string }): Promise<number> {
-    // Those of the user first: whoever has sent too many takes nothing of the address.
+    // The limit of the user is checked first, so that a limited user does not consume the limit of the address.
     const waitMs = (await users.take(caller.id)) || (await addresses.take(subscription.contact.toLowerCase()))
     if (waitMs > 0) return waitMs
-    await noteAsked(database.db, subscription.id)
+    await recordLinkSent(database.db, subscription.id)
     void mailer.send(confirmations.mailFor(subscription, Date.now() / 1000))
     return 0
   }
@@ -96,8 +100,8 @@ export function createSubscriptionsService(deps: {
       const id = newId()
       const isConfirmed = await journal.change(caller, async (tx, record) => {
         if ((await countSubscriptions(tx, caller.key)) >= MAX_SUBSCRIPTIONS)
-          throw new ServiceError('unprocessable', `a user may have ${MAX_SUBSCRIPTIONS} subscriptions`)
-        const hasRight = contact.includes('://') || (await hasAgreed(tx, caller.key, contact))
+          throw new ServiceError('unprocessable', `a user is limited to ${MAX_SUBSCRIPTIONS} subscriptions`)
+        const hasRight = contact.includes('://') || (await isConfirmedAddress(tx, caller.key, contact))
         await insertSubscription(tx, {
           id,
           userKey: caller.key,
@@ -115,8 +119,9 @@ export function createSubscriptionsService(deps: {
         })
         return hasRight
       })
-      // One link for all that the user subscribes the address to. What the limits keep back, he may ask for later.
-      if (!isConfirmed && !(await wasAsked(database.db, caller.key, contact, LINK_LIFETIME_SECONDS)))
+      // One link confirms all subscriptions of the user to the address. When the limits prevent it, the user can
+      // request it later.
+      if (!isConfirmed && !(await wasLinkSent(database.db, caller.key, contact, LINK_LIFETIME_SECONDS)))
         await sendLink(caller, { id, contact })
       return id
     },
@@ -144,7 +149,7 @@ export function createSubscriptionsService(deps: {
       if (found.isConfirmed) return 'confirmed already'
       const waitMs = await sendLink(caller, found)
       if (waitMs === 0) return 'sent'
-      throw new ServiceError('rate_limited', 'the link was sent several times lately: look for the mail, or wait', {
+      throw new ServiceError('rate_limited', 'the link was already sent: check the mailbox or retry later', {
         retryAfterSeconds: Math.ceil(waitMs / 1000),
       })
     },
@@ -165,7 +170,7 @@ export function createSubscriptionsService(deps: {
       if (!isKnown)
         throw new ServiceError(
           'unauthenticated',
-          'failed to perform authentication: the link is too old, or what it was sent for has ended',
+          'failed to perform authentication: the link has expired or its subscription was deleted',
         )
     },
     async deadLetters(caller, id, { offset, limit }) {

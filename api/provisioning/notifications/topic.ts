@@ -1,4 +1,4 @@
-/** What a subscription's topic and contact mean (decision 57). Pure but for the rules they call. */
+/** Parses the topic and the contact of a subscription (decision 57). Pure. */
 import { isMailAddress } from '#api/identity/index.ts'
 import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
 import { refusedField } from '#core/errors/index.ts'
@@ -8,33 +8,33 @@ import { isIP } from 'node:net'
 
 export type Topic = { domain: string | undefined; channel: string; filter: string }
 
-/** A message path, or `[channels.]<channel>[.<subtopic>]`. Throws `malformed`. */
+/** Parses a message path, or `[channels.]<channel>[.<subtopic>]`. Throws `malformed`. */
 export function parseTopic(text: string): Topic {
   const path = parseMessagePath(text)
   if (path !== undefined) return { domain: path.domain, channel: path.channel, filter: parseSubtopicFilter(path.rest) }
   const [first = '', second = ''] = text.split(/[./]/, 2)
-  // The oldest clients write `channels.<id>`.
+  // The oldest clients send `channels.<id>`.
   const own = first === 'channels' && isId(second) ? text.slice('channels.'.length) : text
   const match = /^([^./\s]+)(?:[./](.*))?$/s.exec(own)
   if (match === null) throw refusedField('/topic', 'must be a message path or <channel>[.<subtopic>]')
   return { domain: undefined, channel: match[1] as string, filter: parseSubtopicFilter(match[2] ?? '') }
 }
 
-/** Throws `malformed` unless it is an email address or an address that messages may be posted to. */
+/** Throws `malformed` unless it is an email address or a permitted webhook URL. */
 export function requireContact(contact: string, privateHosts: readonly string[]): void {
   if (isMailAddress(contact)) return
   const url = URL.canParse(contact) ? new URL(contact) : undefined
   if (url === undefined || !mayPostTo(url, privateHosts))
     throw refusedField(
       '/contact',
-      'must be an email address or a public https address without user and password; SKEIN_WEBHOOK_HOSTS allows other hosts',
+      'must be an email address or a public https URL without user and password; SKEIN_WEBHOOK_HOSTS permits other hosts',
     )
 }
 
 export const isListed = (url: URL, privateHosts: readonly string[]) =>
   privateHosts.includes(url.hostname) || privateHosts.includes(url.host)
 
-/** What the text alone can tell; names are judged again when they are resolved. */
+/** Checks the URL itself. Host names are checked again after they are resolved. */
 function mayPostTo(url: URL, privateHosts: readonly string[]): boolean {
   if (url.username !== '' || url.password !== '') return false
   if (isListed(url, privateHosts)) return url.protocol === 'https:' || url.protocol === 'http:'

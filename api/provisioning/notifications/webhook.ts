@@ -1,4 +1,4 @@
-/** Posting a notification: signed, to public addresses alone, without following anybody elsewhere. */
+/** Sends webhook requests: signed, to public addresses only, without following redirects. */
 import { createHmac } from 'node:crypto'
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
@@ -7,18 +7,18 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isPublicAddress, lookupPublic } from '#core/public-address.ts'
 import { isListed } from './topic.ts'
 
-/** From the name to the last byte of the answer. */
+/** Deadline from the name resolution to the end of the response. */
 export const POST_DEADLINE_MS = 10_000
 
 /**
- * `t=<epoch seconds>,v1=<hex of HMAC-SHA256 over "<t>.<body>">`: whoever knows the secret sees that it is ours and when it
- * was sent.
+ * Returns `t=<epoch seconds>,v1=<hex of HMAC-SHA256 over "<t>.<body>">`. A receiver with the secret can verify the
+ * origin and the time.
  */
 export function signatureOf(secret: string, atSeconds: number, body: string): string {
   return `t=${atSeconds},v1=${createHmac('sha256', secret).update(`${atSeconds}.${body}`).digest('hex')}`
 }
 
-/** Resolves to the status of the answer, whose body is not looked at. Rejects when there is none in time. */
+/** Resolves to the status of the response and ignores its body. Rejects without a response within the deadline. */
 export function postWebhook(
   contact: string,
   {
@@ -38,8 +38,8 @@ export function postWebhook(
   const url = new URL(contact)
   const isPrivate = isListed(url, privateHosts)
   if (!isPrivate && url.protocol !== 'https:')
-    return Promise.reject(new ServiceError('forbidden', 'the contact is no https address'))
-  // A literal address never reaches the lookup of a connection, and the list may have been longer when it was subscribed.
+    return Promise.reject(new ServiceError('forbidden', 'the contact is not an https URL'))
+  // Literal addresses bypass `lookup`, and SKEIN_WEBHOOK_HOSTS may have changed since the subscription.
   const literal = url.hostname.replaceAll(/[[\]]/g, '')
   if (!isPrivate && isIP(literal) !== 0 && !isPublicAddress(literal))
     return Promise.reject(new ServiceError('forbidden', 'the contact is a private, loopback or link-local address'))
@@ -56,7 +56,7 @@ export function postWebhook(
           'x-skein-signature': signatureOf(secret, atSeconds, body),
         },
         ...(isPrivate ? {} : { lookup: lookupPublic }),
-        // A connection of its own: a kept one would skip the judgement of its address.
+        // A new connection: a reused one would bypass the check of its address.
         agent: false,
         signal: AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]),
       },

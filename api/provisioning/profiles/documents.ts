@@ -1,7 +1,7 @@
 /**
- * Documents of profiles, read where they cannot hold up anybody. The readers of YAML and TOML take seconds for texts that were made to take them,
- * so that a text of any length goes to a thread that is ended when it takes too long or too much memory. Texts go there and come back, because a
- * copied value would cost this thread as much as reading it.
+ * Parses documents of profiles without blocking the event loop. Crafted YAML and TOML can take seconds to parse, so
+ * longer texts are parsed in a thread, which is terminated when it exceeds its time or memory. Only texts are
+ * exchanged, because copying a value costs as much as parsing it.
  */
 import { ServiceError } from '#core/errors/index.ts'
 import { parseJsonBody } from '#core/http/index.ts'
@@ -13,9 +13,9 @@ import type { Converted, Notation } from './notations.ts'
 
 export type { Notation } from './notations.ts'
 
-/** A text below this takes milliseconds, whatever it says. */
+/** Shorter texts are parsed directly, in milliseconds at most. */
 const MAX_DIRECT_CHARS = 2048
-/** A text above is refused before it is read. */
+/** Longer texts are rejected before they are parsed. */
 const MAX_TEXT_CHARS = 1024 * 1024
 
 const thread = createJobThread<DocumentJob, Converted>({
@@ -27,17 +27,23 @@ const thread = createJobThread<DocumentJob, Converted>({
   maxWaiting: 64,
 })
 
-/** Throws `malformed` for a text that cannot be read, `too_large` for one that takes too long, `rate_limited` when too many wait. `owner` is the domain that it is read for. */
+/**
+ * Throws `malformed` for a text that is not valid, `too_large` for one that takes too long, `rate_limited` when too
+ * many wait. `owner` is the domain of the request.
+ */
 export async function checkDocument(notation: Notation, text: string, owner: string): Promise<void> {
   await convert({ wanted: 'check', notation, text }, owner)
 }
 
-/** What the text holds, as JSON would have brought it: fit to be stored. Throws as `checkDocument` does. */
+/** Returns the value of the text, checked like a JSON body. Throws the same errors as `checkDocument`. */
 export async function readDocument(notation: Notation, text: string, owner: string): Promise<unknown> {
   return parseJsonBody(Buffer.from(await convert({ wanted: 'json', notation, text }, owner)))
 }
 
-/** The text written anew. Throws as `checkDocument` does, and `unprocessable` for what the notation cannot say. */
+/**
+ * Returns the text serialized again. Throws the same errors as `checkDocument`, and `unprocessable` for values that the
+ * notation cannot represent.
+ */
 export async function rewriteDocument(notation: Notation, text: string, owner: string): Promise<string> {
   return await convert({ wanted: 'rewrite', notation, text }, owner)
 }
@@ -45,7 +51,7 @@ export async function rewriteDocument(notation: Notation, text: string, owner: s
 async function convert(job: DocumentJob, owner: string): Promise<string> {
   const { wanted, notation, text } = job
   if (text.length > MAX_TEXT_CHARS)
-    throw new ServiceError('too_large', `the document must have at most ${MAX_TEXT_CHARS} characters`)
+    throw new ServiceError('too_large', `the document is limited to ${MAX_TEXT_CHARS} characters`)
   const isShort = text.length <= MAX_DIRECT_CHARS
   return textOf(isShort ? await convertDocument(wanted, notation, text) : await thread.run(job, owner), notation)
 }
@@ -55,10 +61,10 @@ function textOf(converted: Converted, notation: Notation): string {
   const name = notation.toUpperCase()
   switch (converted.fault) {
     case 'unreadable':
-      throw new ServiceError('malformed', `the body is no ${name}`)
+      throw new ServiceError('malformed', `the body is not valid ${name}`)
     case 'unwritable':
       throw new ServiceError('unprocessable', `the document cannot be written as ${name}`)
     case 'too_long':
-      throw new ServiceError('too_large', `the document must hold at most ${MAX_CONVERTED_CHARS} characters`)
+      throw new ServiceError('too_large', `the document is limited to ${MAX_CONVERTED_CHARS} characters`)
   }
 }

@@ -1,21 +1,27 @@
-/** Texts in the three notations of profiles. All of it may take long for what was made to; `documents.ts` says where that is done. */
+/**
+ * Parses and serializes texts in the three notations of profiles. Crafted texts can take long; `documents.ts` chooses
+ * the thread.
+ */
 import { parse as parseToml, stringify as writeToml } from 'smol-toml'
 
 export type Notation = 'json' | 'yaml' | 'toml'
 
-/** What is wanted of a text: whether it can be read, what it holds as JSON, or the same written anew. */
-export type Wanted = 'check' | 'json' | 'rewrite'
+/** The requested operation: check the text, convert it to JSON, or serialize it again. */
+export type Conversion = 'check' | 'json' | 'rewrite'
 
-/** Repetitions by alias: a few lines of YAML could stand for millions. */
+/** Maximum number of YAML aliases: a few lines could expand to millions. */
 const MAX_ALIASES = 100
-/** Of a document written anew. */
+/** Maximum length of a serialized document. */
 export const MAX_CONVERTED_CHARS = 1024 * 1024
 
-/** `fault` without a word of the reader's, which quotes what it read: TOML knows no null, and no list as a whole document. */
+/**
+ * `fault` does not contain the message of the parser, which quotes the text. TOML cannot represent null, or a list as
+ * the whole document.
+ */
 export type Converted = { text: string } | { fault: 'unreadable' | 'unwritable' | 'too_long' }
 
-/** The text that is wanted, empty for a check. */
-export async function convertDocument(wanted: Wanted, notation: Notation, text: string): Promise<Converted> {
+/** Returns the requested text, empty for a check. */
+export async function convertDocument(wanted: Conversion, notation: Notation, text: string): Promise<Converted> {
   let value: unknown
   try {
     value = await read(notation, text, wanted)
@@ -30,14 +36,14 @@ export async function convertDocument(wanted: Wanted, notation: Notation, text: 
   }
 }
 
-async function read(notation: Notation, text: string, wanted: Wanted): Promise<unknown> {
+async function read(notation: Notation, text: string, wanted: Conversion): Promise<unknown> {
   if (notation === 'json') return JSON.parse(text)
   if (notation === 'toml') return wanted === 'rewrite' ? readTomlOrJson(text) : parseToml(text)
   const { parse } = await import('yaml')
   return parse(text, { maxAliasCount: MAX_ALIASES, logLevel: 'error' })
 }
 
-/** A template of TOML may be written as JSON. */
+/** A TOML template can be written in JSON. */
 function readTomlOrJson(text: string): unknown {
   try {
     return JSON.parse(text)

@@ -1,4 +1,4 @@
-/** What a device is given for a profile: the template filled in, and read once as what it claims to be. */
+/** Renders the content of a profile for a device and validates it against its content type. */
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { checkDocument, rewriteDocument } from './documents.ts'
 import type { Notation } from './documents.ts'
@@ -30,12 +30,12 @@ const NOTATIONS: Record<ContentType, Notation | undefined> = {
   'text/plain': undefined,
 }
 
-/** Characters of the variables and of what is bound, as JSON: before anything is rendered, for whomever. */
+/** Maximum size of variables and bindings as JSON, checked before rendering. */
 const MAX_INPUT_CHARS = 1_048_576
 
 /**
- * The one way to render: the preview shows what the device would be given, and both have the same budget. Throws `unprocessable`
- * with what is missing or wrong, and where; never with a value.
+ * Renders a profile. Previews and devices use the same function and limits. Throws `unprocessable` with the problem and
+ * its place, never with a value.
  */
 export async function renderProfile(profile: Profile, input: RenderInput): Promise<Rendered> {
   const { contentFormat, contentType, contentTemplate } = profile
@@ -51,11 +51,11 @@ export async function renderProfile(profile: Profile, input: RenderInput): Promi
 }
 
 const refuse = (message: string, cause?: unknown) =>
-  new ServiceError('unprocessable', `the profile cannot be rendered: ${message}`, { cause })
+  new ServiceError('unprocessable', `failed to render the profile: ${message}`, { cause })
 
 function requireBounds({ contentTemplate }: Profile, { context, bindings }: RenderInput): void {
-  // A raw one is sent as it is; the reader of templates refuses the same.
-  if (!contentTemplate.isWellFormed()) throw refuse('the template has half of a character (a lone surrogate)')
+  // Raw templates are not parsed; the parser rejects lone surrogates too.
+  if (!contentTemplate.isWellFormed()) throw refuse('the template contains a lone surrogate')
   if (JSON.stringify([context, bindings]).length > MAX_INPUT_CHARS)
     throw refuse(`variables and bindings are longer than ${MAX_INPUT_CHARS} characters of JSON`)
 }
@@ -66,7 +66,7 @@ function requireBound({ bindingSlots }: Profile, bindings: readonly RenderBindin
     const bound = types.get(name)
     if (bound === undefined && required === true) throw refuse(`the slot ${name} is not bound`)
     if (bound !== undefined && bound !== type)
-      throw refuse(`the slot ${name} is for a ${type}, and bound to a ${bound}`)
+      throw refuse(`the slot ${name} requires a ${type} but is bound to a ${bound}`)
   }
 }
 
@@ -76,7 +76,7 @@ function fill(template: string, isJson: boolean, { device, context, bindings }: 
       ID: device.id,
       ExternalID: device.externalId,
       DomainID: device.domainId,
-      // What the newest generation calls a domain.
+      // Name of the domain in current versions of Magistrala.
       WorkspaceID: device.domainId,
     },
     Vars: context,
@@ -100,12 +100,12 @@ async function checked(text: string, contentType: ContentType, owner: string): P
   return text
 }
 
-/** In one form, whichever the template has: TOML may be written as JSON, and YAML is the wider of the two. */
+/** Serialized in the notation of the profile: TOML templates can be written in JSON, and YAML includes JSON. */
 async function rewritten(text: string, notation: Notation, owner: string): Promise<string> {
   return await readAs(notation, rewriteDocument(notation, text, owner))
 }
 
-/** What is wrong with a result, in words of this room. */
+/** Converts errors of parsing to errors of rendering. */
 async function readAs<T>(notation: Notation, work: Promise<T>): Promise<T> {
   try {
     return await work
@@ -113,7 +113,7 @@ async function readAs<T>(notation: Notation, work: Promise<T>): Promise<T> {
     const name = notation.toUpperCase()
     switch (kindOf(error)) {
       case 'malformed':
-        throw refuse(`the result is no ${name}`)
+        throw refuse(`the result is not valid ${name}`)
       case 'unprocessable':
         throw refuse(`the result cannot be written as ${name}`)
       case 'too_large':

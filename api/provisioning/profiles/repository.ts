@@ -1,4 +1,4 @@
-/** SQL of profiles, and of what is bound to their slots. */
+/** SQL of profiles and of the bindings of their slots. */
 import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import { withinPage } from '#core/database/index.ts'
@@ -22,7 +22,7 @@ export type Profile = {
   updatedAt: Date | null
 }
 
-/** What somebody sets of a profile. */
+/** The fields of a profile that users set. */
 export type ProfileFields = Pick<
   Profile,
   'name' | 'description' | 'contentFormat' | 'contentType' | 'contentTemplate' | 'defaults' | 'bindingSlots'
@@ -43,7 +43,7 @@ export async function insertProfile(
       ${row.contentTemplate}, ${JSON.stringify(row.defaults)}::jsonb, ${JSON.stringify(row.bindingSlots)}::jsonb, ${row.createdBy})
     RETURNING ${COLUMNS}`.execute(tx)
   const [made] = rows
-  if (made === undefined) throw new Error('no profile was made')
+  if (made === undefined) throw new Error('the insert returned no profile')
   return made
 }
 
@@ -60,7 +60,7 @@ export async function updateProfile(
       version = p.version + 1, updated_by = ${updatedBy}, updated_at = now()
     WHERE p.key = ${key} RETURNING ${COLUMNS}`.execute(tx)
   const [changed] = rows
-  if (changed === undefined) throw new Error('the profile is gone although it was locked')
+  if (changed === undefined) throw new Error('the locked profile does not exist')
   return changed
 }
 
@@ -68,7 +68,7 @@ export async function deleteProfile(tx: Transaction, key: number): Promise<void>
   await sql`DELETE FROM bootstrap_profiles WHERE key = ${key}`.execute(tx)
 }
 
-/** How long the row is to stay as it is: until the transaction ends, or not at all. */
+/** Lock of the row until the transaction ends, or none. */
 export type ProfileLock = 'change' | 'use' | undefined
 
 export async function findProfile(
@@ -111,10 +111,10 @@ export async function countUses(tx: Transaction, key: number): Promise<number> {
   return rows[0]?.uses ?? 0
 }
 
-/** The configurations of a profile, or one. */
+/** The configurations of a profile, or one configuration. */
 export type Enrolled = { profileKey: number } | { configKey: number }
 
-/** Whether any client of them, enrolled or bound to a slot, is one that the caller may not update. */
+/** True when the caller has no `update` on one of the clients that are enrolled or bound to a slot. */
 export async function concernsOtherClients(tx: Transaction, domain: DomainAccess, of: Enrolled): Promise<boolean> {
   const which =
     'profileKey' in of ? sql<boolean>`b.profile_key = ${of.profileKey}` : sql<boolean>`b.client_key = ${of.configKey}`
@@ -129,7 +129,7 @@ export async function concernsOtherClients(tx: Transaction, domain: DomainAccess
   return rows[0]?.found !== false
 }
 
-/** A slot of a configuration and what it leads to; the sealed secret is there for a client. */
+/** A slot of a configuration and its binding. A client has its sealed secret. */
 export type Binding = {
   slot: string
   type: BindingType
@@ -156,7 +156,7 @@ export async function findBindings(db: Queryable, configKey: number): Promise<Bi
 
 export type BoundSlot = { slot: string; type: BindingType; resourceKey: number }
 
-/** The slots named get these; others keep what they have. */
+/** Sets the bindings of these slots. Other slots are unchanged. */
 export async function setBindings(
   tx: Transaction,
   configKey: number,
@@ -178,7 +178,7 @@ export async function removeBinding(tx: Transaction, configKey: number, slot: st
   return numAffectedRows === 1n
 }
 
-/** Whatever they lead to has just been looked at. */
+/** Records the time of a refresh. */
 export async function touchBindings(tx: Transaction, configKey: number, updatedBy: string): Promise<void> {
   await sql`UPDATE bootstrap_bindings SET updated_by = ${updatedBy}, updated_at = now() WHERE config_key = ${configKey}`.execute(
     tx,

@@ -1,4 +1,4 @@
-/** Profiles, for whoever manages them (contract 9.1). */
+/** Routes that manage profiles (contract 9.1). */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
@@ -11,7 +11,6 @@ import { NewProfile, ProfilePage, ProfileQuery, ProfileUpdate, ProfileView, Slot
 import type { ProfilesService, ShownProfile } from './service.ts'
 
 const tags = ['bootstrap']
-const KINDS = ['unauthenticated', 'forbidden', 'not_found'] as const
 const inDomain = Type.Object({ domain_id: Id })
 const params = Type.Object({ domain_id: Id, profile_id: Id })
 
@@ -55,10 +54,10 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
           tags,
           summary: 'Create a profile',
           description:
-            'A template of what devices are given; a configuration with its `profile_id` is filled in at each fetch.',
+            'A profile is a template of device configurations. A configuration with its `profile_id` is rendered at each request of the device.',
           params: inDomain,
           body: NewProfile,
-          response: responses({ 201: ProfileView }, 'unauthenticated', 'forbidden'),
+          response: responses({ 201: ProfileView }),
         },
       },
       async (request, reply) => {
@@ -75,7 +74,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
           summary: 'List profiles',
           params: inDomain,
           querystring: ProfileQuery,
-          response: responses({ 200: ProfilePage }, 'unauthenticated', 'forbidden'),
+          response: responses({ 200: ProfilePage }),
         },
       },
       async (request) => {
@@ -87,7 +86,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
       '/:domain_id/clients/bootstrap/profiles/:profile_id',
       {
         config: { action: 'profile_read' },
-        schema: { tags, summary: 'View a profile', params, response: responses({ 200: ProfileView }, ...KINDS) },
+        schema: { tags, summary: 'View a profile', params, response: responses({ 200: ProfileView }, 'not_found') },
       },
       async (request) =>
         present(await profiles.get(request.principal, request.params.domain_id, request.params.profile_id)),
@@ -98,10 +97,10 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
         config: { action: 'profile_read' },
         schema: {
           tags,
-          summary: 'The slots of a profile',
-          description: 'What has to be bound before a device of this profile is given anything.',
+          summary: 'List the slots of a profile',
+          description: 'Required slots must be bound before a device of this profile gets a configuration.',
           params,
-          response: responses({ 200: SlotsView }, ...KINDS),
+          response: responses({ 200: SlotsView }, 'not_found'),
         },
       },
       async (request) => {
@@ -117,10 +116,10 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
           tags,
           summary: 'Change a profile',
           description:
-            'Devices are given the new one from the next fetch on. Takes `update` on every client that is enrolled with it or bound to its slots.',
+            'Applies from the next request of each device. Also requires `update` on every client that is enrolled with the profile or bound to its slots.',
           params,
           body: ProfileUpdate,
-          response: responses({ 200: ProfileView }, ...KINDS),
+          response: responses({ 200: ProfileView }, 'not_found'),
         },
       },
       async (request) => {
@@ -135,9 +134,9 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
         schema: {
           tags,
           summary: 'Delete a profile',
-          description: 'Refused while a configuration uses it.',
+          description: 'Returns 409 while a configuration uses the profile.',
           params,
-          response: responses({ 204: NoBody }, ...KINDS, 'conflict'),
+          response: responses({ 204: NoBody }, 'not_found', 'conflict'),
         },
       },
       async (request, reply) => {
@@ -148,7 +147,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
   }
 }
 
-/** Beside JSON, which the edge reads. */
+/** Content types besides JSON, which the HTTP server parses. */
 const UPLOADED: Record<Exclude<Notation, 'json'>, readonly string[]> = {
   yaml: ['application/yaml', 'application/x-yaml', 'text/yaml'],
   toml: ['application/toml', 'text/toml'],
@@ -163,10 +162,10 @@ function uploadRoute(scope: HttpApp, profiles: ProfilesService): void {
         tags,
         consumes: ['application/json', ...Object.values(UPLOADED).flat()],
         summary: 'Create a profile from a file',
-        description: 'JSON, YAML or TOML with the fields of a profile.',
+        description: 'The file contains the fields of a profile in JSON, YAML or TOML.',
         params: inDomain,
         body: NewProfile,
-        response: responses({ 201: ProfileView }, 'unauthenticated', 'forbidden'),
+        response: responses({ 201: ProfileView }),
       },
     },
     async (request, reply) => {

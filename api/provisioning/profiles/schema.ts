@@ -1,4 +1,4 @@
-/** Wire shapes of profiles: templates of what devices are given (contract 9.1, decision 0037). */
+/** Wire shapes of profiles: templates of device configurations (contract 9.1, decision 0037). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { recordOf } from '#core/http/index.ts'
@@ -16,18 +16,20 @@ export type ContentFormat = (typeof FORMATS)[number]
 export const CONTENT_TYPES = ['application/json', 'application/yaml', 'application/toml', 'text/plain'] as const
 export type ContentType = (typeof CONTENT_TYPES)[number]
 
-/** What can be bound to a slot. */
+/** Entity types that can be bound to a slot. */
 export const BINDING_TYPES = ['client', 'channel'] as const
 export type BindingType = (typeof BINDING_TYPES)[number]
 
 const Format = Type.Enum([...FORMATS], {
   description:
-    'go-template: the filled-in template as it is; raw: the template itself, not filled in; json, yaml and toml: read as such and written anew',
+    '`go-template`: rendered template; `raw`: template without rendering; `json`, `yaml` and `toml`: rendered, parsed and serialized again',
 })
-const ContentTypeName = Type.Enum([...CONTENT_TYPES], { description: 'How the device is to read it; checked' })
+const ContentTypeName = Type.Enum([...CONTENT_TYPES], {
+  description: 'Content type; the result is validated against it',
+})
 const Template = Type.String({
   maxLength: MAX_OUTPUT_CHARS,
-  description: 'A part of the language of Go text/template over .Device, .Vars and .Bindings',
+  description: 'Template in a subset of Go text/template with .Device, .Vars and .Bindings',
 })
 
 export const SlotName = Type.String({ minLength: 1, maxLength: MAX_SLOT_CHARS })
@@ -35,11 +37,13 @@ export const SlotName = Type.String({ minLength: 1, maxLength: MAX_SLOT_CHARS })
 export const BindingSlot = Type.Object({
   name: SlotName,
   type: Type.Enum([...BINDING_TYPES]),
-  required: Type.Optional(Type.Boolean({ default: false, description: 'Without it nothing is rendered' })),
+  required: Type.Optional(
+    Type.Boolean({ default: false, description: 'Rendering fails without a binding of the slot' }),
+  ),
   fields: Type.Optional(
     Type.Array(Type.String({ maxLength: MAX_SLOT_CHARS }), {
       maxItems: MAX_FIELDS,
-      description: 'The fields that the template uses, as a note for the user who binds the slot; not checked',
+      description: 'Fields that the template uses, as a note for users who bind the slot; not checked',
     }),
   ),
 })
@@ -60,7 +64,7 @@ export type NewProfile = Static<typeof NewProfile>
 
 export const ProfileUpdate = Type.Object(
   { name: Type.Optional(RequiredName), ...fields },
-  { description: 'What is absent stays' },
+  { description: 'Change of a profile; absent fields are unchanged' },
 )
 export type ProfileUpdate = Static<typeof ProfileUpdate>
 
@@ -71,16 +75,16 @@ export const ProfileView = Type.Object(
     name: Type.String(),
     description: Type.String(),
     content_format: Format,
-    template_format: Type.Enum([...FORMATS], { description: 'The older name of content_format' }),
+    template_format: Type.Enum([...FORMATS], { description: 'Alias of `content_format`' }),
     content_type: ContentTypeName,
     content_template: Type.String(),
-    defaults: recordOf(Type.Unknown(), { description: 'Variables that an enrolment does not give' }),
+    defaults: recordOf(Type.Unknown(), { description: 'Default values of variables' }),
     binding_slots: Type.Array(BindingSlot),
-    version: Type.Integer({ description: 'Grows by one with each change' }),
+    version: Type.Integer({ description: 'Version; increases by one with each change' }),
     created_at: Timestamp,
     updated_at: Timestamp,
   },
-  { $id: 'BootstrapProfile', description: 'A template of what devices are given' },
+  { $id: 'BootstrapProfile', description: 'Template of device configurations' },
 )
 export type ProfileView = Static<typeof ProfileView>
 
@@ -91,13 +95,13 @@ export const ProfilePage = Type.Object({ ...pageFields, profiles: Type.Array(Pro
 
 export const SlotsView = Type.Object({ binding_slots: Type.Array(BindingSlot) })
 
-/** One slot and what stands in it. */
+/** A slot and its binding. */
 export const BindingView = Type.Object({
   config_id: Id,
   slot: Type.String(),
   type: Type.Enum([...BINDING_TYPES]),
   resource_id: Id,
-  snapshot: recordOf(Type.Unknown(), { description: 'What the template sees of it, as it is now' }),
+  snapshot: recordOf(Type.Unknown(), { description: 'Current values for the template' }),
   updated_at: Timestamp,
 })
 export type BindingView = Static<typeof BindingView>

@@ -1,7 +1,7 @@
 /**
- * The rules of profiles: one template for many devices (contract 9.1, decision 0037). They have actions of their own in the domain
- * (decision 78). A template holds no secret: those of clients are put in while it is rendered, for the device alone. So a change
- * of what is rendered takes `update` on every client that it concerns.
+ * The rules of profiles: one template for many devices (contract 9.1, decision 0037). Profiles have their own actions
+ * in the domain (decision 78). A template contains no secrets: the secrets of clients are inserted at rendering, for
+ * the device only. A change of the template can expose them, so it requires `update` on every client that it concerns.
  */
 import type { AccessPolicy, DomainAccess, DomainAction, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
@@ -22,17 +22,17 @@ import type { Enrolled } from './repository.ts'
 import type { BindingSlot, ContentFormat, ContentType, NewProfile, ProfileQuery, ProfileUpdate } from './schema.ts'
 import { TemplateFault, parseTemplate } from './template/index.ts'
 
-/** A profile in the domain in which it was asked for. */
+/** A profile and the domain of the request. */
 export type ShownProfile = { profile: Profile; domainId: string }
 
 export type ProfilesService = {
-  /** Throws `malformed` for a template that cannot be read, and for two slots of one name. */
+  /** Throws `malformed` for an invalid template, and for two slots with the same name. */
   create(caller: UserPrincipal, domainId: string, input: NewProfile): Promise<ShownProfile>
   get(caller: UserPrincipal, domainId: string, id: string): Promise<ShownProfile>
   list(caller: UserPrincipal, domainId: string, query: ProfileQuery): Promise<Page<ShownProfile>>
   /**
-   * What is absent stays; the version grows. Devices are given the new one from then on. Throws `forbidden` without `update` on
-   * each client that is enrolled with the profile or bound to a slot of an enrolment.
+   * Absent fields are unchanged, and the version increases. Devices get the new content at their next request. Throws
+   * `forbidden` without `update` on each client that is enrolled with the profile or bound to a slot of an enrolment.
    */
   update(caller: UserPrincipal, domainId: string, id: string, input: ProfileUpdate): Promise<ShownProfile>
   /** Throws `conflict` while a configuration uses it. */
@@ -51,7 +51,10 @@ const DEFAULT_TYPE: Record<ContentFormat, ContentType> = {
   toml: 'application/toml',
 }
 
-/** For whoever entered the domain. Throws `not_found` alike for an unknown profile and one of another domain. */
+/**
+ * Returns a profile of a domain that the caller has entered. Throws the same `not_found` for an unknown profile and one
+ * of another domain.
+ */
 export async function requireProfile(
   db: Queryable,
   domainKey: number,
@@ -59,14 +62,14 @@ export async function requireProfile(
   lock?: ProfileLock,
 ): Promise<Profile> {
   const profile = isId(id) ? await findProfile(db, domainKey, id, lock) : undefined
-  if (profile === undefined) throw new ServiceError('not_found', 'there is no such profile in this domain')
+  if (profile === undefined) throw new ServiceError('not_found', 'profile not found')
   return profile
 }
 
 /**
- * Whoever decides what is rendered decides what becomes of the secrets that are rendered: it takes `update` on the clients
- * that are enrolled, and on those that are bound to their slots. Throws `forbidden`, and names none: they may be hidden from
- * the caller.
+ * Requires `update` on the enrolled clients and on those that are bound to their slots, because a caller who determines
+ * the rendering can expose their secrets. Throws `forbidden` without the ids of the clients, which the caller may not
+ * be able to read.
  */
 export async function requireUpdateOnRendered(
   tx: Transaction,
@@ -76,7 +79,7 @@ export async function requireUpdateOnRendered(
   if (await concernsOtherClients(tx, domain, enrolled))
     throw new ServiceError(
       'forbidden',
-      'failed to perform authorization: this takes the action update on every client that is enrolled with the profile or bound to its slots',
+      'failed to perform authorization: requires update on every client that is enrolled with the profile or bound to its slots',
     )
 }
 
@@ -87,7 +90,7 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
     return domain
   }
 
-  /** Locks the profile of a path and lets `work` change it. */
+  /** Locks the profile of a path and runs `work`, which changes it. */
   async function change<T>(
     caller: UserPrincipal,
     domainId: string,
@@ -135,7 +138,7 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
         id,
         'profile_update',
         async ({ tx, domain, profile: before, record }) => {
-          // The row is locked, so none is enrolled or bound meanwhile.
+          // The row is locked, so no client is enrolled or bound meanwhile.
           await requireUpdateOnRendered(tx, domain, { profileKey: before.key })
           const changed = await updateProfile(tx, before.key, completed(input, before), caller.id)
           record(entryOf('update', changed))
@@ -150,7 +153,7 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
         if (uses > 0)
           throw new ServiceError(
             'conflict',
-            `configurations that use this profile: ${uses}; give them another one first`,
+            `${uses} configurations use this profile: set another profile for them first`,
           )
         await deleteProfile(tx, profile.key)
         record(entryOf('remove', profile))
@@ -159,7 +162,7 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
   }
 }
 
-/** With what is absent as it was, or as it is by default. */
+/** Returns the fields with absent ones from the current profile or the defaults. */
 function completed(input: ProfileUpdate, before?: ProfileFields): ProfileFields {
   const given = input.content_format ?? input.template_format
   const contentFormat = given ?? before?.contentFormat ?? 'go-template'
@@ -177,14 +180,14 @@ function completed(input: ProfileUpdate, before?: ProfileFields): ProfileFields 
   }
   requireReadable(fields)
   requireDistinct(fields.bindingSlots)
-  requireSmall('defaults', fields.defaults)
+  requireSizeLimit('defaults', fields.defaults)
   return fields
 }
 
-/** Variables are read at every rendering, and copied. Throws `malformed`. */
-export function requireSmall(field: string, variables: Record<string, unknown>): void {
+/** Limits the size of variables, which are parsed and copied at every rendering. Throws `malformed`. */
+export function requireSizeLimit(field: string, variables: Record<string, unknown>): void {
   if (JSON.stringify(variables).length > MAX_DEFAULTS_CHARS)
-    throw refuse(`/${field}`, `must be at most ${MAX_DEFAULTS_CHARS} characters of JSON`)
+    throw refuse(`/${field}`, `is limited to ${MAX_DEFAULTS_CHARS} characters of JSON`)
 }
 
 function requireReadable({ contentFormat, contentTemplate }: ProfileFields): void {
@@ -199,7 +202,7 @@ function requireReadable({ contentFormat, contentTemplate }: ProfileFields): voi
 function requireDistinct(slots: readonly BindingSlot[]): void {
   const seen = new Set<string>()
   for (const [place, { name }] of slots.entries()) {
-    if (seen.has(name)) throw refuse(`/binding_slots/${place}/name`, `there is another slot ${name}`)
+    if (seen.has(name)) throw refuse(`/binding_slots/${place}/name`, `repeats the slot ${name}`)
     seen.add(name)
   }
 }

@@ -1,17 +1,20 @@
-/** In whose name a call without Authorization works (contract 9.2): the API key, else user and password of the settings. */
+/**
+ * The user of requests without Authorization (contract 9.2): from the API key, or else from user and password of the
+ * settings.
+ */
 import type { Origin, Logins, UserPrincipal } from '#api/identity/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { ServiceCredentials } from './layout.ts'
 
 export type ServiceLogin = {
-  /** Whether there are credentials at all. */
+  /** True when credentials are configured. */
   readonly isOn: boolean
-  /** Throws `unauthenticated` without credentials and with wrong ones. */
+  /** Throws `unauthenticated` without credentials or with wrong ones. */
   authenticate(origin: Origin): Promise<UserPrincipal>
 }
 
 export function createServiceLogin(tokens: Logins, credentials: ServiceCredentials): ServiceLogin {
-  /** A login costs a slow hash and a session: one is kept until its token ends. */
+  /** A login requires a slow hash and a session, so its token is reused until it expires. */
   let loggedIn: Promise<string> | undefined
 
   async function accessToken(identity: string, password: string, origin: Origin): Promise<string> {

@@ -1,4 +1,4 @@
-/** Layout files: what is refused at the start, and what the settings change (contract 9.2). */
+/** Layout files: errors at the start, and the effect of settings (contract 9.2). */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** The layout of a file of this text; no text: of no file. */
+/** Loads a layout file with this text, or no file. */
 async function load(text: string | undefined, environment: Record<string, string> = {}) {
   const path = join(folder, 'layout.toml')
   if (text !== undefined) writeFileSync(path, text)
@@ -24,20 +24,20 @@ async function load(text: string | undefined, environment: Record<string, string
 const DEVICE = '[[clients]]\n[clients.metadata]\nexternal_id = ""\n'
 
 it.each([
-  ['no TOML', 'clients = [', 'is no TOML: line 1'],
+  ['invalid TOML', 'clients = [', 'invalid TOML in'],
   ['no clients', 'clients = []', '[[clients]]'],
   ['no channels', 'channels = []', '[[channels]]'],
-  ['a name that is none', '[[clients]]\nname = 7', 'name of [[clients]] 1'],
-  ['two devices', DEVICE + DEVICE, 'one client at most'],
-  ['a flag that is none', '[bootstrap]\nprovision = "yes"', 'must be true or false'],
-  ['a duration that is none', '[cert]\nttl = "long"', 'must be a duration'],
-  ['a user without password', '[server]\nemail = "a@b.c"', 'belong together'],
-])('a layout with %s is refused', async (_what, text, message) => {
+  ['an invalid name', '[[clients]]\nname = 7', 'name of [[clients]] 1'],
+  ['two devices', DEVICE + DEVICE, 'at most one client'],
+  ['an invalid flag', '[bootstrap]\nprovision = "yes"', 'must be true or false'],
+  ['an invalid duration', '[cert]\nttl = "long"', 'must be a duration'],
+  ['a user without password', '[server]\nemail = "a@b.c"', 'must be set together'],
+])('a layout with %s is rejected', async (_what, text, message) => {
   await expect(load(text)).rejects.toThrow(message)
 })
 
-it('a password of a file that cannot be read is not repeated', async () => {
-  await expect(load('[server]\npass = "hunter2')).rejects.toThrow(/^(?!.*hunter2).*is no TOML/s)
+it('the error of an invalid file does not contain a password', async () => {
+  await expect(load('[server]\npass = "hunter2')).rejects.toThrow(/^(?!.*hunter2).*invalid TOML/s)
 })
 
 it.each([
@@ -45,11 +45,11 @@ it.each([
   ['SKEIN_PROVISION_CERTS_HOURS_VALID', 'long'],
   ['SKEIN_PROVISION_BS_CONTENT', '[1]'],
   ['SKEIN_PROVISION_USER', 'jane'],
-])('%s that is wrong is refused by its name', async (name, value) => {
+])('the error of an invalid %s contains its name', async (name, value) => {
   await expect(load(undefined, { [name]: value })).rejects.toThrow(name)
 })
 
-it('settings win over the file for single values, the file over settings for the content', async () => {
+it('settings override values of the file, the file overrides settings for the content', async () => {
   const text =
     '[bootstrap]\nautowhite_list = true\n[bootstrap.content]\na = 1\n[server]\ndomain_id = "d1"\nmg_user = "file"\nmg_pass = "p"'
   const layout = await load(text, {
@@ -62,12 +62,12 @@ it('settings win over the file for single values, the file over settings for the
   expect(layout.credentials).toMatchObject({ identity: 'env' })
 })
 
-it('an API key comes before user and password', async () => {
+it('an API key has precedence over user and password', async () => {
   const layout = await load('[server]\napi_key = "k"\nemail = "e"\npass = "p"')
   expect(Object.keys(layout.credentials ?? {})).toEqual(['apiKey'])
 })
 
-it('without a file one client and the channels control and data are made', async () => {
+it('the default layout has one client and the channels control and data', async () => {
   const layout = await load(undefined)
   expect(layout.clients).toHaveLength(1)
   expect(layout.channels.map(({ metadata }) => metadata['type'])).toEqual(['control', 'data'])

@@ -1,4 +1,7 @@
-/** What one call of /mapping makes: the layout file (contract 9.2) with the settings over it, read once at the start. */
+/**
+ * The layout of /mapping: the clients and channels that a request creates, from the layout file (contract 9.2) and the
+ * settings, which override it. It is read once at the start.
+ */
 import { readFile } from 'node:fs/promises'
 import { parse } from 'smol-toml'
 import { ServiceError } from '#core/errors/index.ts'
@@ -9,7 +12,7 @@ import type { PROVISION_SETTINGS } from './config.ts'
 
 export type LayoutItem = { name: string; metadata: Record<string, unknown> }
 
-/** A pair of login and password, or an API key; undefined: only requests with Authorization are served. */
+/** Login and password, or an API key. Undefined means that requests require Authorization. */
 export type ServiceCredentials = { apiKey: Secret } | { identity: string; password: Secret } | undefined
 
 export type Layout = {
@@ -21,11 +24,11 @@ export type Layout = {
   isWhitelisted: boolean
   hasCertificates: boolean
   certificateTtl: string
-  /** Content of the bootstrap configurations; an object. */
+  /** Content of the bootstrap configurations. */
   content: Record<string, unknown>
 }
 
-/** Metadata of a client that stands for the device itself. */
+/** Metadata key of the client that represents the device. */
 export const EXTERNAL_ID = 'external_id'
 
 const DEFAULT_CLIENTS: LayoutItem[] = [{ name: 'client', metadata: { [EXTERNAL_ID]: '' } }]
@@ -38,7 +41,7 @@ const MAX_ITEMS = 100
 
 type Table = Record<string, unknown>
 
-/** Throws `malformed` naming file and field, or the setting. */
+/** Throws `malformed` with the file and the field, or the setting. */
 export async function loadLayout(config: ConfigOf<typeof PROVISION_SETTINGS>): Promise<Layout> {
   const path = config.provisionLayout
   const file = path === undefined ? {} : await readLayout(path)
@@ -62,7 +65,7 @@ export async function loadLayout(config: ConfigOf<typeof PROVISION_SETTINGS>): P
     if (typeof value !== 'boolean')
       throw given === undefined
         ? fault(`[bootstrap] ${field}`, 'true or false')
-        : new ServiceError('malformed', `${setting} must be true or false, not ${JSON.stringify(given)}`)
+        : new ServiceError('malformed', `${setting} must be true or false: got ${JSON.stringify(given)}`)
     return value
   }
   const items = (name: 'clients' | 'channels', older: string, fallback: LayoutItem[]) => {
@@ -79,10 +82,7 @@ export async function loadLayout(config: ConfigOf<typeof PROVISION_SETTINGS>): P
   }
   const clients = items('clients', 'things', DEFAULT_CLIENTS)
   if (clients.filter(isGateway).length > 1)
-    throw fault(
-      '[[clients]]',
-      'a list in which one client at most has external_id in its metadata: there is one device',
-    )
+    throw fault('[[clients]]', 'a list in which at most one client has external_id in its metadata')
   const certificateTtl = config.provisionCertTtl ?? cert['ttl'] ?? DEFAULT_CERTIFICATE_TTL
   if (typeof certificateTtl !== 'string') throw fault('[cert] ttl', 'a duration such as 2400h')
   parseDurationMs(certificateTtl, 'SKEIN_PROVISION_CERTS_HOURS_VALID')
@@ -117,25 +117,22 @@ function credentialsOf(
   const identity = config.provisionUser ?? text('email', 'username', 'mg_user', 'user')
   const password = config.provisionPassword ?? written('pass', 'password', 'mg_pass')
   if ((identity === undefined) !== (password === undefined))
-    throw new ServiceError(
-      'malformed',
-      'SKEIN_PROVISION_USER and SKEIN_PROVISION_PASSWORD belong together: set both or neither',
-    )
+    throw new ServiceError('malformed', 'SKEIN_PROVISION_USER and SKEIN_PROVISION_PASSWORD must be set together')
   return identity === undefined || password === undefined ? undefined : { identity, password }
 }
 
 async function readLayout(path: string): Promise<Table> {
   const text = await readFile(path, 'utf8').catch((error: Error) => {
-    throw new ServiceError('malformed', `the file of SKEIN_PROVISION_LAYOUT cannot be read: ${error.message}`, {
+    throw new ServiceError('malformed', `failed to read the file of SKEIN_PROVISION_LAYOUT: ${error.message}`, {
       cause: error,
     })
   })
   try {
     return parse(text)
   } catch (error) {
-    // The message quotes the line, which may hold a password.
+    // The message of the parser quotes the line, which can contain a password.
     const { line, column } = error as { line?: number; column?: number }
-    throw new ServiceError('malformed', `${path} is no TOML: line ${line ?? '?'}, column ${column ?? '?'}`)
+    throw new ServiceError('malformed', `invalid TOML in ${path} at line ${line ?? '?'}, column ${column ?? '?'}`)
   }
 }
 
@@ -154,5 +151,5 @@ function contentOf(text: string | undefined): Table {
   return value as Table
 }
 
-/** As JSON would have it: dates of TOML are texts there. */
+/** Converts TOML values to JSON values: dates become texts. */
 const plain = (table: Table) => JSON.parse(JSON.stringify(table)) as Table

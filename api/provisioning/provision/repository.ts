@@ -1,10 +1,10 @@
-/** What provisioning asks the database for itself. */
+/** SQL of provisioning. */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
 /**
- * Whether the domain has another gateway of this external id. Calls with the same one follow each other: the second sees what the
- * first made.
+ * True when the domain has another gateway with this external id. Requests with the same external id are serialized, so
+ * that the second sees the entities of the first.
  */
 export async function hasOtherGateway(
   tx: Transaction,

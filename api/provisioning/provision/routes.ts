@@ -1,4 +1,4 @@
-/** Provisioning over HTTP: with the domain in the path and without (decision 20). */
+/** Routes of provisioning, with the domain in the path and without (decision 20). */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { Id, bearerOf, originOf } from '#api/identity/index.ts'
@@ -11,7 +11,7 @@ import type { ProvisionService } from './service.ts'
 import type { AnonymousThrottle } from './throttle.ts'
 
 const tags = ['provision']
-const KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable', 'rate_limited'] as const
+const KINDS = ['conflict', 'unprocessable', 'rate_limited'] as const
 
 export type ProvisionRouteDeps = {
   provision: ProvisionService
@@ -23,7 +23,7 @@ export type ProvisionRouteDeps = {
 export function provisionRoutes({ provision, tokens, login, throttle }: ProvisionRouteDeps): RoutePlugin {
   const isAnonymous = (request: FastifyRequest) => request.headers.authorization === undefined
 
-  /** The header counts before the credentials of the service. */
+  /** The Authorization header has precedence over the credentials of the settings. */
   async function authenticate(request: FastifyRequest): Promise<void> {
     const origin = originOf(request)
     if (!isAnonymous(request)) {
@@ -35,7 +35,7 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
   }
 
   const about =
-    'By default one client and the channels `control` and `data`, connected; SKEIN_PROVISION_LAYOUT names others. All of it or nothing.'
+    'Creates one client connected with the channels `control` and `data`, or the layout of SKEIN_PROVISION_LAYOUT, completely or not at all.'
   return (app) => {
     for (const { url, status, params } of [
       { url: '/:domain_id/mapping', status: 201, params: Type.Object({ domain_id: Id }) },
@@ -47,8 +47,8 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
           config: { ownCredentials: ['bearer', 'none'], action: 'client_create' },
           schema: {
             tags,
-            summary: 'Make everything that a device needs',
-            description: `${about} Without Authorization in the name of the user of the settings, if there is one.`,
+            summary: 'Create all entities of a device',
+            description: `${about} Without Authorization it uses the credentials of the settings, if any.`,
             params,
             body: MappingOrder,
             response: responses({ [status]: Mapping }, ...KINDS),
@@ -67,10 +67,10 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
           config: { action: 'client_create' },
           schema: {
             tags,
-            summary: 'The content that bootstrap configurations get',
-            description: 'Requires client_create in the domain of the path, or in any domain.',
+            summary: 'Get the content of bootstrap configurations',
+            description: 'Requires `client_create` in the domain of the path, or in any domain.',
             params,
-            response: responses({ 200: MappingContent }, 'unauthenticated', 'forbidden', 'unprocessable'),
+            response: responses({ 200: MappingContent }, 'unprocessable'),
           },
         },
         async (request) => {

@@ -15,7 +15,7 @@ export type MappingOrder = Static<typeof MappingOrder>
 const ProvisionedClient = Type.Object({
   id: Id,
   name: Type.String(),
-  key: Type.String({ description: 'The secret of the client' }),
+  key: Type.String({ description: 'Secret of the client' }),
   credentials: Type.Object({ secret: Type.String() }),
   domain_id: Id,
   metadata: Metadata,
@@ -27,15 +27,15 @@ export const Mapping = Type.Object(
   {
     clients: Type.Array(ProvisionedClient),
     channels: Type.Array(ProvisionedChannel),
-    whitelisted: recordOf(Type.Boolean(), { description: 'By the id of the client' }),
+    whitelisted: recordOf(Type.Boolean(), { description: 'Activation by id of the client' }),
     client_cert: ById('Certificates in PEM by the id of the client'),
     client_key: ById('Private keys in PEM by the id of the client'),
-    ca_cert: Type.Optional(Type.String({ description: 'PEM of the authority' })),
+    ca_cert: Type.Optional(Type.String({ description: 'Certificate of the authority in PEM' })),
   },
-  { $id: 'Mapping', description: 'What was made for a device' },
+  { $id: 'Mapping', description: 'Entities that were created for a device' },
 )
 export type Mapping = Static<typeof Mapping>
 
 export const MappingContent = recordOf(Type.Unknown(), {
-  description: 'Content of bootstrap configurations, as the layout says',
+  description: 'Content of bootstrap configurations from the layout',
 })

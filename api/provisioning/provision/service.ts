@@ -1,16 +1,16 @@
 /**
- * Provisioning (specification section 4 Provision service, contract 9.2): everything that a device needs, in one call and one
- * transaction. Whatever fails, at whatever step, nothing is left behind.
+ * Provisioning (specification section 4 Provision service, contract 9.2): creates all entities of a device in one
+ * request and one transaction. A failure at any step leaves nothing behind.
  */
-import { enterForCreation } from '#api/devices/index.ts'
+import { enterForCreation } from '#api/identity/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { BootstrapService } from '../bootstrap/index.ts'
-import type { Certificates, MadeCertificate } from '../certs/index.ts'
-import { joinedTo } from '../joined/index.ts'
+import type { Certificates, CreatedCertificate } from '../certs/index.ts'
+import { inTransaction } from '../joined/index.ts'
 import { EXTERNAL_ID, isGateway } from './layout.ts'
 import type { Layout, LayoutItem } from './layout.ts'
 import { hasOtherGateway } from './repository.ts'
@@ -28,10 +28,10 @@ export type ProvisionDeps = {
 
 type Planned = LayoutItem & { id: string }
 type Plan = { clients: (Planned & { isGateway: boolean })[]; channels: Planned[] }
-type MadeClient = Awaited<ReturnType<Devices['clients']['create']>>[number]
-type MadeChannel = Awaited<ReturnType<Devices['channels']['create']>>[number]
-/** By the id of their client. */
-type MadeCertificates = ReadonlyMap<string, MadeCertificate>
+type CreatedClient = Awaited<ReturnType<Devices['clients']['create']>>[number]
+type CreatedChannel = Awaited<ReturnType<Devices['channels']['create']>>[number]
+/** Certificates by the id of their client. */
+type CreatedCertificates = ReadonlyMap<string, CreatedCertificate>
 
 export class ProvisionService {
   readonly #deps: ProvisionDeps
@@ -41,8 +41,8 @@ export class ProvisionService {
   }
 
   /**
-   * Content of bootstrap configurations, for whoever may provision in the domain; without one in that of the settings, else in
-   * any. Throws `forbidden`, `unprocessable` where the domain must be named.
+   * Returns the content of bootstrap configurations. Requires `client_create` in the domain, in the domain of the
+   * settings, or in any domain. Throws `forbidden`, `unprocessable` when the domain is required.
    */
   async contentFor(caller: UserPrincipal, domainId: string | undefined): Promise<Readonly<Record<string, unknown>>> {
     const { access, layout } = this.#deps
@@ -54,8 +54,8 @@ export class ProvisionService {
   }
 
   /**
-   * Makes the layout for a device. Without a domain: that of the settings, else the one that is meant by the token. Throws
-   * `malformed`, `forbidden`, `conflict` for an external id that is provisioned already.
+   * Creates the layout for a device. The domain defaults to that of the settings, then to that of the token. Throws
+   * `malformed`, `forbidden`, `conflict` for an external id that is already provisioned.
    */
   async provision(
     caller: UserPrincipal,
@@ -89,8 +89,8 @@ export class ProvisionService {
     })
   }
 
-  /** Made before the transaction that stores them: signing waits for another thread. */
-  async #certificatesFor({ clients }: Plan): Promise<MadeCertificates> {
+  /** Created before the transaction that stores them, because signing waits for another thread. */
+  async #certificatesFor({ clients }: Plan): Promise<CreatedCertificates> {
     const { certificates, layout } = this.#deps
     if (!layout.hasCertificates) return new Map()
     const gateways = clients.filter(({ isGateway }) => isGateway)
@@ -100,17 +100,17 @@ export class ProvisionService {
     )
   }
 
-  /** Everything that the plan says, within the transaction. */
+  /** Creates all entities of the plan in the transaction. */
   async #make(
     tx: Transaction,
     record: Recorder,
     caller: UserPrincipal,
     domain: DomainAccess,
-    { plan, order, certificates }: { plan: Plan; order: MappingOrder; certificates: MadeCertificates },
-  ): Promise<{ clients: MadeClient[]; channels: MadeChannel[] }> {
+    { plan, order, certificates }: { plan: Plan; order: MappingOrder; certificates: CreatedCertificates },
+  ): Promise<{ clients: CreatedClient[]; channels: CreatedChannel[] }> {
     const { database, journal, access, devices, layout } = this.#deps
     const { domainId, domainKey } = domain
-    const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
+    const inside = devices.over(inTransaction({ database, journal, access }, tx, record, domain))
     const [clients, channels] = await Promise.all([
       inside.clients.create(caller, domainId, plan.clients),
       inside.channels.create(caller, domainId, plan.channels),
@@ -125,7 +125,7 @@ export class ProvisionService {
         const channelKeys = channels.map(({ channel }) => channel.key)
         this.#deps.bootstrap.createWithin(tx, record, caller, { ...owner, channelKeys }, config, layout.isWhitelisted)
       } else if (await hasOtherGateway(tx, domainKey, order.external_id, client.key)) {
-        throw new ServiceError('conflict', 'a client of this external id exists in the domain')
+        throw new ServiceError('conflict', 'a client with this external id exists in the domain')
       }
     }
     const connected = clients
@@ -133,12 +133,12 @@ export class ProvisionService {
       .map(({ client }) => client)
     if (connected.length > 0) {
       const made = { clients: connected, channels: channels.map(({ channel }) => channel) }
-      await inside.connections.connectMade(caller, domain, made)
+      await inside.connections.connectCreated(caller, domain, made)
     }
     return { clients, channels }
   }
 
-  #bootstrapConfig(name: string, order: MappingOrder, certificate: MadeCertificate | undefined) {
+  #bootstrapConfig(name: string, order: MappingOrder, certificate: CreatedCertificate | undefined) {
     const { content } = this.#deps.layout
     return {
       external_id: order.external_id,
@@ -158,13 +158,13 @@ export class ProvisionService {
   #present(
     domainId: string,
     plan: Plan,
-    { clients, channels }: { clients: MadeClient[]; channels: MadeChannel[] },
-    certificates: MadeCertificates,
+    { clients, channels }: { clients: CreatedClient[]; channels: CreatedChannel[] },
+    certificates: CreatedCertificates,
   ): Mapping {
     const { layout } = this.#deps
     const gateways = plan.clients.filter(({ isGateway }) => isGateway)
     const isWhitelisted = layout.hasBootstrap && layout.isWhitelisted
-    const texts = (text: (made: MadeCertificate) => string) =>
+    const texts = (text: (made: CreatedCertificate) => string) =>
       Object.fromEntries([...certificates].map(([id, made]) => [id, text(made)]))
     return {
       clients: clients.map(({ client, secret }) => ({
@@ -193,7 +193,7 @@ export class ProvisionService {
   }
 }
 
-/** Ids are known before anything is written, so that each client is written once, with all that it says of the channels. */
+/** Ids are generated before the first write, so that each client is written once, with its references to channels. */
 function planOf(layout: Layout, { name, external_id: externalId, external_key: externalKey }: MappingOrder): Plan {
   const title = name ?? ''
   const channels = layout.channels.map((item) => ({

@@ -1,13 +1,14 @@
-/** Calls that need no Authorization are few: so many a minute for each address (decision 56). */
+/** Rate limit of requests without Authorization, for each address (decision 56). */
 import { LRUCache } from 'lru-cache'
 import { networkOf } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
+import { countRefusal } from '#core/metrics/index.ts'
 import { monotonicMs } from '#core/time.ts'
 
 const RULE: BucketRule = { burst: 10, perMinute: 10 }
-/** Addresses that are remembered; a forgotten one begins anew. */
+/** Maximum number of buckets. The least recently used one is removed. */
 const MAX_ADDRESSES = 10_000
 
 export type AnonymousThrottle = {
@@ -34,7 +35,8 @@ export function createAnonymousThrottle(limits: SharedLimits | undefined): Anony
 }
 
 function tooMany(pauseMs: number): ServiceError {
-  return new ServiceError('rate_limited', `at most ${RULE.perMinute} calls without Authorization a minute`, {
+  countRefusal('anonymous_provisioning')
+  return new ServiceError('rate_limited', `requests without Authorization are limited to ${RULE.perMinute} a minute`, {
     retryAfterSeconds: Math.ceil(pauseMs / 1000),
   })
 }

@@ -25,11 +25,12 @@ export function parseAcknowledgement(
   flags: number,
   version: Version,
 ): AcknowledgementPacket {
-  if (flags !== flagsOf(type)) throw malformed(`${type} has wrong flags`)
+  if (flags !== flagsOf(type))
+    throw malformed(`the flags in the fixed header of ${type.toUpperCase()} must be ${flagsOf(type)}`)
   const packetId = reader.packetId()
   let reasonCode: number = REASON.success
   let properties: Readonly<Properties> = NO_PROPERTIES
-  // 5.0 leaves out what says nothing (section 3.4.2.1).
+  // 5.0 allows omitting trailing default values (section 3.4.2.1).
   if (version === 5 && !reader.isAtEnd) {
     reasonCode = reader.byte()
     if (!reader.isAtEnd) properties = readProperties(reader, 'acknowledgement')
@@ -38,7 +39,7 @@ export function parseAcknowledgement(
   return { type, packetId, reasonCode, properties }
 }
 
-/** The reason code is left out before 5.0 and where it says success. */
+/** The reason code is omitted before 5.0 and when it is success. */
 export function formatAcknowledgement(
   type: AcknowledgementType,
   version: Version,

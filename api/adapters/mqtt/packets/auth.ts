@@ -9,7 +9,7 @@ export type AuthPacket = { type: 'auth'; reasonCode: number; properties: Readonl
 
 export function parseAuth(reader: PacketReader, flags: number): AuthPacket {
   // [MQTT-3.15.1-1]
-  if (flags !== 0) throw malformed('AUTH has wrong flags')
+  if (flags !== 0) throw malformed('the flags in the fixed header of AUTH must be 0')
   if (reader.isAtEnd) return { type: 'auth', reasonCode: REASON.success, properties: NO_PROPERTIES }
   const reasonCode = reader.byte()
   const properties = reader.isAtEnd ? NO_PROPERTIES : readProperties(reader, 'auth')

@@ -37,7 +37,7 @@ const FLAGS = {
   username: 0x80,
 } as const
 
-/** The peer speaks a version that we do not: it is told so in the shape of its version [MQTT-3.1.2-2]. */
+/** An unsupported protocol version; the answer has the form of that version [MQTT-3.1.2-2]. */
 export class UnsupportedVersion extends Error {
   readonly answer: Buffer
 
@@ -59,14 +59,14 @@ export function parseConnect(reader: PacketReader, flags: number): ConnectPacket
   const hasUsername = (connectFlags & FLAGS.username) !== 0
   const hasPassword = (connectFlags & FLAGS.password) !== 0
   // [MQTT-3.1.2-11] to [MQTT-3.1.2-13]
-  if (!hasWill && (willQos !== 0 || willRetain)) throw malformed('will flags without a will')
+  if (!hasWill && (willQos !== 0 || willRetain)) throw malformed('will QoS and will retain must be 0 without a will')
   if (willQos > 2) throw malformed('the QoS of a will must be 0, 1 or 2')
   // [MQTT-3.1.2-22] of 3.1.1; 5.0 allows a password alone.
-  if (version < 5 && hasPassword && !hasUsername) throw malformed('a password needs a user name')
+  if (version < 5 && hasPassword && !hasUsername) throw malformed('a password requires a user name')
   const keepAliveSeconds = reader.uint16()
   const properties = version === 5 ? readProperties(reader, 'connect') : NO_PROPERTIES
   if (properties.authenticationData !== undefined && properties.authenticationMethod === undefined)
-    throw protocolError('authentication data without a method')
+    throw protocolError('authentication data requires an authentication method')
   const clientIdentifier = reader.text()
   const will = hasWill ? readWill(reader, version, willQos as Qos, willRetain) : undefined
   const username = hasUsername ? reader.text() : undefined
@@ -92,7 +92,7 @@ function readVersion(reader: PacketReader): Version {
     if (level === 3) return 3
   } else if (name === 'MQTT') {
     if (level === 4 || level === 5) return level
-    // mosquitto's bridges set the highest bit of the level; it is no version of the standard.
+    // The bridges of mosquitto set the highest bit of the level, which is not part of a version.
   } else throw new ProtocolError(REASON.unsupportedProtocolVersion, 'the protocol name must be MQTT')
   throw new UnsupportedVersion(level)
 }
@@ -102,7 +102,7 @@ function readWill(reader: PacketReader, version: Version, qos: Qos, retain: bool
   return { properties, topic: reader.text(), payload: reader.binary(), qos, retain }
 }
 
-/** `reasonCode` of 5.0; the older versions are sent what they call it. */
+/** `reasonCode` is of 5.0; older versions get their return code for it. */
 export function formatConnack(
   version: Version,
   reasonCode: number,

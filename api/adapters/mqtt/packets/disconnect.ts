@@ -12,7 +12,7 @@ const DISCONNECT = 14
 
 export function parseDisconnect(reader: PacketReader, flags: number, version: Version): DisconnectPacket {
   // [MQTT-3.14.1-1]
-  if (flags !== 0) throw malformed('DISCONNECT has wrong flags')
+  if (flags !== 0) throw malformed('the flags in the fixed header of DISCONNECT must be 0')
   let reasonCode: number = REASON.success
   let properties: Readonly<Properties> = NO_PROPERTIES
   if (version === 5 && !reader.isAtEnd) {
@@ -23,7 +23,7 @@ export function parseDisconnect(reader: PacketReader, flags: number, version: Ve
   return { type: 'disconnect', reasonCode, properties }
 }
 
-/** Of 5.0; the older versions are only closed. */
+/** For 5.0; connections of older versions are closed without it. */
 export function formatDisconnect(reasonCode: number, reason?: string): Buffer {
   const writer = new PacketWriter().byte(reasonCode)
   writeProperties(writer, reason === undefined ? NO_PROPERTIES : { reasonString: reason })

@@ -1,32 +1,32 @@
-/** Cuts the bytes of a connection into packets (section 2.1): what lies whole in a chunk is read where it lies. */
+/** Splits the bytes of a connection into packets (section 2.1); a packet within one chunk is not copied. */
 import { REASON } from './reason-codes.ts'
 import { ProtocolError, malformed } from './wire.ts'
 
-/** `first` is the first byte of the fixed header; the packet's other bytes lie between `start` and `end`. */
+/** `first` is the first byte of the fixed header; the packet's other bytes are between `start` and `end`. */
 export type TakeFrame = (first: number, bytes: Buffer, start: number, end: number) => void
 
 /** Type and flags, and up to four bytes of the remaining length. */
 const MAX_HEADER_BYTES = 5
 
 export class Frames {
-  /** The beginning of a packet whose end has not come: its parts, and how many bytes they have. */
+  /** The parts of an incomplete packet, and their total length. */
   #parts: Buffer[] = []
   #collected = 0
-  /** Bytes of the packet that is being collected; 0: its header is not whole. */
+  /** The length of the incomplete packet; 0: its header is incomplete. */
   #wanted = 0
-  /** Larger packets are refused by their header alone. */
+  /** Larger packets are rejected by their header. */
   maxPacketBytes: number
 
   constructor(maxPacketBytes: number) {
     this.maxPacketBytes = maxPacketBytes
   }
 
-  /** Bytes that wait for the rest of their packet. */
+  /** Bytes of the incomplete packet. */
   get collectedBytes(): number {
     return this.#collected
   }
 
-  /** Throws `ProtocolError` for a length that is none or too large, and what `take` throws; nothing may follow then. */
+  /** Throws `ProtocolError` for an invalid or excessive length, and the errors of `take`; do not call it again then. */
   push(chunk: Buffer, take: TakeFrame): void {
     let bytes = chunk
     if (this.#collected > 0) {
@@ -54,7 +54,7 @@ export class Frames {
       at += size
     }
     if (at < bytes.length) {
-      // A copy, so that a few bytes do not keep the whole chunk.
+      // A copy, so that a few bytes do not retain the whole chunk.
       this.#parts = [Buffer.from(bytes.subarray(at))]
       this.#collected = bytes.length - at
     }
@@ -65,7 +65,7 @@ export class Frames {
   }
 }
 
-/** Undefined: the header is not whole. */
+/** Undefined: the header is incomplete. */
 function readHeader(bytes: Buffer, at: number): { bodyAt: number; length: number } | undefined {
   let length = 0
   for (let index = 1; index < MAX_HEADER_BYTES; index++) {

@@ -29,9 +29,9 @@ export type Packet =
   | AuthPacket
 
 /**
- * The packet whose fixed header begins with `first` and whose other bytes lie between `start` and `end`. `version` is of the
- * CONNECT packet; undefined before it, when nothing else may come [MQTT-3.1.0-1]. Throws `ProtocolError`, for a CONNECT of
- * another version `UnsupportedVersion`.
+ * Parses a packet. `first` is the first byte of the fixed header. The remaining bytes are between `start` and `end`. `version` is
+ * the version in the CONNECT packet. Before that packet it is undefined, and every other packet is an error [MQTT-3.1.0-1]. Throws
+ * `ProtocolError`, or `UnsupportedVersion` for a CONNECT with an unsupported version.
  */
 export function parsePacket(
   first: number,
@@ -68,16 +68,16 @@ export function parsePacket(
       return parseDisconnect(reader, flags, version)
     case 15:
       if (version === 5) return parseAuth(reader, flags)
-      throw malformed('a packet of a type that does not exist')
+      throw malformed(`packet type ${type} is reserved`)
     case 1:
       // [MQTT-3.1.0-2]
-      throw protocolError('a second CONNECT packet')
+      throw protocolError('CONNECT must be sent only once')
     case 2:
     case 9:
     case 11:
     case 13:
-      throw protocolError('a packet of a type that only a server sends')
+      throw protocolError(`packet type ${type} is sent only by servers`)
     default:
-      throw malformed('a packet of a type that does not exist')
+      throw malformed(`packet type ${type} is reserved`)
   }
 }

@@ -7,7 +7,7 @@ export type PingPacket = { type: 'pingreq' }
 const PINGREQ: PingPacket = { type: 'pingreq' }
 
 export function parsePing(reader: PacketReader, flags: number): PingPacket {
-  if (flags !== 0) throw malformed('PINGREQ has wrong flags')
+  if (flags !== 0) throw malformed('the flags in the fixed header of PINGREQ must be 0')
   reader.requireEnd()
   return PINGREQ
 }

@@ -1,4 +1,4 @@
-/** Properties of MQTT 5.0 (section 2.2.2): one table says which exist, what they hold and which packet may carry them. */
+/** Properties of MQTT 5.0 (section 2.2.2): one table with their types and the packets that may contain them. */
 import { MAX_VARINT, PacketWriter, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
 
@@ -93,12 +93,12 @@ for (const definition of DEFINITIONS) {
   }
 }
 
-/** Values that 0 is no value of: sections 3.1.2.11.3 and .4, 3.3.2.3.4 and .8. */
+/** Properties that must not be 0: sections 3.1.2.11.3 and .4, 3.3.2.3.4 and .8. */
 const NEVER_ZERO: ReadonlySet<keyof Properties> = new Set(['receiveMaximum', 'maximumPacketSize', 'topicAlias'])
 
 export const NO_PROPERTIES: Readonly<Properties> = Object.freeze({})
 
-/** Reads the length and the properties behind it. Throws for what the packet may not carry, or not twice [MQTT-2.2.2]. */
+/** Parses the length and the properties. Throws for properties that the packet must not contain, or not repeat [MQTT-2.2.2]. */
 export function readProperties(reader: PacketReader, carrier: PropertyCarrier): Readonly<Properties> {
   const length = reader.varint()
   if (length === 0) return NO_PROPERTIES
@@ -108,7 +108,7 @@ export function readProperties(reader: PacketReader, carrier: PropertyCarrier): 
   while (!part.isAtEnd) {
     const id = part.varint()
     const definition = allowed.get(id)
-    if (definition === undefined) throw malformed(`the property ${id} does not belong into this packet`)
+    if (definition === undefined) throw malformed(`property ${id} is not allowed in ${carrier}`)
     const { name, kind } = definition
     if (kind === 'pair') {
       const pair = [part.text(), part.text()] as const
@@ -120,11 +120,11 @@ export function readProperties(reader: PacketReader, carrier: PropertyCarrier): 
     if (name === 'subscriptionIdentifiers') {
       const identifier = part.varint()
       if (identifier === 0) throw protocolError('a subscription identifier must not be 0')
-      if (found[name] !== undefined) throw protocolError('a property is there twice')
+      if (found[name] !== undefined) throw protocolError(`the property ${name} must not be repeated`)
       found[name] = [identifier]
       continue
     }
-    if (found[name] !== undefined) throw protocolError('a property is there twice')
+    if (found[name] !== undefined) throw protocolError(`the property ${name} must not be repeated`)
     const value = readValue(part, kind)
     if (value === 0 && NEVER_ZERO.has(name)) throw protocolError(`${name} must not be 0`)
     found[name] = value
@@ -163,7 +163,7 @@ export function writeProperties(writer: PacketWriter, properties: Readonly<Prope
   else writer.varint(part.length).bytes(part)
 }
 
-/** The properties without their length; undefined where there are none. */
+/** The properties without their length; undefined when there are none. */
 export function formatProperties(properties: Readonly<Properties>): Buffer | undefined {
   let part: PacketWriter | undefined
   for (const [name, value] of Object.entries(properties)) {

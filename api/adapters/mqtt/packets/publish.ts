@@ -9,13 +9,13 @@ import type { PacketReader } from './wire.ts'
 
 export type PublishPacket = {
   type: 'publish'
-  /** Empty where a topic alias stands for it. */
+  /** Empty when a topic alias is used instead. */
   topic: string
   payload: Buffer
   qos: Qos
   dup: boolean
   retain: boolean
-  /** 0 with QoS 0, which has none. */
+  /** 0 with QoS 0. */
   packetId: number
   properties: Readonly<Properties>
 }
@@ -36,10 +36,10 @@ export function parsePublish(reader: PacketReader, flags: number, version: Versi
   if (topic === '') {
     // [MQTT-4.7.3-1]; an alias may stand for the topic in 5.0 (section 3.3.2.1).
     if (version < 5) throw malformed('a topic name must not be empty')
-    if (properties.topicAlias === undefined) throw protocolError('neither topic name nor topic alias')
+    if (properties.topicAlias === undefined) throw protocolError('PUBLISH requires a topic name or a topic alias')
   }
   // [MQTT-3.3.2-2]
-  if (/[+#]/.test(topic)) throw new ProtocolError(REASON.topicNameInvalid, 'a topic name must not hold wildcards')
+  if (/[+#]/.test(topic)) throw new ProtocolError(REASON.topicNameInvalid, 'a topic name must not contain wildcards')
   // [MQTT-3.3.4-6]
   if (properties.subscriptionIdentifiers !== undefined)
     throw protocolError('a client must not send a subscription identifier')
@@ -61,14 +61,14 @@ export type OutgoingPublish = {
 }
 
 /**
- * A message as bytes, with the place of its packet identifier: what many subscribers are sent is put together once, and
- * each is sent a copy with its own identifier.
+ * A message as bytes, with the offset of its packet identifier: a packet for many subscribers is formatted once, and each receives a copy
+ * with its own identifier.
  */
 export type PublishTemplate = {
   bytes: Buffer
   topic: string
   qos: Qos
-  /** Where the topic begins with its length. */
+  /** The offset of the topic's length. */
   topicAt: number
   packetIdAt: number
   /** Of 5.0, without their length. */
@@ -115,7 +115,7 @@ const TOPIC_ALIAS = 0x23
 /** The length of an empty one. */
 const NO_TOPIC = Buffer.alloc(2)
 
-/** The same of 5.0 with a topic alias, and with the topic only where the alias is new. */
+/** The same for 5.0 with a topic alias, and with the topic only when the alias is new. */
 export function stampAliased(
   { bytes, qos, topicAt, packetIdAt, propertyBytes }: PublishTemplate,
   packetId: number,

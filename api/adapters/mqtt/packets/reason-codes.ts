@@ -36,6 +36,7 @@ export const REASON = {
 /** The one failure code of SUBACK in MQTT 3.1.1 (section 3.9.3). */
 export const SUBACK_FAILURE = 0x80
 
+/** Return codes of CONNACK in MQTT 3.1 and 3.1.1. */
 export const RETURN_CODE = {
   accepted: 0,
   unacceptableProtocolVersion: 1,
@@ -53,7 +54,7 @@ const RETURN_CODES: ReadonlyMap<number, number> = new Map([
   [REASON.notAuthorized, RETURN_CODE.notAuthorized],
 ])
 
-/** What CONNACK of 3.1 and 3.1.1 says for a reason code of 5.0; what it has no word for is "server unavailable". */
+/** The CONNACK return code of 3.1 and 3.1.1 for a reason code of 5.0; "server unavailable" when no code fits. */
 export function returnCodeOf(reasonCode: number): number {
   return RETURN_CODES.get(reasonCode) ?? RETURN_CODE.serverUnavailable
 }
@@ -62,7 +63,7 @@ export function reasonCodeOf(kind: ErrorKind): number {
   return PROTOCOL_STATUS[kind].mqtt5
 }
 
-/** Failure codes that a packet may carry (section 2.4); what it may not is said with the nearest that it may. */
+/** Failure codes that a packet may carry (section 2.4); others are mapped to the nearest one. */
 const CARRIED = {
   puback: new Set<number>([0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99]),
   suback: new Set<number>([0x80, 0x83, 0x87, 0x8f, 0x91, 0x97, 0x9e, 0xa1, 0xa2]),
@@ -77,7 +78,8 @@ const NEAREST: ReadonlyMap<number, number> = new Map([
   [REASON.serverUnavailable, REASON.serverBusy],
 ])
 
-export function carriedBy(packet: keyof typeof CARRIED, reasonCode: number): number {
+/** Returns the code, or the nearest code that the packet may carry. */
+export function permittedReasonCode(packet: keyof typeof CARRIED, reasonCode: number): number {
   const nearest = NEAREST.get(reasonCode) ?? reasonCode
   return CARRIED[packet].has(nearest) ? nearest : REASON.unspecified
 }

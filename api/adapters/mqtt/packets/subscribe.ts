@@ -27,7 +27,7 @@ const RESERVED_FLAGS = 0x02
 
 export function parseSubscribe(reader: PacketReader, flags: number, version: Version): SubscribePacket {
   // [MQTT-3.8.1-1]
-  if (flags !== RESERVED_FLAGS) throw malformed('SUBSCRIBE has wrong flags')
+  if (flags !== RESERVED_FLAGS) throw malformed('the flags in the fixed header of SUBSCRIBE must be 2')
   const packetId = reader.packetId()
   const properties = version === 5 ? readProperties(reader, 'subscribe') : NO_PROPERTIES
   const filters: SubscribeFilter[] = []
@@ -45,11 +45,11 @@ function readFilter(reader: PacketReader, version: Version): SubscribeFilter {
   const retainHandling = (options >> 4) & 0x03
   // [MQTT-3.8.3-4] of 3.1.1, [MQTT-3.8.3-5] of 5.0
   if (qos > 2 || (options & (version === 5 ? 0xc0 : 0xfc)) !== 0)
-    throw malformed('reserved subscription options are set')
+    throw malformed('the reserved bits of the subscription options must be 0')
   if (retainHandling > 2) throw protocolError('retain handling must be 0, 1 or 2')
   const noLocal = (options & 0x04) !== 0
   // [MQTT-3.8.3-4]
-  if (noLocal && filter.startsWith('$share/')) throw protocolError('no local on a shared subscription')
+  if (noLocal && filter.startsWith('$share/')) throw protocolError('a shared subscription must not set No Local')
   return {
     filter,
     qos: qos as Qos,

@@ -18,7 +18,7 @@ const RESERVED_FLAGS = 0x02
 
 export function parseUnsubscribe(reader: PacketReader, flags: number, version: Version): UnsubscribePacket {
   // [MQTT-3.10.1-1]
-  if (flags !== RESERVED_FLAGS) throw malformed('UNSUBSCRIBE has wrong flags')
+  if (flags !== RESERVED_FLAGS) throw malformed('the flags in the fixed header of UNSUBSCRIBE must be 2')
   const packetId = reader.packetId()
   const properties = version === 5 ? readProperties(reader, 'unsubscribe') : NO_PROPERTIES
   const filters: string[] = []
@@ -31,7 +31,7 @@ export function parseUnsubscribe(reader: PacketReader, flags: number, version: V
   return { type: 'unsubscribe', packetId, filters, properties }
 }
 
-/** The older versions have no codes. */
+/** Older versions have no codes. */
 export function formatUnsuback(version: Version, packetId: number, codes: readonly number[]): Buffer {
   if (version === 5) return formatCodes(UNSUBACK, version, packetId, codes)
   return new PacketWriter().uint16(packetId).packet(UNSUBACK)

@@ -1,9 +1,9 @@
-/** Reading and writing the data types of MQTT (5.0 section 1.5), in place: nothing is copied but text. */
+/** Parses and formats the data types of MQTT (5.0 section 1.5); only text is copied. */
 import { isUtf8 } from 'node:buffer'
 import { leb128, leb128Length, writeLeb128 } from '#core/bytes/index.ts'
 import { REASON } from './reason-codes.ts'
 
-/** A peer broke the protocol: the connection is closed, in 5.0 with a DISCONNECT that carries the code. */
+/** The peer violated the protocol: the connection is closed, in 5.0 with a DISCONNECT that carries the code. */
 export class ProtocolError extends Error {
   readonly reasonCode: number
 
@@ -24,7 +24,7 @@ export function protocolError(message: string): ProtocolError {
 /** The largest value of a variable byte integer (section 1.5.5). */
 export const MAX_VARINT = 268_435_455
 
-/** A cursor over the bytes of one packet. Throws `ProtocolError` where they end too early or are no such value. */
+/** A cursor over the bytes of one packet. Throws `ProtocolError` for truncated and invalid values. */
 export class PacketReader {
   readonly #bytes: Buffer
   readonly #end: number
@@ -46,7 +46,7 @@ export class PacketReader {
 
   #take(length: number): number {
     const at = this.#at
-    if (at + length > this.#end) throw malformed('a packet ends too early')
+    if (at + length > this.#end) throw malformed('the packet ends before its last field')
     this.#at = at + length
     return at
   }
@@ -86,7 +86,7 @@ export class PacketReader {
     const length = this.uint16()
     const start = this.#take(length)
     const text = this.#bytes.toString('utf8', start, start + length)
-    // What is not UTF-8 reads as U+FFFD, which may also have been sent.
+    // Invalid UTF-8 is decoded as U+FFFD, which may also have been sent.
     if (text.includes('\u0000') || (text.includes('\uFFFD') && !isUtf8(this.#bytes.subarray(start, start + length))))
       throw malformed('text must be well-formed UTF-8 without the null character')
     return text
@@ -103,18 +103,18 @@ export class PacketReader {
     return this.#bytes.subarray(start, start + length)
   }
 
-  /** A reader of the next bytes alone. */
+  /** A reader of the next bytes only. */
   part(length: number): PacketReader {
     const start = this.#take(length)
     return new PacketReader(this.#bytes, start, start + length)
   }
 
   requireEnd(): void {
-    if (!this.isAtEnd) throw malformed('a packet is longer than what it holds')
+    if (!this.isAtEnd) throw malformed('the packet has bytes after its last field')
   }
 }
 
-/** Collects the bytes of a packet behind its fixed header. */
+/** Collects the bytes of a packet after its fixed header. */
 export class PacketWriter {
   #bytes = Buffer.allocUnsafe(128)
   #length = 0
@@ -179,7 +179,7 @@ export class PacketWriter {
     return this.#bytes.subarray(0, this.#length)
   }
 
-  /** The whole packet: fixed header (section 2.1) and what was written. */
+  /** The whole packet: fixed header (section 2.1) and the written bytes. */
   packet(type: number, flags = 0): Buffer {
     const head = leb128Length(this.#length) + 1
     const packet = Buffer.allocUnsafe(head + this.#length)

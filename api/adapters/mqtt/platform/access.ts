@@ -1,17 +1,17 @@
-/** Who connects to the platform, and what its topics mean to him (contract section 7.3). */
-import type { DeviceCredentials, MessageAccess, MessageGate } from '#api/devices/index.ts'
+/** Authentication and authorization of MQTT connections by the platform (contract section 7.3). */
+import type { DeviceCredentials, ChannelAccess, MessageGate } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
-import type { Exchange } from '../exchange.ts'
+import type { MqttBackend } from '../backend.ts'
 import type { ConnectPacket } from '../packets/connect.ts'
 import type { Session } from '../session.ts'
 import type { FilterTarget, Identity, Target } from '../targets.ts'
 import { parseTopicFilter, parseTopicName } from './topics.ts'
 
-export type Access = Pick<Exchange, 'authenticate' | 'recheck' | 'target' | 'filter'>
+export type ConnectionAuthorizer = Pick<MqttBackend, 'authenticate' | 'recheck' | 'target' | 'filter'>
 
-export function createAccess(gate: MessageGate): Access {
-  /** A client is known by its key, one of several by its secret. */
+export function createConnectionAuthorizer(gate: MessageGate): ConnectionAuthorizer {
+  /** Returns the key of the client. Without a key, returns the credentials of the connection. */
   function credentialsOf(identity: Identity): DeviceCredentials {
     if (identity.ownerKey !== undefined) return { kind: 'device', clientKey: identity.ownerKey }
     if (identity.credentials === undefined) throw new ServiceError('unauthenticated', 'no credentials')
@@ -28,7 +28,7 @@ export function createAccess(gate: MessageGate): Access {
   function target(identity: Identity, topic: string): Target | Promise<Target> {
     const { path, subtopic } = parseTopicName(topic)
     const credentials = credentialsOf(identity)
-    const asTarget = (access: MessageAccess): Target => ({ streamKey: access.channelKey, subtopic, access })
+    const asTarget = (access: ChannelAccess): Target => ({ streamKey: access.channelKey, subtopic, access })
     const access = gate.authorizeNow(credentials, path, 'publish')
     return access === undefined ? gate.authorize(credentials, path, 'publish').then(asTarget) : asTarget(access)
   }
@@ -41,7 +41,7 @@ export function createAccess(gate: MessageGate): Access {
 
   async function authenticate(connect: ConnectPacket, certificate: DeviceCredentials | undefined): Promise<Identity> {
     const secret = connect.password?.toString('utf8') ?? ''
-    // A certificate counts where no secret is given, as with the other protocols.
+    // A certificate is used when no secret is given, as with the other protocols.
     if (certificate !== undefined && secret === '') return await identify(certificate)
     if (secret === '') throw new ServiceError('unauthenticated', 'the password must be the secret of a client')
     const clientId = connect.username === undefined || connect.username === '' ? undefined : connect.username

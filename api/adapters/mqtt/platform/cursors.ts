@@ -1,37 +1,36 @@
 /**
- * Where a session stands in the log of messages, for each channel that it follows. While it keeps pace it shares one follower
- * with all others of this process; one that fell behind, or was away, reads for itself from where it stands until it has
- * caught up with them.
+ * The position of a session in the changelog of messages, for each channel that it follows. A session that keeps pace shares one follower
+ * with all others of this process; one that fell behind, or was disconnected, has its own follower until it has caught up.
  */
-import type { MessageAccess } from '#api/devices/index.ts'
+import type { ChannelAccess } from '#api/devices/index.ts'
 import type { Session, LogBatch } from '../session.ts'
 
 export type Cursor = {
   readonly session: Session
   readonly streamKey: number
-  readonly access: MessageAccess
-  /** `live`: shares the follower of the channel. `own`: has one. `paused`: reads on when nothing waits any more. */
+  readonly access: ChannelAccess
+  /** `live`: shares the follower of the channel. `own`: has its own. `paused`: continues when the queue is empty. */
   mode: 'live' | 'own' | 'paused'
-  /** The end of the last batch that it was handed; undefined: it stands where everybody does. */
+  /** The end of the last delivered batch; undefined: the shared position. */
   token: string | undefined
-  /** Steps of which something may be under way, oldest first. */
+  /** Batches that may have messages in flight, oldest first. */
   batches: LogBatch[]
-  /** The last batch before those: everything up to it went its whole way. */
+  /** The last batch before those: everything up to it is completed. */
   settled: string | undefined
-  /** As it lies in the rows: undefined: with its node. */
+  /** The stored position; undefined: that of the node. */
   stored: string | undefined
-  /** False where nobody knows what lies there: it is written once more. */
+  /** False when the stored position is not known: it is written again. */
   isStored: boolean
   /** Ends its own follower. */
   end: (() => void) | undefined
-  /** Its own follower waits until nothing that it was handed waits any more. */
+  /** Called when everything that was delivered by its own follower has left the queue. */
   onDrained: (() => void) | undefined
 }
 
 export function newCursor(
   session: Session,
   streamKey: number,
-  access: MessageAccess,
+  access: ChannelAccess,
   token: string | undefined,
 ): Cursor {
   return {
@@ -49,7 +48,7 @@ export function newCursor(
   }
 }
 
-/** Leaves the batches behind of which nothing is under way any more, up to the first of which something is. */
+/** Removes completed batches up to the first with messages in flight. */
 export function passBatches(stands: { batches: LogBatch[]; settled: string | undefined }): void {
   const underWay = stands.batches.findIndex(({ pending }) => pending > 0)
   const passed = underWay === -1 ? stands.batches.length : underWay
@@ -58,7 +57,7 @@ export function passBatches(stands: { batches: LogBatch[]; settled: string | und
   stands.batches = stands.batches.slice(passed)
 }
 
-/** Where the session must begin again after a crash: behind everything that went its whole way. Undefined: with its node. */
+/** The position from which the session resumes after a crash: after everything completed. Undefined: that of the node. */
 export function settle(cursor: Cursor): string | undefined {
   passBatches(cursor)
   return cursor.mode === 'live' && cursor.batches.length === 0 ? undefined : cursor.settled

@@ -1,4 +1,4 @@
-/** Clients that were disabled or removed keep no sessions: those that changed are looked up together. */
+/** Ends the sessions of disabled and deleted clients; changes are looked up in batches. */
 import type { SessionStore } from '#api/messages/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 
@@ -15,7 +15,7 @@ export class DisabledClients {
     this.#logger = logger
   }
 
-  /** These entities changed; some of them may be clients. */
+  /** Entities changed, of which some may be clients. */
   lookAt(entityKeys: readonly number[]): void {
     for (const key of entityKeys) if (key > 0) this.#changedKeys.add(key)
     if (this.#changedKeys.size > 0) this.#removing ??= setTimeout(() => this.#remove(), REMOVE_AFTER_MS)

@@ -6,7 +6,7 @@ type Feed = { opened: Promise<void>; close: (() => void) | undefined; readonly c
 
 export type FeedHost = {
   deliver(streamKey: number, deliveries: readonly Delivery[]): void
-  /** The follower of these has ended, other than by our leave. */
+  /** The follower of these sessions has ended unexpectedly. */
   ended(cursors: Iterable<Cursor>, reason: EndReason): void
 }
 
@@ -20,7 +20,7 @@ export class Feeds {
     this.#host = host
   }
 
-  /** Resolves when nothing that is committed from then on is missed. */
+  /** Resolves when no later commit can be missed. */
   join(cursor: Cursor): Promise<void> {
     const feed = this.#feeds.get(cursor.streamKey) ?? this.#open(cursor)
     feed.cursors.add(cursor)
@@ -46,14 +46,14 @@ export class Feeds {
         deliver: (deliveries) => this.#host.deliver(streamKey, deliveries),
         onEnd: (reason) => {
           if (reason === 'closed') return
-          // A process that stops hands over nothing more; its sessions leave one by one.
+          // A process that stops delivers nothing more; its sessions leave individually.
           if (reason !== 'stopping') this.#feeds.delete(streamKey)
           this.#host.ended(feed.cursors, reason)
         },
       })
       .then(({ close }) => {
         feed.close = close
-        // Everybody left while it was opening.
+        // All sessions left while it was opening.
         if (!isCurrent()) close()
       })
     feed.opened.catch(() => {

@@ -1,37 +1,37 @@
 /**
- * The time during which this node reads the log for a group: it gives each message to one of the members that are connected to it, and
- * what its taker did not acknowledge to another.
+ * The time during which this node reads the changelog for a group: delivers each message to one connected member, and redelivers messages
+ * that a member did not acknowledge.
  */
 import type {
   Delivery,
   GroupName,
   GroupPosition,
   GroupRef,
-  HeldGroup,
+  ServedGroup,
   Messages,
   PassedMessage,
 } from '#api/messages/index.ts'
-import type { MessageAccess } from '#api/devices/index.ts'
+import type { ChannelAccess } from '#api/devices/index.ts'
 import { monotonicMs } from '#core/time.ts'
-import type { Arrival } from '../arrival.ts'
-import type { ExchangeHost } from '../exchange.ts'
+import type { ApplicationMessage } from '../application-message.ts'
+import type { BackendHost } from '../backend.ts'
 import type { LogBatch, Subscription } from '../session.ts'
 import { passBatches } from './cursors.ts'
-import { MAX_MISSED_MESSAGES } from './following.ts'
-import { arrivalFrom } from './stored-rows.ts'
+import { MAX_MISSED_MESSAGES } from './session-delivery.ts'
+import { applicationMessageFrom } from './stored-rows.ts'
 
-/** Whoever left a group and does not answer for what it was sent holds up the next member no longer. */
+/** How long a member that has left a group may delay redelivery of its messages. */
 const ANSWER_DEADLINE_MS = 5000
 
 /** The members of a group that are connected to this node. */
 export class GroupMembers {
   readonly name: GroupName
-  readonly access: MessageAccess
+  readonly access: ChannelAccess
   #members: readonly Subscription[] = []
-  /** Whose it is to be given the next message. */
+  /** The index of the member that receives the next message. */
   #next = 0
 
-  constructor(name: GroupName, access: MessageAccess) {
+  constructor(name: GroupName, access: ChannelAccess) {
     this.name = name
     this.access = access
   }
@@ -48,7 +48,7 @@ export class GroupMembers {
     this.#members = this.#members.filter((one) => one !== subscription)
   }
 
-  /** One after the other, those first who can take it now; undefined: everybody has enough. */
+  /** Members in turn, preferring those that can accept a message now; undefined when all queues are full. */
   takeNext(): Subscription | undefined {
     let possible: number | undefined
     for (let tried = 0; tried < this.#members.length; tried++) {
@@ -65,28 +65,28 @@ export class GroupMembers {
     return this.#members[possible]
   }
 
-  /** They tell when they have taken what waits. */
+  /** Members report when their queue is empty. */
   awaitDrained(): void {
     for (const { session } of this.#members) session.isBehind = true
   }
 }
 
-export type GroupBatch = LogBatch & { turn: GroupTurn; given: PassedMessage[] }
+export type GroupBatch = LogBatch & { turn: GroupTurn; messages: PassedMessage[] }
 
 export const isOfGroup = (batch: LogBatch | undefined): batch is GroupBatch => batch !== undefined && 'turn' in batch
 
-/** What turns share. */
+/** State that all turns share. */
 export type TurnHost = {
   readonly messages: Messages
-  readonly host: ExchangeHost
-  /** Where everybody stands who keeps pace; undefined while nobody follows. */
+  readonly host: BackendHost
+  /** The position of sessions that keep pace; undefined without followers. */
   position(): string | undefined
-  /** The node may serve groups now: otherwise another one may think that it died. */
+  /** Whether the node may serve groups now: otherwise another node may consider it dead. */
   mayServe(): boolean
 }
 
-/** As it is told to the database, and how to take it back where it could not be written. */
-export type ToldPosition = { told: GroupPosition; undo(): void }
+/** A position to store, and a function that undoes the report when the write fails. */
+export type PositionReport = { report: GroupPosition; undo(): void }
 
 export class GroupTurn {
   readonly members: GroupMembers
@@ -96,25 +96,25 @@ export class GroupTurn {
   /** Everything up to here was read. */
   #token: string
   batches: GroupBatch[] = []
-  /** Everything up to here went its whole way. */
+  /** Everything up to here is completed. */
   settled: string
-  /** Not to be given again. */
+  /** Messages that must not be delivered again. */
   readonly #known: Set<string>
-  /** What nobody could take yet, oldest first. */
-  #left: { arrival: Arrival; batch: GroupBatch }[] = []
-  #isGiving = false
-  /** As it lies in the row, and whether that is known. */
+  /** Messages that no member could accept yet, oldest first. */
+  #waiting: { applicationMessage: ApplicationMessage; batch: GroupBatch }[] = []
+  #isDelivering = false
+  /** The stored position, and whether it is known. */
   #stored: string | undefined
   #isStored = true
-  /** Whether messages beyond the position were noted. */
+  /** Whether deliveries beyond the position are stored. */
   #isExact: boolean
-  /** Since when there was nobody to give to, in monotonic milliseconds: it is given up, whoever comes then. */
+  /** The monotonic time at which the last member left; the turn ends, even if a member joins. */
   #endingSinceMs: number | undefined
   #isOver = false
   #close: (() => void) | undefined
   #onDrained: (() => void) | undefined
 
-  constructor(members: GroupMembers, { key, epoch, position, passed }: HeldGroup, host: TurnHost) {
+  constructor(members: GroupMembers, { key, epoch, position, passed }: ServedGroup, host: TurnHost) {
     this.members = members
     this.#host = host
     this.ref = { key, epoch }
@@ -129,65 +129,65 @@ export class GroupTurn {
   }
 
   get hasLeft(): boolean {
-    return this.#left.length > 0
+    return this.#waiting.length > 0
   }
 
-  /** Its last member left. */
+  /** The last member has left. */
   beginEnding(): void {
     this.#endingSinceMs = monotonicMs()
     this.pause()
   }
 
-  /** Another node reads for it, or may. */
+  /** Another node reads for the group, or may do so. */
   end(): void {
     this.#isOver = true
     this.pause()
-    this.#left = []
+    this.#waiting = []
   }
 
   pause(): void {
     this.#mode = 'paused'
     this.#close?.()
     this.#close = undefined
-    this.#tellDrained()
+    this.#notifyDrained()
   }
 
-  /** Messages beyond the position are noted from now on. */
+  /** Stores deliveries beyond the position from now on. */
   noteExactly(): GroupRef {
     this.#isExact = true
     return this.ref
   }
 
-  /** A member left what it was given and did not acknowledge. */
-  giveBack(batch: GroupBatch, arrival: Arrival): void {
+  /** A member has left without acknowledging the message. */
+  redeliver(batch: GroupBatch, applicationMessage: ApplicationMessage): void {
     batch.pending--
-    if (!this.#isOver) this.#giveOrKeep(arrival, batch)
+    if (!this.#isOver) this.#deliverOrWait(applicationMessage, batch)
   }
 
-  /** To whoever can take it; then it goes on from where it stands. */
-  giveLeft(): void {
-    if (this.#isGiving) return
-    this.#isGiving = true
-    for (let next = this.#left[0]; next !== undefined; next = this.#left[0]) {
-      const { arrival, batch } = next
-      if (!this.#give(arrival, batch)) break
-      this.#left.shift()
+  /** Delivers undelivered messages to members that can accept them, then continues reading. */
+  deliverWaiting(): void {
+    if (this.#isDelivering) return
+    this.#isDelivering = true
+    for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      const { applicationMessage, batch } = next
+      if (!this.#deliverToMember(applicationMessage, batch)) break
+      this.#waiting.shift()
       batch.pending--
     }
-    this.#isGiving = false
-    if (this.#left.length > 0) return this.members.awaitDrained()
-    this.#tellDrained()
-    this.#goOn()
+    this.#isDelivering = false
+    if (this.#waiting.length > 0) return this.members.awaitDrained()
+    this.#notifyDrained()
+    this.#continue()
   }
 
-  /** Where the group stands, if that has to be written; with what it is left to the next node once it has ended. */
-  take(): ToldPosition | undefined {
+  /** The position to store, if it changed; at the end of the turn also the state for the next node. */
+  take(): PositionReport | undefined {
     passBatches(this)
     if (this.#endingSinceMs !== undefined) {
       const pending = this.batches.reduce((sum, batch) => sum + batch.pending, 0)
-      const isAnswered = pending === this.#left.length
+      const isAnswered = pending === this.#waiting.length
       const isLate = monotonicMs() - this.#endingSinceMs > ANSWER_DEADLINE_MS
-      return isAnswered || isLate ? { told: this.#release(), undo: () => undefined } : undefined
+      return isAnswered || isLate ? { report: this.#release(), undo: () => undefined } : undefined
     }
     const isWithNode = this.#mode === 'live' && this.batches.length === 0 && this.#host.position() !== undefined
     const position = isWithNode ? undefined : this.settled
@@ -195,52 +195,52 @@ export class GroupTurn {
     this.#stored = position
     this.#isStored = true
     return {
-      told: { ...this.ref, position, passed: [], isExact: this.#isExact, isReleased: false },
+      report: { ...this.ref, position, passed: [], isExact: this.#isExact, isReleased: false },
       undo: () => (this.#isStored = false),
     }
   }
 
-  #give(arrival: Arrival, batch: GroupBatch): boolean {
+  #deliverToMember(applicationMessage: ApplicationMessage, batch: GroupBatch): boolean {
     const member = this.isEnding ? undefined : this.members.takeNext()
     if (member === undefined) return false
-    member.session.deliver(arrival, [member], batch)
+    member.session.deliver(applicationMessage, [member], batch)
     return true
   }
 
-  #giveOrKeep(arrival: Arrival, batch: GroupBatch): void {
-    if (this.#left.length === 0 && this.#give(arrival, batch)) return
+  #deliverOrWait(applicationMessage: ApplicationMessage, batch: GroupBatch): void {
+    if (this.#waiting.length === 0 && this.#deliverToMember(applicationMessage, batch)) return
     batch.pending++
-    this.#left.push({ arrival, batch })
+    this.#waiting.push({ applicationMessage, batch })
   }
 
   #deliver(deliveries: readonly Delivery[]): void {
     const { messages, position, mayServe } = this.#host
-    // Perhaps somebody else reads for it: what comes is read again when that is known.
+    // Another node may be reading for it; messages are read again when that is known.
     if (!mayServe()) return this.pause()
     if (this.batches.length === 0) this.settled = (this.#mode === 'live' ? position() : undefined) ?? this.#token
-    const batch: GroupBatch = { token: messages.tokenOf(deliveries.at(-1)), pending: 0, turn: this, given: [] }
+    const batch: GroupBatch = { token: messages.tokenOf(deliveries.at(-1)), pending: 0, turn: this, messages: [] }
     this.batches.push(batch)
     for (const { message } of deliveries) {
       const { batchSeq, index } = message
-      batch.given.push({ batchSeq, message: index })
-      if (!this.#known.delete(`${batchSeq} ${index}`)) this.#giveOrKeep(arrivalFrom(message), batch)
+      batch.messages.push({ batchSeq, message: index })
+      if (!this.#known.delete(`${batchSeq} ${index}`)) this.#deliverOrWait(applicationMessageFrom(message), batch)
     }
     this.#token = batch.token
-    if (this.#left.length === 0) return
+    if (this.#waiting.length === 0) return
     this.members.awaitDrained()
     if (this.#mode === 'live') this.pause()
   }
 
-  #tellDrained(): void {
+  #notifyDrained(): void {
     this.#onDrained?.()
     this.#onDrained = undefined
   }
 
-  /** From where it stands, when there is somebody to give to. */
-  #goOn(): void {
+  /** Continues from its position when there are members. */
+  #continue(): void {
     if (this.#mode !== 'paused' || this.hasLeft || this.isEnding || this.#isOver || !this.#host.mayServe()) return
     this.#mode = 'own'
-    // With the next round it is tried again.
+    // Retried in the next round.
     this.#follow().catch(() => this.pause())
   }
 
@@ -257,7 +257,7 @@ export class GroupTurn {
         },
         drained: () =>
           new Promise((resolve) => {
-            if (isEnded || this.#left.length === 0) resolve()
+            if (isEnded || this.#waiting.length === 0) resolve()
             else this.#onDrained = resolve
           }),
         onLive: () => {
@@ -279,21 +279,21 @@ export class GroupTurn {
       isEnded = true
       close()
     }
-    // It was paused meanwhile, which the type does not see.
+    // Paused during the await, which the type does not show.
     if ((this.#mode as string) === 'paused' || isEnded) end()
     else this.#close = end
   }
 
-  /** With what it is left to the next node: what was not given, and everything behind the position but what was. */
+  /** The state for the next node: undelivered messages, and deliveries beyond the position. */
   #release(): GroupPosition {
     const position = this.batches.length === 0 ? this.#token : this.settled
-    const left = new Set(this.#left.map(({ arrival: { facts } }) => `${facts.batchSeq} ${facts.index}`))
-    const given = this.batches.flatMap((batch) => batch.given)
+    const left = new Set(this.#waiting.map(({ applicationMessage: { facts } }) => `${facts.batchSeq} ${facts.index}`))
+    const handled = this.batches.flatMap((batch) => batch.messages)
     const before = [...this.#known].map((name) => {
       const [batchSeq, message] = name.split(' ').map(Number) as [number, number]
       return { batchSeq, message }
     })
-    const passed = [...given.filter(({ batchSeq, message }) => !left.has(`${batchSeq} ${message}`)), ...before]
+    const passed = [...handled.filter(({ batchSeq, message }) => !left.has(`${batchSeq} ${message}`)), ...before]
     return { ...this.ref, position, passed, isExact: this.#isExact, isReleased: true }
   }
 }

@@ -1,11 +1,11 @@
 /**
- * Shared subscriptions (section 4.8.2): a group is one reader of the log over all nodes. One node at a time has the turn to read for it,
- * and gives each message to one of the members that are connected to it; what its taker did not acknowledge goes to another.
+ * Shared subscriptions (section 4.8.2). A group has one reader of the changelog over all nodes: one node at a time reads for it and
+ * delivers each message to one of its connected members; an unacknowledged message is redelivered to another.
  */
-import type { MessageAccess } from '#api/devices/index.ts'
+import type { ChannelAccess } from '#api/devices/index.ts'
 import type { GroupName, GroupPassed, GroupPosition, Messages, SessionStoreOptions } from '#api/messages/index.ts'
 import { monotonicMs } from '#core/time.ts'
-import type { ExchangeHost } from '../exchange.ts'
+import type { BackendHost } from '../backend.ts'
 import type { Outbound, Session, Subscription } from '../session.ts'
 import type { GroupBatch, TurnHost } from './group-turn.ts'
 import { GroupMembers, GroupTurn, isOfGroup } from './group-turn.ts'
@@ -13,10 +13,10 @@ import { subtopicFilterOf } from './topics.ts'
 
 export type GroupsDeps = {
   messages: Messages
-  host: ExchangeHost
-  /** Where everybody stands who keeps pace; undefined while nobody follows. */
+  host: BackendHost
+  /** The position of sessions that keep pace; undefined without followers. */
   position: () => string | undefined
-  /** Asks for `take` and `apply` soon. */
+  /** Requests `take` and `apply` soon. */
   wake: () => void
 }
 
@@ -28,7 +28,7 @@ export class Groups {
   readonly #turnHost: TurnHost
   readonly #wake: () => void
   readonly #groups = new Map<string, Group>()
-  /** The node may serve groups until then: afterwards another one may think that it died. */
+  /** The time until which the node may serve groups: afterwards another node may consider it dead. */
   #untilMs = 0
   #isStopped = false
 
@@ -37,21 +37,21 @@ export class Groups {
     this.#turnHost = { messages, host, position, mayServe: () => !this.#isStopped && monotonicMs() <= this.#untilMs }
   }
 
-  /** Its session may be given messages of the group from now on. */
+  /** The session may receive messages of the group from now on. */
   join(subscription: Subscription): void {
     const name = groupNameOf(subscription)
     if (name === undefined) return
     let group = this.#groups.get(idOf(name))
     if (group === undefined) {
-      group = { members: new GroupMembers(name, subscription.access as MessageAccess), turn: undefined }
+      group = { members: new GroupMembers(name, subscription.access as ChannelAccess), turn: undefined }
       this.#groups.set(idOf(name), group)
     }
     group.members.add(subscription)
     if (group.turn === undefined) this.#wake()
-    else group.turn.giveLeft()
+    else group.turn.deliverWaiting()
   }
 
-  /** It is given no more; what it was given stays with its session as long as that is connected. */
+  /** It receives no more; delivered messages stay with its session while that is connected. */
   leave(subscription: Subscription): void {
     const group = this.#groupOf(subscription)
     if (group === undefined) return
@@ -61,22 +61,22 @@ export class Groups {
     this.#wake()
   }
 
-  /** The session is gone: what another may be sent goes to others. Returns what stays with it. */
+  /** The session has ended: redelivers messages to other members. Returns those that stay with the session. */
   handBack(session: Session): Outbound[] {
     const kept: Outbound[] = []
     const back: (Outbound & { batch: GroupBatch })[] = []
     for (const outbound of session.outbound()) {
       const { batch, qos, packetId } = outbound
-      // With QoS 2 nobody else may be sent it once it was sent, or may have been [MQTT-4.8.2-5].
+      // A QoS 2 message that may have been sent must not be sent to another client [MQTT-4.8.2-5].
       if (isOfGroup(batch) && (qos === 1 || packetId === 0)) back.push({ ...outbound, batch })
       else kept.push(outbound)
     }
-    for (const { batch, arrival } of back) batch.turn.giveBack(batch, arrival)
-    for (const turn of new Set(back.map(({ batch }) => batch.turn))) if (turn.hasLeft) turn.giveLeft()
+    for (const { batch, applicationMessage } of back) batch.turn.redeliver(batch, applicationMessage)
+    for (const turn of new Set(back.map(({ batch }) => batch.turn))) if (turn.hasLeft) turn.deliverWaiting()
     return kept
   }
 
-  /** What stayed with a session is written down, and done for its groups. */
+  /** Messages that stayed with a session are stored, and completed for their groups. */
   kept(outbound: readonly Outbound[]): void {
     for (const { batch } of outbound) {
       if (!isOfGroup(batch)) continue
@@ -85,31 +85,31 @@ export class Groups {
     }
   }
 
-  /** Nothing waits any more in a session that fell behind. */
+  /** The queue of a session that fell behind is empty. */
   drained(session: Session): void {
-    for (const subscription of session.subscriptions.values()) this.#groupOf(subscription)?.turn?.giveLeft()
+    for (const subscription of session.subscriptions.values()) this.#groupOf(subscription)?.turn?.deliverWaiting()
   }
 
-  /** Of what is about to be sent with QoS 2, what nobody else may be sent from now on. */
+  /** Of QoS 2 messages about to be sent, those of groups that must not be delivered to others from now on. */
   passedOf(outbound: readonly Outbound[]): GroupPassed[] {
-    return outbound.flatMap(({ batch, state, arrival: { facts } }) => {
+    return outbound.flatMap(({ batch, state, applicationMessage: { facts } }) => {
       if (!isOfGroup(batch) || state !== 'waiting' || facts.batchSeq === undefined) return []
       return [{ group: batch.turn.noteExactly(), batchSeq: facts.batchSeq, message: facts.index }]
     })
   }
 
-  /** Groups with members here that another node reads for, or none. */
+  /** Groups with members here that this node does not read for. */
   wanted(): GroupName[] {
     return [...this.#groups.values()].flatMap(({ members, turn }) =>
       turn === undefined && members.size > 0 ? [members.name] : [],
     )
   }
 
-  /** Where the groups stand, as far as that has to be written. */
-  take(): { told: GroupPosition[]; undo(): void } {
+  /** The positions of groups to store. */
+  take(): { report: GroupPosition[]; undo(): void } {
     const taken = [...this.#groups.values()].flatMap(({ turn }) => turn?.take() ?? [])
     return {
-      told: taken.map(({ told }) => told),
+      report: taken.map(({ report }) => report),
       undo() {
         for (const { undo } of taken) undo()
       },
@@ -132,7 +132,7 @@ export class Groups {
         turn.end()
         group.turn = undefined
         isWanted ||= members.size > 0
-      } else turn?.giveLeft()
+      } else turn?.deliverWaiting()
       if (group.turn === undefined && members.size === 0) this.#groups.delete(id)
     }
     if (isWanted) this.#wake()

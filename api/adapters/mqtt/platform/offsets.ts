@@ -1,19 +1,19 @@
 /**
- * Where the sessions of this process stand in the log of messages, as it is written down: those to which nothing is under way stand with
- * the node, in one position for all of them, the others each for itself, and shared subscriptions each as a group. What lies in the rows is never ahead of a session.
+ * Tracks the positions of the sessions of this process, as they are stored: sessions without messages in flight share the position of the
+ * node, others have their own, and shared subscriptions have one per group. A stored position is never ahead of its session.
  */
 import type { SessionName, SessionPositions } from '#api/messages/index.ts'
 import type { Outbound } from '../session.ts'
 import type { Cursor } from './cursors.ts'
 import { settle } from './cursors.ts'
-import type { Following } from './following.ts'
+import type { SessionDelivery } from './session-delivery.ts'
 import type { Groups } from './groups.ts'
-import type { Held, HeldSessions } from './held.ts'
-import { nameOf, subscriptionsOn } from './held.ts'
+import type { SessionState, SessionStates } from './session-state.ts'
+import { nameOf, subscriptionsOn } from './session-state.ts'
 
 type Moved = SessionPositions['moved'][number]
-/** What is told of the sessions beside the position of the node, and how to take it back. */
-type Told = {
+/** Reported positions of sessions besides that of the node, and functions that undo the report. */
+type SessionReport = {
   moved: Moved[]
   done: SessionPositions['done'][number][]
   skipped: SessionPositions['skipped'][number][]
@@ -21,35 +21,35 @@ type Told = {
 }
 
 export class OffsetTracker {
-  readonly #following: Following
+  readonly #delivery: SessionDelivery
   readonly #groups: Groups
-  readonly #held: HeldSessions
-  /** Of sessions that are gone, and whose end is not written yet. */
+  readonly #states: SessionStates
+  /** Sessions that have ended and whose end is not stored yet. */
   readonly #closing = new Set<Moved[]>()
 
-  constructor(following: Following, groups: Groups, held: HeldSessions) {
-    this.#following = following
+  constructor(delivery: SessionDelivery, groups: Groups, states: SessionStates) {
+    this.#delivery = delivery
     this.#groups = groups
-    this.#held = held
+    this.#states = states
   }
 
-  /** Where the session would have to begin again. */
+  /** The position from which the session would resume. */
   of(cursor: Cursor): string | undefined {
-    return settle(cursor) ?? this.#following.position
+    return settle(cursor) ?? this.#delivery.position
   }
 
-  /** What has to be written. */
+  /** The positions to store. */
   take(): SessionPositions {
-    const told: Told = { moved: [...this.#closing].flat(), done: [], skipped: [], undoing: [] }
+    const report: SessionReport = { moved: [...this.#closing].flat(), done: [], skipped: [], undoing: [] }
     const shared = this.#groups.take()
-    for (const one of this.#held.values()) if (one.session.isPersistent) takeSession(one, told)
-    const { moved, done, skipped, undoing } = told
+    for (const one of this.#states.values()) if (one.session.isPersistent) takeSession(one, report)
+    const { moved, done, skipped, undoing } = report
     return {
-      node: this.#following.position,
+      node: this.#delivery.position,
       moved,
       done,
       skipped,
-      groups: shared.told,
+      groups: shared.report,
       undo() {
         shared.undo()
         for (const undo of undoing) undo()
@@ -57,9 +57,9 @@ export class OffsetTracker {
     }
   }
 
-  /** Of a session that is closed with everything that is under way to it. */
-  atEnd({ session, cursors }: Held): { filter: string; position: string }[] {
-    const here = this.#following.position
+  /** The positions of a session that is closed with its messages in flight. */
+  atEnd({ session, cursors }: SessionState): { filter: string; position: string }[] {
+    const here = this.#delivery.position
     return [...session.subscriptions.values()].flatMap(({ filter, streamKey, group }) => {
       if (group !== undefined) return []
       const cursor = cursors.get(streamKey)
@@ -68,8 +68,8 @@ export class OffsetTracker {
     })
   }
 
-  /** Of one that is gone, and whose end is not written yet: it is told with the others until that is done. */
-  closing({ session, cursors }: Held): Disposable {
+  /** Reports an ended session with the others until its end is stored. */
+  closing({ session, cursors }: SessionState): Disposable {
     const name = nameOf(session)
     const positions: Moved[] = []
     for (const cursor of session.isPersistent ? cursors.values() : []) {
@@ -83,22 +83,22 @@ export class OffsetTracker {
   }
 }
 
-function takeSession(one: Held, told: Told): void {
+function takeSession(one: SessionState, report: SessionReport): void {
   const session = nameOf(one.session)
   const missed = one.skipped
   if (missed > 0) {
-    told.skipped.push({ session, messages: missed })
+    report.skipped.push({ session, messages: missed })
     one.skipped = 0
-    told.undoing.push(() => (one.skipped += missed))
+    report.undoing.push(() => (one.skipped += missed))
   }
-  for (const cursor of one.cursors.values()) takePosition(session, cursor, told)
+  for (const cursor of one.cursors.values()) takePosition(session, cursor, report)
   if (one.finished.length === 0) return
   const finished = takeFinished(one)
-  for (const { ordinal } of finished) told.done.push({ session, ordinal })
-  told.undoing.push(() => one.finished.push(...finished))
+  for (const { ordinal } of finished) report.done.push({ session, ordinal })
+  report.undoing.push(() => one.finished.push(...finished))
 }
 
-function takePosition(session: SessionName, cursor: Cursor, { moved, undoing }: Told): void {
+function takePosition(session: SessionName, cursor: Cursor, { moved, undoing }: SessionReport): void {
   const position = settle(cursor)
   if (position === cursor.stored && cursor.isStored) return
   cursor.stored = position
@@ -107,8 +107,8 @@ function takePosition(session: SessionName, cursor: Cursor, { moved, undoing }: 
   for (const { filter } of subscriptionsOn(cursor.session, cursor.streamKey)) moved.push({ session, filter, position })
 }
 
-/** Takes those of which nothing is under way any more. */
-function takeFinished({ cursors, finished }: Held): Outbound[] {
+/** Takes finished messages of completed batches. */
+function takeFinished({ cursors, finished }: SessionState): Outbound[] {
   const isUnderWay = ({ batch, streamKey }: Outbound) =>
     batch !== undefined && cursors.get(streamKey)?.batches.includes(batch) === true
   const done = finished.filter((outbound) => !isUnderWay(outbound))

@@ -1,20 +1,20 @@
-/** A session is taken up by a connection: what lies in its rows, and its subscriptions as far as they are still allowed. */
-import type { MessageAccess } from '#api/devices/index.ts'
+/** Resumes a session on a connection: restores its rows, and its subscriptions that are still allowed. */
+import type { ChannelAccess } from '#api/devices/index.ts'
 import type { Messages, OpenedSession, SessionStore, StoredSubscription } from '#api/messages/index.ts'
 import { kindOf } from '#core/errors/index.ts'
-import type { OpenRequest } from '../exchange.ts'
+import type { OpenRequest } from '../backend.ts'
 import type { SessionHost, Subscription } from '../session.ts'
 import { Session } from '../session.ts'
 import { parseShared } from '../shared-filter.ts'
-import type { Access } from './access.ts'
+import type { ConnectionAuthorizer } from './access.ts'
 import type { Cursor } from './cursors.ts'
 import { newCursor } from './cursors.ts'
-import type { Following } from './following.ts'
+import type { SessionDelivery } from './session-delivery.ts'
 import type { Groups } from './groups.ts'
-import type { Held } from './held.ts'
+import type { SessionState } from './session-state.ts'
 import { fromStoredOutbound, optionsOf, toStoredSubscription } from './stored-rows.ts'
 
-/** Of a session that is not kept. */
+/** The state of a session that is not stored. */
 const NOTHING_STORED: OpenedSession = {
   key: 0,
   epoch: 0,
@@ -25,12 +25,12 @@ const NOTHING_STORED: OpenedSession = {
   endedWill: undefined,
 }
 
-/** A session with what was on its way to it; it follows nothing yet. */
+/** A session with its messages in flight; it follows no channel yet. */
 export function restoreSession(
   { identity, clientIdentifier, expirySeconds, will }: OpenRequest,
   host: SessionHost,
   opened: OpenedSession = NOTHING_STORED,
-): Held {
+): SessionState {
   const session = new Session({ key: opened.key, epoch: opened.epoch, identity, clientIdentifier, expirySeconds }, host)
   const known = new Set<string>()
   for (const stored of opened.outbound) {
@@ -43,19 +43,19 @@ export function restoreSession(
 }
 
 export type ResumingDeps = {
-  admission: Access
+  admission: ConnectionAuthorizer
   messages: Messages
   store: SessionStore
-  following: Following
+  delivery: SessionDelivery
   groups: Groups
   onSubscribed: () => void
 }
 
-/** Goes on with the subscriptions of an earlier connection; those that are not allowed any more are removed. */
+/** Resumes the subscriptions of an earlier connection; those that are no longer allowed are removed. */
 export async function resumeSubscriptions(
-  one: Held,
+  one: SessionState,
   stored: readonly StoredSubscription[],
-  { admission, messages, store, following, groups, onSubscribed }: ResumingDeps,
+  { admission, messages, store, delivery, groups, onSubscribed }: ResumingDeps,
 ): Promise<void> {
   const { session } = one
   const lost: string[] = []
@@ -73,30 +73,30 @@ export async function resumeSubscriptions(
     messages.presence.subscribed(one.clientKey, 'mqtt')
     if (subscription.group !== undefined) {
       shared.push(subscription)
-      // Written before there were groups: its group begins where it stood.
+      // From a version without groups: its group begins at the position of the subscription.
       if (row.group === undefined) ungrouped.push(toStoredSubscription(subscription, row.position))
       continue
     }
     const { streamKey, access } = subscription
     const known = one.cursors.get(streamKey)
-    const cursor = known ?? newCursor(session, streamKey, access as MessageAccess, row.position)
-    following.add(cursor, subscription)
+    const cursor = known ?? newCursor(session, streamKey, access as ChannelAccess, row.position)
+    delivery.add(cursor, subscription)
     if (known !== undefined) continue
     one.cursors.set(streamKey, cursor)
-    if (cursor.mode === 'live') await following.begin(cursor)
+    if (cursor.mode === 'live') await delivery.begin(cursor)
     else behind.push(cursor)
   }
   if (lost.length > 0) await store.unsubscribe(session, lost)
   if (ungrouped.length > 0) await store.subscribe(session, one.clientKey, ungrouped)
   for (const subscription of shared) groups.join(subscription)
-  for (const cursor of behind) following.goOn(cursor)
+  for (const cursor of behind) delivery.continueReading(cursor)
 }
 
-/** Undefined where it is not any more. Throws what keeps from finding out. */
+/** Undefined when it is no longer allowed. Throws when the check fails. */
 async function allowed(
   stored: StoredSubscription,
   session: Session,
-  admission: Access,
+  admission: ConnectionAuthorizer,
 ): Promise<Subscription | undefined> {
   const parts = parseShared(stored.filter)
   if (parts === undefined) return undefined

@@ -1,8 +1,8 @@
-/** Between a session in memory and its rows. */
+/** Converts sessions in memory to rows and back. */
 import type { Envelope, LiveMessage, StoredOutbound, StoredSubscription, StoredWill } from '#api/messages/index.ts'
-import { Arrival } from '../arrival.ts'
+import { ApplicationMessage } from '../application-message.ts'
 import { envelopeOf, propertiesOf } from '../envelope.ts'
-import type { SessionWill } from '../exchange.ts'
+import type { SessionWill } from '../backend.ts'
 import type { Qos } from '../packets/protocol.ts'
 import type { Outbound, Subscription } from '../session.ts'
 import { subtopicFilterOf } from './topics.ts'
@@ -34,11 +34,11 @@ export function optionsOf({ options, identifier }: StoredSubscription) {
 }
 
 export function toStoredOutbound(outbound: Outbound): StoredOutbound {
-  const { arrival, ordinal, packetId, qos, state, retain, prefix, identifiers, streamKey } = outbound
-  const { batchSeq, index, subtopic, payload, envelope } = arrival.facts
+  const { applicationMessage, ordinal, packetId, qos, state, retain, prefix, identifiers, streamKey } = outbound
+  const { batchSeq, index, subtopic, payload, envelope } = applicationMessage.facts
   return {
     ordinal,
-    // What waited to be written down was never sent.
+    // A message that waited to be stored was never sent.
     packetId: state === 'waiting' ? 0 : packetId,
     qos: qos === 2 ? 2 : 1,
     state,
@@ -51,7 +51,7 @@ export function toStoredOutbound(outbound: Outbound): StoredOutbound {
   }
 }
 
-/** As it is from the moment on that it is written down: the client may have it, and is sent it with the same identifier [MQTT-4.4.0-1]. */
+/** The stored form after sending: the client may have it, so it is resent with the same identifier [MQTT-4.4.0-1]. */
 export function toSentOutbound(outbound: Outbound): StoredOutbound {
   const stored = toStoredOutbound(outbound)
   return { ...stored, packetId: outbound.packetId, state: stored.state === 'waiting' ? 'sent' : stored.state }
@@ -59,9 +59,16 @@ export function toSentOutbound(outbound: Outbound): StoredOutbound {
 
 export function fromStoredOutbound(stored: StoredOutbound): Outbound {
   const { ordinal, packetId, qos, state, batchSeq, message, channelKey, subtopic, facts, payload } = stored
-  const arrival = arrivalOf({ subtopic, payload, envelope: facts.envelope, batchSeq, index: message, qos })
+  const applicationMessage = applicationMessageOf({
+    subtopic,
+    payload,
+    envelope: facts.envelope,
+    batchSeq,
+    index: message,
+    qos,
+  })
   return {
-    arrival,
+    applicationMessage,
     qos,
     retain: facts.retain,
     prefix: facts.prefix,
@@ -90,22 +97,28 @@ export function toStoredWill(will: SessionWill): StoredWill {
   }
 }
 
-/** A message of the log. */
-export function arrivalFrom({ subtopic, payload, envelope, batchSeq, index }: LiveMessage): Arrival {
-  return arrivalOf({ subtopic, payload, envelope, batchSeq, index })
+/** A message of the changelog. */
+export function applicationMessageFrom({
+  subtopic,
+  payload,
+  envelope,
+  batchSeq,
+  index,
+}: LiveMessage): ApplicationMessage {
+  return applicationMessageOf({ subtopic, payload, envelope, batchSeq, index })
 }
 
-/** A message that lies in the database, or came by whatever protocol. */
-export function arrivalOf(message: {
+/** A message from the database, or of any protocol. */
+export function applicationMessageOf(message: {
   subtopic: string
   payload: Buffer
   envelope: Envelope | undefined
   batchSeq: number | undefined
   index: number
   qos?: Qos
-}): Arrival {
+}): ApplicationMessage {
   const { subtopic, payload, envelope, batchSeq, index } = message
-  return new Arrival({
+  return new ApplicationMessage({
     subtopic,
     payload,
     qos: message.qos ?? envelope?.qos ?? 1,

@@ -1,4 +1,4 @@
-/** Topics of the platform (contract section 7.3): message paths, whose subtopics may hold wildcards in filters. */
+/** Topics of the platform (contract section 7.3): message paths, whose subtopics may contain wildcards in filters. */
 import { parseMessagePath, parseSubtopic, parseSubtopicFilter } from '#api/messages/index.ts'
 import type { ChannelPath } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -9,11 +9,11 @@ import { ProtocolError } from '../packets/wire.ts'
 export type TopicName = { path: ChannelPath; subtopic: string }
 export type TopicFilter = { path: ChannelPath; levels: readonly string[]; prefix: string }
 
-/** Topics are few and come again and again. */
-const MAX_REMEMBERED = 10_000
-const names = new LRUCache<string, TopicName>({ max: MAX_REMEMBERED })
+/** Parsed topics are cached, because they are repeated. */
+const MAX_CACHED_NAMES = 10_000
+const names = new LRUCache<string, TopicName>({ max: MAX_CACHED_NAMES })
 
-/** Throws a refusal with the reason code "topic name invalid". */
+/** Throws an error with the reason code "topic name invalid". */
 export function parseTopicName(topic: string): TopicName {
   const known = names.get(topic)
   if (known !== undefined) return known
@@ -31,10 +31,10 @@ export function parseTopicName(topic: string): TopicName {
   return name
 }
 
-/** Throws a refusal with the reason code "topic filter invalid". */
+/** Throws an error with the reason code "topic filter invalid". */
 export function parseTopicFilter(filter: string): TopicFilter {
   const path = parseMessagePath(filter)
-  // Wildcards stand inside the subtopic alone.
+  // Wildcards are allowed in the subtopic only.
   if (path === undefined || /[+#]/.test(`${path.domain ?? ''}${path.channel}`))
     throw new ProtocolError(
       REASON.topicFilterInvalid,
@@ -46,13 +46,13 @@ export function parseTopicFilter(filter: string): TopicFilter {
   return { path: { domain: path.domain, channel: path.channel }, levels, prefix }
 }
 
-/** Inside the house wildcards are written as brokers of messages do. */
+/** The internal wildcards `*` and `>` as those of MQTT. */
 const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['*', '+'],
   ['>', '#'],
 ])
 
-/** The filter of `parseSubtopicFilter` that these levels came from. */
+/** The filter of `parseSubtopicFilter` with these levels. */
 export function subtopicFilterOf(levels: readonly string[]): string {
   return levels.map((level) => (level === '+' ? '*' : level === '#' ? '>' : level)).join('.')
 }

@@ -1,6 +1,6 @@
 /**
- * Fills a template in. It ends: there are no loops but over values that are there, and every step and every character that is
- * made is counted. What it fails with names a place of the template, never a value.
+ * Evaluates a template. It terminates: loops only iterate over existing values, and every step and every output
+ * character is counted. Errors contain a place of the template, never a value.
  */
 import { FUNCTIONS, callFunction, textOf, wellFormed } from './functions.ts'
 import type { FunctionHelp } from './functions.ts'
@@ -10,17 +10,17 @@ import { TemplateFault } from './syntax.ts'
 import { Missing, fieldOf, isList, isRecord, isTrue, keysOf } from './values.ts'
 import type { Value } from './values.ts'
 
-/** Characters of a filled-in template. */
+/** Maximum number of characters of the result. */
 export const MAX_OUTPUT_CHARS = 262_144
-/** Nodes and expressions that are evaluated. */
+/** Maximum number of evaluated nodes and expressions. */
 const MAX_STEPS = 50_000
-/** Characters that functions are given and make. */
+/** Maximum number of characters of all arguments and results of functions. */
 const MAX_WORK_CHARS = 2_000_000
 
 type Scope = Map<string, Value>
 
 export type EvaluateOptions = {
-  /** The text becomes JSON: what is put between its quotation marks is escaped. */
+  /** The result is JSON: values between quotation marks are escaped. */
   isJson: boolean
 }
 
@@ -29,7 +29,7 @@ export function evaluate(nodes: readonly Node[], root: Value, options: EvaluateO
   return new Evaluation(root, options).render(nodes)
 }
 
-/** One evaluation: its bounds count from the first node to the last. */
+/** One evaluation. The limits apply to all of its nodes together. */
 class Evaluation {
   readonly #root: Value
   readonly #isJson: boolean
@@ -39,7 +39,7 @@ class Evaluation {
     fail: (message) => this.#fail(message),
     pay: (characters) => {
       this.#workedChars += characters
-      if (this.#workedChars > MAX_WORK_CHARS) this.#fail('the template does too much')
+      if (this.#workedChars > MAX_WORK_CHARS) this.#fail('the template exceeds the limit of steps')
     },
   }
   #steps = 0
@@ -63,7 +63,7 @@ class Evaluation {
 
   #step(): void {
     this.#steps++
-    if (this.#steps > MAX_STEPS) this.#fail('the template does too much')
+    if (this.#steps > MAX_STEPS) this.#fail('the template exceeds the limit of steps')
   }
 
   #write(text: string): void {
@@ -117,13 +117,13 @@ class Evaluation {
 
   #entriesOf(value: Value): [Value, Value][] {
     if (isList(value)) return [...value.entries()]
-    // In the order of the keys, as Go has it: the same values give the same text.
+    // Sorted by key, as in Go, so that the result is deterministic.
     if (isRecord(value)) return keysOf(value).map((key) => [key, value[key] ?? null])
     if (value === null || value instanceof Missing) return []
-    return this.#fail('range takes a list or an object')
+    return this.#fail('range requires a list or an object')
   }
 
-  /** The value of a pipeline, put into its variable where it has one. */
+  /** Returns the value of a pipeline and assigns it to its variable, if any. */
   #declare(pipeline: Pipeline, dot: Value, scopes: readonly Scope[]): Value {
     const value = this.#valueOf(pipeline, dot, scopes)
     const [name] = pipeline.declared
@@ -133,7 +133,7 @@ class Evaluation {
 
   #set(scopes: readonly Scope[], name: string, value: Value, isNew: boolean): void {
     const scope = isNew ? scopes.at(-1) : scopes.findLast((one) => one.has(name))
-    if (scope === undefined) return this.#fail(`there is no variable ${name}`)
+    if (scope === undefined) return this.#fail(`undefined variable ${name}`)
     scope.set(name, value)
   }
 
@@ -162,7 +162,7 @@ class Evaluation {
       case 'call':
         return FUNCTIONS[expression.name].least === 0
           ? callFunction(expression.name, [], this.#help)
-          : this.#fail(`${expression.name} needs arguments: put parentheses around it`)
+          : this.#fail(`${expression.name} requires arguments: put the call in parentheses`)
       case 'pipeline':
         return this.#follow(this.#valueOf(expression.pipeline, dot, scopes), expression.fields, '(…)')
     }
@@ -171,7 +171,7 @@ class Evaluation {
   #variable(name: string, scopes: readonly Scope[]): Value {
     if (name === '$') return this.#root
     const scope = scopes.findLast((one) => one.has(name))
-    return scope === undefined ? this.#fail(`there is no variable ${name}`) : (scope.get(name) ?? null)
+    return scope === undefined ? this.#fail(`undefined variable ${name}`) : (scope.get(name) ?? null)
   }
 
   #follow(value: Value, fields: readonly string[], from: string): Value {
@@ -180,7 +180,7 @@ class Evaluation {
       this.#step()
       path = `${path}.${name}`
       if (!(found instanceof Missing) && found !== null && !isRecord(found))
-        return this.#fail(`${path} cannot be: what stands before has no fields`)
+        return this.#fail(`${path} does not exist: the value before it has no fields`)
       found = fieldOf(found, name, path)
     }
     return found

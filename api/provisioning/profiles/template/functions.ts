@@ -1,19 +1,19 @@
 /**
- * The functions of a template: those of Go's text/template that make no code, and `toJSON`, `default` and `required` of this
- * platform family. Each is pure, and called by `callFunction` alone, which charges every one of them for what it is given and what
- * it makes.
+ * The functions of a template: those of Go's text/template that do not generate code, and `toJSON`, `default` and
+ * `required` of Magistrala. They are pure. `callFunction` calls them and accounts for the size of arguments and
+ * results.
  */
 import { Missing, isList, isRecord, isTrue, keysOf } from './values.ts'
 import type { Value } from './values.ts'
 
-/** What the evaluation lends to a function: refusals that name the line, and the price of a long text. */
+/** Helpers for functions: errors with the line, and accounting of long texts. */
 export type FunctionHelp = {
   fail(message: string): never
-  /** Throws when the template has done too much. */
+  /** Throws when the template exceeds its limit. */
   pay(characters: number): void
 }
 
-/** What an evaluation lends to the functions themselves: they have nothing to charge. */
+/** Helpers for the implementation of functions, which do not account. */
 type Refusing = Pick<FunctionHelp, 'fail'>
 
 type TemplateFunction = {
@@ -26,7 +26,7 @@ const MANY = 32
 const MAX_WIDTH = 64
 const MAX_PRECISION = 20
 
-/** `args` holds as many as `least` says at the least: the parser has counted them. */
+/** `args` has at least `least` items: the parser checks the number. */
 function of(least: number, most: number, call: TemplateFunction['call']): TemplateFunction {
   return { least, most, call }
 }
@@ -64,37 +64,40 @@ export function isFunction(name: string): name is FunctionName {
   return Object.hasOwn(FUNCTIONS, name)
 }
 
-/** Calls one with as many arguments as the parser has counted, and charges for them and for the result. */
+/**
+ * Calls a function with the number of arguments that the parser has checked, and accounts for the arguments and the
+ * result.
+ */
 export function callFunction(name: FunctionName, args: readonly Value[], help: FunctionHelp): Value {
   for (const one of args) help.pay(sizeOf(one))
-  // What goes into a value, as toJSON does, makes a text of its length: that is charged as what it makes.
+  // The result accounts for functions such as toJSON, whose output is larger than its argument.
   const result = FUNCTIONS[name].call(args, help)
   help.pay(sizeOf(result))
   return result
 }
 
-/** Characters of a text, entries of a list or object. A call costs something whatever it is given. */
+/** Number of characters of a text or entries of a list or object, plus 1, so that every call costs something. */
 function sizeOf(value: Value): number {
   if (typeof value === 'string') return value.length + 1
   if (isList(value)) return value.length + 1
   return isRecord(value) ? keysOf(value).length + 1 : 1
 }
 
-/** Throws for half of a character, which no UTF-8 can say. */
+/** Throws for a lone surrogate, which UTF-8 cannot represent. */
 export function wellFormed(text: string, { fail }: Refusing): string {
-  return text.isWellFormed() ? text : fail('a text has half of a character (a lone surrogate)')
+  return text.isWellFormed() ? text : fail('a text contains a lone surrogate')
 }
 
-/** Nothing, or a text without a character: false and 0 are values. */
+/** True for a missing value, null and an empty text. false and 0 are values. */
 const isEmpty = (value: Value) => value === null || value === '' || value instanceof Missing
 
-/** The text of a plain value. Refuses what is not there, and what would need a notation. */
+/** Returns the text of a scalar. Fails for missing values, lists and objects. */
 export function textOf(value: Value, { fail }: Refusing): string {
   if (typeof value === 'string') return value
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
   if (value instanceof Missing) return fail(`${value.path} has no value`)
   if (value === null) return fail('a value is null')
-  return fail(`${isList(value) ? 'a list' : 'an object'} has no text of its own: write it with toJSON`)
+  return fail(`cannot print ${isList(value) ? 'a list' : 'an object'}: use toJSON`)
 }
 
 function jsonOf(value: Value, { fail }: Refusing): string {
@@ -105,12 +108,12 @@ type Plain = string | number | boolean
 
 function plain(value: Value, { fail }: Refusing): Plain {
   if (value instanceof Missing) return fail(`${value.path} has no value to compare`)
-  if (typeof value === 'object') return fail('only texts, numbers and booleans are compared')
+  if (typeof value === 'object') return fail('only texts, numbers and booleans can be compared')
   return value
 }
 
 function isEqual(left: Value, right: Value, help: Refusing): boolean {
-  // `eq .Vars.x nil` is how a template asks whether something is there.
+  // Templates use `eq .Vars.x nil` to test whether a value exists.
   if (left === null || right === null) return isNothing(left) && isNothing(right)
   return plain(left, help) === plain(right, help)
 }
@@ -120,7 +123,7 @@ const isNothing = (value: Value) => value === null || value instanceof Missing
 function compare(args: readonly Value[], help: Refusing): number {
   const [left, right] = [plain(first(args), help), plain(second(args), help)]
   if (typeof left !== typeof right || typeof left === 'boolean')
-    return help.fail('only two numbers, or two texts, are smaller and larger')
+    return help.fail('only two numbers or two texts can be ordered')
   return left < right ? -1 : Number(left > right)
 }
 
@@ -139,10 +142,10 @@ function elementOf(value: Value, key: Value, { fail }: Refusing): Value {
     return Object.hasOwn(value, key) ? (value[key] ?? null) : new Missing(`index … ${JSON.stringify(key)}`)
   if (isList(value) && typeof key === 'number' && Number.isInteger(key))
     return key >= 0 && key < value.length ? (value[key] ?? null) : new Missing(`index … ${key}`)
-  return fail('index takes an object and a text, or a list and a whole number')
+  return fail('index requires an object and a text, or a list and an integer')
 }
 
-/** As Go's Sprint: a blank between two operands of which neither is a text. */
+/** Like Go's Sprint: adds a blank between two operands when neither is a text. */
 function printed(args: readonly Value[], help: Refusing): string {
   let text = ''
   for (const [place, value] of args.entries()) {
@@ -165,7 +168,8 @@ function formatted(args: readonly Value[], help: Refusing): string {
       if (verb === '%') return '%'
       const value = values[used++]
       if (value === undefined) return help.fail('printf has fewer values than verbs')
-      if (Number(width) > MAX_WIDTH || Number(precision ?? 0) > MAX_PRECISION) return help.fail('printf is too wide')
+      if (Number(width) > MAX_WIDTH || Number(precision ?? 0) > MAX_PRECISION)
+        return help.fail('the width of printf is too large')
       return verbOf(verb, precision, value, help).padStart(Number(width), zero === '' ? ' ' : zero)
     },
   )
@@ -176,8 +180,8 @@ function formatted(args: readonly Value[], help: Refusing): string {
 function verbOf(verb: string, precision: string | undefined, value: Value, help: Refusing): string {
   if (verb === 's' || verb === 'v' || verb === 't') return textOf(value, help)
   if (verb === 'q') return JSON.stringify(textOf(value, help))
-  if (typeof value !== 'number') return help.fail(`%${verb} of printf takes a number`)
+  if (typeof value !== 'number') return help.fail(`%${verb} of printf requires a number`)
   if (verb === 'f') return value.toFixed(Number(precision ?? 6))
   if ((verb === 'd' || verb === 'x') && Number.isInteger(value)) return value.toString(verb === 'x' ? 16 : 10)
-  return help.fail(`%${verb} of printf is not served: %s %v %t %q %d %x %f are, the last three for numbers`)
+  return help.fail(`%${verb} of printf is not supported: use %s %v %t %q, or %d %x %f for numbers`)
 }

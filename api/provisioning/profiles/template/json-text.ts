@@ -1,5 +1,5 @@
 /**
- * Follows JSON that is being written, so that a value between quotation marks can be escaped for its place: the name of a
+ * Tracks whether the end of a JSON text is inside quotation marks, so that values are escaped there: the name of a
  * channel must not be able to add a key to the configuration of a device.
  */
 export class JsonText {

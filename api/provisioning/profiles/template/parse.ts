@@ -1,6 +1,6 @@
 /**
- * Reads a template: a part of the language of Go's text/template, which is what profiles of this platform family are
- * written in. There is no way to define or call anything, no file, no network; everything that is not known is refused here.
+ * Parses a template in the subset of Go's text/template that profiles of Magistrala use. It can neither define
+ * functions nor access files or the network. Unknown constructs are rejected here.
  */
 import { FUNCTIONS, isFunction, wellFormed } from './functions.ts'
 import type { Block, Expression, Node, Pipeline } from './syntax.ts'
@@ -8,18 +8,18 @@ import { TemplateFault } from './syntax.ts'
 import { piecesOf } from './tokens.ts'
 import type { Piece, Token } from './tokens.ts'
 
-/** Blocks within blocks, and parentheses within parentheses. */
+/** Maximum nesting of blocks, and of parentheses. */
 const MAX_DEPTH = 32
-/** Commands of a pipeline, and arguments of one. */
+/** Maximum number of commands of a pipeline, and of arguments of a command. */
 const MAX_ARGUMENTS = 32
 
-/** A block that is not closed yet; `nodes` is where the next node goes. */
+/** An open block. `nodes` receives the next node. */
 type Open = { node: Block; nodes: Node[]; hasElse: boolean; closesWith: number; line: number }
 
 const BLOCKS = new Set(['if', 'with', 'range'])
 const REFUSED = new Set(['define', 'template', 'block', 'break', 'continue'])
 
-/** Throws `TemplateFault` for what cannot be read. */
+/** Throws `TemplateFault` for an invalid template. */
 export function parseTemplate(template: string): Node[] {
   const root: Node[] = []
   const open: Open[] = []
@@ -38,16 +38,16 @@ function readAction({ tokens, line }: Extract<Piece, { kind: 'action' }>, open: 
   const [first] = tokens
   if (first === undefined) throw fault('an action is empty')
   const word = first.kind === 'word' ? first.text : ''
-  if (REFUSED.has(word)) throw fault(`{{${word}}} is not served`)
+  if (REFUSED.has(word)) throw fault(`{{${word}}} is not supported`)
   if (BLOCKS.has(word)) {
     const kind = word as Block['kind']
-    if (open.length >= MAX_DEPTH) throw fault(`more than ${MAX_DEPTH} blocks stand in each other`)
+    if (open.length >= MAX_DEPTH) throw fault(`more than ${MAX_DEPTH} nested blocks`)
     const block = openBlock(kind, tokens.slice(1), line, 1)
     here().push(block.node)
     open.push(block)
   } else if (word === 'else') {
     const current = open.at(-1)
-    if (current === undefined || current.hasElse) throw fault('{{else}} belongs to no {{if}}, {{with}} or {{range}}')
+    if (current === undefined || current.hasElse) throw fault('{{else}} without {{if}}, {{with}} or {{range}}')
     const otherwise: Node[] = []
     current.node.otherwise = otherwise
     current.hasElse = true
@@ -55,15 +55,15 @@ function readAction({ tokens, line }: Extract<Piece, { kind: 'action' }>, open: 
     const next = tokens[1]
     if (next === undefined) return
     if (next.kind !== 'word' || next.text !== current.node.kind || current.node.kind === 'range')
-      throw fault('behind {{else}} nothing may stand, or a condition of the same kind')
-    if (open.length >= MAX_DEPTH) throw fault(`more than ${MAX_DEPTH} conditions follow each other`)
+      throw fault('{{else}} may only be followed by a condition of the same kind')
+    if (open.length >= MAX_DEPTH) throw fault(`more than ${MAX_DEPTH} chained conditions`)
     const chained = openBlock(current.node.kind, tokens.slice(2), line, current.closesWith + 1)
     otherwise.push(chained.node)
     open.push(chained)
   } else if (word === 'end') {
     const current = open.at(-1)
-    if (current === undefined) throw fault('{{end}} closes nothing')
-    if (tokens.length > 1) throw fault('behind {{end}} nothing may stand')
+    if (current === undefined) throw fault('{{end}} without a block')
+    if (tokens.length > 1) throw fault('{{end}} may not be followed by other words')
     open.splice(-current.closesWith)
   } else {
     here().push({ kind: 'action', pipeline: pipelineOf(tokens, line, 1) })
@@ -80,7 +80,7 @@ function pipelineOf(tokens: readonly Token[], line: number, maxDeclared: number)
   const reader = { tokens, at: 0, line, depth: 0 }
   const pipeline = readPipeline(reader, maxDeclared)
   const left = tokens[reader.at]
-  if (left !== undefined) throw new TemplateFault(`"${left.text}" is not expected here`, line)
+  if (left !== undefined) throw new TemplateFault(`unexpected "${left.text}"`, line)
   return pipeline
 }
 
@@ -94,7 +94,7 @@ function readPipeline(reader: Reader, maxDeclared: number): Pipeline {
     const [first] = command
     if (first === undefined) throw new TemplateFault('a value is missing', reader.line)
     if (commands.length > 0 && first.kind !== 'call')
-      throw new TemplateFault('behind | a function must stand', reader.line)
+      throw new TemplateFault('| must be followed by a function', reader.line)
     requireArguments(command, commands.length > 0, reader.line)
     commands.push(command)
     if (commands.length > MAX_ARGUMENTS) throw new TemplateFault('a pipeline is too long', reader.line)
@@ -111,7 +111,7 @@ function readDeclaration(reader: Reader, maxDeclared: number): { declared: strin
     const next = reader.tokens[ahead + 1]?.kind
     if (next === ':=' || next === '=') {
       if (names.length > maxDeclared || names.includes('$'))
-        throw new TemplateFault('these variables cannot be set here', reader.line)
+        throw new TemplateFault('these variables cannot be assigned here', reader.line)
       reader.at = ahead + 2
       return { declared: names, isNew: next === ':=' }
     }
@@ -126,7 +126,7 @@ function readCommand(reader: Reader): Expression[] {
   for (let token = reader.tokens[reader.at]; token !== undefined; token = reader.tokens[reader.at]) {
     if (token.kind === '|' || token.kind === ')') break
     if (command.length > 0 && !token.isApart)
-      throw new TemplateFault(`a blank is missing before "${token.text}"`, reader.line)
+      throw new TemplateFault(`missing blank before "${token.text}"`, reader.line)
     if (command.length > MAX_ARGUMENTS) throw new TemplateFault('a command has too many arguments', reader.line)
     command.push(readOperand(reader, token))
   }
@@ -150,14 +150,14 @@ function readOperand(reader: Reader, token: Token): Expression {
       return wordOf(token.text, reader.line)
     case '(': {
       reader.depth++
-      if (reader.depth > MAX_DEPTH) throw new TemplateFault('too many parentheses stand in each other', reader.line)
+      if (reader.depth > MAX_DEPTH) throw new TemplateFault('too many nested parentheses', reader.line)
       const pipeline = readPipeline(reader, 0)
-      if (!take(reader, ')')) throw new TemplateFault('a parenthesis is not closed', reader.line)
+      if (!take(reader, ')')) throw new TemplateFault('unclosed parenthesis', reader.line)
       reader.depth--
       return { kind: 'pipeline', pipeline, fields: readFields(reader) }
     }
     default:
-      throw new TemplateFault(`"${token.text}" is not expected here`, reader.line)
+      throw new TemplateFault(`unexpected "${token.text}"`, reader.line)
   }
 }
 
@@ -165,11 +165,11 @@ function wordOf(word: string, line: number): Expression {
   if (word === 'true' || word === 'false') return { kind: 'literal', value: word === 'true' }
   if (word === 'nil') return { kind: 'literal', value: null }
   if (!isFunction(word))
-    throw new TemplateFault(`there is no function ${word}: served are ${Object.keys(FUNCTIONS).join(', ')}`, line)
+    throw new TemplateFault(`unknown function ${word}: use ${Object.keys(FUNCTIONS).join(', ')}`, line)
   return { kind: 'call', name: word }
 }
 
-/** Fields that follow without a blank. */
+/** Reads the fields that follow without a blank. */
 function readFields(reader: Reader): string[] {
   const fields: string[] = []
   for (let next = reader.tokens[reader.at]; next?.kind === 'field' && !next.isApart; next = reader.tokens[reader.at]) {
@@ -193,8 +193,8 @@ function requireArguments(command: readonly Expression[], isPiped: boolean, line
   }
   const { least, most } = FUNCTIONS[first.name]
   const given = command.length - 1 + (isPiped ? 1 : 0)
-  if (given < least || given > most) throw new TemplateFault(`${first.name} does not take ${given} arguments`, line)
-  // Its first argument is said in a refusal: a value of the device must not be.
+  if (given < least || given > most) throw new TemplateFault(`${first.name} does not accept ${given} arguments`, line)
+  // The first argument is part of the error message, so it must be a literal and not a value of the device.
   if (first.name === 'required' && (second?.kind !== 'literal' || typeof second.value !== 'string'))
     throw new TemplateFault('the first argument of required must be a text in quotes', line)
 }
@@ -205,12 +205,12 @@ const failingAt = (line: number) => ({
   },
 })
 
-/** The escapes of Go that JSON has as well, and no others. */
+/** Accepts only escapes that Go and JSON share. */
 function textOf(token: string, line: number): string {
   if (token.startsWith('`')) return token.slice(1, -1)
   try {
     return wellFormed(String(JSON.parse(token)), failingAt(line))
   } catch (error) {
-    throw error instanceof TemplateFault ? error : new TemplateFault('a text has an escape that is none', line)
+    throw error instanceof TemplateFault ? error : new TemplateFault('a text contains an invalid escape', line)
   }
 }

@@ -1,7 +1,7 @@
-/** What a template is made of once it was read. */
+/** The syntax tree of a template. */
 import type { FunctionName } from './functions.ts'
 
-/** Why a template cannot be read or filled in. Says where, and never a value. */
+/** An error of parsing or evaluating a template. It contains the line, never a value. */
 export class TemplateFault extends Error {
   constructor(message: string, line: number) {
     super(`${message} (line ${line} of the template)`)
@@ -11,18 +11,18 @@ export class TemplateFault extends Error {
 
 export type Expression =
   | { kind: 'literal'; value: string | number | boolean | null }
-  /** `.`, `$` and `$name`, with the fields behind them. */
+  /** `.`, `$` and `$name`, with the fields that follow. */
   | { kind: 'dot'; fields: readonly string[] }
   | { kind: 'variable'; name: string; fields: readonly string[] }
   | { kind: 'call'; name: FunctionName }
   | { kind: 'pipeline'; pipeline: Pipeline; fields: readonly string[] }
 
-/** The result of each command is the last argument of the next. */
+/** The result of each command becomes the last argument of the next. */
 export type Pipeline = {
   line: number
-  /** Variables that take the result; two of them in a range: key and element. */
+  /** Variables that are assigned the result. A range can have two: key and element. */
   declared: readonly string[]
-  /** `:=`; else an existing variable gets a new value. */
+  /** True for `:=`. False assigns to an existing variable. */
   isNew: boolean
   commands: readonly (readonly Expression[])[]
 }

@@ -1,4 +1,4 @@
-/** The language of profiles: the part of Go's text/template that is served, what it refuses, and that it ends. */
+/** The template language of profiles: the supported subset of Go's text/template, its errors and its limits. */
 import fc from 'fast-check'
 import { describe, expect, it, test } from 'vitest'
 import { TemplateFault, evaluate, parseTemplate } from './index.ts'
@@ -61,8 +61,8 @@ test.each([
   expect(fill(template)).toBe(expected)
 })
 
-describe('between the quotation marks of JSON', () => {
-  it('a value is escaped, elsewhere it is not', () => {
+describe('between quotation marks of JSON', () => {
+  it('values are escaped, elsewhere not', () => {
     const name = 'x","admin":true,"y":"\\ \n'
     const filled = fill('{"name":"{{.name}}","list":{{toJSON .list}},"port":{{.port}},"q":"\\"{{.name}}"}', true, {
       name,
@@ -72,7 +72,7 @@ describe('between the quotation marks of JSON', () => {
     expect(JSON.parse(filled)).toEqual({ name, list: ['"'], port: 80, q: `"${name}` })
   })
 
-  it('every text arrives as it is', () => {
+  it('every text is preserved', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 50 }), (text) => {
         expect(JSON.parse(fill('{"a":"{{.a}}","b":{{toJSON .a}}}', true, { a: text }))).toEqual({ a: text, b: text })
@@ -84,8 +84,8 @@ describe('between the quotation marks of JSON', () => {
 test.each([
   ['{{.Vars.missing}}', '.Vars.missing has no value (line 1'],
   ['\n\n{{.Bindings.backup.Secret.secret}}', '.Bindings.backup.Secret.secret has no value (line 3'],
-  ['{{.Vars.list}}', 'a list has no text of its own'],
-  ['{{.Vars}}', 'an object has no text of its own'],
+  ['{{.Vars.list}}', 'cannot print a list'],
+  ['{{.Vars}}', 'cannot print an object'],
   ['{{.Vars.none}}', 'a value is null'],
   ['{{.Vars.port.x}}', 'has no fields'],
   ['{{.Vars.__proto__}}', '.Vars.__proto__ has no value'],
@@ -95,58 +95,58 @@ test.each([
   ['{{index .Vars.list 7}}', 'has no value'],
   ['{{lt 1 "a"}}', 'only two numbers'],
   ['{{eq .Vars.list .Vars.list}}', 'only texts, numbers and booleans'],
-  ['{{range .Vars.port}}{{end}}', 'range takes a list or an object'],
-  ['{{printf "%d" "a"}}', 'takes a number'],
+  ['{{range .Vars.port}}{{end}}', 'range requires a list or an object'],
+  ['{{printf "%d" "a"}}', 'requires a number'],
   ['{{printf "%s"}}', 'fewer values'],
-  ['{{printf "%99999d" 1}}', 'too wide'],
-  ['{{if true}}{{$x := 1}}{{end}}{{$x}}', 'there is no variable $x'],
+  ['{{printf "%99999d" 1}}', 'too large'],
+  ['{{if true}}{{$x := 1}}{{end}}{{$x}}', 'undefined variable $x'],
 ])('%s fails: %s', (template, message) => {
   expect(() => fill(template)).toThrow(message)
 })
 
 test.each([
   ['{{', 'not closed by }}'],
-  ['{{"a}}', 'cannot stand in an action'],
-  ['{{/* a', 'a comment is not closed'],
+  ['{{"a}}', 'unexpected character'],
+  ['{{/* a', 'unclosed comment'],
   ['{{}}', 'an action is empty'],
   ['\n{{if .A}}', '{{if}} has no {{end}} (line 2'],
-  ['{{end}}', '{{end}} closes nothing'],
-  ['{{else}}', '{{else}} belongs to no'],
-  ['{{if 1}}{{else}}{{else}}{{end}}', '{{else}} belongs to no'],
-  ['{{if 1}}{{else range .A}}{{end}}', 'behind {{else}}'],
-  ['{{define "x"}}{{end}}', '{{define}} is not served'],
-  ['{{template "x"}}', '{{template}} is not served'],
-  ['{{env "PATH"}}', 'there is no function env'],
-  ['{{constructor}}', 'there is no function constructor'],
-  ['{{.A | .B}}', 'behind | a function must stand'],
+  ['{{end}}', '{{end}} without a block'],
+  ['{{else}}', '{{else}} without {{if}}'],
+  ['{{if 1}}{{else}}{{else}}{{end}}', '{{else}} without {{if}}'],
+  ['{{if 1}}{{else range .A}}{{end}}', '{{else}} may only be followed by'],
+  ['{{define "x"}}{{end}}', '{{define}} is not supported'],
+  ['{{template "x"}}', '{{template}} is not supported'],
+  ['{{env "PATH"}}', 'unknown function env'],
+  ['{{constructor}}', 'unknown function constructor'],
+  ['{{.A | .B}}', '| must be followed by a function'],
   ['{{.A .B}}', 'only a function takes arguments'],
-  ['{{not}}', 'not does not take 0 arguments'],
-  ['{{(.A}}', 'a parenthesis is not closed'],
-  ['{{.A)}}', '")" is not expected here'],
-  ['{{"\\x41"}}', 'an escape that is none'],
+  ['{{not}}', 'not does not accept 0 arguments'],
+  ['{{(.A}}', 'unclosed parenthesis'],
+  ['{{.A)}}', 'unexpected ")"'],
+  ['{{"\\x41"}}', 'an invalid escape'],
   ['{{required .A .B}}', 'must be a text in quotes'],
-  ['{{$ := 1}}', 'cannot be set here'],
-  ['{{$a, $b := .A}}', 'cannot be set here'],
-  ['{{if 1}}'.repeat(33), 'more than 32 blocks'],
-  [`{{if 0}}${'{{else if 0}}'.repeat(33)}{{end}}`, 'more than 32 conditions'],
-  [`{{${'('.repeat(33)}1${')'.repeat(33)}}}`, 'too many parentheses'],
-])('%s cannot be read: %s', (template, message) => {
+  ['{{$ := 1}}', 'cannot be assigned here'],
+  ['{{$a, $b := .A}}', 'cannot be assigned here'],
+  ['{{if 1}}'.repeat(33), 'more than 32 nested blocks'],
+  [`{{if 0}}${'{{else if 0}}'.repeat(33)}{{end}}`, 'more than 32 chained conditions'],
+  [`{{${'('.repeat(33)}1${')'.repeat(33)}}}`, 'too many nested parentheses'],
+])('%s is not valid: %s', (template, message) => {
   expect(() => parseTemplate(template)).toThrow(message)
 })
 
-describe('what a template may do', () => {
+describe('limits of a template', () => {
   const many = { list: Array.from({ length: 2000 }, (_, place) => place), text: 'x'.repeat(60_000) }
 
   test.each([
-    ['loops in loops', '{{range .list}}{{range $.list}}{{end}}{{end}}', 'does too much'],
+    ['loops in loops', '{{range .list}}{{range $.list}}{{end}}{{end}}', 'exceeds the limit of steps'],
     ['a long result', '{{range .list}}{{$.text}}{{end}}', 'the result is longer than'],
-    ['long texts that are thrown away', '{{range .list}}{{$x := toJSON $.text}}{{end}}', 'does too much'],
-    ['long comparisons', '{{range .list}}{{if eq $.text $.text}}{{end}}{{end}}', 'does too much'],
+    ['long texts that are thrown away', '{{range .list}}{{$x := toJSON $.text}}{{end}}', 'exceeds the limit of steps'],
+    ['long comparisons', '{{range .list}}{{if eq $.text $.text}}{{end}}{{end}}', 'exceeds the limit of steps'],
   ])('ends: %s', (_what, template, message) => {
     expect(() => fill(template, false, many)).toThrow(message)
   })
 
-  it('is read or refused, whatever it is, and fills in or fails with a fault of its own', () => {
+  it('any text is parsed or rejected, and evaluated or fails with a TemplateFault', () => {
     const words = [
       '{{',
       '}}',

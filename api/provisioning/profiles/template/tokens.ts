@@ -1,16 +1,16 @@
-/** The text of a template in pieces: what is copied, and the words of each action. */
+/** Splits a template into text and the tokens of actions. */
 import { TemplateFault } from './syntax.ts'
 
 export type Token = {
   kind: 'string' | 'number' | 'field' | 'dot' | 'variable' | 'word' | ':=' | '=' | '|' | '(' | ')' | ','
   text: string
-  /** Whether a blank stands before it: `.a.b` is one value, `.a .b` are two. */
+  /** True after a blank: `.a.b` is one value, `.a .b` are two. */
   isApart: boolean
 }
 
 export type Piece = { kind: 'text'; text: string } | { kind: 'action'; tokens: Token[]; line: number }
 
-/** Words and pieces of a template: it is read again for every device that asks. */
+/** Maximum number of tokens and pieces: the template is parsed for every request of a device. */
 const MAX_TOKENS = 20_000
 
 const OPEN = '{{'
@@ -32,7 +32,7 @@ const TOKENS: readonly [Token['kind'], RegExp][] = [
   [',', /,/y],
 ]
 
-/** Throws `TemplateFault`. `{{- ` and ` -}}` take the blanks around an action away; `{{/* … *\/}}` is a comment. */
+/** Throws `TemplateFault`. `{{- ` and ` -}}` trim the blanks around an action; `{{/* … *\/}}` is a comment. */
 export function piecesOf(template: string): Piece[] {
   const pieces: Piece[] = []
   let at = 0
@@ -81,12 +81,12 @@ function skipComment(template: string, at: number, line: number): Action {
   const close = /[ \t\r\n]*(-?)\}\}/y
   close.lastIndex = end + 2
   const match = end < 0 ? null : close.exec(template)
-  if (match === null) throw new TemplateFault('a comment is not closed by */}}', line)
+  if (match === null) throw new TemplateFault('unclosed comment: it must end with */}}', line)
   return { end: close.lastIndex, isTrimming: match[1] === '-' }
 }
 
 function tooManyTokens(line: number): TemplateFault {
-  return new TemplateFault(`the template has more than ${MAX_TOKENS} words`, line)
+  return new TemplateFault(`the template is limited to ${MAX_TOKENS} tokens`, line)
 }
 
 function readAction(template: string, from: number, line: number, maxTokens: number): Action {
@@ -102,7 +102,7 @@ function readAction(template: string, from: number, line: number, maxTokens: num
     if (token === undefined) {
       const seen = template.slice(at, at + 1)
       throw new TemplateFault(
-        seen === '' ? 'an action is not closed by }}' : `"${seen}" cannot stand in an action`,
+        seen === '' ? 'an action is not closed by }}' : `unexpected character "${seen}" in an action`,
         line,
       )
     }

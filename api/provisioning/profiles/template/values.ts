@@ -1,6 +1,6 @@
-/** Values of a template: those of JSON, and what is not there. */
+/** Values of a template: those of JSON, and missing values. */
 
-/** What was asked for and is not there, under the name of the question. */
+/** A missing value with its path in the template. */
 export class Missing {
   readonly path: string
   constructor(path: string) {
@@ -17,7 +17,7 @@ export const isRecord = (value: Value): value is { readonly [key: string]: Value
 
 const sortedKeys = new WeakMap<object, readonly string[]>()
 
-/** Its keys in order, found once for each object: a template may ask in every round of a loop. */
+/** Returns the sorted keys, cached by object: a loop can use them in every iteration. */
 export function keysOf(record: { readonly [key: string]: Value }): readonly string[] {
   const known = sortedKeys.get(record)
   if (known !== undefined) return known
@@ -26,7 +26,7 @@ export function keysOf(record: { readonly [key: string]: Value }): readonly stri
   return keys
 }
 
-/** As in Go: false, 0, nothing, and what is empty. */
+/** False, as in Go, for false, 0, missing and empty values. */
 export function isTrue(value: Value): boolean {
   if (value === null || value instanceof Missing) return false
   if (isList(value)) return value.length > 0
@@ -34,7 +34,7 @@ export function isTrue(value: Value): boolean {
   return value !== false && value !== 0 && value !== ''
 }
 
-/** One field; the own ones alone, so that nothing of the language underneath is reached. */
+/** Returns a field. Only own properties are visible, so that templates cannot access JavaScript internals. */
 export function fieldOf(value: Value, name: string, path: string): Value {
   if (isRecord(value) && Object.hasOwn(value, name)) return value[name] ?? null
   return new Missing(path)

@@ -1,0 +1,152 @@
+/** Sockets whose text frames are handled one after the other by a service: the adapter sends, reads and limits. */
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer } from 'ws'
+import type { RawData, WebSocket } from 'ws'
+import { Slots } from '#core/slots.ts'
+import type { FrameEndpoint, FrameSession, FrameSocket, StreamOwner, Streams } from '#core/streams/index.ts'
+import { CLOSE } from './close-codes.ts'
+
+type OpenSession = NonNullable<ReturnType<FrameEndpoint['match']>>
+
+/** Longer frames close their socket with 1009. */
+const MAX_FRAME_BYTES = 64 * 1024
+/** Frames of one socket that wait for their turn; above it, the socket is not read. */
+const MAX_WAITING_FRAMES = 32
+/** The limit of bytes that wait for a slow reader; above it, the socket is closed. */
+const MAX_BUFFERED_BYTES = 4 * 1024 * 1024
+/** A reader with fewer waiting bytes keeps pace. */
+const PACE_BYTES = 256 * 1024
+/** The interval of pings; a socket without a pong until the next ping is closed. */
+const PING_MS = 30_000
+/** The time for the frame that tells who the caller is. */
+const ADMIT_DEADLINE_MS = 10_000
+/** Sockets of this process whose caller is not known yet, and of one address. */
+const MAX_UNKNOWN = 1_000
+const MAX_UNKNOWN_PER_ADDRESS = 250
+
+export class FrameSockets {
+  readonly #streams: Streams
+  readonly #server = new WebSocketServer({ noServer: true, maxPayload: MAX_FRAME_BYTES })
+  readonly #sockets = new Set<WebSocket>()
+  readonly #unknown = new Slots({
+    what: 'sockets without a token',
+    max: MAX_UNKNOWN,
+    share: MAX_UNKNOWN_PER_ADDRESS,
+    per: 'address',
+  })
+
+  constructor(streams: Streams) {
+    this.#streams = streams
+  }
+
+  /** Throws `rate_limited` and `unavailable` with too many sockets whose caller is not known. */
+  async take(request: IncomingMessage, socket: Duplex, head: Buffer, open: OpenSession): Promise<void> {
+    const address = request.socket.remoteAddress ?? ''
+    const release = await this.#unknown.take(address)
+    socket.once('close', release)
+    if (socket.destroyed) return release()
+    this.#server.handleUpgrade(request, socket, head, (upgraded) => {
+      this.#sockets.add(upgraded)
+      upgraded.once('close', () => this.#sockets.delete(upgraded))
+      serve(upgraded, socket, {
+        streams: this.#streams,
+        known: release,
+        open: (frames) => open({ headers: request.headers, address }, frames),
+      })
+    })
+  }
+
+  /** Closes every socket. */
+  stop(): void {
+    for (const socket of this.#sockets) socket.close(CLOSE.goingAway, 'the server is stopping')
+  }
+}
+
+type Serving = {
+  streams: Streams
+  /** The caller of the socket is known. */
+  known: () => void
+  open: (socket: FrameSocket) => FrameSession
+}
+
+function serve(upgraded: WebSocket, raw: Duplex, { streams, known, open }: Serving): void {
+  let release: (() => void) | undefined
+  const account = streams.budget.open({
+    get waitingBytes() {
+      return upgraded.bufferedAmount
+    },
+    get keptBytes() {
+      return session.keptBytes
+    },
+    cut: () => upgraded.terminate(),
+  })
+  const admitting = setTimeout(
+    () => upgraded.close(CLOSE.policyViolation, 'send a token with the first frame'),
+    ADMIT_DEADLINE_MS,
+  )
+  const session = open({
+    admit(owner: StreamOwner) {
+      release = streams.limits.open(owner)
+      clearTimeout(admitting)
+      known()
+    },
+    send(text) {
+      if (upgraded.readyState !== upgraded.OPEN) return
+      if (upgraded.bufferedAmount <= MAX_BUFFERED_BYTES) {
+        upgraded.send(text)
+        return account.update()
+      }
+      // The socket is closed when its reader has read everything, or after half a minute.
+      upgraded.close(CLOSE.tryAgainLater, 'frames come faster than they are read')
+      session.closed()
+    },
+    drained: () => drained(upgraded, raw),
+    close: (code, reason) => upgraded.close(code, reason),
+  })
+  let waiting = 0
+  let turn: Promise<void> = Promise.resolve()
+  let isAlive = true
+  const pings = setInterval(() => {
+    if (!isAlive) upgraded.terminate()
+    isAlive = false
+    if (upgraded.readyState === upgraded.OPEN) upgraded.ping()
+  }, PING_MS)
+  upgraded.on('pong', () => (isAlive = true))
+  upgraded.on('error', () => undefined)
+  upgraded.on('message', (data: RawData, isBinary: boolean) => {
+    isAlive = true
+    if (isBinary) return upgraded.close(CLOSE.unsupportedData, 'frames must be JSON texts')
+    if (++waiting >= MAX_WAITING_FRAMES) upgraded.pause()
+    turn = turn.then(async () => {
+      if (upgraded.readyState === upgraded.OPEN) await session.take(textOf(data))
+      if (--waiting < MAX_WAITING_FRAMES / 2 && upgraded.isPaused) upgraded.resume()
+    })
+  })
+  raw.on('drain', account.update)
+  upgraded.once('close', () => {
+    clearInterval(pings)
+    clearTimeout(admitting)
+    release?.()
+    account.close()
+    session.closed()
+  })
+}
+
+function textOf(data: RawData): string {
+  return (Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data as Buffer)).toString('utf8')
+}
+
+async function drained(socket: WebSocket, raw: Duplex): Promise<void> {
+  while (socket.bufferedAmount > PACE_BYTES && socket.readyState === socket.OPEN) {
+    await new Promise<void>((resolve) => {
+      const tell = () => {
+        raw.off('drain', tell)
+        socket.off('close', tell)
+        resolve()
+      }
+      raw.on('drain', tell)
+      socket.on('close', tell)
+    })
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * Parses the pairs of a connect or disconnect request, with current or legacy field names (contract 4.2, decision 16).
+ */
+import { CONNECTION_BITS, parseConnectionType } from '#api/identity/index.ts'
+import { ServiceError, fieldName, refusedField } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import { requireItemLimit } from '../connectable/bulk.ts'
+import type { Connecting } from './schema.ts'
+
+/** Maximum number of pairs in one request (contract 7.1). */
+export const MAX_PAIRS = 100_000
+
+export const BOTH = CONNECTION_BITS.publish | CONNECTION_BITS.subscribe
+
+/** Every client of the first list with every channel of the second. */
+export type ConnectionRequest = { clientIds: string[]; channelIds: string[]; bits: number }
+
+/** Throws `malformed`, and `too_large` for more than `MAX_PAIRS` pairs. */
+export function parseConnectionPairs(connections: readonly Connecting[]): ConnectionRequest[] {
+  const wanted = connections.map((connection, index) =>
+    parseOne(connection, connections.length === 1 ? '' : `/${index}`),
+  )
+  const pairs = wanted.reduce((sum, { clientIds, channelIds }) => sum + clientIds.length * channelIds.length, 0)
+  requirePairLimit(pairs)
+  return wanted
+}
+
+/** Throws `too_large`. */
+export function requirePairLimit(pairs: number): void {
+  if (pairs > MAX_PAIRS)
+    throw new ServiceError(
+      'too_large',
+      `a request is limited to ${MAX_PAIRS} pairs of clients and channels: got ${pairs}`,
+    )
+}
+
+/** The current and the legacy names of each field; the first one that the caller sent counts. */
+const CLIENT_FIELDS = ['client_ids', 'subjects', 'thing_id'] as const
+const CHANNEL_FIELDS = ['channel_ids', 'objects', 'channel_id'] as const
+const TYPE_FIELDS = ['types', 'actions'] as const
+
+/** Without types it selects both (contract 4.2). `at` is the path of the item in a list. */
+function parseOne(connection: Connecting, at: string): ConnectionRequest {
+  let bits = 0
+  const typesField = TYPE_FIELDS.find((field) => connection[field] !== undefined)
+  for (const text of typesField === undefined ? [] : (connection[typesField] ?? [])) {
+    const type = parseConnectionType(text)
+    if (type === undefined) throw refusedField(`${at}/${typesField}`, 'must contain only publish and subscribe')
+    bits |= CONNECTION_BITS[type]
+  }
+  return {
+    clientIds: requireIds(connection, CLIENT_FIELDS, at),
+    channelIds: requireIds(connection, CHANNEL_FIELDS, at),
+    bits: bits === 0 ? BOTH : bits,
+  }
+}
+
+/** The ids of the first field that is present. Errors name that field, or the current name if none is present. */
+function requireIds(
+  connection: Connecting,
+  fields: typeof CLIENT_FIELDS | typeof CHANNEL_FIELDS,
+  at: string,
+): string[] {
+  const field = fields.find((name) => connection[name] !== undefined) ?? fields[0]
+  const path = `${at}/${field}`
+  const value = connection[field]
+  if (value === undefined) throw refusedField(path, 'is required')
+  if (typeof value === 'string') {
+    if (!isId(value)) throw refusedField(path, 'must be a UUID in lower case')
+    return [value]
+  }
+  requireItemLimit(value.length, fieldName(path))
+  for (const id of value) if (!isId(id)) throw refusedField(path, 'must contain only UUIDs in lower case')
+  return [...new Set(value)]
+}
+
+/** Attributes of the journal entry (contract section 10: channel.connect). */
+export function factsOf({ clientIds, channelIds, bits }: ConnectionRequest): Record<string, unknown> {
+  return { client_ids: clientIds, channel_ids: channelIds, types: typesOf(bits) }
+}
+
+function typesOf(bits: number): string[] {
+  return Object.entries(CONNECTION_BITS)
+    .filter(([, bit]) => (bits & bit) !== 0)
+    .map(([type]) => type)
+}

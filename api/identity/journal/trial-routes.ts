@@ -1,0 +1,64 @@
+/** Routes with `config.dryRun` accept `dry_run=true`: the change is made, reported and rolled back. */
+import { Type } from 'typebox'
+import type { TObject } from 'typebox'
+import type { FastifyInstance } from 'fastify'
+import { runTrial } from './trial.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The route accepts `dry_run=true`: its first change through the journal is reported and rolled back. */
+    dryRun?: boolean
+  }
+}
+
+const dryRun = Type.Optional(
+  Type.Boolean({
+    description: 'Returns what would happen, and changes nothing. The answer is a `DryRun` with status 200',
+  }),
+)
+
+const Count = Type.Integer()
+export const DryRun = Type.Object(
+  {
+    total: Type.Integer({ description: 'Number of changes' }),
+    changes: Type.Array(
+      Type.Object({
+        operation: Type.String({ description: 'As in the journal, for example `client.remove`' }),
+        id: Type.Optional(Type.String()),
+        name: Type.Optional(Type.String()),
+        attributes: Type.Unknown({ description: 'As in the journal' }),
+      }),
+      { description: 'The first 1,000' },
+    ),
+    rows: Type.Array(Type.Object({ table: Type.String(), created: Count, updated: Count, deleted: Count }), {
+      description: 'Rows that would be written or deleted, also those that belong to what is deleted',
+    }),
+  },
+  { $id: 'DryRun', description: 'What a change would do' },
+)
+
+/** Call it before the routes are added. */
+export function registerTrials(app: FastifyInstance): void {
+  app.addHook('onRoute', (route) => {
+    if (route.config?.dryRun !== true) return
+    const { handler } = route
+    const schema = (route.schema ??= {})
+    const query = schema.querystring as TObject | undefined
+    schema.querystring = Type.Object({ ...query?.properties, dry_run: dryRun })
+    const response = schema.response as Record<number, unknown>
+    // The responses of a status with two forms are written by the serializer of the first, which costs no check of the form.
+    if (response[200] === undefined) schema.response = { ...response, 200: DryRun }
+    else route.config.otherResponses = { 200: DryRun }
+    route.handler = async function answer(request, reply) {
+      if ((request.query as { dry_run?: boolean }).dry_run !== true) return await handler.call(this, request, reply)
+      const report = await runTrial(async () => await handler.call(this, request, reply))
+      // A call that changes nothing has sent its own answer.
+      if (reply.sent) return reply
+      return await reply
+        .code(200)
+        .type('application/json; charset=utf-8')
+        .serializer((value: unknown) => JSON.stringify(value))
+        .send(report)
+    }
+  })
+}

@@ -1,0 +1,94 @@
+/**
+ * Trials: a change that is made with all its rules, reported, and rolled back. The report is what the transaction did, so it cannot
+ * differ from the change. The context of the request carries it, because services know nothing of trials.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { JournalEntry } from './record.ts'
+import { redact } from './redact.ts'
+
+/** One entity and what would happen to it. */
+export type TrialLine = { operation: string; id?: string; name?: string; attributes: Readonly<Record<string, unknown>> }
+
+/** Rows of a table that the change would write or delete, also by cascades. */
+export type TrialRows = { table: string; created: number; updated: number; deleted: number }
+
+export type TrialReport = { total: number; changes: TrialLine[]; rows: TrialRows[] }
+
+/** The lines of one report; `total` counts all. */
+const MAX_LINES = 1_000
+/** Tables whose rows mean something to a caller. */
+const SHOWN_TABLES = [
+  'clients',
+  'channels',
+  'groups',
+  'connections',
+  'roles',
+  'grants',
+  'certificates',
+  'bootstrap_configs',
+  'bootstrap_bindings',
+  'mqtt_sessions',
+  'mqtt_retained',
+] as const
+
+type Trial = { report: TrialReport | undefined }
+const trials = new AsyncLocalStorage<Trial>()
+
+/** Rolls the transaction of a trial back. */
+class TrialEnd extends Error {}
+
+/** Whether the current request is a trial. */
+export function isTrial(): boolean {
+  return trials.getStore() !== undefined
+}
+
+/** Runs the work up to its first change, which is rolled back. Throws the errors of the work. */
+export async function runTrial(work: () => Promise<unknown>): Promise<TrialReport> {
+  const trial: Trial = { report: undefined }
+  try {
+    await trials.run(trial, work)
+  } catch (error) {
+    if (trial.report === undefined || !(error instanceof TrialEnd)) throw error
+  }
+  // Work without a change has no effect.
+  return trial.report ?? { total: 0, changes: [], rows: [] }
+}
+
+/** In the transaction of a change, before it: returns a function that reports the change and ends the transaction. */
+export async function beginTrial(tx: Transaction): Promise<(entries: readonly JournalEntry[]) => Promise<never>> {
+  const before = await countRows(tx)
+  return async (entries) => {
+    // Violations of deferred constraints would show at the commit.
+    await sql`SET CONSTRAINTS ALL IMMEDIATE`.execute(tx)
+    const after = await countRows(tx)
+    const rows = [...after].flatMap(([table, counts]) => {
+      const from = before.get(table)
+      const [created = 0, updated = 0, deleted = 0] = counts.map((count, at) => count - (from?.[at] ?? 0))
+      return created + updated + deleted === 0 ? [] : [{ table, created, updated, deleted }]
+    })
+    const lines = entries.flatMap(linesOf)
+    const trial = trials.getStore()
+    if (trial !== undefined) trial.report = { total: lines.length, changes: lines.slice(0, MAX_LINES), rows }
+    throw new TrialEnd('the trial is rolled back')
+  }
+}
+
+/** Of this session; a transaction that just ended may still be counted. */
+async function countRows(tx: Transaction): Promise<Map<string, readonly number[]>> {
+  const { rows } = await sql<{ table: string; created: number; updated: number; deleted: number }>`
+    SELECT relname AS table, n_tup_ins AS created, n_tup_upd AS updated, n_tup_del AS deleted
+      FROM pg_stat_xact_user_tables
+     WHERE relid = ANY (ARRAY(SELECT to_regclass(shown) FROM unnest(${[...SHOWN_TABLES]}::text[]) shown)::oid[])
+     ORDER BY relname`.execute(tx)
+  return new Map(rows.map(({ table, created, updated, deleted }) => [table, [created, updated, deleted]]))
+}
+
+/** A record of a bulk change names its entities in `ids`. */
+function linesOf({ operation, attributes = {} }: JournalEntry): TrialLine[] {
+  const { ids, id, name, ...rest } = redact(attributes)
+  const shown = { ...(typeof name === 'string' ? { name } : {}), attributes: rest }
+  if (Array.isArray(ids)) return ids.map((one: unknown) => ({ operation, id: String(one), ...shown }))
+  return [{ operation, ...(typeof id === 'string' ? { id } : {}), ...shown }]
+}

@@ -1,0 +1,8 @@
+export { QUOTA_SETTINGS, defaultsOf } from './config.ts'
+export type { QuotaConfig, QuotaDefaults } from './config.ts'
+export { DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
+export type { DomainQuota, QuotaName, UserQuota } from './names.ts'
+export { Quotas } from './quotas.ts'
+export { quotaRoutes } from './routes.ts'
+export { createQuotasService } from './service.ts'
+export type { QuotasService } from './service.ts'

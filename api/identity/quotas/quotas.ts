@@ -1,0 +1,184 @@
+/**
+ * The quotas in force, in memory. All values that are set are loaded at the start, and those of changed domains and users again when
+ * the journal says so, so a change is in force in all processes within a second. Without the database the last known values apply.
+ */
+import type { Queryable, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sleep } from '#core/time.ts'
+import type { EntityFacts } from '../access/index.ts'
+import { sumEntityCounts } from '../listing/index.ts'
+import type { QuotaDefaults } from './config.ts'
+import { DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
+import type { DomainQuota, QuotaValues, UserQuota } from './names.ts'
+import { findQuotas, lockOwner } from './repository.ts'
+import type { StoredQuotas } from './repository.ts'
+
+/** The operations of the journal that change quotas. */
+export const QUOTA_OPERATIONS: ReadonlySet<string> = new Set(['domain.update_quotas', 'user.update_quotas'])
+const RETRY_MS = 1000
+
+/** Returns how much of a quota a domain uses. */
+export type QuotaMeter = (domainKey: number) => Promise<number>
+
+/** `limit` null: no limit; `used` null: not measured. */
+export type QuotaUsage = { limit: number | null; used: number | null }
+
+export class Quotas {
+  readonly #db: Queryable
+  readonly #logger: Logger
+  readonly #defaults: QuotaDefaults
+  readonly #stopping = new AbortController()
+  readonly #meters = new Map<DomainQuota, QuotaMeter>()
+  #set = new Map<number, StoredQuotas>()
+  /** The same of domains, by id. */
+  #byDomainId = new Map<string, QuotaValues<DomainQuota>>()
+  /** The keys that are to be loaded; 'all' after the journal could not say which. */
+  #stale: Set<number> | 'all' = new Set()
+  #loading: Promise<void> | undefined
+
+  constructor({ db, logger, defaults }: { db: Queryable; logger: Logger; defaults: QuotaDefaults }) {
+    this.#db = db
+    this.#logger = logger
+    this.#defaults = defaults
+    for (const type of ['client', 'channel', 'group'] as const)
+      this.measure(`${type}s`, (domainKey) => sumEntityCounts(db, type, [domainKey], undefined))
+  }
+
+  /** Registers how the use of a quota is measured, for `usage`. */
+  measure(name: DomainQuota, meter: QuotaMeter): void {
+    this.#meters.set(name, meter)
+  }
+
+  /** The limits of a domain, and what is used of those that are measured. */
+  async usage(domainKey: number): Promise<Record<DomainQuota, QuotaUsage>> {
+    const names = Object.keys(DOMAIN_QUOTAS) as DomainQuota[]
+    const found = await Promise.all(
+      names.map(async (name): Promise<[DomainQuota, QuotaUsage]> => {
+        const used = (await this.#meters.get(name)?.(domainKey)) ?? null
+        return [name, { limit: this.ofDomain(domainKey, name) ?? null, used }]
+      }),
+    )
+    return Object.fromEntries(found) as Record<DomainQuota, QuotaUsage>
+  }
+
+  /** Reads all quotas. A change that arrives meanwhile is read again afterwards. */
+  async load(): Promise<void> {
+    this.#stale = 'all'
+    await this.settled()
+  }
+
+  /** Undefined: no limit. */
+  ofDomain(domainKey: number, name: DomainQuota): number | undefined {
+    return (
+      (this.#set.get(domainKey)?.values as QuotaValues<DomainQuota> | undefined)?.[name] ?? this.#defaults.domain[name]
+    )
+  }
+
+  /** The same by the id of the domain. */
+  ofDomainId(domainId: string, name: DomainQuota): number | undefined {
+    return this.#byDomainId.get(domainId)?.[name] ?? this.#defaults.domain[name]
+  }
+
+  /** Undefined: no limit. */
+  ofUser(userKey: number, name: UserQuota): number | undefined {
+    return (this.#set.get(userKey)?.values as QuotaValues<UserQuota> | undefined)?.[name] ?? this.#defaults.user[name]
+  }
+
+  /**
+   * Call it in the transaction that adds to the domain, before anything else in it. `count` returns how many there are; it is called only
+   * with a limit, while no other transaction adds any. Throws `quota_exceeded` when the added ones exceed the limit.
+   */
+  async requireRoom(
+    tx: Transaction,
+    domainKey: number,
+    name: DomainQuota,
+    added: number,
+    count: (tx: Transaction) => Promise<number>,
+  ): Promise<void> {
+    const limit = this.ofDomain(domainKey, name)
+    if (limit === undefined || added === 0) return
+    await lockOwner(tx, domainKey)
+    requireWithin({ owner: 'domain', noun: DOMAIN_QUOTAS[name].noun, limit, used: await count(tx), added })
+  }
+
+  /** The same for clients, channels and groups. */
+  async requireEntities(tx: Transaction, domainKey: number, type: EntityFacts['type'], added: number): Promise<void> {
+    await this.requireRoom(tx, domainKey, `${type}s`, added, (db) => sumEntityCounts(db, type, [domainKey], undefined))
+  }
+
+  /** The same for a user. */
+  async requireRoomOfUser(
+    tx: Transaction,
+    userKey: number,
+    name: UserQuota,
+    added: number,
+    count: (tx: Transaction) => Promise<number>,
+  ): Promise<void> {
+    const limit = this.ofUser(userKey, name)
+    if (limit === undefined || added === 0) return
+    await lockOwner(tx, userKey)
+    requireWithin({ owner: 'user', noun: USER_QUOTAS[name].noun, limit, used: await count(tx), added })
+  }
+
+  /** A listener of the journal. */
+  invalidate(keys: readonly number[], operations: ReadonlySet<string>): void {
+    if ([...QUOTA_OPERATIONS].every((operation) => !operations.has(operation))) return
+    if (this.#stale !== 'all') for (const key of keys) this.#stale.add(key)
+    void this.settled()
+  }
+
+  invalidateAll(): void {
+    this.#stale = 'all'
+    void this.settled()
+  }
+
+  /** Resolves when the changes that this process knows of are in force. */
+  settled(): Promise<void> {
+    this.#loading ??= this.#reload().finally(() => (this.#loading = undefined))
+    return this.#loading
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#loading
+  }
+
+  async #reload(): Promise<void> {
+    const { signal } = this.#stopping
+    while (!signal.aborted && (this.#stale === 'all' || this.#stale.size > 0)) {
+      const stale = this.#stale
+      this.#stale = new Set()
+      try {
+        const found = await findQuotas(this.#db, stale === 'all' ? undefined : [...stale])
+        if (stale === 'all') this.#set = found
+        else {
+          for (const key of stale) this.#set.delete(key)
+          for (const [key, stored] of found) this.#set.set(key, stored)
+        }
+        this.#byDomainId = new Map(
+          [...this.#set.values()].flatMap(({ domainId, values }) => (domainId === null ? [] : [[domainId, values]])),
+        )
+      } catch (error) {
+        this.#stale = union(stale, this.#stale)
+        this.#logger.warn({ err: error }, 'failed to read changed quotas; retrying')
+        await sleep(RETRY_MS, signal).catch(() => undefined)
+      }
+    }
+  }
+}
+
+function union(one: Set<number> | 'all', other: Set<number> | 'all'): Set<number> | 'all' {
+  return one === 'all' || other === 'all' ? 'all' : new Set([...one, ...other])
+}
+
+type Room = { owner: string; noun: string; limit: number; used: number; added: number }
+
+/** Throws `quota_exceeded`. */
+export function requireWithin({ owner, noun, limit, used, added }: Room): void {
+  if (used + added > limit)
+    throw new ServiceError(
+      'quota_exceeded',
+      `the quota of the ${owner} is ${limit} ${noun}; ${used} are used, ${added} more were requested`,
+    )
+}

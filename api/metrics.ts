@@ -1,0 +1,30 @@
+/** What the platform shows at `/metrics`, beside what every program with a database does. */
+import type { Database } from '#core/database/index.ts'
+import type { GaugeSource, MetricSet } from '#core/metrics/index.ts'
+import { COAP_METRICS } from './adapters/coap/index.ts'
+import { MQTT_METRICS } from './adapters/mqtt/index.ts'
+import { QUEUE_METRICS, queueGauges } from './automation/index.ts'
+import { MAIL_METRICS } from './identity/index.ts'
+import {
+  INGEST_METRICS,
+  PARTITION_METRICS,
+  PROJECTOR_METRICS,
+  partitionGauges,
+  projectorGauges,
+} from './messages/index.ts'
+import { NOTIFICATION_METRICS, notificationGauges } from './provisioning/index.ts'
+
+export const API_METRICS: readonly MetricSet[] = [
+  INGEST_METRICS.set,
+  PROJECTOR_METRICS.set,
+  PARTITION_METRICS.set,
+  MQTT_METRICS.set,
+  COAP_METRICS.set,
+  QUEUE_METRICS.set,
+  NOTIFICATION_METRICS.set,
+  MAIL_METRICS.set,
+]
+
+export function apiGauges(database: Database): GaugeSource[] {
+  return [projectorGauges(database), partitionGauges(database), queueGauges(database), notificationGauges(database)]
+}

@@ -1,0 +1,2 @@
+export { dashboardRoutes } from './routes.ts'
+export { createDashboardsService } from './service.ts'

@@ -1,0 +1,138 @@
+/**
+ * Dashboards and preferences of users: what a program with a screen keeps for its user. They belong to one user in one
+ * domain; every user who may enter the domain can view a shared dashboard. The server does not read the content.
+ */
+import type { AccessPolicy, DomainAccess, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId, newId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import {
+  countDashboards,
+  deleteDashboard,
+  findDashboard,
+  findPreferences,
+  insertDashboard,
+  listDashboards,
+  storePreferences,
+  updateDashboard,
+} from './repository.ts'
+import type { DashboardRecord, PreferencesRecord, Viewer, WholeDashboard } from './repository.ts'
+import { MAX_CONTENT_BYTES, MAX_DASHBOARDS, MAX_PREFERENCES_BYTES } from './schema.ts'
+import type { DashboardQuery, DashboardUpdate, NewDashboard } from './schema.ts'
+
+export type DashboardsService = {
+  /** Throws `conflict` for a user with the maximum number of dashboards in the domain, `too_large` for a large content. */
+  create(caller: UserPrincipal, domainId: string, input: NewDashboard): Promise<WholeDashboard>
+  list(caller: UserPrincipal, domainId: string, query: DashboardQuery): Promise<Page<DashboardRecord>>
+  /** Throws the same `not_found` for an unknown dashboard and one that the caller may not view. */
+  get(caller: UserPrincipal, domainId: string, id: string): Promise<WholeDashboard>
+  /** Only by its owner. Throws `forbidden` for a shared dashboard of another user. */
+  update(caller: UserPrincipal, domainId: string, id: string, input: DashboardUpdate): Promise<WholeDashboard>
+  /** By its owner, and a shared one by an administrator of the domain. */
+  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
+  preferences(caller: UserPrincipal, domainId: string): Promise<PreferencesRecord | undefined>
+  /** Replaces all of them. */
+  setPreferences(
+    caller: UserPrincipal,
+    domainId: string,
+    preferences: Record<string, unknown>,
+  ): Promise<PreferencesRecord | undefined>
+}
+
+export function createDashboardsService({
+  database,
+  access,
+}: {
+  database: Database
+  access: AccessPolicy
+}): DashboardsService {
+  const { db } = database
+
+  async function enter(caller: UserPrincipal, domainId: string): Promise<{ domain: DomainAccess; viewer: Viewer }> {
+    const domain = await access.enter(caller, domainId)
+    return { domain, viewer: { domainKey: domain.domainKey, userKey: caller.key } }
+  }
+
+  async function find(viewer: Viewer, id: string): Promise<WholeDashboard> {
+    const found = isId(id) ? await findDashboard(db, viewer, id) : undefined
+    if (found === undefined) throw new ServiceError('not_found', 'entity not found')
+    return found
+  }
+
+  return {
+    async create(caller, domainId, input) {
+      const { viewer } = await enter(caller, domainId)
+      requireWritable(caller)
+      const id = newId()
+      const content = boundedJson(input.content ?? {}, 'content', MAX_CONTENT_BYTES)
+      const row = { ...viewer, id, name: input.name, isShared: input.shared ?? false, content }
+      const isStored = await database.transaction(async (tx) => await insertDashboard(tx, row, MAX_DASHBOARDS))
+      if (!isStored)
+        throw new ServiceError(
+          'conflict',
+          `a user can have at most ${MAX_DASHBOARDS} dashboards in a domain: delete one first`,
+        )
+      return await find(viewer, id)
+    },
+    async list(caller, domainId, { offset, limit }) {
+      const { viewer } = await enter(caller, domainId)
+      const [total, items] = await Promise.all([
+        countDashboards(db, viewer),
+        listDashboards(db, viewer, { offset, limit }),
+      ])
+      return { total, offset, limit, items }
+    },
+    async get(caller, domainId, id) {
+      const { viewer } = await enter(caller, domainId)
+      return await find(viewer, id)
+    },
+    async update(caller, domainId, id, { name, shared, content }) {
+      const { viewer } = await enter(caller, domainId)
+      requireWritable(caller)
+      const { ownerKey } = await find(viewer, id)
+      if (ownerKey !== caller.key) throw new ServiceError('forbidden', 'only its owner can change a dashboard')
+      await updateDashboard(db, id, {
+        ...(name === undefined ? {} : { name }),
+        ...(shared === undefined ? {} : { isShared: shared }),
+        ...(content === undefined ? {} : { content: boundedJson(content, 'content', MAX_CONTENT_BYTES) }),
+      })
+      return await find(viewer, id)
+    },
+    async remove(caller, domainId, id) {
+      const { domain, viewer } = await enter(caller, domainId)
+      requireWritable(caller)
+      const { ownerKey } = await find(viewer, id)
+      if (ownerKey !== caller.key && !domain.isAdmin)
+        throw new ServiceError('forbidden', 'only its owner or an administrator of the domain can delete a dashboard')
+      await deleteDashboard(db, id)
+    },
+    async preferences(caller, domainId) {
+      const { viewer } = await enter(caller, domainId)
+      return await findPreferences(db, viewer)
+    },
+    async setPreferences(caller, domainId, preferences) {
+      const { viewer } = await enter(caller, domainId)
+      requireWritable(caller)
+      await storePreferences(db, viewer, boundedJson(preferences, 'preferences', MAX_PREFERENCES_BYTES))
+      return await findPreferences(db, viewer)
+    },
+  }
+}
+
+/** No scope of a personal access token covers them. */
+function requireWritable(caller: UserPrincipal): void {
+  if (caller.scope !== undefined)
+    throw new ServiceError(
+      'forbidden',
+      'failed to perform authorization: requires a login or an API key, not a personal access token',
+    )
+}
+
+/** Returns the JSON text. Throws `too_large`. */
+function boundedJson(value: Record<string, unknown>, field: string, maxBytes: number): string {
+  const text = JSON.stringify(value)
+  if (Buffer.byteLength(text) > maxBytes)
+    throw new ServiceError('too_large', `${field} must be at most ${maxBytes} bytes of JSON`)
+  return text
+}

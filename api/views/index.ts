@@ -1,0 +1,39 @@
+/** Views: what programs with a screen need: reading across the entities of a domain, and what they keep for their users. */
+import type { DeviceServices } from '#api/devices/index.ts'
+import type { AccessPolicy, GroupsService, Quotas } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { countOpenRuns } from '#queues/index.ts'
+import { createDashboardsService, dashboardRoutes } from './dashboards/index.ts'
+import { createOverviewService, overviewRoutes } from './overview/index.ts'
+import { startDomainStreams } from './stream/index.ts'
+import type { DomainStreams } from './stream/index.ts'
+import { createSearchService, searchRoutes } from './search/index.ts'
+
+export { startDomainStreams }
+export type { DomainStreams }
+
+export type Views = { readonly routes: RoutePlugin }
+
+export type ViewsDeps = {
+  database: Database
+  access: AccessPolicy
+  devices: Pick<DeviceServices, 'clients' | 'channels'>
+  groups: Pick<GroupsService, 'list'>
+  quotas: Pick<Quotas, 'measure'>
+}
+
+export function createViews({ database, access, devices, groups, quotas }: ViewsDeps): Views {
+  const overview = createOverviewService({ database, access, devices, groups })
+  quotas.measure('queued_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).queued)
+  quotas.measure('concurrent_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).held)
+  const search = createSearchService({ database, access })
+  const dashboards = createDashboardsService({ database, access })
+  return {
+    routes: async (app) => {
+      await overviewRoutes(overview)(app)
+      await searchRoutes(search)(app)
+      await dashboardRoutes(dashboards)(app)
+    },
+  }
+}

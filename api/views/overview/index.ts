@@ -1,0 +1,2 @@
+export { overviewRoutes } from './routes.ts'
+export { createOverviewService } from './service.ts'

@@ -1,0 +1,91 @@
+/** API schemas of the overviews of a domain and of the platform. */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { Id, JournalItem, Timestamp } from '#api/identity/index.ts'
+
+const Window = Type.Enum(['1h', '6h', '24h'])
+
+export const OverviewQuery = Type.Object({
+  window: Type.Enum(['1h', '6h', '24h'], {
+    default: '1h',
+    description: 'Length of the series of messages, and age of the runs that are counted',
+  }),
+})
+export type OverviewQuery = Static<typeof OverviewQuery>
+
+const Count = Type.Integer({ minimum: 0 })
+const Clients = Type.Object({ total: Count, online: Count })
+
+const Messages = Type.Object({
+  step_seconds: Count,
+  series: Type.Array(
+    Type.Object({
+      time: Timestamp,
+      seconds: Type.Number({ description: 'Length of the step; of the last one, what has passed of it' }),
+      messages: Count,
+      records: Count,
+      messages_per_second: Type.Number(),
+      records_per_second: Type.Number(),
+    }),
+    {
+      description: 'Arrivals by step, oldest first, at most 96; counted within seconds. Deleted messages stay counted',
+    },
+  ),
+})
+
+const Tasks = Type.Object({
+  total: Count,
+  scheduled: Count,
+  running: Count,
+  failed: Type.Integer({ minimum: 0, description: 'Tasks whose last run failed' }),
+})
+const Runs = Type.Object(
+  { since: Timestamp, started: Count, open: Count, completed: Count, failed: Count, stopped: Count },
+  { description: 'Runs that were started since `since`, by their present state; the newest 20,000 at most' },
+)
+const Workers = Type.Object(
+  { alive: Count, draining: Count, dead: Count, slots: Count, used_slots: Count },
+  { description: 'Workers that can run tasks of the domain: its own and those of the platform' },
+)
+
+export const DomainOverview = Type.Object(
+  {
+    domain_id: Id,
+    time: Timestamp,
+    window: Window,
+    clients: Clients,
+    channels: Type.Object({ total: Count }),
+    groups: Type.Object({ total: Count }),
+    messages: Type.Optional(Messages),
+    tasks: Type.Optional(Tasks),
+    runs: Type.Optional(Runs),
+    workers: Type.Optional(Workers),
+    changes: Type.Optional(
+      Type.Array(JournalItem, { description: 'The last ten changes in the domain, newest first' }),
+    ),
+  },
+  {
+    $id: 'DomainOverview',
+    description:
+      'State of a domain. Entities are those that the caller may read. `messages` and `changes` require `read` on the domain, `tasks` and `runs` require `task_read`, `workers` requires `worker_read`; otherwise they are absent',
+  },
+)
+export type DomainOverview = Static<typeof DomainOverview>
+
+export const PlatformOverview = Type.Object(
+  {
+    time: Timestamp,
+    window: Window,
+    users: Type.Object({ total: Count }),
+    domains: Type.Object({ total: Count }),
+    clients: Clients,
+    channels: Type.Object({ total: Count }),
+    groups: Type.Object({ total: Count }),
+    messages: Messages,
+    tasks: Tasks,
+    runs: Runs,
+    workers: Workers,
+  },
+  { $id: 'PlatformOverview', description: 'State of the platform, over all domains' },
+)
+export type PlatformOverview = Static<typeof PlatformOverview>

@@ -1,0 +1,109 @@
+/** What is going on in a domain, or on the platform: every figure comes from the room that knows it. */
+import type { DeviceServices } from '#api/devices/index.ts'
+import { createJournalService, presentJournalRecord } from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAccess, GroupsService, UserPrincipal } from '#api/identity/index.ts'
+import { RATE_STEPS, WINDOW_SECONDS, findRates } from '#api/messages/index.ts'
+import type { RateWindow } from '#api/messages/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { formatTime } from '#core/time.ts'
+import { countRuns, countTasks, countWorkers } from '#queues/index.ts'
+import { findPlatformTotals } from './repository.ts'
+import type { DomainOverview, PlatformOverview } from './schema.ts'
+
+export type OverviewService = {
+  /** Throws `forbidden` for a domain that the caller may not enter. */
+  ofDomain(caller: UserPrincipal, domainId: string, window: RateWindow): Promise<DomainOverview>
+  /** Throws `forbidden` unless the caller is a platform administrator. */
+  ofPlatform(caller: UserPrincipal, window: RateWindow): Promise<PlatformOverview>
+}
+
+export type OverviewDeps = {
+  database: Database
+  access: AccessPolicy
+  devices: Pick<DeviceServices, 'clients' | 'channels'>
+  groups: Pick<GroupsService, 'list'>
+}
+
+const SHOWN_CHANGES = 10
+/** A page that is only counted. */
+const ONLY_TOTAL = { offset: 0, limit: 1, order: 'created_at', status: 'all', only_total: true } as const
+
+export function createOverviewService({ database, access, devices, groups }: OverviewDeps): OverviewService {
+  const { db } = database
+  const journal = createJournalService({ database, access })
+
+  async function messages(domainKey: number | undefined, window: RateWindow) {
+    return { step_seconds: RATE_STEPS[window], series: await findRates(db, domainKey, window) }
+  }
+
+  async function runs(domainKey: number | undefined, window: RateWindow) {
+    const { since, ...counts } = await countRuns(db, domainKey, WINDOW_SECONDS[window])
+    return { since: formatTime(since), ...counts }
+  }
+
+  async function changes(caller: UserPrincipal, { domainId }: DomainAccess) {
+    const query = { offset: 0, limit: SHOWN_CHANGES, dir: 'desc', with_attributes: true } as const
+    const { items, showsAddress } = await journal.ofEntity(caller, domainId, 'domain', domainId, query)
+    const shown = { withAttributes: true, withMetadata: false, withAddress: showsAddress }
+    return items.map((item) => presentJournalRecord(item, shown))
+  }
+
+  return {
+    async ofDomain(caller, domainId, window) {
+      const domain = await access.enter(caller, domainId)
+      const { domainKey } = domain
+      const [isReader, seesTasks, seesWorkers] = [
+        domain.can('read'),
+        domain.can('task_read'),
+        domain.can('worker_read'),
+      ]
+      const [all, online, channels, grouped, arrived, tasks, started, workers, changed] = await Promise.all([
+        devices.clients.list(caller, domain.domainId, ONLY_TOTAL),
+        devices.clients.list(caller, domain.domainId, { ...ONLY_TOTAL, online: true }),
+        devices.channels.list(caller, domain.domainId, ONLY_TOTAL),
+        groups.list(caller, domain.domainId, ONLY_TOTAL),
+        isReader ? messages(domainKey, window) : undefined,
+        seesTasks ? countTasks(db, domainKey) : undefined,
+        seesTasks ? runs(domainKey, window) : undefined,
+        seesWorkers ? countWorkers(db, domainKey) : undefined,
+        isReader ? changes(caller, domain) : undefined,
+      ])
+      return {
+        domain_id: domain.domainId,
+        time: formatTime(new Date()),
+        window,
+        clients: { total: all.total, online: online.total },
+        channels: { total: channels.total },
+        groups: { total: grouped.total },
+        ...(arrived === undefined ? {} : { messages: arrived }),
+        ...(tasks === undefined ? {} : { tasks }),
+        ...(started === undefined ? {} : { runs: started }),
+        ...(workers === undefined ? {} : { workers }),
+        ...(changed === undefined ? {} : { changes: changed }),
+      }
+    },
+    async ofPlatform(caller, window) {
+      access.requirePlatformAdmin(caller)
+      const [totals, arrived, tasks, started, workers] = await Promise.all([
+        findPlatformTotals(db),
+        messages(undefined, window),
+        countTasks(db, undefined),
+        runs(undefined, window),
+        countWorkers(db, undefined),
+      ])
+      return {
+        time: formatTime(totals.now),
+        window,
+        users: { total: totals.users },
+        domains: { total: totals.domains },
+        clients: { total: totals.clients, online: totals.online },
+        channels: { total: totals.channels },
+        groups: { total: totals.groups },
+        messages: arrived,
+        tasks,
+        runs: started,
+        workers,
+      }
+    },
+  }
+}
