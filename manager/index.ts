@@ -1,6 +1,6 @@
 /**
- * The task manager: HTTP routes to register on the shared app, and the gRPC listener that workers dial into. It can be
- * hosted in the process of the API or run alone.
+ * The task manager: HTTP routes for the shared app, and the gRPC listener for workers. It runs in the process of the API
+ * or alone.
  */
 import { randomUUID, X509Certificate } from 'node:crypto'
 import { rename, writeFile } from 'node:fs/promises'
@@ -10,6 +10,7 @@ import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Check } from '#core/readiness/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { fingerprintOf } from '#proto/index.ts'
@@ -28,11 +29,13 @@ import type { GrpcTls } from './tls/grpc-tls.ts'
 import { ensureJoinToken } from './workers/tokens.ts'
 
 export { MANAGER_SETTINGS } from './config.ts'
+export { MANAGER_METRICS, managerGauges } from './metrics.ts'
 export { prepareGrpcTls } from './tls/grpc-tls.ts'
+export { readGrpcTlsFiles } from './tls/grpc-tls-files.ts'
 export { proxyTokenOf } from './modules/tickets.ts'
 export type { GrpcTls } from './tls/grpc-tls.ts'
 export type { ManagerConfig } from './config.ts'
-export { authModeOf, createTaskAccess, isLocal } from './access/access.ts'
+export { effectiveAuthMode, createTaskAccess, isLocal } from './access/access.ts'
 export type { AuthMode, TaskAccess, TaskAccessDeps, TaskAction, TaskCaller, TaskDomain } from './access/access.ts'
 export { startTaskAccess } from './task-access.ts'
 export type { OwnTaskAccess } from './task-access.ts'
@@ -47,38 +50,40 @@ export type ManagerDeps = {
   keyring: Keyring
   access: TaskAccess
   streams: Streams
-  /** Where uploads lie until they are there whole. */
+  /** Folder for incomplete uploads. */
   dataDir: string
   logger: Logger
-  /** Intervals that tests shorten; heartbeat and lease come from the settings unless given here. */
+  /** Intervals that tests shorten; heartbeat and lease default to the settings. */
   timing?: Partial<ManagerTiming>
-  /** Certificate of the gRPC listener where it was prepared before; otherwise as the settings say. */
+  /** Certificate of the gRPC listener if the caller prepared it; otherwise from the settings. */
   tls?: GrpcTls | undefined
-  /** Where the join token is written for whoever joins a worker from elsewhere, readable by the owner alone. */
+  /** File for the join token of workers on other machines, readable only by the owner. */
   tokenFile?: string
-  /** Stored messages for guests that may read a channel; absent: such calls are told that nobody reads here. */
+  /** Stored messages for guests that can read a channel; without it such calls fail. */
   readChannel?: ReadChannel | undefined
-  /** Where a proxy that shares the data folder finds what managers name themselves by. */
+  /** File in which a proxy that shares the data folder finds the token of the managers. */
   proxyTokenFile?: string
 }
 
 export type Manager = {
-  /** To be registered on the HTTP app. */
+  /** Routes for the HTTP app. */
   readonly routes: RoutePlugin
-  /** host:port that workers dial. */
+  /** host:port for workers. */
   readonly grpcAddress: string
-  /** What a worker joins with: `<secret>`, or `<fingerprint of the certificate>.<secret>` where TLS is on. */
+  /** The join token: `<secret>`, or `<fingerprint of the certificate>.<secret>` with TLS. */
   readonly workerToken: string
-  /** Workers whose session is here. */
+  /** Readiness checks of the process: workers and the module proxy. */
+  readonly checks: readonly Check[]
+  /** Number of workers with a session at this manager. */
   readonly workerCount: number
   /** The bytes of an upload, for a proxy of the same process. Throws `not_found`. */
   readUpload(digest: string, offset: number, signal: AbortSignal): AsyncIterable<Buffer>
-  /** Resolves with true once a worker has joined, with false at the deadline or when the signal comes. */
+  /** Resolves with true once a worker has joined, with false at the deadline or on abort. */
   untilWorker(deadlineMs: number, signal: AbortSignal): Promise<boolean>
   stop(): Promise<void>
 }
 
-/** How often a start looks whether its first worker is there. */
+/** Polling interval of `untilWorker`. */
 const JOIN_POLL_MS = 10
 
 export async function startManager(deps: ManagerDeps): Promise<Manager> {
@@ -108,6 +113,7 @@ export async function startManager(deps: ManagerDeps): Promise<Manager> {
       cluster,
       writer: services.writer,
       leases: services.leases,
+      measurements: services.measurements,
       tickets,
       output: services.output,
       delivery: {
@@ -127,6 +133,7 @@ export async function startManager(deps: ManagerDeps): Promise<Manager> {
     return {
       grpcAddress: dispatch.address,
       workerToken,
+      checks: services.checks,
       get workerCount() {
         return cluster.size
       },
@@ -160,7 +167,7 @@ async function writeTokens(
   if (proxyTokenFile !== undefined) await writeTokenFile(proxyTokenFile, proxyToken.reveal())
 }
 
-/** Replaced as a whole, so that a reader never sees half a token. */
+/** Replaces the file as a whole, so that a reader never sees a partial token. */
 async function writeTokenFile(path: string, token: string): Promise<void> {
   const temporary = `${path}.${process.pid}`
   await writeFile(temporary, `${token}\n`, { mode: 0o600 })

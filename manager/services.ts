@@ -1,4 +1,4 @@
-/** The services of the task manager, made in the order in which they need each other. The listener of workers is not among them. */
+/** The services of the task manager, created in the order of their dependencies, without the listener of workers. */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { Bus } from '#core/bus/index.ts'
@@ -7,6 +7,7 @@ import type { Database } from '#core/database/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Check } from '#core/readiness/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import { hintPublications } from '#queues/index.ts'
 import type { TaskAccess } from './access/access.ts'
@@ -22,10 +23,12 @@ import type { ManagerTiming } from './model/timing.ts'
 import { createBodyReceiver, createModules } from './modules/index.ts'
 import { TicketIssuer } from './modules/tickets.ts'
 import { Cluster } from './placement/cluster.ts'
+import { WorkerMeasurements } from './placement/metrics.ts'
 import { Invocations } from './runs/invocations.ts'
 import { invokeRoutes } from './runs/invoke-routes.ts'
-import { startLateEnds } from './runs/late-ends.ts'
+import { startEndPolling } from './runs/end-polling.ts'
 import { runRoutes } from './runs/routes.ts'
+import { taskMetricsRoute } from './runs/legacy-routes.ts'
 import { RunsService } from './runs/service.ts'
 import { startRoutes } from './runs/start-routes.ts'
 import { RunStarter } from './runs/starter.ts'
@@ -33,16 +36,20 @@ import { startScheduler } from './schedules/scheduler.ts'
 import { ModuleCatalogue } from './store/catalogue.ts'
 import { taskRoutes } from './tasks/routes.ts'
 import { TasksService } from './tasks/service.ts'
-import { LeaseKeeper } from './workers/leases.ts'
+import { LeaseMonitor } from './workers/leases.ts'
 import { explainUnfit } from './workers/placement.ts'
 import { placementRoutes } from './workers/placement-routes.ts'
 import { workerRoutes } from './workers/routes.ts'
+import { propletRoutes } from './workers/legacy-routes.ts'
 import { WorkersService } from './workers/service.ts'
 import { WorkflowEngine } from './workflows/engine.ts'
 import { workflowRoutes } from './workflows/routes.ts'
+import { jobRoutes } from './workflows/legacy-routes.ts'
 import { WorkflowsService } from './workflows/service.ts'
 import { RunEndings } from './writer/endings.ts'
 import { KnownTasks } from './writer/known-tasks.ts'
+import { countEnd } from './writer/metrics.ts'
+import { FairShares } from './writer/fair-shares.ts'
 import { RunQueues } from './writer/queues.ts'
 import { stopTaskRuns } from './writer/stop-task.ts'
 import { startSweeper } from './writer/sweeper.ts'
@@ -66,9 +73,10 @@ export type ServicesDeps = {
 
 export class ManagerServices {
   readonly cluster = new Cluster()
+  readonly measurements = new WorkerMeasurements(this.cluster)
   readonly tickets: TicketIssuer
   readonly writer: RunWriter
-  readonly leases: LeaseKeeper
+  readonly leases: LeaseMonitor
   readonly output: ReturnType<typeof createRunOutput>
   readonly modules: ReturnType<typeof createModules>
   readonly #deps: ServicesDeps
@@ -96,6 +104,10 @@ export class ManagerServices {
         managerId,
         cluster,
         queues: new RunQueues(),
+        shares: new FairShares((domainId) =>
+          domainId === null ? 1 : (access.quotas.ofDomainId(domainId, 'run_weight') ?? 1),
+        ),
+        quotas: access.quotas,
         endings,
         modules: new ModuleCatalogue(),
         tasks: knownTasks,
@@ -106,11 +118,12 @@ export class ManagerServices {
         onPublished: () => hintPublications(bus),
       },
       connect: () => database.dedicated('skein-run-writer'),
+      replicated: () => database.replicated(),
       signal: this.#stopping.signal,
     })
     const { writer } = this
     this.output = createRunOutput({ database, logger })
-    this.leases = new LeaseKeeper({ database, cluster, writer, timing, managerId, logger })
+    this.leases = new LeaseMonitor({ database, cluster, writer, timing, managerId, logger })
     const sweeper = startSweeper({ database, writer, timing, keptRunsMs: config.keptRunsMs, logger })
     this.#bodies = createBodyReceiver({ folder: join(dataDir, 'uploads') })
     this.modules = createModules({
@@ -129,14 +142,15 @@ export class ManagerServices {
       database,
       access,
       keyring,
+      endings,
       stopRuns,
-      onChanged: (taskId) => knownTasks.forget(taskId),
+      onChanged: (taskId) => knownTasks.invalidate(taskId),
       newId: randomUUID,
       now: () => new Date(),
     })
     this.#tasks = tasks
     const starter = new RunStarter({ database, writer, knownTasks, resolveImage: this.modules.resolve })
-    const runs = new RunsService({ database, tasks, starter, stopRuns, newId: randomUUID, logger })
+    const runs = new RunsService({ database, access, tasks, starter, stopRuns, newId: randomUUID, logger })
     this.#runs = runs
     this.#invocations = new Invocations({
       database,
@@ -147,12 +161,13 @@ export class ManagerServices {
         explainUnfit({ database, access, tasks, cluster: this.cluster }, caller, taskId),
       newId: randomUUID,
     })
-    const lateEnds = startLateEnds({ database, endings, logger, intervalMs: timing.foreignRunPollMs })
+    const lateEnds = startEndPolling({ database, endings, logger, intervalMs: timing.foreignRunPollMs })
     const messageRuns = startMessageRuns({ database, bus, access, runs, logger, intervalMs: timing.messageIntervalMs })
     this.#replays = createReplaysService({ database, bus, access, tasks, newId: randomUUID })
     const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
     const engine = new WorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
     endings.onEvery((ended) => engine.ended(ended.runId))
+    endings.onEvery(countEnd)
     this.#workflows = new WorkflowsService({ database, access, tasks, runs, engine, newId: randomUUID })
     const fingerprint = tls?.fingerprint
     this.#workers = new WorkersService({ database, access, cluster, writer, newId: randomUUID, fingerprint })
@@ -163,6 +178,18 @@ export class ManagerServices {
     }
   }
 
+  get checks(): readonly Check[] {
+    return [
+      this.modules.check,
+      {
+        name: 'workers',
+        isRequired: false,
+        read: () =>
+          this.cluster.size === 0 ? 'no worker is connected to this task manager: its runs wait' : undefined,
+      },
+    ]
+  }
+
   async routes(app: HttpApp): Promise<void> {
     const { access, database, streams } = this.#deps
     const callers = createCallers(access)
@@ -170,10 +197,13 @@ export class ManagerServices {
     await startRoutes({ runs: this.#runs, callers })(app)
     await invokeRoutes({ invocations: this.#invocations, callers })(app)
     await runRoutes({ runs: this.#runs, access, callers, streams })(app)
+    await taskMetricsRoute({ runs: this.#runs, callers })(app)
     await workerRoutes({ workers: this.#workers, callers })(app)
+    await propletRoutes({ workers: this.#workers, callers })(app)
     await placementRoutes({ database, access, tasks: this.#tasks, cluster: this.cluster, callers })(app)
     await this.modules.routes(callers)(app)
     await workflowRoutes({ workflows: this.#workflows, callers })(app)
+    await jobRoutes({ workflows: this.#workflows, callers })(app)
     await replayRoutes({ replays: this.#replays, callers })(app)
     await taskEventRoutes({ events: this.#events, access, callers, streams })(app)
   }
@@ -183,7 +213,8 @@ export class ManagerServices {
     await this.#events.stop()
     await this.#stopLoops()
     this.#runs.close()
-    this.modules.close()
+    await this.modules.close()
+    this.measurements.stop()
     await this.output.close()
     await this.writer.close()
   }

@@ -1,4 +1,4 @@
-/** Authorisation for a manager that runs without the platform in its process: users and roles from the same database. */
+/** Authorization for a manager without the platform in its process: users and roles from the same database. */
 import { startIdentity } from '#api/identity/index.ts'
 import type { IdentityConfig } from '#api/identity/index.ts'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
@@ -19,11 +19,13 @@ export async function startTaskAccess(options: {
 }): Promise<OwnTaskAccess> {
   const { infrastructure, config, mode, corsOrigins } = options
   const identity = await startIdentity({ ...infrastructure, config })
+  infrastructure.readiness.add(...identity.journal.checks)
   const authenticate: OwnTaskAccess['authenticate'] = (request) => identity.authenticate(request)
   return {
     access: createTaskAccess({
       database: infrastructure.database,
       access: identity.access,
+      quotas: identity.quotas,
       authenticate,
       mode,
       corsOrigins,

@@ -1,10 +1,10 @@
 /**
- * Who may do what with tasks and workers (task-manager.md section 1, SKEIN_MANAGER_AUTH). A small interface, so that
- * the room knows neither how tokens are verified nor where roles are stored.
+ * Authorization for tasks and workers (task-manager.md section 1, SKEIN_MANAGER_AUTH). `TaskAccess` hides token
+ * verification and role storage from the manager.
  */
 import type { FastifyRequest } from 'fastify'
-import type { AccessPolicy, DomainAction, UserPrincipal } from '#api/identity/index.ts'
-import { findActingUser } from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAction, Quotas, UserPrincipal } from '#api/identity/index.ts'
+import { findActingUser, optionalBearerOf } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isForeignOrigin } from '#core/http/index.ts'
@@ -18,24 +18,39 @@ export type TaskAction = Extract<
 >
 
 /**
- * undefined: a request without a principal. It makes tasks of no domain; with authorisation off it may do everything, else
- * it drives tasks of no domain and sees that the platform's workers exist (contract decision 61).
+ * The user of a request, or undefined for a request without a token. A request without a token creates tasks that belong
+ * to no domain. With authorization off it is allowed every action. Otherwise it can only use tasks that belong to no
+ * domain and see that the platform's workers exist (contract decision 61).
  */
 export type TaskCaller = UserPrincipal | undefined
 
 export type TaskDomain = { key: number; id: string }
 
-/** The domains in which a caller may do something: a list, 'all' where nothing is hidden, or what belongs to no domain. */
-export type DomainReach = readonly TaskDomain[] | 'all' | 'no domain'
-/** The same by key, as statements take it. */
-export type VisibleDomains = readonly number[] | 'all' | 'no domain'
+/** The domains in which a caller is allowed an action. 'no domain' allows only entities that belong to no domain. */
+export type AllowedDomains = readonly TaskDomain[] | 'all' | 'no domain'
+/** `AllowedDomains` with the database key of each domain, for SQL conditions. */
+export type VisibleDomainKeys = readonly number[] | 'all' | 'no domain'
 
-export function visibleDomains(reach: DomainReach): VisibleDomains {
-  return typeof reach === 'string' ? reach : reach.map(({ key }) => key)
+export function visibleDomainKeys(domains: AllowedDomains): VisibleDomainKeys {
+  return typeof domains === 'string' ? domains : domains.map(({ key }) => key)
 }
 
-/** Whether a row belongs to what is visible, by its column with the key of its domain (null: no domain). */
-export function isVisible(column: Sql<unknown>, domains: VisibleDomains): Sql<boolean> {
+/**
+ * Keys of the domains of a listing: those in which the caller can read tasks, or the given one. Throws `forbidden` for a
+ * domain in which they cannot, `unauthenticated` for a domain without a token.
+ */
+export async function visibleIn(
+  access: Pick<TaskAccess, 'domains' | 'require'>,
+  caller: TaskCaller,
+  domainId: string | undefined,
+): Promise<VisibleDomainKeys> {
+  if (domainId === undefined) return visibleDomainKeys(await access.domains(caller, 'task_read'))
+  if (caller === undefined) throw new ServiceError('unauthenticated', 'a filter by domain needs a token')
+  return [(await access.require(caller, 'task_read', domainId)).key]
+}
+
+/** Returns the SQL condition that selects visible rows. `column` holds the key of the row's domain, or null for no domain. */
+export function visibleDomainCondition(column: Sql<unknown>, domains: VisibleDomainKeys): Sql<boolean> {
   if (domains === 'all') return sql`true`
   return domains === 'no domain' ? sql`${column} IS NULL` : sql`${column} = ANY(${[...domains]}::bigint[])`
 }
@@ -43,30 +58,38 @@ export function isVisible(column: Sql<unknown>, domains: VisibleDomains): Sql<bo
 export type TaskAccess = {
   /** Throws `unauthenticated`. */
   authenticate(request: FastifyRequest): Promise<TaskCaller>
-  /** True when the caller may do it in the domain; false also where he is no member. */
+  /** True if the caller is allowed the action in the domain; false also if they are not a member. */
   can(caller: TaskCaller, action: TaskAction, domainId: string | null): Promise<boolean>
-  /** The domain, when the caller may do it there. Throws `forbidden`. */
+  /** The domain, if the caller is allowed the action there. Throws `forbidden`. */
   require(caller: UserPrincipal, action: TaskAction, domainId: string): Promise<TaskDomain>
-  /** Every domain in which the caller may do it. */
-  domains(caller: TaskCaller, action: TaskAction): Promise<DomainReach>
+  /** Every domain in which the caller is allowed the action. */
+  domains(caller: TaskCaller, action: TaskAction): Promise<AllowedDomains>
   /**
-   * The key of the channel, when the user may do it there. Throws `forbidden` alike for what he may not do, may not see, and
-   * for what is not there.
+   * The key of the channel, if the user is allowed the action there. Throws the same `forbidden` for a channel that is
+   * missing, invisible or not permitted.
    */
   requireChannel(user: UserPrincipal, action: ChannelAction, domainId: string, channelId: string): Promise<number>
-  /** The user a task acts as; undefined when he is gone or disabled. */
+  /** The user that a task acts as; undefined if they were deleted or disabled. */
   findUser(key: number): Promise<UserPrincipal | undefined>
+  /** The quotas of domains in force. */
+  readonly quotas: TaskQuotas
 }
+
+export type TaskQuotas = Pick<Quotas, 'ofDomainId'>
 
 export type ChannelAction = 'publish' | 'subscribe'
 
 export type AuthMode = 'auto' | 'on' | 'off'
 
 /**
- * What SKEIN_MANAGER_AUTH means here. Behind a proxy every request comes over loopback, and not every proxy says so in a
- * header: where one is configured, or the public address is not of this machine, `auto` is `on` (contract decision 61).
+ * Returns the effective mode of SKEIN_MANAGER_AUTH. `auto` becomes `on` when a trusted proxy is configured or the public
+ * address is not local. A reverse proxy on the same machine connects over loopback and may send no forwarding header, so
+ * its requests would look local (contract decision 61).
  */
-export function authModeOf(asked: AuthMode, reached: { trustProxy: readonly string[]; publicUrl: string }): AuthMode {
+export function effectiveAuthMode(
+  asked: AuthMode,
+  reached: { trustProxy: readonly string[]; publicUrl: string },
+): AuthMode {
   if (asked !== 'auto') return asked
   return isPublishedElsewhere(reached) ? 'on' : 'auto'
 }
@@ -74,13 +97,21 @@ export function authModeOf(asked: AuthMode, reached: { trustProxy: readonly stri
 export type TaskAccessDeps = {
   database: Database
   access: AccessPolicy
+  quotas: TaskQuotas
   /** Sets `request.principal` or throws `unauthenticated`. */
   authenticate: (request: FastifyRequest) => Promise<void>
   mode: AuthMode
   corsOrigins: readonly string[]
 }
 
-export function createTaskAccess({ database, access, authenticate, mode, corsOrigins }: TaskAccessDeps): TaskAccess {
+export function createTaskAccess({
+  database,
+  access,
+  quotas,
+  authenticate,
+  mode,
+  corsOrigins,
+}: TaskAccessDeps): TaskAccess {
   async function enter(caller: UserPrincipal, domainId: string) {
     try {
       return await access.enter(caller, domainId)
@@ -90,10 +121,12 @@ export function createTaskAccess({ database, access, authenticate, mode, corsOri
     }
   }
   return {
+    quotas,
     async authenticate(request) {
       const isOpen = mode === 'off' || (mode === 'auto' && isLocal(request, corsOrigins))
-      // A token that is given counts, and is refused when it is wrong, also where none is needed.
-      if (isOpen && request.headers.authorization === undefined) return undefined
+      // A request that sends a token is verified even when the mode requires no token.
+      // A value that has not the form of a token counts as absent (contract decision 60).
+      if (isOpen && optionalBearerOf(request) === undefined) return undefined
       await authenticate(request)
       return request.principal
     },
@@ -134,7 +167,7 @@ export function createTaskAccess({ database, access, authenticate, mode, corsOri
   }
 }
 
-/** Domains in which the caller has a role of the domain itself. */
+/** Domains in which the caller has a role on the domain itself. */
 async function memberships(database: Database, caller: UserPrincipal): Promise<TaskDomain[]> {
   if (caller.isPlatformAdmin) {
     const { rows } =
@@ -160,7 +193,7 @@ const FORWARDED = [
   'x-real-ip',
 ]
 
-/** A request of this very machine: over loopback, to a loopback name, not through a proxy, not from a foreign page. */
+/** A request from this machine: over loopback, to a loopback name, not through a proxy, not from a foreign page. */
 export function isLocal(request: FastifyRequest, corsOrigins: readonly string[]): boolean {
   return (
     LOOPBACK_ADDRESS.test(request.socket.remoteAddress ?? '') &&

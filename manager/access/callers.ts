@@ -1,12 +1,12 @@
-/** The caller of a request, found before its body is read (contract decision 45: 401 before 415 and 400). */
+/** The caller of a request, authenticated before its body is read (contract decision 45: 401 before 415 and 400). */
 import type { FastifyRequest } from 'fastify'
 import type { Credential } from '#core/http/index.ts'
 import type { TaskAccess, TaskCaller } from './access.ts'
 
-/** In place of a user's key where no token is needed: users have positive ones. */
+/** Stands for the key of a user where no token is required: keys of users are positive. */
 export const NO_USER = 0
 
-/** What every route of the manager takes; without a token only from loopback, where the settings allow it. */
+/** The credentials of every route of the manager; no token is needed from loopback if the settings allow it. */
 export const BEARER: readonly Credential[] = ['bearer']
 
 export type Callers = {

@@ -1,11 +1,11 @@
-/** Where something new of a user belongs. */
+/** The domain of a new entity of a user. */
 import type { UserPrincipal } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { TaskAccess, TaskAction, TaskDomain } from './access.ts'
 
 /**
- * The domain named, else the platform for its administrator, else the only domain in which the user may do it. Throws
- * `forbidden` where there is none, `malformed` where there are several: `several` says so.
+ * The given domain, else none for the platform administrator, else the only domain in which the user is allowed the
+ * action. Throws `forbidden` if there is none, `malformed` with the text `several` if there are several.
  */
 export async function domainOf(
   access: TaskAccess,

@@ -1,6 +1,6 @@
 /**
- * Messages that start runs: taken from where the platform (or a replay) put them, each started once under its origin. The
- * task acts as its user: his right to read the channel is asked again at every run.
+ * Starts runs for messages: takes the messages that the platform or a replay queued, and starts each once under its
+ * origin. The task acts as its user: their permission to read the channel is checked at every run.
  */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -9,7 +9,9 @@ import type { Logger } from '#core/logging/index.ts'
 import { findFunction } from '#core/wasm/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
-import { takesNumbers } from '../model/trigger-message.ts'
+import { requireActingUser } from './acting-user.ts'
+import { causeOfMessage } from '../model/cause.ts'
+import { triggersOf } from '../model/trigger-message.ts'
 import { isTemporary, startMessageReader } from '#queues/index.ts'
 import type { QueuedMessage, TriggerMessage } from '#queues/index.ts'
 
@@ -22,16 +24,16 @@ export type MessageRunsDeps = {
   intervalMs: number
 }
 
-/** A message that is worked on. */
+/** A message in progress. */
 type Work = {
   queued: QueuedMessage
-  /** Asked once: why the task may not have the message, if it may not. */
+  /** Checked once: the reason why the task cannot have the message, if there is one. */
   refused: Promise<string | undefined> | undefined
-  /** Nothing more of it is to be started now. */
+  /** Nothing more of it is started in this round. */
   isOver: boolean
-  /** It comes again: what was started of it is then found started. */
+  /** It will be taken again; the runs that were started are then found by their key. */
   isBlocked: boolean
-  /** Record by record where they run one by one, with the last reason. */
+  /** Records that were dropped where each record runs, with the last reason. */
   dropped: number
   reason: string
 }
@@ -39,22 +41,20 @@ type Work = {
 /** One run of a message, and the key under which it is started once. */
 type Part = { work: Work; trigger: TriggerMessage; key: string }
 
-/** Runs that are started at a time. */
+/** Runs that are started at the same time. */
 const MAX_STARTS = 500
 
 export function startMessageRuns({ database, bus, access, runs, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
 } {
-  /** Throws `forbidden` when the task may not read the channel (any more). */
-  async function requireRight({ userKey, domainId, message }: QueuedMessage): Promise<void> {
-    const user = userKey === null ? undefined : await access.findUser(userKey)
-    if (user === undefined || domainId === null)
-      throw new ServiceError('forbidden', 'the user that the task acts as is gone or disabled')
-    await access.requireChannel(user, 'subscribe', domainId, message.channel_id)
+  /** Throws `forbidden` if the task cannot read the channel. */
+  async function requireRight(queued: QueuedMessage): Promise<void> {
+    const { user, domainId } = await requireActingUser(access, queued)
+    await access.requireChannel(user, 'subscribe', domainId, queued.message.channel_id)
   }
 
   async function startPart({ work, trigger, key }: Part): Promise<void> {
-    const { taskId, domainId } = work.queued
+    const { taskId, domainId, traceparent } = work.queued
     try {
       work.refused ??= refusalOf(() => requireRight(work.queued))
       const refused = await work.refused
@@ -65,7 +65,16 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
         return
       }
       const reason = await refusalOf(() =>
-        runs.startFor({ taskId, domainId, origin: 'message', key, drivesTask: false, trigger }),
+        runs.startFor({
+          taskId,
+          domainId,
+          origin: 'message',
+          key,
+          drivesTask: false,
+          cause: causeOfMessage(work.queued.origin, trigger.channel_id),
+          trigger,
+          traceparent: traceparent ?? undefined,
+        }),
       )
       if (reason === undefined) return
       work.dropped += 1
@@ -83,7 +92,8 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
     intervalMs,
     async start(messages) {
       const works = messages.map(workOf)
-      // One message may be thousands of runs: they are started side by side too, or all others would wait for the last of them.
+      // One message can become thousands of runs: they are started concurrently, or all others would wait for the last of
+      // them.
       const parts = partsOf(works)
       const startSome = async () => {
         for (const part of parts) await startPart(part)
@@ -91,11 +101,11 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
       await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
       return works.map(({ isBlocked, dropped, reason }) => (isBlocked ? 'retry' : { dropped, reason }))
     },
-    onError: (error) => logger.warn({ err: error }, 'failed to take the messages that start runs'),
+    onError: (error) => logger.warn({ err: error }, 'failed to read the messages that start runs; retrying'),
   })
 }
 
-/** Why it was refused; undefined: it was not. Throws what may be otherwise in a moment. */
+/** The reason of a refusal; undefined if there is none. Rethrows temporary errors. */
 async function refusalOf(work: () => Promise<unknown>): Promise<string | undefined> {
   try {
     await work()
@@ -113,20 +123,17 @@ function workOf(queued: QueuedMessage): Work {
 function* partsOf(works: readonly Work[]): Generator<Part> {
   for (const work of works) {
     const { origin } = work.queued
-    for (const [index, trigger] of triggersOf(work.queued).entries()) {
+    for (const [index, trigger] of triggersOfQueued(work.queued).entries()) {
       if (work.isOver) break
       yield { work, trigger, key: index === 0 ? origin : `${origin} ${index}` }
     }
   }
 }
 
-/** A function that takes numbers runs once for each record, any other once for the message. */
-function triggersOf({ message, exports, inputCount, ...task }: QueuedMessage): TriggerMessage[] {
+function triggersOfQueued({ message, exports, inputCount, ...task }: QueuedMessage): TriggerMessage[] {
   const called =
     exports === null
       ? undefined
       : findFunction(exports, { explicit: task.function ?? undefined, fallback: task.taskName })
-  const free = called?.params.slice(0, Math.max(called.params.length - inputCount, 0)) ?? []
-  if (!takesNumbers(free)) return [message]
-  return message.records.map((record) => ({ ...message, records: [record] }))
+  return triggersOf(message, called?.params, inputCount)
 }

@@ -22,7 +22,7 @@ export function createReplaysService({ database, bus, access, tasks, newId }: Re
     /** Throws `unauthenticated` without a user, `forbidden` without the right to read the channel. */
     async start(caller: TaskCaller, taskId: string, body: NewReplay): Promise<{ id: string }> {
       const task = await tasks.require(caller, taskId, 'task_start')
-      if (caller === undefined) throw new ServiceError('unauthenticated', 'replay needs a token')
+      if (caller === undefined) throw new ServiceError('unauthenticated', 'a replay requires a token')
       requireChannelId(body.channel_id, '/channel_id')
       if (body.from >= body.to) throw refusedField('/from', 'must be before to')
       if (task.domainId === null) throw new ServiceError('unprocessable', 'a task of no domain has no channels')
@@ -37,7 +37,7 @@ export function createReplaysService({ database, bus, access, tasks, newId }: Re
         to: body.to,
       }
       if (!(await openReplay(database, bus, replay)))
-        throw new ServiceError('unavailable', `${MAX_OPEN_REPLAYS} replays of the task are under way`, {
+        throw new ServiceError('unavailable', `${MAX_OPEN_REPLAYS} replays of the task are running already`, {
           retryAfterSeconds: 5,
         })
       return { id }

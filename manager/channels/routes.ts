@@ -19,18 +19,10 @@ export function replayRoutes({ replays, callers }: { replays: ReplaysService; ca
           tags: ['tasks'],
           summary: 'Run a task over stored messages',
           description:
-            'Each stored record of the channel in this time starts a run, the oldest first, as if it came now. The runs are listed under the task.',
+            'Each stored record of the channel in the time range starts a run, the oldest first, as a new message would. The runs are listed under the task.',
           params: Type.Object({ task_id: TaskId }),
           body: NewReplay,
-          response: responses(
-            { 202: Replay },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 202: Replay }, 'not_found', 'unprocessable'),
         },
       },
       async (request, reply) => {

@@ -1,6 +1,6 @@
 /**
- * What comes out of a run beside its small result: log chunks, best effort and bounded, and parts of large results, staged
- * in the database by digest before the result that names them is recorded.
+ * Output of a run besides its small result: log chunks, best effort and bounded, and parts of large results, staged in
+ * the database by digest before the result that refers to them is recorded.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { GroupCommit, type Database } from '#core/database/index.ts'
@@ -9,19 +9,19 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
-import { heldRun } from '../writer/end-runs.ts'
-import { DEFAULT_OUTPUT_BYTES, MAX_CHUNK_BYTES, MAX_STAGED_RESULT_BYTES } from '../model/limits.ts'
+import { findAssignedRun } from '../writer/end-runs.ts'
+import { DEFAULT_OUTPUT_BYTES, MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../model/limits.ts'
 import type { RunEnding, RunIdentity } from '../model/run.ts'
 
 export type ResultPart = { digest: string; offset: number; data: Uint8Array }
 export type LogPart = { stream: number; offset: number; data: Uint8Array; truncated: boolean }
 
-/** Log chunks that wait to be written; beyond it they are dropped, because results matter more. */
+/** Log chunks in the write queue; beyond it they are dropped, because results have priority. */
 const MAX_QUEUED_LOGS = 2_000
 const MAX_QUEUED_LOG_BYTES = 16 * 1024 * 1024
-/** Parts of results of one session that wait to be written; beyond it nothing more is read of what the worker says. */
+/** Parts of results of one session in the write queue; beyond it reading from the worker pauses. */
 const MAX_QUEUED_PART_BYTES = 16 * 1024 * 1024
-/** What a part takes beside its bytes. */
+/** Overhead of a part besides its bytes. */
 const PART_OVERHEAD_BYTES = 1024
 
 type Staging = { digest: string; hash: Hash; sizeBytes: number }
@@ -34,7 +34,7 @@ export function createRunOutput({ database, logger }: { database: Database; logg
   let droppedLogs = 0
   const logs = new GroupCommit<LogPart & { runKey: number }, void>({
     name: 'the log of runs',
-    item: 'output of a run',
+    item: 'output chunk of a run',
     logger,
     maxItems: 500,
     maxBytes: 4 * 1024 * 1024,
@@ -62,11 +62,11 @@ export function createRunOutput({ database, logger }: { database: Database; logg
     },
 
     /**
-     * Parts come in order and without gaps; offset 0 begins anew. Resolves when the next one may come: a worker may send faster than the
-     * database writes. Throws `malformed`, `too_large`.
+     * Parts must come in order and without gaps; offset 0 starts over. Resolves when the next part is accepted: a worker
+     * can send faster than the database writes. Throws `malformed`, `too_large`.
      */
     async stage(session: WorkerSession, run: RunIdentity, { digest, offset, data }: ResultPart): Promise<void> {
-      if (heldRun(session, run) === undefined) return
+      if (findAssignedRun(session, run) === undefined) return
       const staging = stagingOf(session)
       let result = staging.runs.get(run.id)
       if (offset === 0) {
@@ -76,15 +76,15 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       if (result === undefined || result.digest !== digest || result.sizeBytes !== offset) {
         throw new ServiceError('malformed', 'parts of a result must come in order and without gaps')
       }
-      if (data.byteLength > MAX_CHUNK_BYTES || offset + data.byteLength > MAX_STAGED_RESULT_BYTES) {
+      if (data.byteLength > MAX_CHUNK_BYTES || offset + data.byteLength > MAX_RESULT_BYTES) {
         throw new ServiceError(
           'too_large',
-          `a result may have ${MAX_STAGED_RESULT_BYTES} bytes in parts of ${MAX_CHUNK_BYTES}`,
+          `a result must be at most ${MAX_RESULT_BYTES} bytes, in parts of at most ${MAX_CHUNK_BYTES} bytes`,
         )
       }
       result.hash.update(data)
       result.sizeBytes += data.byteLength
-      // The bytes of the part alone: the message that they came in may be much larger.
+      // Copies the bytes of the part: the message that contains them can be much larger.
       const part = { digest, offset, data: new Uint8Array(data) }
       const queuedBytes = data.byteLength + PART_OVERHEAD_BYTES
       staging.queuedBytes += queuedBytes
@@ -97,7 +97,7 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       if (staging.queuedBytes > MAX_QUEUED_PART_BYTES) await staging.writes
     },
 
-    /** Resolves when every part that came is in the database. */
+    /** Resolves when every received part is in the database. */
     async settled(session: WorkerSession): Promise<void> {
       const staging = stagings.get(session)
       if (staging === undefined) return
@@ -105,21 +105,21 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       if (staging.failure !== undefined) throw staging.failure as Error
     },
 
-    /** The ending as it is, when its staged result is complete. Throws `malformed` else. */
+    /** Returns the ending unchanged if its staged result is complete. Throws `malformed` otherwise. */
     checkStaged(session: WorkerSession, run: RunIdentity, ending: RunEnding): RunEnding {
-      if (ending.staged === null || heldRun(session, run) === undefined) return ending
+      if (ending.staged === null || findAssignedRun(session, run) === undefined) return ending
       const runs = stagings.get(session)?.runs
       const result = runs?.get(run.id)
       runs?.delete(run.id)
       const { digest, sizeBytes } = ending.staged
       if (result?.sizeBytes !== sizeBytes || digestOfHash(result.hash) !== digest) {
-        throw new ServiceError('malformed', 'a staged result is not complete or does not have its digest')
+        throw new ServiceError('malformed', 'the staged result is incomplete or does not match its digest')
       }
       return ending
     },
 
     log(session: WorkerSession, identity: RunIdentity, part: LogPart): void {
-      const run = heldRun(session, identity)
+      const run = findAssignedRun(session, identity)
       if (run === undefined || part.stream < 1 || part.stream > 2) return
       const maxBytes = run.spec.max_output_bytes ?? DEFAULT_OUTPUT_BYTES
       if (part.offset > maxBytes) return
@@ -127,7 +127,7 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       const truncated = part.truncated || data.byteLength < part.data.byteLength
       logs.submit({ ...part, data, truncated, runKey: run.key }).catch((error: unknown) => {
         droppedLogs += 1
-        logger.debug({ err: error }, 'dropped output of a run')
+        logger.debug({ err: error }, 'failed to store output of a run; dropping it')
       })
     },
 

@@ -1,4 +1,4 @@
-/** The gRPC listener of the manager: workers dial in here, register and hold their session. */
+/** The gRPC listener of the manager: workers connect, register and hold their session. */
 import { create } from '@bufbuild/protobuf'
 import { LRUCache } from 'lru-cache'
 import { isId } from '#core/ids.ts'
@@ -28,11 +28,11 @@ import type { TicketIssuer } from '../modules/tickets.ts'
 import {
   MAX_CHUNK_BYTES,
   MAX_INLINE_RESULT_BYTES,
-  MAX_MESSAGE_BYTES,
-  MAX_STAGED_RESULT_BYTES,
+  MAX_SESSION_MESSAGE_BYTES,
+  MAX_RESULT_BYTES,
 } from '../model/limits.ts'
 import { authenticateWorker, issueCertificate, requireCertificate } from '../workers/certificates.ts'
-import type { LeaseKeeper } from '../workers/leases.ts'
+import type { LeaseMonitor } from '../workers/leases.ts'
 import { registerWorker } from '../workers/registration.ts'
 import { digestSecret } from '../model/worker-secret.ts'
 import { grpcFailure } from './failure.ts'
@@ -41,7 +41,7 @@ import type { WorkerFacts } from '../placement/worker-session.ts'
 
 export type DispatchDeps = Omit<SessionDeps, 'findWorker'> & {
   database: Database
-  leases: LeaseKeeper
+  leases: LeaseMonitor
   tickets: TicketIssuer
   logger: Logger
   newId: () => string
@@ -57,12 +57,12 @@ type RenewHandler = (...call: Parameters<ServiceHandlers<typeof WorkerService>['
 
 export type DispatchServer = { address: string; port: number; stop(): Promise<void> }
 
-/** A dead connection of a worker is noticed by pings, because TCP alone may take minutes. */
+/** Pings detect a dead connection of a worker, because TCP alone can take minutes. */
 const KEEPALIVE_MS = 10_000
 const KEEPALIVE_ANSWER_MS = 5_000
-/** Sessions get this long to end by themselves. */
+/** Sessions have this long to end on a shutdown. */
 const GOAWAY_MS = 1_000
-/** What a worker said at Register and its session begins with; forgotten, it costs a fetch at most. */
+/** Facts of Register that the session starts with; losing them costs a fetch at most. */
 type AtRegistration = Pick<WorkerFacts, 'cachedDigests' | 'peerAddress'>
 /** Workers between their Register and their Hello. */
 const MAX_REGISTERED = 10_000
@@ -70,7 +70,7 @@ const MAX_REGISTERED = 10_000
 export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer> {
   const { database, cluster, logger } = deps
   const server = new Server({
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_receive_message_length': MAX_SESSION_MESSAGE_BYTES,
     'grpc.keepalive_time_ms': KEEPALIVE_MS,
     'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
     'grpc.keepalive_permit_without_calls': 1,
@@ -94,7 +94,7 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
       const failure = grpcFailure(error)
       logger.info(
         { worker: call.request.name, peer: call.getPeer(), reason: failure.details },
-        'a worker was not registered',
+        'failed to register a worker',
       )
       callback(failure)
       return
@@ -123,7 +123,7 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     port,
     address: `${deps.host}:${port}`,
     async stop() {
-      for (const session of cluster.sessions) session.goAway('the manager stops')
+      for (const session of cluster.sessions) session.goAway('the manager is shutting down')
       await new Promise<void>((resolve) => {
         const timer = setTimeout(() => {
           server.forceShutdown()
@@ -152,12 +152,12 @@ function bind(
   })
 }
 
-/** Asks every caller for a certificate and lets those without one in: a worker that joins has none yet. */
+/** Requests a certificate from every caller and accepts those without one: a worker that joins has none yet. */
 function tlsCredentials({ cert, key, authority }: GrpcTls): ServerCredentials {
   const none = () => undefined
   const provider: experimental.CertificateProvider = {
-    // Told a moment later: grpc-js counts a listener's first news only once it has added its own watcher, and would drop
-    // every connection.
+    // Called asynchronously: grpc-js ignores the first event of a listener until it has added its own watcher, and would
+    // drop every connection.
     addCaCertificateListener: (listener) =>
       queueMicrotask(() => listener({ caCertificate: Buffer.from(authority.pem) })),
     addIdentityCertificateListener: (listener) =>
@@ -170,7 +170,7 @@ function tlsCredentials({ cert, key, authority }: GrpcTls): ServerCredentials {
 
 type ConnectedCall = { getAuthContext(): { sslPeerCertificate?: { fingerprint256: string } } | null }
 
-/** What the connection of a call showed; 'plain': it cannot show anything. */
+/** The certificate of a call's connection; 'plain': a connection without TLS. */
 function shownBy({ tls }: DispatchDeps, call: object): string | undefined {
   if (tls === undefined) return 'plain'
   const certificate = (call as ConnectedCall).getAuthContext()?.sslPeerCertificate
@@ -182,7 +182,7 @@ async function renew(
   { workerId, workerSecret, certificateRequest }: RenewRequest,
   shown: string | undefined,
 ): Promise<RenewResponse> {
-  if (tls === undefined) throw new ServiceError('invalid_state', 'certificates are for connections over TLS')
+  if (tls === undefined) throw new ServiceError('invalid_state', 'certificates require a connection over TLS')
   const worker = await authenticateWorker(database, { id: workerId, secret: workerSecret }, shown)
   const certificate = await issueCertificate(database, tls.authority, worker, certificateRequest)
   return create(RenewResponseSchema, { certificate })
@@ -203,7 +203,7 @@ async function register(
     tls === undefined || certificateRequest.byteLength === 0
       ? undefined
       : await issueCertificate(database, tls.authority, registered, certificateRequest)
-  // Whatever still speaks for this worker here does so under a void epoch.
+  // An older session of this worker has a void epoch.
   const before = deps.cluster.find(registered.key)
   if (before !== undefined) deps.cluster.remove(before)
   return create(RegisterResponseSchema, {
@@ -217,9 +217,9 @@ async function register(
     authorityPem: tls?.authority.pem ?? '',
     limits: {
       maxInlineResultBytes: BigInt(MAX_INLINE_RESULT_BYTES),
-      maxStagedResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
+      maxStagedResultBytes: BigInt(MAX_RESULT_BYTES),
       maxChunkBytes: BigInt(MAX_CHUNK_BYTES),
-      maxMessageBytes: BigInt(MAX_MESSAGE_BYTES),
+      maxMessageBytes: BigInt(MAX_SESSION_MESSAGE_BYTES),
     },
   })
 }
@@ -240,7 +240,7 @@ type WorkerRow = {
   secret_matches: boolean
 }
 
-/** Throws `unauthenticated` for a wrong secret; undefined when the epoch is void. */
+/** Throws `unauthenticated` for a wrong secret; undefined if the epoch is void. */
 async function findWorker(
   database: Database,
   hello: Hello,
@@ -253,7 +253,7 @@ async function findWorker(
     FROM workers WHERE id = ${id} AND revoked_at IS NULL`.execute(database.db)
   const row = rows[0]
   if (row === undefined || !row.secret_matches)
-    throw new ServiceError('unauthenticated', 'no worker has this id and secret')
+    throw new ServiceError('unauthenticated', 'unknown worker id or wrong worker secret')
   if (BigInt(row.session_epoch) !== hello.sessionEpoch) return undefined
   return {
     key: row.key,

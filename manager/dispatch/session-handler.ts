@@ -1,6 +1,6 @@
 /**
- * One session of one worker: the order of its messages, and what each of them changes. Hello is settled before anything
- * else is read; afterwards messages are handed to the run writer in the order of their arrival.
+ * One session of one worker: the order of its messages and their effects. Hello is handled before any other message;
+ * later messages go to the run writer in the order of their arrival.
  */
 import { once } from 'node:events'
 import { status } from '@grpc/grpc-js'
@@ -22,43 +22,47 @@ import type {
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { GuestReplySchema } from '#proto/index.ts'
 import type { Guests } from '../channels/guests.ts'
-import { heldRun } from '../writer/end-runs.ts'
-import type { HeldRun, RunEnding, RunIdentity } from '../model/run.ts'
+import { findAssignedRun } from '../writer/end-runs.ts'
+import type { AssignedRun, RunEnding, RunIdentity } from '../model/run.ts'
 import type { RunOutput } from './run-output.ts'
 import type { RunWriter } from '../writer/writer.ts'
-import type { LeaseKeeper } from '../workers/leases.ts'
+import type { LeaseMonitor } from '../workers/leases.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import { grpcFailure } from './failure.ts'
-import { fromRef, fromResult, toRef } from './translate.ts'
+import { fromMeasurements, fromRef, fromResult, toRef } from './translate.ts'
 import { readClaims, welcomeParts } from './welcome.ts'
 import { WorkerStream, type Delivery } from './worker-stream.ts'
+import type { WorkerMeasurements } from '../placement/metrics.ts'
 import { WorkerSession, type WorkerFacts } from '../placement/worker-session.ts'
 
 export type SessionDeps = {
   cluster: Cluster
   writer: RunWriter
-  leases: LeaseKeeper
+  leases: LeaseMonitor
+  measurements: WorkerMeasurements
   output: RunOutput
   guests: Guests
   delivery: Delivery
   logger: Logger
-  /** The worker behind a Hello; throws `unauthenticated`, undefined when its epoch is void. */
+  /** The worker of a Hello; throws `unauthenticated`, undefined if its epoch is void. */
   findWorker: (hello: Hello, call: SessionCall) => Promise<WorkerFacts | undefined>
 }
 
 export type SessionCall = ServerDuplexStream<SessionRequest, SessionResponse>
 
-/** Runs of one heartbeat that are said to wait for their component. */
+/** Runs of one heartbeat that can be reported as waiting for their component. */
 const MAX_PREPARING = 1_000
-/** Ends of runs in one message. */
+/** Results of runs in one message. */
 const MAX_RESULTS = 1_000
-/** What a worker says of a run that it gives back. */
+/** Length of the message with which a worker rejects a run. */
 const MAX_REASON_CHARS = 4096
+/** Ids in a line of the log. */
+const MAX_NAMED_WORKERS = 10
 /** Longer than any digest. */
 const MAX_DIGEST_CHARS = 128
-/** Messages that a worker has not read; beyond it nothing more is read of what it says. */
+/** Unread messages of a worker; beyond it reading from the worker pauses. */
 const MAX_UNREAD_MESSAGES = 1_000
-/** The first message must have come by then. */
+/** Deadline of the first message. */
 const HELLO_DEADLINE_MS = 10_000
 
 /** Serves one stream until it ends; never throws. */
@@ -80,19 +84,20 @@ export async function serveSession(deps: SessionDeps, call: SessionCall): Promis
     }
     call.end()
   } catch (error) {
-    // A broken stream is nothing to answer; anything else is told to the worker.
+    // A broken stream gets no answer; any other failure is sent to the worker.
     if (call.cancelled) return
     const failure = grpcFailure(error)
     const worker = handler?.session.name
-    if (failure.code === status.INTERNAL) deps.logger.error({ err: error, worker }, 'a session failed')
-    else deps.logger.info({ worker, reason: failure.details }, 'a session was refused')
+    if (failure.code === status.INTERNAL)
+      deps.logger.error({ err: error, worker }, 'a worker session failed; closing it')
+    else deps.logger.info({ worker, reason: failure.details }, 'a worker session was refused')
     call.emit('error', failure)
   } finally {
     handler?.leave()
   }
 }
 
-/** Resolves when the worker has read what it was told, or is gone. */
+/** Resolves when the worker has read all messages, or has disconnected. */
 async function drained(call: SessionCall): Promise<void> {
   const listening = new AbortController()
   const { signal } = listening
@@ -108,11 +113,11 @@ function voidEpoch(): ServiceError {
 const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.UNSPECIFIED]: 'no reason given',
   [RejectReason.NO_SLOT]: 'no slot was free',
-  [RejectReason.DRAINING]: 'the worker drains',
+  [RejectReason.DRAINING]: 'the worker is draining',
   [RejectReason.NO_RUNTIME]: 'the worker does not have the runtime',
   [RejectReason.RUNNER_KILLED]: 'its runner was killed because of another run',
-  [RejectReason.ISOLATION]: 'its isolation is too weak for the task of a domain',
-  [RejectReason.CROWDED]: 'too many components of the domain wait to be transpiled',
+  [RejectReason.ISOLATION]: 'the isolation level is too weak for a task of a domain',
+  [RejectReason.CROWDED]: 'too many components of the domain are waiting for transpilation',
 }
 
 /** A session after its Hello. */
@@ -127,7 +132,7 @@ class SessionHandler {
     this.#stream = stream
   }
 
-  /** Settles the Hello. Throws `conflict` when the session's epoch is void. */
+  /** Handles the Hello. Throws `conflict` if the session's epoch is void. */
   static async open(deps: SessionDeps, call: SessionCall, hello: Hello): Promise<SessionHandler> {
     const { cluster, writer, leases, logger } = deps
     const facts = await deps.findWorker(hello, call)
@@ -137,30 +142,38 @@ class SessionHandler {
     const stream = new WorkerStream(facts.id, deps.delivery, (message) => void call.write(message))
     const session = new WorkerSession(facts, monotonicMs(), stream)
     const claims = await readClaims(hello)
-    const settled = await writer.hello(session, claims, leases.leaseMs())
+    const settled = await writer.reconcileHello(session, claims, leases.leaseMs())
     if (settled === undefined) throw voidEpoch()
     call.write(await largeResponse(welcomeParts(claims, settled)))
-    if (session.isDrainAsked) session.askDrain(true)
+    if (session.isDrainAsked) session.sendDrain(true)
     leases.beat(session)
     cluster.add(session)
+    const namesakes = [...cluster.sessions].filter(({ id, name }) => name === session.name && id !== session.id)
+    if (namesakes.length > 0)
+      logger.warn(
+        { worker: session.name, ids: [session.id, ...namesakes.slice(0, MAX_NAMED_WORKERS).map(({ id }) => id)] },
+        'several workers have the same name: give each its own with SKEIN_WORKER_NAME, or use their ids',
+      )
     logger.info(
       { worker: session.name, id: session.id, slots: session.slots, runs: settled.keep.size },
-      'a worker joined',
+      'worker joined',
     )
     void writer.claim().catch(() => undefined)
     return new SessionHandler(deps, session, stream)
   }
 
-  /** The stream is gone: no new work, but the lease and its runs stay until it ends or the worker is back. */
+  /** The stream ended: no new assignments, but the runs stay until the lease expires or the worker reconnects. */
   leave(): void {
     const { session } = this
     session.isSuspect = true
     session.lastBeatMs = Math.min(session.lastBeatMs, monotonicMs())
     this.#deps.cluster.remove(session)
-    this.#deps.logger.info({ worker: session.name }, 'a worker left its session')
+    this.#deps.logger.info({ worker: session.name }, 'worker disconnected')
   }
 
-  /** Throws `malformed` for what is no message of a session. A worker may mean harm: its lists are read in turns. */
+  /**
+   * Throws `malformed` for an invalid message. A worker can be malicious: long lists are read with pauses for other work.
+   */
   async receive({ message }: SessionRequest): Promise<void> {
     const { session } = this
     const { writer, cluster, output } = this.#deps
@@ -179,9 +192,9 @@ class SessionHandler {
         await inTurns(message.value.running, (ref) => {
           const run = fromRef(ref)
           session.confirm(run)
-          if (heldRun(session, run) !== undefined) begun.set(run.id, run)
+          if (findAssignedRun(session, run) !== undefined) begun.set(run.id, run)
         })
-        if (begun.size > 0) writer.running(session, [...begun.values()]).catch(this.#unwritten)
+        if (begun.size > 0) writer.markRunning(session, [...begun.values()]).catch(this.#unwritten)
         return
       }
       case 'result':
@@ -202,33 +215,34 @@ class SessionHandler {
         cluster.changed()
         return
       case 'cancelAck':
-        // False: the worker holds no such run. Its deadline in the database ends it, should no result come.
+        // False: the worker does not hold this run. Its deadline in the database ends the run if no result arrives.
         return
       case 'guestCall':
         this.#answerGuest(message.value).catch(this.#unwritten)
         return
       case 'hello':
-        throw new ServiceError('malformed', 'Hello comes once')
+        throw new ServiceError('malformed', 'Hello must be sent once')
       case undefined:
         return
     }
   }
 
   readonly #unwritten = (error: unknown): void => {
-    this.#deps.logger.warn({ err: error, worker: this.session.name }, 'failed to write what a worker reported')
+    this.#deps.logger.warn({ err: error, worker: this.session.name }, 'failed to store a report of a worker')
   }
 
   async #beat(beat: Heartbeat): Promise<void> {
     const { session } = this
     const { cluster, leases, writer } = this.#deps
     session.freeSlots = beat.freeSlots
+    if (beat.measurements !== undefined) this.#deps.measurements.record(session, fromMeasurements(beat.measurements))
     await inTurns(beat.cachedDigestsAdded, (digest) => {
       if (digest.length <= MAX_DIGEST_CHARS) session.rememberDigest(digest)
     })
     await inTurns(beat.cachedDigestsRemoved, (digest) => session.cachedDigests.delete(digest))
     session.preparing = new Map(
       beat.preparing.slice(0, MAX_PREPARING).flatMap(({ run, position }) => {
-        const held = heldRun(session, fromRef(run))
+        const held = findAssignedRun(session, fromRef(run))
         return held === undefined ? [] : [[held.id, position] as const]
       }),
     )
@@ -254,7 +268,7 @@ class SessionHandler {
   #reject({ run: ref, reason, message: words }: Reject): void {
     const { session } = this
     const run = fromRef(ref)
-    const held = heldRun(session, run)
+    const held = findAssignedRun(session, run)
     if (held === undefined) return
     if (reason === RejectReason.CROWDED) {
       session.crowdedDomains.add(held.spec.domain_id)
@@ -266,7 +280,7 @@ class SessionHandler {
 
   async #recordResults(results: readonly RunResult[]): Promise<void> {
     if (results.length > MAX_RESULTS)
-      throw new ServiceError('too_large', `a message may have at most ${MAX_RESULTS} results`)
+      throw new ServiceError('too_large', `a message must have at most ${MAX_RESULTS} results`)
     const { session } = this
     const { cluster, output, writer } = this.#deps
     const ends: { run: RunIdentity; ending: RunEnding }[] = []
@@ -275,21 +289,21 @@ class SessionHandler {
       session.confirm(run)
       ends.push({ run, ending: output.checkStaged(session, run, fromResult(result)) })
     })
-    // Staged parts are in the database before the result that names them.
+    // Staged parts are in the database before the result that refers to them.
     output
       .settled(session)
-      .then(() => writer.ends(session, ends))
+      .then(() => writer.recordEnds(session, ends))
       .catch((error: unknown) => {
         this.#unwritten(error)
-        // Nothing was acknowledged: the worker registers anew and sends its spool again.
+        // Without an acknowledgement the worker registers again and resends its spool.
         cluster.remove(session)
       })
   }
 
-  /** Answered after the commit; a refusal is an answer as well. */
+  /** Answers after the commit; a refusal is also an answer. */
   async #answerGuest(call: GuestCall): Promise<void> {
     const identity = fromRef(call.run)
-    const outcome = await this.#guestOutcome(heldRun(this.session, identity), call).catch(
+    const outcome = await this.#guestOutcome(findAssignedRun(this.session, identity), call).catch(
       (error: unknown): GuestOutcome => {
         if (!(error instanceof ServiceError)) throw error
         const kind = error.kind === 'conflict' ? 'stale' : error.kind
@@ -299,9 +313,9 @@ class SessionHandler {
     this.#stream.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
   }
 
-  async #guestOutcome(run: HeldRun | undefined, { callId, call }: GuestCall): Promise<GuestOutcome> {
+  async #guestOutcome(run: AssignedRun | undefined, { callId, call }: GuestCall): Promise<GuestOutcome> {
     const { guests } = this.#deps
-    if (run === undefined) throw new ServiceError('conflict', 'the run was given to somebody else or has ended')
+    if (run === undefined) throw new ServiceError('conflict', 'the run was assigned to another worker or has ended')
     switch (call.case) {
       case 'publish':
         await guests.publish(run, callId, call.value)
@@ -309,7 +323,7 @@ class SessionHandler {
       case 'read':
         return { case: 'recordsJson', value: Buffer.from(await guests.read(run, call.value)) }
       case undefined:
-        throw new ServiceError('malformed', 'the call of a guest says nothing')
+        throw new ServiceError('malformed', 'the guest call is empty')
     }
   }
 }

@@ -1,4 +1,4 @@
-/** Between the manager's values and the messages of the protocol; no rule lives here. */
+/** Converts between the manager's values and the messages of the protocol, without rules of its own. */
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import {
   FailureReason as WireReason,
@@ -12,10 +12,13 @@ import {
   type RunResult,
   TASK_STATE,
 } from '#proto/index.ts'
+import type { WorkerMeasurements as WireMeasurements } from '#proto/index.ts'
+import { bytesOf } from '#core/bytes/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import { DEFAULT_OUTPUT_BYTES, MAX_INLINE_RESULT_BYTES, MAX_STAGED_RESULT_BYTES } from '../model/limits.ts'
-import type { FailureReason, HeldRun, RunEnding, RunIdentity } from '../model/run.ts'
+import { DEFAULT_OUTPUT_BYTES, MAX_INLINE_RESULT_BYTES, MAX_RESULT_BYTES } from '../model/limits.ts'
+import type { FailureReason, AssignedRun, RunEnding, RunIdentity } from '../model/run.ts'
+import type { WorkerMeasured } from '../placement/metrics.ts'
 import type { OnLost } from '../model/task-fields.ts'
 
 const ON_LOST = {
@@ -35,20 +38,22 @@ const REASONS = new Map<WireReason, FailureReason>([
 ])
 
 const MAX_ERROR_CHARS = 4096
+const MAX_FRAMES = 20
+const MAX_FRAME_CHARS = 300
 
 export function toRef(run: RunIdentity): MessageInitShape<typeof RunRefSchema> {
   return { runId: run.id, attempt: run.attempt, fence: BigInt(run.fence) }
 }
 
-/** Throws `malformed` when the worker left it out, and for a name that no run has. */
+/** Throws `malformed` if the reference is missing or invalid. */
 export function fromRef(run: RunRef | undefined): RunIdentity {
-  if (run === undefined) throw new ServiceError('malformed', 'the message names no run')
+  if (run === undefined) throw new ServiceError('malformed', 'the message has no run reference')
   if (!isId(run.runId)) throw new ServiceError('malformed', 'the id of a run must be a UUID')
   return { id: run.runId, attempt: run.attempt, fence: Number(run.fence) }
 }
 
 export function toAssignment(
-  run: HeldRun,
+  run: AssignedRun,
   module: MessageInitShape<typeof ModuleRefSchema>,
   secrets: Readonly<Record<string, string>>,
 ): MessageInitShape<typeof AssignmentSchema> {
@@ -67,7 +72,7 @@ export function toAssignment(
       timeoutMs: BigInt(spec.timeout_ms),
       memoryLimitBytes: BigInt(spec.memory_limit_bytes),
       maxOutputBytes: BigInt(spec.max_output_bytes ?? DEFAULT_OUTPUT_BYTES),
-      maxResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
+      maxResultBytes: BigInt(MAX_RESULT_BYTES),
     },
     onLost: ON_LOST[spec.on_lost],
     daemon: spec.daemon === true,
@@ -79,21 +84,28 @@ export function toAssignment(
     })),
     secrets: texts(secrets),
     triggerJson: spec.trigger === undefined ? '' : JSON.stringify(spec.trigger),
+    traceparent: spec.traceparent ?? '',
+    stdin: spec.stdin === undefined ? new Uint8Array() : bytesOf(spec.stdin),
+    bytesAsBase64: spec.bytes === 'base64',
   }
 }
 
-/** Tasks made before names were checked may have other values, and one that is no text would end the session of its worker. */
+/**
+ * Tasks from before validation can have other values, and a value that is not a string would end the session of its
+ * worker.
+ */
 function texts(values: Readonly<Record<string, unknown>>): Record<string, string> {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, String(value)]))
 }
 
-/** Throws `malformed` for an end that is none, or for text that is no JSON; `too_large` for a result that must be staged. */
+/** Throws `malformed` for an invalid state or for text that is not JSON; `too_large` for a result that must be staged. */
 export function fromResult(result: RunResult): RunEnding {
   const staged =
     result.staged === undefined ? null : { digest: result.staged.digest, sizeBytes: Number(result.staged.sizeBytes) }
   return {
     ...endState(result),
     error: result.error === '' ? null : result.error.slice(0, MAX_ERROR_CHARS).replaceAll('\0', ''),
+    frames: result.frames.slice(0, MAX_FRAMES).map((frame) => frame.slice(0, MAX_FRAME_CHARS).replaceAll('\0', '')),
     results: result.resultsJson === '' ? null : requireJson(result.resultsJson),
     staged,
     durationMs: Number.isFinite(result.durationMs) ? result.durationMs : null,
@@ -111,7 +123,7 @@ function endState({ state, reason }: RunResult): Pick<RunEnding, 'state' | 'reas
     case WireTaskState.FAILED:
       return { state: TASK_STATE.failed, reason: REASONS.get(reason) ?? 'guest_error' }
     default:
-      throw new ServiceError('malformed', `a result with state ${state} is no result`)
+      throw new ServiceError('malformed', `state ${state} is not a final state`)
   }
 }
 
@@ -124,4 +136,27 @@ function requireJson(text: string): string {
     throw new ServiceError('malformed', 'a result is not JSON', { cause: error })
   }
   return text
+}
+
+/** Names of totals that are kept of one heartbeat. */
+const MAX_KILL_REASONS = 32
+
+export function fromMeasurements(wire: WireMeasurements): WorkerMeasured {
+  return {
+    residentBytes: Number(wire.residentBytes),
+    runners: wire.runners,
+    spooledResults: wire.spooledResults,
+    spooledBytes: Number(wire.spooledBytes),
+    oldestSpooledMs: Number(wire.oldestSpooledMs),
+    cachedModules: wire.cachedModules,
+    cachedBytes: Number(wire.cachedBytes),
+    moduleHits: Number(wire.moduleHitsTotal),
+    moduleFetches: Number(wire.moduleFetchesTotal),
+    moduleFetchFailures: Number(wire.moduleFetchFailuresTotal),
+    kills: new Map(
+      Object.entries(wire.runnerKillsTotal)
+        .slice(0, MAX_KILL_REASONS)
+        .map(([reason, count]) => [reason, Number(count)]),
+    ),
+  }
 }

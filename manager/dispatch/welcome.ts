@@ -1,4 +1,7 @@
-/** Hello and Welcome: what a worker says that it holds, and what becomes of each run. Both may name very many runs, and are read and made in turns. */
+/**
+ * Hello and Welcome: the runs that a worker claims to hold, and the decision for each. Both can list very many runs, and
+ * are processed with pauses for other work.
+ */
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { ServiceError } from '#core/errors/index.ts'
 import { inTurns } from '#core/turns.ts'
@@ -9,13 +12,13 @@ import type { HelloClaims, Reconciliation } from '../writer/reconcile-runs.ts'
 import { fromRef, toRef } from './translate.ts'
 
 const MAX_BOOT_ID_CHARS = 256
-/** Runs in one part of a Welcome. */
+/** Runs per part of a Welcome. */
 const RUNS_PER_PART = 200
 
-/** Throws `malformed` for a run without a name, and for a boot id that cannot be stored. */
+/** Throws `malformed` for a run without an id, and for a boot id that cannot be stored. */
 export async function readClaims({ bootId, running, spooled }: Hello): Promise<HelloClaims> {
   if (bootId.length > MAX_BOOT_ID_CHARS || bootId.includes('\0'))
-    throw new ServiceError('malformed', `a boot id must have at most ${MAX_BOOT_ID_CHARS} characters without NUL`)
+    throw new ServiceError('malformed', `a boot id must be at most ${MAX_BOOT_ID_CHARS} characters without NUL`)
   const runningById = new Map<string, { run: RunIdentity; state: TaskState }>()
   const spooledById = new Map<string, RunIdentity>()
   await inTurns(running, (held) => {
@@ -31,7 +34,7 @@ export async function readClaims({ bootId, running, spooled }: Hello): Promise<H
 
 type List = 'keep' | 'stop' | 'resend' | 'acknowledged'
 
-/** In which list of the Welcome each claimed run is; one that is claimed twice is in one of them. */
+/** The list of the Welcome for each claimed run; a run that is claimed twice is in one list. */
 function* listRuns(
   { running, spooled }: HelloClaims,
   { keep, resend }: Reconciliation,
@@ -46,7 +49,7 @@ function* listRuns(
   }
 }
 
-/** One after the other they are the Welcome. */
+/** The messages that form the Welcome together. */
 export function* welcomeParts(
   claims: HelloClaims,
   settled: Reconciliation,

@@ -2,7 +2,7 @@ import { toBinary } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { SessionResponseSchema, TASK_STATE } from '#proto/index.ts'
 import type { SessionResponse } from '#proto/index.ts'
-import type { HeldRun, RunSpec } from '../model/run.ts'
+import type { AssignedRun, RunSpec } from '../model/run.ts'
 import { WorkerSession } from '../placement/worker-session.ts'
 import { WorkerStream } from './worker-stream.ts'
 
@@ -23,7 +23,7 @@ const FACTS = {
   peerAddress: '',
 }
 
-const runWith = (key: number, more: Partial<RunSpec>): HeldRun => ({
+const runWith = (key: number, more: Partial<RunSpec>): AssignedRun => ({
   key,
   id: `run ${key}`,
   taskKey: 1,
@@ -53,7 +53,7 @@ const runWith = (key: number, more: Partial<RunSpec>): HeldRun => ({
   },
 })
 
-/** What a worker takes at most in one message. */
+/** The largest message that a worker accepts. */
 const MAX_RECEIVED_BYTES = 16 * 1024 * 1024
 
 function sentFor(more: Partial<RunSpec>, count = 40): SessionResponse[] {
@@ -96,12 +96,15 @@ const LONG: [what: string, count: number, more: Partial<RunSpec>][] = [
   ],
 ]
 
-test.each(LONG)('assignments with long %s go in messages that a worker takes, in their order', (_what, count, more) => {
-  const sent = sentFor(more, count)
-  for (const message of sent) expect(toBinary(SessionResponseSchema, message).length).toBeLessThan(MAX_RECEIVED_BYTES)
-  expect(sent.flatMap(runsIn)).toEqual(Array.from({ length: count }, (_, index) => `run ${index + 1}`))
-})
+test.each(LONG)(
+  'assignments with long %s are split into messages that a worker accepts, in order',
+  (_what, count, more) => {
+    const sent = sentFor(more, count)
+    for (const message of sent) expect(toBinary(SessionResponseSchema, message).length).toBeLessThan(MAX_RECEIVED_BYTES)
+    expect(sent.flatMap(runsIn)).toEqual(Array.from({ length: count }, (_, index) => `run ${index + 1}`))
+  },
+)
 
-test('short ones go in one message', () => {
+test('short assignments are sent in one message', () => {
   expect(sentFor({ cli_args: ['short'] }, 1000).map((message) => runsIn(message).length)).toEqual([1000])
 })

@@ -1,4 +1,4 @@
-/** What a worker is told, as messages of its stream. */
+/** Messages from the manager to a worker, as protocol messages of its stream. */
 import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { SessionResponseSchema } from '#proto/index.ts'
@@ -9,7 +9,7 @@ import type { ModuleRefs } from '../modules/module-refs.ts'
 import type { NewAssignment, Receipt, WorkerLink } from '../placement/worker-session.ts'
 import { toAssignment, toRef } from './translate.ts'
 
-/** What an assignment needs beside its run. */
+/** Dependencies of an assignment besides its run. */
 export type Delivery = {
   modules: ModuleRefs
   /** The secrets of a task, sealed in base64. */
@@ -19,9 +19,9 @@ export type Delivery = {
 type Outgoing = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
 type Assignment = ReturnType<typeof toAssignment>
 
-/** A worker takes no message of more than 16 MiB: these are at most 12 MiB in UTF-8, as a single run is. */
+/** A worker accepts messages of at most 16 MiB: these are at most 12 MiB in UTF-8, as a single run is. */
 const MAX_ASSIGN_CHARS = 4 * 1024 * 1024
-/** A worker that is sent away dials again after this. */
+/** A worker reconnects this long after a GoAway. */
 const RECONNECT_AFTER_MS = 1_000n
 
 export class WorkerStream implements WorkerLink {
@@ -92,12 +92,12 @@ function inMessages(assignments: readonly Assignment[]): Assignment[][] {
   return messages
 }
 
-/** What is short in an assignment: ids, digests, peers. */
+/** The short fields of an assignment: ids, digests, peers. */
 const OTHER_CHARS = 1024
-/** A text of a list is said with its label and its length, however short it is. */
+/** Each text of a list is sent with a tag and a length. */
 const LABEL_CHARS = 2
 
-/** An estimate that is not too low. */
+/** An upper estimate. */
 function charsOf(assignment: Assignment): number {
   const { inputsJson = '', triggerJson = '', taskName = '', function: called = '', module } = assignment
   const { cliArgs = [], grants = [], env = {}, secrets = {} } = assignment

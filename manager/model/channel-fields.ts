@@ -1,13 +1,13 @@
 /**
- * The fields by which a task meets channels (task-manager.md section 5): what they say, in one form, with their bounds.
- * Rights are checked by whoever writes them.
+ * The channel fields of a task (task-manager.md section 5): parsing, canonical form and limits. Their writers check
+ * permissions.
  */
 import { refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
 import type { Comparator, TriggerRule } from '#queues/index.ts'
 
-/** As it is given and shown. */
+/** The form of requests and answers. */
 export type Trigger = {
   channel_id: string
   subtopic?: string
@@ -46,13 +46,13 @@ function parseRate(text: string): { count: number; ms: number } {
   const match = RATE.exec(text)
   const count = Number(match?.[1] ?? 0)
   if (match === null || count < 1)
-    throw refusedField('/trigger/rate_limit', 'must be a number per duration, such as 10/1m')
+    throw refusedField('/trigger/rate_limit', 'must be a count per duration, such as 10/1m')
   return { count, ms: boundedMs(match[2] ?? '', '/trigger/rate_limit', MAX_RATE_MS) }
 }
 
 function boundedMs(text: string, path: string, maxMs: number): number {
   const ms = Math.round(parseDurationMs(text, path))
-  if (ms < 1 || ms > maxMs) throw refusedField(path, `must be 1ms to ${maxMs / 60_000}m`)
+  if (ms < 1 || ms > maxMs) throw refusedField(path, `must be between 1ms and ${maxMs / 60_000}m`)
   return ms
 }
 
@@ -63,7 +63,7 @@ export function requireChannelId(id: string, path: string): void {
 const MAX_SUBTOPIC_CHARS = 1024
 const FORBIDDEN_IN_SUBTOPIC = /[+#*>\0\s]/
 
-/** Elements joined by `.`, as messages carry it; `/` is taken as well. Throws `malformed`. */
+/** Elements joined by `.`, as in messages; `/` is also accepted. Throws `malformed`. */
 export function canonicalSubtopic(text: string | undefined, path: string): string {
   if (text === undefined || text === '') return ''
   const canonical = text.replaceAll('/', '.')

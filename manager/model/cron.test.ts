@@ -4,7 +4,7 @@ import { dueTicks, nextTick, requireSchedule } from './cron.ts'
 
 const at = (text: string) => new Date(text)
 
-test('a schedule is read in its time zone', () => {
+test('a schedule is interpreted in its time zone', () => {
   expect(nextTick('0 9 * * *', 'Europe/Paris', at('2026-07-01T00:00:00Z'))).toEqual(at('2026-07-01T07:00:00Z'))
   expect(nextTick('0 9 * * *', 'Europe/Paris', at('2026-12-01T00:00:00Z'))).toEqual(at('2026-12-01T08:00:00Z'))
   expect(nextTick('0 9 * * *', 'UTC', at('2026-12-01T00:00:00Z'))).toEqual(at('2026-12-01T09:00:00Z'))
@@ -38,17 +38,17 @@ test('times in a list are skipped and repeated as one time is', () => {
   )
 })
 
-test('a tick in every hour goes on through the hour that is repeated', () => {
+test('an hourly schedule continues through a repeated hour', () => {
   const next = nextTick('0 * * * *', 'Europe/Paris', at('2026-10-25T00:00:00Z'))
   expect(next).toEqual(at('2026-10-25T01:00:00Z'))
 })
 
-test('of several ticks that are due the newest counts', () => {
+test('the newest of several due ticks is used', () => {
   const due = dueTicks('*/10 * * * *', 'UTC', at('2026-01-01T00:00:00Z'), at('2026-01-01T00:25:00Z'))
   expect(due).toEqual({ latest: at('2026-01-01T00:20:00Z'), missed: 2, next: at('2026-01-01T00:30:00Z') })
 })
 
-test('a year of seconds is not walked one by one', () => {
+test('a year of missed seconds is not iterated one by one', () => {
   const due = dueTicks('* * * * * *', 'UTC', at('2025-01-01T00:00:00Z'), at('2026-01-01T00:00:00.500Z'))
   expect(due.latest.getTime()).toBeGreaterThan(at('2025-12-31T23:59:58Z').getTime())
   expect(due.next).toEqual(at('2026-01-01T00:00:01Z'))
@@ -62,7 +62,7 @@ test.each([
   ['0 0 0 1 1 * 2030', 'UTC', '/schedule'],
   ['2030-01-01T00:00:00', 'UTC', '/schedule'],
   ['* * * * *', 'Mars/Olympus', '/timezone'],
-])('the schedule "%s" in %s is refused by name', (schedule, timezone, path) => {
+])('the schedule "%s" in %s is refused with its field', (schedule, timezone, path) => {
   expect(() => requireSchedule(schedule, timezone)).toThrow(
     expect.objectContaining({
       kind: 'malformed',

@@ -1,20 +1,21 @@
 /**
- * Cron expressions with time zones (task-manager.md section 1). Pure. Ticks that name their times have one right after a local
- * hour that is skipped, and one in an hour that is repeated; those with `*` or a step in the time of day go on as time does.
+ * Cron expressions with time zones (task-manager.md section 1). Pure. Expressions with fixed times have one tick right
+ * after a skipped local hour, and one in a repeated hour; those with `*` or a step in the time of day follow elapsed
+ * time.
  */
 import { Cron } from 'croner'
 import { refusedField } from '#core/errors/index.ts'
 
 const MAX_EXPRESSION_CHARS = 256
 
-/** Throws what the library says. */
+/** Throws the error of the library. */
 function read(schedule: string, timezone: string): Cron {
-  // Otherwise it would be a single moment.
-  if (schedule.includes(':')) throw new TypeError('a time is no cron expression')
+  // The library would accept it as a single moment.
+  if (schedule.includes(':')) throw new TypeError('a time is not a cron expression')
   return new Cron(schedule, { timezone, paused: true, mode: '5-or-6-parts', fixedTimeRule: 'no-wildcard' })
 }
 
-/** The first tick after `after`; undefined: there is none any more. */
+/** The first tick after `after`; undefined if there are no more. */
 export function nextTick(schedule: string, timezone: string, after: Date): Date | undefined {
   return read(schedule, timezone).nextRun(after) ?? undefined
 }
@@ -36,7 +37,7 @@ export function dueTicks(
     if (next === undefined || next > now) return { latest, missed, next }
     latest = next
     missed += 1
-    // A manager that was away for long does not count every second of it.
+    // After a long downtime the manager does not count every missed second.
     if (missed >= MAX_COUNTED) {
       return { latest: cron.previousRuns(1, now)[0] ?? latest, missed, next: cron.nextRun(now) ?? undefined }
     }
@@ -53,12 +54,12 @@ export function requireSchedule(schedule: string, timezone: string): void {
     throw refusedField('/timezone', 'must be a time zone such as Europe/Paris')
   }
   if (schedule.length > MAX_EXPRESSION_CHARS)
-    throw refusedField('/schedule', `must have at most ${MAX_EXPRESSION_CHARS} characters`)
+    throw refusedField('/schedule', `must be at most ${MAX_EXPRESSION_CHARS} characters`)
   let next: Date | undefined
   try {
     next = nextTick(schedule, timezone, new Date(0))
   } catch {
     throw refusedField('/schedule', 'must be a cron expression of five or six fields')
   }
-  if (next === undefined) throw refusedField('/schedule', 'must be a cron expression that comes true')
+  if (next === undefined) throw refusedField('/schedule', 'must be a cron expression with a future time')
 }

@@ -8,7 +8,7 @@ const states = Object.values(TASK_STATE)
 const anyState = fc.constantFrom(...states)
 const anyEvent = fc.constantFrom(...TASK_EVENTS)
 
-test('each state leaves only to the states that the specification lists', () => {
+test('each state changes only to the states that the specification lists', () => {
   const leaves = states.map((state) => {
     const targets = new Set<TaskState>()
     for (const event of TASK_EVENTS) {
@@ -20,15 +20,15 @@ test('each state leaves only to the states that the specification lists', () => 
   expect(leaves).toEqual([[1], [1, 2, 4, 5, 6], [1, 3, 4, 6, 7], [1], [1], [1], [1], [1, 2, 4, 6]])
 })
 
-test('an edit makes every task that is not under way pending, and is refused while it is', () => {
+test('an edit makes an inactive task pending, and is refused for an active one', () => {
   for (const state of states) expect(nextState(state, 'edit')).toBe(isUnderWay(state) ? undefined : TASK_STATE.pending)
 })
 
-test('a task that is under way cannot be started again', () => {
+test('an active task cannot be started again', () => {
   for (const state of states) expect(nextState(state, 'start') === undefined).toBe(isUnderWay(state))
 })
 
-test('whatever happens, a task can still be stopped, or has ended and can be started', () => {
+test('in every state a task can be stopped or started', () => {
   fc.assert(
     fc.property(fc.array(anyEvent, { maxLength: 50 }), (events) => {
       let state: TaskState = TASK_STATE.pending

@@ -1,13 +1,13 @@
 /**
- * The life of tasks and runs (task-manager.md section 2): which event moves which state where. Pure; whoever writes a
- * state asks here first, and the SQL that writes it names the states it may leave, taken from the same table.
+ * The lifecycle of tasks and runs (task-manager.md section 2): the state transitions. Pure; code that writes a state
+ * checks here first, and the SQL takes its allowed source states from the same table.
  */
 import { TASK_STATE, type TaskState, type TaskStateName } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
 /**
- * start: a start was accepted; running: a worker reported it; complete, fail, stop: how it ends; requeue: another
- * attempt; lose: the lease ran out and on_lost is wait; skip: the condition in a workflow was false; edit: a PUT.
+ * start: a start was accepted; running: a worker reported it; complete, fail, stop: the end; requeue: another attempt;
+ * lose: the lease expired and on_lost is wait; skip: the condition in a workflow was false; edit: a PUT.
  */
 export const TASK_EVENTS = ['start', 'running', 'complete', 'fail', 'stop', 'requeue', 'lose', 'skip', 'edit'] as const
 export type TaskEvent = (typeof TASK_EVENTS)[number]
@@ -37,7 +37,7 @@ export function requireNextState(state: TaskState, event: TaskEvent): TaskState 
   if (next === undefined) {
     throw new ServiceError(
       'invalid_state',
-      `the task is ${stateName(state)}: ${REFUSALS[event] ?? `it cannot ${event}`}`,
+      `the task is ${stateName(state)}: ${REFUSALS[event] ?? `it does not accept ${event}`}`,
     )
   }
   return next
@@ -45,19 +45,19 @@ export function requireNextState(state: TaskState, event: TaskEvent): TaskState 
 
 const REFUSALS: Partial<Record<TaskEvent, string>> = {
   start: 'it can be started again when it has ended',
-  edit: 'stop it before it is changed',
+  edit: 'stop it before you change it',
 }
 
 const NAMES = new Map<TaskState, TaskStateName>(
   (Object.entries(TASK_STATE) as [TaskStateName, TaskState][]).map(([name, state]) => [state, name]),
 )
 
-/** The state's name as people read it. */
+/** The public name of a state. */
 export function stateName(state: TaskState): TaskStateName {
   return NAMES.get(state) as TaskStateName
 }
 
-/** Scheduled, running and unknown: a run is under way, and the database holds a deadline for it. */
+/** Scheduled, running and unknown: a run is active, and the database holds a deadline for it. */
 export function isUnderWay(state: TaskState): boolean {
   return state === scheduled || state === running || state === unknown
 }

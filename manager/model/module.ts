@@ -1,4 +1,4 @@
-/** A module as a worker is told of it. */
+/** A module as it is sent to a worker. */
 
 export type AssignedModule = {
   digest: string
@@ -7,5 +7,5 @@ export type AssignedModule = {
   reference: string | null
 }
 
-/** A worker of the same site that has the module or is getting it. */
+/** A worker of the same site that has the module or is fetching it. */
 export type ModulePeer = { address: string; workerId: string }

@@ -1,14 +1,14 @@
-/** What a run asks of a worker, as one value with a hash: runs of the same needs form one queue. */
+/** The requirements of a run for a worker, as one value with a hash: runs with the same requirements share a queue. */
 import { createHash } from 'node:crypto'
 
 export type RunNeeds = {
-  /** The domain of the task; platform workers take every domain, a domain's workers only their own. */
+  /** The domain of the task; platform workers accept every domain, a domain's workers only their own. */
   domainId: string | null
   /** The only worker that may run it. */
   workerId: string | null
-  /** Labels that the worker must carry with these values. */
+  /** Labels that the worker must have. */
   labels: Readonly<Record<string, string>>
-  /** Runtime that the module needs; null while nobody has read the module. */
+  /** Runtime of the module; null if the module was not read yet. */
   runtime: string | null
   /** Memory that the machine must have, a power of two. */
   memoryBytes: number
@@ -23,7 +23,7 @@ export function memoryClassBytes(memoryLimitBytes: number): number {
   return size
 }
 
-/** The same needs give the same hash, whatever the order of the labels. */
+/** Equal needs have equal hashes, independent of the order of the labels. */
 export function hashNeeds(needs: RunNeeds): string {
   const labels = Object.entries(needs.labels).toSorted(([left], [right]) => (left < right ? -1 : 1))
   const canonical = JSON.stringify([needs.domainId, needs.workerId, labels, needs.runtime, needs.memoryBytes])

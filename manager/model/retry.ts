@@ -1,22 +1,22 @@
 /** Whether a failed attempt is followed by another one, and when (task-manager.md section 3, rule 8). Pure. */
 import { TASK_STATE } from '#proto/index.ts'
-import { BACKOFF_MAX_MS } from './limits.ts'
+import { MAX_BACKOFF_MS } from './limits.ts'
 import type { FailureReason, RunEnding, RunSpec } from './run.ts'
 
-/** Attempts for what the task is not to blame for. */
+/** Attempts for failures that the task did not cause. */
 export const ATTEMPTS_FOR_LOSS = 3
-/** Share by which a backoff is made shorter or longer, so that what failed together does not come back together. */
+/** Random share of a backoff, so that runs that failed together do not retry together. */
 const JITTER = 0.2
 
-/** Nobody's fault: the worker or the way to the module went away, and another attempt may well succeed. */
+/** Failures of the worker or of the way to the module: another attempt can succeed. */
 const NOT_THE_GUEST: ReadonlySet<FailureReason> = new Set(['worker_lost', 'fetch_failed'])
-/** Another attempt cannot end differently. */
+/** Another attempt would fail in the same way. */
 const FINAL: ReadonlySet<FailureReason> = new Set(['module_invalid', 'no_such_function'])
 
-/** A daemon that ran this long has not failed at once: its next backoff is the first. */
+/** After a daemon has run this long, its next backoff is the first one again. */
 const SETTLED_MS = 60_000
 
-/** What follows the end of an attempt, however it ended. */
+/** The event after the end of an attempt. */
 export function afterEnd(
   spec: Pick<RunSpec, 'max_attempts' | 'backoff_ms' | 'on_lost' | 'daemon'>,
   attempt: number,
@@ -49,6 +49,6 @@ export function afterFailure(
 
 /** The first backoff after the first attempt, doubling up to 100 s. */
 export function backoffMs(firstMs: number, attempt: number, random: number): number {
-  const plain = Math.min(firstMs * 2 ** Math.min(attempt - 1, 30), BACKOFF_MAX_MS)
+  const plain = Math.min(firstMs * 2 ** Math.min(attempt - 1, 30), MAX_BACKOFF_MS)
   return Math.round(plain * (1 - JITTER + 2 * JITTER * random))
 }

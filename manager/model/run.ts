@@ -1,46 +1,55 @@
 /**
- * What a run is made of. The spec is frozen when the run starts and stored as JSON with it, so that any manager can
- * assign it again, hours later and after the task was edited, without asking anybody.
+ * The data of a run. The spec is frozen when the run starts and stored as JSON with it, so that any manager can assign it
+ * again, hours later and after an edit of the task, without other data.
  */
+import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { TaskState } from '#proto/index.ts'
 import type { SpecFields } from './task-fields.ts'
 import type { AssignedModule } from './module.ts'
 import type { TriggerMessage } from '#queues/index.ts'
 
-/** Stored in `runs.spec`; the names are those of the database. */
+/** Stored in `runs.spec`, with the names of the database. */
 export type RunSpec = SpecFields & {
   task_id: string
   task_name: string
   domain_id: string | null
   module_bytes: number
-  /** The full reference the digest was resolved from; null: uploaded, served by the managers. */
+  /** The full reference of the digest; null: uploaded, served by the managers. */
   module_reference: string | null
-  /** What people should know about how the reference was resolved. */
+  /** The function that the task calls without naming it, if it is known. */
+  called?: string
+  /** Warnings from the resolution of the reference. */
   module_notes?: readonly string[]
-  /** Where and as whom it publishes and reads; present with the fields that need it. */
+  /** The domain and user for publishing and reading; present with the fields that need them. */
   domain_key?: number
   user_key?: number
-  /** Sealed secrets in base64; opened for the assignment alone. */
+  /** Sealed secrets in base64; opened only for the assignment. */
   secrets?: string
+  /** Standard input that the caller gave; a string is text. */
+  stdin?: TextOrBytes
+  /** The form of lists of `u8` in the result; absent: arrays. */
+  bytes?: 'base64'
   /** What triggered the run. */
   trigger?: TriggerMessage
+  /** Place of its start in a trace; only while tracing is on. */
+  traceparent?: string
 }
 
-/** The module of a run, as its worker is told of it. */
+/** The module of a run, as it is sent to its worker. */
 export function moduleOf({ digest, spec }: Pick<RunHandle, 'digest' | 'spec'>): AssignedModule {
   return { digest, sizeBytes: spec.module_bytes, reference: spec.module_reference }
 }
 
-/** One assignment of a run: what a worker says counts under its fence alone. */
+/** One assignment of a run: reports of a worker are accepted only under its fence. */
 export type RunIdentity = { id: string; attempt: number; fence: number }
 
-/** A run as the writer handles it. */
+/** A run in the writer. */
 export type RunHandle = {
   key: number
   id: string
   taskKey: number
   drivesTask: boolean
-  /** The broadcast that it is a part of. */
+  /** The broadcast run that it belongs to. */
   parentId: string | null
   attempt: number
   /** null: not assigned. */
@@ -52,18 +61,18 @@ export type RunHandle = {
   state: TaskState
 }
 
-/** A run that is assigned to a worker, as the manager that holds the worker's session knows it. */
-export type HeldRun = RunHandle & {
+/** A run that is assigned to a worker, in the manager that holds the worker's session. */
+export type AssignedRun = RunHandle & {
   fence: number
-  /** When it was sent to its worker, on the monotonic clock; undefined when it was sent twice or by somebody else. */
+  /** When it was sent to its worker, on the monotonic clock; undefined if it was sent twice or by another manager. */
   sentMs?: number | undefined
-  /** The worker was told to stop it. */
+  /** A stop was sent to the worker. */
   isCancelSent?: true
-  /** Number of heartbeats of the session when it was sent; undefined: the worker has said that it has it. */
+  /** Number of heartbeats of the session when it was sent; undefined: the worker has confirmed it. */
   unconfirmedSince?: number | undefined
 }
 
-export function isAssigned(run: RunHandle): run is HeldRun {
+export function isAssigned(run: RunHandle): run is AssignedRun {
   return run.fence !== null
 }
 
@@ -79,12 +88,15 @@ export const FAILURE_REASONS = [
 ] as const
 export type FailureReason = (typeof FAILURE_REASONS)[number]
 
-/** How a run ended. */
+/** The end of a run. */
 export type RunEnding = {
   /** completed, failed or stopped */
   state: TaskState
   reason: FailureReason | null
+  /** One sentence, then the last lines of stderr. */
   error: string | null
+  /** Stack of the guest after a trap. */
+  frames: readonly string[]
   /** JSON text; null: none, or staged. */
   results: string | null
   staged: { digest: string; sizeBytes: number } | null
@@ -96,6 +108,7 @@ export type RunEnding = {
 export const STOPPED_BEFORE_RUNNING = {
   reason: null,
   error: null,
+  frames: [],
   results: null,
   staged: null,
   durationMs: null,

@@ -1,17 +1,26 @@
-/** What starts a run, and what comes of it. */
+/** The request and the result of a start. */
+import type { TextOrBytes } from '#core/bytes/index.ts'
+import type { RunCause } from './cause.ts'
 import type { RunInput } from './task-fields.ts'
 import type { TriggerMessage } from '#queues/index.ts'
 
-/** What the caller may change for this run alone. */
-export type RunOverrides = { inputs?: RunInput[]; cliArgs?: string[]; env?: Record<string, string> }
+/** Fields that the caller can override for this run only. */
+export type RunOverrides = {
+  inputs?: RunInput[]
+  cliArgs?: string[]
+  env?: Record<string, string>
+  stdin?: TextOrBytes
+  /** Lists of `u8` in the result are given as base64. */
+  bytes?: 'base64'
+}
 
-/** A digest that an image reference stands for now. */
+/** The current digest of an image reference. */
 export type ResolvedImage = {
   imageUrl: string
   digest: string
   sizeBytes: number
   reference: string
-  /** What people should know about how it was resolved. */
+  /** Warnings from the resolution. */
   notes: readonly string[]
 }
 
@@ -19,17 +28,22 @@ export type StartRequest = {
   taskId: string
   runId: string
   overrides: RunOverrides
-  /** true: start, the task's state follows the run; false: invoke. */
+  /** true: a start, the task's state follows the run; false: an invocation. */
   drivesTask: boolean
-  /** Refused where no worker fits, instead of queued. */
+  /** Fails if no worker fits, instead of waiting in the queue. */
   needsWorker?: boolean
-  /** The digest of the reference that the task had a moment ago, or why there is none; undefined: it had no reference. */
+  /** The digest of the task's reference, or why it could not be resolved; undefined: the task has no reference. */
   image: ResolvedImage | Error | undefined
-  /** Idempotency-Key of a start. */
+  /** Idempotency-Key of a start or an invocation. */
   idempotency: { userKey: number; key: string; bodyDigest: string } | undefined
-  /** The message that starts it. */
+  /** When the writer took it, on the monotonic clock; set by the writer. */
+  sinceMs?: number
+  cause: RunCause
+  /** The message that triggers it. */
   trigger?: TriggerMessage | undefined
+  /** Place of the start in its trace; see `core/tracing`. */
+  traceparent?: string | undefined
 }
 
-/** `runKey` undefined: the run was started before, under the same key. */
+/** `runKey` undefined: a run with the same key exists. */
 export type StartedRun = { runId: string; runKey: number | undefined; taskKey: number }

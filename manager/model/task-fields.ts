@@ -1,20 +1,20 @@
 /**
- * The options of a task, one row each: what is given and shown on the wire, the column that holds it, its bounds, its default,
- * and its place in the runs of the task. Schemas, statements and specs are made from this table (docs/guides/add-a-task-option.md).
+ * The options of a task, one row each: the schemas of requests and answers, the column, the limits, the default, and its
+ * use in runs. Schemas, statements and specs are generated from this table (docs/guides/add-a-task-option.md).
  */
 import { Type } from 'typebox'
 import type { Static, TNull, TObject, TOptional, TSchema, TUnion } from 'typebox'
 import { parseSize } from '#core/bytes/index.ts'
 import { refusedField } from '#core/errors/index.ts'
-import { recordOf, shown } from '#core/http/index.ts'
+import { recordOf, documented } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
 import { DURATION_PATTERN, formatDurationMs, parseDurationMs } from '#core/time.ts'
 import type { Json } from '#core/wasm/index.ts'
 import { COMPARATORS } from '#queues/index.ts'
 import { GRANT_KINDS, type Grant, type Target, type Trigger } from './channel-fields.ts'
 import {
-  BACKOFF_DEFAULT_MS,
-  BACKOFF_MAX_MS,
+  DEFAULT_BACKOFF_MS,
+  MAX_BACKOFF_MS,
   DEFAULT_MEMORY_LIMIT_BYTES,
   DEFAULT_OUTPUT_BYTES,
   DEFAULT_TIMEOUT_MS,
@@ -42,33 +42,33 @@ export type RunInput = Json
 export type OnLost = 'requeue' | 'fail' | 'wait'
 
 export type Field<Value, Given extends TSchema, Shown extends TSchema> = {
-  /** Name on the wire, where it is not that of the column. */
+  /** Name on the wire, if it differs from the column. */
   name?: string
-  /** The object of the wire that it is a member of; whoever gives that object gives all of its members. */
+  /** The wire object that contains it; a request with that object sets all of its members. */
   within?: 'retry'
-  /** What create and update take; null stands for the default. */
+  /** The schema of create and update; null sets the default. */
   given: Given
-  /** What answers show. */
+  /** The schema of answers. */
   shown: Shown
   default: Value
-  /** From what is given, as it is unless said. Throws `malformed` naming the field. */
+  /** Converts the given value; default: unchanged. Throws `malformed` with the field. */
   read?: (given: Static<Given>) => Value
-  /** As it is shown, as it is unless said; undefined: not shown. */
+  /** Converts the stored value for answers; default: unchanged; undefined: omitted. */
   show?: (value: Value, task: { schedule: string | null }) => Static<Shown> | undefined
-  /** Not shown by every task. */
+  /** Some tasks do not show it. */
   isOptional?: true
   /** The column holds JSON. */
   json?: 'json' | 'jsonb'
   /**
-   * What the runs of the task have of it. `spec`: it is frozen in each run. `changed`: the same, where it is not the default.
-   * `start`: it decides where and how a run begins.
+   * Use in runs. `spec`: frozen in each run. `changed`: the same, if it is not the default. `start`: affects where and
+   * how a run starts.
    */
   run?: 'spec' | 'changed' | 'start'
 }
 
 type Place = 'name' | 'within' | 'run' | 'isOptional'
 
-/** Keeps the types of a row, and which place it has. */
+/** Keeps the types of a row and its use in runs. */
 function field<
   Value,
   Given extends TSchema,
@@ -94,17 +94,17 @@ export const Env = recordOf(Type.String({ maxLength: MAX_TEXT_CHARS }), {
 export const Secrets = recordOf(Type.String({ maxLength: MAX_TEXT_CHARS }), {
   propertyNames: Type.String({ pattern: '^[^=]+$', maxLength: MAX_LABEL_CHARS }),
   maxProperties: MAX_LABELS,
-  description: 'Environment of the guest, kept sealed and shown as [redacted]',
+  description: 'Environment variables of the guest, stored encrypted and shown as [redacted]',
 })
 const Labels = recordOf(Type.String({ maxLength: MAX_LABEL_CHARS }), {
   propertyNames: Type.String({ minLength: 1, maxLength: MAX_LABEL_CHARS }),
   maxProperties: MAX_LABELS,
-  description: 'Labels that the worker must carry',
+  description: 'Labels that the worker must have',
 })
 const Duration = Type.String({
   maxLength: 64,
   description: 'Go duration such as 90s or 1h30m',
-  ...shown({ pattern: DURATION_PATTERN }),
+  ...documented({ pattern: DURATION_PATTERN }),
 })
 const Size = Type.Union([Type.Integer({ minimum: 1 }), Type.String({ maxLength: 32 })], {
   description: 'Bytes, or a size such as 64MiB',
@@ -112,40 +112,40 @@ const Size = Type.Union([Type.Integer({ minimum: 1 }), Type.String({ maxLength: 
 const OnLostName = Type.Enum(['requeue', 'fail', 'wait'])
 const Metadata = recordOf(Type.Unknown())
 const CatchUp = Type.Enum(['none', 'once'], {
-  description: 'What follows ticks that passed while no manager ran: nothing, or one run',
+  description: 'Runs for ticks that were missed while no manager ran: none, or one',
 })
 const ChannelId = Type.String({
   maxLength: 36,
   description: 'Channel of the domain of the task',
-  ...shown({ format: 'uuid' }),
+  ...documented({ format: 'uuid' }),
 })
 const Subtopic = Type.String({
   maxLength: MAX_SUBTOPIC_CHARS,
-  description: 'It and what lies below it; none: the whole channel',
+  description: 'A subtopic, including those below it; empty: the whole channel',
 })
 const TriggerField = Type.Object(
   {
     channel_id: ChannelId,
     subtopic: Type.Optional(Subtopic),
-    name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS, description: 'Records of this name alone' })),
+    name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS, description: 'Only records with this name' })),
     when: Type.Optional(
       Type.Object(
         { comparator: Type.Enum([...COMPARATORS]), value: Type.Number() },
-        { description: 'Numbers that meet it' },
+        { description: 'Condition for numeric values' },
       ),
     ),
     debounce: Type.Optional(
       Type.String({
         maxLength: 64,
-        description: 'The last message counts, once none followed for so long',
-        ...shown({ pattern: DURATION_PATTERN }),
+        description: 'Time without further messages after which the last message starts a run',
+        ...documented({ pattern: DURATION_PATTERN }),
       }),
     ),
     rate_limit: Type.Optional(
       Type.String({
         maxLength: 64,
-        description: 'Runs at most, such as 10/1m; what is beyond is dropped',
-        ...shown({ pattern: '^[0-9]+/[0-9]+(ms|s|m|h)$' }),
+        description: 'Largest number of runs, such as 10/1m; messages beyond it are dropped',
+        ...documented({ pattern: '^[0-9]+/[0-9]+(ms|s|m|h)$' }),
       }),
     ),
   },
@@ -162,7 +162,7 @@ const GrantField = Type.Object({
   name: Type.Optional(Type.String({ maxLength: MAX_LABEL_CHARS, description: 'Name by which the guest calls it' })),
 })
 
-/** By the column of `tasks` that holds it. */
+/** By column of `tasks`. */
 export const TASK_FIELDS = {
   name: field({
     given: Type.String({ minLength: 1, maxLength: MAX_NAME_CHARS }),
@@ -220,7 +220,7 @@ export const TASK_FIELDS = {
     run: 'start',
   }),
   worker_id: field({
-    given: Type.String({ maxLength: 36, description: 'The only worker that may run it' }),
+    given: Type.String({ maxLength: 36, description: 'The only worker that can run the task' }),
     shown: Type.String(),
     default: null as string | null,
     read: readWorkerId,
@@ -255,7 +255,8 @@ export const TASK_FIELDS = {
     given: Type.Integer({
       minimum: MIN_OUTPUT_BYTES,
       maximum: MAX_OUTPUT_BYTES,
-      description: 'Bound of stdout and of stderr of a run, each; what is beyond is dropped and marked as truncated',
+      description:
+        'Size limit of stdout and of stderr of a run, each; output beyond it is dropped and marked as truncated',
     }),
     shown: Type.Integer({ description: 'Bytes' }),
     default: DEFAULT_OUTPUT_BYTES,
@@ -265,7 +266,7 @@ export const TASK_FIELDS = {
     within: 'retry',
     given: Type.Integer({ minimum: 1, maximum: MAX_ATTEMPTS }),
     shown: Type.Integer(),
-    // The default of the reason for which an attempt failed.
+    // The default depends on the reason of the failure.
     default: null as number | null,
     show: none,
     isOptional: true,
@@ -276,8 +277,8 @@ export const TASK_FIELDS = {
     within: 'retry',
     given: Duration,
     shown: Type.String(),
-    default: BACKOFF_DEFAULT_MS,
-    read: (text) => readDuration(text, '/retry/backoff', BACKOFF_MAX_MS),
+    default: DEFAULT_BACKOFF_MS,
+    read: (text) => readDuration(text, '/retry/backoff', MAX_BACKOFF_MS),
     show: formatDurationMs,
     run: 'spec',
   }),
@@ -289,14 +290,14 @@ export const TASK_FIELDS = {
     json: 'jsonb',
   }),
   broadcast: field({
-    given: Type.Boolean({ description: 'A start runs it once on every worker that fits' }),
+    given: Type.Boolean({ description: 'A start runs the task once on every matching worker' }),
     shown: Type.Boolean(),
     default: false as boolean,
     run: 'start',
   }),
   daemon: field({
     given: Type.Boolean({
-      description: 'It has no deadline, and is started again when it ends, until it is stopped',
+      description: 'The task has no timeout and is restarted when it ends, until it is stopped',
     }),
     shown: Type.Boolean(),
     default: false as boolean,
@@ -311,7 +312,7 @@ export const TASK_FIELDS = {
     isOptional: true,
   }),
   timezone: field({
-    given: Type.String({ maxLength: 64, description: 'Of the schedule; UTC unless said' }),
+    given: Type.String({ maxLength: 64, description: 'Time zone of the schedule; default: UTC' }),
     shown: Type.String(),
     default: 'UTC' as string,
     show: (timezone, { schedule }) => (schedule === null ? undefined : timezone),
@@ -356,7 +357,7 @@ type AnyField = Field<unknown, TSchema, TSchema>
 const wireName = (column: string, { name = column }: AnyField) => name
 const ROWS = Object.entries(TASK_FIELDS) as unknown as [TaskColumn, AnyField][]
 
-/** What a task says about itself, by column. */
+/** The stored fields of a task, by column. */
 export type TaskFields = { [C in TaskColumn]: Fields[C]['default'] }
 
 export const TASK_COLUMNS = ROWS.map(([column]) => column)
@@ -365,18 +366,18 @@ type InPlace<Place> = { [C in TaskColumn]: Fields[C] extends { run: Place } ? C 
 const columnsIn = <Place extends string>(place: Place) =>
   ROWS.filter(([, { run }]) => run === place).map(([column]) => column) as InPlace<Place>[]
 
-/** What a start needs to know of a task. */
+/** The fields that a start needs. */
 export type StartFields = Pick<TaskFields, InPlace<'spec' | 'changed' | 'start'>>
 export const START_COLUMNS = ROWS.filter(([, { run }]) => run !== undefined).map(([column]) => column)
 
-/** What each run of a task has of it: absent is the default. */
+/** The fields in the spec of each run; an absent field has its default. */
 export type SpecFields = Pick<TaskFields, InPlace<'spec'>> & {
   [C in InPlace<'changed'>]?: Exclude<TaskFields[C], null>
 }
 const SPEC_COLUMNS = columnsIn('spec')
 const CHANGED_COLUMNS = columnsIn('changed')
 
-/** The spec is written with every run: what says nothing is left out. */
+/** The spec is written with every run: defaults are omitted. */
 export function specOf(task: StartFields): SpecFields {
   const spec: Record<string, unknown> = {}
   for (const column of SPEC_COLUMNS) spec[column] = task[column]
@@ -390,7 +391,7 @@ export function specOf(task: StartFields): SpecFields {
 
 export const NEW_TASK = Object.fromEntries(ROWS.map(([column, row]) => [column, row.default])) as TaskFields
 
-/** Name on the wire, within its object where it is a member of one. */
+/** Name on the wire; for a member of an object the name of the object. */
 type OwnName<C extends TaskColumn> = Fields[C] extends { name: infer Name extends string } ? Name : C
 type WireName<C extends TaskColumn> = Fields[C] extends { within: infer Group extends string } ? Group : OwnName<C>
 type MembersOf<Group> = { [C in TaskColumn]: Fields[C] extends { within: Group } ? C : never }[TaskColumn]
@@ -403,7 +404,7 @@ type ShownSchema<C extends TaskColumn> = Fields[C] extends { isOptional: true }
   ? TOptional<Fields[C]['shown']>
   : Fields[C]['shown']
 
-/** Schemas of what a body may set: all of the fields but the name. */
+/** Schemas of the fields in request bodies, without the name. */
 type GivenSchemas = { [C in Exclude<TaskColumn, 'name'> as WireName<C>]: OrNothing<GivenSchema<C>> }
 /** Schemas of the fields of an answer. */
 type ShownSchemas = {
@@ -439,14 +440,14 @@ function schemasOf(
   return schemas
 }
 
-/** The fields that a body sets, by column; null sets the default. Throws `malformed` for what is out of range. */
+/** The fields that a body sets, by column; null sets the default. Throws `malformed` for values out of range. */
 export function readFields(body: Readonly<Record<string, unknown>>): Partial<TaskFields> {
   const fields: Record<string, unknown> = {}
   for (const [column, row] of ROWS) {
     const parent = row.within === undefined ? body : (body[row.within] as typeof body | null | undefined)
     if (parent === undefined) continue
     const given = parent?.[wireName(column, row)]
-    // An object of the wire is taken as a whole.
+    // An object of the wire is replaced as a whole.
     if (given === undefined && row.within === undefined) continue
     fields[column] =
       given === undefined || given === null ? row.default : row.read === undefined ? given : row.read(given)
@@ -474,14 +475,15 @@ function readWorkerId(id: string): string | null {
 
 function readDuration(text: string, path: string, maxMs: number): number {
   const durationMs = parseDurationMs(text, path)
-  if (durationMs < 1 || durationMs > maxMs) throw refusedField(path, `must be 1ms to ${formatDurationMs(maxMs)}`)
+  if (durationMs < 1 || durationMs > maxMs)
+    throw refusedField(path, `must be between 1ms and ${formatDurationMs(maxMs)}`)
   return Math.round(durationMs)
 }
 
-/** Bytes of a size in either form. Throws `malformed` naming the field. */
+/** Bytes of a size in either form. Throws `malformed` with the field. */
 function readSize(value: number | string, path: string, minBytes: number, maxBytes: number): number {
   const size = typeof value === 'number' ? value : (parseSize(value) ?? NaN)
   if (!Number.isInteger(size) || size < minBytes || size > maxBytes)
-    throw refusedField(path, `must be ${minBytes} to ${maxBytes} bytes, or a size such as 64MiB`)
+    throw refusedField(path, `must be between ${minBytes} and ${maxBytes} bytes, or a size such as 64MiB`)
   return size
 }

@@ -1,23 +1,23 @@
-/** Every interval of the manager in one place, so that tests can run the same rules twenty times faster. */
+/** Every interval of the manager, so that tests can run the same rules twenty times faster. */
 
 export type ManagerTiming = {
-  /** Between two heartbeats of a worker while there are few of them, in milliseconds. */
+  /** Heartbeat interval of up to 500 workers, in milliseconds. */
   heartbeatIntervalMs: number
   /** Shortest lease, in milliseconds; a longer interval stretches it to four intervals. */
   minLeaseMs: number
-  /** Between two looks at rows whose deadline passed, at queues of other managers and at dead workers. */
+  /** Interval of sweeps for passed deadlines, queues of other managers and dead workers. */
   sweepIntervalMs: number
-  /** Between two writes of the workers' signs of life. */
+  /** Interval of lease writes. */
   leaseWriteIntervalMs: number
-  /** An assigned run is looked at again when its timeout and this have passed. */
+  /** An assigned run is checked when its timeout and this margin have passed. */
   runCheckMarginMs: number
-  /** A queued run that nobody can place is looked at again after this, then with backoff. */
+  /** A queued run without a matching worker is checked again after this, then with backoff. */
   placementCheckMs: number
-  /** A stop that the worker did not confirm by then is forced. */
+  /** A stop without a confirmation by then is forced. */
   stopDeadlineMs: number
-  /** Whether a run that another manager's worker holds has ended is asked this often. */
+  /** Polling interval for the end of a run that another manager's worker holds. */
   foreignRunPollMs: number
-  /** Between two looks for messages that start runs, while some wait. */
+  /** Polling interval for messages that start runs, while messages are queued. */
   messageIntervalMs: number
 }
 
@@ -33,12 +33,15 @@ export const DEFAULT_TIMING: ManagerTiming = {
   messageIntervalMs: 100,
 }
 
-/** Workers up to which the interval stays at its shortest; beyond, it grows by 1 s for each 100 workers. */
+/** Number of workers up to which the interval is shortest; beyond, it grows by 1 s for each 100 workers. */
 const FEW_WORKERS = 500
 const WORKERS_PER_BEAT_AND_SECOND = 100
 const MAX_STRETCH = 3
 
-/** The interval for so many workers (task-manager.md section 3, rule 3): 5 s up to 500, then N/100 s up to 15 s. */
+/**
+ * The heartbeat interval for this number of workers (task-manager.md section 3, rule 3): 5 s up to 500, then N/100 s up
+ * to 15 s.
+ */
 export function heartbeatIntervalMs(timing: ManagerTiming, workers: number): number {
   const stretch = workers <= FEW_WORKERS ? 1 : Math.min(workers / WORKERS_PER_BEAT_AND_SECOND / 5, MAX_STRETCH)
   return Math.round(timing.heartbeatIntervalMs * stretch)

@@ -1,4 +1,4 @@
-/** What of a message that starts a run becomes the inputs of the function (task-manager.md section 5). Pure. */
+/** Converts a message that triggers a run to inputs of the function (task-manager.md section 5). Pure. */
 import { ServiceError } from '#core/errors/index.ts'
 import type { Json } from '#core/wasm/index.ts'
 import type { SenmlRecord, TriggerMessage } from '#queues/index.ts'
@@ -20,15 +20,15 @@ const NUMBER_TYPES: ReadonlySet<string> = new Set([
   'float64',
 ])
 
-/** True when the function takes numbers alone: such a one runs once for each record. */
-export function takesNumbers(params: readonly string[]): boolean {
+/** True if the function has only number parameters: it runs once for each record. */
+function takesNumbers(params: readonly string[]): boolean {
   return params.length > 0 && params.every((param) => NUMBER_TYPES.has(param))
 }
 
 /**
- * The inputs of a function with these parameters: the task's own inputs are the last ones, before them stand the number
- * of the record and its time; for a component that takes no numbers the text of the message, or its records. `params`
- * undefined: nobody has read the module.
+ * The inputs of a function with these parameters: the task's own inputs come last, after the number of the record and its
+ * time, or, for a component with other parameters, after the text of the message or its records. `params` undefined: the
+ * module was not read yet.
  */
 export function inputsOf(message: TriggerMessage, params: readonly string[] | undefined, own: readonly Json[]): Json[] {
   const room = params === undefined ? 1 : params.length - own.length
@@ -44,6 +44,21 @@ export function inputsOf(message: TriggerMessage, params: readonly string[] | un
     return [...[value, record.t].slice(0, room), ...own]
   }
   return [free[0] === 'string' ? JSON.stringify(message) : (message.records as Json), ...own]
+}
+
+/** The parameters that are left for the message after the task's own inputs. */
+function freeParams(params: readonly string[], ownCount: number): readonly string[] {
+  return params.slice(0, Math.max(params.length - ownCount, 0))
+}
+
+/** The messages of the runs that a message starts: one per record if the function takes numbers, else the message. */
+export function triggersOf(
+  message: TriggerMessage,
+  params: readonly string[] | undefined,
+  ownCount: number,
+): TriggerMessage[] {
+  if (!takesNumbers(freeParams(params ?? [], ownCount))) return [message]
+  return message.records.map((record) => ({ ...message, records: [record] }))
 }
 
 function numberOf(record: SenmlRecord | undefined): number | undefined {

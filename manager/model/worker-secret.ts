@@ -1,7 +1,7 @@
-/** What a worker proves itself with. */
+/** The secret of a worker. */
 import { createHash } from 'node:crypto'
 
-/** What is stored of a token or of a worker's secret; both have 256 random bits, so that a plain digest will do. */
+/** The stored form of a token or a worker's secret; both have 256 random bits, so a plain digest is sufficient. */
 export function digestSecret(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
 }

@@ -1,11 +1,14 @@
-/** Modules as the manager puts them together: resolving for starts, and the routes. */
+/** Modules of the manager: resolving for starts, and the routes. */
 import type { Secret } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startProbe } from '#core/readiness/index.ts'
+import type { Check } from '#core/readiness/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
 import type { Cluster } from '../placement/cluster.ts'
+import { ModuleContent } from './content.ts'
 import { createModulePolicies } from './policies.ts'
 import { ProxyClient } from './proxy-client.ts'
 import type { BodyReceiver } from './received-body.ts'
@@ -26,20 +29,27 @@ export type ModulesDeps = {
   tickets: TicketIssuer
   proxyAddress: string
   proxyToken: Secret
-  /** Which the proxy shows as well; undefined: no TLS. */
+  /** The certificate of the manager, which the proxy uses too; undefined: no TLS. */
   certificate: Buffer | undefined
   bodies: BodyReceiver
   logger: Logger
 }
 
 export type Modules = {
-  /** The digest behind an image reference, for a start. */
+  /** Resolves an image reference to a digest. */
   readonly resolve: ImageResolver['resolve']
   /** The bytes of an upload, for a proxy of the same process. Throws `not_found`. */
   readUpload(digest: string, offset: number, signal: AbortSignal): AsyncIterable<Buffer>
+  /** Whether the module proxy answers. */
+  readonly check: Check
   routes(callers: Callers): RoutePlugin
-  close(): void
+  close(): Promise<void>
 }
+
+/** How often the proxy is asked whether it is ready, and how long its answer may take. */
+const PROBE_INTERVAL_MS = 2_000
+const PROBE_DEADLINE_MS = 2_000
+const NO_PROXY = 'the module proxy does not answer: modules that no worker has yet cannot be fetched'
 
 export function createModules(deps: ModulesDeps): Modules {
   const { database, access, cluster, bodies, logger } = deps
@@ -58,12 +68,23 @@ export function createModules(deps: ModulesDeps): Modules {
     images,
     policies,
     bodies,
+    content: new ModuleContent({ proxy, tickets, uploads }),
     logger,
   })
+  const probe = startProbe({
+    ask: async (signal) => ((await proxy.isReady(signal)) ? undefined : 'the module proxy is not ready'),
+    failure: NO_PROXY,
+    intervalMs: PROBE_INTERVAL_MS,
+    deadlineMs: PROBE_DEADLINE_MS,
+  })
   return {
+    check: { name: 'proxy', isRequired: false, read: () => probe.read() },
     resolve: images.resolve,
     readUpload: (digest, offset, signal) => uploads.read(digest, offset, signal),
     routes: (callers) => moduleRoutes({ modules, callers, uploads, logger }),
-    close: () => proxy.close(),
+    async close() {
+      await probe.stop()
+      proxy.close()
+    },
   }
 }

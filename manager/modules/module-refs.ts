@@ -1,4 +1,7 @@
-/** What a worker is told about a module: where it is, who of its site has it, and the ticket that lets it in there. */
+/**
+ * The module reference of an assignment: its location, the peers of the site that have it, and the ticket for the
+ * download.
+ */
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ModuleRefSchema } from '#proto/index.ts'
 import type { AssignedModule, ModulePeer } from '../model/module.ts'

@@ -1,4 +1,4 @@
-/** What a domain asks of the signatures of its modules. No row: nothing. */
+/** The signature policy of a domain for its modules. No row: no signatures are required. */
 import { createPublicKey } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
@@ -12,21 +12,21 @@ export type ModulePolicy = {
 }
 
 export type ModulePolicies = {
-  /** The policy as it is at most a second old; null: of tasks of no domain. */
+  /** The policy, at most a second old; null: of tasks of no domain. */
   find(domainId: string | null): Promise<ModulePolicy>
-  /** Throws `malformed` naming the key that is none. */
+  /** Throws `malformed` with the invalid key. */
   set(domain: { key: number; id: string } | null, policy: ModulePolicy): Promise<void>
 }
 
 export const NO_POLICY: ModulePolicy = { signatures: 'off', keys: [] }
-const REMEMBERED_MS = 1_000
-const REMEMBERED = 1_000
+const CACHE_TTL_MS = 1_000
+const MAX_CACHED_POLICIES = 1_000
 const PUBLIC_KEY =
   /^\s*-----BEGIN (?:RSA )?PUBLIC KEY-----\r?\n[A-Za-z0-9+/=\r\n]+-----END (?:RSA )?PUBLIC KEY-----\s*$/
 const KEY_TYPES = new Set(['ec', 'ed25519', 'rsa'])
 
 export function createModulePolicies(database: Database): ModulePolicies {
-  const remembered = new LRUCache<string, ModulePolicy>({ max: REMEMBERED, ttl: REMEMBERED_MS })
+  const remembered = new LRUCache<string, ModulePolicy>({ max: MAX_CACHED_POLICIES, ttl: CACHE_TTL_MS })
   return {
     async find(domainId) {
       const known = remembered.get(domainId ?? '')
@@ -42,7 +42,7 @@ export function createModulePolicies(database: Database): ModulePolicies {
     async set(domain, { signatures, keys }) {
       keys.forEach(requirePublicKey)
       if (signatures !== 'off' && keys.length === 0) {
-        throw refuse('/keys', `is needed with signatures ${signatures}: at least one public key`)
+        throw refuse('/keys', `must contain at least one public key when signatures is ${signatures}`)
       }
       await sql`
         INSERT INTO module_policies (domain_key, signatures, keys) VALUES (${domain?.key ?? null}, ${signatures}, ${[...keys]}::text[])
@@ -53,7 +53,7 @@ export function createModulePolicies(database: Database): ModulePolicies {
   }
 }
 
-// A private key would be taken for the public one in it, and kept.
+// A private key would be accepted for its public part, and stored.
 function requirePublicKey(pem: string, index: number): void {
   try {
     if (PUBLIC_KEY.test(pem) && KEY_TYPES.has(createPublicKey(pem).asymmetricKeyType ?? '')) return

@@ -1,13 +1,15 @@
-/** What the manager asks of the module proxy, over HTTP. */
+/** HTTP client of the module proxy. */
 import { X509Certificate } from 'node:crypto'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { TransferClient, discard } from '#core/transfer/index.ts'
-import type { RegistryLogin, Answer, Method, RequestBody } from '#core/transfer/index.ts'
-import { dialPinned } from '#proto/index.ts'
+import { TransferClient, bodyFrom, discard, rangeFrom, readRefusal } from '#core/transfer/index.ts'
+import type { RegistryLogin, TransferResponse, Method, RequestBody } from '#core/transfer/index.ts'
+import { dialPinned, repositoryNameOf } from '#proto/index.ts'
+import type { TicketGrant } from '#proto/index.ts'
+import type { DescribedExport, DescribedImport, ModuleKind } from '#core/wasm/index.ts'
 import type { ModulePolicy } from './policies.ts'
 
-/** What a reference stands for now. */
+/** The current target of a reference. */
 export type ResolvedReference = {
   digest: string
   sizeBytes: number
@@ -18,40 +20,52 @@ export type ResolvedReference = {
 }
 
 /** A module in the proxy's cache. */
-export type ProxiedModule = { digest: string; sizeBytes: number; exports: unknown[] | undefined }
+export type ProxiedModule = {
+  digest: string
+  sizeBytes: number
+  /** Undefined, like exports and imports: not requested, or unknown. */
+  kind: ModuleKind | undefined
+  exports: DescribedExport[] | undefined
+  imports: DescribedImport[] | undefined
+}
+
+/** A module and where it comes from; for an upload, the reference is empty. */
+export type ModuleRef = Pick<TicketGrant, 'digest' | 'reference'>
 
 export type PushTarget = {
   reference: string
   /** Null: the platform. */
   domainId: string | null
-  /** At the registry; undefined: those that the proxy is configured with. */
+  /** Credentials for the registry; undefined: those of the proxy's configuration. */
   login: RegistryLogin | undefined
 }
 
 export type PushedArtifact = {
-  /** With the digest of the manifest. */
+  /** Includes the digest of the manifest. */
   reference: string
-  /** Whose login the registry was shown where it asked for one. */
+  /** The credentials that the registry required. */
   login: 'own' | 'configured' | 'none'
 }
 
-export type PushedBytes = { sizeBytes: number; read(): AsyncIterable<Uint8Array> }
+export type PushBody = { sizeBytes: number; read(): AsyncIterable<Uint8Array> }
 
-/** A registry may be slow; a start waits no longer. */
+/** The start of a task waits this long for a slow registry. */
 const RESOLVE_DEADLINE_MS = 30_000
 /** The proxy's own deadline of a pull is ten minutes. */
 const PULL_DEADLINE_MS = 11 * 60_000
 const CACHE_DEADLINE_MS = 3_000
 const STALL_MS = 30_000
-/** References that are resolved at a time, and what else is asked meanwhile. */
+/** The maximum number of simultaneous requests to the proxy. */
 const MAX_SOCKETS = 160
-/** Exports of one hundred modules. */
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+/** Enough for the exports of 100 modules. */
+const MAX_RESPONSE_BYTES = 32 * 1024 * 1024
+
+const FIRST_BYTE = { range: 'bytes=0-0' }
 
 type Request = {
   method: Method
   path: string
-  /** What a refusal is about. */
+  /** The subject of an error message. */
   subject: string
   deadlineMs: number
   json?: object
@@ -59,7 +73,15 @@ type Request = {
   headers?: Record<string, string>
 }
 
-type StatusAnswer = { modules: { digest: string; size: number; exports?: unknown[] }[] }
+type StatusAnswer = {
+  modules: {
+    digest: string
+    size: number
+    kind?: ModuleKind
+    exports?: DescribedExport[]
+    imports?: DescribedImport[]
+  }[]
+}
 type ResolveAnswer = {
   digest: string
   size: number
@@ -70,8 +92,8 @@ type ResolveAnswer = {
 }
 
 /**
- * Over TLS the proxy shows the certificate of the manager. What goes wrong is `unprocessable` when it is about the
- * reference or the module, `timeout` or `unavailable` when proxy or registry are away.
+ * Over TLS the proxy uses the certificate of the manager. Errors are `unprocessable` if they concern the reference or the
+ * module, `timeout` or `unavailable` if the proxy or the registry cannot be reached.
  */
 export class ProxyClient {
   readonly #client: TransferClient
@@ -109,24 +131,30 @@ export class ProxyClient {
     await this.#ask({ method: 'POST', path: '/modules/pull', subject: reference, deadlineMs: PULL_DEADLINE_MS, json })
   }
 
-  /** What the proxy has of these. What they export is read and sent where it is asked for. */
-  async describe(digests: readonly string[], withExports: boolean): Promise<ProxiedModule[]> {
+  /** The modules of these digests in the cache of the proxy. Kind, exports and imports are included on request. */
+  async describe(digests: readonly string[], withFacts: boolean): Promise<ProxiedModule[]> {
     const found = await this.#ask<StatusAnswer>({
       method: 'POST',
       path: '/modules/status',
       subject: 'the cache of the proxy',
       deadlineMs: CACHE_DEADLINE_MS,
-      json: { digests, exports: withExports },
+      json: { digests, exports: withFacts },
     })
-    return found.modules.map(({ digest, size, exports }) => ({ digest, sizeBytes: size, exports }))
+    return found.modules.map(({ size, digest, kind, exports, imports }) => ({
+      digest,
+      sizeBytes: size,
+      kind,
+      exports,
+      imports,
+    }))
   }
 
   async remove(digest: string): Promise<void> {
     await this.#ask({ method: 'DELETE', path: `/modules/${digest}`, subject: digest, deadlineMs: CACHE_DEADLINE_MS })
   }
 
-  /** The reference with the digest of the manifest, and whose login the registry was shown. */
-  async push({ reference, domainId, login }: PushTarget, body: PushedBytes): Promise<PushedArtifact> {
+  /** The reference with the digest of the manifest, and the credentials that were used. */
+  async push({ reference, domainId, login }: PushTarget, body: PushBody): Promise<PushedArtifact> {
     const query = new URLSearchParams({ reference, ...(domainId === null ? {} : { domain_id: domainId }) })
     return await this.#ask<PushedArtifact>({
       method: 'PUT',
@@ -136,6 +164,47 @@ export class ProxyClient {
       body,
       headers: { 'content-type': 'application/wasm', ...registryHeaders(login) },
     })
+  }
+
+  /** The size of a module, once it is in the cache of the proxy. Throws the errors of a pull, and `unavailable` for a slow one. */
+  async sizeOf(module: ModuleRef, ticket: string): Promise<number> {
+    // The answer to HEAD would have no reason.
+    const answer = await this.#blob(module, ticket, FIRST_BYTE, AbortSignal.timeout(PULL_DEADLINE_MS))
+    discard(answer)
+    const sizeBytes = /\/(\d+)$/.exec(answer.headers['content-range'] ?? '')?.[1]
+    if (sizeBytes !== undefined) return Number(sizeBytes)
+    throw new ServiceError('unavailable', 'the module proxy returned no size of the module')
+  }
+
+  /** The bytes of a module from a position on. */
+  async *read(module: ModuleRef, ticket: string, position: number, signal: AbortSignal): AsyncGenerator<Buffer> {
+    const answer = await this.#blob(module, ticket, rangeFrom(position), signal)
+    yield* bodyFrom(this.#client, answer, position)
+  }
+
+  async #blob(
+    module: ModuleRef,
+    ticket: string,
+    range: Record<string, string>,
+    signal: AbortSignal,
+  ): Promise<TransferResponse> {
+    const subject = module.reference === '' ? module.digest : module.reference
+    const url = new URL(`/v2/${repositoryNameOf(module)}/blobs/${module.digest}`, this.#base)
+    const headers = { authorization: `Bearer ${ticket}`, ...range }
+    const answer = await this.#client.get(url, headers, signal).catch((error: unknown) => {
+      signal.throwIfAborted()
+      throw unreachable(subject, error)
+    })
+    if (answer.status === 200 || answer.status === 206) return answer
+    const text = readRefusal(await this.#client.readBody(answer, MAX_RESPONSE_BYTES))
+    throw refusalOf(answer, { message: text }, subject)
+  }
+
+  /** Rejects when the proxy does not answer. */
+  async isReady(signal: AbortSignal): Promise<boolean> {
+    const answer = await this.#client.send('GET', new URL('/ready', this.#base), {}, signal)
+    discard(answer)
+    return answer.status === 200
   }
 
   close(): void {
@@ -156,24 +225,28 @@ export class ProxyClient {
         discard(answer)
         return undefined as T
       }
-      const value = parse(await this.#client.readBody(answer, MAX_ANSWER_BYTES))
+      const value = parse(await this.#client.readBody(answer, MAX_RESPONSE_BYTES))
       if (answer.status < 300) return value as T
       throw refusalOf(answer, value, subject)
     } catch (error) {
       if (error instanceof Refused) throw error
       if (late.aborted)
         throw new ServiceError('timeout', `${subject}: the registry did not answer in time`, { cause: error })
-      // What is said of a connection is for the log: it names addresses of ours.
-      const message = `${subject}: the module proxy cannot be reached`
-      throw new ServiceError('unavailable', message, { cause: error, retryAfterSeconds: 5 })
+      throw unreachable(subject, error)
     }
   }
 }
 
-/** What the proxy said, apart from what a connection says. */
+/** An error that the proxy returned, as opposed to an error of the connection. */
 class Refused extends ServiceError {}
 
-function refusalOf({ status }: Answer, value: unknown, subject: string): Refused {
+/** The error of a connection is only logged: it contains internal addresses. */
+function unreachable(subject: string, cause: unknown): ServiceError {
+  const message = `${subject}: cannot reach the module proxy`
+  return new ServiceError('unavailable', message, { cause, retryAfterSeconds: 5 })
+}
+
+function refusalOf({ status }: TransferResponse, value: unknown, subject: string): Refused {
   const message = `${subject}: ${sentenceOf(value)}`
   if (status === 504) return new Refused('timeout', `${subject}: the registry did not answer in time`)
   if (status >= 500) return new Refused('unavailable', message, { retryAfterSeconds: 5 })
@@ -182,7 +255,7 @@ function refusalOf({ status }: Answer, value: unknown, subject: string): Refused
 
 function sentenceOf(value: unknown): string {
   const { message } = (value ?? {}) as { message?: unknown }
-  return typeof message === 'string' ? message : 'the module proxy refused it'
+  return typeof message === 'string' ? message : 'the module proxy refused the request'
 }
 
 function parse(bytes: Buffer | undefined): unknown {
@@ -204,7 +277,7 @@ function bodyOf(json: object): RequestBody {
   }
 }
 
-/** The credentials of a registry, which the proxy shows to it alone and forgets. */
+/** Credentials for the registry, which the proxy sends only to it and does not store. */
 function registryHeaders(login: PushTarget['login']): Record<string, string> {
   if (login === undefined) return {}
   const text = `${login.username}:${login.password.reveal()}`

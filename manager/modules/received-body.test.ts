@@ -14,13 +14,13 @@ async function* pieces(count: number, bytes: number): AsyncGenerator<Buffer> {
   }
 }
 
-/** Says a little and then nothing, for ever. */
+/** Sends a little and then stalls forever. */
 async function* trickling(): AsyncGenerator<Buffer> {
   yield Buffer.from('ab')
   await new Promise(() => undefined)
 }
 
-test('what was received is read as it came, whole or in pieces, and leaves no file', async () => {
+test('a received body is read unchanged, in memory or from a file, and its file is removed', async () => {
   const bodies = createBodyReceiver({ folder })
   const sent = Buffer.concat(await Array.fromAsync(pieces(40, 70_000)))
   const read = await bodies.receive('a', pieces(40, 70_000), async (body) => {
@@ -32,23 +32,23 @@ test('what was received is read as it came, whole or in pieces, and leaves no fi
   expect(read.equals(sent)).toBe(true)
 })
 
-test('a body that comes too slowly is refused, whoever sends it', async () => {
+test('a body that arrives too slowly is refused for every sender', async () => {
   const bodies = createBodyReceiver({ folder, graceMs: 50 })
   const work = () => Promise.reject(new Error('never begun'))
   await expect(bodies.receive('a', trickling(), work)).rejects.toMatchObject({
     kind: 'timeout',
-    message: 'the body must arrive at 1024 bytes a second or faster',
+    message: 'the body must arrive at 1024 bytes per second or faster',
   })
 })
 
-test('a body that is too large is refused at its bound', async () => {
+test('a body that is too large is refused at the limit', async () => {
   const bodies = createBodyReceiver({ folder })
   const work = () => Promise.reject(new Error('never begun'))
   const tooMany = pieces(MAX_MODULE_BYTES / (8 * 1024 * 1024) + 1, 8 * 1024 * 1024)
   await expect(bodies.receive('a', tooMany, work)).rejects.toMatchObject({ kind: 'too_large' })
 })
 
-test('a body that trickles holds no slot of those that are there', async () => {
+test('a slow body does not occupy a slot for complete ones', async () => {
   const bodies = createBodyReceiver({ folder, graceMs: 60_000 })
   const begun = Array.from({ length: 7 }, () => bodies.receive('a', trickling(), () => Promise.resolve()))
   for (const one of begun) one.catch(() => undefined)

@@ -1,6 +1,6 @@
 /**
- * A module on its way in: received into a file without a name, so that one that trickles costs the disk a little and nobody
- * else anything. Work on it begins when it is there.
+ * Receives a module into an unlinked file, so that a slow sender costs a little disk space and delays no one else.
+ * Processing begins when the module is complete.
  */
 import { open, mkdir, unlink } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
@@ -10,40 +10,40 @@ import { newId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
 import { atMinimumRate } from '#core/streams/index.ts'
 
-/** Largest module that can be sent. */
+/** Largest module. */
 export const MAX_MODULE_BYTES = 64 * 1024 * 1024
-/** Bodies that are being received by this process, and of one domain: so much of the disk they take at the most. */
+/** Bodies that this process receives at the same time, and per domain: this bounds the disk space. */
 const MAX_RECEIVED = 64
 const MAX_RECEIVED_PER_DOMAIN = 8
-/** Many small modules at once have their turn within this; nothing of them is read before. */
+/** A burst of small modules gets its turn within this time; nothing of a module is read before. */
 const RECEIVE_WAIT_MS = 5_000
 const MAX_WAITING_PER_DOMAIN = 256
-/** Modules that are read and stored, or handed on to the proxy, at a time: each is in memory whole. */
+/** Modules that are stored, or sent to the proxy, at the same time: each is in memory as a whole. */
 const MAX_WORKED_ON = 4
 const MAX_WORKED_ON_PER_DOMAIN = 2
 const WORK_WAIT_MS = 60_000
-/** A body may begin slowly; then it comes at the minimum rate. */
+/** A body can start slowly; then it must arrive at the minimum rate. */
 const GRACE_MS = 10_000
 const READ_BYTES = 1024 * 1024
 
 export type ReceivedBody = {
   readonly sizeBytes: number
-  /** The whole, in memory of its own. */
+  /** The whole body, in a buffer of its own. */
   read(): Promise<Buffer<ArrayBuffer>>
-  /** Piece by piece. */
+  /** The body in pieces. */
   pieces(): AsyncGenerator<Buffer, void, void>
 }
 
 export type BodyReceiver = {
   /**
-   * Receives the body and then works on it, in a slot. Throws `too_large`, `timeout` for a body that comes too slowly,
-   * `rate_limited` and `unavailable` where the slots are taken, and what the work throws.
+   * Receives the body and then runs `work`, in a slot. Throws `too_large`, `timeout` for a body that arrives too slowly,
+   * `rate_limited` and `unavailable` if no slot is free, and the errors of `work`.
    */
   receive<T>(domainId: string | null, body: AsyncIterable<Buffer>, work: (body: ReceivedBody) => Promise<T>): Promise<T>
 }
 
 export type BodyReceiverOptions = {
-  /** Made when it is needed. */
+  /** Created on demand. */
   folder: string
   /** Tests shorten it. */
   graceMs?: number
@@ -58,7 +58,7 @@ export function createBodyReceiver({ folder, graceMs = GRACE_MS }: BodyReceiverO
     maxWaiting: MAX_WAITING_PER_DOMAIN,
   })
   const working = new Slots({
-    what: 'uploaded modules being worked on',
+    what: 'uploaded modules being processed',
     max: MAX_WORKED_ON,
     share: MAX_WORKED_ON_PER_DOMAIN,
     waitMs: WORK_WAIT_MS,
@@ -68,18 +68,18 @@ export function createBodyReceiver({ folder, graceMs = GRACE_MS }: BodyReceiverO
   return {
     receive: (domainId, body, work) =>
       receiving.run(domainId, async () => {
-        await using file = await openNameless(folder)
+        await using file = await openUnlinked(folder)
         const sizeBytes = await store(atMinimumRate(body, graceMs), file)
         return await working.run(domainId, () => work(receivedIn(file, sizeBytes)))
       }),
   }
 }
 
-async function openNameless(folder: string): Promise<FileHandle> {
+async function openUnlinked(folder: string): Promise<FileHandle> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const path = join(folder, `body-${newId()}`)
   const file = await open(path, 'wx+', 0o600)
-  // From here on it is gone as soon as nobody has it open, also when this process is killed.
+  // From here the file disappears when it is closed, also when this process is killed.
   await unlink(path)
   return file
 }
@@ -88,7 +88,7 @@ async function store(body: AsyncIterable<Buffer>, file: FileHandle): Promise<num
   let sizeBytes = 0
   for await (const piece of body) {
     if (sizeBytes + piece.length > MAX_MODULE_BYTES)
-      throw new ServiceError('too_large', `a module may have at most ${MAX_MODULE_BYTES} bytes`)
+      throw new ServiceError('too_large', `a module must be at most ${MAX_MODULE_BYTES} bytes`)
     await file.write(piece, 0, piece.length, sizeBytes)
     sizeBytes += piece.length
   }
@@ -99,7 +99,7 @@ function receivedIn(file: FileHandle, sizeBytes: number): ReceivedBody {
   async function readAt(position: number, bytes: Buffer<ArrayBuffer>): Promise<Buffer<ArrayBuffer>> {
     for (let at = 0; at < bytes.length;) {
       const { bytesRead } = await file.read(bytes, at, bytes.length - at, position + at)
-      if (bytesRead === 0) throw new Error('a received module is shorter than it was')
+      if (bytesRead === 0) throw new Error('the file of a received module was truncated')
       at += bytesRead
     }
     return bytes

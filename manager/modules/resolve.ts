@@ -1,4 +1,4 @@
-/** The digest behind an image reference, asked of the proxy under the policy of the domain. */
+/** Resolves an image reference to a digest through the proxy, under the policy of the domain. */
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import type { ResolvedImage } from '../model/start.ts'
@@ -6,7 +6,7 @@ import type { ModulePolicies } from './policies.ts'
 import type { ProxyClient, ResolvedReference } from './proxy-client.ts'
 import type { UseRecorder } from './uses.ts'
 
-/** References that are asked about at a time, and for one domain: its registry may never answer. */
+/** References that are resolved at the same time, and per domain: its registry may never answer. */
 const MAX_RESOLVED = 128
 const MAX_RESOLVED_PER_DOMAIN = 32
 const WAIT_MS = 30_000
@@ -14,13 +14,13 @@ const MAX_WAITING = 1000
 
 export type ImageResolver = {
   /**
-   * Throws `unprocessable` for what is no module or not signed as the policy requires, `unavailable` or `timeout` when proxy
-   * or registry are away.
+   * Throws `unprocessable` if the reference is not a module or not signed as the policy requires, `unavailable` or
+   * `timeout` if the proxy or the registry cannot be reached.
    */
   find(reference: string, domainId: string | null): Promise<ResolvedReference>
-  /** `find`, as a start of a run wants it. */
+  /** `find` for the start of a run. */
   resolve(reference: string, domainId: string | null): Promise<ResolvedImage>
-  /** What a run, and whoever pulled ahead, should know about the answer. */
+  /** Warnings about the answer, for a run or a pre-pull. */
   notesOf(found: ResolvedReference): string[]
 }
 
@@ -43,9 +43,9 @@ export function createImageResolver({ proxy, policies, record, logger }: ImageRe
   async function find(reference: string, domainId: string | null): Promise<ResolvedReference> {
     const policy = await policies.find(domainId)
     const found = await slots.run(domainId, () => proxy.resolve(reference, domainId, policy))
-    // A list for people: a start does not fail because of it.
+    // The list of uses is informational: its failure does not fail a start.
     await record(domainId, reference, found).catch((error: unknown) =>
-      logger.warn({ err: error, digest: found.digest }, 'failed to record the use of a module'),
+      logger.warn({ err: error, digest: found.digest }, 'failed to record the use of a module; continuing'),
     )
     return found
   }
@@ -62,7 +62,7 @@ export function createImageResolver({ proxy, policies, record, logger }: ImageRe
 
 function notesOf({ stale, signatureProblem }: ResolvedReference): string[] {
   const notes: string[] = []
-  if (stale) notes.push('the registry did not answer, so the tag is taken for what it was before')
+  if (stale) notes.push('the registry did not answer; the last known digest of the tag is used')
   if (signatureProblem !== '') notes.push(signatureProblem)
   return notes
 }

@@ -14,6 +14,8 @@ import {
   ModuleParams,
   ModulePage,
   ModulePolicyBody,
+  InspectQuery,
+  InspectedModule,
   ModuleQuery,
   PolicyQuery,
   PrePull,
@@ -29,8 +31,10 @@ import { MAX_MODULE_BYTES } from './received-body.ts'
 import type { UploadReader } from './upload-reader.ts'
 
 const tags = ['modules']
-/** A reader that takes no byte for this long is given up. */
+/** A download is aborted if the client reads nothing for this long. */
 const STALLED_READER_MS = 60_000
+/** Digits of the digest in the name of a downloaded file. */
+const SHOWN_DIGITS = 12
 
 export type ModuleRoutesDeps = { modules: ModulesService; callers: Callers; uploads: UploadReader; logger: Logger }
 
@@ -39,8 +43,10 @@ export function moduleRoutes(deps: ModuleRoutesDeps): RoutePlugin {
     catalogueRoutes(app, deps)
     policyRoutes(app, deps)
     ticketRoutes(app, deps)
-    // The body is read by this route alone, as it comes, so its parser stays in a scope of its own.
+    // These routes read their body as a stream, so its parser stays in a scope of its own.
     void app.register((scope, _options, done) => {
+      takeModuleBodies(scope as unknown as HttpApp)
+      inspectRoute(scope as unknown as HttpApp, deps)
       pushRoute(scope as unknown as HttpApp, deps)
       done()
     })
@@ -60,9 +66,9 @@ function catalogueRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): 
         tags,
         summary: 'List modules',
         description:
-          'What tasks of your domains have uploaded, and what they have used from registries: where it is cached, when it was used last. The most recently used comes first.',
+          'The uploaded modules of tasks in your domains and the modules that they used from registries, with caches and time of last use. Most recently used first.',
         querystring: ModuleQuery,
-        response: responses({ 200: ModulePage }, 'unauthenticated', 'forbidden'),
+        response: responses({ 200: ModulePage }),
       },
     },
     async (request) => {
@@ -81,14 +87,14 @@ function catalogueRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): 
         tags,
         summary: 'View a module',
         description:
-          'What it exports, and one entry for each of your domains and each reference under which it was used.',
+          'Kind, exports and imports of the module with their types, and one entry for each of your domains and each reference that used it.',
         params: ModuleParams,
-        response: responses({ 200: ModuleList }, 'unauthenticated', 'not_found'),
+        response: responses({ 200: ModuleList }, 'not_found'),
       },
     },
     async (request) => {
       const found = await modules.get(callers.of(request), request.params.digest)
-      return { exports: found.exports, modules: found.modules.map(presentModule) }
+      return { ...found, modules: found.modules.map(presentModule) }
     },
   )
   app.post(
@@ -98,27 +104,17 @@ function catalogueRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): 
       config: { ...configOf('task_create'), location: '/modules/{digest}' },
       schema: {
         tags,
-        summary: 'Pull a module ahead of its use',
+        summary: 'Pre-pull a module',
         description:
-          'The reference is resolved at once, under the signature policy of the domain. The module is then brought to the proxy and, where asked for, to workers; GET /modules/{digest} shows where it is.',
+          'The reference is resolved at once, under the signature policy of the domain. The module is then fetched into the proxy and, on request, into workers; GET /modules/{digest} shows its progress.',
         body: PrePull,
-        response: responses(
-          { 202: PrePulled },
-          'unauthenticated',
-          'forbidden',
-          'unprocessable',
-          'unsupported_media_type',
-          'too_large',
-          'rate_limited',
-          'unavailable',
-          'timeout',
-        ),
+        response: responses({ 202: PrePulled }, 'unprocessable', 'rate_limited', 'timeout'),
       },
     },
     async (request, reply) => {
       const { reference, domain_id: domainId, workers, labels } = request.body
       const order = { reference, domainId: domainId ?? undefined, workers, labels: labels ?? {} }
-      const found = await modules.pullAhead(callers.of(request), order)
+      const found = await modules.prePull(callers.of(request), order)
       void reply.code(202).header('Location', `/modules/${found.digest}`)
       return {
         digest: found.digest,
@@ -137,20 +133,12 @@ function catalogueRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): 
       config: configOf('task_delete'),
       schema: {
         tags,
-        summary: 'Forget a module of a registry',
+        summary: 'Remove a module of a registry',
         description:
-          'It leaves the list and, when no other domain used it, the cache of the proxy. Workers drop it when they need the room. An upload goes with its tasks.',
+          'Removes the module from the list and, if no other domain used it, from the cache of the proxy. Workers evict it when they need the space. An upload is removed with its tasks.',
         params: ModuleParams,
         querystring: PolicyQuery,
-        response: responses(
-          { 204: NoBody },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'invalid_state',
-          'unavailable',
-          'timeout',
-        ),
+        response: responses({ 204: NoBody }, 'not_found', 'invalid_state', 'timeout'),
       },
     },
     async (request, reply) => {
@@ -170,9 +158,9 @@ function policyRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): voi
       config: configOf('task_read'),
       schema: {
         tags,
-        summary: 'View what is asked of the signatures of modules',
+        summary: 'View the signature policy for modules',
         querystring: PolicyQuery,
-        response: responses({ 200: ModulePolicyBody }, 'unauthenticated', 'forbidden'),
+        response: responses({ 200: ModulePolicyBody }),
       },
     },
     async (request) => {
@@ -187,18 +175,12 @@ function policyRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): voi
       config: configOf('worker_manage'),
       schema: {
         tags,
-        summary: 'Say what is asked of the signatures of modules',
+        summary: 'Set the signature policy for modules',
         description:
-          'off: nobody looks; warn: a run says so when its module is not signed; require: a module that no key of the list signed does not start. Signatures are those of `cosign sign --key`.',
+          'off: signatures are not checked; warn: a run with an unsigned module gets a note; require: a module must be signed with a key of the list. Signatures are those of `cosign sign --key`.',
         querystring: PolicyQuery,
         body: ModulePolicyBody,
-        response: responses(
-          { 200: ModulePolicyBody },
-          'unauthenticated',
-          'forbidden',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 200: ModulePolicyBody }),
       },
     },
     async (request) => {
@@ -217,18 +199,11 @@ function ticketRoutes(app: HttpApp, { modules, callers, uploads, logger }: Modul
       config: { action: 'task_read', ownCredentials: BEARER },
       schema: {
         tags,
-        summary: 'Get a ticket that lets a tool pull a module',
+        summary: 'Create a ticket to pull a module',
         description:
-          'For one hour, for the module of this digest, from the module proxy: `skopeo copy --src-registry-token <ticket> docker://<registry>/<artifact> …`. With several references under which the digest was used, `reference` says which one.',
+          'Valid for one hour, for the module with this digest, at the module proxy: `skopeo copy --src-registry-token <ticket> docker://<registry>/<artifact> …`. If several references used the digest, `reference` selects one.',
         body: TicketBody,
-        response: responses(
-          { 201: Ticket },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'unsupported_media_type',
-          'too_large',
-        ),
+        response: responses({ 201: Ticket }, 'not_found'),
       },
     },
     async (request, reply) => {
@@ -242,32 +217,93 @@ function ticketRoutes(app: HttpApp, { modules, callers, uploads, logger }: Modul
   app.get(
     '/modules/:digest/content',
     {
-      config: { ownCredentials: BEARER, mediaType: 'application/wasm' },
+      onRequest: async (request) => {
+        // The module proxy has a ticket, and no user.
+        if (!uploads.isTicket(request.headers.authorization)) await callers.onRequest(request)
+      },
+      config: { ...configOf('task_read'), mediaType: 'application/wasm' },
       schema: {
         tags,
-        summary: 'Read an upload, for the module proxy',
-        description: 'Needs a ticket of the module as bearer token. Takes a Range.',
+        summary: 'Download a module',
+        description:
+          'For callers who can read a task or a use of the module in a domain. A module of a registry is pulled if it is not cached. Supports Range. The module proxy reads uploads here with a ticket.',
         params: ModuleParams,
-        response: responses({ 200: Bytes }, 'unauthenticated', 'not_found', 'unavailable'),
+        response: responses({ 200: Bytes }, 'not_found', 'unprocessable', 'rate_limited', 'timeout'),
       },
     },
     async (request, reply) => {
       const { digest } = request.params
-      const upload = await uploads.open(digest, request.headers.authorization)
+      const { authorization } = request.headers
+      const module = await (uploads.isTicket(authorization)
+        ? uploads.open(digest, authorization)
+        : modules.read(callers.of(request), digest))
       reply.hijack()
-      const headers = { 'content-type': 'application/wasm' }
-      await sendBytes(request.raw, reply.raw, upload, headers, { stallMs: STALLED_READER_MS })
-        .catch((error: unknown) => logger.warn({ err: error, digest }, 'failed to send an upload'))
-        .finally(upload.close)
+      await sendBytes(request.raw, reply.raw, module, contentHeaders(digest), { stallMs: STALLED_READER_MS })
+        .catch((error: unknown) => logger.warn({ err: error, digest }, 'failed to send a module'))
+        .finally(module.close)
     },
   )
 }
 
-function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
+/** The same digest always has the same bytes. */
+function contentHeaders(digest: string): Record<string, string> {
+  const name = `${digest.slice('sha256:'.length, 'sha256:'.length + SHOWN_DIGITS)}.wasm`
+  return {
+    'content-type': 'application/wasm',
+    'content-disposition': `attachment; filename="${name}"`,
+    etag: `"${digest}"`,
+  }
+}
+
+function inspectRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
+  app.post(
+    '/modules/inspect',
+    {
+      onRequest: callers.onRequest,
+      bodyLimit: MAX_MODULE_BYTES,
+      config: {
+        action: 'task_create',
+        ownCredentials: BEARER,
+        bodies: { 'application/wasm': BINARY, 'application/octet-stream': BINARY },
+      },
+      schema: {
+        tags,
+        summary: 'Inspect a module',
+        description:
+          'The body is the module. The response has its digest, exports and imports with their types, and the reason why a task would refuse it. Nothing is stored.',
+        querystring: InspectQuery,
+        response: responses({ 200: InspectedModule }, 'rate_limited', 'timeout'),
+      },
+    },
+    async (request) => {
+      const owner = await modules.requireInspect(callers.of(request), request.query.domain_id)
+      const { sizeBytes, runtime, refusal, ...facts } = await modules.inspect(owner, moduleBodyOf(request.body))
+      return {
+        ...facts,
+        size: sizeBytes,
+        ...(runtime === undefined ? {} : { runtime }),
+        ...(refusal === undefined ? {} : { refusal }),
+      }
+    },
+  )
+}
+
+function moduleBodyOf(given: unknown): AsyncIterable<Buffer> {
+  const body = given as AsyncIterable<Buffer> | null | undefined
+  if (body === undefined || body === null || typeof body !== 'object' || !(Symbol.asyncIterator in body)) {
+    throw new ServiceError('unsupported_media_type', 'the body must be the module, with content type application/wasm')
+  }
+  return body
+}
+
+function takeModuleBodies(app: HttpApp): void {
   ;(app as unknown as FastifyInstance).addContentTypeParser(
     ['application/wasm', 'application/octet-stream'],
     (_request, payload, done) => done(null, payload),
   )
+}
+
+function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
   app.put(
     '/modules',
     {
@@ -281,30 +317,17 @@ function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
       },
       schema: {
         tags,
-        summary: 'Push a module into a registry',
+        summary: 'Push a module to a registry',
         description:
-          'The body is the module. It becomes an artifact in the layout of the CNCF under the tag of `reference`. The registry decides who may write. `Registry-Authorization: Basic …` is shown to it alone and forgotten. The configured login is used for the operator, and for a domain below its own id in the configured registry; anywhere else a domain pushes without a login, and never below the id of another domain.',
+          'The body is the module. It is pushed as an artifact in the CNCF layout under the tag of `reference`. The registry authorizes the write. `Registry-Authorization: Basic …` is sent only to the registry and not stored. The configured login is used for the operator, and for a domain below its own id in the configured registry; elsewhere a domain pushes without a login, and never below the id of another domain.',
         querystring: PushQuery,
-        response: responses(
-          { 201: Pushed },
-          'unauthenticated',
-          'forbidden',
-          'unprocessable',
-          'unsupported_media_type',
-          'too_large',
-          'rate_limited',
-          'unavailable',
-          'timeout',
-        ),
+        response: responses({ 201: Pushed }, 'unprocessable', 'rate_limited', 'timeout'),
       },
     },
     async (request, reply) => {
       const { reference, domain_id: domainId } = request.query
       const owner = await modules.requirePush(callers.of(request), domainId)
-      const body = request.body as AsyncIterable<Buffer> | null | undefined
-      if (body === undefined || body === null || typeof body !== 'object' || !(Symbol.asyncIterator in body)) {
-        throw new ServiceError('unsupported_media_type', 'the module must be the body, as application/wasm')
-      }
+      const body = moduleBodyOf(request.body)
       const login = registryLoginOf(request.headers['registry-authorization'])
       const pushed = await modules.push(owner, { reference, domainId, login }, body)
       void reply.code(201).header('Location', `/modules/${pushed.digest}`)

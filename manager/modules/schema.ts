@@ -1,7 +1,7 @@
 /** Wire shapes of modules, pre-pulls, pushes and policies (task-manager.md section 6). */
 import { Type } from 'typebox'
-import type { Static } from 'typebox'
-import { recordOf, shown } from '#core/http/index.ts'
+import type { Static, TSchema } from 'typebox'
+import { recordOf, documented } from '#core/http/index.ts'
 import { formatTime } from '#core/time.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { ModuleUse } from './uses.ts'
@@ -13,7 +13,7 @@ const MAX_KEYS = 16
 const MAX_KEY_CHARS = 8_192
 
 const Digest = Type.String({ pattern: '^sha256:[0-9a-f]{64}$', description: 'sha256: and 64 hexadecimal digits' })
-const DomainId = Type.String({ maxLength: 64, description: 'UUID', ...shown({ format: 'uuid' }) })
+const DomainId = Type.String({ maxLength: 64, description: 'UUID', ...documented({ format: 'uuid' }) })
 const Reference = Type.String({
   minLength: 1,
   maxLength: MAX_REFERENCE_CHARS,
@@ -25,40 +25,43 @@ export const Bytes = Type.String({ format: 'binary', description: 'The module' }
 
 export const ModuleParams = Type.Object({ digest: Digest })
 
-const Exports = Type.Union(
-  [
-    Type.Array(
-      Type.Object({
-        name: Type.String(),
-        kind: Type.String(),
-        params: Type.Array(Type.String()),
-        results: Type.Array(Type.String()),
-      }),
-    ),
-    Type.Null(),
-  ],
-  { description: 'null: not known, because the module is in no cache or cannot be read' },
-)
-export type Exports = Static<typeof Exports>
+const Extern = Type.Object({
+  name: Type.String(),
+  kind: Type.String(),
+  params: Type.Array(Type.String(), {
+    description: 'Types, such as `i32` or `list<u8>`; empty unless it is a function',
+  }),
+  results: Type.Array(Type.String()),
+})
+const Import = Type.Object({
+  module: Type.String({ description: 'Of a component: the interface' }),
+  ...Extern.properties,
+})
+const Kind = Type.Enum(['core', 'component'])
+const unknownOr = <T extends TSchema>(type: T) =>
+  Type.Union([type, Type.Null()], {
+    description: 'null: unknown, because the module is not cached or cannot be read',
+  })
 
 export const RegistryModule = Type.Object(
   {
     digest: Digest,
     size: Type.Integer({ description: 'Bytes' }),
     source: Type.Enum(['registry', 'upload']),
-    domain_id: Type.Optional(Type.String({ description: 'Absent: of tasks without a domain' })),
-    reference: Type.Optional(Type.String({ description: 'With registry, repository and manifest digest' })),
-    image_url: Type.Optional(Type.String({ description: 'As it was asked for last' })),
-    signed: Type.Optional(Type.Boolean({ description: "A key of the domain's policy signed it" })),
+    domain_id: Type.Optional(Type.String({ description: 'Absent for tasks without a domain' })),
+    reference: Type.Optional(Type.String({ description: 'Registry, repository and manifest digest' })),
+    image_url: Type.Optional(Type.String({ description: 'The reference as last requested' })),
+    signed: Type.Optional(Type.Boolean({ description: "Whether a key of the domain's policy signed it" })),
     cached: Type.Object({
       proxy: Type.Union([Type.Boolean(), Type.Null()], {
-        description: 'In the cache of the module proxy; null: the proxy does not answer, or the module was uploaded',
+        description:
+          'Whether the module proxy has it in its cache; null: the proxy does not answer, or the module was uploaded',
       }),
       workers: Type.Array(Type.Object({ id: Type.String(), name: Type.String() }), {
-        description: 'Workers of this manager that have it',
+        description: 'Workers of this manager that have it in their cache',
       }),
     }),
-    tasks: Type.Optional(Type.Integer({ description: 'Tasks that have the upload' })),
+    tasks: Type.Optional(Type.Integer({ description: 'Tasks with this upload' })),
     created_at: Timestamp,
     last_used_at: Timestamp,
   },
@@ -74,7 +77,29 @@ export const ModuleQuery = Type.Object({
 export type ModuleQuery = Static<typeof ModuleQuery>
 
 export const ModulePage = Type.Object({ ...pageFields, modules: Type.Array(RegistryModule) })
-export const ModuleList = Type.Object({ exports: Exports, modules: Type.Array(RegistryModule) })
+export const ModuleList = Type.Object({
+  kind: unknownOr(Kind),
+  exports: unknownOr(Type.Array(Extern)),
+  imports: unknownOr(Type.Array(Import)),
+  modules: Type.Array(RegistryModule),
+})
+
+export const InspectQuery = Type.Object({ domain_id: Type.Optional(DomainId) })
+
+export const InspectedModule = Type.Object(
+  {
+    digest: Digest,
+    size: Type.Integer({ description: 'Bytes' }),
+    kind: Kind,
+    runtime: Type.Optional(
+      Type.String({ description: 'core, wasi-preview1 or component; absent if no worker runs it' }),
+    ),
+    exports: Type.Array(Extern),
+    imports: Type.Array(Import),
+    refusal: Type.Optional(Type.String({ description: 'Why a task refuses this module; absent: it is accepted' })),
+  },
+  { $id: 'InspectedModule' },
+)
 
 export const PrePull = Type.Object(
   {
@@ -82,13 +107,13 @@ export const PrePull = Type.Object(
     domain_id: Type.Optional(Type.Union([DomainId, Type.Null()])),
     workers: Type.Optional(
       Type.Union([Type.Literal('all'), Type.Array(Type.String({ maxLength: 64 }), { maxItems: MAX_WORKERS })], {
-        description: 'Workers that are to have it as well: their ids, or all that may run it; absent: the proxy alone',
+        description: 'Workers that fetch it too: their ids, or `all` that can run it; absent: only the proxy',
       }),
     ),
     labels: Type.Optional(
       recordOf(Type.String({ maxLength: 256 }), {
         propertyNames: Type.String({ maxLength: 256 }),
-        description: 'Of those workers, the ones with these labels',
+        description: 'Selects the workers with these labels',
       }),
     ),
   },
@@ -102,7 +127,7 @@ export const PrePulled = Type.Object({
   reference: Type.String(),
   signed: Type.Boolean(),
   notes: Type.Array(Type.String()),
-  workers: Type.Integer({ description: 'Workers that will be told to fetch it' }),
+  workers: Type.Integer({ description: 'Number of workers that will fetch it' }),
 })
 
 export const TicketBody = Type.Object(
@@ -121,7 +146,7 @@ export const Ticket = Type.Object(
     registry: Type.String({ description: 'host:port of the module proxy' }),
     artifact: Type.String({
       description:
-        'What the module is called there, with a tag or the digest of its manifest: docker://<registry>/<artifact>',
+        'Name of the module at the proxy, with a tag or the digest of its manifest: docker://<registry>/<artifact>',
     }),
     digest: Digest,
     size: Type.Integer({ description: 'Bytes' }),
@@ -135,11 +160,11 @@ export const Pushed = Type.Object({
   digest: Digest,
   size: Type.Integer({ description: 'Bytes' }),
   reference: Type.String({
-    description: 'With the digest of the manifest; an image_url that never changes its meaning',
+    description: 'Reference with the digest of the manifest: an immutable image_url',
   }),
   login: Type.Enum(['own', 'configured', 'none'], {
     description:
-      'Whose login the registry was shown where it asked for one: that of `Registry-Authorization`, the configured one, or none',
+      'Credentials that the registry required: own: those of `Registry-Authorization`; configured: those of the proxy; none',
   }),
 })
 

@@ -1,24 +1,28 @@
-/** Modules for people: what is cached where, pulling ahead, pushing, forgetting, and what is asked of signatures. */
+/** The module API: listing, pre-pulls, pushes, removal and signature policies. */
 import { createHash } from 'node:crypto'
 import type { Database } from '#core/database/index.ts'
 import { digestOfHash } from '#core/digest.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
+import type { DescribedExport, DescribedImport, ModuleKind } from '#core/wasm/index.ts'
 import type { RegistryLogin } from '#core/transfer/index.ts'
 import { UPLOAD_TAG, repositoryNameOf } from '#proto/index.ts'
 import { domainOf } from '../access/domain-of.ts'
-import { visibleDomains } from '../access/access.ts'
-import type { TaskAccess, TaskAction, TaskCaller, TaskDomain, VisibleDomains } from '../access/access.ts'
+import { visibleDomainKeys } from '../access/access.ts'
+import type { TaskAccess, TaskAction, TaskCaller, TaskDomain, VisibleDomainKeys } from '../access/access.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
+import type { ModuleContent, OpenModule } from './content.ts'
+import { inspectModule } from './inspect.ts'
+import type { InspectedFacts } from './inspect.ts'
 import type { ModulePolicies, ModulePolicy } from './policies.ts'
 import type { ProxiedModule, ProxyClient, ResolvedReference } from './proxy-client.ts'
 import type { BodyReceiver } from './received-body.ts'
 import type { ImageResolver } from './resolve.ts'
-import type { Exports, ShownModule } from './schema.ts'
+import type { ShownModule } from './schema.ts'
 import { findModule } from '../store/modules.ts'
-import { forgetUses, listUses } from './uses.ts'
+import { deleteUses, listUses } from './uses.ts'
 import type { ModuleUse, UseFilter } from './uses.ts'
 import type { TicketIssuer } from './tickets.ts'
 
@@ -32,13 +36,14 @@ export type ModulesDeps = {
   images: ImageResolver
   policies: ModulePolicies
   bodies: BodyReceiver
+  content: ModuleContent
   logger: Logger
 }
 
-export type PullAhead = {
+export type PrePullOrder = {
   reference: string
   domainId: string | undefined
-  /** Undefined: none but the proxy. */
+  /** Undefined: only the proxy. */
   workers: 'all' | readonly string[] | undefined
   labels: Readonly<Record<string, string>>
 }
@@ -52,7 +57,7 @@ export type Push = {
 export type TicketOrder = {
   digest: string
   domainId: string | undefined
-  /** Where the module is used from several: one of them. */
+  /** Selects one of several references of the module. */
   reference: string | undefined
 }
 
@@ -63,18 +68,24 @@ export type ReadTicket = {
   sizeBytes: number
   /** host:port of the proxy. */
   registry: string
-  /** What the module is called there, with a tag or the digest of its manifest. */
+  /** Name of the module at the proxy, with a tag or the digest of its manifest. */
   artifact: string
 }
 
-/** Pulls ahead that run at a time, and for one domain; a start does not wait behind them. */
+export type KnownFacts = {
+  kind: ModuleKind | null
+  exports: DescribedExport[] | null
+  imports: DescribedImport[] | null
+}
+
+/** Pre-pulls that run at the same time, and per domain; starts do not wait for them. */
 const MAX_PULLS_AHEAD = 16
 const MAX_PULLS_AHEAD_PER_DOMAIN = 4
 
 export class ModulesService {
   readonly #deps: ModulesDeps
-  readonly #pullsAhead = new Slots({
-    what: 'modules being pulled ahead',
+  readonly #prePulls = new Slots({
+    what: 'modules being pre-pulled',
     max: MAX_PULLS_AHEAD,
     share: MAX_PULLS_AHEAD_PER_DOMAIN,
   })
@@ -89,8 +100,8 @@ export class ModulesService {
     return { total, modules: this.#show(uses, await this.#askProxy(uses, false)) }
   }
 
-  /** One entry per domain and reference, and what all of them export; null: it is not known. Throws `not_found`. */
-  async get(caller: TaskCaller, digest: string): Promise<{ modules: ShownModule[]; exports: Exports }> {
+  /** One entry per domain and reference, and what the module is; null: unknown. Throws `not_found`. */
+  async get(caller: TaskCaller, digest: string): Promise<{ modules: ShownModule[] } & KnownFacts> {
     const domains = await this.#visible(caller, 'task_read', undefined)
     const { uses } = await listUses(this.#deps.database, { digest, domains, offset: 0, limit: 100 })
     if (uses.length === 0) throw new ServiceError('not_found', 'no such module')
@@ -98,34 +109,61 @@ export class ModulesService {
       uses.some(({ source }) => source === 'upload') ? findModule(this.#deps.database.db, digest) : undefined,
       this.#askProxy(uses, true),
     ])
-    const exports = uploaded?.exports ?? (proxied?.get(digest)?.exports as Exports | undefined) ?? null
-    return { modules: this.#show(uses, proxied), exports }
+    const { kind = null, exports = null, imports = null } = uploaded ?? proxied?.get(digest) ?? {}
+    return { modules: this.#show(uses, proxied), kind, exports, imports }
   }
 
   /**
-   * Resolves now and pulls afterwards: into the proxy, then into the chosen workers. Throws what a start of a run with
-   * this image would throw, `rate_limited` and `unavailable` when too much is being pulled ahead already.
+   * The bytes of a module that a task of a readable domain uses. Throws `not_found`, and `rate_limited` and `unavailable` with too
+   * many readers.
    */
-  async pullAhead(caller: TaskCaller, order: PullAhead) {
+  async read(caller: TaskCaller, digest: string): Promise<OpenModule> {
+    const domains = await this.#visible(caller, 'task_read', undefined)
+    const { uses } = await listUses(this.#deps.database, { digest, domains, offset: 0, limit: 100 })
+    const use = uses.find(({ source }) => source === 'upload') ?? uses[0]
+    if (use === undefined) throw new ServiceError('not_found', 'no such module')
+    return await this.#deps.content.open(use)
+  }
+
+  /** Throws `forbidden` if the caller is not allowed to create tasks, before any byte is read. */
+  async requireInspect(caller: TaskCaller, domainId: string | undefined): Promise<string | null> {
+    if (caller === undefined && domainId === undefined) {
+      if (await this.#deps.access.can(caller, 'task_create', null)) return null
+    }
+    return (await this.#domainFor(caller, 'task_create', domainId))?.id ?? null
+  }
+
+  /** What a module is, without storing it. Throws `malformed` unless it is WebAssembly that can be read, and `too_large`. */
+  async inspect(domainId: string | null, bytes: AsyncIterable<Buffer>): Promise<InspectedFacts> {
+    return await this.#deps.bodies.receive(domainId, bytes, (body) => inspectModule(body, domainId ?? ''))
+  }
+
+  /**
+   * Resolves now and pulls afterwards: into the proxy, then into the chosen workers. Throws the errors of a start with
+   * this image, and `rate_limited` and `unavailable` with too many pre-pulls.
+   */
+  async prePull(caller: TaskCaller, order: PrePullOrder) {
     const domain = await this.#domainFor(caller, 'task_create', order.domainId)
-    const giveBack = await this.#pullsAhead.take(domain?.id ?? null)
+    const release = await this.#prePulls.take(domain?.id ?? null)
     try {
       const found = await this.#deps.images.find(order.reference, domain?.id ?? null)
       const sessions = this.#chosenWorkers(domain?.id ?? null, order)
-      void this.#pullFor(found, sessions).finally(giveBack)
+      void this.#pullFor(found, sessions).finally(release)
       return { ...found, notes: this.#deps.images.notesOf(found), workers: sessions.length }
     } catch (error) {
-      giveBack()
+      release()
       throw error
     }
   }
 
-  /** Throws `forbidden` where the caller may not do it, before any byte is read. */
+  /** Throws `forbidden` if the caller is not allowed to push, before any byte is read. */
   async requirePush(caller: TaskCaller, domainId: string | undefined): Promise<string | null> {
     return (await this.#domainFor(caller, 'task_create', domainId))?.id ?? null
   }
 
-  /** Hands the module on once it is here. Throws `too_large`, and `unprocessable` with what proxy or registry say. */
+  /**
+   * Sends the module once it is complete. Throws `too_large`, and `unprocessable` with the message of proxy or registry.
+   */
   async push(domainId: string | null, { reference, login }: Push, bytes: AsyncIterable<Buffer>) {
     return await this.#deps.bodies.receive(domainId, bytes, async (body) => {
       const hash = createHash('sha256')
@@ -144,26 +182,29 @@ export class ModulesService {
   }
 
   /**
-   * Forgets that the caller's domains used a module of a registry, and drops it from the proxy when nobody else did.
-   * Throws `not_found`, `forbidden`, and `invalid_state` for an upload, which lives and goes with its tasks.
+   * Removes the use of a registry's module by the caller's domains, and drops it from the proxy if no other domain uses
+   * it. Throws `not_found`, `forbidden`, and `invalid_state` for an upload, whose lifetime is that of its tasks.
    */
   async remove(caller: TaskCaller, digest: string, domainId: string | undefined): Promise<void> {
     const readable = await this.#visible(caller, 'task_read', domainId)
     const { uses } = await listUses(this.#deps.database, { digest, domains: readable, offset: 0, limit: 100 })
     if (uses.length === 0) throw new ServiceError('not_found', 'no such module')
     const removable = await this.#visible(caller, 'task_delete', domainId)
-    if (removable === 'no domain') throw new ServiceError('unauthenticated', 'forgetting a module needs a token')
+    if (removable === 'no domain') throw new ServiceError('unauthenticated', 'removing a module requires a token')
     const mine = uses.filter(({ domainKey }) => removable === 'all' || removable.includes(domainKey ?? 0))
     if (mine.length === 0) {
       throw new ServiceError('forbidden', 'failed to perform authorization: needs task_delete in the domain')
     }
     if (mine.every(({ source }) => source === 'upload')) {
-      throw new ServiceError('invalid_state', 'the module was uploaded to tasks: delete them, or give them another one')
+      throw new ServiceError(
+        'invalid_state',
+        'the module was uploaded to tasks: delete them, or upload another module to them',
+      )
     }
-    if (await forgetUses(this.#deps.database, digest, removable)) await this.#deps.proxy.remove(digest)
+    if (await deleteUses(this.#deps.database, digest, removable)) await this.#deps.proxy.remove(digest)
   }
 
-  /** What lets a tool of the field pull a module that the caller may read. Throws `not_found`. */
+  /** A ticket with which a standard tool can pull a module that the caller can read. Throws `not_found`. */
   async ticket(caller: TaskCaller, { digest, domainId, reference }: TicketOrder): Promise<ReadTicket> {
     const domains = await this.#visible(caller, 'task_read', domainId)
     const { uses } = await listUses(this.#deps.database, { digest, domains, reference, offset: 0, limit: 1 })
@@ -190,19 +231,19 @@ export class ModulesService {
     return policy
   }
 
-  /** Keys of the domains that are meant: the named one, else all in which the caller may do it. */
-  async #visible(caller: TaskCaller, action: TaskAction, domainId: string | undefined): Promise<VisibleDomains> {
+  /** Keys of the selected domains: the given one, else all in which the caller is allowed the action. */
+  async #visible(caller: TaskCaller, action: TaskAction, domainId: string | undefined): Promise<VisibleDomainKeys> {
     if (domainId !== undefined && caller !== undefined)
       return [(await this.#deps.access.require(caller, action, domainId)).key]
-    if (domainId === undefined) return visibleDomains(await this.#deps.access.domains(caller, action))
-    throw new ServiceError('unauthenticated', 'modules of a domain need a token')
+    if (domainId === undefined) return visibleDomainKeys(await this.#deps.access.domains(caller, action))
+    throw new ServiceError('unauthenticated', 'modules of a domain require a token')
   }
 
-  /** Where something new belongs: the named domain, else the token's or the caller's only one; null: the platform. */
+  /** The domain of a new entity: the given one, else the token's or the caller's only one; null: the platform. */
   async #domainFor(caller: TaskCaller, action: TaskAction, domainId: string | undefined): Promise<TaskDomain | null> {
     if (caller === undefined) {
       if (domainId === undefined && (await this.#deps.access.can(caller, 'worker_manage', null))) return null
-      throw new ServiceError('unauthenticated', 'pulling, pushing and policies of modules need a token')
+      throw new ServiceError('unauthenticated', 'pulling, pushing and policies of modules require a token')
     }
     return await domainOf(this.#deps.access, caller, action, {
       domainId,
@@ -210,7 +251,7 @@ export class ModulesService {
     })
   }
 
-  /** What the proxy has of these; undefined: it does not answer. */
+  /** The cached modules of the proxy among these; undefined: it does not answer. */
   async #askProxy(uses: readonly ModuleUse[], withExports: boolean): Promise<Map<string, ProxiedModule> | undefined> {
     const digests = new Set(uses.filter(({ source }) => source === 'registry').map(({ digest }) => digest))
     if (digests.size === 0) return new Map()
@@ -219,7 +260,10 @@ export class ModulesService {
         (await this.#deps.proxy.describe([...digests], withExports)).map((module) => [module.digest, module]),
       )
     } catch (error) {
-      this.#deps.logger.info({ err: error }, 'failed to ask the module proxy which modules it has')
+      this.#deps.logger.info(
+        { err: error },
+        'failed to read the cached modules of the module proxy; showing them as unknown',
+      )
       return undefined
     }
   }
@@ -241,7 +285,7 @@ export class ModulesService {
     )
   }
 
-  #chosenWorkers(domainId: string | null, { workers, labels }: PullAhead): WorkerSession[] {
+  #chosenWorkers(domainId: string | null, { workers, labels }: PrePullOrder): WorkerSession[] {
     if (workers === undefined) return []
     return this.#sessionsFor(domainId).filter(
       (session) =>
@@ -259,7 +303,7 @@ export class ModulesService {
         session.prefetch(found, this.#deps.cluster.peersOf(session, found.digest))
       }
     } catch (error) {
-      this.#deps.logger.warn({ reference: found.reference, err: error }, 'failed to pull a module ahead')
+      this.#deps.logger.warn({ reference: found.reference, err: error }, 'failed to pre-pull a module')
     }
   }
 }

@@ -8,7 +8,7 @@ const workerId = '0197a1a2-0000-7000-8000-000000000001'
 const module = { digest: `sha256:${'a'.repeat(64)}`, reference: '' }
 
 describe('the tickets of a manager', () => {
-  test('are the same again for half of their life, and then new ones', () => {
+  test('are reused for half of their lifetime, then replaced', () => {
     let nowMs = 1_000_000_000
     const tickets = new TicketIssuer(new Secret('a token of both'), () => nowMs)
     const first = tickets.forWorker(workerId, module)
@@ -25,7 +25,7 @@ describe('the tickets of a manager', () => {
     for (const ticket of [first, second]) expect(tickets.check(ticket)).toBeUndefined()
   })
 
-  test('for readers are good for an hour', () => {
+  test('for readers are valid for an hour', () => {
     let nowMs = 1_000_000_000
     const tickets = new TicketIssuer(new Secret('a token of both'), () => nowMs)
     const { ticket, expiresAt } = tickets.forReader(null, module)

@@ -1,6 +1,6 @@
 /**
- * The proxy token and what is derived from it: tickets, which let a worker or a caller pull one module. All managers of one
- * installation make the same ones, so a ticket outlives a move of its worker to another manager.
+ * The proxy token and the tickets derived from it, with which a worker or a caller can pull one module. All managers of
+ * one installation create the same tickets, so a ticket stays valid when its worker moves to another manager.
  */
 import { LRUCache } from 'lru-cache'
 import { Secret } from '#core/config/index.ts'
@@ -8,13 +8,13 @@ import type { Keyring } from '#core/keyring/index.ts'
 import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
 import type { TicketGrant, TicketSigner, TicketVerifier } from '#proto/index.ts'
 
-/** A worker that was without a network for a while still gets the module of what it was assigned before. */
+/** Long enough that a worker can fetch the module of an assignment after an interruption of its network. */
 const WORKER_TICKET_SECONDS = 24 * 3600
 const READ_TICKET_SECONDS = 3600
 /** Runs of one module on one worker share a ticket, so that a start costs no signature. */
-const REMEMBERED_TICKETS = 20_000
+const MAX_CACHED_TICKETS = 20_000
 
-/** The token of the setting, or the one that follows from the installation's secret key. */
+/** The token of the setting, or the one derived from the installation's secret key. */
 export function proxyTokenOf(configured: Secret | undefined, keyring: Keyring): Secret {
   return configured ?? new Secret(keyring.mac('proxy token', 'module proxy').toString('base64url'))
 }
@@ -22,7 +22,7 @@ export function proxyTokenOf(configured: Secret | undefined, keyring: Keyring): 
 export class TicketIssuer {
   readonly #signer: TicketSigner
   readonly #nowMs: () => number
-  readonly #issued = new LRUCache<string, { ticket: string; renewSeconds: number }>({ max: REMEMBERED_TICKETS })
+  readonly #issued = new LRUCache<string, { ticket: string; renewSeconds: number }>({ max: MAX_CACHED_TICKETS })
   readonly verify: TicketVerifier
 
   constructor(proxyToken: Secret, nowMs: () => number = Date.now) {
@@ -31,12 +31,12 @@ export class TicketIssuer {
     this.verify = createTicketVerifier(this.#signer.publicKey)
   }
 
-  /** DER: what workers check the tickets of others with. */
+  /** DER: workers verify tickets of other workers with it. */
   get publicKey(): Buffer {
     return this.#signer.publicKey
   }
 
-  /** A ticket of a worker that is good for at least half of its life. */
+  /** A ticket of a worker with at least half of its lifetime left. */
   forWorker(workerId: string, module: Omit<TicketGrant, 'reader'>): string {
     const key = `${workerId} ${module.digest} ${module.reference}`
     const nowSeconds = this.#nowSeconds()
@@ -47,7 +47,7 @@ export class TicketIssuer {
     return ticket
   }
 
-  /** A ticket of somebody who may read the module in this domain; null: of the platform. */
+  /** A ticket of a caller who can read the module in this domain; null: of the platform. */
   forReader(domainId: string | null, module: Omit<TicketGrant, 'reader'>): { ticket: string; expiresAt: Date } {
     const expiresSeconds = this.#nowSeconds() + READ_TICKET_SECONDS
     const reader = domainId === null ? 'platform' : `domain:${domainId}`
@@ -57,7 +57,7 @@ export class TicketIssuer {
     }
   }
 
-  /** What a ticket that is presented now allows. */
+  /** The permission of a presented ticket; undefined if it is invalid. */
   check(ticket: string): TicketGrant | undefined {
     return this.verify(ticket, this.#nowSeconds())
   }

@@ -1,20 +1,20 @@
-/** Who used which module, from registries and uploaded: the SQL behind `GET /modules`. */
+/** Uses of modules, from registries and uploaded: the SQL of `GET /modules`. */
 import { LRUCache } from 'lru-cache'
 import { withinPage } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
-import { isVisible, type VisibleDomains } from '../access/access.ts'
+import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
 import type { ResolvedReference } from './proxy-client.ts'
 
-/** A module as one domain uses it. */
+/** The use of a module by one domain. */
 export type ModuleUse = {
   digest: string
   domainKey: number | null
   domainId: string | null
   source: 'registry' | 'upload'
-  /** Null for uploads, like `imageUrl` and `signed`. */
+  /** Null for uploads, as are `imageUrl` and `signed`. */
   reference: string | null
   imageUrl: string | null
   signed: boolean | null
@@ -24,28 +24,28 @@ export type ModuleUse = {
   lastUsedAt: string | null
 }
 
-/** Keys of domains, 0 for tasks of no domain; `all`: nothing is hidden. */
+/** Keys of domains, 0 for tasks of no domain; `all`: no restriction. */
 
 export type UseFilter = {
-  domains: VisibleDomains
+  domains: VisibleDomainKeys
   digest?: string
   source?: 'registry' | 'upload'
-  /** With the digest of the manifest, as recorded; an upload has none. */
+  /** The recorded reference with the digest of the manifest; an upload has none. */
   reference?: string | undefined
   offset: number
   limit: number
 }
 
 const NOTED_EVERY_MS = 60_000
-const REMEMBERED_USES = 20_000
-/** Per domain; the ones used longest ago are forgotten. */
+const MAX_CACHED_USES = 20_000
+/** Per domain; the least recently used ones are removed. */
 const MAX_USES = 1_000
 
 export type UseRecorder = (domainId: string | null, imageUrl: string, found: ResolvedReference) => Promise<void>
 
-/** Writes that a domain uses a module, at most once a minute each: starts of runs are many. */
+/** Records that a domain uses a module, at most once a minute each, because starts are frequent. */
 export function createUseRecorder(database: Database): UseRecorder {
-  const noted = new LRUCache<string, number>({ max: REMEMBERED_USES })
+  const noted = new LRUCache<string, number>({ max: MAX_CACHED_USES })
   return async (domainId, imageUrl, found) => {
     const key = `${domainId ?? ''} ${imageUrl} ${found.reference} ${found.signed}`
     const nowMs = monotonicMs()
@@ -98,12 +98,12 @@ function usesOf({ domains, digest, source, reference }: Omit<UseFilter, 'offset'
     (SELECT u.digest, u.domain_key, u.domain_id, 'registry' AS source, u.reference, u.image_url, u.signed, u.size_bytes,
        0 AS tasks, u.created_at, u.last_used_at
      FROM module_uses u
-     WHERE ${source !== 'upload'} AND ${isVisible(sql`u.domain_key`, domains)} AND ${isDigest(sql`u.digest`)} AND ${isReference}
+     WHERE ${source !== 'upload'} AND ${visibleDomainCondition(sql`u.domain_key`, domains)} AND ${isDigest(sql`u.digest`)} AND ${isReference}
      UNION ALL
      SELECT m.digest, t.domain_key, t.domain_id, 'upload', NULL, NULL, NULL, m.size_bytes, t.tasks,
        m.created_at, t.last_used_at
      FROM (SELECT module_key, domain_key, domain_id, count(*)::integer AS tasks, max(start_time) AS last_used_at FROM tasks t
-           WHERE module_key IS NOT NULL AND ${isVisible(sql`t.domain_key`, domains)}
+           WHERE module_key IS NOT NULL AND ${visibleDomainCondition(sql`t.domain_key`, domains)}
            GROUP BY module_key, domain_key, domain_id) AS t
      JOIN modules m ON m.key = t.module_key
      WHERE ${source !== 'registry' && reference === undefined} AND ${isDigest(sql`m.digest`)}) AS uses`
@@ -124,11 +124,11 @@ export async function listUses(database: Database, filter: UseFilter): Promise<{
   return { total: counted.rows[0]?.total ?? 0, uses: listed.rows.map(fromRow) }
 }
 
-/** Forgets that these domains used the module; true when nobody else does. */
-export async function forgetUses(database: Database, digest: string, domains: VisibleDomains): Promise<boolean> {
+/** Removes the uses of the module by these domains; true if no other domain uses it. */
+export async function deleteUses(database: Database, digest: string, domains: VisibleDomainKeys): Promise<boolean> {
   const { rows } = await sql<{ is_unused: boolean }>`
     WITH gone AS (
-      DELETE FROM module_uses u WHERE u.digest = ${digest} AND ${isVisible(sql`u.domain_key`, domains)} RETURNING key)
+      DELETE FROM module_uses u WHERE u.digest = ${digest} AND ${visibleDomainCondition(sql`u.domain_key`, domains)} RETURNING key)
     SELECT NOT EXISTS (SELECT 1 FROM module_uses u WHERE u.digest = ${digest} AND u.key NOT IN (SELECT key FROM gone))
       AS is_unused`.execute(database.db)
   return rows[0]?.is_unused === true

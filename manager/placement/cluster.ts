@@ -1,25 +1,28 @@
 /**
- * The workers whose sessions this manager holds, and the choice among them. Memory only: everything in here comes back
- * from the database and from what the workers say in their Hello.
+ * The workers with a session at this manager, and the choice among them. In memory only: all of it is rebuilt from the
+ * database and from the workers' Hello.
  */
 import { LRUCache } from 'lru-cache'
 import type { ModulePeer } from '../model/module.ts'
-import type { HeldRun } from '../model/run.ts'
-import { BACKLOG_TARGET_MS, capacityFor, choose, refusalOf } from './placement.ts'
+import type { AssignedRun } from '../model/run.ts'
+import { BACKLOG_TARGET_MS, capacityFor, selectWorker, unfitReason } from './placement.ts'
 import { hashNeeds } from '../model/needs.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import { Sites } from './sites.ts'
 import type { WorkerSession } from './worker-session.ts'
 
-/** What is remembered about the runs of one task. */
+/** Statistics of the runs of one task. */
 type TaskMemory = { expectedMs: number | undefined; failures: Map<number, number> }
 
 type KnownNeeds = { needs: RunNeeds; expectedMs: number | undefined; isStored: boolean }
 
 /** Weight of the newest run in the expected duration of a task. */
 const DURATION_WEIGHT = 0.2
-const REMEMBERED_TASKS = 20_000
-const REMEMBERED_NEEDS = 5_000
+const MAX_CACHED_TASKS = 20_000
+const MAX_CACHED_NEEDS = 5_000
+const MAX_CACHED_FUNCTIONS = 20_000
+/** No worker is reserved. */
+const NO_WORKERS: ReadonlySet<WorkerSession> = new Set()
 
 export class Cluster {
   readonly #sessions = new Map<number, WorkerSession>()
@@ -27,14 +30,17 @@ export class Cluster {
   readonly #touched = new Set<WorkerSession>()
   readonly #tasks: LRUCache<number, TaskMemory>
   readonly #needs: LRUCache<string, KnownNeeds>
-  /** Per needs, who passed the filter; emptied whenever a worker comes, goes or changes. */
+  /** Expected duration of a function of a module, in milliseconds, for tasks that have not run yet; per needs. */
+  readonly #functions: LRUCache<string, number>
+  /** Workers that pass the filter, per needs; cleared when a worker joins, leaves or changes. */
   readonly #candidates = new Map<string, WorkerSession[]>()
   #placements = 0
 
-  /** The room of a cache is taken when it is made: whoever makes thousands of clusters says less. */
-  constructor({ maxTasks = REMEMBERED_TASKS, maxNeeds = REMEMBERED_NEEDS } = {}) {
+  /** A cache allocates its capacity when it is created: code with thousands of clusters passes smaller limits. */
+  constructor({ maxTasks = MAX_CACHED_TASKS, maxNeeds = MAX_CACHED_NEEDS, maxFunctions = MAX_CACHED_FUNCTIONS } = {}) {
     this.#tasks = new LRUCache({ max: maxTasks })
     this.#needs = new LRUCache({ max: maxNeeds })
+    this.#functions = new LRUCache({ max: maxFunctions })
   }
 
   get sessions(): Iterable<WorkerSession> {
@@ -55,7 +61,7 @@ export class Cluster {
     this.changed()
   }
 
-  /** Removes this very session; a newer one of the same worker stays. */
+  /** Removes this session; a newer one of the same worker stays. */
   remove(session: WorkerSession): void {
     session.close()
     this.#sites.remove(session)
@@ -63,13 +69,13 @@ export class Cluster {
     this.changed()
   }
 
-  /** To be called when a worker became suspect, began to drain, or the like. */
+  /** Must be called when a worker became suspect, started to drain, or the like. */
   changed(): void {
     this.#candidates.clear()
   }
 
-  /** Keeps the needs behind a hash; answers the hash. */
-  learnNeeds(needs: RunNeeds): string {
+  /** Stores the needs of a hash; returns the hash. */
+  storeNeeds(needs: RunNeeds): string {
     const hash = hashNeeds(needs)
     if (!this.#needs.has(hash)) this.#needs.set(hash, { needs, expectedMs: undefined, isStored: false })
     return hash
@@ -79,7 +85,7 @@ export class Cluster {
     return this.#needs.has(hash)
   }
 
-  /** True once the needs behind the hash are committed, so that other managers can read them. */
+  /** True once the needs of the hash are committed, so that other managers can read them. */
   areNeedsStored(hash: string): boolean {
     return this.#needs.get(hash)?.isStored ?? false
   }
@@ -90,12 +96,20 @@ export class Cluster {
   }
 
   /**
-   * Reserves room for one run at the best worker; the caller assigns or releases it. Undefined: nobody has room.
+   * Reserves capacity for one run on the best worker; the caller assigns or releases it. Undefined: no worker has
+   * capacity, except workers that are `reserved` for others.
    */
-  place(needsHash: string, taskKey: number, digest: string): WorkerSession | undefined {
+  place(
+    needsHash: string,
+    { taskKey, digest, spec }: Pick<AssignedRun, 'taskKey' | 'digest' | 'spec'>,
+    reserved: ReadonlySet<WorkerSession> = NO_WORKERS,
+  ): WorkerSession | undefined {
     const task = this.#tasks.get(taskKey)
-    const chosen = choose(this.candidates(needsHash), (session) => ({
-      expectedMs: task?.expectedMs,
+    const expectedMs = task?.expectedMs ?? this.#functions.get(functionKeyOf({ needs: needsHash, digest, spec }))
+    const fitting = this.candidates(needsHash)
+    const open = reserved.size === 0 ? fitting : fitting.filter((session) => !reserved.has(session))
+    const chosen = selectWorker(open, (session) => ({
+      expectedMs,
       hasModule: session.cachedDigests.has(digest),
       recentFailures: task?.failures.get(session.key) ?? 0,
     }))
@@ -110,7 +124,7 @@ export class Cluster {
   }
 
   /** Turns a reservation into an assignment; sent by `flush`. */
-  assign(session: WorkerSession, run: HeldRun): void {
+  assign(session: WorkerSession, run: AssignedRun): void {
     session.reserved -= 1
     session.assign(run, session.cachedDigests.has(run.digest) ? [] : this.peersOf(session, run.digest))
     this.#touched.add(session)
@@ -120,23 +134,33 @@ export class Cluster {
     this.#touched.add(session)
   }
 
-  /** Sends what the last batch gathered, one message per worker and kind. */
+  /** Sends the collected messages of the last batch, one per worker and kind. */
   flush(): void {
     for (const session of this.#touched) session.flush()
     this.#touched.clear()
   }
 
-  /** Whom the worker may ask for a module before it asks the source. */
+  /** Peers that the worker can request a module from before the source. */
   peersOf(session: WorkerSession, digest: string): ModulePeer[] {
     return this.#sites.peersOf(session, digest)
   }
 
-  /** Runs of these needs that could be placed now. */
-  roomFor(needsHash: string): number {
-    const known = this.#needs.get(needsHash)
-    let room = 0
-    for (const session of this.candidates(needsHash)) room += capacityFor(session, known?.expectedMs)
-    return room
+  /** Number of runs with these needs that the worker, one of the candidates, accepts now. */
+  roomOn(session: WorkerSession, needsHash: string): number {
+    return capacityFor(session, this.#needs.get(needsHash)?.expectedMs)
+  }
+
+  /** Runs of the domain at the workers of this manager. */
+  heldBy(domainId: string): number {
+    let held = 0
+    for (const session of this.#sessions.values())
+      for (const run of session.runs.values()) if (run.spec.domain_id === domainId) held += 1
+    return held
+  }
+
+  /** The domain whose runs have these needs, null for none; undefined: the needs are unknown here. */
+  domainOf(needsHash: string): string | null | undefined {
+    return this.#needs.get(needsHash)?.needs.domainId
   }
 
   candidates(needsHash: string): readonly WorkerSession[] {
@@ -144,14 +168,17 @@ export class Cluster {
     if (found !== undefined) return found
     const needs = this.#needs.get(needsHash)?.needs
     if (needs === undefined) return []
-    const fitting = [...this.#sessions.values()].filter((session) => refusalOf(needs, session) === undefined)
+    const fitting = [...this.#sessions.values()].filter((session) => unfitReason(needs, session) === undefined)
     this.#candidates.set(needsHash, fitting)
     return fitting
   }
 
-  /** Learns from an ended run: how long runs of the task and of its needs last, and whether the worker failed it. */
-  learnEnd(
-    run: { taskKey: number; needs: string },
+  /**
+   * Updates the statistics with an ended run: the duration of runs of the task, its function and its needs, and failures of the
+   * worker.
+   */
+  recordEnd(
+    run: Pick<AssignedRun, 'taskKey' | 'needs' | 'digest' | 'spec'>,
     session: WorkerSession | undefined,
     durationMs: number | null,
     failed: boolean,
@@ -165,6 +192,8 @@ export class Cluster {
       task.expectedMs = smooth(task.expectedMs, durationMs)
       const needs = this.#needs.get(run.needs)
       if (needs !== undefined) needs.expectedMs = smooth(needs.expectedMs, durationMs)
+      const key = functionKeyOf(run)
+      this.#functions.set(key, smooth(this.#functions.get(key), durationMs))
     }
     if (session === undefined) return
     if (failed) task.failures.set(session.key, (task.failures.get(session.key) ?? 0) + 1)
@@ -172,7 +201,11 @@ export class Cluster {
   }
 }
 
-/** A long run counts at once, because a short expectation lets runs wait behind it. */
+function functionKeyOf({ needs, digest, spec }: Pick<AssignedRun, 'needs' | 'digest' | 'spec'>): string {
+  return `${needs} ${digest} ${spec.function ?? spec.called ?? spec.task_name}`
+}
+
+/** A long run counts fully at once, because a short estimate makes runs wait behind it. */
 function smooth(before: number | undefined, durationMs: number): number {
   if (before === undefined || durationMs > BACKLOG_TARGET_MS) return durationMs
   return before + DURATION_WEIGHT * (durationMs - before)

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { hashNeeds, memoryClassBytes, type RunNeeds } from '../model/needs.ts'
-import { BACKLOG_TARGET_MS, capacityFor, choose, refusalOf, type WorkerView } from './placement.ts'
+import { BACKLOG_TARGET_MS, capacityFor, selectWorker, unfitReason, type WorkerView } from './placement.ts'
 
 const MIB = 1024 * 1024
 
@@ -33,7 +33,7 @@ const noFacts = () => ({ expectedMs: undefined, hasModule: false, recentFailures
 
 test('a worker that fits is not refused', () => {
   expect(
-    refusalOf(someNeeds({ labels: { zone: 'north' } }), aWorker({ labels: { zone: 'north', gpu: 'no' } })),
+    unfitReason(someNeeds({ labels: { zone: 'north' } }), aWorker({ labels: { zone: 'north', gpu: 'no' } })),
   ).toBeUndefined()
 })
 
@@ -50,18 +50,18 @@ test.each([
   [{ domainId: 'd1' }, { domainId: null }, 'own domain only'],
   [{ isPlatformOnly: true }, { domainId: 'd1' }, 'SKEIN_WORKER_ISOLATION'],
 ] as const)('a worker %j is refused for %j with the reason "%s"', (worker, needs, reason) => {
-  expect(refusalOf(someNeeds(needs), aWorker(worker))).toContain(reason)
+  expect(unfitReason(someNeeds(needs), aWorker(worker))).toContain(reason)
 })
 
-test('a worker for the platform alone takes tasks of no domain', () => {
-  expect(refusalOf(someNeeds(), aWorker({ isPlatformOnly: true }))).toBeUndefined()
+test('a platform-only worker accepts tasks of no domain', () => {
+  expect(unfitReason(someNeeds(), aWorker({ isPlatformOnly: true }))).toBeUndefined()
 })
 
-test('a platform worker takes the tasks of every domain', () => {
-  expect(refusalOf(someNeeds({ domainId: 'd1' }), aWorker())).toBeUndefined()
+test('a platform worker accepts tasks of every domain', () => {
+  expect(unfitReason(someNeeds({ domainId: 'd1' }), aWorker())).toBeUndefined()
 })
 
-test('a run of unknown length waits for a free slot, a short one may wait at the worker', () => {
+test('a run of unknown length waits for a free slot, a short one can wait at the worker', () => {
   const full = aWorker({ held: 2 })
   expect(capacityFor(full, undefined)).toBe(0)
   expect(capacityFor(full, BACKLOG_TARGET_MS * 2)).toBe(0)
@@ -70,24 +70,24 @@ test('a run of unknown length waits for a free slot, a short one may wait at the
   expect(capacityFor(aWorker({ held: 130 }), 0.05)).toBe(0)
 })
 
-test('nobody is chosen when all are full', () => {
-  expect(choose([aWorker({ held: 2 }), aWorker({ id: 'w2', held: 3 })], noFacts)).toBeUndefined()
+test('no worker is chosen when all are full', () => {
+  expect(selectWorker([aWorker({ held: 2 }), aWorker({ id: 'w2', held: 3 })], noFacts)).toBeUndefined()
 })
 
-test('the less loaded worker is chosen, then the one that has the module, then the one that failed less', () => {
+test('the less loaded worker is chosen, then the one with the module, then the one with fewer failures', () => {
   const workers = [aWorker({ id: 'busy', held: 1 }), aWorker({ id: 'idle' })]
-  expect(choose(workers, noFacts)?.id).toBe('idle')
+  expect(selectWorker(workers, noFacts)?.id).toBe('idle')
   const cached = (worker: WorkerView) => ({ ...noFacts(), hasModule: worker.id === 'idle2' })
-  expect(choose([aWorker({ id: 'idle1' }), aWorker({ id: 'idle2' })], cached)?.id).toBe('idle2')
+  expect(selectWorker([aWorker({ id: 'idle1' }), aWorker({ id: 'idle2' })], cached)?.id).toBe('idle2')
   const failed = (worker: WorkerView) => ({ ...noFacts(), recentFailures: worker.id === 'idle1' ? 1 : 0 })
-  expect(choose([aWorker({ id: 'idle1' }), aWorker({ id: 'idle2' })], failed)?.id).toBe('idle2')
+  expect(selectWorker([aWorker({ id: 'idle1' }), aWorker({ id: 'idle2' })], failed)?.id).toBe('idle2')
 })
 
-test('ties go round', () => {
+test('ties rotate', () => {
   const workers = [aWorker({ id: 'a', slots: 9 }), aWorker({ id: 'b', slots: 9 }), aWorker({ id: 'c', slots: 9 })]
   const chosen: string[] = []
   for (let turn = 1; turn <= 6; turn++) {
-    const worker = choose(workers, noFacts) as WorkerView
+    const worker = selectWorker(workers, noFacts) as WorkerView
     worker.held += 1
     worker.lastPlaced = turn
     chosen.push(worker.id)
@@ -95,7 +95,7 @@ test('ties go round', () => {
   expect(chosen).toEqual(['a', 'b', 'c', 'a', 'b', 'c'])
 })
 
-test('placing until nobody is chosen fills every slot and never more', () => {
+test('placing until no worker is chosen fills every slot and no more', () => {
   fc.assert(
     fc.property(
       fc.array(fc.record({ slots: fc.integer({ min: 0, max: 8 }), held: fc.integer({ min: 0, max: 8 }) }), {
@@ -105,7 +105,11 @@ test('placing until nobody is chosen fills every slot and never more', () => {
         const workers = shapes.map((shape, index) => aWorker({ id: `w${index}`, ...shape }))
         const room = workers.reduce((sum, worker) => sum + Math.max(worker.slots - worker.held, 0), 0)
         let placed = 0
-        for (let worker = choose(workers, noFacts); worker !== undefined; worker = choose(workers, noFacts)) {
+        for (
+          let worker = selectWorker(workers, noFacts);
+          worker !== undefined;
+          worker = selectWorker(workers, noFacts)
+        ) {
           worker.held += 1
           worker.lastPlaced = ++placed
         }

@@ -1,52 +1,50 @@
 /**
- * Which worker a run goes to (task-manager.md section 3, rule 9): filter, then score. Pure: no clock, no database; the
- * caller says what the workers look like and counts what it has placed.
+ * The choice of a worker for a run (task-manager.md section 3, rule 9): filter, then score. Pure, without clock and
+ * database; the caller supplies the state of the workers and counts its placements.
  */
 import type { RunNeeds } from '../model/needs.ts'
 
 export type WorkerView = {
   id: string
-  /** Platform workers have none. */
+  /** Undefined for platform workers. */
   domainId: string | null
   labels: Readonly<Record<string, string>>
   runtimes: readonly string[]
-  /** It runs no task of a domain. */
+  /** It accepts no tasks of domains. */
   isPlatformOnly: boolean
   memoryBytes: number
   isAlive: boolean
-  /** Missed two beats or its stream broke: keeps its runs, gets no new ones. */
+  /** Missed two heartbeats or lost its stream: keeps its runs, gets no new ones. */
   isSuspect: boolean
   isDraining: boolean
   slots: number
-  /** Runs it takes beyond its slots. */
+  /** Runs that it accepts beyond its slots. */
   backlog: number
-  /** Domains whose components it transpiles no more of for now. */
+  /** Domains whose components it currently rejects, because too many wait for transpilation. */
   crowdedDomains?: ReadonlySet<string | null>
-  /** Runs that it holds, placed ones included. */
+  /** Runs that it holds, including placed ones. */
   held: number
-  /** Rises with each placement, over all workers; decides ties. */
+  /** Increases with each placement, over all workers; decides ties. */
   lastPlaced: number
 }
 
-/** Work that may wait at a worker before its slots: enough to hide a round trip, little enough to stay fair. */
+/** Work that can be queued at a worker beyond its slots: enough to hide a round trip, little enough to stay fair. */
 export const BACKLOG_TARGET_MS = 100
 
-/**
- * Why the worker cannot run it at all, as a sentence, or undefined. Says nothing about how busy it is.
- */
-export function refusalOf(needs: RunNeeds, worker: WorkerView): string | undefined {
+/** The reason why the worker cannot run it, as a sentence, or undefined. Independent of its load. */
+export function unfitReason(needs: RunNeeds, worker: WorkerView): string | undefined {
   if (needs.workerId !== null && needs.workerId !== worker.id) return `the task is pinned to worker ${needs.workerId}`
   if (worker.domainId !== null && worker.domainId !== needs.domainId) return 'it runs the tasks of its own domain only'
   if (worker.isPlatformOnly && needs.domainId !== null) {
-    return 'it runs no task of a domain: its guests have the isolation level process and share a user with the files of the platform, which other machines can reach; install bubblewrap or run the worker as root (SKEIN_WORKER_ISOLATION)'
+    return 'it accepts no tasks of domains: its guests have isolation level process and share a user with the files of the platform, which other machines can reach; install bubblewrap or run the worker as root (SKEIN_WORKER_ISOLATION)'
   }
   if (!worker.isAlive) return 'it is dead'
-  if (worker.isSuspect) return 'it has not been heard of for two heartbeats'
+  if (worker.isSuspect) return 'it has missed two heartbeats'
   if (worker.isDraining) return 'it is draining'
-  // What a module from a registry is, is known to its worker alone.
+  // The type of a module from a registry is only known to its worker.
   const mayBeComponent = needs.runtime === null || needs.runtime === 'component'
   if (mayBeComponent && worker.crowdedDomains?.has(needs.domainId) === true)
-    return 'too many components of the domain wait there to be transpiled'
+    return 'too many components of the domain are waiting for transpilation on it'
   for (const [name, value] of Object.entries(needs.labels)) {
     if (worker.labels[name] !== value) return `its label ${name} is ${worker.labels[name] ?? 'not set'}, not ${value}`
   }
@@ -54,14 +52,14 @@ export function refusalOf(needs: RunNeeds, worker: WorkerView): string | undefin
     return `it does not run ${needs.runtime} modules, only ${worker.runtimes.join(', ')}`
   }
   if (worker.memoryBytes < needs.memoryBytes) {
-    return `it has ${worker.memoryBytes} bytes of memory, the task needs ${needs.memoryBytes}`
+    return `it has ${worker.memoryBytes} bytes of memory, the task requires ${needs.memoryBytes}`
   }
   return undefined
 }
 
 /**
- * How many runs more the worker takes of a task whose runs last `expectedMs` (undefined: nobody knows). Beyond its
- * slots it takes only what is short, and only as much as is expected to wait no longer than BACKLOG_TARGET_MS.
+ * How many more runs the worker accepts of a task whose runs last `expectedMs` (undefined: unknown). Beyond its slots it
+ * accepts only short runs, and only as many as are expected to wait at most BACKLOG_TARGET_MS.
  */
 export function capacityFor(worker: WorkerView, expectedMs: number | undefined): number {
   const waiting =
@@ -71,11 +69,11 @@ export function capacityFor(worker: WorkerView, expectedMs: number | undefined):
   return Math.max(worker.slots + waiting - worker.held, 0)
 }
 
-/** What is known about a run and one worker beyond the filter. */
+/** Facts about a run and one worker besides the filter. */
 export type PlacementFacts = {
   expectedMs: number | undefined
   hasModule: boolean
-  /** Failures of this task on this worker of late. */
+  /** Recent failures of this task on this worker. */
   recentFailures: number
 }
 
@@ -83,7 +81,7 @@ const MISSING_MODULE_PENALTY = 0.5
 const FAILURE_PENALTY = 0.5
 const MAX_COUNTED_FAILURES = 4
 
-/** Lower is better: load first, a module that must be fetched and recent failures on top of it. */
+/** Lower is better: load first, plus penalties for a module that must be fetched and for recent failures. */
 export function penaltyOf(worker: WorkerView, facts: PlacementFacts): number {
   return (
     worker.held / Math.max(worker.slots, 1) +
@@ -93,10 +91,10 @@ export function penaltyOf(worker: WorkerView, facts: PlacementFacts): number {
 }
 
 /**
- * The worker with room and the lowest penalty among candidates that passed the filter; ties go to the one that was
- * chosen longest ago. Undefined: all are full.
+ * The worker with capacity and the lowest penalty among candidates that passed the filter; ties go to the least recently
+ * chosen. Undefined: all are full.
  */
-export function choose<W extends WorkerView>(
+export function selectWorker<W extends WorkerView>(
   candidates: readonly W[],
   factsOf: (worker: W) => PlacementFacts,
 ): W | undefined {

@@ -5,7 +5,7 @@ const DIGEST = `sha256:${'a'.repeat(64)}`
 
 type Member = Parameters<Sites['add']>[0]
 
-/** A worker of the site north that has the module, unless the test says otherwise. */
+/** A worker of the site north that has the module, by default. */
 function aMember(id: string, changed: Partial<Member> = {}): Member {
   return {
     id,
@@ -30,7 +30,7 @@ const asked = (sites: Sites, member: Member) =>
     .map(({ workerId }) => workerId)
     .toSorted()
 
-test('a worker is told of those of its site that have the module or were told to get it', () => {
+test('a worker gets as peers the workers of its site that have the module or are fetching it', () => {
   const asker = aMember('asker')
   const getting = aMember('getting', { cachedDigests: new Set(), awaitedDigests: new Set([DIGEST]) })
   const without = aMember('without', { cachedDigests: new Set() })
@@ -40,7 +40,7 @@ test('a worker is told of those of its site that have the module or were told to
   expect(sites.peersOf(asker, DIGEST).find(({ workerId }) => workerId === 'has')?.address).toBe('has:7073')
 })
 
-test('workers of a domain and those of the platform are told of their own kind alone', () => {
+test('workers of a domain and platform workers get only peers of their own kind', () => {
   const [ours, theirs] = [aMember('ours', { domainId: 'one' }), aMember('theirs', { domainId: 'two' })]
   const [mine, platform] = [aMember('mine', { domainId: 'one' }), aMember('platform')]
   const sites = sitesOf(ours, theirs, mine, platform)
@@ -49,7 +49,7 @@ test('workers of a domain and those of the platform are told of their own kind a
   expect(asked(sites, platform)).toEqual([])
 })
 
-test('who gives nothing is told of nobody, and nobody of him; nor of one that left', () => {
+test('a worker without a peer address gets no peers and is no peer; nor is one that left', () => {
   const [silent, nameless] = [aMember('silent', { peerAddress: '' }), aMember('nameless', { labels: { site: '' } })]
   const [gone, asker] = [aMember('gone'), aMember('asker')]
   const sites = sitesOf(silent, nameless, gone, asker)
@@ -57,7 +57,7 @@ test('who gives nothing is told of nobody, and nobody of him; nor of one that le
   for (const member of [silent, nameless, asker]) expect(asked(sites, member)).toEqual([])
 })
 
-test('at most four are named, each of many now and then', () => {
+test('at most four peers are selected, each of many from time to time', () => {
   const asker = aMember('asker')
   const sites = sitesOf(asker, ...Array.from({ length: 20 }, (_, index) => aMember(`w${index}`)))
   const named = new Set<string>()

@@ -1,11 +1,11 @@
 /**
- * Workers with the same label `site` that give modules to each other (task manager section 6, rule 8). Workers of the
- * platform and those of a domain are told of their own kind alone: addresses inside a site are nobody else's business.
+ * Workers with the same label `site` fetch modules from each other (task manager section 6, rule 8). Platform workers and
+ * workers of a domain get only peers of their own kind, because addresses inside a site are confidential.
  */
 import type { ModulePeer } from '../model/module.ts'
 import type { WorkerSession } from './worker-session.ts'
 
-/** As the protocol says. */
+/** The limit of the protocol. */
 const MAX_PEERS = 4
 
 type Member = Pick<WorkerSession, 'id' | 'domainId' | 'labels' | 'peerAddress' | 'cachedDigests' | 'awaitedDigests'>
@@ -30,8 +30,8 @@ export class Sites {
   }
 
   /**
-   * A few others of the site that have the module or were told to get it, in any order: a hundred that ask at once spread
-   * over those that asked before.
+   * A few other workers of the site that have the module or are fetching it, in random order, so that a hundred
+   * simultaneous requests are spread over the earlier ones.
    */
   peersOf(session: Member, digest: string): ModulePeer[] {
     const site = siteOf(session)
@@ -46,13 +46,13 @@ export class Sites {
   }
 }
 
-/** Undefined: the worker takes no part. */
+/** Undefined: the worker does not take part. */
 function siteOf({ domainId, labels, peerAddress }: Member): string | undefined {
   const site = labels['site'] ?? ''
   return site === '' || peerAddress === '' ? undefined : `${domainId ?? ''} ${site}`
 }
 
-/** The first steps of a shuffle (Fisher and Yates). */
+/** The first steps of a Fisher-Yates shuffle. */
 function pick<T>(from: T[], count: number): T[] {
   const size = Math.min(count, from.length)
   for (let at = 0; at < size; at++) {

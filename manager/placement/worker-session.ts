@@ -1,10 +1,11 @@
 /**
- * A worker's session as this manager sees it: what the worker offers, what it holds, when it was last heard of. What
- * the manager wants to tell it is gathered and sent as one message per kind when a batch has been committed.
+ * The session of a worker at this manager: its capacity, its runs, its last heartbeat. Messages to the worker are
+ * collected and sent as one message per kind after the commit of a batch.
  */
 import { monotonicMs } from '#core/time.ts'
 import type { AssignedModule, ModulePeer } from '../model/module.ts'
-import type { HeldRun, RunIdentity } from '../model/run.ts'
+import type { AssignedRun, RunIdentity } from '../model/run.ts'
+import type { WorkerMeasured } from './metrics.ts'
 import type { WorkerView } from './placement.ts'
 
 export type WorkerFacts = {
@@ -21,32 +22,32 @@ export type WorkerFacts = {
   isDraining: boolean
   epoch: number
   cachedDigests: readonly string[]
-  /** Where it gives modules to others of its site; empty: it does not. */
+  /** Address at which it serves modules to its site; empty: it does not. */
   peerAddress: string
 }
 
-/** A run with the workers of the site that can give its module. */
-export type NewAssignment = { run: HeldRun; peers: readonly ModulePeer[] }
+/** A run with the peers that can serve its module. */
+export type NewAssignment = { run: AssignedRun; peers: readonly ModulePeer[] }
 
 export type Receipt = { run: RunIdentity; recorded: boolean }
 
-/** Says things to a worker; how they travel is the business of `dispatch/`. */
+/** Sends messages to a worker; `dispatch/` implements the transport. */
 export type WorkerLink = {
   assign(assignments: readonly NewAssignment[]): void
   acknowledge(receipts: readonly Receipt[]): void
   cancel(runs: readonly RunIdentity[]): void
   drain(isAsked: boolean): void
   prefetch(module: AssignedModule, peers: readonly ModulePeer[]): void
-  /** Tells the worker to leave and to register anew later. */
+  /** Tells the worker to disconnect and to register again later. */
   goAway(reason: string): void
-  /** Nothing is sent any more. */
+  /** Ends all sending. */
   close(): void
 }
 
-/** Digests remembered per worker; what is beyond counts as not cached, which costs a fetch at most. */
+/** Digests stored per worker; further ones count as not cached, which costs a fetch at most. */
 const MAX_CACHED_DIGESTS = 1_000
 
-/** Between two heartbeats lies a whole interval, in which every worker that got an assignment has said so. */
+/** Two heartbeats are a whole interval apart, in which every worker has confirmed its assignments. */
 const BEATS_BEFORE_REPEAT = 2
 
 export class WorkerSession implements WorkerView {
@@ -62,26 +63,28 @@ export class WorkerSession implements WorkerView {
   readonly backlog: number
   readonly epoch: number
   readonly peerAddress: string
-  /** Runs by id; a run is in here from the commit of its assignment to the commit of its end. */
-  readonly runs = new Map<string, HeldRun>()
+  /** Runs by id, from the commit of their assignment to the commit of their end. */
+  readonly runs = new Map<string, AssignedRun>()
   readonly cachedDigests: Set<string>
-  /** It was told to get them and has not said that it has. */
+  /** Digests whose prefetch was requested and not confirmed. */
   readonly awaitedDigests = new Set<string>()
-  /** Runs whose component it transpiles, 0, or that wait for it, with their places; of the last heartbeat. */
+  /** Queue positions of runs whose component is being transpiled (0) or waits for it, from the last heartbeat. */
   preparing: ReadonlyMap<string, number> = new Map()
-  /** Domains whose components it gave back because too many wait; until the next heartbeat. */
+  /** Domains whose components it rejected because too many were waiting; cleared by the next heartbeat. */
   readonly crowdedDomains = new Set<string | null>()
-  /** Its owner asked for it. */
+  /** An administrator requested the drain. */
   isDrainAsked: boolean
-  /** It says so itself, as it does before it ends. */
+  /** The worker drains on its own, as it does before it exits. */
   saysDraining = false
   isAlive = true
   isSuspect = false
   lastPlaced = 0
   /** Placed in a batch that is not committed yet. */
   reserved = 0
-  /** Runs that were stopped and whose slot the worker has not freed yet count until it says so. */
+  /** Stopped runs whose slot the worker has not freed still count until it confirms. */
   lastBeatMs: number
+  /** Of the last heartbeat. */
+  measured: WorkerMeasured | undefined
   freeSlots: number
   readonly #link: WorkerLink
   #beats = 0
@@ -116,17 +119,17 @@ export class WorkerSession implements WorkerView {
     return this.isDrainAsked || this.saysDraining
   }
 
-  /** Tells the worker to drain or to take work again. */
-  askDrain(isAsked: boolean): void {
+  /** Tells the worker to drain or to resume. */
+  sendDrain(isAsked: boolean): void {
     this.isDrainAsked = isAsked
     this.#link.drain(isAsked)
   }
 
   /**
-   * Gathers an assignment; `flush` sends it. The fence must be committed. `peers` had the module, or were told to get it,
-   * before this worker: of several that are told at the same moment the first asks nobody, and nobody waits in a circle.
+   * Collects an assignment; `flush` sends it. The fence must be committed. `peers` had the module, or were asked to fetch
+   * it, before this worker: of several simultaneous assignments the first has no peers, so there is no circular wait.
    */
-  assign(run: HeldRun, peers: readonly ModulePeer[] = []): void {
+  assign(run: AssignedRun, peers: readonly ModulePeer[] = []): void {
     this.runs.set(run.id, run)
     run.unconfirmedSince = this.#beats
     run.sentMs = monotonicMs()
@@ -134,13 +137,16 @@ export class WorkerSession implements WorkerView {
     this.rememberDigest(run.digest)
   }
 
-  /** The worker has it: it says so, or speaks of its course. */
+  /** The worker has confirmed the run, explicitly or by a report about it. */
   confirm({ id, fence }: RunIdentity): void {
     const run = this.runs.get(id)
     if (run?.fence === fence) run.unconfirmedSince = undefined
   }
 
-  /** A heartbeat came: gathers again what was sent two of them ago and was not confirmed; a worker takes it once. */
+  /**
+   * On a heartbeat: collects again assignments from two heartbeats ago that were not confirmed; a worker ignores
+   * duplicates.
+   */
   repeatUnconfirmed(): void {
     this.#beats += 1
     for (const run of this.runs.values()) {
@@ -155,7 +161,7 @@ export class WorkerSession implements WorkerView {
     this.#receipts.push(receipt)
   }
 
-  /** Tells the worker to stop these runs; those it holds stay until it says that they ended. */
+  /** Tells the worker to stop these runs; they stay in `runs` until it confirms their end. */
   cancel(runs: readonly RunIdentity[]): void {
     this.#link.cancel(runs)
   }
@@ -164,13 +170,13 @@ export class WorkerSession implements WorkerView {
     this.#link.goAway(reason)
   }
 
-  /** It is void: the worker is told nothing any more. */
+  /** The session is void: nothing more is sent to the worker. */
   close(): void {
     this.isAlive = false
     this.#link.close()
   }
 
-  /** Asks the worker to get a module before it needs it. */
+  /** Tells the worker to fetch a module before it is needed. */
   prefetch(module: AssignedModule, peers: readonly ModulePeer[]): void {
     const { digest } = module
     if (!this.cachedDigests.has(digest) && this.awaitedDigests.size < MAX_CACHED_DIGESTS)
@@ -183,7 +189,7 @@ export class WorkerSession implements WorkerView {
     if (this.cachedDigests.size < MAX_CACHED_DIGESTS) this.cachedDigests.add(digest)
   }
 
-  /** Sends what was gathered: receipts first, because they free the worker's spool. */
+  /** Sends the collected messages: acknowledgements first, because they free the worker's spool. */
   flush(): void {
     const [receipts, assignments] = [this.#receipts, this.#assignments]
     if (receipts.length > 0) {

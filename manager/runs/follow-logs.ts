@@ -1,4 +1,6 @@
-/** Output of a run while it comes: read from where the reader stands, until the run has ended and everything was read. */
+/** Follows the output of a run: reads from the reader's position until the run has ended and all output was read. */
+import { isUtf8 } from 'node:buffer'
+import { wholeCharactersLength } from '#core/bytes/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { EndReason, ServerSentEvent } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -6,36 +8,36 @@ import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
 import { sleep } from '#core/time.ts'
 import { readLogParts } from '../store/runs.ts'
-import type { LogPlace } from '../store/runs.ts'
+import type { LogPart, LogPlace } from '../store/runs.ts'
 
 const READ_INTERVAL_MS = 250
-/** Readers of one process, and of one domain: each reads the database again and again. */
+/** Readers of one process, and per domain: each polls the database. */
 const MAX_FOLLOWERS = 200
 const MAX_FOLLOWERS_PER_DOMAIN = 50
-/** A run that has ended may have output under way still. */
+/** Output of a run can arrive this long after its end. */
 const LAST_OUTPUT_MS = 1_000
 
 export type LogReader = {
   send(event: ServerSentEvent): void
   end(reason: EndReason, data?: Readonly<Record<string, unknown>>): void
-  /** Resolves when what was sent is on its way: more is read at the pace of the reader. */
+  /** Resolves when the sent data is written: the reader determines the pace. */
   drained(): Promise<void>
 }
 
 export type LogFollower = {
   runKey: number
-  /** Of the task; null: the platform. */
+  /** The domain of the task; null: the platform. */
   domainId: string | null
-  /** Undefined: both. */
+  /** Undefined: both streams. */
   stream: 1 | 2 | undefined
-  /** Throws when the caller may not read on. */
+  /** Throws if the caller's permission to read was revoked. */
   authorize: () => Promise<unknown>
   reader: LogReader
 }
 
-export type LogFollowing = ReturnType<typeof createLogFollowing>
+export type LogFollowers = ReturnType<typeof createLogFollowers>
 
-export function createLogFollowing({ database, logger }: { database: Database; logger: Logger }) {
+export function createLogFollowers({ database, logger }: { database: Database; logger: Logger }) {
   const stopping = new AbortController()
   const slots = new Slots({ what: 'followed outputs', max: MAX_FOLLOWERS, share: MAX_FOLLOWERS_PER_DOMAIN })
   const watch = startAccessWatch()
@@ -49,10 +51,11 @@ export function createLogFollowing({ database, logger }: { database: Database; l
       for (const part of parts) {
         const at = places.find((one) => one.stream === part.stream)
         if (at === undefined) continue
+        // What follows a gap does not complete a character.
+        if (part.truncated) sendRest(reader, at)
+        const name = nameOf(part.stream)
+        const data = { stream: name, ...take(at, part), ...(part.truncated ? { truncated: true } : {}) }
         at.offset = part.offset + part.data.length
-        const name = part.stream === 1 ? 'stdout' : 'stderr'
-        const gap = part.truncated ? { truncated: true } : {}
-        const data = { stream: name, offset: part.offset, text: at.decoder.decode(part.data, { stream: true }), ...gap }
         reader.send({ event: name, data })
         await reader.drained()
         if (signal.aborted) break
@@ -60,6 +63,7 @@ export function createLogFollowing({ database, logger }: { database: Database; l
       if (parts.length > 0) continue
       if (isGone) return reader.end('not_found')
       if (state !== undefined && endedReads * READ_INTERVAL_MS >= LAST_OUTPUT_MS) {
+        for (const at of places) sendRest(reader, at)
         reader.end('ended', { state })
         return
       }
@@ -70,9 +74,9 @@ export function createLogFollowing({ database, logger }: { database: Database; l
   }
 
   return {
-    /** Throws `rate_limited` and `unavailable` with too many readers. Answers how to leave. */
+    /** Throws `rate_limited` and `unavailable` with too many readers. Returns a handle to stop. */
     async follow({ runKey, domainId, stream, authorize, reader }: LogFollower): Promise<{ close(): void }> {
-      const giveBack = await slots.take(domainId)
+      const release = await slots.take(domainId)
       const leaving = new AbortController()
       const unwatch = watch.add({
         authorize,
@@ -83,12 +87,12 @@ export function createLogFollowing({ database, logger }: { database: Database; l
       })
       read(runKey, stream, reader, AbortSignal.any([leaving.signal, stopping.signal]))
         .catch((error: unknown) => {
-          logger.warn({ err: error }, 'failed to read the output of a run')
+          logger.warn({ err: error }, 'failed to read the output of a run; retrying')
           reader.end('stopping')
         })
         .finally(() => {
           unwatch()
-          giveBack()
+          release()
         })
       return { close: () => leaving.abort() }
     },
@@ -100,5 +104,29 @@ export function createLogFollowing({ database, logger }: { database: Database; l
 }
 
 function place(stream: 1 | 2): LogPlace {
-  return { stream, offset: 0, decoder: new TextDecoder() }
+  return { stream, offset: 0, begun: Buffer.alloc(0) }
+}
+
+const nameOf = (stream: number) => (stream === 1 ? 'stdout' : 'stderr')
+
+/** The bytes of a character that no output completed. */
+function sendRest(reader: LogReader, at: LogPlace): void {
+  if (at.begun.length === 0) return
+  const name = nameOf(at.stream)
+  const data = { stream: name, offset: at.offset - at.begun.length, base64: at.begun.toString('base64') }
+  at.begun = Buffer.alloc(0)
+  reader.send({ event: name, data })
+}
+
+/** The part as text if it is UTF-8, else as base64. A character that another part ends is left for it. */
+function take(at: LogPlace, part: LogPart): { offset: number; text: string } | { offset: number; base64: string } {
+  const offset = part.offset - at.begun.length
+  const data = Buffer.concat([at.begun, part.data])
+  const whole = wholeCharactersLength(data)
+  if (isUtf8(data.subarray(0, whole))) {
+    at.begun = data.subarray(whole)
+    return { offset, text: data.toString('utf8', 0, whole) }
+  }
+  at.begun = Buffer.alloc(0)
+  return { offset, base64: data.toString('base64') }
 }

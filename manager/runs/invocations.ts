@@ -1,16 +1,19 @@
-/** Invocations: runs that a caller waits for, one or many in one call (task-manager.md section 1). */
+/** Invocations: runs whose caller waits for the result, one or many per call (task-manager.md section 1). */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
 import { monotonicMs, parseDurationMs, sleep } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskCaller } from '../access/access.ts'
-import type { RunOverrides } from '../model/start.ts'
-import { readResult } from '../store/runs.ts'
+import { userCause } from '../model/cause.ts'
+import type { RunCause } from '../model/cause.ts'
+import type { RunOverrides, StartRequest, StartedRun } from '../model/start.ts'
+import { findRunKey, readResult } from '../store/runs.ts'
 import type { TaskIdentity } from '../store/tasks.ts'
 import type { TasksService } from '../tasks/service.ts'
 import { AwaitedEnds, type EndedRun, type RunEndings } from '../writer/endings.ts'
 import { NoWorkerFits } from '../writer/fitting-workers.ts'
+import { idempotencyOf } from './idempotency.ts'
 import { overridesOf } from './overrides.ts'
 import type { Invocation, InvokeManyBody, RunBody } from './schema.ts'
 import type { RunStarter } from './starter.ts'
@@ -20,27 +23,29 @@ export type InvocationsDeps = {
   tasks: TasksService
   starter: RunStarter
   endings: RunEndings
-  /** Why no worker fits, for this caller. */
+  /** The reason why no worker fits, as far as this caller can see it. */
   explainUnfit: (caller: TaskCaller, taskId: string) => Promise<ServiceError>
   newId: () => string
 }
 
-/** How long a caller waits for results, unless the call says otherwise. */
+/** Default wait of a caller for results. */
 const DEFAULT_WAIT_MS = 60_000
 const MAX_WAIT_MS = 3_600_000
-/** How long a call may wait for a worker that fits, and how often it looks. */
+/** Longest wait of a call for a fitting worker, and the polling interval. */
 const MAX_FIT_WAIT_MS = 60_000
 const FIT_AGAIN_MS = 250
-/** Calls that wait at this process, and of one domain. */
+/** Waiting calls of this process, and per domain. */
 const MAX_WAITING = 4000
 const MAX_WAITING_PER_DOMAIN = 1000
-/** Of all results in one answer; those beyond it, and each that is stored in parts, are shown by their runs alone. */
+/** Total of the results in one answer; results beyond it, and results stored in parts, are only in their runs. */
 const MAX_SHOWN_BYTES = 16 * 1024 * 1024
 
-/** For the results, and for a worker that fits. */
+/** Deadlines for the results and for a fitting worker. */
 type Waits = { waitMs: number; fitWaitMs: number }
 
-/** A run that was started; `ended` undefined: not within the time. */
+/** `traceparent`: place of the caller in a trace; `idempotency`: of a single run. */
+type Begin = Waits & { traceparent: string | undefined; idempotency?: StartRequest['idempotency'] }
+/** A started run; `ended` undefined: not within the deadline. */
 type Begun = { runId: string; ended: EndedRun | undefined }
 
 export class Invocations {
@@ -51,15 +56,19 @@ export class Invocations {
     this.#deps = deps
   }
 
-  /** One run and its result. Throws `timeout` naming the run, which goes on, and `invalid_state` saying why no worker fits. */
+  /**
+   * Starts one run and returns its result. Throws `timeout` with the id of the run, which continues, and `invalid_state`
+   * with the reasons why no worker fits. A repeated key waits for the run that the first call started, at any manager.
+   */
   async invoke(
     caller: TaskCaller,
     taskId: string,
     body: (RunBody & { timeout?: string; wait?: string }) | null | undefined,
+    { traceparent, idempotencyKey }: { traceparent?: string | undefined; idempotencyKey?: string | undefined } = {},
   ) {
-    const waits = waitsOf(body ?? {})
+    const begin = { ...waitsOf(body ?? {}), traceparent, idempotency: idempotencyOf(caller, idempotencyKey, body) }
     const task = await this.#deps.tasks.require(caller, taskId, 'task_start')
-    const [begun] = await this.#run(caller, task, [overridesOf(body)], waits)
+    const [begun] = await this.#run(caller, task, [overridesOf(body)], begin)
     if (begun === undefined || begun instanceof Error) throw begun ?? new Error('nothing was started')
     const { runId, ended } = begun
     if (ended !== undefined) return { ...ended, results: await this.#resultOf(ended) }
@@ -71,16 +80,21 @@ export class Invocations {
   }
 
   /**
-   * A run for each of the inputs, told together when all have ended or the time is over; those that have not ended go
-   * on. Throws the refusal of the first one when none could be started.
+   * Starts a run for each of the inputs and returns when all have ended or the deadline has passed; unfinished runs
+   * continue. Throws the error of the first one if none could be started.
    */
-  async invokeMany(caller: TaskCaller, taskId: string, body: InvokeManyBody): Promise<Invocation[]> {
-    const waits = waitsOf(body)
+  async invokeMany(
+    caller: TaskCaller,
+    taskId: string,
+    body: InvokeManyBody,
+    traceparent?: string,
+  ): Promise<Invocation[]> {
+    const begin = { ...waitsOf(body), traceparent }
     const task = await this.#deps.tasks.require(caller, taskId, 'task_start')
     const { inputs, ...shared } = body
     const overrides = inputs.map((own) => overridesOf({ ...shared, inputs: own }))
     let shownBytes = 0
-    return (await this.#run(caller, task, overrides, waits)).map((begun): Invocation => {
+    return (await this.#run(caller, task, overrides, begin)).map((begun): Invocation => {
       if (begun instanceof Error) return refused(begun)
       const { runId, ended } = begun
       if (ended === undefined) return { ...NOTHING, runId, state: TASK_STATE.scheduled }
@@ -91,15 +105,17 @@ export class Invocations {
     })
   }
 
-  /** Starts them and waits: each with its outcome or refusal, and with its end where that has come in time. */
+  /** Starts runs and waits: each with its outcome or error, and with its end if it came in time. */
   async #run(
     caller: TaskCaller,
     task: TaskIdentity,
     overrides: readonly RunOverrides[],
-    waits: Waits,
+    begin: Begin,
   ): Promise<(Begun | Error)[]> {
     try {
-      return await this.#slots.run(task.domainId, () => this.#runInSlot(task, overrides, waits))
+      return await this.#slots.run(task.domainId, () =>
+        this.#runInSlot(task, overrides, { ...begin, cause: userCause(caller) }),
+      )
     } catch (error) {
       throw error instanceof NoWorkerFits ? await this.#deps.explainUnfit(caller, task.id) : error
     }
@@ -108,7 +124,7 @@ export class Invocations {
   async #runInSlot(
     task: TaskIdentity,
     overrides: readonly RunOverrides[],
-    { waitMs, fitWaitMs }: Waits,
+    { waitMs, fitWaitMs, traceparent, idempotency, cause }: Begin & { cause: RunCause },
   ): Promise<(Begun | Error)[]> {
     const { starter, endings, newId } = this.#deps
     const awaited = new AwaitedEnds(endings)
@@ -116,8 +132,10 @@ export class Invocations {
       runId: newId(),
       overrides: own,
       drivesTask: false,
+      cause,
       needsWorker: true,
-      idempotency: undefined,
+      idempotency,
+      traceparent,
     }))
     const fitByMs = monotonicMs() + fitWaitMs
     const start = () =>
@@ -131,11 +149,26 @@ export class Invocations {
     }
     const [first] = started
     if (first instanceof Error && started.every((one) => one instanceof Error)) throw first
+    const known = await this.#awaitRepeated(started, awaited)
     const ends = await awaited.within(waitMs)
     return started.map((one) => {
       if (one instanceof Error) return one
-      return { runId: one.runId, ended: one.runKey === undefined ? undefined : ends.get(one.runKey) }
+      const runKey = one.runKey ?? known.get(one.runId)
+      return { runId: one.runId, ended: runKey === undefined ? undefined : ends.get(runKey) }
     })
+  }
+
+  /** Runs that an earlier call started, perhaps at another manager; returns their keys by id. Throws `not_found`. */
+  async #awaitRepeated(started: readonly (StartedRun | Error)[], awaited: AwaitedEnds): Promise<Map<string, number>> {
+    const keys = new Map<string, number>()
+    for (const one of started) {
+      if (one instanceof Error || one.runKey !== undefined) continue
+      const runKey = await findRunKey(this.#deps.database.db, one.runId)
+      if (runKey === undefined) throw new ServiceError('not_found', `run ${one.runId} of this key was deleted`)
+      awaited.add(runKey)
+      keys.set(one.runId, runKey)
+    }
+    return keys
   }
 
   async #resultOf({ staged, results }: EndedRun): Promise<unknown> {
@@ -144,9 +177,9 @@ export class Invocations {
   }
 }
 
-const NOTHING = { workerId: null, durationMs: null, reason: null, error: null, results: null } as const
+const NOTHING = { workerId: null, durationMs: null, reason: null, error: null, frames: [], results: null } as const
 
-/** What is no refusal of ours is the whole call's. */
+/** An error that is not a ServiceError fails the whole call. */
 function refused(error: Error): Invocation {
   if (!(error instanceof ServiceError) || error.kind === 'internal') throw error
   return { ...NOTHING, runId: null, state: null, error: error.message }
@@ -158,8 +191,8 @@ function parsed(text: string | null): unknown {
 
 function waitsOf({ timeout, wait }: { timeout?: string; wait?: string }): Waits {
   const waitMs = timeout === undefined ? DEFAULT_WAIT_MS : parseDurationMs(timeout, '/timeout')
-  if (waitMs < 1 || waitMs > MAX_WAIT_MS) throw refusedField('/timeout', 'must be 1ms to 1h')
+  if (waitMs < 1 || waitMs > MAX_WAIT_MS) throw refusedField('/timeout', 'must be between 1ms and 1h')
   const fitWaitMs = wait === undefined ? 0 : parseDurationMs(wait, '/wait')
-  if (fitWaitMs > MAX_FIT_WAIT_MS) throw refusedField('/wait', 'must be 0s to 60s')
+  if (fitWaitMs > MAX_FIT_WAIT_MS) throw refusedField('/wait', 'must be between 0s and 60s')
   return { waitMs, fitWaitMs }
 }

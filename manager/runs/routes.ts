@@ -1,4 +1,4 @@
-/** Routes that read what became of runs: results, runs and output (task-manager.md section 1). */
+/** Routes that read the results, runs and output of tasks (task-manager.md section 1). */
 import { Type } from 'typebox'
 import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -7,7 +7,7 @@ import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
 import { BEARER, NO_USER } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
-import { LogQuery, Run, RunPage, RunQuery, TaskResults, presentRun } from './schema.ts'
+import { LogQuery, Run, FoundRunPage, RunPage, RunQuery, RunsQuery, TaskResults, presentRun } from './schema.ts'
 import type { RunsService } from './service.ts'
 
 const Params = Type.Object({ task_id: TaskId })
@@ -29,12 +29,33 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
           tags,
           summary: 'Result of the last start',
           params: Params,
-          response: responses({ 200: TaskResults }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: TaskResults }, 'not_found'),
         },
       },
       async (request) => {
         const { runId, ...results } = await runs.results(callers.of(request), request.params.task_id)
         return { ...results, run_id: runId }
+      },
+    )
+    app.get(
+      '/runs',
+      {
+        onRequest,
+        config,
+        schema: {
+          tags,
+          summary: 'List runs of all tasks, the newest first',
+          description:
+            'Runs of the tasks that the caller can read, each with its cause. `total` is exact up to 100,000.',
+          querystring: RunsQuery,
+          response: responses({ 200: FoundRunPage }),
+        },
+      },
+      async (request) => {
+        const { offset, limit } = request.query
+        const page = await runs.search(callers.of(request), request.query)
+        const next = page.next === undefined ? {} : { next: page.next }
+        return { offset, limit, total: page.total, ...next, runs: page.runs.map((run) => presentRun(run, run.results)) }
       },
     )
     app.get(
@@ -47,7 +68,7 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
           summary: 'List the runs of a task, the newest first',
           params: Params,
           querystring: RunQuery,
-          response: responses({ 200: RunPage }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: RunPage }, 'not_found'),
         },
       },
       async (request) => {
@@ -65,7 +86,7 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
           tags,
           summary: 'View a run',
           params: RunParams,
-          response: responses({ 200: Run }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: Run }, 'not_found'),
         },
       },
       async (request) => {
@@ -77,15 +98,15 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
       '/tasks/:task_id/logs',
       {
         onRequest,
-        config: { ...config, mediaType: ['text/plain', EVENT_STREAM] },
+        config: { ...config, mediaType: ['text/plain', 'application/octet-stream', EVENT_STREAM] },
         schema: {
           tags,
-          summary: 'Output of a run as text, or as it comes',
+          summary: 'Output of a run as text or as a stream',
           description:
-            'Of the newest run, started or invoked, unless `run_id` names one. With `follow=true` server-sent events `stdout` and `stderr` with `{stream, offset, text}`, and `end` with the state once the run has ended.',
+            '`run_id` selects a run; default: the newest one, started or invoked. Output that is not UTF-8 is `application/octet-stream`. With `follow=true` the answer is a stream of server-sent events: `stdout` and `stderr` with `{stream, offset, text}`, or `base64` instead of `text` where they are not UTF-8, and `end` with the state once the run has ended.',
           params: Params,
           querystring: LogQuery,
-          response: responses({ 200: Type.String() }, 'unauthenticated', 'not_found', 'rate_limited', 'unavailable'),
+          response: responses({ 200: Type.String() }, 'not_found', 'rate_limited'),
         },
       },
       async (request, reply) => {
@@ -103,8 +124,10 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
             async (reader) => await runs.followLogs(source, authenticate, reader),
           )) as never
         }
-        void reply.type('text/plain; charset=utf-8')
-        return await runs.logs(callers.of(request), taskId, { runId, stream: number })
+        const output = await runs.logs(callers.of(request), taskId, { runId, stream: number })
+        void reply.type(typeof output === 'string' ? 'text/plain; charset=utf-8' : 'application/octet-stream')
+        // Bytes are sent without the schema of the response.
+        return output as string
       },
     )
   }

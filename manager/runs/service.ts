@@ -1,12 +1,15 @@
-/** Starting, stopping and reading runs. Rights are checked by the task they belong to. */
-import { createHash } from 'node:crypto'
+/** Starts, stops and reads runs. The task of a run determines the permissions. */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
+import type { TaskState } from '#proto/index.ts'
 import type { TriggerMessage } from '#queues/index.ts'
-import type { TaskCaller } from '../access/access.ts'
+import { visibleIn } from '../access/access.ts'
+import type { TaskAccess, TaskCaller } from '../access/access.ts'
+import { userCause } from '../model/cause.ts'
+import type { RunCause } from '../model/cause.ts'
 import type { RunOverrides } from '../model/start.ts'
 import {
   findDrivingRun,
@@ -16,16 +19,19 @@ import {
   listRuns,
   readLogs,
   readResult,
+  searchRuns,
   type RunRecord,
 } from '../store/runs.ts'
 import type { TasksService } from '../tasks/service.ts'
-import { createLogFollowing, type LogFollower, type LogFollowing, type LogReader } from './follow-logs.ts'
+import { createLogFollowers, type LogFollower, type LogFollowers, type LogReader } from './follow-logs.ts'
+import { idempotencyOf } from './idempotency.ts'
 import { overridesOf } from './overrides.ts'
-import type { RunBody } from './schema.ts'
+import type { RunBody, RunsQuery } from './schema.ts'
 import type { RunStarter } from './starter.ts'
 
 export type RunsDeps = {
   database: Database
+  access: TaskAccess
   tasks: TasksService
   starter: RunStarter
   /** Resolves when every run of the task has ended. */
@@ -34,43 +40,45 @@ export type RunsDeps = {
   logger: Logger
 }
 
-const MAX_IDEMPOTENCY_KEY_CHARS = 255
-
-/** Which output is read: of the task's last start when no run is named, of both streams when none is. */
+/** The output to read: of the given run, else of the newest; of the given stream, else of both. */
 export type LogSelection = { runId: string | undefined; stream: 1 | 2 | undefined }
 export type LogSource = Pick<LogFollower, 'runKey' | 'domainId' | 'stream'> & { taskId: string }
 
-/** Who starts, in place of the user of an Idempotency-Key: users have positive keys. */
+/** Origins of starts in place of a user key: users have positive keys. */
 const ORIGINS = { schedule: -1, message: -2, workflow: -3 } as const
 
 export type SystemStart = {
   taskId: string
   domainId: string | null
   origin: keyof typeof ORIGINS
-  /** What is started, such as the time of a tick: once. */
+  /** Idempotency key of the start, such as the time of a tick. */
   key: string
   drivesTask: boolean
+  cause: RunCause
   overrides?: RunOverrides
   trigger?: TriggerMessage
-  /** Made before by who must know it. */
+  /** Place of its cause in a trace. */
+  traceparent?: string | undefined
+  /** Assigned before, if the caller must know it. */
   runId?: string
 }
 
 export class RunsService {
   readonly #deps: RunsDeps
-  readonly #following: LogFollowing
+  readonly #following: LogFollowers
 
   constructor(deps: RunsDeps) {
     this.#deps = deps
-    this.#following = createLogFollowing(deps)
+    this.#following = createLogFollowers(deps)
   }
 
-  /** Queues one run; the task's state follows it. Throws `invalid_state` while another one is under way. */
+  /** Queues one run; the task's state follows it. Throws `invalid_state` while another run is active. */
   async start(
     caller: TaskCaller,
     taskId: string,
     body: RunBody | null | undefined,
     idempotencyKey: string | undefined,
+    traceparent?: string,
   ): Promise<{ runId: string }> {
     const { tasks, starter, newId } = this.#deps
     const task = await tasks.require(caller, taskId, 'task_start')
@@ -78,19 +86,30 @@ export class RunsService {
       runId: newId(),
       overrides: overridesOf(body),
       drivesTask: true,
-      idempotency: idempotencyKey === undefined ? undefined : idempotencyOf(caller, idempotencyKey, body),
+      cause: userCause(caller),
+      traceparent,
+      idempotency: idempotencyOf(caller, idempotencyKey, body),
     })
   }
 
-  /** A start that nobody asked for over HTTP: of a schedule, a workflow, a message. With the same key it happens once. */
+  /** A start by a schedule, a workflow or a message. The same key starts once. */
   async startFor(start: SystemStart): Promise<{ runId: string }> {
-    const { taskId, domainId, origin, key, drivesTask, overrides = {}, trigger, runId = this.#deps.newId() } = start
+    const { taskId, domainId, origin, key, drivesTask, cause, overrides = {}, trigger, traceparent } = start
+    const { runId = this.#deps.newId() } = start
     const idempotency = { userKey: ORIGINS[origin], key, bodyDigest: '' }
     const task = { id: taskId, domainId }
-    return await this.#deps.starter.start(task, { runId, overrides, drivesTask, idempotency, trigger })
+    return await this.#deps.starter.start(task, {
+      runId,
+      overrides,
+      drivesTask,
+      cause,
+      idempotency,
+      trigger,
+      traceparent,
+    })
   }
 
-  /** Ends everything of the task that is under way. */
+  /** Stops all active runs of the task. */
   async stopFor(taskKey: number): Promise<void> {
     await this.#deps.stopRuns(taskKey)
   }
@@ -117,27 +136,58 @@ export class RunsService {
     return await listRuns(this.#deps.database.db, task.key, page)
   }
 
+  /**
+   * Runs of every task that the caller can read. Throws `forbidden` for a domain in which they may not read tasks,
+   * `malformed` for a filter that is no id.
+   */
+  async search(caller: TaskCaller, query: RunsQuery) {
+    const { access, database } = this.#deps
+    const ids = ['task_id', 'worker_id', 'channel_id', 'user_id', 'workflow_id', 'replay_id'] as const
+    for (const name of ids)
+      if (query[name] !== undefined && !isId(query[name])) throw refusedField(name, 'must be a UUID')
+    if (query.cursor !== undefined && query.offset > 0) throw refusedField('cursor', 'must not be combined with offset')
+    const domains = await visibleIn(access, caller, query.domain_id)
+    return await searchRuns(database.db, {
+      domains,
+      taskId: query.task_id,
+      workerId: query.worker_id,
+      states: (query.state?.split(',') ?? []).map((state) => Number(state) as TaskState),
+      reason: query.reason,
+      cause: query.cause,
+      channelId: query.channel_id,
+      message: query.message,
+      userId: query.user_id,
+      workflowId: query.workflow_id,
+      replayId: query.replay_id,
+      from: query.from,
+      to: query.to,
+      cursor: query.cursor,
+      offset: query.offset,
+      limit: query.limit,
+    })
+  }
+
   async get(caller: TaskCaller, taskId: string, runId: string) {
     const task = await this.#deps.tasks.require(caller, taskId, 'task_read')
     const run = await this.#require(task.key, runId)
     return { run, results: await readResult(this.#deps.database.db, run) }
   }
 
-  async logs(caller: TaskCaller, taskId: string, { runId, stream }: LogSelection): Promise<string> {
+  async logs(caller: TaskCaller, taskId: string, { runId, stream }: LogSelection): Promise<string | Buffer> {
     const task = await this.#deps.tasks.require(caller, taskId, 'task_read')
     const run = await this.#selected(task.key, runId)
     return run === undefined ? '' : await readLogs(this.#deps.database.db, run.key, stream)
   }
 
-  /** Whose output is followed, and what of it. Throws `not_found` for a task without a run. */
+  /** The run whose output is followed. Throws `not_found` for a task without a run. */
   async logSource(caller: TaskCaller, taskId: string, { runId, stream }: LogSelection): Promise<LogSource> {
     const task = await this.#deps.tasks.require(caller, taskId, 'task_read')
     const run = await this.#selected(task.key, runId)
-    if (run === undefined) throw new ServiceError('not_found', 'the task has no run yet: start or invoke it')
+    if (run === undefined) throw new ServiceError('not_found', 'the task has no runs: start or invoke it')
     return { taskId: task.id, domainId: task.domainId, runKey: run.key, stream }
   }
 
-  /** The output as it comes, for as long as the caller may read the task. */
+  /** Follows the output while the caller can read the task. */
   async followLogs(
     { taskId, ...source }: LogSource,
     authenticate: () => Promise<TaskCaller>,
@@ -151,7 +201,7 @@ export class RunsService {
     this.#following.close()
   }
 
-  /** The run with this id; the newest one of any kind when none is named. */
+  /** The run with this id; without an id the newest one of any kind. */
   async #selected(taskKey: number, runId: string | undefined): Promise<RunRecord | undefined> {
     return runId === undefined
       ? await findNewestRun(this.#deps.database.db, taskKey)
@@ -164,7 +214,7 @@ export class RunsService {
     return run
   }
 
-  /** Parts of a broadcast, each with its worker. */
+  /** The runs of a broadcast, each with its worker. */
   async #partsOf(runId: string) {
     const parts = await listParts(this.#deps.database.db, runId)
     return await Promise.all(
@@ -183,18 +233,4 @@ export class RunsService {
     if (isResultShown) return { results: await readResult(this.#deps.database.db, result) }
     return { results: null, ...(resultBytes === null ? {} : { result_bytes: resultBytes }) }
   }
-}
-
-/** Scope: caller and task (contract decision 54). Without a principal all callers are one. */
-function idempotencyOf(caller: TaskCaller, key: string, body: RunBody | null | undefined) {
-  if (key.length === 0 || key.length > MAX_IDEMPOTENCY_KEY_CHARS) {
-    throw new ServiceError('malformed', `Idempotency-Key must have 1 to ${MAX_IDEMPOTENCY_KEY_CHARS} characters`)
-  }
-  const { inputs, cli_args: cliArgs, env } = body ?? {}
-  const canonical = JSON.stringify([
-    inputs ?? null,
-    cliArgs ?? null,
-    Object.entries(env ?? {}).toSorted(([left], [right]) => (left < right ? -1 : 1)),
-  ])
-  return { userKey: caller?.key ?? 0, key, bodyDigest: createHash('sha256').update(canonical).digest('hex') }
 }

@@ -1,10 +1,11 @@
 /** Routes that start and stop runs (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
+import { responses, traceparentOf } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
+import { idempotencyKeyOf } from './idempotency.ts'
 import { StartBody, Started, Stopped } from './schema.ts'
 import type { RunsService } from './service.ts'
 
@@ -23,29 +24,19 @@ export function startRoutes({ runs, callers }: { runs: RunsService; callers: Cal
         schema: {
           tags,
           summary: 'Start a run; the state of the task follows it',
-          description: 'With an Idempotency-Key header the same start happens once.',
+          description: 'A start is repeatable with an Idempotency-Key header: the same key starts once.',
           params: Params,
           body: StartBody,
-          response: responses(
-            { 200: Started },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'invalid_state',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-            'timeout',
-          ),
+          response: responses({ 200: Started }, 'not_found', 'invalid_state', 'unprocessable', 'timeout'),
         },
       },
       async (request) => {
-        const key = request.headers['idempotency-key']
         const { runId } = await runs.start(
           callers.of(request),
           request.params.task_id,
           request.body,
-          Array.isArray(key) ? key[0] : key,
+          idempotencyKeyOf(request),
+          traceparentOf(request),
         )
         return { started: true as const, run_id: runId }
       },
@@ -59,7 +50,7 @@ export function startRoutes({ runs, callers }: { runs: RunsService; callers: Cal
           tags,
           summary: 'Stop every run of a task',
           params: Params,
-          response: responses({ 200: Stopped }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+          response: responses({ 200: Stopped }, 'not_found'),
         },
       },
       async (request) => {

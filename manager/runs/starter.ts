@@ -1,8 +1,9 @@
 /**
- * Every way of starting a run comes through here. A reference is resolved to a digest before the start is handed to the
- * writer, which it enters once; whether the run may be started at all is decided there, in the transaction that inserts it.
+ * The single entry for starting runs. A reference is resolved to a digest before the start is passed to the writer, which
+ * receives it once; the transaction that inserts the run decides whether it can start.
  */
 import type { Database } from '#core/database/index.ts'
+import { withSpan } from '#core/tracing/index.ts'
 import type { ResolvedImage, StartRequest, StartedRun } from '../model/start.ts'
 import { findImageUrl } from '../store/tasks.ts'
 import type { KnownTasks } from '../writer/known-tasks.ts'
@@ -12,7 +13,7 @@ export type StarterDeps = {
   database: Database
   writer: Pick<RunWriter, 'start'>
   knownTasks: Pick<KnownTasks, 'imageUrlOf'>
-  /** Asks the proxy for the digest behind a reference. */
+  /** Resolves a reference to a digest through the proxy. */
   resolveImage: (reference: string, domainId: string | null) => Promise<ResolvedImage>
 }
 
@@ -25,15 +26,16 @@ export class RunStarter {
     this.#deps = deps
   }
 
-  /** Throws what the start is refused with. */
+  /** Throws the error of the start. */
   async start(task: { id: string; domainId: string | null }, submission: Submission): Promise<StartedRun> {
     const image = await this.#imageOf(task)
-    return await this.#deps.writer.start({ ...submission, taskId: task.id, image })
+    return await this.#write(task.id, submission, image)
   }
 
   /**
-   * Starts of one task, each with its outcome or its refusal, in order. They reach the writer together and are committed
-   * together where a batch has room. Each is told to `onStarted` right after its commit, before anything can be heard of it.
+   * Starts runs of one task, each with its outcome or its error, in order. They reach the writer together and are
+   * committed together if a batch has room. `onStarted` is called right after the commit of each, before its run can
+   * report anything.
    */
   async startMany(
     task: { id: string; domainId: string | null },
@@ -42,7 +44,7 @@ export class RunStarter {
   ): Promise<(StartedRun | Error)[]> {
     const image = await this.#imageOf(task)
     const starting = submissions.map(async (submission) => {
-      const started = await this.#deps.writer.start({ ...submission, taskId: task.id, image })
+      const started = await this.#write(task.id, submission, image)
       onStarted(started)
       return started
     })
@@ -50,10 +52,18 @@ export class RunStarter {
     return settled.map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error)))
   }
 
-  /** Why there is no digest is told by the writer, unless the start is refused for something else. */
+  /** Until the start is committed. The run keeps the place of the span in its trace. */
+  async #write(taskId: string, submission: Submission, image: StartRequest['image']): Promise<StartedRun> {
+    const attributes = { 'skein.task.id': taskId, 'skein.run.id': submission.runId }
+    return await withSpan('start run', { kind: 'producer', parent: submission.traceparent, attributes }, (span) =>
+      this.#deps.writer.start({ ...submission, taskId, image, traceparent: span.traceparent }),
+    )
+  }
+
+  /** A failure of the resolution is thrown by the writer, unless the start fails for another reason. */
   async #imageOf({ id, domainId }: { id: string; domainId: string | null }): Promise<StartRequest['image']> {
     const { database, knownTasks, resolveImage } = this.#deps
-    // A remembered upload is compared with the row when the run is inserted; a reference may have been changed elsewhere.
+    // A cached upload is compared with the row when the run is inserted; another manager can have changed the reference.
     if (knownTasks.imageUrlOf(id) === null) return undefined
     const reference = await findImageUrl(database.db, id)
     if (reference === undefined || reference === null) return undefined

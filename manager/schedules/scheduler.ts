@@ -1,22 +1,22 @@
 /**
- * Ticks of schedules. A tick is started under its time as a key, in the transaction that creates its run: whoever of
- * several managers comes first starts it, and the others find it started. Ticks that passed while no manager ran are made
- * up for by one run, or by none, as the task says.
+ * Ticks of schedules. A tick is started under its time as a key, in the transaction that creates its run: the first of
+ * several managers starts it, and the others find it started. Ticks that were missed while no manager ran start one run
+ * or none, as `catch_up` of the task says.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { startRounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
-import { monotonicMs } from '#core/time.ts'
+import { formatTime, monotonicMs } from '#core/time.ts'
 import type { RunsService } from '../runs/service.ts'
 import { dueTicks } from '../model/cron.ts'
 
-/** A tick that is later than this was missed. */
+/** A tick that is later than this is missed. */
 export const LATE_MS = 60_000
-/** Ticks of one look, which are started side by side. */
+/** Ticks per round, started concurrently. */
 const MAX_DUE = 100
-/** A tick that nobody can take now is tried again after this; meanwhile it stands in nobody's way. */
+/** A tick that cannot be started now is retried after this; meanwhile it does not block others. */
 const DEFER_MS = 5_000
 
 export type SchedulerDeps = {
@@ -37,8 +37,8 @@ type DueRow = {
   now: string
 }
 
-/** What is to be started for a schedule whose tick is due; undefined: nothing. */
-export function judgeTicks(
+/** The start for a schedule with a due tick; undefined: none. */
+export function planTicks(
   row: { schedule: string; timezone: string; catchUp: 'none' | 'once' },
   first: Date,
   now: Date,
@@ -51,22 +51,29 @@ export function judgeTicks(
 export function startScheduler({ database, runs, logger, intervalMs }: SchedulerDeps): { stop(): Promise<void> } {
   async function tick(row: DueRow): Promise<void> {
     const first = new Date(row.next_tick_at)
-    const { start, next } = judgeTicks({ ...row, catchUp: row.catch_up }, first, new Date(row.now))
+    const { start, next } = planTicks({ ...row, catchUp: row.catch_up }, first, new Date(row.now))
     if (start !== undefined) {
       try {
         const key = `tick ${start.toISOString()}`
-        await runs.startFor({ taskId: row.id, domainId: row.domain_id, origin: 'schedule', key, drivesTask: true })
+        await runs.startFor({
+          taskId: row.id,
+          domainId: row.domain_id,
+          origin: 'schedule',
+          key,
+          drivesTask: true,
+          cause: { type: 'schedule', tick: formatTime(start) },
+        })
       } catch (error) {
         if (!(error instanceof ServiceError) || kindOf(error) === 'internal') throw error
-        // Nobody to come back for: the task says itself why, and the next tick tries again.
+        // Permanent for this tick: the log has the reason, and the next tick tries again.
         if (error.kind === 'unavailable' || error.kind === 'timeout') throw error
-        logger.info({ task: row.id, reason: error.message }, 'a schedule was due and started nothing')
+        logger.info({ task: row.id, reason: error.message }, 'a scheduled start was refused; waiting for the next tick')
       }
     }
     await advance(database.db, row, next)
   }
 
-  /** Until when, by the key of the task. */
+  /** The end of the deferral, by task key. */
   const deferred = new Map<number, number>()
 
   const rounds = startRounds(async () => {
@@ -81,10 +88,10 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
         })
       })
       await Promise.all(work)
-      return { pauseMs: due.length === MAX_DUE ? 0 : intervalMs, isPokable: true }
+      return { pauseMs: due.length === MAX_DUE ? 0 : intervalMs, isWakeable: true }
     } catch (error) {
       logger.warn({ err: error }, 'failed to check schedules; retrying')
-      return { pauseMs: intervalMs, isPokable: false }
+      return { pauseMs: intervalMs, isWakeable: false }
     }
   })
   return { stop: () => rounds.stop() }
@@ -99,7 +106,7 @@ async function findDue(db: Queryable, without: readonly number[]): Promise<DueRo
   return rows
 }
 
-/** Not when the schedule was changed, or another manager was faster. */
+/** No effect if the schedule was changed or another manager was faster. */
 async function advance(db: Queryable, row: DueRow, next: Date | undefined): Promise<void> {
   await sql`UPDATE tasks SET next_tick_at = ${next ?? null}
     WHERE key = ${row.key} AND next_tick_at = ${row.next_tick_at}`.execute(db)

@@ -1,6 +1,6 @@
 /**
- * What is known about modules by digest: kind, exports, imports. It never changes, so it is remembered; the bytes stay
- * in the database.
+ * Facts about modules by digest: kind, exports, imports. They never change, so they are cached; the bytes stay in the
+ * database.
  */
 import { LRUCache } from 'lru-cache'
 import type { DescribedExport, DescribedImport } from '#core/wasm/index.ts'
@@ -27,20 +27,20 @@ export type ModuleRow = {
 
 export const MODULE_COLUMNS = 'm.key, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports'
 
-/** Descriptions as JSON that are remembered. */
-const REMEMBERED_BYTES = 16 * 1024 * 1024
-/** Of what is known of a module beside its description. */
+/** Size of the cached descriptions as JSON. */
+const MAX_CACHED_BYTES = 16 * 1024 * 1024
+/** Overhead of a cached module besides its description. */
 const FACTS_BYTES = 1024
 
-/** Of a module as it is remembered, in about as many bytes. */
+/** The approximate size of a cached module in bytes. */
 export function sizeOfModule({ exports, imports }: ModuleFacts): number {
   return FACTS_BYTES + JSON.stringify(exports).length + JSON.stringify(imports).length
 }
 
 export class ModuleCatalogue {
-  readonly #known = new LRUCache<number, ModuleFacts>({ maxSize: REMEMBERED_BYTES, sizeCalculation: sizeOfModule })
+  readonly #known = new LRUCache<number, ModuleFacts>({ maxSize: MAX_CACHED_BYTES, sizeCalculation: sizeOfModule })
 
-  /** The modules of these keys; `read` is asked for those that are not remembered. */
+  /** The modules of these keys; `read` loads those that are not cached. */
   async find(
     keys: readonly number[],
     read: (missing: number[]) => Promise<ModuleRow[]>,

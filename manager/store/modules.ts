@@ -6,12 +6,12 @@ import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
 
 export type NewModule = Omit<ModuleFacts, 'key'> & { bytes: Uint8Array }
 
-/** The module of this digest, stored now or before, and held until the transaction ends. */
+/** The module with this digest, stored now or before, and locked until the transaction ends. */
 export async function storeModule(tx: Transaction, module: NewModule): Promise<ModuleFacts> {
-  return (await insertModule(tx, module)) ?? (await holdModule(tx, module.digest)) ?? (await storeModule(tx, module))
+  return (await holdModule(tx, module.digest)) ?? (await insertModule(tx, module)) ?? (await storeModule(tx, module))
 }
 
-/** Undefined: it is there already. */
+/** Undefined: it exists already. */
 async function insertModule(tx: Transaction, module: NewModule): Promise<ModuleFacts | undefined> {
   const { rows } = await sql<{ key: number }>`
     INSERT INTO modules (digest, size_bytes, kind, runtime, exports, imports)
@@ -34,11 +34,11 @@ async function insertModule(tx: Transaction, module: NewModule): Promise<ModuleF
   return { key: inserted.key, ...facts }
 }
 
-/** Until the transaction ends nobody can remove it; undefined: somebody just did. */
+/** Locks it against removal until the transaction ends; undefined: it was just removed. */
 async function holdModule(tx: Transaction, digest: string): Promise<ModuleFacts | undefined> {
   const { rows } = await sql<ModuleRow>`
     SELECT key, digest, size_bytes, kind, runtime, exports, imports FROM modules WHERE digest = ${digest}
-    FOR KEY SHARE`.execute(tx)
+    FOR KEY SHARE`.executePrepared(tx, 'hold-module')
   const row = rows[0]
   return row === undefined ? undefined : fromModuleRow(row)
 }
@@ -50,7 +50,7 @@ export async function findModule(db: Queryable | Transaction, digest: string): P
   return row === undefined ? undefined : fromModuleRow(row)
 }
 
-/** One part of a module; undefined beyond the end. */
+/** One chunk of a module; undefined beyond the end. */
 export async function readChunk(database: Database, moduleKey: number, chunk: number): Promise<Buffer | undefined> {
   const { rows } = await sql<{ data: Buffer }>`
     SELECT data FROM module_chunks WHERE module_key = ${moduleKey} AND chunk = ${chunk}`.execute(database.db)

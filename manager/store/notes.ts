@@ -1,13 +1,7 @@
 /**
- * How a statement that changes states notes them for `/events`: with a common table expression of its own, so that a note
- * exists exactly when the change does and costs no round trip. Notes hold keys; who reads them looks the ids up.
+ * Records state changes for `/events`: a common table expression in the statement of the change, so that a note exists
+ * exactly if the change does and costs no round trip. Notes contain keys; the reader in queues/task-events.ts resolves the ids.
  */
-
-/** What is noted: the kind, then what `read.ts` expects of it. */
-export type Note =
-  | ['run', runId: string, taskKey: number, state: number, workerKey: number | null, reason: string | null]
-  | ['task', taskKey: number, state: number]
-  | ['worker', workerKey: number, state: string]
 
 const note = (columns: string, from: string) =>
   `INSERT INTO task_events (events) SELECT json_agg(json_build_array(${columns})) FROM ${from} HAVING count(*) > 0`

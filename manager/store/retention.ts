@@ -1,45 +1,45 @@
-/** Removes what nobody needs any more: old runs, notes, uploads, tokens, certificates. Each has its own bound of rows. */
+/** Deletes expired rows: old runs, notes, uploads, tokens, certificates. Each deletion has its own row limit. */
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
-/** Idempotency keys are kept for 24 h (contract decision 54); parts of results that nothing names, as long. */
+/** Idempotency keys are kept for 24 h (contract decision 54); parts of unreferenced results for the same time. */
 const KEPT_KEYS = '24 hours'
 const KEPT_EVENTS_HOURS = 24
-/** Enough for a run that was started just before its task got another module. */
+/** Long enough for a run that started just before its task got another module. */
 const KEPT_UPLOADS = '1 hour'
-/** The worker's row says nothing about an expired certificate. Kept a while, so that nobody becomes free of it. */
+/** Kept beyond the expiry, so that an expired certificate is still recognized as revoked. */
 const KEPT_CERTIFICATES_DAYS = 365
-/** Earlier attempts that are shown of a run that goes on and on. */
+/** Earlier attempts that are kept of a long-lived run. */
 const KEPT_ATTEMPTS = 100
-/** Rows that one statement looks at or removes, so that housekeeping never holds a start up for long. */
+/** Rows that one statement reads or deletes, so that retention never delays a start for long. */
 const PAGE_ROWS = 5_000
 const STEP_ROWS = 10_000
 const MAX_UPLOADS = 100
 
-/** One round of everything. `keptRunsMs`: how long runs are kept that ended. */
-export async function forgetOld(database: Database, keptRunsMs: number): Promise<void> {
-  await forgetStartKeys(database)
-  await forgetStagedResults(database)
-  await forgetEvents(database)
-  await forgetTokens(database)
-  await forgetUploads(database)
-  await forgetCertificates(database)
-  await forgetRuns(database, keptRunsMs)
+/** One round of all deletions. `keptRunsMs`: retention of ended runs. */
+export async function deleteExpired(database: Database, keptRunsMs: number): Promise<void> {
+  await deleteStartKeys(database)
+  await deleteStagedResults(database)
+  await deleteEvents(database)
+  await deleteTokens(database)
+  await deleteUploads(database)
+  await deleteCertificates(database)
+  await deleteRuns(database, keptRunsMs)
 }
 
-async function forgetStartKeys({ db }: Database): Promise<void> {
+async function deleteStartKeys({ db }: Database): Promise<void> {
   await sql`DELETE FROM run_start_keys WHERE (task_key, user_key, idempotency_key) IN (
       SELECT task_key, user_key, idempotency_key FROM run_start_keys
       WHERE created_at < now() - ${KEPT_KEYS}::interval LIMIT ${STEP_ROWS})`.execute(db)
 }
 
-async function forgetStagedResults({ db }: Database): Promise<void> {
+async function deleteStagedResults({ db }: Database): Promise<void> {
   await sql`DELETE FROM staged_results s WHERE s.staged_at < now() - ${KEPT_KEYS}::interval
     AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.result_digest = s.digest)`.execute(db)
 }
 
-/** Notes of states, the oldest first. */
-async function forgetEvents({ db }: Database): Promise<void> {
+/** Notes of states, oldest first. */
+async function deleteEvents({ db }: Database): Promise<void> {
   for (;;) {
     const { numAffectedRows = 0n } = await sql`DELETE FROM task_events WHERE seq = ANY (ARRAY(
       SELECT seq FROM (SELECT seq, occurred_at FROM task_events ORDER BY seq LIMIT ${STEP_ROWS}) oldest
@@ -48,14 +48,14 @@ async function forgetEvents({ db }: Database): Promise<void> {
   }
 }
 
-/** Tokens that ended; those of the installation never do. */
-async function forgetTokens({ db }: Database): Promise<void> {
+/** Expired tokens; those of the installation never expire. */
+async function deleteTokens({ db }: Database): Promise<void> {
   await sql`DELETE FROM worker_tokens WHERE expires_at < now()`.execute(db)
 }
 
-/** Uploads that no task has any more, and no run under way wants: their bytes are the largest rows of the database. */
-export async function forgetUploads({ db }: Database, kept: string = KEPT_UPLOADS): Promise<void> {
-  // A task that takes the same module meanwhile holds its row, or finds it gone and stores it anew (storeModule).
+/** Uploads without a task and without an active run: their bytes are the largest rows of the database. */
+export async function deleteUploads({ db }: Database, kept: string = KEPT_UPLOADS): Promise<void> {
+  // A task that gets the same module meanwhile locks its row, or finds it deleted and stores it again (storeModule).
   await sql`
     DELETE FROM modules WHERE key IN (
       SELECT m.key FROM modules m
@@ -66,7 +66,7 @@ export async function forgetUploads({ db }: Database, kept: string = KEPT_UPLOAD
       FOR UPDATE OF m SKIP LOCKED)`.execute(db)
 }
 
-async function forgetCertificates({ db }: Database): Promise<void> {
+async function deleteCertificates({ db }: Database): Promise<void> {
   await sql`DELETE FROM worker_certificates
     WHERE expires_at < now() - make_interval(days => ${KEPT_CERTIFICATES_DAYS})`.execute(db)
 }
@@ -74,10 +74,11 @@ async function forgetCertificates({ db }: Database): Promise<void> {
 type Page = { last: number | null; is_old: boolean | null; removed: number }
 
 /**
- * Runs that ended longer ago than is kept, but for the one whose result is its task's. Walks the runs in the order of their
- * keys, which is nearly that of their age, and stops at the first page that is young throughout. Returns how many it removed.
+ * Deletes runs that ended longer ago than the retention, except the one whose result its task shows. Scans the runs in
+ * the order of their keys, which is roughly their age, and stops at the first page without old runs. Returns the number
+ * of deleted runs.
  */
-export async function forgetRuns({ db }: Database, keptMs: number): Promise<number> {
+export async function deleteRuns({ db }: Database, keptMs: number): Promise<number> {
   let removed = 0
   for (let after = 0; ;) {
     const { rows } = await sql<Page>`

@@ -1,4 +1,4 @@
-/** The columns that make a RunHandle, for the statements of the writer. */
+/** The columns of a RunHandle, for the statements of the writer. */
 import type { TaskState } from '#proto/index.ts'
 import type { RunHandle, RunSpec } from '../model/run.ts'
 

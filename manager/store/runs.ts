@@ -1,10 +1,20 @@
-/** Reads of runs for people: pages with every attempt, results however large, output as text. The writer owns all writes. */
+/**
+ * Reads of runs for the API: pages with every attempt, results of any size, output as text. Only the writer writes runs.
+ */
+import { isUtf8 } from 'node:buffer'
+import { wholeCharactersLength } from '#core/bytes/index.ts'
+import { formatCursor, parseCursor } from '#core/cursor.ts'
+import type { Place } from '#core/cursor.ts'
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { MAX_LISTED_RESULT_BYTES, MAX_PAGE_BYTES } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
+import { formatTime } from '#core/time.ts'
 import type { Sql } from '#core/sql.ts'
 import type { TaskState } from '#proto/index.ts'
+import { visibleDomainCondition } from '../access/access.ts'
+import type { VisibleDomainKeys } from '../access/access.ts'
+import type { CauseType, RunCause } from '../model/cause.ts'
 import { DEFAULT_OUTPUT_BYTES } from '../model/limits.ts'
 
 export type AttemptRecord = {
@@ -21,8 +31,13 @@ export type AttemptRecord = {
 export type RunRecord = {
   key: number
   id: string
+  taskId: string
+  taskName: string
+  domainId: string | null
+  /** null: started before causes were stored. */
+  cause: RunCause | null
   drivesTask: boolean
-  /** A broadcast; its parts name it. */
+  /** A broadcast; its parts refer to it. */
   isBroadcast: boolean
   parentId: string | null
   state: TaskState
@@ -40,9 +55,11 @@ export type RunRecord = {
   prepareMs: number | null
   reason: string | null
   error: string | null
+  /** Stack of the guest after a trap. */
+  frames: string[]
   results: unknown
   resultDigest: string | null
-  /** Of a result in parts, and of one that is not shown. */
+  /** Size of a staged result or an omitted one. */
   resultBytes: number | null
   isResultShown: boolean
   outputTruncated: boolean
@@ -52,6 +69,10 @@ export type RunRecord = {
 type Row = {
   key: number
   id: string
+  task_id: string
+  task_name: string
+  domain_id: string | null
+  cause: RunCause | null
   drives_task: boolean
   is_broadcast: boolean
   parent_id: string | null
@@ -70,6 +91,7 @@ type Row = {
   prepare_ms: number | null
   reason: string | null
   error: string | null
+  frames: string[] | null
   results: unknown
   result_digest: string | null
   result_bytes: number | null
@@ -77,16 +99,16 @@ type Row = {
   output_truncated: boolean
 }
 
-/** Bytes of a result of `runs r`, in the row or in parts. */
+/** Size of a result of `runs r` in bytes, in the row or staged. */
 export const RESULT_BYTES = sql`coalesce(r.result_bytes, octet_length(r.results::text))`
 
-/** Results as far as `isShown`; of the others, and of those in parts, the size. */
+/** Results where `isShown`; otherwise, and for staged ones, the size. */
 const runsWith = (isShown: Sql<boolean>) => sql`
-  SELECT r.key, r.id, r.drives_task, r.is_broadcast, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
+  SELECT r.key, r.id, k.id AS task_id, k.name AS task_name, k.domain_id, r.cause, r.drives_task, r.is_broadcast, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
     r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
-    r.prepare_ms, r.reason, r.error, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
+    r.prepare_ms, r.reason, r.error, r.frames, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
     CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated
-  FROM runs r LEFT JOIN workers w ON w.key = r.worker_key`
+  FROM runs r JOIN tasks k ON k.key = r.task_key LEFT JOIN workers w ON w.key = r.worker_key`
 
 const WHOLE_RUNS = runsWith(sql<boolean>`true`)
 
@@ -94,6 +116,10 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
   return {
     key: row.key,
     id: row.id,
+    taskId: row.task_id,
+    taskName: row.task_name,
+    domainId: row.domain_id,
+    cause: row.cause,
     drivesTask: row.drives_task,
     isBroadcast: row.is_broadcast,
     parentId: row.parent_id,
@@ -112,6 +138,7 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
     prepareMs: row.prepare_ms,
     reason: row.reason,
     error: row.error,
+    frames: row.frames ?? [],
     results: row.results,
     resultDigest: row.result_digest,
     resultBytes: row.result_bytes,
@@ -136,14 +163,118 @@ export async function listRuns(
   return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows) }
 }
 
+export type RunFilter = {
+  domains: VisibleDomainKeys
+  taskId?: string | undefined
+  workerId?: string | undefined
+  states: readonly TaskState[]
+  reason?: string | undefined
+  cause?: CauseType | undefined
+  channelId?: string | undefined
+  message?: string | undefined
+  userId?: string | undefined
+  workflowId?: string | undefined
+  replayId?: string | undefined
+  /** Seconds since 1970 of the start: `from` inclusive, `to` exclusive. */
+  from?: number | undefined
+  to?: number | undefined
+  /** The `next` of the page before, instead of an offset. */
+  cursor?: string | undefined
+  offset: number
+  limit: number
+}
+
+/** Rows that a total counts. */
+const MAX_TOTAL = 100_000
+
+/**
+ * Runs of any tasks, the newest first. The total is exact up to 100,000. `next` is the cursor of the following page, if there may be one.
+ * Throws `malformed` for a cursor of another order.
+ */
+export async function searchRuns(
+  db: Queryable,
+  filter: RunFilter,
+): Promise<{ total: number; next: string | undefined; runs: RunRecord[] }> {
+  const { domains, offset, limit, cursor } = filter
+  const where = sql.join(runConditions(filter), sql` AND `)
+  const [onlyDomain, ...otherDomains] = typeof domains === 'string' ? [] : domains
+  // The index of runs of a domain is in the order of their starts; keys are too, over all domains.
+  const isByStart = onlyDomain !== undefined && otherDomains.length === 0
+  const orderName = isByStart ? 'started' : 'key'
+  const order = isByStart ? sql`r.created_at DESC, r.key DESC` : sql`r.key DESC`
+  const after = cursor === undefined ? sql<boolean>`true` : isAfter(parseCursor(cursor, orderName))
+  const isShown = sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`
+  const [{ rows }, counted] = await Promise.all([
+    withinPage(
+      sql<Row>`${runsWith(isShown)} WHERE ${where} AND ${after} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}`,
+    ).execute(db),
+    sql<{
+      total: number
+    }>`SELECT count(*) AS total FROM (SELECT FROM runs r WHERE ${where} LIMIT ${MAX_TOTAL}) found`.execute(db),
+  ])
+  const last = rows.at(-1)
+  const isCut = last !== undefined && (rows.length === limit || last.page_rows > rows.length)
+  const next = isCut
+    ? formatCursor({ order: orderName, timeUs: isByStart ? microsecondsOf(last.created_at) : undefined, key: last.key })
+    : undefined
+  return { total: counted.rows[0]?.total ?? 0, next, runs: await withAttempts(db, rows) }
+}
+
+/** Of a listing whose newest rows come first. */
+function isAfter({ timeUs, key }: Place): Sql<boolean> {
+  if (timeUs === undefined) return sql<boolean>`r.key < ${key}`
+  const time = sql`'epoch'::timestamptz + ${timeUs}::bigint * interval '1 microsecond'`
+  return sql<boolean>`(r.created_at, r.key) < (${time}, ${key}::bigint)`
+}
+
+/** Since 1970; PostgreSQL keeps microseconds. */
+function microsecondsOf(time: string): number {
+  const [, seconds = '', fraction = ''] = /^(.*?)(?:\.(\d+))?Z$/.exec(formatTime(time)) ?? []
+  return Date.parse(`${seconds}Z`) * 1000 + Number(fraction.padEnd(6, '0'))
+}
+
+function runConditions(filter: RunFilter): Sql<boolean>[] {
+  const { domains, states, reason, cause, message, from, to } = filter
+  const [onlyDomain, ...otherDomains] = typeof domains === 'string' ? [] : domains
+  const conditions: Sql<boolean>[] = [
+    onlyDomain !== undefined && otherDomains.length === 0
+      ? sql<boolean>`r.domain_key = ${onlyDomain}`
+      : visibleDomainCondition(sql`r.domain_key`, domains),
+  ]
+  if (filter.taskId !== undefined)
+    conditions.push(sql<boolean>`r.task_key = (SELECT t.key FROM tasks t WHERE t.id = ${filter.taskId})`)
+  if (filter.workerId !== undefined)
+    conditions.push(sql<boolean>`r.worker_key = (SELECT w.key FROM workers w WHERE w.id = ${filter.workerId})`)
+  if (states.length > 0) conditions.push(sql<boolean>`r.state = ANY (${[...states]}::smallint[])`)
+  if (reason !== undefined) conditions.push(sql<boolean>`r.reason = ${reason}`)
+  if (cause !== undefined) conditions.push(sql<boolean>`r.cause ->> 'type' = ${cause}`)
+  if (message !== undefined) conditions.push(sql<boolean>`r.cause ->> 'message' = ${message}`)
+  for (const [name, value] of [
+    ['channel_id', filter.channelId],
+    ['user_id', filter.userId],
+    ['workflow_id', filter.workflowId],
+    ['replay_id', filter.replayId],
+  ] as const)
+    if (value !== undefined) conditions.push(sql<boolean>`r.cause ->> ${name} = ${value}`)
+  if (from !== undefined) conditions.push(sql<boolean>`r.created_at >= to_timestamp(${from}::float8)`)
+  if (to !== undefined) conditions.push(sql<boolean>`r.created_at < to_timestamp(${to}::float8)`)
+  return conditions
+}
+
+/** Undefined: the run was deleted. */
+export async function findRunKey(db: Queryable, runId: string): Promise<number | undefined> {
+  const { rows } = await sql<{ key: number }>`SELECT key FROM runs WHERE id = ${runId}`.execute(db)
+  return rows[0]?.key
+}
+
 export async function findRun(db: Queryable, taskKey: number, runId: string): Promise<RunRecord | undefined> {
   const { rows } = await sql<Row>`${WHOLE_RUNS} WHERE r.task_key = ${taskKey} AND r.id = ${runId}`.execute(db)
   return (await withAttempts(db, rows))[0]
 }
 
 /**
- * The runs of a broadcast, each with the worker that it is for, whether or not that has it. Their results are shown as far as they fit
- * on a page together.
+ * The runs of a broadcast, each with its target worker, whether or not it is assigned to it. Results are included as far
+ * as they fit on a page together.
  */
 export async function listParts(db: Queryable, parentId: string): Promise<RunRecord[]> {
   const [{ rows }, meant] = await Promise.all([
@@ -163,13 +294,13 @@ export async function listParts(db: Queryable, parentId: string): Promise<RunRec
   return parts.map((part) => ({ ...part, workerId: part.workerId ?? workers.get(part.key) ?? null }))
 }
 
-/** The run whose result is the task's; undefined when it was never started, or edited since. */
+/** The run that sets the task's result; undefined if the task was never started, or edited since. */
 export async function findDrivingRun(db: Queryable, taskKey: number): Promise<RunRecord | undefined> {
   const { rows } = await sql<Row>`${WHOLE_RUNS} JOIN tasks t ON t.run_key = r.key WHERE t.key = ${taskKey}`.execute(db)
   return (await withAttempts(db, rows))[0]
 }
 
-/** The newest run of any kind: a start, an invocation, or a part of a broadcast; undefined when there was none. */
+/** The newest run of any kind: a start, an invocation, or a part of a broadcast; undefined if there is none. */
 export async function findNewestRun(db: Queryable, taskKey: number): Promise<RunRecord | undefined> {
   const { rows } = await sql<Row>`${WHOLE_RUNS} WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT 1`.execute(db)
   return (await withAttempts(db, rows))[0]
@@ -191,7 +322,7 @@ async function withAttempts(db: Queryable, rows: readonly Row[]): Promise<RunRec
   )
 }
 
-/** The result of a run as a value, put together from its parts when it was staged. */
+/** The result of a run as a value, joined from its parts if it was staged. */
 export async function readResult(
   db: Queryable,
   run: { results: unknown; resultDigest: string | null },
@@ -209,6 +340,7 @@ export type EndedRow = {
   worker_id: string | null
   reason: string | null
   error: string | null
+  frames: string[] | null
   results: string | null
   result_digest: string | null
   result_bytes: number | null
@@ -217,43 +349,46 @@ export type EndedRow = {
   output_truncated: boolean
 }
 
-/** Those of the runs that have ended. */
+/** The ended runs among these. */
 export async function findEnded(db: Queryable, runKeys: readonly number[]): Promise<EndedRow[]> {
   const { rows } = await sql<EndedRow>`
-    SELECT r.key, r.id, r.state, w.id AS worker_id, r.reason, r.error, r.results::text AS results, r.result_digest, r.result_bytes,
+    SELECT r.key, r.id, r.state, w.id AS worker_id, r.reason, r.error, r.frames, r.results::text AS results, r.result_digest, r.result_bytes,
       r.duration_ms, r.prepare_ms, r.output_truncated
     FROM runs r LEFT JOIN workers w ON w.key = r.worker_key
     WHERE r.key = ANY(${runKeys}::bigint[]) AND r.next_check_at IS NULL`.execute(db)
   return rows
 }
 
-/** Output of a run as text, in the order it was written; 1: stdout, 2: stderr, both when none is named. */
-export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | undefined): Promise<string> {
+/** Output of a run, in the order it was written; 1: stdout, 2: stderr, undefined: both. Text if it is UTF-8. */
+export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | undefined): Promise<string | Buffer> {
   const { rows } = await sql<{ data: Buffer; truncated: boolean; max_bytes: number | null }>`
     SELECT l.data, l.truncated, CASE WHEN l.truncated THEN (r.spec ->> 'max_output_bytes')::float8 END AS max_bytes
     FROM run_logs l JOIN runs r ON r.key = l.run_key
     WHERE l.run_key = ${runKey} AND (${stream ?? null}::smallint IS NULL OR l.stream = ${stream ?? null})
     ORDER BY l.stream, l.byte_offset LIMIT ${MAX_LOG_ROWS}`.execute(db)
-  const text = Buffer.concat(rows.map((row) => row.data)).toString('utf8')
+  const data = Buffer.concat(rows.map((row) => row.data))
   const cut = rows.find((row) => row.truncated)
+  const whole = cut === undefined ? data : data.subarray(0, wholeCharactersLength(data))
+  if (!isUtf8(whole)) return data
+  const text = whole.toString('utf8')
   return cut === undefined ? text : `${text}\n[truncated at ${cut.max_bytes ?? DEFAULT_OUTPUT_BYTES} bytes]\n`
 }
 
-/** Where a reader of one stream stands; the decoder keeps the half of a character. */
-export type LogPlace = { stream: 1 | 2; offset: number; decoder: TextDecoder }
+/** The position of a reader in one stream, and the begin of a character before it whose end was not read. */
+export type LogPlace = { stream: 1 | 2; offset: number; begun: Buffer }
 export type LogPart = { stream: number; offset: number; data: Buffer; truncated: boolean }
 
 const MAX_PARTS = 500
-/** Of one read, about: more is read when the reader has taken it. */
+/** Approximate size of one read; more is read when the reader has taken it. */
 const MAX_READ_BYTES = 64 * 1024
 
-/** What follows in each stream, and the state of the run when it has ended. */
+/** The next parts of each stream, and the final state of the run if it has ended. */
 export async function readLogParts(
   db: Queryable,
   runKey: number,
   places: readonly LogPlace[],
 ): Promise<{ parts: LogPart[]; state: TaskState | undefined; isGone: boolean }> {
-  // The state first: output that comes after its reading is found by the next one.
+  // The state is read first: the next read finds output that comes afterwards.
   const { rows: states } = await sql<{ state: TaskState; has_ended: boolean }>`
     SELECT state, next_check_at IS NULL AS has_ended FROM runs WHERE key = ${runKey}`.execute(db)
   const { rows: parts } = await sql<LogPart>`
@@ -267,5 +402,5 @@ export async function readLogParts(
   return { parts, state: run?.has_ended === true ? run.state : undefined, isGone: run === undefined }
 }
 
-/** A guest that writes single bytes makes many rows of a bounded output. */
+/** A guest that writes single bytes creates many rows of a bounded output. */
 const MAX_LOG_ROWS = 100_000

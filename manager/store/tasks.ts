@@ -1,21 +1,21 @@
-/** SQL of the tasks table, but for the states, which the run writer owns. Rows in, domain values out. */
+/** SQL of the tasks table, except for the states, which the run writer owns. Converts between rows and domain values. */
 import { refusing, withinPage, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { MAX_LISTED_RESULT_BYTES } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
-import { isVisible, type VisibleDomains } from '../access/access.ts'
+import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
 import { noteTasks } from './notes.ts'
 import { RESULT_BYTES } from './runs.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
-import type { RunIf } from '../model/references.ts'
+import type { RunIf } from '../model/result-references.ts'
 import { TASK_COLUMNS, TASK_FIELDS, type TaskColumn, type TaskFields } from '../model/task-fields.ts'
 import { writeTrigger, type TriggerRule } from '#queues/index.ts'
 
-/** What is written beside the fields and not given by anybody as it is. */
+/** Derived values that are stored besides the fields. */
 export type TaskExtras = {
-  /** When a schedule ticks next; null: no schedule, or no tick any more. */
+  /** The next tick of the schedule; null: no schedule, or no further tick. */
   nextTickAt: Date | null
   /** The rule of the trigger with the key of its channel; null: none. */
   triggerRule: TriggerRule | null
@@ -31,7 +31,7 @@ export type TriggerStatus = {
   last_match_at: string | null
 }
 
-/** What is known of a task beside its fields; the names are those of the database. */
+/** Facts about a task besides its fields; the names are those of the database. */
 type TaskFacts = {
   key: number
   id: string
@@ -44,8 +44,9 @@ type TaskFacts = {
   workflow_id: string | null
   depends_on: string[]
   run_if: RunIf
+  run_key: number | null
   run_id: string | null
-  /** Of the last run; null also for one that is larger than is shown, which `result_bytes` says. */
+  /** Of the last run; null also for an omitted result, whose size is in `result_bytes`. */
   results: unknown
   result_bytes: number | null
   error: string | null
@@ -58,22 +59,22 @@ type TaskFacts = {
 
 export type TaskRecord = TaskFields & TaskFacts & { module: ModuleFacts | null }
 
-/** What never changes about a task. */
+/** The immutable part of a task. */
 export type TaskIdentity = { key: number; id: string; domainId: string | null }
 
 type TaskRow = TaskFields & TaskFacts & Omit<ModuleRow, 'key'> & { module_key: number | null }
 
-/** What its last run gave, as far as it is shown. */
+/** The result of its last run, if it is shown. */
 const resultIf = (isShown: Sql<boolean>) => sql`
   CASE WHEN ${isShown} THEN r.results END AS results, CASE WHEN NOT ${isShown} THEN ${RESULT_BYTES} END AS result_bytes`
 
-/** A list says which module a task has; what it exports and imports is shown with the task alone, and so is a long result. */
+/** A list contains the module of a task; its exports and imports, and a long result, are only in the single task. */
 const LISTED_TASK = sql`NULL AS exports, NULL AS imports,
   ${resultIf(sql<boolean>`(r.result_digest IS NULL AND ${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES})`)}`
 const WHOLE_TASK = sql`m.exports, m.imports, ${resultIf(sql<boolean>`(r.result_digest IS NULL)`)}`
 
 const tasksWith = (description: Sql<unknown>) => sql`
-  SELECT t.key, t.id, t.domain_id, t.user_key, t.state, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at,
+  SELECT t.key, t.id, t.domain_id, t.user_key, t.state, t.run_key, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at,
     t.secret_names, t.depends_on, t.run_if, t.start_time, t.finish_time, t.created_at, t.updated_at, f.id AS workflow_id,
     CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status,
@@ -103,12 +104,20 @@ function fromRow({
 const fromListedRow = (row: TaskRow): TaskRecord => fromRow({ ...row, exports: [], imports: [] })
 
 export async function findTask(db: Queryable | Transaction, key: number): Promise<TaskRecord | undefined> {
-  const { rows } = await sql<TaskRow>`${tasksWith(WHOLE_TASK)} WHERE t.key = ${key}`.execute(db)
+  const { rows } = await sql<TaskRow>`${tasksWith(WHOLE_TASK)} WHERE t.key = ${key}`.executePrepared(db, 'find-task')
   const row = rows[0]
   return row === undefined ? undefined : fromRow(row)
 }
 
-/** The tasks of a workflow in the order in which they were given, as many as fit on a page; `total`: all of them. */
+/** Undefined: there is no such task. */
+export async function findState(db: Queryable, key: number): Promise<TaskState | undefined> {
+  const { rows } = await sql<{
+    state: TaskState
+  }>`SELECT state FROM tasks WHERE key = ${key}`.executePrepared(db, 'find-task-state')
+  return rows[0]?.state
+}
+
+/** The tasks of a workflow in the given order, as many as fit on a page; `total`: their number. */
 export async function listTasksOf(db: Queryable, workflowKey: number): Promise<{ total: number; tasks: TaskRecord[] }> {
   const { rows } = await withinPage(
     sql<TaskRow>`${tasksWith(LISTED_TASK)} WHERE t.workflow_key = ${workflowKey} ORDER BY t.key`,
@@ -118,7 +127,7 @@ export async function listTasksOf(db: Queryable, workflowKey: number): Promise<{
 
 export async function findIdentity(db: Queryable, id: string): Promise<TaskIdentity | undefined> {
   const { rows } = await sql<{ key: number; id: string; domain_id: string | null }>`
-    SELECT key, id, domain_id FROM tasks WHERE id = ${id}`.execute(db)
+    SELECT key, id, domain_id FROM tasks WHERE id = ${id}`.executePrepared(db, 'identify-task')
   const row = rows[0]
   return row === undefined ? undefined : { key: row.key, id: row.id, domainId: row.domain_id }
 }
@@ -133,23 +142,29 @@ export type NewTaskRow = TaskFields &
     workflow: { key: number; dependsOn: readonly string[]; runIf: RunIf } | null
   }
 
-export async function insertTask(db: Queryable | Transaction, task: NewTaskRow): Promise<number> {
+/** With a trigger or a module, in a transaction. A module replaces the image reference. */
+export async function insertTask(
+  db: Queryable | Transaction,
+  given: NewTaskRow,
+  moduleKey: number | null = null,
+): Promise<number> {
+  const task = moduleKey === null ? given : { ...given, image_url: null }
   const { id, domain, userKey, workflow } = task
   const { rows } = await sql<{ key: number }>`
-    WITH changed AS (INSERT INTO tasks (id, domain_key, domain_id, user_key, next_tick_at, secrets, secret_names, workflow_key,
+    WITH changed AS (INSERT INTO tasks (id, module_key, domain_key, domain_id, user_key, next_tick_at, secrets, secret_names, workflow_key,
       depends_on, run_if, ${sql.raw(TASK_COLUMNS.join(', '))})
-    VALUES (${id}, ${domain?.key ?? null}, ${domain?.id ?? null}, ${userKey}, ${task.nextTickAt}, ${task.secrets},
+    VALUES (${id}, ${moduleKey}, ${domain?.key ?? null}, ${domain?.id ?? null}, ${userKey}, ${task.nextTickAt}, ${task.secrets},
       ${[...task.secretNames]}::text[], ${workflow?.key ?? null}, ${[...(workflow?.dependsOn ?? [])]}::text[],
       ${workflow?.runIf ?? 'success'}, ${sql.join(TASK_COLUMNS.map((column) => stored(column, task[column])))})
     RETURNING key, state), noted AS (${NOTE})
-    SELECT key FROM changed`.execute(db)
+    SELECT key FROM changed`.executePrepared(db, 'insert-task')
   const [row] = rows
   if (row === undefined) throw new Error('the task was not inserted')
   if (task.triggerRule !== null) await writeTrigger(db, row.key, task.triggerRule)
   return row.key
 }
 
-/** A value as its column holds it. */
+/** A value as it is stored in its column. */
 function stored(column: TaskColumn, value: unknown): Sql {
   const { json }: { json?: string } = TASK_FIELDS[column]
   if (json === undefined) return sql`${value}`
@@ -157,10 +172,10 @@ function stored(column: TaskColumn, value: unknown): Sql {
 }
 
 const AT_REST = sql<boolean>`t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
-// An edited task is as if it had not run yet; its runs stay in the listing.
+// An edited task is reset to a new one; its runs stay in the listing.
 const AS_NEW = sql`state = ${TASK_STATE.pending}, run_key = NULL, start_time = NULL, finish_time = NULL, updated_at = now()`
 
-/** False when the task is under way or gone. An image reference clears the uploaded module. */
+/** False if the task is active or deleted. An image reference clears the uploaded module. */
 export async function updateTask(
   tx: Transaction,
   key: number,
@@ -184,7 +199,7 @@ export async function updateTask(
   return true
 }
 
-/** False when the task is under way or gone. An upload clears the image reference. */
+/** False if the task is active or deleted. An upload clears the image reference. */
 export async function setModule(
   tx: Transaction,
   key: number,
@@ -194,11 +209,11 @@ export async function setModule(
   const { rows } = await sql`
     WITH changed AS (UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, user_key = coalesce(${userKey}, user_key), ${AS_NEW}
       WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key, t.state), noted AS (${NOTE})
-    SELECT key FROM changed`.execute(tx)
+    SELECT key FROM changed`.executePrepared(tx, 'set-module')
   return rows.length === 1
 }
 
-/** False when a run of it is under way, a workflow has it, or it is gone. */
+/** False if a run of it is active, it belongs to a workflow, or it is deleted. */
 export async function deleteTask(database: Database, key: number): Promise<boolean> {
   const work = sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${AT_REST} AND t.workflow_key IS NULL
     AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL) RETURNING t.key`.execute(
@@ -209,11 +224,13 @@ export async function deleteTask(database: Database, key: number): Promise<boole
 }
 
 export type TaskFilter = {
-  domains: VisibleDomains
+  domains: VisibleDomainKeys
   state?: number | undefined
   name?: string | undefined
   metadata?: Readonly<Record<string, unknown>> | undefined
   workerId?: string | undefined
+  channelId?: string | undefined
+  hasTrigger?: boolean | undefined
   order: string
   dir: 'asc' | 'desc'
   offset: number
@@ -226,20 +243,29 @@ const ORDERS: Readonly<Record<string, Sql<unknown>>> = {
   updated_at: sql`coalesce(t.updated_at, t.created_at)`,
 }
 
-/** The reference of the task's module; null: it has none, undefined: there is no such task. */
+/** The reference of the task's module; null: none, undefined: no such task. */
 export async function findImageUrl(db: Queryable, id: string): Promise<string | null | undefined> {
-  const { rows } = await sql<{ image_url: string | null }>`SELECT image_url FROM tasks WHERE id = ${id}`.execute(db)
+  const { rows } = await sql<{
+    image_url: string | null
+  }>`SELECT image_url FROM tasks WHERE id = ${id}`.executePrepared(db, 'find-image-url')
   return rows[0]?.image_url
 }
 
-/** The sealed secrets of a task, for whoever changes some of them. */
+/** The sealed secrets of a task, for a partial change. */
 export async function findSecrets(db: Queryable, key: number): Promise<Buffer | null> {
   const { rows } = await sql<{ secrets: Buffer | null }>`SELECT secrets FROM tasks WHERE key = ${key}`.execute(db)
   return rows[0]?.secrets ?? null
 }
 
+/** Condition on the table `alias` of tasks: a trigger, a target of results or a grant names the channel. */
+export function namesChannel(alias: string, channelId: string): Sql<boolean> {
+  const column = (name: string) => sql.ref(`${alias}.${name}`)
+  return sql<boolean>`(${column('trigger')} ->> 'channel_id' = ${channelId} OR ${column('publish_result')} ->> 'channel_id' = ${channelId}
+    OR ${column('grants')}::jsonb @> jsonb_build_array(jsonb_build_object('channel_id', ${channelId}::text)))`
+}
+
 export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[] }> {
-  const conditions: Sql<boolean>[] = [isVisible(sql`t.domain_key`, filter.domains)]
+  const conditions: Sql<boolean>[] = [visibleDomainCondition(sql`t.domain_key`, filter.domains)]
   if (filter.state !== undefined) conditions.push(sql`t.state = ${filter.state}`)
   if (filter.name !== undefined && filter.name !== '') {
     conditions.push(sql`t.name ILIKE ${`%${filter.name.replaceAll(/[\\%_]/g, '\\$&')}%`}`)
@@ -250,6 +276,9 @@ export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ to
       sql`EXISTS (SELECT 1 FROM runs l JOIN workers w ON w.key = l.worker_key WHERE l.key = t.run_key AND w.id = ${filter.workerId})`,
     )
   }
+  if (filter.hasTrigger !== undefined)
+    conditions.push(filter.hasTrigger ? sql`t.trigger IS NOT NULL` : sql`t.trigger IS NULL`)
+  if (filter.channelId !== undefined) conditions.push(namesChannel('t', filter.channelId))
   const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
   const dir = sql.raw(filter.dir)
   const order = ORDERS[filter.order] ?? ORDERS['updated_at']
@@ -262,5 +291,5 @@ export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ to
 }
 
 export function taskUnderWay(): ServiceError {
-  return new ServiceError('invalid_state', 'the task is scheduled or running: stop it before it is changed')
+  return new ServiceError('invalid_state', 'the task is scheduled or running: stop it before you change it')
 }

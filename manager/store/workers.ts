@@ -3,7 +3,7 @@ import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { isVisible, type VisibleDomains } from '../access/access.ts'
+import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
 import { noteWorkers } from './notes.ts'
 
 export type WorkerRecord = {
@@ -31,7 +31,7 @@ export type WorkerRecord = {
   taskCount: number
 }
 
-// Alive: some manager holds its session and its lease has not ended, in the database's own time.
+// Alive: a manager holds its session and its lease has not expired, by the clock of the database.
 const ALIVE = sql<boolean>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
 
 const WORKERS = sql`
@@ -43,9 +43,11 @@ const WORKERS = sql`
   FROM workers w`
 
 export type WorkerFilter = {
-  /** Domains whose workers are seen beside the platform's. */
-  domains: VisibleDomains
+  /** Domains whose workers are visible in addition to the platform's. */
+  domains: VisibleDomainKeys
   status?: 'alive' | 'dead' | 'draining' | undefined
+  /** By the lease alone. */
+  alive?: boolean | undefined
   label?: { name: string; value: string } | undefined
   offset: number
   limit: number
@@ -55,17 +57,20 @@ export async function listWorkers(
   db: Queryable,
   filter: WorkerFilter,
 ): Promise<{ total: number; workers: WorkerRecord[] }> {
-  const conditions: Sql<boolean>[] = [sql`(w.domain_key IS NULL OR ${isVisible(sql`w.domain_key`, filter.domains)})`]
+  const conditions: Sql<boolean>[] = [
+    sql`(w.domain_key IS NULL OR ${visibleDomainCondition(sql`w.domain_key`, filter.domains)})`,
+  ]
   if (filter.status === 'alive') conditions.push(sql`${ALIVE} AND NOT w.draining`)
   if (filter.status === 'dead') conditions.push(sql`NOT ${ALIVE}`)
   if (filter.status === 'draining') conditions.push(sql`${ALIVE} AND w.draining`)
+  if (filter.alive !== undefined) conditions.push(filter.alive ? ALIVE : sql`NOT ${ALIVE}`)
   if (filter.label !== undefined)
     conditions.push(sql`w.labels @> ${JSON.stringify({ [filter.label.name]: filter.label.value })}::jsonb`)
   const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
   const { rows } = await withinPage(
     sql<WorkerRecord>`${WORKERS} ${where} ORDER BY w.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
   ).execute(db)
-  // The last page tells the total by itself, and no worker that joins meanwhile is counted without being shown.
+  // The last page determines the total itself; a worker that joins meanwhile is not counted without being shown.
   const found = rows[0]?.page_rows ?? 0
   const isLastPage = found < filter.limit && (found > 0 || filter.offset === 0)
   if (isLastPage) return { total: filter.offset + found, workers: rows }
@@ -80,7 +85,7 @@ export async function findWorker(db: Queryable, id: string): Promise<WorkerRecor
 
 export type PlacedRun = { runId: string; state: number; needs: unknown; workerId: string | null; isQueued: boolean }
 
-/** The newest run of the task with what it asks of a worker. */
+/** The newest run of the task with its needs. */
 export async function findNewestRun(db: Queryable, taskKey: number): Promise<PlacedRun | undefined> {
   const { rows } = await sql<PlacedRun>`
     SELECT r.id AS "runId", r.state, n.definition AS needs, w.id AS "workerId", r.queue_seq IS NOT NULL AS "isQueued"
@@ -89,7 +94,7 @@ export async function findNewestRun(db: Queryable, taskKey: number): Promise<Pla
   return rows[0]
 }
 
-/** False when there is none. What changes nothing that is seen of the worker, or is asked of a dead one, is no event. */
+/** False if it does not exist. A call without a visible change, or for a dead worker, creates no event. */
 export async function setDraining(db: Queryable, key: number, isDraining: boolean): Promise<boolean> {
   const { rows } = await sql`
     WITH before AS (SELECT key, draining FROM workers WHERE key = ${key} FOR UPDATE),
@@ -110,7 +115,7 @@ export type NewToken = {
   createdBy: string | null
 }
 
-/** Answers when it ends. */
+/** Returns its expiry. */
 export async function insertToken(db: Queryable, token: NewToken): Promise<string> {
   const { rows } = await sql<{ expires_at: string }>`
     INSERT INTO worker_tokens (id, token_hash, domain_key, domain_id, uses_left, expires_at, created_by)

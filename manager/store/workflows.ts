@@ -2,11 +2,13 @@
 import { refusing, type Queryable, type Transaction, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
-import { isVisible, type VisibleDomains } from '../access/access.ts'
+import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
 import { noteTasks } from './notes.ts'
+import { namesChannel } from './tasks.ts'
 import type { RunInput } from '../model/task-fields.ts'
-import type { RunIf } from '../model/references.ts'
+import type { RunIf } from '../model/result-references.ts'
 
 export type WorkflowRecord = {
   key: number
@@ -15,7 +17,7 @@ export type WorkflowRecord = {
   name: string
   metadata: Readonly<Record<string, unknown>>
   createdAt: string
-  /** Of its newest run; null: it was never started. */
+  /** State of its newest run; null: never started. */
   state: TaskState | null
 }
 
@@ -47,25 +49,55 @@ export async function findWorkflow(db: Queryable, id: string): Promise<WorkflowR
   return rows[0]
 }
 
+export type WorkflowFilter = {
+  domains: VisibleDomainKeys
+  name: string | undefined
+  /** States of the newest run; 0 is of a workflow that was never started. */
+  states?: readonly number[] | undefined
+  /** A task of the workflow names this channel. */
+  channelId?: string | undefined
+  /** A message can start a task of the workflow. */
+  hasTrigger?: boolean | undefined
+  offset: number
+  limit: number
+}
+
+function taskFilter({ channelId, hasTrigger }: WorkflowFilter): Sql<boolean> {
+  const tasksOf = (condition: Sql<boolean>) =>
+    sql<boolean>`EXISTS (SELECT FROM tasks t WHERE t.workflow_key = f.key AND ${condition})`
+  const triggered = tasksOf(sql<boolean>`t.trigger IS NOT NULL`)
+  const conditions = [
+    ...(channelId === undefined ? [] : [tasksOf(namesChannel('t', channelId))]),
+    ...(hasTrigger === undefined ? [] : [hasTrigger ? triggered : sql<boolean>`NOT ${triggered}`]),
+  ]
+  return conditions.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join(conditions, sql` AND `)}`
+}
+
 export async function listWorkflows(
   db: Queryable,
-  filter: { domains: VisibleDomains; name: string | undefined; offset: number; limit: number },
+  filter: WorkflowFilter,
 ): Promise<{ total: number; workflows: WorkflowRecord[] }> {
-  const inDomains = isVisible(sql`f.domain_key`, filter.domains)
+  const inDomains = visibleDomainCondition(sql`f.domain_key`, filter.domains)
   const named =
     filter.name === undefined || filter.name === ''
       ? sql`true`
       : sql`f.name ILIKE ${`%${filter.name.replaceAll(/[\\%_]/g, '\\$&')}%`}`
+  const inState =
+    filter.states === undefined
+      ? sql`true`
+      : sql`coalesce((SELECT r.state FROM workflow_runs r WHERE r.workflow_key = f.key ORDER BY r.key DESC LIMIT 1), 0)
+          = ANY (${[...filter.states]}::smallint[])`
+  const where = sql`${inDomains} AND ${named} AND ${inState} AND ${taskFilter(filter)}`
   const [{ rows }, counted] = await Promise.all([
     withinPage(
-      sql<WorkflowRecord>`${WORKFLOWS} WHERE ${inDomains} AND ${named} ORDER BY f.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
+      sql<WorkflowRecord>`${WORKFLOWS} WHERE ${where} ORDER BY f.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
     ).execute(db),
-    sql<{ total: number }>`SELECT count(*) AS total FROM workflows f WHERE ${inDomains} AND ${named}`.execute(db),
+    sql<{ total: number }>`SELECT count(*) AS total FROM workflows f WHERE ${where}`.execute(db),
   ])
   return { total: counted.rows[0]?.total ?? 0, workflows: rows }
 }
 
-/** False while it runs, or one of its tasks does. */
+/** False while it, or one of its tasks, is running. */
 export async function deleteWorkflow(tx: Transaction, key: number): Promise<boolean> {
   const { rows } = await sql`DELETE FROM workflows f WHERE f.key = ${key}
     AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.workflow_key = f.key AND r.next_check_at IS NOT NULL)
@@ -74,14 +106,14 @@ export async function deleteWorkflow(tx: Transaction, key: number): Promise<bool
   return rows.length === 1
 }
 
-/** Begins a run with a step per task. Throws `invalid_state` while one is under way. */
+/** Starts a run with a step per task. Throws `invalid_state` while one is active. */
 export async function beginRun(tx: Transaction, workflowKey: number, id: string): Promise<number> {
   const open = () =>
     new ServiceError('invalid_state', 'the workflow is running: it can be started again when it has ended')
   const work = sql<{ key: number }>`
     INSERT INTO workflow_runs (id, workflow_key, state, next_check_at)
     VALUES (${id}, ${workflowKey}, ${TASK_STATE.running}, now()) RETURNING key`.execute(tx)
-  const { rows } = await refusing({ workflow_runs_open: open }, work)
+  const { rows } = await refusing({ workflow_runs_open_key: open }, work)
   const [row] = rows
   if (row === undefined) throw new Error('the run of the workflow was not inserted')
   await sql`INSERT INTO workflow_steps (workflow_run_key, task_key, run_id)
@@ -98,7 +130,7 @@ export type StepRecord = {
   inputs: RunInput[]
   state: TaskState
   runId: string
-  /** How its run ended; null: it has not, or was never made. */
+  /** The final state of its run; null: not ended, or not created. */
   runState: TaskState | null
   runExists: boolean
   error: string | null
@@ -108,6 +140,7 @@ export type WorkflowRunRecord = {
   key: number
   id: string
   workflowKey: number
+  workflowId: string
   domainId: string | null
   state: TaskState
   isOpen: boolean
@@ -117,7 +150,7 @@ export type WorkflowRunRecord = {
 }
 
 const RUN_COLUMNS = sql`
-  r.key, r.id, r.workflow_key AS "workflowKey", f.domain_id AS "domainId", r.state, r.next_check_at IS NOT NULL AS "isOpen",
+  r.key, r.id, r.workflow_key AS "workflowKey", f.id AS "workflowId", f.domain_id AS "domainId", r.state, r.next_check_at IS NOT NULL AS "isOpen",
   r.created_at AS "createdAt", r.finished_at AS "finishedAt"`
 
 export async function findNewestRun(db: Queryable, workflowKey: number): Promise<WorkflowRunRecord | undefined> {
@@ -148,7 +181,7 @@ async function readSteps(db: Queryable, runKey: number): Promise<StepRecord[]> {
 
 const MAX_OPEN = 200
 
-/** Runs that somebody must look at; they are looked at again later, should whoever takes them die. */
+/** Runs that are due for a check; they become due again later, in case this manager dies. */
 export async function takeDue(db: Queryable, isAll: boolean, checkMs: number): Promise<number[]> {
   const { rows } = await sql<{ key: number }>`
     UPDATE workflow_runs SET next_check_at = now() + make_interval(secs => ${checkMs / 1000}::float8)
@@ -158,7 +191,7 @@ export async function takeDue(db: Queryable, isAll: boolean, checkMs: number): P
   return rows.map(({ key }) => key)
 }
 
-/** Moves a step on, unless somebody else has. */
+/** Changes the state of a step, unless another manager did. */
 export async function moveStep(
   db: Queryable,
   runKey: number,
@@ -172,7 +205,7 @@ export async function moveStep(
   return rows.length === 1
 }
 
-/** The task is shown as skipped; not while a run of it is under way. */
+/** Marks the task as skipped, unless a run of it is active. */
 export async function markSkipped(db: Queryable, taskKey: number): Promise<void> {
   await sql`WITH changed AS (
       UPDATE tasks SET state = ${TASK_STATE.skipped}, run_key = NULL, start_time = NULL, finish_time = now()
@@ -187,7 +220,7 @@ export async function endRun(db: Queryable, key: number, state: TaskState): Prom
   return rows.length === 1
 }
 
-/** Steps that were not started yet are stopped with the run. */
+/** Stops a run together with its steps that were not started. */
 export async function stopRun(tx: Transaction, key: number): Promise<void> {
   await sql`UPDATE workflow_steps SET state = ${TASK_STATE.stopped}
     WHERE workflow_run_key = ${key} AND state IN (${TASK_STATE.pending}, ${TASK_STATE.scheduled})`.execute(tx)

@@ -1,5 +1,5 @@
 /**
- * What a task's fields bring with them: rights on channels, the next tick of its schedule, sealed secrets
+ * Derived values of a task's fields: permissions on channels, the next tick of its schedule, sealed secrets
  * (task-manager.md section 1, Rights of a task).
  */
 import { ServiceError } from '#core/errors/index.ts'
@@ -14,7 +14,7 @@ import { REDACTED } from './schema.ts'
 
 const PURPOSE = 'task secrets'
 
-/** Values by name, bound to the task they belong to. */
+/** Seals values by name, bound to their task. */
 export function sealSecrets(keyring: Keyring, taskId: string, secrets: Readonly<Record<string, string>>): Buffer {
   return keyring.seal(PURPOSE, taskId, JSON.stringify(secrets))
 }
@@ -29,17 +29,17 @@ type Asked = {
   caller: TaskCaller
   task: { id: string; domainId: string | null }
   fields: Partial<TaskFields>
-  /** As given; undefined: not given. */
+  /** The given value; undefined: not given. */
   secrets: Readonly<Record<string, string>> | null | undefined
-  /** What the task has now; undefined: it is new. */
+  /** The current values of the task; undefined for a new one. */
   before: Pick<TaskRecord, 'schedule' | 'timezone'> | undefined
   /** Its sealed secrets. */
   sealed: Buffer | null
 }
 
 /**
- * Throws `unauthenticated` for what needs a user and has none, `forbidden` without the right on a channel, `malformed`
- * naming a field.
+ * Throws `unauthenticated` if a field requires a user and there is none, `forbidden` without the permission on a channel,
+ * `malformed` with the field.
  */
 export async function extrasOf({ access, keyring, now }: ExtrasDeps, asked: Asked): Promise<Partial<TaskExtras>> {
   const { fields } = asked
@@ -107,7 +107,7 @@ function secretExtras(keyring: Keyring, asked: Asked): Pick<Partial<TaskExtras>,
 /** Throws `unauthenticated` without a principal, `malformed` for a task of no domain. */
 function requireUser({ caller, task }: Asked, field: string): { user: UserPrincipal; domainId: string } {
   if (caller === undefined)
-    throw new ServiceError('unauthenticated', `${field} needs a token: a task acts as its creator`)
+    throw new ServiceError('unauthenticated', `${field} requires a token: a task acts as its creator`)
   if (task.domainId === null) {
     throw new ServiceError('malformed', `domain_id is required: ${field} belongs to a domain`, {
       details: [{ path: '/domain_id', message: 'is required' }],

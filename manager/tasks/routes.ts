@@ -1,18 +1,22 @@
 /** Task routes (task-manager.md section 1). Each handler is one call. */
 import { Type } from 'typebox'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { NoBody, requireStorable, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
+import { DURATION_PATTERN, parseDurationMs } from '#core/time.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import type { BodyReceiver } from '../modules/received-body.ts'
+import { TASK_BODY_BYTES, newerFields } from './legacy-fields.ts'
 import { NewTask, Task, TaskId, TaskPage, TaskQuery, TaskUpdate, presentListedTask, presentTask } from './schema.ts'
 import type { TasksService } from './service.ts'
 import { uploadRoute } from './upload-routes.ts'
 
 const Params = Type.Object({ task_id: TaskId })
 const tags = ['tasks']
+/** The longest wait of a caller for the end of a run. */
+const MAX_WAIT_MS = 60_000
 
 export function taskRoutes({
   tasks,
@@ -30,23 +34,18 @@ export function taskRoutes({
       '/tasks',
       {
         onRequest,
-        config: { ...config('task_create'), location: '/tasks/{id}' },
+        bodyLimit: TASK_BODY_BYTES,
+        config: { ...config('task_create'), location: '/tasks/{id}', maxWholeBytes: TASK_BODY_BYTES },
         schema: {
           tags,
           summary: 'Create a task',
           body: NewTask,
-          response: responses(
-            { 201: Task },
-            'unauthenticated',
-            'forbidden',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 201: Task }, 'unprocessable', 'rate_limited', 'timeout'),
         },
       },
       async (request, reply) => {
-        const task = presentTask(await tasks.create(callers.of(request), request.body))
+        const { body, file } = newerFields(request.body)
+        const task = presentTask(await tasks.create(callers.of(request), body, file))
         void reply.code(201).header('Location', `/tasks/${task.id}`)
         return task
       },
@@ -60,22 +59,24 @@ export function taskRoutes({
           tags,
           summary: 'List tasks',
           querystring: TaskQuery,
-          response: responses({ 200: TaskPage }, 'unauthenticated'),
+          response: responses({ 200: TaskPage }),
         },
       },
       async (request) => {
-        const { offset, limit, state, name, metadata, worker_id: workerId, order, dir } = request.query
+        const { offset, limit, state, name, metadata, trigger, order, dir } = request.query
         const filter = {
           offset,
           limit,
           state,
           name,
           metadata: parseMetadata(metadata),
-          workerId: requireUuid(workerId),
+          workerId: requireUuid('worker_id', request.query.worker_id),
+          channelId: requireUuid('channel_id', request.query.channel_id),
+          hasTrigger: trigger,
           order,
           dir: dir ?? ('asc' as const),
         }
-        const page = await tasks.list(callers.of(request), filter)
+        const page = await tasks.list(callers.of(request), filter, request.query.domain_id)
         return { offset, limit, total: page.total, tasks: page.tasks.map(presentListedTask) }
       },
     )
@@ -87,35 +88,38 @@ export function taskRoutes({
         schema: {
           tags,
           summary: 'View a task',
+          description:
+            'With `wait`, the answer comes when its run has ended, or after that time with the task as it is.',
           params: Params,
-          response: responses({ 200: Task }, 'unauthenticated', 'not_found'),
+          querystring: Type.Object({
+            wait: Type.Optional(Type.String({ pattern: DURATION_PATTERN, description: 'At most 60s' })),
+          }),
+          response: responses({ 200: Task }, 'not_found', 'rate_limited'),
         },
       },
-      async (request) => presentTask(await tasks.get(callers.of(request), request.params.task_id)),
+      async (request) => {
+        const waitMs = waitOf(request.query.wait)
+        return presentTask(await tasks.getEnded(callers.of(request), request.params.task_id, waitMs))
+      },
     )
     app.put(
       '/tasks/:task_id',
       {
         onRequest,
-        config: config('task_update'),
+        bodyLimit: TASK_BODY_BYTES,
+        config: { ...config('task_update'), maxWholeBytes: TASK_BODY_BYTES },
         schema: {
           tags,
-          summary: 'Change a task; absent fields stay',
+          summary: 'Update a task; absent fields are unchanged',
           params: Params,
           body: TaskUpdate,
-          response: responses(
-            { 200: Task },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'invalid_state',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 200: Task }, 'not_found', 'invalid_state', 'unprocessable', 'rate_limited', 'timeout'),
         },
       },
-      async (request) => presentTask(await tasks.update(callers.of(request), request.params.task_id, request.body)),
+      async (request) => {
+        const { body, file } = newerFields(request.body)
+        return presentTask(await tasks.update(callers.of(request), request.params.task_id, body, file))
+      },
     )
     app.delete(
       '/tasks/:task_id',
@@ -126,8 +130,8 @@ export function taskRoutes({
           tags,
           summary: 'Delete a task with its runs',
           params: Params,
-          querystring: Type.Object({ force: Type.Optional(Type.Boolean({ description: 'Stop it first' })) }),
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+          querystring: Type.Object({ force: Type.Optional(Type.Boolean({ description: 'Stop the task first' })) }),
+          response: responses({ 204: NoBody }, 'not_found', 'invalid_state'),
         },
       },
       async (request, reply) => {
@@ -136,12 +140,18 @@ export function taskRoutes({
         return null
       },
     )
-    // Multipart bodies are read by this route alone, so its parser stays in a scope of its own.
+    // This route reads multipart bodies, so its parser stays in a scope of its own.
     void app.register((scope, _options, done) => {
       uploadRoute(scope as unknown as HttpApp, { tasks, callers, bodies })
       done()
     })
   }
+}
+
+function waitOf(text: string | undefined): number {
+  const waitMs = text === undefined ? 0 : parseDurationMs(text, '/wait')
+  if (waitMs > MAX_WAIT_MS) throw refusedField('/wait', 'must be between 0s and 60s')
+  return waitMs
 }
 
 function parseMetadata(text: string | undefined): Record<string, unknown> | undefined {
@@ -160,10 +170,10 @@ function parseMetadata(text: string | undefined): Record<string, unknown> | unde
   return value as Record<string, unknown>
 }
 
-function requireUuid(text: string | undefined): string | undefined {
+function requireUuid(name: 'worker_id' | 'channel_id', text: string | undefined): string | undefined {
   if (text !== undefined && !isId(text)) {
-    throw new ServiceError('malformed', 'worker_id must be the id of a worker', {
-      details: [{ path: 'worker_id', message: 'must be a UUID' }],
+    throw new ServiceError('malformed', `${name} must be the id of a ${name.slice(0, -'_id'.length)}`, {
+      details: [{ path: name, message: 'must be a UUID' }],
     })
   }
   return text

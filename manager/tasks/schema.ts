@@ -3,36 +3,57 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { MetadataFilter, OrderKey } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { recordOf, shown } from '#core/http/index.ts'
+import { recordOf, documented } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import type { TaskState } from '#proto/index.ts'
 import { GIVEN_FIELDS, SHOWN_FIELDS, Secrets, TASK_FIELDS, showFields } from '../model/task-fields.ts'
 import type { TaskRecord } from '../store/tasks.ts'
 
-/** Lower-case UUID text; anything else is an unknown id, not a malformed one. */
-export const TaskId = Type.String({ maxLength: 64, description: 'UUID', ...shown({ format: 'uuid' }) })
-export const Timestamp = Type.String({ description: 'RFC 3339 in UTC; 0001-01-01T00:00:00Z: never' })
+/** Lower-case UUID; any other text is an unknown id, not a malformed one. */
+export const TaskId = Type.String({ maxLength: 64, description: 'UUID', ...documented({ format: 'uuid' }) })
+export const Timestamp = Type.String({ description: 'RFC 3339 in UTC; `0001-01-01T00:00:00Z` means never' })
 
 const MAX_NAME_CHARS = 1024
-/** Largest page of these listings, and what they give unasked. */
+/** Largest page of these listings, also the default. */
 const PAGE_LIMIT = 100
 
 export const RunIf = Type.Enum(['success', 'failure', 'always'])
 
-/** Shown in place of a secret; written back, it leaves the secret as it is. */
+/** Shown instead of a secret; if it is sent back, the secret is unchanged. */
 export const REDACTED = '[redacted]'
 const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) => Type.Union([type, Type.Null()])
 
 const writable = { ...GIVEN_FIELDS, secrets: Type.Optional(nullable(Secrets)) }
 const Name = TASK_FIELDS.name.given
 
+/** Fields of Propeller (`legacy-fields.ts`). Nulls are absent: Go clients send them for everything that was not set. */
+const LEGACY_TASK_FIELDS = {
+  proplet_id: Type.Optional(Type.String({ maxLength: 36, description: 'Older name of `worker_id`' })),
+  file: Type.Optional(
+    Type.String({
+      description: 'The module in base64, at most 8 MiB; for larger ones use `PUT /tasks/{task_id}/upload`',
+    }),
+  ),
+  is_recurring: Type.Optional(Type.Boolean({ description: 'Requires `schedule`' })),
+  kind: Type.Optional(Type.String({ maxLength: 64, description: 'Only `standard`' })),
+  mode: Type.Optional(Type.String({ maxLength: 64, description: 'Only `infer`' })),
+  encrypted: Type.Optional(Type.Boolean({ description: 'Encrypted modules are not supported' })),
+  kbs_resource_path: Type.Optional(Type.String({ maxLength: 1024, description: 'Key brokers are not supported' })),
+  latent: Type.Optional(Type.Unknown({ description: 'Latent tasks are not supported' })),
+}
+
 export const NewTask = Type.Object(
-  { name: Name, domain_id: Type.Optional(nullable(TaskId)), ...writable },
+  { name: Name, domain_id: Type.Optional(nullable(TaskId)), ...writable, ...LEGACY_TASK_FIELDS },
   { $id: 'TaskCreate' },
 )
 export type NewTask = Static<typeof NewTask>
-export const TaskUpdate = Type.Object({ name: Type.Optional(Name), ...writable })
+/** An empty name is ignored: older clients send every field. */
+export const TaskUpdate = Type.Object({
+  name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS })),
+  ...writable,
+  ...LEGACY_TASK_FIELDS,
+})
 export type TaskUpdate = Static<typeof TaskUpdate>
 
 const Extern = Type.Object({
@@ -51,8 +72,8 @@ export const Module = Type.Object({
 })
 
 const TriggerStatus = Type.Object({
-  matched: Type.Integer({ description: 'Messages that met the trigger' }),
-  dropped: Type.Integer({ description: 'Of those, messages that started nothing' }),
+  matched: Type.Integer({ description: 'Messages that matched the trigger' }),
+  dropped: Type.Integer({ description: 'Matching messages that started no run' }),
   dropped_reason: nullable(Type.String()),
   last_match_at: Timestamp,
 })
@@ -66,6 +87,8 @@ export const Task = Type.Object(
       description: '0 pending, 1 scheduled, 2 running, 3 completed, 4 failed, 5 skipped, 6 stopped, 7 unknown',
     }),
     ...SHOWN_FIELDS,
+    proplet_id: Type.Optional(Type.String({ description: 'Older name of `worker_id`' })),
+    is_recurring: Type.Optional(Type.Boolean({ description: 'true; absent without a schedule' })),
     next_tick_at: Type.Optional(Timestamp),
     trigger_status: Type.Optional(TriggerStatus),
     secrets: recordOf(Type.String()),
@@ -76,16 +99,16 @@ export const Task = Type.Object(
     run_id: Type.Optional(TaskId),
     results: Type.Unknown({
       description:
-        'Of the last run, as `/tasks/{task_id}/results` shows it; null: none, those of a broadcast, or more than is shown here',
+        'Result of the last run, as in `/tasks/{task_id}/results`; null: none, a broadcast, or too large to be shown here',
     }),
     result_bytes: Type.Optional(
       Type.Integer({
         description:
-          'Size of a result that only `/tasks/{task_id}/results` shows: above 4 KiB in a list, above 256 KiB in the single record',
+          'Size of an omitted result, which `/tasks/{task_id}/results` shows: above 4 KiB in a list, above 256 KiB in the single task',
       }),
     ),
     error: nullable(Type.String({ description: 'Why the last run failed' })),
-    reason: nullable(Type.String({ description: 'The kind of the failure, such as timeout, trap or oom' })),
+    reason: nullable(Type.String({ description: 'Failure reason, such as timeout, trap or oom' })),
     start_time: Timestamp,
     finish_time: Timestamp,
     created_at: Timestamp,
@@ -100,13 +123,20 @@ export const TaskQuery = Type.Object({
   state: Type.Optional(Type.Integer({ minimum: 0, maximum: 7 })),
   name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS })),
   metadata: Type.Optional(MetadataFilter),
-  worker_id: Type.Optional(Type.String({ maxLength: 64, description: 'Tasks whose last run went to this worker' })),
+  worker_id: Type.Optional(
+    Type.String({ maxLength: 64, description: 'Tasks whose last run was assigned to this worker' }),
+  ),
+  domain_id: Type.Optional(Type.String({ maxLength: 64, description: 'Tasks of this domain' })),
+  trigger: Type.Optional(Type.Boolean({ description: 'true: tasks that messages start; false: the others' })),
+  channel_id: Type.Optional(
+    Type.String({ maxLength: 64, description: 'Tasks whose trigger, `publish_result` or grant names this channel' }),
+  ),
   order: OrderKey,
   dir: Type.Optional(Direction),
 })
 export type TaskQuery = Static<typeof TaskQuery>
 
-/** What a task is listed as, in `GET /tasks` and in a workflow: what its module exports and imports is shown with the task alone. */
+/** A task in `GET /tasks` and in a workflow; only the single task has the exports and imports of its module. */
 export const ListedTask = Type.Object(
   { ...Task.properties, module: Type.Optional(Type.Omit(Module, ['exports', 'imports'])) },
   { $id: 'ListedTask', description: 'Task without the exports and imports of its module' },
@@ -116,12 +146,12 @@ export type ListedTask = Static<typeof ListedTask>
 export const TaskPage = Type.Object({ ...pageFields, tasks: Type.Array(ListedTask) })
 
 /**
- * Fields that mean something among other tasks only. Unknown fields are ignored (decision 43), but to ignore one of these
- * would be to promise something and not do it.
+ * Fields that apply only in a workflow. Unknown fields are ignored (decision 43), but a client that sets one of these
+ * expects an effect.
  */
 const WORKFLOW_FIELDS = ['depends_on', 'run_if'] as const
 
-/** Throws `unprocessable` naming the first of them that is set to anything but nothing. */
+/** Throws `unprocessable` with the first of them that is set to a non-empty value. */
 export function refuseWorkflowFields(body: Readonly<Record<string, unknown>>): void {
   const found = WORKFLOW_FIELDS.find((field) => isSet(body[field]))
   if (found === undefined) return
@@ -152,6 +182,8 @@ export function presentListedTask(task: TaskRecord): ListedTask {
     ...(task.domain_id === null ? {} : { domain_id: task.domain_id }),
     state: task.state satisfies TaskState,
     ...showFields(task),
+    ...(task.worker_id === null ? {} : { proplet_id: task.worker_id }),
+    ...(task.schedule === null ? {} : { is_recurring: true }),
     ...(task.schedule === null || task.next_tick_at === null ? {} : { next_tick_at: formatTime(task.next_tick_at) }),
     ...(status === null ? {} : { trigger_status: { ...status, last_match_at: formatTime(status.last_match_at) } }),
     secrets: Object.fromEntries(task.secret_names.map((name) => [name, REDACTED])),

@@ -1,20 +1,22 @@
-/** The rules of tasks as records: who sees them, what may be written and when. Runs are the business of `runs/`. */
+/** Task records: visibility, validation and changes. `runs/` manages their runs. */
 import { LRUCache } from 'lru-cache'
 import { isId } from '#core/ids.ts'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import { judgeModule } from '#core/module-reading/index.ts'
+import { validateModule } from '#core/module-reading/index.ts'
+import { Slots } from '#core/slots.ts'
 import { isUnderWay } from '../model/lifecycle.ts'
 import { domainOf } from '../access/domain-of.ts'
-import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access/access.ts'
-import { refuseReferences } from '../model/references.ts'
-import { storeModule } from '../store/modules.ts'
+import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access/access.ts'
+import { refuseResultReferences } from '../model/result-references.ts'
+import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
 import {
   deleteTask,
   findIdentity,
   findSecrets,
+  findState,
   findTask,
   insertTask,
   listTasks,
@@ -27,32 +29,38 @@ import {
   type TaskRecord,
 } from '../store/tasks.ts'
 import { NEW_TASK, readFields } from '../model/task-fields.ts'
+import { AwaitedEnds, type RunEndings } from '../writer/endings.ts'
 import { refuseWorkflowFields, type NewTask, type TaskUpdate } from './schema.ts'
 
 export type TasksDeps = {
   database: Database
   access: TaskAccess
   keyring: Keyring
+  endings: RunEndings
   /** Resolves when every run of the task has ended. */
   stopRuns: (taskKey: number) => Promise<void>
-  /** Told of a task whose row was changed or removed, after the commit. */
+  /** Called after the commit of a change or deletion of a task's row. */
   onChanged: (taskId: string) => void
   newId: () => string
   now: () => Date
 }
 
-/** Tasks whose id, key and domain are remembered; none of the three ever changes. */
-const REMEMBERED_TASKS = 50_000
+/** Waiting calls of this process, and per domain. */
+const MAX_WAITING = 4000
+const MAX_WAITING_PER_DOMAIN = 1000
+/** Tasks whose id, key and domain are cached; none of the three changes. */
+const MAX_CACHED_TASKS = 50_000
 
 export class TasksService {
   readonly #deps: TasksDeps
-  readonly #identities = new LRUCache<string, TaskIdentity>({ max: REMEMBERED_TASKS })
+  readonly #waiting = new Slots({ what: 'calls that wait for tasks', max: MAX_WAITING, share: MAX_WAITING_PER_DOMAIN })
+  readonly #identities = new LRUCache<string, TaskIdentity>({ max: MAX_CACHED_TASKS })
 
   constructor(deps: TasksDeps) {
     this.#deps = deps
   }
 
-  /** Throws `not_found` for what the caller may not read, `forbidden` for what he may read but not do. */
+  /** Throws `not_found` if the caller cannot read the task, `forbidden` if they can read it but not do this. */
   async require(caller: TaskCaller, id: string, action: TaskAction): Promise<TaskIdentity> {
     const task = await this.#identify(id)
     if (task === undefined || !(await this.#deps.access.can(caller, 'task_read', task.domainId))) {
@@ -68,27 +76,81 @@ export class TasksService {
     return await this.#read(await this.require(caller, id, 'task_read'))
   }
 
-  async create(caller: TaskCaller, body: NewTask): Promise<TaskRecord> {
+  /**
+   * The task when its current run has ended, at any manager, or as it is after `waitMs`. A task that is not under way is
+   * returned at once. Throws `rate_limited` and `unavailable` if too many callers wait.
+   */
+  async getEnded(caller: TaskCaller, id: string, waitMs: number): Promise<TaskRecord> {
+    const { database, endings } = this.#deps
+    const task = await this.require(caller, id, 'task_read')
+    const before = await this.#read(task)
+    const { run_key: runKey } = before
+    if (waitMs === 0 || runKey === null || !isUnderWay(before.state)) return before
+    await this.#waiting.run(task.domainId, async () => {
+      const awaited = new AwaitedEnds(endings)
+      awaited.add(runKey)
+      // It may have ended before it was awaited.
+      const state = await findState(database.db, task.key)
+      await awaited.within(state !== undefined && isUnderWay(state) ? waitMs : 0)
+    })
+    return await this.get(caller, id)
+  }
+
+  /** `file` is its module; the buffer is detached afterwards. Throws the errors of `validateModule`. */
+  async create(caller: TaskCaller, body: NewTask, file?: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
     refuseWorkflowFields(body)
-    refuseReferences(body.inputs ?? [])
+    refuseResultReferences(body.inputs ?? [])
     const row = await this.newRow(caller, await this.domainOf(caller, body.domain_id), body, null)
-    const key = await this.#deps.database.transaction(async (tx) => await insertTask(tx, row))
+    const module = await this.moduleOf(file, row.domain?.id ?? null, row.memory_limit_bytes)
+    const { database } = this.#deps
+    // One statement is a transaction of its own.
+    const key =
+      module === undefined && row.triggerRule === null
+        ? await insertTask(database.db, row)
+        : await database.transaction(async (tx) => await this.insert(tx, row, module))
     return await this.#read({ key, id: row.id, domainId: row.domain?.id ?? null })
   }
 
-  async update(caller: TaskCaller, id: string, body: TaskUpdate): Promise<TaskRecord> {
+  /** The module of a file; undefined without one. The default memory limit applies without one. Throws the errors of `validateModule`. */
+  async moduleOf(
+    file: Uint8Array<ArrayBuffer> | undefined,
+    domainId: string | null,
+    memoryLimitBytes: number | undefined,
+  ): Promise<NewModule | undefined> {
+    if (file === undefined) return undefined
+    const validated = await validateModule(file, domainId ?? '', memoryLimitBytes ?? NEW_TASK.memory_limit_bytes)
+    return { ...validated, sizeBytes: validated.bytes.byteLength }
+  }
+
+  /** Inserts a task with its module, and returns its key. */
+  async insert(tx: Transaction, row: NewTaskRow, module: NewModule | undefined): Promise<number> {
+    return await insertTask(tx, row, module === undefined ? null : (await storeModule(tx, module)).key)
+  }
+
+  /** `file` is its new module; see `create`. An empty name is ignored. */
+  async update(
+    caller: TaskCaller,
+    id: string,
+    { name: newName, ...others }: TaskUpdate,
+    file?: Uint8Array<ArrayBuffer>,
+  ): Promise<TaskRecord> {
+    const body: TaskUpdate = newName === undefined || newName === '' ? others : { ...others, name: newName }
     const task = await this.require(caller, id, 'task_update')
     refuseWorkflowFields(body)
     const before = await this.#read(task)
-    if (before.workflow_id === null) refuseReferences(body.inputs ?? [])
+    if (before.workflow_id === null) refuseResultReferences(body.inputs ?? [])
     else if (body.name !== undefined && body.name !== before.name)
-      throw new ServiceError('invalid_state', 'other tasks of the workflow know this one by its name')
+      throw new ServiceError('invalid_state', 'other tasks of the workflow refer to this task by its name')
     const fields = readFields(body)
     const sealed = body.secrets === undefined ? null : await findSecrets(this.#deps.database.db, task.key)
     const extras = await extrasOf(this.#deps, { caller, task, fields, secrets: body.secrets, before, sealed })
-    const isChanged = await this.#deps.database.transaction(
-      async (tx) => await updateTask(tx, task.key, fields, extras, caller?.key ?? null),
-    )
+    const memoryLimitBytes = fields.memory_limit_bytes ?? before.memory_limit_bytes
+    const module = await this.moduleOf(file, task.domainId, memoryLimitBytes)
+    const isChanged = await this.#deps.database.transaction(async (tx) => {
+      const userKey = caller?.key ?? null
+      if (!(await updateTask(tx, task.key, fields, extras, userKey))) return false
+      return module === undefined || (await setModule(tx, task.key, (await storeModule(tx, module)).key, userKey))
+    })
     if (!isChanged) {
       await this.#read(task)
       throw taskUnderWay()
@@ -97,7 +159,7 @@ export class TasksService {
     return await this.#read(task)
   }
 
-  /** Refuses an upload before its bytes are read. */
+  /** Checks the permission for an upload before its bytes are read. */
   async requireUploadable(caller: TaskCaller, id: string): Promise<TaskIdentity> {
     const task = await this.require(caller, id, 'task_update')
     if (isUnderWay((await this.#read(task)).state)) throw taskUnderWay()
@@ -105,12 +167,13 @@ export class TasksService {
   }
 
   /**
-   * Stores the module and gives it to the task; the bytes cannot be used afterwards. Throws `malformed` for what is no module, or none that
-   * runs here, and what `judgeModule` throws.
+   * Stores the module and assigns it to the task; the buffer is detached afterwards. Throws `malformed` for an invalid or
+   * unsupported module, and the errors of `validateModule`.
    */
   async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
-    const judged = await judgeModule(bytes, task.domainId ?? '')
-    const module = { ...judged, sizeBytes: judged.bytes.byteLength }
+    const { memory_limit_bytes: memoryLimitBytes } = await this.#read(task)
+    const validated = await validateModule(bytes, task.domainId ?? '', memoryLimitBytes)
+    const module = { ...validated, sizeBytes: validated.bytes.byteLength }
     const isSet = await this.#deps.database.transaction(async (tx) => {
       const stored = await storeModule(tx, module)
       return await setModule(tx, task.key, stored.key, caller?.key ?? null)
@@ -123,12 +186,12 @@ export class TasksService {
     return await this.#read(task)
   }
 
-  async list(caller: TaskCaller, filter: Omit<TaskFilter, 'domains'>) {
-    const domains = visibleDomains(await this.#deps.access.domains(caller, 'task_read'))
+  async list(caller: TaskCaller, filter: Omit<TaskFilter, 'domains'>, domainId: string | undefined) {
+    const domains = await visibleIn(this.#deps.access, caller, domainId)
     return await listTasks(this.#deps.database.db, { ...filter, domains })
   }
 
-  /** Throws `invalid_state` while a run of it is under way, unless it is to be stopped first. */
+  /** Throws `invalid_state` while a run of it is active, unless `isForced` stops it first. */
   async remove(caller: TaskCaller, id: string, isForced: boolean): Promise<void> {
     const task = await this.require(caller, id, 'task_delete')
     if (isForced) await this.#deps.stopRuns(task.key)
@@ -143,18 +206,18 @@ export class TasksService {
     this.#deps.onChanged(task.id)
   }
 
-  /** Where a new task belongs: the domain named, else the token's, else the caller's only one. */
+  /** The domain of a new task: the given one, else the token's, else the caller's only one. */
   async domainOf(caller: TaskCaller, domainId: string | null | undefined): Promise<TaskDomain | null> {
     if (caller !== undefined) {
-      const several = 'you may create tasks in several domains'
+      const several = 'you can create tasks in several domains'
       return await domainOf(this.#deps.access, caller, 'task_create', { domainId, several })
     }
     if (typeof domainId === 'string' && domainId !== '')
-      throw new ServiceError('unauthenticated', 'a task of a domain needs a token')
+      throw new ServiceError('unauthenticated', 'a task of a domain requires a token')
     return null
   }
 
-  /** A task ready to be inserted; `workflow` is that of which it is a part. */
+  /** The row of a new task; `workflow` is the workflow that it belongs to. */
   async newRow(
     caller: TaskCaller,
     domain: TaskDomain | null,

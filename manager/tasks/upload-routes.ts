@@ -13,7 +13,7 @@ import type { TasksService } from './service.ts'
 
 const Params = Type.Object({ task_id: TaskId })
 const UploadForm = Type.Object({ file: BINARY })
-/** The envelope of a multipart body around its file. */
+/** The size of a multipart envelope around its file. */
 const MULTIPART_OVERHEAD_BYTES = 64 * 1024
 const tags = ['tasks']
 
@@ -31,21 +31,10 @@ export function uploadRoute(app: HttpApp, { tasks, callers, bodies }: UploadDeps
       config: { action: 'task_update', ownCredentials: BEARER, bodies: { 'multipart/form-data': UploadForm } },
       schema: {
         tags,
-        summary: 'Give the task a WebAssembly module',
+        summary: 'Upload the WebAssembly module of a task',
         description: 'multipart/form-data with the module in the field `file`.',
         params: Params,
-        response: responses(
-          { 200: Task },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'invalid_state',
-          'unsupported_media_type',
-          'too_large',
-          'rate_limited',
-          'unavailable',
-          'timeout',
-        ),
+        response: responses({ 200: Task }, 'not_found', 'invalid_state', 'rate_limited', 'timeout'),
       },
     },
     async (request) => {
@@ -67,7 +56,8 @@ export function uploadRoute(app: HttpApp, { tasks, callers, bodies }: UploadDeps
           await tasks.upload(callers.of(request), task, await received.read())
         return presentTask(await bodies.receive(task.domainId, part.content, upload))
       } finally {
-        // What was not read is let go, so that the caller hears the answer; not waited for, because nothing more may come.
+        // Discards the rest of the body, so that the client reads the answer; not awaited, because the rest may never
+        // arrive.
         void body.return?.().then(() => request.raw.resume())
       }
     },

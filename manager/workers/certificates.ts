@@ -1,6 +1,6 @@
 /**
- * Certificates of workers (task-manager.md section 3): issued at a registration or a renewal, shown at every TLS connection
- * from then on, and void as soon as their row is gone.
+ * Certificates of workers (task-manager.md section 3): issued at registration or renewal, required on every TLS
+ * connection from then on, and void when their row is deleted.
  */
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -10,7 +10,7 @@ import { CERTIFICATE_MS } from '../tls/authority.ts'
 import type { Authority } from '../tls/authority.ts'
 import { digestSecret } from '../model/worker-secret.ts'
 
-/** A certificate as the protocol carries it. */
+/** A certificate in the form of the protocol. */
 export type WorkerCertificate = { certificatePem: string; authorityPem: string; validForMs: bigint }
 
 export async function issueCertificate(
@@ -28,8 +28,8 @@ export async function issueCertificate(
 }
 
 /**
- * Throws `unauthenticated` when the worker has a certificate and does not show a valid one; `shown` is the SHA-256 of the
- * one that the connection showed and that the authority signed.
+ * Throws `unauthenticated` if the worker has a certificate and does not present a valid one; `shown` is the SHA-256 of
+ * the connection's certificate, signed by the authority.
  */
 export async function requireCertificate(
   db: Queryable | Transaction,
@@ -40,11 +40,11 @@ export async function requireCertificate(
     SELECT coalesce(bool_or(fingerprint = ${shown ?? ''} AND expires_at > now()), false) AS is_shown
     FROM worker_certificates WHERE worker_key = ${workerKey} HAVING count(*) > 0`.execute(db)
   if (rows[0]?.is_shown === false) {
-    throw new ServiceError('unauthenticated', 'this worker has a certificate and must show it while it is valid')
+    throw new ServiceError('unauthenticated', 'this worker must present its valid certificate')
   }
 }
 
-/** The worker behind id and secret, with its certificate where it has one. Throws `unauthenticated`. */
+/** The worker with this id and secret, and its certificate if it has one. Throws `unauthenticated`. */
 export async function authenticateWorker(
   database: Database,
   { id, secret }: { id: string; secret: string },
@@ -55,7 +55,7 @@ export async function authenticateWorker(
     database.db,
   )
   const [row] = rows
-  if (row === undefined) throw new ServiceError('unauthenticated', 'no worker has this id and secret')
+  if (row === undefined) throw new ServiceError('unauthenticated', 'unknown worker id or wrong worker secret')
   await requireCertificate(database.db, row.key, shown)
   return { key: row.key, id }
 }

@@ -1,25 +1,26 @@
 /**
- * Signs of life. In memory each session counts on the monotonic clock; the database gets one statement per second, in
- * its own time. A worker is dead when its lease has ended here and there, and only after this manager has been up, with
- * its database reachable, for a whole lease: time in which the manager stood still counts against nobody.
+ * Heartbeats and leases. In memory each session is timed by the monotonic clock; the database gets one statement per
+ * second, in its own time. A worker is dead when its lease has expired in both, and only after this manager has run with
+ * a reachable database for a whole lease: time in which the manager was suspended does not count.
  */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Cluster } from '../placement/cluster.ts'
+import { WORKER_METRICS } from '../placement/metrics.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { RunWriter } from '../writer/writer.ts'
 import { heartbeatIntervalMs, leaseMs, type ManagerTiming } from '../model/timing.ts'
 
-/** Signs of life that a worker's record shows. */
+/** Number of heartbeat times in a worker's record. */
 const SHOWN_BEATS = 10
-/** A worker is suspect after so many missed beats. */
+/** A worker becomes suspect after this many missed heartbeats. */
 const MISSED_BEATS = 2
-/** A tick that comes later than this says that the process stood still. */
+/** A later tick means that the process was suspended. */
 const STANDSTILL_FACTOR = 3
 
-export type LeaseKeeperDeps = {
+export type LeaseMonitorDeps = {
   database: Database
   cluster: Cluster
   writer: RunWriter
@@ -28,22 +29,22 @@ export type LeaseKeeperDeps = {
   logger: Logger
 }
 
-export class LeaseKeeper {
-  readonly #deps: LeaseKeeperDeps
-  /** Workers that were heard of since the last write. */
+export class LeaseMonitor {
+  readonly #deps: LeaseMonitorDeps
+  /** Workers with a heartbeat since the last write. */
   readonly #beaten = new Set<WorkerSession>()
   readonly #timer: NodeJS.Timeout
-  /** The database has answered since then. */
+  /** The database has been reachable since then. */
   #reachableSinceMs = monotonicMs()
   #lastTickMs = monotonicMs()
   #writing: Promise<void> | undefined
 
-  constructor(deps: LeaseKeeperDeps) {
+  constructor(deps: LeaseMonitorDeps) {
     this.#deps = deps
     this.#timer = setInterval(() => this.#tick(), deps.timing.leaseWriteIntervalMs)
   }
 
-  /** Between two heartbeats of a worker. */
+  /** The heartbeat interval. */
   intervalMs(): number {
     return heartbeatIntervalMs(this.#deps.timing, this.#deps.cluster.size)
   }
@@ -52,7 +53,7 @@ export class LeaseKeeper {
     return leaseMs(this.#deps.timing, this.intervalMs())
   }
 
-  /** The worker was heard of. */
+  /** Records a sign of life of the worker. */
   beat(session: WorkerSession): void {
     session.lastBeatMs = monotonicMs()
     this.#beaten.add(session)
@@ -95,7 +96,7 @@ export class LeaseKeeper {
   async #write(): Promise<void> {
     try {
       await this.#writeBeats()
-      if (monotonicMs() - this.#reachableSinceMs > this.leaseMs()) await this.#loseTheSilent()
+      if (monotonicMs() - this.#reachableSinceMs > this.leaseMs()) await this.#expireLeases()
     } catch (error) {
       this.#reachableSinceMs = monotonicMs()
       this.#deps.logger.warn({ err: error }, 'failed to write heartbeats; retrying')
@@ -116,17 +117,19 @@ export class LeaseKeeper {
     for (const session of sessions) this.#followRow(session, draining.get(session.key))
   }
 
-  /** What another manager was asked for: draining; undefined: the worker registered anew elsewhere, or was removed. */
+  /**
+   * Applies a drain that another manager received; undefined: the worker registered at another manager, or was removed.
+   */
   #followRow(session: WorkerSession, isDrainAsked: boolean | undefined): void {
     const { cluster } = this.#deps
     if (isDrainAsked === undefined) cluster.remove(session)
     else if (isDrainAsked !== session.isDrainAsked) {
-      session.askDrain(isDrainAsked)
+      session.sendDrain(isDrainAsked)
       cluster.changed()
     }
   }
 
-  async #loseTheSilent(): Promise<void> {
+  async #expireLeases(): Promise<void> {
     const { cluster, database, logger, managerId, writer } = this.#deps
     const { rows } = await sql<{ key: number; session_epoch: number; name: string }>`
       SELECT key, session_epoch, name FROM workers
@@ -136,12 +139,14 @@ export class LeaseKeeper {
     for (const row of rows) {
       const session = cluster.find(row.key)
       if (session !== undefined && monotonicMs() - session.lastBeatMs < this.leaseMs()) continue
-      if (await writer.lose(row.key, row.session_epoch))
-        logger.warn({ worker: row.name }, 'a worker is lost: its lease ended')
+      if (await writer.expireLease(row.key, row.session_epoch)) {
+        WORKER_METRICS.leaseLosses.add({})
+        logger.warn({ worker: row.name }, 'lease of a worker expired; requeueing its runs')
+      }
     }
   }
 
-  /** A worker of another manager: that one goes first. */
+  /** The manager of a worker handles its expiry first. */
   #graceMs(): number {
     return 2 * this.#deps.timing.leaseWriteIntervalMs
   }

@@ -18,9 +18,9 @@ export function placementRoutes({ callers, ...deps }: PlacementDeps & { callers:
         config: { action: 'task_read', ownCredentials: BEARER },
         schema: {
           tags: ['tasks'],
-          summary: 'Why the newest run is where it is',
+          summary: 'Explain the placement of the newest run',
           params: Type.Object({ task_id: TaskId }),
-          response: responses({ 200: Placement }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: Placement }, 'not_found'),
         },
       },
       async (request) => {

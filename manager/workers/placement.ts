@@ -1,29 +1,29 @@
-/** Why a run is where it is: `GET /tasks/{id}/placement`. */
+/** Explains the placement of a run: `GET /tasks/{id}/placement`. */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import { visibleDomains, type TaskAccess, type TaskCaller } from '../access/access.ts'
+import { visibleDomainKeys, type TaskAccess, type TaskCaller } from '../access/access.ts'
 import { memoryClassBytes, type RunNeeds } from '../model/needs.ts'
 import type { Cluster } from '../placement/cluster.ts'
-import { refusalOf, type WorkerView } from '../placement/placement.ts'
+import { unfitReason, type WorkerView } from '../placement/placement.ts'
 import { findNewestRun, listWorkers, type WorkerRecord } from '../store/workers.ts'
 import type { TaskRecord } from '../store/tasks.ts'
 import type { TasksService } from '../tasks/service.ts'
 
 export type PlacementDeps = { database: Database; access: TaskAccess; tasks: TasksService; cluster: Cluster }
 
-/** Workers that an explanation names. */
+/** Workers in an explanation. */
 const MAX_EXPLAINED = 1_000
 const NO_WORKER = 'no worker has joined'
 
-/** For each worker whether the newest run of the task is there, or why it is not. */
+/** For each worker whether it has the newest run of the task, or the reason why not. */
 export async function explainPlacement(
   { database, access, tasks, cluster }: PlacementDeps,
   caller: TaskCaller,
   taskId: string,
 ) {
   const task = await tasks.get(caller, taskId)
-  const domains = visibleDomains(await access.domains(caller, 'task_read'))
+  const domains = visibleDomainKeys(await access.domains(caller, 'task_read'))
   const [run, { workers }] = await Promise.all([
     findNewestRun(database.db, task.key),
     listWorkers(database.db, {
@@ -38,36 +38,42 @@ export async function explainPlacement(
   const explained = workers.map((worker) => {
     const seen = viewOf(worker, cluster)
     const isChosen = run?.workerId === worker.id
-    const refusal = refusalOf(needs, seen)
-    const room = seen.held < seen.slots ? 'it fits' : `all its ${seen.slots} slots are taken`
+    const refusal = unfitReason(needs, seen)
+    const room = seen.held < seen.slots ? 'it fits' : `all of its ${seen.slots} slots are in use`
     return {
       workerId: worker.id,
       name: worker.name,
       chosen: isChosen,
-      reason: isChosen ? 'the run was given to it' : (refusal ?? room),
+      reason: isChosen ? 'the run is assigned to it' : (refusal ?? room),
       fits: refusal === undefined,
     }
   })
-  return { runId: run?.runId ?? null, position, reason: reasonOf(run, explained, position), workers: explained }
+  const limit = task.domain_id === null ? undefined : access.quotas.ofDomainId(task.domain_id, 'concurrent_runs')
+  const isLimited = limit !== undefined && cluster.heldBy(task.domain_id ?? '') >= limit
+  const reason =
+    run?.isQueued === true && isLimited
+      ? `the quota of the domain is ${limit} concurrent runs`
+      : reasonOf(run, explained, position)
+  return { runId: run?.runId ?? null, position, reason, workers: explained }
 }
 
-/** Workers that a refusal names. */
+/** Workers in an error message. */
 const MAX_SAID = 3
 
-/** Why no worker fits the task as it is now, of those that the caller may see; the connected ones first. */
+/** The reason why no worker fits the task, among the workers that the caller can see; connected ones first. */
 export async function explainUnfit(
   { database, access, tasks, cluster }: PlacementDeps,
   caller: TaskCaller,
   taskId: string,
 ): Promise<ServiceError> {
   const task = await tasks.get(caller, taskId)
-  const domains = visibleDomains(await access.domains(caller, 'task_read'))
+  const domains = visibleDomainKeys(await access.domains(caller, 'task_read'))
   const { workers } = await listWorkers(database.db, { domains, offset: 0, limit: MAX_EXPLAINED })
   const needs = needsOf(task)
   const refusals = workers
     .toSorted((one, other) => Number(other.isAlive) - Number(one.isAlive))
     .flatMap((worker) => {
-      const refusal = refusalOf(needs, viewOf(worker, cluster))
+      const refusal = unfitReason(needs, viewOf(worker, cluster))
       return refusal === undefined ? [] : [{ worker, refusal }]
     })
   const said = refusals.slice(0, MAX_SAID).map(({ worker, refusal }) => `${worker.name}: ${refusal}`)
@@ -115,11 +121,11 @@ function reasonOf(
 ): string {
   if (run === undefined) return 'the task has not been started'
   if (run.workerId !== null && run.state === TASK_STATE.scheduled && position !== undefined)
-    return position === 0 ? 'its component is being transpiled' : 'its component waits to be transpiled'
+    return position === 0 ? 'its component is being transpiled' : 'its component is waiting for transpilation'
   if (run.workerId !== null)
-    return run.state === TASK_STATE.scheduled ? 'given to a worker, not running yet' : 'it was placed'
+    return run.state === TASK_STATE.scheduled ? 'assigned to a worker, not running yet' : 'it was placed'
   if (run.state !== TASK_STATE.scheduled) return 'it ended before it was placed'
-  if (!run.isQueued) return 'it waits before its next attempt'
+  if (!run.isQueued) return 'waiting for the backoff before the next attempt'
   if (workers.length === 0) return NO_WORKER
   return workers.some(({ fits }) => fits) ? 'every worker that fits is busy' : 'no worker fits'
 }

@@ -1,6 +1,6 @@
 /**
- * Register: a join token makes a worker, its secret lets it come back; each registration raises the session epoch, so
- * that whatever still speaks for the worker under an older one is void at every manager.
+ * Register: a new worker presents a join token, a known one its secret. Each registration raises the session epoch, so
+ * that older sessions of the worker are void at every manager.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -13,7 +13,7 @@ import { requireCertificate } from './certificates.ts'
 export type Registered = {
   key: number
   id: string
-  /** Given once, to a worker that is new. */
+  /** Returned once, to a new worker. */
   secret: string | undefined
   epoch: number
   domainId: string | null
@@ -25,7 +25,7 @@ export type RegistrationDeps = {
   newId: () => string
   managerId: string
   leaseMs: () => number
-  /** SHA-256 of the certificate that the connection showed; 'plain': without TLS nobody can show one. */
+  /** SHA-256 of the certificate of the connection; 'plain': no TLS. */
   shown: string | undefined
 }
 
@@ -38,8 +38,8 @@ const MAX_SLOTS = 10_000
 const MAX_BACKLOG = 100_000
 
 /**
- * Throws `unauthenticated` when neither secret nor token is known, a certificate is missing, or the worker was revoked and shows no
- * token made since; `malformed` for facts out of range.
+ * Throws `unauthenticated` if secret and token are unknown, a certificate is missing, or the worker was revoked and
+ * presents no later token; `malformed` for values out of range.
  */
 export async function registerWorker(deps: RegistrationDeps, request: RegisterRequest): Promise<Registered> {
   requireFacts(request)
@@ -51,11 +51,11 @@ export async function registerWorker(deps: RegistrationDeps, request: RegisterRe
     if (token === undefined && revokedAt !== undefined) {
       throw new ServiceError(
         'unauthenticated',
-        'this worker was revoked; with a join token made since it joins as another',
+        'this worker was revoked; it can join as a new worker with a join token that was created afterwards',
       )
     }
     if (token === undefined) {
-      throw new ServiceError('unauthenticated', 'neither the join token nor the secret of the worker is known')
+      throw new ServiceError('unauthenticated', 'unknown join token or wrong worker secret')
     }
     return await insert(tx, deps, request, token)
   })
@@ -87,11 +87,11 @@ function requireFacts(request: RegisterRequest): void {
     ...labels.flat(),
   ]
   if (texts.some((text) => text.length > MAX_TEXT_CHARS || text.includes('\0'))) {
-    refuse(`must have texts of at most ${MAX_TEXT_CHARS} characters without NUL`)
+    refuse(`must have strings of at most ${MAX_TEXT_CHARS} characters without NUL`)
   }
 }
 
-/** What a worker tells about itself, as columns. */
+/** The facts of a registration, as columns. */
 function factColumns(request: RegisterRequest) {
   return sql`name = ${request.name}, version = ${request.version}, labels = ${JSON.stringify(request.labels)}::jsonb,
     os = ${request.os}, arch = ${request.arch}, cpu_cores = ${request.cpuCores}, memory_bytes = ${Number(request.memoryBytes)},
@@ -101,7 +101,7 @@ function factColumns(request: RegisterRequest) {
 
 type WorkerRow = { key: number; id: string; session_epoch: number; domain_id: string | null; draining: boolean }
 
-// The boot id is written by Hello, which also settles what the former process held.
+// Hello writes the boot id, and reconciles the runs of the former process.
 async function renew(
   tx: Transaction,
   deps: RegistrationDeps,
@@ -128,7 +128,7 @@ async function renew(
 
 type Token = { domain_key: number | null; domain_id: string | null }
 
-/** When the worker that the caller shows itself to be was revoked; it has kept its join token, and shall not be back by itself. */
+/** When the presented worker was revoked; it still has its join token and must not return with it. */
 async function findRevocation(
   tx: Transaction,
   { workerId, workerSecret }: RegisterRequest,
@@ -149,7 +149,10 @@ async function useToken(tx: Transaction, joinToken: string, madeAfter: string | 
   return rows[0]
 }
 
-/** `<fingerprint>.<secret>`: the fingerprint of the server's certificate is for the worker; only the secret counts. */
+/**
+ * `<fingerprint>.<secret>`: the worker checks the fingerprint of the server's certificate; the manager checks only the
+ * secret.
+ */
 function secretOf(joinToken: string): string {
   return joinToken.slice(joinToken.lastIndexOf('.') + 1)
 }

@@ -23,7 +23,7 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
           tags: ['workers'],
           summary: 'List workers',
           querystring: WorkerQuery,
-          response: responses({ 200: WorkerPage }, 'unauthenticated'),
+          response: responses({ 200: WorkerPage }),
         },
       },
       async (request) => {
@@ -41,7 +41,7 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
           tags: ['workers'],
           summary: 'View a worker',
           params: Params,
-          response: responses({ 200: Worker }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: Worker }, 'not_found'),
         },
       },
       async (request) => await workers.get(callers.of(request), request.params.worker_id),
@@ -53,17 +53,11 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
         config: config('worker_manage'),
         schema: {
           tags: ['workers'],
-          summary: 'Make a join token for workers',
+          summary: 'Create a join token for workers',
           description:
-            'A worker that joins with the token of a domain runs the tasks of that domain only. The token is shown once, is good for `uses` workers and for at most an hour.',
+            'A worker that joins with the token of a domain runs only tasks of that domain. The token is shown once and is valid for `uses` workers and at most an hour.',
           body: Type.Optional(Type.Union([NewWorkerToken, Type.Null()])),
-          response: responses(
-            { 201: WorkerToken },
-            'unauthenticated',
-            'forbidden',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 201: WorkerToken }),
         },
       },
       async (request, reply) => {
@@ -75,10 +69,11 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
     const drive = [
       {
         verb: 'drain',
-        summary: 'Give a worker nothing new',
-        description: 'What runs there ends; afterwards it can be stopped or deleted without harm.',
+        summary: 'Drain a worker',
+        description:
+          'The worker finishes its runs and gets no new ones; afterwards it can be stopped or deleted safely.',
       },
-      { verb: 'resume', summary: 'Give a drained worker work again', description: 'Undoes a drain.' },
+      { verb: 'resume', summary: 'Resume a drained worker', description: 'The worker gets new runs again.' },
     ] as const
     for (const { verb, summary, description } of drive) {
       app.post(
@@ -91,7 +86,7 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
             summary,
             description,
             params: Params,
-            response: responses({ 200: Worker }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+            response: responses({ 200: Worker }, 'not_found'),
           },
         },
         async (request) => await workers[verb](callers.of(request), request.params.worker_id),
@@ -104,11 +99,11 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
         config: config('worker_manage'),
         schema: {
           tags: ['workers'],
-          summary: 'Take the rights of a worker away',
+          summary: 'Revoke a worker',
           description:
-            'Its secret and its certificates count no more, its session ends, its runs go to other workers. With a new join token the machine comes back as another worker.',
+            'Its secret and certificates become invalid, its session ends, and its runs are requeued. With a new join token the machine can join as a new worker.',
           params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+          response: responses({ 204: NoBody }, 'not_found'),
         },
       },
       async (request, reply) => {
@@ -127,7 +122,7 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
           summary: 'Delete a worker',
           description: 'Refused while it is alive and runs tasks: drain it first.',
           params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+          response: responses({ 204: NoBody }, 'not_found', 'invalid_state'),
         },
       },
       async (request, reply) => {

@@ -1,7 +1,7 @@
 /** Wire shapes of workers and of placements (specification section Worker node, task-manager.md section 1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { recordOf, shown } from '#core/http/index.ts'
+import { recordOf, documented } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { Timestamp } from '../tasks/schema.ts'
@@ -9,7 +9,7 @@ import type { WorkerRecord } from '../store/workers.ts'
 
 const PAGE_LIMIT = 100
 
-export const WorkerId = Type.String({ maxLength: 64, description: 'UUID', ...shown({ format: 'uuid' }) })
+export const WorkerId = Type.String({ maxLength: 64, description: 'UUID', ...documented({ format: 'uuid' }) })
 
 export const Worker = Type.Object(
   {
@@ -17,8 +17,8 @@ export const Worker = Type.Object(
     name: Type.String(),
     alive: Type.Boolean(),
     free_slots: Type.Integer(),
-    task_count: Type.Optional(Type.Integer({ description: 'Runs that it holds now' })),
-    alive_history: Type.Optional(Type.Array(Timestamp, { description: 'The last ten signs of life' })),
+    task_count: Type.Optional(Type.Integer({ description: 'Number of runs that are assigned to it' })),
+    alive_history: Type.Optional(Type.Array(Timestamp, { description: 'The last ten heartbeats' })),
     state: Type.Optional(Type.Enum(['alive', 'draining', 'dead', 'revoked'])),
     labels: Type.Optional(recordOf(Type.String())),
     slots: Type.Optional(Type.Integer()),
@@ -26,23 +26,29 @@ export const Worker = Type.Object(
     memory_bytes: Type.Optional(Type.Integer()),
     runtimes: Type.Optional(Type.Array(Type.String())),
     isolation: Type.Optional(
-      Type.String({ description: 'Of its guests: namespace, uid or process, the strongest first; empty: not known' }),
+      Type.String({
+        description: 'Isolation level of its guests: namespace (strongest), uid or process (weakest); empty: unknown',
+      }),
     ),
     platform_only: Type.Optional(
-      Type.Boolean({ description: 'It runs no task of a domain: its isolation is too weak where it runs' }),
+      Type.Boolean({
+        description: 'True if it accepts no tasks of domains, because its isolation level is too weak for its machine',
+      }),
     ),
     version: Type.Optional(Type.String()),
     os: Type.Optional(Type.String()),
     arch: Type.Optional(Type.String()),
     domain_id: Type.Optional(Type.String()),
-    cached_modules: Type.Optional(Type.Array(Type.String(), { description: 'Digests, as far as this manager knows' })),
+    cached_modules: Type.Optional(
+      Type.Array(Type.String(), { description: 'Digests of cached modules that this manager knows' }),
+    ),
     last_alive_at: Type.Optional(Timestamp),
     created_at: Type.Optional(Timestamp),
   },
   {
     $id: 'Worker',
     description:
-      'Worker; those of the platform are shown to others than its administrator by id, name, alive, slots, free_slots, task_count and alive_history',
+      'Worker. Callers other than the platform administrator see only id, name, alive, slots, free_slots, task_count and alive_history of platform workers',
   },
 )
 export type Worker = Static<typeof Worker>
@@ -58,23 +64,27 @@ export const WorkerPage = Type.Object({ ...pageFields, workers: Type.Array(Worke
 
 const MAX_TOKEN_USES = 1_000
 
-/** Nothing at all: a token of the platform or of the only domain, for one worker, for an hour. */
+/** An empty body: a token of the platform or of the only domain, for one worker, for an hour. */
 export const NewWorkerToken = Type.Object(
   {
     domain_id: Type.Optional(
       Type.Union([WorkerId, Type.Null()], {
-        description: 'Domain whose tasks the workers will run; none: every domain',
+        description: 'Domain of the workers; without it they run tasks of every domain',
       }),
     ),
     uses: Type.Optional(
       Type.Integer({
         minimum: 1,
         maximum: MAX_TOKEN_USES,
-        description: 'Workers that may join with it; 1 unless said',
+        description: 'Number of workers that can join with it; default: 1',
       }),
     ),
     expires_in: Type.Optional(
-      Type.String({ maxLength: 64, description: 'Go duration, at most 1h', ...shown({ pattern: DURATION_PATTERN }) }),
+      Type.String({
+        maxLength: 64,
+        description: 'Go duration, at most 1h',
+        ...documented({ pattern: DURATION_PATTERN }),
+      }),
     ),
   },
   { $id: 'WorkerTokenCreate' },
@@ -84,7 +94,10 @@ export type NewWorkerToken = Static<typeof NewWorkerToken>
 export const WorkerToken = Type.Object(
   {
     id: WorkerId,
-    token: Type.String({ description: 'Shown once: `npm run worker -- --manager HOST:PORT --token TOKEN`' }),
+    token: Type.String({
+      description:
+        'Shown once. A worker reads it from a file: `npm run worker -- --manager HOST:PORT --token-file FILE`',
+    }),
     domain_id: Type.Optional(WorkerId),
     uses: Type.Integer(),
     expires_at: Timestamp,
@@ -94,12 +107,12 @@ export const WorkerToken = Type.Object(
 
 export const Placement = Type.Object({
   run_id: Type.Union([WorkerId, Type.Null()]),
-  reason: Type.String({ description: 'What the newest run of the task waits for, or where it is' }),
+  reason: Type.String({ description: 'The reason why the newest run of the task waits, or its worker' }),
   position: Type.Optional(
     Type.Integer({
       minimum: 0,
       description:
-        'Where its component is among those that its worker transpiles: 0, it is being transpiled; else its place among those that wait. As of the last heartbeat of the worker, at the manager that holds its session',
+        'Position of its component in the transpilation queue of its worker; 0: being transpiled. As of the last heartbeat, at the manager that holds the session of the worker',
     }),
   ),
   workers: Type.Array(
@@ -112,7 +125,7 @@ export const Placement = Type.Object({
   ),
 })
 
-/** `whole` is false for a caller who may only see how busy a worker of the platform is. */
+/** `whole` is false for a caller who can only see the load of a platform worker. */
 export function presentWorker(worker: WorkerRecord, cachedModules: readonly string[], whole: boolean): Worker {
   const freeSlots = worker.isAlive ? Math.max(worker.slots - worker.taskCount, 0) : 0
   const seen = {

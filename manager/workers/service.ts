@@ -1,10 +1,17 @@
-/** Workers as records: listing, draining, removal and the tokens with which they join. */
+/** Worker records: listing, draining, removal, and join tokens. */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newToken } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
-import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access/access.ts'
+import {
+  visibleDomainKeys,
+  type TaskAccess,
+  type TaskAction,
+  type TaskCaller,
+  type TaskDomain,
+} from '../access/access.ts'
 import type { Cluster } from '../placement/cluster.ts'
+import type { WorkerMeasured } from '../placement/metrics.ts'
 import type { WorkerRemoval } from '../writer/remove-worker.ts'
 import type { RunWriter } from '../writer/writer.ts'
 import { findWorker, insertToken, listWorkers, setDraining, type WorkerRecord } from '../store/workers.ts'
@@ -18,10 +25,10 @@ export type WorkersDeps = {
   cluster: Cluster
   writer: Pick<RunWriter, 'removeWorker' | 'claim'>
   newId: () => string
-  /** SHA-256 of the certificate that workers will be shown; undefined: they dial without TLS. */
+  /** SHA-256 of the certificate of the gRPC listener; undefined: no TLS. */
   fingerprint: string | undefined
 }
-/** A join token lives no longer. */
+/** Longest validity of a join token. */
 const MAX_TOKEN_MS = 3_600_000
 
 export class WorkersService {
@@ -31,7 +38,7 @@ export class WorkersService {
     this.#deps = deps
   }
 
-  /** Gives it nothing new; what runs there ends. */
+  /** The worker gets no new runs and finishes those that it has. */
   async drain(caller: TaskCaller, id: string): Promise<Worker> {
     return await this.#setDrain(caller, id, true)
   }
@@ -42,12 +49,12 @@ export class WorkersService {
 
   /** Throws `invalid_state` while it is alive with running tasks. */
   async remove(caller: TaskCaller, id: string): Promise<void> {
-    await this.#takeAway(caller, id, 'delete')
+    await this.#removeWorker(caller, id, 'delete')
   }
 
-  /** Secret and certificates are void at once; its runs go to others. */
+  /** Its secret and certificates become invalid at once; its runs are requeued. */
   async revoke(caller: TaskCaller, id: string): Promise<void> {
-    await this.#takeAway(caller, id, 'revoke')
+    await this.#removeWorker(caller, id, 'revoke')
   }
 
   /** A join token for workers of a domain, or of the platform. Shown once. */
@@ -55,7 +62,7 @@ export class WorkersService {
     const { database, fingerprint, newId } = this.#deps
     const domain = await this.#tokenDomain(caller, body.domain_id)
     const validForMs = body.expires_in === undefined ? MAX_TOKEN_MS : parseDurationMs(body.expires_in, '/expires_in')
-    if (validForMs < 1_000 || validForMs > MAX_TOKEN_MS) throw refusedField('/expires_in', 'must be 1s to 1h')
+    if (validForMs < 1_000 || validForMs > MAX_TOKEN_MS) throw refusedField('/expires_in', 'must be between 1s and 1h')
     const id = newId()
     const secret = newToken()
     const uses = body.uses ?? 1
@@ -66,29 +73,47 @@ export class WorkersService {
     return { id, token, uses, domainId: domain?.id ?? null, expiresAt }
   }
 
-  async list(caller: TaskCaller, query: WorkerQuery): Promise<{ total: number; workers: Worker[] }> {
+  /** `alive` selects by the lease alone, also workers that are being drained. */
+  async list(
+    caller: TaskCaller,
+    query: WorkerQuery & { alive?: boolean | undefined },
+  ): Promise<{ total: number; workers: Worker[] }> {
     const { database, access } = this.#deps
-    const { status, offset, limit } = query
-    const domains = visibleDomains(await access.domains(caller, 'worker_read'))
-    const page = await listWorkers(database.db, { domains, status, label: parseLabel(query.label), offset, limit })
+    const { status, alive, offset, limit } = query
+    const domains = visibleDomainKeys(await access.domains(caller, 'worker_read'))
+    const page = await listWorkers(database.db, {
+      domains,
+      status,
+      alive,
+      label: parseLabel(query.label),
+      offset,
+      limit,
+    })
     return {
       total: page.total,
       workers: await Promise.all(page.workers.map((worker) => this.#present(caller, worker))),
     }
   }
 
+  /** The worker, and its measurements of the last heartbeat if this manager holds its session. */
+  async measured(caller: TaskCaller, id: string): Promise<{ worker: Worker; measured: WorkerMeasured | undefined }> {
+    const record = await this.#require(caller, id, 'worker_read')
+    const worker = await this.#present(caller, record)
+    return { worker, measured: this.#deps.cluster.find(record.key)?.measured }
+  }
+
   async get(caller: TaskCaller, id: string): Promise<Worker> {
     return await this.#present(caller, await this.#require(caller, id, 'worker_read'))
   }
 
-  /** Workers of the platform are shown whole to its administrator, to others what they need to see whether there is room. */
+  /** The platform administrator sees platform workers completely; other callers see their load. */
   async #present(caller: TaskCaller, worker: WorkerRecord): Promise<Worker> {
     const { access, cluster } = this.#deps
     const isWhole = await access.can(caller, 'worker_read', worker.domainId)
     return presentWorker(worker, [...(cluster.find(worker.key)?.cachedDigests ?? [])], isWhole)
   }
 
-  /** Throws `not_found` for what the caller may not see, `forbidden` for what he may see but not drive. */
+  /** Throws `not_found` if the caller cannot see the worker, `forbidden` if they can see it but not manage it. */
   async #require(caller: TaskCaller, id: string, action: TaskAction): Promise<WorkerRecord> {
     const { access, database } = this.#deps
     const worker = isId(id) ? await findWorker(database.db, id) : undefined
@@ -99,26 +124,26 @@ export class WorkersService {
       throw new ServiceError('not_found', 'no such worker')
     }
     if (action === 'worker_manage' && !(await access.can(caller, action, worker.domainId))) {
-      if (caller === undefined) throw new ServiceError('unauthenticated', 'driving a worker needs a token')
+      if (caller === undefined) throw new ServiceError('unauthenticated', 'managing a worker requires a token')
       const why =
         worker.domainId === null
-          ? 'the worker belongs to the platform, and only the platform administrator drives it; workers of a domain join with a token of it (POST /workers/tokens)'
+          ? 'the worker belongs to the platform, and only the platform administrator can manage it; workers of a domain join with a token of the domain (POST /workers/tokens)'
           : 'needs worker_manage in the domain of the worker'
       throw new ServiceError('forbidden', `failed to perform authorization: ${why}`)
     }
     return worker
   }
 
-  /** The domain named; else the platform for its administrator, the only domain for anybody else. */
+  /** The given domain; else the platform for its administrator, the only domain for other callers. */
   async #tokenDomain(caller: TaskCaller, domainId: string | null | undefined): Promise<TaskDomain | null> {
     const { access } = this.#deps
     if (caller !== undefined) {
-      const several = 'you may manage workers of several domains'
+      const several = 'you can manage workers of several domains'
       return await domainOf(access, caller, 'worker_manage', { domainId, several })
     }
     const isNamed = typeof domainId === 'string' && domainId !== ''
     if (isNamed || !(await access.can(caller, 'worker_manage', null)))
-      throw new ServiceError('unauthenticated', 'making a join token of workers needs a token of a user')
+      throw new ServiceError('unauthenticated', 'creating a join token requires a token of a user')
     return null
   }
 
@@ -126,18 +151,18 @@ export class WorkersService {
     const { cluster, database, writer } = this.#deps
     const worker = await this.#require(caller, id, 'worker_manage')
     if (!(await setDraining(database.db, worker.key, isDraining))) throw new ServiceError('not_found', 'no such worker')
-    cluster.find(worker.key)?.askDrain(isDraining)
+    cluster.find(worker.key)?.sendDrain(isDraining)
     cluster.changed()
     if (!isDraining) await writer.claim()
     return await this.#present(caller, await this.#require(caller, id, 'worker_read'))
   }
 
-  async #takeAway(caller: TaskCaller, id: string, removal: WorkerRemoval): Promise<void> {
+  async #removeWorker(caller: TaskCaller, id: string, removal: WorkerRemoval): Promise<void> {
     const worker = await this.#require(caller, id, 'worker_manage')
     const outcome = await this.#deps.writer.removeWorker(worker.key, removal)
     if (outcome === 'gone') throw new ServiceError('not_found', 'no such worker')
     if (outcome === 'busy')
-      throw new ServiceError('invalid_state', 'the worker is alive and runs tasks: drain it before it is deleted')
+      throw new ServiceError('invalid_state', 'the worker is alive and has runs: drain it before you delete it')
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The platform's join token: made once, kept sealed in the database, so that every manager and the local worker know
- * the same one. Workers present it; the database holds only its digest where it is checked.
+ * The platform's join token: created once and stored sealed in the database, so that every manager and the local worker
+ * use the same one. The table of tokens that workers are checked against has only its digest.
  */
 import type { Database } from '#core/database/index.ts'
 import { newToken } from '#core/ids.ts'
@@ -11,7 +11,7 @@ import { digestSecret } from '../model/worker-secret.ts'
 const SECRET_NAME = 'worker_join_token'
 const PURPOSE = 'worker token'
 
-/** The token of the installation. A configured one replaces the stored one and is accepted from then on. */
+/** The token of the installation. A configured one replaces the stored one. */
 export async function ensureJoinToken(
   database: Database,
   keyring: Keyring,

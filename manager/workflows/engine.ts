@@ -1,7 +1,7 @@
 /**
- * Drives workflows on: looks at runs of workflows when a run of one of their tasks ends here, and at intervals for what
- * ended elsewhere. Every move is conditional and every run has an id made beforehand, so that several managers, or one
- * that died halfway, start nothing twice.
+ * Advances workflows: checks their runs when a run of one of their tasks ends here, and at intervals for ends at other
+ * managers. Every change is conditional and every run has a predetermined id, so that several managers, or one that died
+ * halfway, start nothing twice.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -14,7 +14,7 @@ import { readResult } from '../store/runs.ts'
 import type { RunsService } from '../runs/service.ts'
 import type { RunInput } from '../model/task-fields.ts'
 import { planSteps } from './plan.ts'
-import { pickResult, referenceOf } from '../model/references.ts'
+import { pickResult, parseResultReference } from '../model/result-references.ts'
 import { endRun, findOpenRun, markSkipped, moveStep, takeDue } from '../store/workflows.ts'
 import type { StepRecord, WorkflowRunRecord } from '../store/workflows.ts'
 
@@ -22,29 +22,29 @@ export type EngineDeps = {
   database: Database
   runs: Pick<RunsService, 'startFor'>
   logger: Logger
-  /** How often is looked for what ended at other managers. */
+  /** Polling interval for ends at other managers. */
   intervalMs: number
 }
 
-/** Who takes a run of a workflow and dies is followed by another one after this. */
+/** If a manager dies after it took a run of a workflow, another one takes it after this. */
 const CHECK_MS = 2_000
 
 export class WorkflowEngine {
   readonly #deps: EngineDeps
   readonly #db: Queryable
   readonly #rounds: ReturnType<typeof startRounds>
-  /** Runs of steps that were started here: when one ends, its workflow goes on at once. */
+  /** Runs of steps that were started here: the workflow advances when one ends. */
   readonly #watched = new Set<string>()
   #isWoken = false
 
-  /** Begins to look at once. */
+  /** Starts the first round. */
   constructor(deps: EngineDeps) {
     this.#deps = deps
     this.#db = deps.database.db
     this.#rounds = startRounds(() => this.#look())
   }
 
-  /** There is something to do: looks now. */
+  /** Starts a round now. */
   wake(): void {
     this.#isWoken = true
     this.#rounds.wake()
@@ -71,10 +71,10 @@ export class WorkflowEngine {
           logger.warn({ err: error }, 'failed to advance a workflow; retrying')
         }
       }
-      return { pauseMs: intervalMs, isPokable: true }
+      return { pauseMs: intervalMs, isWakeable: true }
     } catch (error) {
-      logger.warn({ err: error }, 'failed to look at workflows; trying again')
-      return { pauseMs: intervalMs, isPokable: false }
+      logger.warn({ err: error }, 'failed to check workflows; retrying')
+      return { pauseMs: intervalMs, isWakeable: false }
     }
   }
 
@@ -84,7 +84,7 @@ export class WorkflowEngine {
     await this.#launch(run, step)
   }
 
-  /** Repeats itself harmlessly: the run's id is the step's. */
+  /** Safe to repeat: the run has the id of the step. */
   async #launch(run: WorkflowRunRecord, step: StepRecord): Promise<void> {
     this.#watched.add(step.runId)
     try {
@@ -95,6 +95,7 @@ export class WorkflowEngine {
         origin: 'workflow',
         key: `workflow ${run.id}`,
         drivesTask: true,
+        cause: { type: 'workflow', workflow_id: run.workflowId, workflow_run_id: run.id },
         overrides: { inputs },
         runId: step.runId,
       })
@@ -109,11 +110,11 @@ export class WorkflowEngine {
     }
   }
 
-  /** The step's inputs with the results of its parents. Throws `unprocessable` for a result that is not there. */
+  /** The step's inputs with the results of its parents. Throws `unprocessable` for a missing result. */
   async #fillIn(step: StepRecord, steps: readonly StepRecord[]): Promise<RunInput[]> {
     const filled: RunInput[] = []
     for (const input of step.inputs) {
-      const reference = referenceOf(input)
+      const reference = parseResultReference(input)
       if (reference === undefined) {
         filled.push(input)
         continue
@@ -122,7 +123,7 @@ export class WorkflowEngine {
       const results = parent === undefined ? null : await this.#resultsOf(parent.runId)
       const value = pickResult(results, reference)
       if (value === undefined)
-        throw new ServiceError('unprocessable', `task ${reference.from} gave no result ${reference.result}`)
+        throw new ServiceError('unprocessable', `task ${reference.from} has no result ${reference.result}`)
       filled.push(value)
     }
     return filled
@@ -135,7 +136,7 @@ export class WorkflowEngine {
     return row === undefined ? null : await readResult(this.#db, row)
   }
 
-  /** One look at one run: takes in what ended, then does what follows. True when something moved. */
+  /** Checks one run: processes ended steps, then starts the next ones. True if any step changed. */
   async #advance(key: number): Promise<boolean> {
     const run = await findOpenRun(this.#db, key)
     if (run === undefined) return false
@@ -166,5 +167,5 @@ export class WorkflowEngine {
   }
 }
 
-/** A task is skipped out of scheduled, which it enters when its turn comes (task-manager.md section 2). */
+/** A task becomes skipped from scheduled, which it enters when its turn comes (task-manager.md section 2). */
 const SKIPPED = requireNextState(requireNextState(TASK_STATE.pending, 'start'), 'skip')

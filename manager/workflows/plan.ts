@@ -1,27 +1,27 @@
-/** What a workflow does next, from the states of its steps alone (task-manager.md sections 1 and 2). Pure. */
+/** The next actions of a workflow, computed from the states of its steps (task-manager.md sections 1 and 2). Pure. */
 import { refusedField } from '#core/errors/index.ts'
-import type { RunIf } from '../model/references.ts'
+import type { RunIf } from '../model/result-references.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 
-export type Step = {
+export type WorkflowStep = {
   name: string
   dependsOn: readonly string[]
   runIf: RunIf
-  /** pending: waits for its parents; scheduled: its run was started; else how it ended. */
+  /** pending: waits for its parents; scheduled: its run was started; else its end state. */
   state: TaskState
 }
 
-export type Plan = {
+export type WorkflowPlan = {
   start: string[]
   skip: string[]
-  /** How the whole ended; undefined: something is under way. */
+  /** The end state of the workflow; undefined: a step is active. */
   end: TaskState | undefined
 }
 
 const { pending, completed, failed, skipped, stopped } = TASK_STATE
 const ENDED: ReadonlySet<TaskState> = new Set([completed, failed, skipped, stopped])
 
-export function planSteps(steps: readonly Step[]): Plan {
+export function planSteps(steps: readonly WorkflowStep[]): WorkflowPlan {
   const states = new Map(steps.map((step) => [step.name, step.state]))
   const start: string[] = []
   const skip: string[] = []
@@ -36,8 +36,8 @@ export function planSteps(steps: readonly Step[]): Plan {
   return { start, skip, end: hasEnded ? endOf(steps) : undefined }
 }
 
-/** Without parents there is nothing to fail: it runs. */
-function isToRun({ runIf }: Step, parents: readonly TaskState[]): boolean {
+/** A step without parents always runs. */
+function isToRun({ runIf }: WorkflowStep, parents: readonly TaskState[]): boolean {
   if (parents.length === 0) return true
   switch (runIf) {
     case 'always':
@@ -49,33 +49,32 @@ function isToRun({ runIf }: Step, parents: readonly TaskState[]): boolean {
   }
 }
 
-function endOf(steps: readonly Step[]): TaskState {
+function endOf(steps: readonly WorkflowStep[]): TaskState {
   const has = (wanted: TaskState) => steps.some(({ state }) => state === wanted)
   if (has(failed)) return failed
   return has(stopped) ? stopped : completed
 }
 
-/** Throws `malformed` naming a name that comes twice, a parent that is none, or the whole cycle. */
-export function requireAcyclic(steps: readonly Pick<Step, 'name' | 'dependsOn'>[]): void {
+/** Throws `malformed` with a duplicate name, an unknown parent, or the whole cycle. */
+export function requireValidDependencies(steps: readonly Pick<WorkflowStep, 'name' | 'dependsOn'>[]): void {
   const byName = new Map<string, readonly string[]>()
   for (const [index, { name, dependsOn }] of steps.entries()) {
-    if (byName.has(name))
-      throw refusedField(`/tasks/${index}/name`, `must differ from the other names: ${name} comes twice`)
+    if (byName.has(name)) throw refusedField(`/tasks/${index}/name`, `must be unique: ${name} is used twice`)
     byName.set(name, dependsOn)
   }
   for (const [index, { dependsOn }] of steps.entries()) {
     const unknown = dependsOn.find((name) => !byName.has(name))
     if (unknown !== undefined)
-      throw refusedField(`/tasks/${index}/depends_on`, `must name tasks of the workflow, not ${unknown}`)
+      throw refusedField(`/tasks/${index}/depends_on`, `must contain only tasks of the workflow: ${unknown} is unknown`)
   }
   const done = new Set<string>()
   for (const start of byName.keys()) {
     const cycle = findCycle(start, byName, done)
-    if (cycle !== undefined) throw refusedField('/tasks', `must not depend on themselves: ${cycle.join(' -> ')}`)
+    if (cycle !== undefined) throw refusedField('/tasks', `must not form a cycle: ${cycle.join(' -> ')}`)
   }
 }
 
-/** The cycle that is reached from here, as the names along it; without recursion, because chains may be long. */
+/** A cycle that can be reached from here, as its names; iterative, because chains can be long. */
 function findCycle(
   start: string,
   parentsOf: ReadonlyMap<string, readonly string[]>,

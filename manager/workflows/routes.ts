@@ -4,6 +4,7 @@ import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
+import { TASK_BODY_BYTES } from '../tasks/legacy-fields.ts'
 import { TaskId } from '../tasks/schema.ts'
 import { NewWorkflow, Workflow, WorkflowPage, WorkflowQuery, WorkflowStarted, WorkflowStopped } from './schema.ts'
 import type { WorkflowsService } from './service.ts'
@@ -19,21 +20,15 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
       '/workflows',
       {
         onRequest,
-        config: { ...config('task_create'), location: '/workflows/{id}' },
+        bodyLimit: TASK_BODY_BYTES,
+        config: { ...config('task_create'), location: '/workflows/{id}', maxWholeBytes: TASK_BODY_BYTES },
         schema: {
           tags,
           summary: 'Create a workflow with its tasks',
           description:
-            'Tasks name the tasks they depend on, and take results of those as inputs: `{"from": "<task>", "result": 0}`. Modules are given to the tasks as to any others.',
+            'A task lists the tasks that it depends on and can use their results as inputs: `{"from": "<task>", "result": 0}`. Modules are uploaded as for other tasks.',
           body: NewWorkflow,
-          response: responses(
-            { 201: Workflow },
-            'unauthenticated',
-            'forbidden',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          response: responses({ 201: Workflow }, 'unprocessable', 'rate_limited', 'timeout'),
         },
       },
       async (request, reply) => {
@@ -51,12 +46,12 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
           tags,
           summary: 'List workflows',
           querystring: WorkflowQuery,
-          response: responses({ 200: WorkflowPage }, 'unauthenticated'),
+          response: responses({ 200: WorkflowPage }),
         },
       },
       async (request) => {
-        const { offset, limit, name } = request.query
-        const page = await workflows.list(callers.of(request), { offset, limit, name })
+        const { offset, limit } = request.query
+        const page = await workflows.list(callers.of(request), request.query)
         return { offset, limit, total: page.total, workflows: page.workflows }
       },
     )
@@ -69,7 +64,7 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
           tags,
           summary: 'View a workflow, its tasks and its newest run',
           params: Params,
-          response: responses({ 200: Workflow }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: Workflow }, 'not_found'),
         },
       },
       async (request) => await workflows.get(callers.of(request), request.params.workflow_id),
@@ -82,16 +77,9 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
         schema: {
           tags,
           summary: 'Start a workflow',
-          description: 'Tasks without dependencies start at once, the others as those they depend on end.',
+          description: 'Tasks without dependencies start at once, the others when their dependencies end.',
           params: Params,
-          response: responses(
-            { 200: WorkflowStarted },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'invalid_state',
-            'too_large',
-          ),
+          response: responses({ 200: WorkflowStarted }, 'not_found', 'invalid_state'),
         },
       },
       async (request) => {
@@ -107,9 +95,9 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
         schema: {
           tags,
           summary: 'Stop a workflow',
-          description: 'What waits is not started any more, what runs is stopped.',
+          description: 'Pending tasks are not started, running ones are stopped.',
           params: Params,
-          response: responses({ 200: WorkflowStopped }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+          response: responses({ 200: WorkflowStopped }, 'not_found'),
         },
       },
       async (request) => {
@@ -126,7 +114,7 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
           tags,
           summary: 'Delete a workflow with its tasks and their runs',
           params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+          response: responses({ 204: NoBody }, 'not_found', 'invalid_state'),
         },
       },
       async (request, reply) => {

@@ -16,15 +16,21 @@ const Name = Type.String({ minLength: 1, maxLength: 1024 })
 export const WorkflowTask = Type.Intersect([
   NewTask,
   Type.Object({
+    id: Type.Optional(
+      Type.String({
+        maxLength: 1024,
+        description: 'Another name of the task, for `depends_on` of this request; not stored',
+      }),
+    ),
     depends_on: Type.Optional(
       Type.Union([Type.Array(Name, { maxItems: MAX_PARENTS }), Type.Null()], {
-        description: 'Names of tasks of the workflow that end before it starts',
+        description: 'Names of tasks of the workflow that must end before it starts',
       }),
     ),
     run_if: Type.Optional(
       Type.Union([RunIf, Type.Null()], {
         description:
-          'success: all of them completed; failure: one of them failed; always. Where it is not so, the task is skipped.',
+          'success: all dependencies completed; failure: one of them failed; always. If the condition is false, the task is skipped.',
       }),
     ),
   }),
@@ -33,7 +39,7 @@ export type WorkflowTask = Static<typeof WorkflowTask>
 
 export const NewWorkflow = Type.Object(
   {
-    name: Name,
+    name: Type.Optional(Type.String({ maxLength: 1024, description: 'Default: a generated name' })),
     domain_id: Type.Optional(Type.Union([TaskId, Type.Null()])),
     metadata: Type.Optional(Type.Union([recordOf(Type.Unknown()), Type.Null()])),
     tasks: Type.Array(WorkflowTask, { minItems: 1, maxItems: MAX_TASKS }),
@@ -51,7 +57,7 @@ const WorkflowRun = Type.Object({
     Type.Object({
       task_id: TaskId,
       name: Type.String(),
-      state: Type.Integer({ description: '0: waits for the tasks it depends on; 1: started; else how it ended' }),
+      state: Type.Integer({ description: '0: waits for its dependencies; 1: started; otherwise its end state' }),
       run_id: Type.Optional(TaskId),
       error: Type.Union([Type.String(), Type.Null()]),
     }),
@@ -65,9 +71,9 @@ export const Workflow = Type.Object(
     name: Type.String(),
     metadata: recordOf(Type.Unknown()),
     created_at: Timestamp,
-    state: Type.Integer({ description: 'Of the newest run; 0: it was never started' }),
-    tasks: Type.Array(ListedTask, { description: 'As many as 8 MiB hold' }),
-    tasks_total: Type.Optional(Type.Integer({ description: 'Number of tasks, where not all of them are shown' })),
+    state: Type.Integer({ description: 'State of the newest run; 0: never started' }),
+    tasks: Type.Array(ListedTask, { description: 'The tasks, up to 8 MiB' }),
+    tasks_total: Type.Optional(Type.Integer({ description: 'Number of tasks, if not all are shown' })),
     run: Type.Optional(WorkflowRun),
   },
   { $id: 'Workflow', description: 'Tasks that depend on each other' },
@@ -77,7 +83,15 @@ export type Workflow = Static<typeof Workflow>
 export const WorkflowQuery = Type.Object({
   ...pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }),
   name: Type.Optional(Type.String({ maxLength: 1024 })),
+  domain_id: Type.Optional(Type.String({ maxLength: 64, description: 'Workflows of this domain' })),
+  trigger: Type.Optional(
+    Type.Boolean({ description: 'true: workflows with a task that messages start; false: the others' }),
+  ),
+  channel_id: Type.Optional(
+    Type.String({ maxLength: 64, description: 'Workflows with a task that names this channel' }),
+  ),
 })
+export type WorkflowQuery = Static<typeof WorkflowQuery>
 export const WorkflowSummary = Type.Omit(Workflow, ['tasks', 'tasks_total', 'run'])
 export const WorkflowPage = Type.Object({ ...pageFields, workflows: Type.Array(WorkflowSummary) })
 export const WorkflowStarted = Type.Object({ started: Type.Boolean({ description: 'true' }), run_id: TaskId })

@@ -1,14 +1,19 @@
-/** Workflows: made with their tasks, started and stopped as a whole. Rights are those on the tasks of their domain. */
+/**
+ * Workflows: created with their tasks, started and stopped as a whole. Permissions are those on tasks of their domain.
+ */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError, fieldName } from '#core/errors/index.ts'
+import { ServiceError, fieldName, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller } from '../access/access.ts'
+import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
-import { insertTask, listTasksOf } from '../store/tasks.ts'
+import type { NewModule } from '../store/modules.ts'
+import { listTasksOf } from '../store/tasks.ts'
+import { newerFields } from '../tasks/legacy-fields.ts'
 import type { TasksService } from '../tasks/service.ts'
 import type { WorkflowEngine } from './engine.ts'
-import { requireAcyclic } from './plan.ts'
-import { referenceOf } from '../model/references.ts'
+import { requireValidDependencies } from './plan.ts'
+import { parseResultReference } from '../model/result-references.ts'
+import { readFields } from '../model/task-fields.ts'
 import {
   beginRun,
   deleteWorkflow,
@@ -19,7 +24,14 @@ import {
   stopRun,
   type WorkflowRecord,
 } from '../store/workflows.ts'
-import { presentSummary, presentWorkflow, type NewWorkflow, type Workflow, type WorkflowTask } from './schema.ts'
+import {
+  presentSummary,
+  presentWorkflow,
+  type NewWorkflow,
+  type Workflow,
+  type WorkflowQuery,
+  type WorkflowTask,
+} from './schema.ts'
 
 export type WorkflowsDeps = {
   database: Database
@@ -30,7 +42,7 @@ export type WorkflowsDeps = {
   newId: () => string
 }
 
-/** A refusal of a field says of which task it is. */
+/** Adds the index of the task to an error of a field. */
 async function ofTask<T>(index: number, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -50,34 +62,61 @@ export class WorkflowsService {
     this.#deps = deps
   }
 
-  /** Throws `malformed` naming a cycle, a parent that is none, or a result of a task that it does not depend on. */
-  async create(caller: TaskCaller, body: NewWorkflow): Promise<Workflow> {
-    requireAcyclic(body.tasks.map((task) => ({ name: task.name, dependsOn: task.depends_on ?? [] })))
-    for (const [index, task] of body.tasks.entries()) requireReferences(task, index)
+  /** Throws `malformed` with a cycle, an unknown parent, or a result of a task that is not a dependency. */
+  async create(caller: TaskCaller, { tasks: given, ...body }: NewWorkflow): Promise<Workflow> {
+    const tasks = byName(given)
+    requireValidDependencies(tasks.map((task) => ({ name: task.name, dependsOn: task.depends_on ?? [] })))
+    for (const [index, task] of tasks.entries()) requireReferences(task, index)
+    const translated = await Promise.all(tasks.map((task, index) => ofTask(index, () => newerTask(task))))
     const domain = await this.#deps.tasks.domainOf(caller, body.domain_id)
     const id = this.#deps.newId()
+    // Before the transaction: reading a module takes a while.
+    const modules: (NewModule | undefined)[] = []
+    for (const [index, { body: task, file }] of translated.entries()) {
+      const module = async () => {
+        const { memory_limit_bytes: memoryLimitBytes } = readFields(task)
+        return await this.#deps.tasks.moduleOf(file, domain?.id ?? null, memoryLimitBytes)
+      }
+      modules.push(await ofTask(index, module))
+    }
+    const name = body.name === undefined || body.name === '' ? `workflow-${id.slice(0, 8)}` : body.name
     await this.#deps.database.transaction(async (tx) => {
       const metadata = body.metadata ?? {}
-      const key = await insertWorkflow(tx, { id, domain, name: body.name, metadata })
-      for (const [index, task] of body.tasks.entries()) {
-        const { depends_on: dependsOn, run_if: runIf, ...fields } = task
+      const key = await insertWorkflow(tx, { id, domain, name, metadata })
+      for (const [index, { body: task }] of translated.entries()) {
+        const { id: _id, depends_on: dependsOn, run_if: runIf, ...fields } = task
         const place = { key, dependsOn: dependsOn ?? [], runIf: runIf ?? ('success' as const) }
         const row = await ofTask(index, () => this.#deps.tasks.newRow(caller, domain, fields, place))
-        await insertTask(tx, row)
+        await this.#deps.tasks.insert(tx, row, modules[index])
       }
     })
     return await this.#present(await this.#require(caller, id, 'task_read'))
   }
 
-  async list(caller: TaskCaller, query: { name?: string | undefined; offset: number; limit: number }) {
-    const domains = visibleDomains(await this.#deps.access.domains(caller, 'task_read'))
+  /** `states` are those of the newest run. */
+  async list(caller: TaskCaller, query: WorkflowQuery & { states?: readonly number[] | undefined }) {
+    if (query.channel_id !== undefined && !isId(query.channel_id)) throw refusedField('channel_id', 'must be a UUID')
+    const domains = await visibleIn(this.#deps.access, caller, query.domain_id)
     const { total, workflows } = await listWorkflows(this.#deps.database.db, {
       domains,
       name: query.name,
+      states: query.states,
+      channelId: query.channel_id,
+      hasTrigger: query.trigger,
       offset: query.offset,
       limit: query.limit,
     })
     return { total, workflows: workflows.map(presentSummary) }
+  }
+
+  /** Undefined for a workflow that does not exist, or that the caller cannot read. */
+  async find(caller: TaskCaller, id: string): Promise<Workflow | undefined> {
+    try {
+      return await this.get(caller, id)
+    } catch (error) {
+      if (kindOf(error) === 'not_found') return undefined
+      throw error
+    }
   }
 
   async get(caller: TaskCaller, id: string): Promise<Workflow> {
@@ -93,7 +132,7 @@ export class WorkflowsService {
     return { runId }
   }
 
-  /** What waits is not started any more; what runs is stopped. Nothing to stop: no change. */
+  /** Pending tasks are not started, running ones are stopped. Without either there is no change. */
   async stop(caller: TaskCaller, id: string): Promise<void> {
     const workflow = await this.#require(caller, id, 'task_start')
     const run = await findNewestRun(this.#deps.database.db, workflow.key)
@@ -108,7 +147,7 @@ export class WorkflowsService {
     const isGone = await this.#deps.database.transaction(async (tx) => await deleteWorkflow(tx, workflow.key))
     if (isGone) return
     await this.#require(caller, id, 'task_delete')
-    throw new ServiceError('invalid_state', 'the workflow or one of its tasks is running: stop it before it is deleted')
+    throw new ServiceError('invalid_state', 'the workflow or one of its tasks is running: stop it before you delete it')
   }
 
   async #require(caller: TaskCaller, id: string, action: TaskAction): Promise<WorkflowRecord> {
@@ -131,13 +170,27 @@ export class WorkflowsService {
   }
 }
 
+/** Throws the errors of `newerFields` as a rejection. */
+const newerTask = async (task: WorkflowTask) => await Promise.resolve(newerFields(task))
+
+/** The tasks with the names of their dependencies in the place of the ids that the caller gave. */
+function byName(tasks: readonly WorkflowTask[]): WorkflowTask[] {
+  const names = new Map(tasks.flatMap(({ id, name }) => (id === undefined || id === '' ? [] : [[id, name] as const])))
+  return tasks.map((task) => {
+    const { depends_on: dependsOn } = task
+    return dependsOn === undefined || dependsOn === null
+      ? task
+      : { ...task, depends_on: dependsOn.map((one) => names.get(one) ?? one) }
+  })
+}
+
 function requireReferences(task: WorkflowTask, index: number): void {
   for (const [at, input] of (task.inputs ?? []).entries()) {
-    const reference = referenceOf(input as never)
+    const reference = parseResultReference(input as never)
     if (reference === undefined || (task.depends_on ?? []).includes(reference.from)) continue
     const path = `/tasks/${index}/inputs/${at}`
-    throw new ServiceError('malformed', `${path} names task ${reference.from}, which is not in depends_on`, {
-      details: [{ path, message: 'must name a task of depends_on' }],
+    throw new ServiceError('malformed', `${path} refers to task ${reference.from}, which is not in depends_on`, {
+      details: [{ path, message: 'must refer to a task in depends_on' }],
     })
   }
 }

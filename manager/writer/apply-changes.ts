@@ -1,32 +1,34 @@
-/** The steps of one batch, in the order in which they are taken, and which of them wait for each other. */
+/** The steps of a batch, their order and their dependencies. */
 import { TASK_STATE } from '#proto/index.ts'
+import { hasRunQuota } from './batch.ts'
 import type { RunBatch, WriterContext } from './batch.ts'
 import { settleGroups } from './broadcasts.ts'
 import type { Change, ChangeOf } from './changes.ts'
 import { claimRuns } from './claim-runs.ts'
-import { heldRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
-import { loseWorker, reconcileHello } from './reconcile-runs.ts'
+import { findAssignedRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
+import { expireWorkerLease, reconcileHello } from './reconcile-runs.ts'
 import { removeWorker } from './remove-worker.ts'
 import { requeueRuns } from './requeue-runs.ts'
-import { isAssigned, type HeldRun } from '../model/run.ts'
+import { isAssigned, type AssignedRun } from '../model/run.ts'
 import { readTasks } from './start-tasks.ts'
 import { startRuns } from './start-runs.ts'
 import type { StartedRun } from '../model/start.ts'
-import { forceStop, passOnStops, stopTask } from './stop-runs.ts'
+import { forceStop, sendRequestedCancels, stopTask } from './stop-runs.ts'
 import { refreshQueues, sweepRuns } from './sweep-runs.ts'
 
 type Application = {
   managerId: string
-  /** As `isPlainBatch` found. */
+  /** The result of `isPlainBatch`. */
   isPlain: boolean
-  /** Starts that are in the database already, by run id. */
+  /** Starts that are committed already, by run id. */
   started?: ReadonlyMap<string, StartedRun> | undefined
-  /** What was known of the tasks was old. */
+  /** The cached tasks were stale. */
   rereadsTasks?: boolean
 }
 
 /**
- * One outcome per change, in order; `STALE_TASK` for a start whose task may have changed since it was remembered. Every batch in one order: what workers report first, because it frees room; claims last, because they fill it.
+ * One outcome per change, in order; `STALE_TASK` for a start whose task may have changed since it was cached. The order
+ * is the same in every batch: reports of workers first, because they free slots; claims last, because they fill them.
  */
 export async function applyChanges(
   batch: RunBatch,
@@ -63,7 +65,8 @@ export async function applyChanges(
   for (const { change, index } of of('hello')) {
     outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
   }
-  for (const { change, index } of of('lose')) outcomes[index] = await loseWorker(batch, change.workerKey, change.epoch)
+  for (const { change, index } of of('lose'))
+    outcomes[index] = await expireWorkerLease(batch, change.workerKey, change.epoch)
   for (const { change, index } of of('remove_worker'))
     outcomes[index] = await removeWorker(batch, change.workerKey, change.removal)
   for (const { change, index } of of('stop')) outcomes[index] = await stopTask(batch, change.taskKey)
@@ -73,42 +76,43 @@ export async function applyChanges(
   if (sweeps.length > 0) {
     const due = await sweepRuns(batch, managerId)
     for (const { index } of sweeps) outcomes[index] = due
-    await passOnStops(batch)
+    await sendRequestedCancels(batch)
     await refreshQueues(batch)
   }
   const begun = tasks === undefined ? begunAtOnce : await startRuns(batch, requests, tasks, isPlain)
   if (begun !== undefined) for (const [at, { index }] of starts.entries()) outcomes[index] = begun[at]
   await settleGroups(batch, batch.takeGroups())
-  // In a plain batch nothing waits, but for starts that have just found no room.
+  // A plain batch leaves nothing queued except starts that found no slot.
   if (!isPlain) await claimRuns(batch)
   return outcomes
 }
 
 /**
- * True when all of its changes are one statement each, and of different runs than those of any other such batch: a run is started
- * before its worker can speak of it. Nothing waits for a worker either, so that nobody has to be given what becomes free.
+ * True if every change is one statement, and concerns other runs than any other such batch: a run is started before its
+ * worker can report it. No run is queued either, so freed slots need no claim.
  */
-export function isPlainBatch({ queues, tasks }: WriterContext, changes: readonly Change[]): boolean {
+export function isPlainBatch({ queues, tasks, quotas }: WriterContext, changes: readonly Change[]): boolean {
   const requests = changes.flatMap((change) => (change.kind === 'start' ? [change.request] : []))
-  return (
-    queues.total === 0 && changes.every(isPlainChange) && (requests.length === 0 || tasks.find(requests) !== undefined)
-  )
+  if (queues.total > 0 || !changes.every(isPlainChange)) return false
+  if (requests.length === 0) return true
+  const started = tasks.find(requests)?.tasks.values().toArray()
+  return started?.every((task) => !hasRunQuota(quotas, task.domain_id)) ?? false
 }
 
 /**
- * True when the change is one statement whatever that statement finds: its commit can be sent behind it. Not so for what
- * moves a task's state, may be tried again, or was perhaps recorded earlier.
+ * True if the change is one statement whatever that statement finds: its commit can be sent right behind it. False for a
+ * change that affects a task's state, can be retried, or may have been recorded earlier.
  */
 function isPlainChange(change: Change): boolean {
   switch (change.kind) {
     case 'ends':
       return change.ends.every(({ run, ending }) => {
-        const held = heldRun(change.session, run)
+        const held = findAssignedRun(change.session, run)
         return held !== undefined && isUnconnected(held) && ending.state !== TASK_STATE.failed
       })
     case 'running':
       return change.runs.every((run) => {
-        const held = heldRun(change.session, run)
+        const held = findAssignedRun(change.session, run)
         return held === undefined || isUnconnected(held)
       })
     case 'start':
@@ -118,13 +122,13 @@ function isPlainChange(change: Change): boolean {
   }
 }
 
-/** Nothing else is written because of it: no task, no broadcast, no publication. */
-function isUnconnected(run: HeldRun): boolean {
+/** Its end changes no other row: no task, no broadcast, no publication. */
+function isUnconnected(run: AssignedRun): boolean {
   const { publish_result: target, daemon } = run.spec
   return !run.drivesTask && run.parentId === null && target === undefined && daemon === undefined
 }
 
-/** Waits for all, also when one fails, so that nothing of a batch is under way when it is rolled back. */
+/** Waits for all, also if one fails, so that no statement of a batch is in flight during its rollback. */
 async function allOf<const T extends readonly unknown[]>(
   work: T,
 ): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
@@ -136,7 +140,7 @@ async function allOf<const T extends readonly unknown[]>(
   }
 }
 
-/** A run that began and ended within one batch is written once, by its end. */
+/** A run that began and ended within one batch is only written by its end. */
 async function applyRunning(
   batch: RunBatch,
   running: readonly ChangeOf<'running'>[],
@@ -146,8 +150,8 @@ async function applyRunning(
   const ending = new Set(ends.flatMap((change) => change.ends.map(({ run }) => run.id)))
   const begun = running.flatMap(({ session, runs }) =>
     runs.flatMap((identity) => {
-      const run = ending.has(identity.id) ? undefined : heldRun(session, identity)
-      // A worker says it again when it cannot know that it was heard.
+      const run = ending.has(identity.id) ? undefined : findAssignedRun(session, identity)
+      // A worker repeats a report when it cannot know whether it arrived.
       return run === undefined || run.state === TASK_STATE.running ? [] : [run]
     }),
   )
@@ -167,9 +171,9 @@ async function applyEnds(batch: RunBatch, changes: readonly ChangeOf<'ends'>[]):
 }
 
 async function applyRejects(batch: RunBatch, changes: readonly ChangeOf<'reject'>[]): Promise<void> {
-  const seen = new Set<HeldRun>()
+  const seen = new Set<AssignedRun>()
   const rejected = changes.flatMap(({ session, run: identity, reason }) => {
-    const run: HeldRun | undefined = heldRun(session, identity)
+    const run: AssignedRun | undefined = findAssignedRun(session, identity)
     if (run === undefined || seen.has(run) || !isAssigned(run)) return []
     seen.add(run)
     return [{ session, run, reason }]
@@ -179,7 +183,7 @@ async function applyRejects(batch: RunBatch, changes: readonly ChangeOf<'reject'
     batch,
     rejected.map(({ run, reason }) => ({ run, reason: 'rejected', error: reason, costsAttempt: false, delayMs: 0 })),
   )
-  // Not freed for the claim of this very batch: the worker would be given at once what it has just refused.
+  // Not freed for the claim of this batch: the worker would at once get the run that it has just rejected.
   batch.afterCommit(() => {
     for (const { session, run } of rejected) session.runs.delete(run.id)
   })

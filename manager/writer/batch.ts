@@ -1,16 +1,20 @@
 /**
- * One transaction of the run writer: its connection, what it has placed so far, the task states it owes, and what is to
- * be done once it is committed. Steps write through it; none of them commits.
+ * One transaction of the run writer: its connection, its placements, its pending task states, and its effects after the
+ * commit. Steps write through it; none of them commits.
  */
 import type { Client } from 'pg'
-import { sendTogether } from '#core/database/index.ts'
+import { sendCorked } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import type { TaskQuotas } from '../access/access.ts'
+import type { RunCause } from '../model/cause.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { ManagerTiming } from '../model/timing.ts'
 import { noteTasks } from '../store/notes.ts'
 import type { RunEndings } from './endings.ts'
+import type { FairShares } from './fair-shares.ts'
 import type { RunQueues } from './queues.ts'
 import type { ModuleCatalogue } from '../store/catalogue.ts'
 import type { KnownTasks } from './known-tasks.ts'
@@ -19,19 +23,25 @@ export type WriterContext = {
   managerId: string
   cluster: Cluster
   queues: RunQueues
+  /** Turns of domains in the claims of this manager. */
+  shares: FairShares
+  quotas: TaskQuotas
   endings: RunEndings
   modules: ModuleCatalogue
   tasks: KnownTasks
   timing: ManagerTiming
   logger: Logger
   random: () => number
-  /** Told of each batch that was committed. */
+  /** Called after the commit of each batch. */
   onCommitted?: () => void
-  /** Told when one was that holds what tasks publish. */
+  /** Called after the commit of a batch with publications of tasks. */
   onPublished?: () => void
 }
 
 type TaskChange = { runKey: number; state: TaskState; durationMs: number | null }
+
+/** `held`: runs at workers, as they are after this batch. */
+type RunsOfDomain = { held: number; queued: number }
 
 export class RunBatch {
   readonly context: WriterContext
@@ -45,6 +55,7 @@ export class RunBatch {
   #isCommitSent = false
   readonly #reserved: WorkerSession[] = []
   readonly #freed: WorkerSession[] = []
+  readonly #ofDomains = new Map<string, RunsOfDomain>()
   readonly #groups = new Set<string>()
   readonly #tasks = new Map<number, TaskChange>()
 
@@ -53,7 +64,7 @@ export class RunBatch {
     this.context = context
   }
 
-  /** A prepared statement; the name is its identity on the connection. Those of one turn are sent together. */
+  /** Runs a prepared statement; the name identifies it on the connection. Statements of one turn are sent together. */
   rows<Row extends object>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
     const { promise, resolve, reject } = Promise.withResolvers<Row[]>()
     if (this.#unsent.length === 0) process.nextTick(() => this.#send())
@@ -66,8 +77,8 @@ export class RunBatch {
   }
 
   /**
-   * Sends the commit, behind every statement that was sent before it: when one of those fails, PostgreSQL turns it into
-   * a rollback. Nothing may be written afterwards.
+   * Sends the commit behind all earlier statements: if one of them fails, PostgreSQL turns it into a rollback. No
+   * statement may follow.
    */
   commit(): void {
     this.#isCommitted = true
@@ -76,9 +87,9 @@ export class RunBatch {
   #send(): void {
     const statements = this.#unsent
     this.#unsent = []
-    // One statement that is all there is makes a transaction of its own.
+    // A single statement is a transaction of its own.
     const isWhole = this.#isCommitted && !this.#hasBegun && statements.length === 1
-    sendTogether(this.#client, () => {
+    sendCorked(this.#client, () => {
       if (statements.length > 0 && !this.#hasBegun && !isWhole) {
         this.#hasBegun = true
         this.#keep(this.#client.query('BEGIN'))
@@ -91,13 +102,13 @@ export class RunBatch {
     })
   }
 
-  /** Awaited by `settled`, which may come after its failure. */
+  /** Awaited by `settled`, possibly after its failure. */
   #keep(work: Promise<unknown>): void {
     work.catch(() => undefined)
     this.#work.push(work)
   }
 
-  /** Resolves when the transaction has begun and ended. */
+  /** Resolves when the transaction has ended. */
   async settled(): Promise<void> {
     this.#send()
     await Promise.all(this.#work)
@@ -107,14 +118,57 @@ export class RunBatch {
     this.#afterCommit.push(effect)
   }
 
-  place(needsHash: string, taskKey: number, digest: string): WorkerSession | undefined {
-    const session = this.context.cluster.place(needsHash, taskKey, digest)
-    if (session !== undefined) this.#reserved.push(session)
+  place(...run: Parameters<Cluster['place']>): WorkerSession | undefined {
+    const session = this.context.cluster.place(...run)
+    if (session === undefined) return undefined
+    this.#reserved.push(session)
+    const runs = this.#runsOf(this.context.cluster.domainOf(run[0]))
+    if (runs !== undefined) runs.held += 1
     return session
   }
 
-  /** The run leaves its worker with this commit; what is placed in the same batch may count on its room. */
+  /** How many more runs of the domain the workers may get, by its quota. */
+  roomOf(domainId: string | null | undefined): number {
+    const limit =
+      domainId === undefined || domainId === null
+        ? undefined
+        : this.context.quotas.ofDomainId(domainId, 'concurrent_runs')
+    return limit === undefined ? Infinity : Math.max(limit - (this.#runsOf(domainId)?.held ?? 0), 0)
+  }
+
+  /**
+   * A run of the domain will be queued. Beyond the quota of queued runs, throws `quota_exceeded` for a start of a user, and
+   * `unavailable` for others, which are started again: a message that starts a run waits.
+   */
+  willQueue(domainId: string | null, cause: RunCause): void {
+    const limit = domainId === null ? undefined : this.context.quotas.ofDomainId(domainId, 'queued_runs')
+    const runs = limit === undefined ? undefined : this.#runsOf(domainId)
+    if (limit === undefined || runs === undefined) return
+    if (runs.queued >= limit) {
+      const message = `the quota of the domain is ${limit} queued runs; ${runs.queued} are queued`
+      throw cause.type === 'user'
+        ? new ServiceError('quota_exceeded', message)
+        : new ServiceError('unavailable', message, { retryAfterSeconds: 1 })
+    }
+    runs.queued += 1
+  }
+
+  /** Counted once per batch; undefined for runs of no domain. */
+  #runsOf(domainId: string | null | undefined): RunsOfDomain | undefined {
+    if (domainId === undefined || domainId === null) return undefined
+    const { cluster, queues, quotas } = this.context
+    const known = this.#ofDomains.get(domainId)
+    if (known !== undefined || !hasRunQuota(quotas, domainId)) return known
+    const runs = { held: cluster.heldBy(domainId), queued: 0 }
+    for (const needs of queues.needs) if (cluster.domainOf(needs) === domainId) runs.queued += queues.waiting(needs)
+    this.#ofDomains.set(domainId, runs)
+    return runs
+  }
+
+  /** Frees the run's slot at its worker with this commit; placements of the same batch can use it. */
   free(session: WorkerSession, runId: string): void {
+    const runs = this.#runsOf(session.runs.get(runId)?.spec.domain_id)
+    if (runs !== undefined) runs.held -= 1
     session.reserved -= 1
     this.#freed.push(session)
     this.#afterCommit.push(() => {
@@ -123,14 +177,14 @@ export class RunBatch {
     })
   }
 
-  /** The session turned out to be void: its worker gets nothing, here and from now on. */
+  /** The session is void: its worker gets no runs in this batch and from now on. */
   unplace(session: WorkerSession): void {
-    this.giveBack(session)
+    this.release(session)
     this.context.cluster.remove(session)
   }
 
-  /** The run was not written; its room is somebody else's. */
-  giveBack(session: WorkerSession): void {
+  /** Releases the slot of a run that was not written. */
+  release(session: WorkerSession): void {
     const index = this.#reserved.lastIndexOf(session)
     if (index >= 0) this.#reserved.splice(index, 1)
     this.context.cluster.release(session)
@@ -147,12 +201,12 @@ export class RunBatch {
     return groups
   }
 
-  /** The task follows its run. The last change of a batch counts; a task has one driving run at a time. */
+  /** The task's state follows its run. The last change in a batch is used; a task has one driving run at a time. */
   changeTask(taskKey: number, change: TaskChange): void {
     this.#tasks.set(taskKey, change)
   }
 
-  /** Writes the task states that are owed, sorted by key: two unsorted updates of many rows deadlock. */
+  /** Writes the pending task states, sorted by key: two unsorted updates of many rows deadlock. */
   async writeTasks(): Promise<void> {
     if (this.#tasks.size === 0) return
     const changes = [...this.#tasks].toSorted(([left], [right]) => left - right)
@@ -177,7 +231,7 @@ export class RunBatch {
   }
 }
 
-// The times are those of the run that drives it: start when it first runs, finish when it ends; a new start clears both.
+// The times are those of the driving run: start when it first runs, finish when it ends; a new start clears both.
 const WRITE_TASKS = `
   WITH changed AS (UPDATE tasks t SET
     state = c.state,
@@ -193,3 +247,11 @@ const WRITE_TASKS = `
   WHERE t.key = c.key
   RETURNING t.key, t.state)
   ${noteTasks('changed')}`
+
+/** Starts of such a domain are counted, so their batch is written alone. */
+export function hasRunQuota(quotas: TaskQuotas, domainId: string | null): boolean {
+  return (
+    domainId !== null &&
+    (quotas.ofDomainId(domainId, 'concurrent_runs') ?? quotas.ofDomainId(domainId, 'queued_runs')) !== undefined
+  )
+}

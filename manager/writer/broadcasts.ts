@@ -1,4 +1,7 @@
-/** Broadcasts: a run that no worker gets, with one run per worker below it. It begins with the first and ends with the last. */
+/**
+ * Broadcasts: a run that is not assigned, with one run per worker below it. It begins with the first of them and ends
+ * with the last.
+ */
 import { TASK_STATE } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { RunNeeds } from '../model/needs.ts'
@@ -6,9 +9,9 @@ import type { RunBatch } from './batch.ts'
 import { markRunning, writeEnds } from './end-runs.ts'
 import { MAX_WORKERS, WORKER_COLUMNS, fits, type WorkerRow } from './fitting-workers.ts'
 import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
-import { STOPPED_BEFORE_RUNNING, type FailureReason, type HeldRun } from '../model/run.ts'
+import { STOPPED_BEFORE_RUNNING, type FailureReason, type AssignedRun } from '../model/run.ts'
 
-/** Two managers that end the last two parts at once do not see each other: somebody looks again. */
+/** Two managers that end the last two parts concurrently do not see each other's end: this check finds it. */
 export const GROUP_CHECK_MS = 2_000
 
 export type GroupPart = { kind: 'group' } | { kind: 'member'; parentId: string }
@@ -17,12 +20,12 @@ const ALIVE_WORKERS = `
   SELECT ${WORKER_COLUMNS} FROM workers
   WHERE manager_id IS NOT NULL AND lease_until > now() ORDER BY key LIMIT ${MAX_WORKERS}`
 
-/** Ids of the workers that could run it now, at whatever manager. Throws `unavailable` when there is none. */
+/** Ids of the workers that could run it now, at any manager. Throws `unavailable` if there are none. */
 export async function findBroadcastWorkers(batch: RunBatch, needs: RunNeeds): Promise<string[]> {
   const rows = await batch.rows<WorkerRow>('alive-workers', ALIVE_WORKERS, [])
   const fitting = rows.filter((row) => {
     const session = batch.context.cluster.find(row.key)
-    // It left its session here; its lease ends soon.
+    // The worker has no session here any more; its lease expires soon.
     if (session === undefined && row.manager_id === batch.context.managerId) return false
     return fits(needs, row, session, session?.isSuspect ?? false)
   })
@@ -39,7 +42,7 @@ const WRITE_GROUPS = `
   FROM unnest($1::uuid[], $2::uuid[]) AS c (id, parent_id)
   WHERE r.id = c.id`
 
-/** Says of runs that were just inserted which broadcast they are or belong to. */
+/** Stores for newly inserted runs which broadcast they are or belong to. */
 export async function writeGroups(batch: RunBatch, runs: readonly { runId: string; part: GroupPart }[]): Promise<void> {
   if (runs.length === 0) return
   await batch.rows('write-groups', WRITE_GROUPS, [
@@ -70,12 +73,12 @@ const READ_GROUPS = `
   WHERE r.id = ANY($1::uuid[]) AND r.next_check_at IS NOT NULL
   ORDER BY r.key FOR UPDATE OF r`
 
-/** Begins and ends broadcasts whose parts did. */
+/** Begins and ends broadcasts after their parts. */
 export async function settleGroups(batch: RunBatch, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
   const rows = await batch.rows<GroupRow>('read-groups', READ_GROUPS, [ids])
   const begun = rows.filter((row) => row.open > 0 && row.begun > 0 && row.state === TASK_STATE.scheduled)
-  await markRunning(batch, begun.map(fromRunRow) as HeldRun[])
+  await markRunning(batch, begun.map(fromRunRow) as AssignedRun[])
   const ended = rows.filter((row) => row.open === 0)
   await writeEnds(
     batch,

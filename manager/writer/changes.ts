@@ -1,11 +1,11 @@
-/** What the writer is asked to write. */
+/** The changes that the writer accepts. */
 import type { RunEnding, RunIdentity } from '../model/run.ts'
 import type { StartRequest } from '../model/start.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { HelloClaims } from './reconcile-runs.ts'
 import type { WorkerRemoval } from './remove-worker.ts'
 
-/** Everything that changes runs. */
+/** All changes of runs. */
 export type Change =
   | { kind: 'start'; request: StartRequest }
   | { kind: 'running'; session: WorkerSession; runs: RunIdentity[] }

@@ -1,10 +1,13 @@
 /**
- * Claims: runs that wait are given to workers of this manager that have room, per needs, by priority and age. Several
- * managers claim from one queue; a row that another one has locked is skipped.
+ * Claims: queued runs are assigned to workers of this manager with free slots. Domains take turns (`FairShares`); within a
+ * queue, runs are in the order of priority and age. Several managers claim from one queue; a row that another one has
+ * locked is skipped.
  */
 import { TASK_STATE } from '#proto/index.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
+import { RUN_METRICS } from './metrics.ts'
 import type { RunBatch } from './batch.ts'
+import type { Turn, WaitingQueue } from './fair-shares.ts'
 import { MAX_CLAIMED_PER_BATCH } from '../model/limits.ts'
 import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
 
@@ -15,7 +18,7 @@ const FIND_WAITING = `
   LIMIT $2
   FOR UPDATE SKIP LOCKED`
 
-// Only to workers whose session is still this one; see INSERT_RUNS.
+// Only to workers with this session; see INSERT_RUNS.
 const ASSIGN = `
   WITH held AS MATERIALIZED (
     SELECT w.key FROM workers w
@@ -25,44 +28,102 @@ const ASSIGN = `
     next_check_at = now() + make_interval(secs => c.check_ms / 1000)
   FROM unnest($1::bigint[], $2::bigint[], $3::float8[]) AS c (key, worker_key, check_ms) JOIN held ON held.key = c.worker_key
   WHERE r.key = c.key AND r.state = ${TASK_STATE.scheduled}
-  RETURNING ${RUN_COLUMNS}`
+  RETURNING ${RUN_COLUMNS}, extract(epoch FROM now() - r.created_at)::float8 AS waited_seconds`
 
 type Waiting = Pick<RunRow, 'key' | 'task_key' | 'module_digest' | 'spec'>
 
-export async function claimRuns(batch: RunBatch): Promise<void> {
-  const { queues, cluster, timing } = batch.context
-  const placed: { row: Waiting; session: WorkerSession }[] = []
-  for (const needsHash of queues.needs) {
-    const wanted = Math.min(cluster.roomFor(needsHash), MAX_CLAIMED_PER_BATCH - placed.length)
-    if (wanted <= 0) continue
-    const rows = await batch.rows<Waiting>('find-waiting', FIND_WAITING, [needsHash, wanted])
-    if (rows.length < wanted) queues.empty(needsHash)
-    for (const row of rows) {
-      const session = batch.place(needsHash, row.task_key, row.module_digest)
-      // No room for this one: a long run behind which shorter ones may still fit.
-      if (session === undefined) queues.add(needsHash, rows.length < wanted ? 1 : 0)
-      else {
-        if (rows.length === wanted) queues.add(needsHash, -1)
-        placed.push({ row, session })
-      }
+/**
+ * Queues whose domain is in turn before others. A queue without a worker that fits is passed over: it waits for a worker, not
+ * for a slot.
+ */
+function planTurns(batch: RunBatch): Turn[] {
+  const { queues, cluster, shares } = batch.context
+  const rooms = new Map<WorkerSession, number>()
+  const waiting: WaitingQueue[] = []
+  for (const needs of queues.needs) {
+    const share = cluster.domainOf(needs)
+    if (share === undefined || cluster.candidates(needs).length === 0) continue
+    let room = 0
+    for (const session of cluster.candidates(needs)) {
+      const capacity = cluster.roomOn(session, needs)
+      room += capacity
+      rooms.set(session, Math.max(rooms.get(session) ?? 0, capacity))
     }
+    waiting.push({ needs, share, waiting: queues.waiting(needs), room })
+  }
+  let total = 0
+  for (const room of rooms.values()) total += room
+  return total === 0 ? [] : shares.plan(waiting, Math.min(total, MAX_CLAIMED_PER_BATCH), (share) => batch.roomOf(share))
+}
+
+/** The waiting runs of the planned turns, per queue. */
+async function findWaiting(batch: RunBatch, turns: readonly Turn[]): Promise<Map<string, Waiting[]>> {
+  const { queues } = batch.context
+  const wanted = new Map<string, number>()
+  for (const { needs, reserves } of turns) if (!reserves) wanted.set(needs, (wanted.get(needs) ?? 0) + 1)
+  const found = await Promise.all(
+    [...wanted].map(async ([needs, count]) => {
+      const rows = await batch.rows<Waiting>('find-waiting', FIND_WAITING, [needs, count])
+      return { needs, rows, isShort: rows.length < count }
+    }),
+  )
+  for (const { needs, rows, isShort } of found) {
+    if (!isShort) continue
+    queues.empty(needs)
+    queues.add(needs, rows.length)
+  }
+  return new Map(found.map(({ needs, rows }) => [needs, rows]))
+}
+
+export async function claimRuns(batch: RunBatch): Promise<void> {
+  const { queues, cluster, timing, shares } = batch.context
+  const placed: { row: Waiting; session: WorkerSession }[] = []
+  const turns = planTurns(batch)
+  if (turns.length === 0) return
+  const found = await findWaiting(batch, turns)
+  // Workers that a run in turn waits for: another domain's short runs would otherwise fill them again for ever, while a run
+  // of unknown duration needs a free slot.
+  const reserved = new Set<WorkerSession>()
+  const stopped = new Set<string>()
+  for (const { needs, share, reserves } of turns) {
+    if (stopped.has(needs)) continue
+    const row = reserves ? undefined : found.get(needs)?.shift()
+    if (row === undefined && !reserves) continue
+    const session =
+      row === undefined
+        ? undefined
+        : batch.place(needs, { taskKey: row.task_key, digest: row.module_digest, spec: row.spec }, reserved)
+    if (row === undefined || session === undefined) {
+      stopped.add(needs)
+      for (const candidate of cluster.candidates(needs)) reserved.add(candidate)
+      continue
+    }
+    queues.add(needs, -1)
+    batch.afterCommit(() => shares.served(share))
+    placed.push({ row, session })
   }
   if (placed.length === 0) return
   const sorted = placed.toSorted((left, right) => left.row.key - right.row.key)
-  const assigned = await batch.rows<RunRow>('assign-runs', ASSIGN, [
+  const assigned = await batch.rows<RunRow & { waited_seconds: number }>('assign-runs', ASSIGN, [
     sorted.map(({ row }) => row.key),
     sorted.map(({ session }) => session.key),
     sorted.map(({ row }) => row.spec.timeout_ms + timing.runCheckMarginMs),
     sorted.map(({ session }) => session.epoch),
   ])
-  const sessions = new Map(sorted.map(({ row, session }) => [row.key, session]))
-  const taken = new Set(assigned.map((row) => row.key))
-  for (const { row, session } of sorted) if (!taken.has(row.key)) batch.unplace(session)
-  for (const row of assigned) {
-    const session = sessions.get(row.key)
+  const taken = new Map(assigned.map((row) => [row.key, row]))
+  // In the order of the turns: a worker begins its runs in the order in which they arrive.
+  for (const { row: waiting, session } of placed) {
+    const row = taken.get(waiting.key)
+    if (row === undefined) {
+      batch.unplace(session)
+      continue
+    }
     const run = fromRunRow(row)
     const { fence } = run
-    if (session === undefined || fence === null) continue
-    batch.afterCommit(() => cluster.assign(session, { ...run, fence }))
+    if (fence === null) continue
+    batch.afterCommit(() => {
+      cluster.assign(session, { ...run, fence })
+      if (run.attempt === 1) RUN_METRICS.dispatch.observe({ path: 'queued' }, row.waited_seconds)
+    })
   }
 }

@@ -1,29 +1,29 @@
-/** Connections of the run writer: one for each batch that is written at a time. */
+/** Connections of the run writer: one for each concurrent batch. */
 import type { Client } from 'pg'
 
 /**
- * Every statement of the writer finds its rows by an index, however few there are today. So one plan is made for each, for
- * good: planning anew took longer than a small batch, and a plan from when the table was empty would read all of it later.
+ * Every statement of the writer finds its rows by an index, also in small tables. So one generic plan is used
+ * permanently: planning took longer than a small batch, and a plan from the time of an empty table would scan it later.
  */
 const PLANNING = `
   SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`
 
 export class WriterConnections {
   readonly #connect: () => Promise<Client>
-  /** Connections on which nothing is written now. */
+  /** Idle connections. */
   readonly #idle: Client[] = []
-  /** Connections that have ended by themselves. */
+  /** Connections that the server or the network closed. */
   readonly #gone = new WeakSet<Client>()
 
   constructor(connect: () => Promise<Client>) {
     this.#connect = connect
   }
 
-  async take(): Promise<Client> {
+  async acquire(): Promise<Client> {
     return this.#idle.pop() ?? (await this.#open())
   }
 
-  giveBack(connection: Client): void {
+  release(connection: Client): void {
     if (!this.#gone.has(connection)) this.#idle.push(connection)
   }
 
@@ -32,8 +32,8 @@ export class WriterConnections {
   }
 
   async #open(): Promise<Client> {
-    // Statements of a batch that do not depend on each other are sent together: the batch waits for PostgreSQL three or
-    // four times instead of once per statement.
+    // Independent statements of a batch are sent together: a batch has three or four round trips to PostgreSQL instead of
+    // one per statement.
     const opened = Object.assign(await this.#connect(), { pipeline: true })
     await opened.query(PLANNING)
     const leave = () => {

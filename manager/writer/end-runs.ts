@@ -1,5 +1,5 @@
 /**
- * What workers report about runs, in order of their life: running, given back, ended. Everything counts only under the
+ * Reports of workers about runs, in order of the lifecycle: running, rejected, ended. A report is accepted only under the
  * current fence (task-manager.md section 3, rule 1).
  */
 import { isId } from '#core/ids.ts'
@@ -12,19 +12,19 @@ import type { RunBatch } from './batch.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { publishResults } from './publish-results.ts'
 import { afterEnd } from '../model/retry.ts'
-import type { HeldRun, RunEnding, RunHandle } from '../model/run.ts'
+import type { AssignedRun, RunEnding, RunHandle } from '../model/run.ts'
 
 export type ReportedEnd = { session: WorkerSession; run: RunIdentity; ending: RunEnding }
 export type EndedRow = {
   run: RunHandle
   ending: RunEnding
   workerId: string | null
-  /** How long ago its first instruction was, as far as we know: at least as long as it took. */
+  /** Time since its first instruction, if known: at least its duration. */
   beganAgoMs?: number | undefined
 }
 
-/** The held run behind a worker's word, or undefined when its fence is stale. */
-export function heldRun(session: WorkerSession, { id, fence }: RunIdentity): HeldRun | undefined {
+/** The run of a worker's report, or undefined if its fence is stale. */
+export function findAssignedRun(session: WorkerSession, { id, fence }: RunIdentity): AssignedRun | undefined {
   const run = session.runs.get(id)
   return run?.fence === fence ? run : undefined
 }
@@ -37,8 +37,8 @@ const MARK_RUNNING = `
   noted AS (${noteRuns('changed')})
   SELECT key FROM changed`
 
-/** Runs that began. Those that end in the same batch are left out by the caller: the end writes both. */
-export async function markRunning(batch: RunBatch, runs: readonly HeldRun[]): Promise<void> {
+/** Marks runs as running. The caller omits those that end in the same batch: the end writes both. */
+export async function markRunning(batch: RunBatch, runs: readonly AssignedRun[]): Promise<void> {
   if (runs.length === 0) return
   const sorted = runs.toSorted((left, right) => left.key - right.key)
   const rows = await batch.rows<{ key: number }>('mark-running', MARK_RUNNING, [
@@ -58,8 +58,8 @@ export async function markRunning(batch: RunBatch, runs: readonly HeldRun[]): Pr
 }
 
 /**
- * Records reported ends and says for each whether it is recorded: now, or earlier under the same fence. A failure with
- * attempts left queues the run again.
+ * Records reported ends and returns for each whether it is recorded: now, or earlier under the same fence. A failure with
+ * attempts left requeues the run.
  */
 export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd[]): Promise<boolean[]> {
   const recorded = reported.map(() => false)
@@ -68,7 +68,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
   const ends: EndedRow[] = []
   const requeues: Requeue[] = []
   for (const [index, { session, run: identity, ending }] of reported.entries()) {
-    const run = heldRun(session, identity)
+    const run = findAssignedRun(session, identity)
     if (run === undefined || seen.has(run.id)) {
       unknown.push(index)
       continue
@@ -84,7 +84,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
     }
     batch.free(session, run.id)
     batch.afterCommit(() =>
-      batch.context.cluster.learnEnd(run, session, ending.durationMs, ending.state === TASK_STATE.failed),
+      batch.context.cluster.recordEnd(run, session, ending.durationMs, ending.state === TASK_STATE.failed),
     )
   }
   await writeEnds(batch, ends)
@@ -93,9 +93,9 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
   return recorded
 }
 
-/** It began so long after it was sent as its worker needed to prepare it; only durations cross the wire. */
-function beganAgo({ sentMs }: HeldRun, { prepareMs }: RunEnding): number | undefined {
-  // Nothing was prepared: it never began.
+/** A run began its preparation time after it was sent; only durations are sent over the network. */
+function beganAgo({ sentMs }: AssignedRun, { prepareMs }: RunEnding): number | undefined {
+  // Without a preparation it never began.
   if (sentMs === undefined || prepareMs === null || prepareMs <= 0) return undefined
   return monotonicMs() - sentMs - prepareMs
 }
@@ -105,12 +105,12 @@ const WRITE_ENDS = `
     state = c.state, next_check_at = NULL, queue_seq = NULL, finished_at = now(),
     running_at = CASE WHEN c.duration_ms IS NULL THEN r.running_at
       ELSE coalesce(r.running_at, now() - make_interval(secs => greatest(c.duration_ms, c.began_ago_ms) / 1000)) END,
-    duration_ms = c.duration_ms, prepare_ms = c.prepare_ms, reason = c.reason, error = c.error, results = c.results::json,
+    duration_ms = c.duration_ms, prepare_ms = c.prepare_ms, reason = c.reason, error = c.error, frames = c.frames::json, results = c.results::json,
     result_digest = c.result_digest, result_bytes = c.result_bytes, output_truncated = c.output_truncated
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::float8[], $5::float8[], $6::text[], $7::text[], $8::text[],
-      $9::text[], $10::bigint[], $11::boolean[], $12::float8[])
+      $9::text[], $10::bigint[], $11::boolean[], $12::float8[], $13::text[])
     AS c (key, fence, state, duration_ms, prepare_ms, reason, error, results, result_digest, result_bytes, output_truncated,
-      began_ago_ms)
+      began_ago_ms, frames)
   WHERE r.key = c.key AND r.fence IS NOT DISTINCT FROM c.fence
     AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
   RETURNING r.key, r.id, r.task_key, r.state, r.worker_key, r.reason),
@@ -118,8 +118,8 @@ const WRITE_ENDS = `
   SELECT key FROM changed`
 
 /**
- * Ends runs and lets their tasks follow; those whose fence is not current any more are left alone. Whoever waits for
- * one hears of it after the commit.
+ * Ends runs and updates their tasks; runs with another current fence are unchanged. Waiting callers are notified after
+ * the commit.
  */
 export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Promise<void> {
   if (ends.length === 0) return
@@ -138,6 +138,7 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Pro
     column((end) => end.staged?.sizeBytes ?? null),
     column((end) => end.outputTruncated),
     sorted.map(({ beganAgoMs }) => beganAgoMs ?? null),
+    column((end) => (end.frames.length === 0 ? null : JSON.stringify(end.frames))),
   ])
   const written = new Set(rows.map((row) => row.key))
   await publishResults(
@@ -150,7 +151,7 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Pro
       batch.changeTask(run.taskKey, { runKey: run.key, state: ending.state, durationMs: ending.durationMs })
     }
     if (run.parentId !== null) batch.touchGroup(run.parentId)
-    batch.afterCommit(() => batch.context.endings.tell({ ...ending, runKey: run.key, runId: run.id, workerId }))
+    batch.afterCommit(() => batch.context.endings.notify({ ...ending, runKey: run.key, runId: run.id, workerId }))
   }
 }
 
@@ -158,7 +159,7 @@ const FIND_RECORDED = `
   SELECT r.id, r.fence FROM runs r
   WHERE r.id = ANY($1::uuid[]) AND r.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
 
-/** A result that comes again gets the same acknowledgement as the first time. */
+/** A repeated result gets the same acknowledgement as before. */
 async function findEarlierRecords(
   batch: RunBatch,
   reported: readonly ReportedEnd[],

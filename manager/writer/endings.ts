@@ -1,15 +1,15 @@
-/** Who waits for the end of a run in this process. The end is told after its commit, once. */
+/** Callers in this process that wait for the end of a run. They are notified once, after the commit. */
 import type { RunEnding } from '../model/run.ts'
 
 export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: string | null }
 
 export class RunEndings {
-  readonly #everybody: ((ended: EndedRun) => void)[] = []
+  readonly #listeners: ((ended: EndedRun) => void)[] = []
   readonly #waiting = new Map<number, Set<(ended: EndedRun) => void>>()
-  /** Waited for at the last look. */
+  /** Runs that were awaited at the last call of `takeOverdue`. */
   #seen: ReadonlySet<number> = new Set()
 
-  /** Calls back when the run ends; returns the way to stop waiting. */
+  /** Calls back when the run ends; returns a function that stops waiting. */
   on(runKey: number, callback: (ended: EndedRun) => void): () => void {
     const callbacks = this.#waiting.get(runKey) ?? new Set()
     callbacks.add(callback)
@@ -20,13 +20,13 @@ export class RunEndings {
     }
   }
 
-  /** Told of every end that this manager wrote, after its commit. */
+  /** Calls back for every end that this manager wrote, after its commit. */
   onEvery(callback: (ended: EndedRun) => void): void {
-    this.#everybody.push(callback)
+    this.#listeners.push(callback)
   }
 
-  tell(ended: EndedRun): void {
-    for (const callback of this.#everybody) callback(ended)
+  notify(ended: EndedRun): void {
+    for (const callback of this.#listeners) callback(ended)
     const callbacks = this.#waiting.get(ended.runKey)
     if (callbacks === undefined) return
     this.#waiting.delete(ended.runKey)
@@ -37,15 +37,15 @@ export class RunEndings {
     return this.#waiting.has(runKey)
   }
 
-  /** Runs that somebody waited for at the last look already: most ends are told before there is a second one. */
-  lookForLate(): number[] {
+  /** Runs that were already awaited at the last call: most ends arrive before a second one. */
+  takeOverdue(): number[] {
     const late = [...this.#waiting.keys()].filter((runKey) => this.#seen.has(runKey))
     this.#seen = new Set(this.#waiting.keys())
     return late
   }
 }
 
-/** The ends of several runs, for whoever waits for all of them up to a deadline. */
+/** Collects the ends of several runs up to a deadline. */
 export class AwaitedEnds {
   readonly #endings: RunEndings
   readonly #ends = new Map<number, EndedRun>()
@@ -65,7 +65,9 @@ export class AwaitedEnds {
     this.#leaving.set(runKey, leave)
   }
 
-  /** Those that have come when all have, or at the deadline, by the key of the run. To be called once, after the last `add`. */
+  /**
+   * Resolves when all have ended, or at the deadline, with the ends by run key. Must be called once, after the last `add`.
+   */
   async within(waitMs: number): Promise<ReadonlyMap<number, EndedRun>> {
     if (this.#leaving.size === 0) return this.#ends
     const { promise, resolve } = Promise.withResolvers<void>()

@@ -1,11 +1,14 @@
-/** Which workers could run something, connected to whatever manager: asked of the database where no worker that is connected here fits. */
+/**
+ * Workers that could run a task, connected to any manager: read from the database if no worker that is connected here
+ * fits.
+ */
 import { ServiceError } from '#core/errors/index.ts'
 import type { RunNeeds } from '../model/needs.ts'
-import { refusalOf } from '../placement/placement.ts'
+import { unfitReason } from '../placement/placement.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { RunBatch } from './batch.ts'
 
-/** Workers that one statement looks at. */
+/** Limit of workers per statement. */
 export const MAX_WORKERS = 1_000
 
 export type WorkerRow = {
@@ -25,14 +28,14 @@ export type WorkerRow = {
 export const WORKER_COLUMNS =
   'key, id, domain_id, labels, runtimes, platform_only, memory_bytes, slots, backlog, draining, manager_id'
 
-/** Nobody could run it; why is told by `explainUnfit`. */
+/** No worker could run it; `explainUnfit` has the reasons. */
 export class NoWorkerFits extends ServiceError {
   constructor() {
     super('invalid_state', 'no worker fits: see /placement')
   }
 }
 
-/** Whether the worker could run it; how busy it is does not count. */
+/** Whether the worker could run it, independent of its load. */
 export function fits(needs: RunNeeds, row: WorkerRow, session: WorkerSession | undefined, isSuspect: boolean): boolean {
   const worker = {
     id: row.id,
@@ -49,14 +52,14 @@ export function fits(needs: RunNeeds, row: WorkerRow, session: WorkerSession | u
     held: 0,
     lastPlaced: 0,
   }
-  return refusalOf(needs, worker) === undefined
+  return unfitReason(needs, worker) === undefined
 }
 
 const LEASED_WORKERS = `
   SELECT ${WORKER_COLUMNS} FROM workers
   WHERE lease_until > now() AND revoked_at IS NULL ORDER BY key LIMIT ${MAX_WORKERS}`
 
-/** Answers for the starts of one batch. */
+/** Results for the starts of one batch. */
 export class FittingWorkers {
   readonly #batch: RunBatch
   #rows: Promise<WorkerRow[]> | undefined
@@ -65,12 +68,12 @@ export class FittingWorkers {
     this.#batch = batch
   }
 
-  /** Throws `NoWorkerFits`. A worker whose lease has not ended counts, connected or not. */
+  /** Throws `NoWorkerFits`. A worker fits until its lease expires, also while it is disconnected. */
   async require(needs: RunNeeds): Promise<void> {
     const { cluster } = this.#batch.context
     this.#rows ??= this.#batch.rows<WorkerRow>('leased-workers', LEASED_WORKERS, [])
     const rows = await this.#rows
-    // Beyond so many nobody looks: it is queued.
+    // With more workers than the limit the check is skipped: the run is queued.
     if (rows.length === MAX_WORKERS) return
     if (!rows.some((row) => fits(needs, row, cluster.find(row.key), false))) throw new NoWorkerFits()
   }

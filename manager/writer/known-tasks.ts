@@ -1,7 +1,7 @@
 /**
- * Tasks that were started here before, so that an invocation is one statement. Each is remembered with the version of its
- * row: the statement that inserts runs leaves out those of a task that has changed since, and a start that the remembered
- * task would refuse is tried again with the row.
+ * Cache of tasks that were started here, so that an invocation is one statement. Each is cached with the version of its
+ * row: the statement that inserts runs omits those of a changed task, and a start that the cached task would refuse is
+ * retried with the row.
  */
 import { LRUCache } from 'lru-cache'
 import { isUnderWay } from '../model/lifecycle.ts'
@@ -11,7 +11,7 @@ import type { StartFields } from '../model/task-fields.ts'
 import type { ModuleFacts } from '../store/catalogue.ts'
 import type { StartRequest } from '../model/start.ts'
 
-/** A task as a start needs it. */
+/** The fields of a task that a start uses. */
 export type StartTask = StartFields & {
   key: number
   id: string
@@ -21,30 +21,30 @@ export type StartTask = StartFields & {
   state: TaskState
   module_key: number | null
   secrets: Buffer | null
-  /** Another one after every change of the row. */
+  /** Changes with every change of the row. */
   version: string
 }
 
 export type StartTasks = {
   tasks: ReadonlyMap<string, StartTask>
   modules: ReadonlyMap<number, ModuleFacts>
-  /** Read in this very transaction. */
+  /** Read in this transaction. */
   areFresh: boolean
 }
 
-/** Tasks with their modules as JSON. */
-const REMEMBERED_BYTES = 32 * 1024 * 1024
+/** Size of tasks with their modules as JSON. */
+const MAX_CACHED_BYTES = 32 * 1024 * 1024
 
 type KnownTask = { task: StartTask; module: ModuleFacts | undefined }
 
 export class KnownTasks {
   readonly #known = new LRUCache<string, KnownTask>({
-    maxSize: REMEMBERED_BYTES,
+    maxSize: MAX_CACHED_BYTES,
     sizeCalculation: ({ task, module }) =>
       JSON.stringify(task).length + (module === undefined ? 0 : sizeOfModule(module)),
   })
 
-  /** Undefined unless all of them are known. */
+  /** Undefined unless all of them are cached. */
   find(requests: readonly StartRequest[]): StartTasks | undefined {
     const tasks = new Map<string, StartTask>()
     const modules = new Map<number, ModuleFacts>()
@@ -58,8 +58,8 @@ export class KnownTasks {
     return { tasks, modules, areFresh: false }
   }
 
-  /** But for those that are about to change with their run. */
-  remember(tasks: readonly StartTask[], modules: ReadonlyMap<number, ModuleFacts>): void {
+  /** Caches tasks, except those that change with their run. */
+  put(tasks: readonly StartTask[], modules: ReadonlyMap<number, ModuleFacts>): void {
     for (const task of tasks) {
       if (isUnderWay(task.state)) continue
       const module = task.module_key === null ? undefined : modules.get(task.module_key)
@@ -67,13 +67,13 @@ export class KnownTasks {
     }
   }
 
-  /** The reference of the task as it was remembered, null for an upload; undefined: it is not remembered. */
+  /** The cached reference of the task, null for an upload; undefined: not cached. */
   imageUrlOf(taskId: string): string | null | undefined {
     return this.#known.get(taskId)?.task.image_url
   }
 
-  /** Whoever changes a task here calls this after the commit. */
-  forget(taskId: string): void {
+  /** Must be called after the commit of a change of a task in this process. */
+  invalidate(taskId: string): void {
     this.#known.delete(taskId)
   }
 }

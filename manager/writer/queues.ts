@@ -1,6 +1,6 @@
 /**
- * How many runs wait, per needs, as far as this manager knows. A hint for when to claim: the truth is the table, and
- * `refresh` brings it in at each sweep, runs queued by other managers included.
+ * Estimated number of queued runs per needs: a hint for when to claim. The table is authoritative; `refresh` reads it at
+ * each sweep, including runs that other managers queued.
  */
 export class RunQueues {
   readonly #waiting = new Map<string, number>()
@@ -14,7 +14,7 @@ export class RunQueues {
     return this.#waiting.get(needsHash) ?? 0
   }
 
-  /** Needs of which something waits; a copy, because claiming changes the counts. */
+  /** Needs with queued runs; a copy, because claiming changes the counts. */
   get needs(): string[] {
     return [...this.#waiting.keys()]
   }
@@ -26,7 +26,7 @@ export class RunQueues {
     else this.#waiting.set(needsHash, waiting)
   }
 
-  /** Nothing was found where something was expected. */
+  /** No queued run was found for these needs. */
   empty(needsHash: string): void {
     this.add(needsHash, -this.waiting(needsHash))
   }

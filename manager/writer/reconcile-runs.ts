@@ -1,6 +1,6 @@
 /**
- * Agreement between what the database says a worker holds and what the worker says, at its Hello and when it is lost
- * (task-manager.md section 3, rules 3 to 6). The database decides; the worker is told what to keep, stop and resend.
+ * Reconciles the database with the claims of a worker, at its Hello and when its lease expires (task-manager.md section
+ * 3, rules 3 to 6). The database decides; the worker receives what to keep, stop and resend.
  */
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { RunIdentity } from '../model/run.ts'
@@ -11,16 +11,16 @@ import { writeEnds, type EndedRow } from './end-runs.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { afterFailure } from '../model/retry.ts'
 import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
-import { STOPPED_BEFORE_RUNNING, isAssigned, type HeldRun } from '../model/run.ts'
+import { STOPPED_BEFORE_RUNNING, isAssigned, type AssignedRun } from '../model/run.ts'
 
-/** What a worker says that it holds, by run id. */
+/** The runs that a worker claims to hold, by run id. */
 export type HelloClaims = {
   bootId: string
   running: ReadonlyMap<string, { run: RunIdentity; state: TaskState }>
   spooled: ReadonlyMap<string, RunIdentity>
 }
 
-/** Ids of the claimed runs that count: those that go on, and those whose result is awaited. Nobody waits for the others. */
+/** Ids of the accepted claims: runs that continue, and runs whose result is awaited. The others are obsolete. */
 export type Reconciliation = {
   keep: ReadonlySet<string>
   resend: ReadonlySet<string>
@@ -38,7 +38,7 @@ const BEGIN_SESSION = `
 const HELD = `
   SELECT ${RUN_COLUMNS} FROM runs r WHERE r.worker_key = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
 
-/** Undefined: the session's epoch is void, somebody registered this worker anew. */
+/** Undefined: the session's epoch is void, because this worker registered again. */
 export async function reconcileHello(
   batch: RunBatch,
   session: WorkerSession,
@@ -54,12 +54,12 @@ export async function reconcileHello(
     leaseMs,
   ])
   if (begun === undefined) return undefined
-  const held = await readHeld(batch, session.key)
+  const held = await readAssigned(batch, session.key)
   const keep = new Set<string>()
   const resend = new Set<string>()
-  const kept: HeldRun[] = []
-  const resumed: HeldRun[] = []
-  const missing: HeldRun[] = []
+  const kept: AssignedRun[] = []
+  const resumed: AssignedRun[] = []
+  const missing: AssignedRun[] = []
   for (const run of held) {
     const claim = claims.running.get(run.id)
     if (claim?.run.fence === run.fence) {
@@ -72,7 +72,7 @@ export async function reconcileHello(
     } else missing.push(run)
   }
   await markResumed(batch, resumed)
-  await giveUp(batch, missing, begun.is_new_boot ? 'the worker was restarted' : 'the worker does not hold it')
+  await evictRuns(batch, missing, begun.is_new_boot ? 'the worker was restarted' : 'the worker does not hold it')
   batch.afterCommit(() => {
     session.runs.clear()
     for (const run of kept) session.runs.set(run.id, run)
@@ -87,7 +87,7 @@ const RESUME = `
   RETURNING r.id, r.task_key, r.state, r.worker_key, r.reason)
   ${noteRuns('changed')}`
 
-async function markResumed(batch: RunBatch, runs: readonly HeldRun[]): Promise<void> {
+async function markResumed(batch: RunBatch, runs: readonly AssignedRun[]): Promise<void> {
   if (runs.length === 0) return
   await batch.rows('resume-runs', RESUME, [runs.map((run) => run.key), batch.context.timing.runCheckMarginMs])
   for (const run of runs) {
@@ -96,16 +96,16 @@ async function markResumed(batch: RunBatch, runs: readonly HeldRun[]): Promise<v
   }
 }
 
-export async function readHeld(batch: RunBatch, workerKey: number): Promise<HeldRun[]> {
+export async function readAssigned(batch: RunBatch, workerKey: number): Promise<AssignedRun[]> {
   const rows = await batch.rows<RunRow>('held-runs', HELD, [workerKey])
   return rows.map(fromRunRow).filter(isAssigned)
 }
 
 /**
- * Runs that a worker certainly does not execute any more: never delivered ones go back to the queue for free, begun ones
- * have lost an attempt.
+ * Runs that a worker certainly does not execute: undelivered ones are requeued without cost, started ones have lost an
+ * attempt.
  */
-export async function giveUp(batch: RunBatch, runs: readonly HeldRun[], why: string): Promise<void> {
+export async function evictRuns(batch: RunBatch, runs: readonly AssignedRun[], why: string): Promise<void> {
   const ends: EndedRow[] = []
   const requeues: Requeue[] = []
   for (const run of runs) {
@@ -138,17 +138,17 @@ const MARK_UNKNOWN = `
   RETURNING r.id, r.task_key, r.state, r.worker_key, r.reason)
   ${noteRuns('changed')}`
 
-/** An unknown run is looked at this often; only its worker, a stop or a person ends it. */
+/** Check interval of an unknown run; only its worker, a stop or a user ends it. */
 export const UNKNOWN_CHECK_MS = 3_600_000
 
 /**
- * A worker whose lease has ended. Its epoch rises, so that nothing it still says counts; false when it has been heard
- * of after all.
+ * Handles a worker with an expired lease. Its epoch rises, so that its later messages are rejected; false if a heartbeat
+ * arrived meanwhile.
  */
-export async function loseWorker(batch: RunBatch, workerKey: number, epoch: number): Promise<boolean> {
+export async function expireWorkerLease(batch: RunBatch, workerKey: number, epoch: number): Promise<boolean> {
   const [dead] = await batch.rows('declare-dead', DECLARE_DEAD, [workerKey, epoch])
   if (dead === undefined) return false
-  const held = await readHeld(batch, workerKey)
+  const held = await readAssigned(batch, workerKey)
   const waits = held.filter((run) => run.spec.on_lost === 'wait' && run.state === TASK_STATE.running)
   if (waits.length > 0) {
     await batch.rows('mark-unknown', MARK_UNKNOWN, [waits.map((run) => run.key), UNKNOWN_CHECK_MS])
@@ -157,10 +157,10 @@ export async function loseWorker(batch: RunBatch, workerKey: number, epoch: numb
         batch.changeTask(run.taskKey, { runKey: run.key, state: TASK_STATE.unknown, durationMs: null })
     }
   }
-  await giveUp(
+  await evictRuns(
     batch,
     held.filter((run) => !waits.includes(run)),
-    'the lease of the worker ended',
+    'the lease of the worker expired',
   )
   batch.afterCommit(() => {
     const session = batch.context.cluster.find(workerKey)

@@ -1,6 +1,6 @@
 /**
- * After a commit without an answer: what may have been committed is looked up before anything is repeated. An assignment
- * that was committed was not sent, because sending comes after the answer; so it is sent now, under its fence.
+ * After a commit with unknown outcome: reads what was committed before anything is repeated. A committed assignment was
+ * not sent, because sending follows the answer; so it is sent now, under its fence.
  */
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunBatch } from './batch.ts'
@@ -13,7 +13,7 @@ const FIND_ASSIGNED = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
   WHERE r.worker_key = ANY($1::bigint[]) AND r.next_check_at IS NOT NULL AND r.state = ${TASK_STATE.scheduled}`
 
-/** Takes up assignments to workers of this manager that it does not know of. */
+/** Adopts assignments to workers of this manager that are not in its memory. */
 export async function adoptAssigned(batch: RunBatch): Promise<void> {
   const { cluster } = batch.context
   const keys = Array.from(cluster.sessions, (session) => session.key)
@@ -32,7 +32,7 @@ export async function adoptAssigned(batch: RunBatch): Promise<void> {
 
 const FIND_STARTED = 'SELECT id, key, task_key FROM runs WHERE id = ANY($1::uuid[])'
 
-/** Starts among the changes that an earlier attempt at this batch has committed after all, by run id. */
+/** Starts among the changes that an earlier attempt at this batch did commit, by run id. */
 export async function findStarted(batch: RunBatch, changes: readonly Change[]): Promise<Map<string, StartedRun>> {
   const runIds = changes.flatMap((change) => (change.kind === 'start' ? [change.request.runId] : []))
   if (runIds.length === 0) return new Map()

@@ -1,9 +1,9 @@
-/** A worker that is taken away for good: its runs go to others, whatever still speaks for it is void. */
+/** Removes a worker permanently: its runs are requeued, and its sessions become void. */
 import { noteWorkers } from '../store/notes.ts'
 import type { RunBatch } from './batch.ts'
-import { giveUp, readHeld } from './reconcile-runs.ts'
+import { evictRuns, readAssigned } from './reconcile-runs.ts'
 
-/** delete: its row goes. revoke: its row stays to be looked at, its secret and certificates count no more. */
+/** delete: removes its row. revoke: keeps its row for inspection and invalidates its secret and certificates. */
 export type WorkerRemoval = 'delete' | 'revoke'
 
 export type RemovalOutcome = 'done' | 'busy' | 'gone'
@@ -17,7 +17,7 @@ const REVOKE_WORKER = `
     RETURNING key, 'revoked' AS state)
   ${noteWorkers('changed')}`
 
-/** 'busy': it is alive and runs tasks, and is to be deleted. */
+/** 'busy': a deletion of a worker that is alive and has runs. */
 export async function removeWorker(
   batch: RunBatch,
   workerKey: number,
@@ -25,9 +25,9 @@ export async function removeWorker(
 ): Promise<RemovalOutcome> {
   const [worker] = await batch.rows<{ is_alive: boolean }>('lock-worker', LOCK_WORKER, [workerKey])
   if (worker === undefined) return 'gone'
-  const held = await readHeld(batch, workerKey)
+  const held = await readAssigned(batch, workerKey)
   if (removal === 'delete' && worker.is_alive && held.length > 0) return 'busy'
-  await giveUp(batch, held, removal === 'delete' ? 'the worker was deleted' : 'the worker was revoked')
+  await evictRuns(batch, held, removal === 'delete' ? 'the worker was deleted' : 'the worker was revoked')
   await (removal === 'delete'
     ? batch.rows('delete-worker', DELETE_WORKER, [workerKey])
     : batch.rows('revoke-worker', REVOKE_WORKER, [workerKey]))

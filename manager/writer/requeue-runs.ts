@@ -1,12 +1,13 @@
-/** A run whose attempt ended without ending the run: the attempt goes to the history, the run back to the queue. */
+/** Requeues runs whose attempt ended without ending the run, and archives the attempt. */
 import { TASK_STATE } from '#proto/index.ts'
 import { noteRuns } from '../store/notes.ts'
+import { RUN_METRICS } from './metrics.ts'
 import type { RunBatch } from './batch.ts'
-import type { HeldRun } from '../model/run.ts'
+import type { AssignedRun } from '../model/run.ts'
 
 export type Requeue = {
-  run: HeldRun
-  /** A failure reason, or what gave the run back: rejected, not_delivered. */
+  run: AssignedRun
+  /** A failure reason, or rejected, or not_delivered. */
   reason: string
   error: string | null
   costsAttempt: boolean
@@ -22,7 +23,7 @@ const ARCHIVE = `
     AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
   RETURNING run_key`
 
-// The fence is cleared, so that nothing the old worker still says about the run can count.
+// The fence is cleared, so that later reports of the old worker are stale.
 const REQUEUE = `
   WITH changed AS (UPDATE runs r SET
     state = ${TASK_STATE.scheduled}, worker_key = NULL, fence = NULL, assigned_at = NULL, running_at = NULL, checks = 0,
@@ -57,6 +58,9 @@ export async function requeueRuns(batch: RunBatch, requeues: readonly Requeue[])
     if (run.drivesTask)
       batch.changeTask(run.taskKey, { runKey: run.key, state: TASK_STATE.scheduled, durationMs: null })
   }
-  // Known before the commit, so that the claim of this very batch may take them.
+  batch.afterCommit(() => {
+    for (const { reason } of current) RUN_METRICS.requeued.add({ reason })
+  })
+  // Updated before the commit, so that the claim of this batch can take them.
   for (const { run, delayMs } of current) if (delayMs === 0) batch.context.queues.add(run.needs, 1)
 }

@@ -1,8 +1,8 @@
-/** What a start is made of: the rules of a start that need nothing but the task and its module. */
+/** The plan of a start: validation and spec, computed from the task and its module. */
 import { ServiceError } from '#core/errors/index.ts'
 import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#core/wasm/index.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
-import { MAX_BATCH_SPEC_CHARS, MAX_SPEC_CHARS } from '../model/limits.ts'
+import { MAX_BATCH_SPEC_CHARS, MAX_UNREQUESTED_SPEC_CHARS, MAX_SPEC_BYTES } from '../model/limits.ts'
 import { memoryClassBytes } from '../model/needs.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import type { RunSpec } from '../model/run.ts'
@@ -12,10 +12,10 @@ import { inputsOf } from '../model/trigger-message.ts'
 import type { ModuleFacts } from '../store/catalogue.ts'
 import type { StartTask } from './known-tasks.ts'
 
-/** What all starts of a task in one batch have in common. */
+/** The common part of all starts of a task in one batch. */
 export type Plan = {
   digest: string
-  /** The function that is called; undefined while nobody has read the module. */
+  /** The called function; undefined if the module was not read yet. */
   called: DescribedExport | undefined
   spec: RunSpec
   needs: RunNeeds
@@ -23,20 +23,20 @@ export type Plan = {
 }
 
 /**
- * Throws `unprocessable` when the task has no module, or none with its function; `unavailable` when its reference was changed
- * after it was resolved, and what the resolution failed with.
+ * Throws `unprocessable` if the task has no module or the module lacks the function, `unavailable` if the reference was
+ * changed after it was resolved, and the error of the resolution.
  */
 export function planOf(
   request: StartRequest,
   task: StartTask,
   modules: ReadonlyMap<number, ModuleFacts>,
-  /** Keeps the needs and answers their hash. */
-  learnNeeds: (needs: RunNeeds) => string,
+  /** Stores the needs and returns their hash. */
+  storeNeeds: (needs: RunNeeds) => string,
 ): Plan {
   const module = task.module_key === null ? undefined : modules.get(task.module_key)
   const source = task.image_url === null ? module : imageOf(request, task.image_url)
   if (source === undefined) {
-    throw new ServiceError('unprocessable', 'the task has no module: upload one or give it an image_url')
+    throw new ServiceError('unprocessable', 'the task has no module: upload one or set image_url')
   }
   const needs: RunNeeds = {
     domainId: task.domain_id,
@@ -45,9 +45,10 @@ export function planOf(
     runtime: module?.runtime ?? null,
     memoryBytes: memoryClassBytes(task.memory_limit_bytes),
   }
+  const called = module === undefined ? undefined : requireFunction(module, task)
   return {
     digest: source.digest,
-    called: module === undefined ? undefined : requireFunction(module, task),
+    called,
     spec: {
       task_id: task.id,
       task_name: task.name,
@@ -55,23 +56,24 @@ export function planOf(
       module_bytes: source.sizeBytes,
       module_reference: 'reference' in source ? source.reference : null,
       ...('notes' in source && source.notes.length > 0 ? { module_notes: source.notes } : {}),
+      ...(task.function === null && called !== undefined ? { called: called.name } : {}),
       ...specOf(task),
       ...specExtras(task),
     },
     needs,
-    needsHash: learnNeeds(needs),
+    needsHash: storeNeeds(needs),
   }
 }
 
 function imageOf({ image }: StartRequest, reference: string): ResolvedImage {
   if (image instanceof Error) throw image
   if (image?.imageUrl === reference) return image
-  throw new ServiceError('unavailable', 'the task is being edited, try again', { retryAfterSeconds: 1 })
+  throw new ServiceError('unavailable', 'the task was changed concurrently; try again', { retryAfterSeconds: 1 })
 }
 
-/** Throws `unprocessable` for inputs that the function does not take, `too_large` for more than a worker is sent at a time. */
+/** Throws `unprocessable` for inputs that do not match the function, `too_large` beyond the size limit of a spec. */
 export function prepare(
-  { overrides, trigger }: StartRequest,
+  { overrides, trigger, traceparent, cause }: StartRequest,
   task: StartTask,
   plan: Plan,
 ): Omit<Plan, 'called'> & { specJson: string } {
@@ -84,23 +86,29 @@ export function prepare(
     inputs,
     ...(overrides.cliArgs === undefined ? {} : { cli_args: overrides.cliArgs }),
     ...(overrides.env === undefined ? {} : { env: { ...task.env, ...overrides.env } }),
+    ...(overrides.stdin === undefined ? {} : { stdin: overrides.stdin }),
+    ...(overrides.bytes === undefined ? {} : { bytes: overrides.bytes }),
     ...(trigger === undefined ? {} : { trigger }),
+    ...(traceparent === undefined ? {} : { traceparent }),
   }
   const specJson = JSON.stringify(spec)
-  if (specJson.length > MAX_SPEC_CHARS) {
+  // Messages and results of earlier tasks are larger than the body of a request may be.
+  const isRequested = cause.type === 'user'
+  if (isRequested ? Buffer.byteLength(specJson) > MAX_SPEC_BYTES : specJson.length > MAX_UNREQUESTED_SPEC_CHARS) {
+    const limit = isRequested ? `${MAX_SPEC_BYTES} bytes` : `${MAX_UNREQUESTED_SPEC_CHARS} characters`
     throw new ServiceError(
       'too_large',
-      `inputs, arguments, environment and message of a run have at most ${MAX_SPEC_CHARS} characters together`,
+      `inputs, arguments, environment, standard input and message of a run must be at most ${limit} together`,
     )
   }
   return { ...rest, spec, specJson }
 }
 
-/** What the runs of one batch may be together. */
+/** The size limit of the specs of one batch. */
 export class SpecRoom {
   #chars = 0
 
-  /** Throws `unavailable` when it is taken, `too_large` for what would never fit. */
+  /** Throws `unavailable` if the batch is full, `too_large` for a spec that can never fit. */
   take(specJson: string, copies = 1): void {
     const chars = specJson.length * copies
     if (chars > MAX_BATCH_SPEC_CHARS)
@@ -109,19 +117,21 @@ export class SpecRoom {
         `${copies} runs with these inputs and arguments are too large to be started at once`,
       )
     if (this.#chars + chars > MAX_BATCH_SPEC_CHARS)
-      throw new ServiceError('unavailable', 'too much is started at once, try again', { retryAfterSeconds: 1 })
+      throw new ServiceError('unavailable', 'too many large runs are being started; try again', {
+        retryAfterSeconds: 1,
+      })
     this.#chars += chars
   }
 }
 
-/** Throws `unprocessable` for an invocation of what does not end, or ends several times. */
+/** Throws `unprocessable` for an invocation of a daemon or a broadcast. */
 export function requireStartable(request: StartRequest, task: StartTask): void {
   if (request.drivesTask) return
   if (task.daemon) throw new ServiceError('unprocessable', 'a daemon has no result to wait for: start it')
   if (task.broadcast) throw new ServiceError('unprocessable', 'a broadcast has a result per worker: start it')
 }
 
-/** What few tasks have beside their fields. */
+/** Spec fields that few tasks have. */
 function specExtras(task: StartTask): Partial<RunSpec> {
   const usesChannels = task.publish_result !== null || task.grants.length > 0
   return {
@@ -132,26 +142,26 @@ function specExtras(task: StartTask): Partial<RunSpec> {
   }
 }
 
-/** Throws `unprocessable` naming what the module exports. */
+/** Throws `unprocessable` with the exports of the module. */
 function requireFunction(module: ModuleFacts, task: StartTask): DescribedExport {
   const called = findFunction(module.exports, { explicit: task.function ?? undefined, fallback: task.name })
   if (called === undefined) {
     const wanted =
       task.function === null
-        ? 'the module leaves open which function is meant'
+        ? 'the module exports several functions and the task selects none'
         : `the module exports no function ${task.function}`
     throw new ServiceError('unprocessable', `${wanted}; it exports ${listFunctions(module.exports)}`)
   }
   return called
 }
 
-/** Throws `unprocessable` naming what the function takes. */
+/** Throws `unprocessable` with the parameters of the function. */
 function requireCallable(called: DescribedExport, inputs: readonly RunInput[]): void {
   if (called.name === COMMAND_FUNCTION) return
   if (!isCallableFromJson(called)) {
     throw new ServiceError(
       'unprocessable',
-      `${called.name} ${formatType(called)} takes or returns what JSON cannot carry`,
+      `${called.name} ${formatType(called)} has parameters or results that JSON cannot represent`,
     )
   }
   const parsed = parseInputs([...inputs], called.params, called.name)

@@ -1,4 +1,4 @@
-/** Idempotency-Key of a start (contract decision 54): the same key starts once, and with another body it is refused. */
+/** Idempotency-Key of a start (contract decision 54): the same key starts once; with another body it is refused. */
 import { ServiceError } from '#core/errors/index.ts'
 import type { RunBatch } from './batch.ts'
 import type { StartRequest } from '../model/start.ts'
@@ -16,7 +16,7 @@ const WRITE_START_KEYS = `
   INSERT INTO run_start_keys (task_key, user_key, idempotency_key, body_digest, run_id)
   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::uuid[])`
 
-/** The keys of these starts that were used before; the answer remembers the new ones and writes them at the end. */
+/** The earlier keys of these starts; `remember` collects the new ones and `write` stores them at the end. */
 export async function findStartKeys(
   batch: RunBatch,
   requests: readonly StartRequest[],

@@ -1,10 +1,11 @@
 /**
- * Starts: reads the tasks, applies the rules of a start, places each run or queues it, and inserts all rows of the batch
- * in one statement. A run that finds a free slot is inserted with its fence, so that it needs no second write.
+ * Starts: reads the tasks, validates each start, places or queues each run, and inserts all rows of the batch in one
+ * statement. A run that finds a free slot is inserted with its fence, so that it needs no second write.
  */
 import { randomUUID } from 'node:crypto'
 import { jsonArray } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { monotonicMs } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import { noteRuns } from '../store/notes.ts'
@@ -15,8 +16,9 @@ import type { RunBatch } from './batch.ts'
 import { findBroadcastWorkers, writeGroups } from './broadcasts.ts'
 import { FittingWorkers } from './fitting-workers.ts'
 import { MAX_QUEUED_RUNS } from '../model/limits.ts'
-import type { HeldRun, RunSpec } from '../model/run.ts'
+import type { AssignedRun, RunSpec } from '../model/run.ts'
 import { SpecRoom, planOf, prepare, requireStartable, type Plan } from './run-plan.ts'
+import { RUN_METRICS } from './metrics.ts'
 import { findStartKeys } from './start-keys.ts'
 import type { StartTask, StartTasks } from './known-tasks.ts'
 
@@ -25,22 +27,22 @@ type Prepared = {
   request: StartRequest
   task: StartTask
   spec: RunSpec
-  /** The same as it is stored. */
+  /** The same in stored form. */
   specJson: string
   digest: string
   needs: RunNeeds
   needsHash: string
   session: WorkerSession | undefined
-  /** Of a broadcast: the run above them, or one of those below it. */
+  /** Of a broadcast: the parent run, or one of its parts. */
   part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
 }
 
-/** Outcome of a start whose task may have changed since it was remembered: nothing was written. */
+/** Outcome of a start whose task may have changed since it was cached: nothing was written. */
 export const STALE_TASK = Symbol('the task has changed')
 
 export type StartOutcome = StartedRun | Error | typeof STALE_TASK
 
-/** `isLast`: nothing is written after the runs, so the commit is sent with them. */
+/** `isLast`: no write follows the runs, so the commit is sent with them. */
 export async function startRuns(
   batch: RunBatch,
   requests: readonly StartRequest[],
@@ -54,6 +56,7 @@ export async function startRuns(
   const room = new SpecRoom()
   const plans = new Map<StartTask, Plan>()
   const workers = new FittingWorkers(batch)
+  const awaited = awaitedWorkers(batch)
   for (const [index, request] of requests.entries()) {
     try {
       const task = tasks.get(request.taskId)
@@ -64,24 +67,24 @@ export async function startRuns(
         continue
       }
       requireStartable(request, task)
-      const plan = plans.get(task) ?? planOf(request, task, modules, (needs) => batch.context.cluster.learnNeeds(needs))
+      const plan = plans.get(task) ?? planOf(request, task, modules, (needs) => batch.context.cluster.storeNeeds(needs))
       // An image is resolved per request.
       if (request.image === undefined) plans.set(task, plan)
       const run = prepare(request, task, plan)
       room.take(run.specJson)
       if (request.drivesTask) task.state = requireNextState(task.state, 'start')
       if (task.broadcast) {
-        prepared.push(...(await broadcast(batch, { index, request, task, ...run }, room)))
+        prepared.push(...(await broadcast(batch, { index, request, task, ...run }, room, awaited)))
         repeated.remember(request, task)
         continue
       }
-      const session = placeNow(batch, run.needsHash, task.key, run.digest)
+      const session = placeNow(batch, { request, task, ...run }, awaited)
       const isUnfit = session === undefined && batch.context.cluster.candidates(run.needsHash).length === 0
       if (request.needsWorker === true && isUnfit) await workers.require(run.needs)
       prepared.push({ index, request, task, ...run, session, part: undefined })
       repeated.remember(request, task)
     } catch (error) {
-      // A remembered task may be an older one: only the row decides what is refused.
+      // A cached task can be stale: only a start that was checked against the row can be refused.
       outcomes[index] = areFresh ? (error as Error) : STALE_TASK
     }
   }
@@ -90,70 +93,94 @@ export async function startRuns(
   return outcomes
 }
 
-/** Places at once unless others of the same needs wait already: they come first. Throws `unavailable` at the bound. */
-function placeNow(batch: RunBatch, needsHash: string, taskKey: number, digest: string): WorkerSession | undefined {
+/** Workers that queued runs of any domain could get. */
+function awaitedWorkers(batch: RunBatch): ReadonlySet<WorkerSession> {
+  const { queues, cluster } = batch.context
+  const awaited = new Set<WorkerSession>()
+  for (const needs of queues.needs) {
+    if (batch.roomOf(cluster.domainOf(needs)) === 0) continue
+    for (const session of cluster.candidates(needs)) awaited.add(session)
+  }
+  return awaited
+}
+
+/**
+ * Places at once, except on workers that queued runs wait for: those are claimed in turn at the end of the batch, and so is
+ * this run. Throws `unavailable` at the limit, and the error of the quota of queued runs.
+ */
+function placeNow(
+  batch: RunBatch,
+  { request, task, digest, needsHash, spec }: Pick<Prepared, 'request' | 'task' | 'digest' | 'needsHash' | 'spec'>,
+  awaited: ReadonlySet<WorkerSession>,
+): WorkerSession | undefined {
   const { queues } = batch.context
-  const session = queues.waiting(needsHash) > 0 ? undefined : batch.place(needsHash, taskKey, digest)
-  if (session === undefined && queues.total >= MAX_QUEUED_RUNS) {
-    throw new ServiceError('unavailable', `${MAX_QUEUED_RUNS} runs wait for a worker already, try again`, {
+  const waits = queues.waiting(needsHash) > 0 || batch.roomOf(task.domain_id) === 0
+  const session = waits ? undefined : batch.place(needsHash, { taskKey: task.key, digest, spec }, awaited)
+  if (session !== undefined) return session
+  if (queues.total >= MAX_QUEUED_RUNS) {
+    throw new ServiceError('unavailable', `${MAX_QUEUED_RUNS} runs are queued already; try again`, {
       retryAfterSeconds: 1,
     })
   }
-  return session
+  batch.willQueue(task.domain_id, request.cause)
+  return undefined
 }
 
-/** One run for each worker that fits, and one above them that ends with the last. Throws `unavailable` when none fits. */
+/**
+ * Starts one run for each worker that fits, and a parent run that ends with the last. Throws `unavailable` if none fits.
+ */
 async function broadcast(
   batch: RunBatch,
   run: Omit<Prepared, 'session' | 'part'>,
   room: SpecRoom,
+  awaited: ReadonlySet<WorkerSession>,
 ): Promise<Prepared[]> {
   const { cluster } = batch.context
   const workers = await findBroadcastWorkers(batch, run.needs)
   room.take(run.specJson, workers.length)
   const group: Prepared = { ...run, session: undefined, part: { kind: 'group' } }
-  const members = workers.map((workerId): Prepared => {
-    const needs = { ...run.needs, workerId }
-    const needsHash = cluster.learnNeeds(needs)
-    const request = { ...run.request, runId: randomUUID(), drivesTask: false, idempotency: undefined }
-    const session = placeNow(batch, needsHash, run.task.key, run.digest)
-    return {
-      ...run,
-      index: -1,
-      request,
-      needs,
-      needsHash,
-      session,
-      part: { kind: 'member', parentId: run.request.runId },
+  const members: Prepared[] = []
+  try {
+    for (const workerId of workers) {
+      const needs = { ...run.needs, workerId }
+      const needsHash = cluster.storeNeeds(needs)
+      const request = { ...run.request, runId: randomUUID(), drivesTask: false, idempotency: undefined }
+      const member = { ...run, index: -1, request, needs, needsHash }
+      const session = placeNow(batch, member, awaited)
+      members.push({ ...member, session, part: { kind: 'member', parentId: run.request.runId } })
     }
-  })
+  } catch (error) {
+    for (const { session } of members) if (session !== undefined) batch.release(session)
+    throw error
+  }
   return [group, ...members]
 }
 
-const LEARN_NEEDS = `
+const STORE_NEEDS = `
   INSERT INTO run_needs (hash, definition)
   SELECT * FROM unnest($1::text[], $2::jsonb[]) AS n (hash, definition) ORDER BY hash
   ON CONFLICT ON CONSTRAINT run_needs_pkey DO NOTHING`
 
-// A worker whose epoch somebody has raised meanwhile has registered anew, perhaps at another manager, which has settled
-// what it holds: its run is queued instead. The lock keeps the epoch until the commit. Workers and tasks are few beside the
-// runs and asked once, as arrays: half of a small batch is PostgreSQL setting up its plan, and this one has the fewest parts.
+// If the epoch of a worker was raised meanwhile, the worker has registered again, perhaps at another manager that has
+// reconciled its runs: its run is queued instead. The lock holds the epoch until the commit. Workers and tasks are few
+// compared with runs and are passed once, as arrays: half of the time of a small batch is the setup of the plan in
+// PostgreSQL, and this plan has the fewest nodes.
 const INSERT_RUNS = `
   WITH started AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
-    assigned_at, next_check_at)
+    assigned_at, next_check_at, domain_key, cause)
   SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, n.held_key,
     CASE WHEN n.held_key IS NOT NULL THEN nextval('fence') END,
     CASE WHEN n.held_key IS NULL THEN nextval('fence') END,
     CASE WHEN n.held_key IS NOT NULL THEN now() END,
-    now() + make_interval(secs => n.check_ms / 1000)
+    now() + make_interval(secs => n.check_ms / 1000), n.domain_key, n.cause
   FROM (
     SELECT m.*, CASE WHEN m.worker_key = ANY (ARRAY(
         SELECT w.key FROM workers w
         WHERE w.key = ANY ($10::bigint[]) AND w.session_epoch = ($11::bigint[])[array_position($10::bigint[], w.key)]
         ORDER BY w.key FOR SHARE)) THEN m.worker_key END AS held_key
     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
-        $9::float8[])
-      AS m (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
+        $9::float8[], $14::bigint[], $15::json[])
+      AS m (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms, domain_key, cause)
     WHERE m.task_key = ANY (ARRAY(
       SELECT t.key FROM tasks t
       WHERE t.key = ANY ($12::bigint[])
@@ -190,6 +217,8 @@ async function insert(
     sessions.map((session) => session.epoch),
     tasks.map((task) => task.key),
     tasks.map((task) => (areFresh ? null : task.version)),
+    prepared.map(({ task }) => task.domain_key),
+    jsonArray(prepared.map(({ request }) => JSON.stringify(request.cause))),
   ])
   if (isLast) batch.commit()
   const rows = await inserting
@@ -201,8 +230,8 @@ async function insert(
   for (const { index, request, task, spec, digest, needsHash, session, part } of prepared) {
     const row = inserted.get(request.runId)
     if (row === undefined) {
-      batch.context.tasks.forget(task.id)
-      if (session !== undefined) batch.giveBack(session)
+      batch.context.tasks.invalidate(task.id)
+      if (session !== undefined) batch.release(session)
       if (index >= 0) outcomes[index] = areFresh ? new ServiceError('not_found', 'no such task') : STALE_TASK
       continue
     }
@@ -216,7 +245,7 @@ async function insert(
       if (session !== undefined) batch.unplace(session)
       continue
     }
-    const run: HeldRun = {
+    const run: AssignedRun = {
       key: row.key,
       id: row.id,
       taskKey: task.key,
@@ -229,7 +258,11 @@ async function insert(
       spec,
       state: TASK_STATE.scheduled,
     }
-    batch.afterCommit(() => cluster.assign(session, run))
+    batch.afterCommit(() => {
+      cluster.assign(session, run)
+      if (request.sinceMs !== undefined)
+        RUN_METRICS.dispatch.observe({ path: 'direct' }, (monotonicMs() - request.sinceMs) / 1000)
+    })
   }
 }
 
@@ -238,7 +271,7 @@ async function writeNeeds(batch: RunBatch, prepared: readonly Prepared[]): Promi
   const fresh = new Map<string, RunNeeds>()
   for (const { needs, needsHash } of prepared) if (!cluster.areNeedsStored(needsHash)) fresh.set(needsHash, needs)
   if (fresh.size === 0) return
-  await batch.rows('learn-needs', LEARN_NEEDS, [
+  await batch.rows('store-needs', STORE_NEEDS, [
     [...fresh.keys()],
     [...fresh.values()].map((needs) => JSON.stringify(needs)),
   ])

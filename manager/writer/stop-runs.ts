@@ -1,4 +1,4 @@
-/** Stops: what waits ends at once, what a worker holds is cancelled and, when it does not confirm in time, forced. */
+/** Stops: queued runs end at once; assigned runs are cancelled and, without a confirmation in time, forced. */
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunBatch } from './batch.ts'
 import { writeEnds } from './end-runs.ts'
@@ -7,18 +7,18 @@ import { STOPPED_BEFORE_RUNNING, isAssigned, type RunHandle } from '../model/run
 
 type StoppableRow = RunRow & { worker_key: number | null }
 
-// By the index of what is under way, not by that of all runs that the task ever had: hence the sum.
+// The sum makes PostgreSQL use the index of active runs instead of the index of all runs of the task.
 const FIND = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
   WHERE r.task_key + 0 = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
 
-// The deadline in the row lets any manager finish the stop when this one dies.
+// With the deadline in the row any manager can finish the stop if this one dies.
 const ASK = `
   UPDATE runs r SET cancel_requested_at = coalesce(r.cancel_requested_at, now()),
     next_check_at = now() + make_interval(secs => $2::float8 / 1000)
   WHERE r.key = ANY($1::bigint[])`
 
-/** Every run of the task that is under way; answers the keys of those that a worker must confirm. */
+/** Stops all active runs of the task; returns the keys of those that a worker must confirm. */
 export async function stopTask(batch: RunBatch, taskKey: number): Promise<number[]> {
   const rows = await batch.rows<StoppableRow>('find-stoppable', FIND, [taskKey])
   const waiting = rows.filter((row) => row.worker_key === null).map(fromRunRow)
@@ -46,8 +46,8 @@ const FIND_CANCELLED = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
   WHERE r.worker_key = ANY($1::bigint[]) AND r.cancel_requested_at IS NOT NULL AND r.next_check_at IS NOT NULL`
 
-/** Tells workers of this manager about stops that another one was asked for. */
-export async function passOnStops(batch: RunBatch): Promise<void> {
+/** Sends stops to workers of this manager that another manager received. */
+export async function sendRequestedCancels(batch: RunBatch): Promise<void> {
   const { cluster } = batch.context
   const keys = Array.from(cluster.sessions, (session) => session.key)
   if (keys.length === 0) return
@@ -63,7 +63,7 @@ const FIND_BY_KEY = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
   WHERE r.key = ANY($1::bigint[]) AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
 
-/** Ends these runs as stopped whether or not their worker agrees; what it still reports is stale. */
+/** Ends these runs as stopped without a confirmation; later reports are stale. */
 export async function forceStop(batch: RunBatch, keys: readonly number[]): Promise<void> {
   const rows = await batch.rows<StoppableRow>('find-forced', FIND_BY_KEY, [keys])
   await endStopped(batch, rows.map(fromRunRow))

@@ -1,16 +1,16 @@
-/** The stop of a task as its callers see it: it resolves when every run has ended. */
+/** Stops a task and resolves when every run has ended. */
 import type { ManagerTiming } from '../model/timing.ts'
 import { AwaitedEnds, type RunEndings } from './endings.ts'
 import type { RunWriter } from './writer.ts'
 
-export type StopDeps = { writer: Pick<RunWriter, 'stop' | 'force'>; endings: RunEndings; timing: ManagerTiming }
+export type StopDeps = { writer: Pick<RunWriter, 'stop' | 'forceStop'>; endings: RunEndings; timing: ManagerTiming }
 
-/** Ends everything of the task that is under way: confirmed by its worker, or forced at the deadline. */
+/** Ends all active runs of the task: confirmed by their worker, or forced at the deadline. */
 export async function stopTaskRuns({ writer, endings, timing }: StopDeps, taskKey: number): Promise<void> {
   const held = await writer.stop(taskKey)
   const awaited = new AwaitedEnds(endings)
   for (const key of held) awaited.add(key)
   const ends = await awaited.within(timing.stopDeadlineMs)
   const silent = held.filter((key) => !ends.has(key))
-  if (silent.length > 0) await writer.force(silent)
+  if (silent.length > 0) await writer.forceStop(silent)
 }

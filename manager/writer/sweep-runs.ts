@@ -1,15 +1,15 @@
 /**
- * The look at every run whose deadline in the database has passed. Whatever was forgotten by anybody (a manager that
- * died between commit and send, a worker that hangs, a run that nobody can place) is found here.
+ * Checks every run whose deadline in the database has passed. This finds all lost work: a manager that died between
+ * commit and send, a worker that hangs, a run that cannot be placed.
  */
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunBatch } from './batch.ts'
 import { GROUP_CHECK_MS } from './broadcasts.ts'
 import { writeEnds } from './end-runs.ts'
-import { MAX_DUE_PER_SWEEP } from '../model/limits.ts'
-import { UNKNOWN_CHECK_MS, giveUp } from './reconcile-runs.ts'
+import { MAX_CHECKED_PER_SWEEP } from '../model/limits.ts'
+import { UNKNOWN_CHECK_MS, evictRuns } from './reconcile-runs.ts'
 import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
-import { STOPPED_BEFORE_RUNNING, isAssigned, type HeldRun } from '../model/run.ts'
+import { STOPPED_BEFORE_RUNNING, isAssigned, type AssignedRun } from '../model/run.ts'
 import { forceStop } from './stop-runs.ts'
 
 type DueRow = RunRow & {
@@ -31,7 +31,7 @@ const FIND_DUE = `
   FROM runs r LEFT JOIN workers w ON w.key = r.worker_key
   WHERE r.next_check_at <= now()
   ORDER BY r.next_check_at
-  LIMIT ${MAX_DUE_PER_SWEEP}
+  LIMIT ${MAX_CHECKED_PER_SWEEP}
   FOR UPDATE OF r SKIP LOCKED`
 
 const ENQUEUE = `
@@ -43,15 +43,15 @@ const DEFER = `
   FROM unnest($1::bigint[], $2::float8[]) AS c (key, delay_ms)
   WHERE r.key = c.key`
 
-/** Answers how many rows were due, so that the caller comes again at once while there are many. */
+/** Returns the number of due rows, so that the caller repeats at once while there are many. */
 export async function sweepRuns(batch: RunBatch, managerId: string): Promise<number> {
   const rows = await batch.rows<DueRow>('due-runs', FIND_DUE, [])
   const { timing, cluster, queues } = batch.context
   const enqueue: DueRow[] = []
   const forced: number[] = []
   const orphans: DueRow[] = []
-  const dropped: HeldRun[] = []
-  const overdue: HeldRun[] = []
+  const dropped: AssignedRun[] = []
+  const overdue: AssignedRun[] = []
   const deferred: { key: number; delayMs: number }[] = []
   const later = (key: number, delayMs: number) => deferred.push({ key, delayMs })
   for (const row of rows) {
@@ -79,7 +79,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
   }
   await endOrphans(batch, orphans)
   if (forced.length > 0) await forceStop(batch, forced)
-  await giveUp(batch, dropped, 'the worker does not hold it')
+  await evictRuns(batch, dropped, 'the worker does not hold it')
   await endOverdue(batch, overdue)
   if (deferred.length > 0) {
     const sorted = deferred.toSorted((left, right) => left.key - right.key)
@@ -90,13 +90,13 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
   return rows.length
 }
 
-/** Parts of a broadcast whose worker is gone: they are meant for it alone. */
+/** Ends parts of a broadcast whose worker was removed: only that worker could run them. */
 async function endOrphans(batch: RunBatch, rows: readonly DueRow[]): Promise<void> {
   const ending = {
     ...STOPPED_BEFORE_RUNNING,
     state: TASK_STATE.failed,
     reason: 'worker_lost' as const,
-    error: 'the worker is gone',
+    error: 'the worker was removed or its lease expired',
   }
   await writeEnds(
     batch,
@@ -105,8 +105,8 @@ async function endOrphans(batch: RunBatch, rows: readonly DueRow[]): Promise<voi
   for (const row of rows) batch.context.queues.add(row.needs, -1)
 }
 
-/** The worker lives but did not end the run at its timeout: the run ends here, and the worker is told to stop it. */
-async function endOverdue(batch: RunBatch, runs: readonly HeldRun[]): Promise<void> {
+/** The worker is alive but did not end the run at its timeout: the run ends here, and the worker receives a request to stop it. */
+async function endOverdue(batch: RunBatch, runs: readonly AssignedRun[]): Promise<void> {
   const ending = {
     ...STOPPED_BEFORE_RUNNING,
     state: TASK_STATE.failed,
@@ -130,22 +130,24 @@ async function endOverdue(batch: RunBatch, runs: readonly HeldRun[]): Promise<vo
 
 type NeedsCount = { needs: string; runs: number }
 
-const COUNT_QUEUES = 'SELECT needs, count(*)::int AS runs FROM runs WHERE queue_seq IS NOT NULL GROUP BY needs'
+// In the order in which they have waited: it decides between domains of equal turns.
+const COUNT_QUEUES =
+  'SELECT needs, count(*)::int AS runs FROM runs WHERE queue_seq IS NOT NULL GROUP BY needs ORDER BY min(queue_seq)'
 const READ_NEEDS = 'SELECT hash, definition FROM run_needs WHERE hash = ANY($1::text[])'
 
-/** What waits, whoever queued it; needs that another manager brought in are learnt. */
+/** Counts the queued runs of all managers, and loads needs that another manager stored. */
 export async function refreshQueues(batch: RunBatch): Promise<void> {
   const { queues, cluster } = batch.context
   const counts = await batch.rows<NeedsCount>('count-queues', COUNT_QUEUES, [])
   const foreign = counts.map((row) => row.needs).filter((hash) => !cluster.knowsNeeds(hash))
   if (foreign.length > 0) {
-    const rows = await batch.rows<{ hash: string; definition: Parameters<typeof cluster.learnNeeds>[0] }>(
+    const rows = await batch.rows<{ hash: string; definition: Parameters<typeof cluster.storeNeeds>[0] }>(
       'read-needs',
       READ_NEEDS,
       [foreign],
     )
     for (const row of rows) {
-      cluster.learnNeeds(row.definition)
+      cluster.storeNeeds(row.definition)
       cluster.markNeedsStored(row.hash)
     }
   }

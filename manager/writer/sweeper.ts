@@ -1,10 +1,10 @@
-/** Runs the sweep of passed deadlines at its interval, and removes what nobody needs any more. */
+/** Runs the sweep of passed deadlines at its interval, and deletes expired rows. */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
-import { MAX_DUE_PER_SWEEP } from '../model/limits.ts'
+import { MAX_CHECKED_PER_SWEEP } from '../model/limits.ts'
 import type { ManagerTiming } from '../model/timing.ts'
-import { forgetOld } from '../store/retention.ts'
+import { deleteExpired } from '../store/retention.ts'
 import type { RunWriter } from './writer.ts'
 
 const CLEANING_INTERVAL_MS = 600_000
@@ -13,7 +13,7 @@ export type SweeperDeps = {
   database: Database
   writer: RunWriter
   timing: ManagerTiming
-  /** How long runs are kept that ended. */
+  /** Retention of ended runs. */
   keptRunsMs: number
   logger: Logger
 }
@@ -28,10 +28,10 @@ export function startSweeper({ database, writer, timing, keptRunsMs, logger }: S
       await sleep(timing.sweepIntervalMs, signal).catch(() => undefined)
       if (signal.aborted) return
       try {
-        while ((await writer.sweep()) >= MAX_DUE_PER_SWEEP && !signal.aborted);
+        while ((await writer.sweep()) >= MAX_CHECKED_PER_SWEEP && !signal.aborted);
         if (monotonicMs() - cleanedMs < CLEANING_INTERVAL_MS) continue
         cleanedMs = monotonicMs()
-        await forgetOld(database, keptRunsMs)
+        await deleteExpired(database, keptRunsMs)
       } catch (error) {
         if (!signal.aborted) logger.warn({ err: error }, 'failed to check runs with passed deadlines; retrying')
       }

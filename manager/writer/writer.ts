@@ -1,12 +1,13 @@
 /**
- * The one ordered writer of this manager's run states: everything that changes a run goes through one queue and is
- * written in batches, one transaction each. Acknowledgements, assignments and HTTP answers leave after the commit. Two batches
- * are written at a time where neither can touch what the other does (docs/performance.md).
+ * The single ordered writer of this manager's run states: every change of a run goes through one queue and is written in
+ * batches, one transaction each. Acknowledgements, assignments and HTTP answers are sent after the commit. Two batches
+ * are written concurrently if they cannot affect each other (docs/performance.md).
  */
 import type { Client } from 'pg'
 import type { Batch } from '#core/database/index.ts'
-import { GroupCommit, isDatabaseAway, translateDatabaseError, violatedConstraint } from '#core/database/index.ts'
+import { GroupCommit, isDatabaseUnavailable, translateDatabaseError, violatedConstraint } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { RunEnding, RunIdentity } from '../model/run.ts'
 import type { StartRequest, StartedRun } from '../model/start.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
@@ -14,82 +15,89 @@ import { applyChanges, isPlainBatch } from './apply-changes.ts'
 import type { Change } from './changes.ts'
 import { RunBatch, type WriterContext } from './batch.ts'
 import { WriterConnections } from './connections.ts'
+import { RUN_METRICS, WRITER_OBSERVER } from './metrics.ts'
 import type { HelloClaims, Reconciliation } from './reconcile-runs.ts'
 import { adoptAssigned, findStarted } from './recover-runs.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import { STALE_TASK } from './start-runs.ts'
 
-/** Changes in one transaction; a message of a worker with many runs is one change. */
+/** Changes per transaction; a message of a worker with many runs is one change. */
 const MAX_BATCH_CHANGES = 1_000
-/** While one waits for its commit to reach the disk, the other one is computed. */
+/** While one batch waits for its commit, the other one is computed. */
 const MAX_BATCHES_AT_A_TIME = 2
 /** Runs in the changes of one transaction. */
 const MAX_BATCH_RUNS = 10_000
-/** Changes that wait; beyond it HTTP is answered 503 and workers send their results again. */
+/** Queued changes; beyond it HTTP requests get 503 and workers resend their results. */
 const MAX_QUEUED_CHANGES = 20_000
-/** Runs that workers report on in the changes that wait. */
+/** Reports of workers in the queued changes. */
 const MAX_QUEUED_REPORTS = 200_000
-/** What workers reported is written again for as long as this when the database is away, in milliseconds. */
+/** How long writes of workers' reports are retried while the database is unavailable, in milliseconds. */
 const REPORT_RETRY_MS = 60_000
-/** A start is refused with `unavailable` when the database is away for as long as this: its caller may ask again. */
+/** How long a start is retried while the database is unavailable, before it fails with `unavailable`, in milliseconds. */
 const START_RETRY_MS = 3_000
 
 export type RunWriterDeps = {
   context: WriterContext
-  /** A connection of the writer's own. */
+  /** Opens a connection of the writer's own. */
   connect: () => Promise<Client>
+  /** See `Database.replicated`. */
+  replicated: () => Promise<void>
   signal: AbortSignal
 }
 
 /**
- * Repeating a change is safe: every report counts only under its fence and once, and a start is looked up by the run id that
- * was made for it.
+ * Repeating a change is safe: every report is accepted only under its fence and once, and a start is found by its
+ * predetermined run id.
  */
 export class RunWriter {
   readonly #context: WriterContext
   readonly #connections: WriterConnections
   readonly #queue: GroupCommit<Change, unknown>
-  /** Assignments may be committed that were never sent: the next batch looks for them first. */
+  readonly #removePending: () => void
+  /** Committed assignments may be unsent: the next batch looks for them first. */
   #mayHoldUnsent = false
 
-  constructor({ context, connect, signal }: RunWriterDeps) {
+  constructor({ context, connect, replicated, signal }: RunWriterDeps) {
     this.#context = context
     this.#connections = new WriterConnections(connect)
     this.#queue = new GroupCommit({
       name: 'the task manager',
       item: 'a change of a run',
+      observer: WRITER_OBSERVER,
       logger: context.logger,
       signal,
       maxItems: MAX_BATCH_CHANGES,
       maxQueuedItems: MAX_QUEUED_CHANGES,
       maxInFlight: MAX_BATCHES_AT_A_TIME,
-      // What counts is not the bytes of a change but the runs that it names.
+      // The cost of a change is its number of runs, not its bytes.
       sizeOf: countRuns,
       maxBytes: MAX_BATCH_RUNS,
       maxQueuedBytes: MAX_QUEUED_REPORTS,
       weightOf: countRuns,
       mayShare: (changes) => !this.#mayHoldUnsent && isPlainBatch(context, changes),
       commit: (batch) => this.#commit(batch),
-      // Another manager has used the key a moment ago: now it is seen.
-      mend: (error) => violatedConstraint(error) === 'run_start_keys_pkey',
+      replicated,
+      // Another manager used the key a moment ago: the retry sees it.
+      repair: (error) => violatedConstraint(error) === 'run_start_keys_pkey',
       refuseAlone: (change, error) => this.#refuseAlone(change, error),
-      whileAwayMs: ({ kind }) => (kind === 'start' ? START_RETRY_MS : REPORT_RETRY_MS),
+      retryMs: ({ kind }) => (kind === 'start' ? START_RETRY_MS : REPORT_RETRY_MS),
       inDoubtMs: 0,
       refuseInDoubt: (error) => translateDatabaseError(error) as Error,
     })
+    this.#removePending = RUN_METRICS.pending.fromValue(() => this.#queue.pending)
   }
 
-  /** Resolves after the commit. Rejects with what the start is refused with. */
+  /** Resolves after the commit. Rejects with the error of the start. */
   start(request: StartRequest): Promise<StartedRun> {
-    return this.#submit({ kind: 'start', request })
+    return this.#submit({ kind: 'start', request: { ...request, sinceMs: monotonicMs() } })
   }
 
-  running(session: WorkerSession, runs: RunIdentity[]): Promise<void> {
+  markRunning(session: WorkerSession, runs: RunIdentity[]): Promise<void> {
     return this.#submit({ kind: 'running', session, runs })
   }
 
   /** Acknowledged to the worker after the commit, in order. */
-  ends(session: WorkerSession, ends: { run: RunIdentity; ending: RunEnding }[]): Promise<void> {
+  recordEnds(session: WorkerSession, ends: { run: RunIdentity; ending: RunEnding }[]): Promise<void> {
     return this.#submit({ kind: 'ends', session, ends })
   }
 
@@ -98,12 +106,12 @@ export class RunWriter {
   }
 
   /** Undefined: the epoch of the session is void. */
-  hello(session: WorkerSession, claims: HelloClaims, leaseMs: number): Promise<Reconciliation | undefined> {
+  reconcileHello(session: WorkerSession, claims: HelloClaims, leaseMs: number): Promise<Reconciliation | undefined> {
     return this.#submit({ kind: 'hello', session, claims, leaseMs })
   }
 
-  /** False: it has been heard of after all. */
-  lose(workerKey: number, epoch: number): Promise<boolean> {
+  /** False: a heartbeat arrived meanwhile. */
+  expireLease(workerKey: number, epoch: number): Promise<boolean> {
     return this.#submit({ kind: 'lose', workerKey, epoch })
   }
 
@@ -111,16 +119,16 @@ export class RunWriter {
     return this.#submit({ kind: 'remove_worker', workerKey, removal })
   }
 
-  /** Keys of the runs that a worker must confirm. */
+  /** Returns the keys of the runs that a worker must confirm. */
   stop(taskKey: number): Promise<number[]> {
     return this.#submit({ kind: 'stop', taskKey })
   }
 
-  force(keys: number[]): Promise<void> {
+  forceStop(keys: number[]): Promise<void> {
     return this.#submit({ kind: 'force', keys })
   }
 
-  /** How many rows were due. */
+  /** Returns the number of due rows. */
   sweep(): Promise<number> {
     return this.#submit({ kind: 'sweep' })
   }
@@ -129,13 +137,14 @@ export class RunWriter {
     return this.#submit({ kind: 'claim' })
   }
 
-  /** Changes that wait or are being written. */
+  /** Changes that are queued or being written. */
   get pending(): number {
     return this.#queue.pending
   }
 
   async close(): Promise<void> {
     await this.#queue.close()
+    this.#removePending()
     await this.#connections.close()
   }
 
@@ -148,29 +157,33 @@ export class RunWriter {
     const outcomes = await this.#transact(items, { isInDoubt, isPlain: isShared, onSend: () => batch.committing([]) })
     const stale = [...items.keys()].filter((index) => outcomes[index] === STALE_TASK)
     if (stale.length > 0) {
-      const again = await this.#startAnew(stale.map((index) => items[index] as Change))
+      const again = await this.#retryStarts(stale.map((index) => items[index] as Change))
       for (const [at, index] of stale.entries()) outcomes[index] = again[at]
     }
-    // Room that one batch has made and the other one has not seen.
+    // Slots that one batch freed and the other one did not see.
     if (isShared && this.#context.queues.total > 0) this.claim().catch(() => undefined)
     return outcomes
   }
 
-  /** Starts whose task may have changed since it was remembered: once more with the task as it is now. */
-  async #startAnew(starts: readonly Change[]): Promise<readonly unknown[]> {
+  /** Repeats starts whose task may have changed since it was cached, with the current task. */
+  async #retryStarts(starts: readonly Change[]): Promise<readonly unknown[]> {
     try {
       return await this.#transact(starts, { isInDoubt: false, isPlain: true, rereadsTasks: true })
     } catch (error) {
-      // Then all of the batch is in doubt. Anything else is no business of the others, which are committed.
-      if (isDatabaseAway(error)) throw error
-      this.#context.logger.error({ err: error, changes: starts.length }, 'failed to write starts of changed tasks')
+      // Then the outcome of the whole batch is unknown. Any other error concerns only these starts; the others are
+      // committed.
+      if (isDatabaseUnavailable(error)) throw error
+      this.#context.logger.error(
+        { err: error, changes: starts.length },
+        'failed to write starts of changed tasks; refusing them',
+      )
       return starts.map(() => new ServiceError('internal', 'internal error', { cause: error }))
     }
   }
 
   async #transact(changes: readonly Change[], mode: Mode): Promise<unknown[]> {
     const { managerId } = this.#context
-    const connection = await this.#connections.take()
+    const connection = await this.#connections.acquire()
     const batch = new RunBatch(connection, this.#context)
     const adopts = this.#mayHoldUnsent || mode.isInDoubt
     try {
@@ -183,17 +196,17 @@ export class RunWriter {
       await batch.settled()
       if (adopts) this.#mayHoldUnsent = false
       batch.committed()
-      this.#connections.giveBack(connection)
+      this.#connections.release(connection)
       return outcomes
     } catch (error) {
       batch.abandoned()
       await batch.settled().catch(() => undefined)
-      if (isDatabaseAway(error)) {
+      if (isDatabaseUnavailable(error)) {
         this.#mayHoldUnsent = true
         await connection.end().catch(() => undefined)
       } else {
         await connection.query('ROLLBACK').catch(() => undefined)
-        this.#connections.giveBack(connection)
+        this.#connections.release(connection)
       }
       throw error
     }
@@ -202,7 +215,7 @@ export class RunWriter {
   #refuseAlone(change: Change, error: unknown): unknown {
     const constraint = violatedConstraint(error)
     if (change.kind === 'start' && constraint === 'runs_task_fkey') return new ServiceError('not_found', 'no such task')
-    // Another manager has started this very run a moment ago.
+    // Another manager has started this run a moment ago.
     if (change.kind === 'start' && constraint === 'runs_id_key')
       return { runId: change.request.runId, runKey: undefined, taskKey: 0 } satisfies StartedRun
     this.#context.logger.error({ err: error, change: change.kind }, 'the database refused a change of a run')
@@ -211,11 +224,11 @@ export class RunWriter {
 }
 
 type Mode = {
-  /** It may be in the database already. */
+  /** The change can be committed already. */
   isInDoubt: boolean
   isPlain: boolean
   rereadsTasks?: boolean
-  /** Told right before anything is sent. */
+  /** Called right before the first statement is sent. */
   onSend?: () => void
 }
 

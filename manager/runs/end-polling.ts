@@ -1,20 +1,20 @@
-/** Ends that this manager did not write itself: the run's worker has its session at another one. */
+/** Ends of runs that another manager wrote, because it has the session of the run's worker. */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { FailureReason } from '../model/run.ts'
 import { findEnded, type EndedRow } from '../store/runs.ts'
 import type { EndedRun, RunEndings } from '../writer/endings.ts'
 
-export type LateEndsDeps = { database: Database; endings: RunEndings; logger: Logger; intervalMs: number }
+export type EndPollingDeps = { database: Database; endings: RunEndings; logger: Logger; intervalMs: number }
 
-/** Looks for the ends that somebody has waited for longer than the interval. */
-export function startLateEnds({ database, endings, logger, intervalMs }: LateEndsDeps): { stop(): void } {
+/** Polls for ends that callers have waited for longer than the interval. */
+export function startEndPolling({ database, endings, logger, intervalMs }: EndPollingDeps): { stop(): void } {
   const timer = setInterval(() => {
-    const late = endings.lookForLate()
+    const late = endings.takeOverdue()
     if (late.length === 0) return
     findEnded(database.db, late).then(
       (rows) => {
-        for (const row of rows) endings.tell(fromRow(row))
+        for (const row of rows) endings.notify(fromRow(row))
       },
       (error: unknown) => logger.warn({ err: error }, 'failed to read the ends of runs; retrying'),
     )
@@ -30,6 +30,7 @@ function fromRow(row: EndedRow): EndedRun {
     state: row.state,
     reason: row.reason as FailureReason | null,
     error: row.error,
+    frames: row.frames ?? [],
     results: row.results,
     staged: row.result_digest === null ? null : { digest: row.result_digest, sizeBytes: row.result_bytes ?? 0 },
     durationMs: row.duration_ms,
