@@ -1,4 +1,4 @@
-/** The face of the worker to `programs/`: its settings and its start. */
+/** The exports of the worker for `programs/`: its settings and its start. */
 export { WORKER_SETTINGS, workerFolder } from './identity/config.ts'
 export type { WorkerConfig } from './identity/config.ts'
 export { startWorker } from './worker.ts'

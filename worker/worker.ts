@@ -1,10 +1,11 @@
-/** A worker: its parts and how they are joined. */
+/** A worker: its parts and their connections. */
 import { access, constants, readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
 import { SECRET_KEY_FILE } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Check, Readiness } from '#core/readiness/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
 import { AssignmentJournal } from './runs/assignment-journal.ts'
@@ -15,6 +16,7 @@ import { readIdentity } from './identity/identity.ts'
 import { establishIsolation, reachableFolder } from './isolation/index.ts'
 import type { IsolationLevel } from './isolation/index.ts'
 import { Lease } from './session/lease.ts'
+import { Managers } from './membership/managers.ts'
 import { Membership } from './membership/membership.ts'
 import type { Member, WorkerTiming } from './membership/membership.ts'
 import {
@@ -28,6 +30,7 @@ import {
 } from './modules/index.ts'
 import type { ModuleSource } from './modules/index.ts'
 import { createRunnerPool, stageRunnerCode } from './runner/index.ts'
+import type { RunnerPool } from './runner/index.ts'
 import { Runs } from './runs/runs.ts'
 import { ClientCertificate } from './session/client-certificate.ts'
 import { createCredentials } from './session/credentials.ts'
@@ -38,10 +41,12 @@ import { Components, stageTranspilerCode } from './transpile/index.ts'
 export type StartWorkerOptions = {
   config: WorkerConfig
   logger: Logger
-  /** Of the product; the manager shows it and may refuse it. */
+  /** Readiness of the process; the worker adds its checks. */
+  readiness: Readiness
+  /** Version of Skein; the manager shows it and can refuse it. */
   version: string
   signal?: AbortSignal
-  /** The platform runs beside this worker, started by the same program. */
+  /** The platform runs on the same machine, started by the same program. */
   isBesidePlatform?: boolean
   /** Other machines can reach the platform of this machine. */
   isExposed?: boolean
@@ -52,21 +57,22 @@ export type Worker = { id: string; isolation: IsolationLevel; stop: () => Promis
 
 export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 10_000, leaseCheckMs: 250 }
 
-/** Per slot: enough that a slot which comes free never waits for a round trip (proto, RegisterRequest.backlog). */
+/** Per slot: enough that a free slot never waits for a round trip (proto, RegisterRequest.backlog). */
 const BACKLOG_PER_SLOT = 512
-/** How long a stopping worker waits for the acknowledgement of its last results; they are on disk anyway. */
+/** How long a stopping worker waits for the acknowledgement of its last results, which are on disk. */
 const LAST_RESULTS_MS = 2_000
 
 /**
- * Joins a manager and works for it until it is stopped. Resolves when the first session stands, however long the manager
- * takes to appear. Rejects with `unauthenticated` when the manager does not know the token, `forbidden` when it shows
- * another certificate than the token names, `unprocessable` when it does not take this worker, `invalid_state` when another worker uses the folder, and with the signal's reason.
+ * Joins a manager and runs tasks until it is stopped. Resolves when the first session is established, waiting for the
+ * manager as long as needed. Rejects with `unauthenticated` for an unknown token, `forbidden` if the manager's
+ * certificate does not match the token, `unprocessable` if the manager refuses this worker, `invalid_state` if another
+ * worker uses the folder, and with the signal's reason.
  */
 export async function startWorker(options: StartWorkerOptions): Promise<Worker> {
   const { config, logger, signal } = options
   const folder = workerFolder(config)
   const open = await reachableFolder(folder)
-  // What was opened closes in reverse order, when a later part fails to open as well as when the worker stops.
+  // Opened resources are closed in reverse order, also if a later part fails to open.
   await using opening = new AsyncDisposableStack()
   const lock = await lockWorkerFolder(folder)
   opening.defer(() => lock.release())
@@ -75,7 +81,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   let identity = await readIdentity(identityPath)
   if (certificate.hasEnded(Date.now())) {
     logger.warn('the certificate of this worker has expired; joining as a new worker')
-    await certificate.forget()
+    await certificate.discard()
     identity = undefined
   }
   const credentials = createCredentials({
@@ -89,25 +95,31 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     lock.release()
     throw new ServiceError(
       'malformed',
-      'SKEIN_WORKER_TOKEN or --token is needed: the join token that the manager shows',
+      'a join token is required: set SKEIN_WORKER_TOKEN, or name a file with it by SKEIN_WORKER_TOKEN_FILE or --token-file',
     )
+  }
+  if (config.managers.length === 0) {
+    lock.release()
+    throw new ServiceError('malformed', 'a manager is required: set SKEIN_WORKER_MANAGER, or use --manager HOST:PORT')
   }
   const slots = config.slots ?? availableParallelism()
   const isolation = await establishIsolation({ required: config.isolation, folder: open })
-  // Only the kernel keeps a guest that broke out from files of its own user: not where tenants of a server would try.
+  // Only the kernel can protect files of the same user from an escaped guest, so tasks of domains are not accepted on a
+  // server.
   const isPlatformOnly =
     isolation.level === 'process' && options.isExposed === true && (await holdsPlatformFiles(options))
   if (isPlatformOnly) {
     logger.warn(
-      'tasks of domains are refused: guests have the isolation level process and share a user with the files of the platform, which other machines can reach; install bubblewrap or run the worker as root (SKEIN_WORKER_ISOLATION)',
+      'refusing tasks of domains: guests have isolation level process and share a user with the files of the platform, which other machines can reach; install bubblewrap or run the worker as root (SKEIN_WORKER_ISOLATION)',
     )
   }
   const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
   opening.defer(() => spool.close())
   const member: Member = { identity }
-  const proxy = new ProxySource({ dial: credentials.channel, managerAddress: config.manager })
+  const managers = new Managers(config.managers)
+  const proxy = new ProxySource({ dial: credentials.channel, managerAddress: () => managers.current })
   const source: ModuleSource = (wanted, offset, ending) => proxy.read(wanted, offset, ending)
-  const isTls = credentials.isTls(config.manager)
+  const isTls = config.managers.some(credentials.isTls)
   const peerListener = checkPeerListener(config, isTls)
   const trust = new SiteTrust({ isTls, shown: () => certificate.shown })
   const { maxModuleBytes } = DEFAULT_MODULE_BOUNDS
@@ -118,7 +130,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     maxModuleBytes,
     source: peerListener === undefined ? source : createPeerSource({ trust, source, logger }),
     logger,
-    onRemoved: (digest) => components.forget(digest),
+    onRemoved: (digest) => components.remove(digest),
   })
   opening.defer(() => modules.close())
   const peers = peerListener && (await PeerServer.start({ ...peerListener, trust, modules, logger }))
@@ -149,13 +161,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const membership = new Membership({
     ...options,
     timing: { ...DEFAULT_TIMING, ...options.timing },
+    managers,
     credentials,
     certificate,
     onNewCertificate: () => {
       proxy.redial()
       trust.useNewCertificate()
     },
-    onRegistered: (registered) => trust.learn(registered),
+    onRegistered: (registered) => trust.update(registered),
     modulePeerAddress: peers === undefined ? '' : peerAddressOf(config, peers.port),
     identityPath,
     member,
@@ -164,18 +177,21 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     runs,
     modules,
     lease,
+    measure: () => measurementsOf({ pool, spool, modules }),
     isolation: isolation.level,
     isPlatformOnly,
   })
 
   opening.defer(() => membership.leave())
+  options.readiness.add(...checksOf({ membership, lease, pool, runs }))
   const status = await serveStatus(statusPath(folder), () => ({
     id: member.identity?.workerId ?? null,
     name: membership.name,
     version: options.version,
     pid: process.pid,
-    manager: config.manager,
+    manager: managers.current,
     state: runs.isDraining ? 'draining' : membership.isConnected ? 'connected' : 'disconnected',
+    readiness: options.readiness.read(),
     lease_ms: lease.remainingMs() ?? null,
     slots,
     runs: runs.list(),
@@ -206,7 +222,46 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
 }
 
-/** True when guests that broke out could read what the platform keeps for itself. */
+type CheckedParts = { membership: Membership; lease: Lease; pool: RunnerPool; runs: Runs }
+
+/** The worker can accept runs only if all of these pass. */
+function checksOf({ membership, lease, pool, runs }: CheckedParts): Check[] {
+  const checks: [string, () => string | undefined][] = [
+    ['manager', () => (membership.isConnected ? undefined : 'no session with a task manager')],
+    [
+      'lease',
+      () => (lease.isValid() ? undefined : 'no valid lease: a task manager may give its runs to other workers'),
+    ],
+    [
+      'runners',
+      () => (pool.stats().isUnstartable ? 'the processes that run modules do not start: see the log' : undefined),
+    ],
+    ['work', () => (runs.isDraining ? 'draining: no new run is taken' : undefined)],
+  ]
+  return checks.map(([name, read]) => ({ name, isRequired: true, read }))
+}
+
+/** The measurements in heartbeats, which the manager exposes as metrics: a worker has no listener. */
+function measurementsOf({ pool, spool, modules }: { pool: RunnerPool; spool: Spool; modules: ModuleCache }) {
+  const { runners, kills } = pool.stats()
+  const { bytes, hits, fetches, fetchFailures } = modules.counts
+  const runnerBytes = runners.reduce((sum, { residentBytes }) => sum + residentBytes, 0)
+  return {
+    residentBytes: BigInt(process.memoryUsage.rss() + runnerBytes),
+    runners: runners.length,
+    spooledResults: spool.size,
+    spooledBytes: BigInt(spool.bytes),
+    oldestSpooledMs: BigInt(Math.round(spool.oldestMs)),
+    cachedModules: modules.digests().length,
+    cachedBytes: BigInt(bytes),
+    moduleHitsTotal: BigInt(hits),
+    moduleFetchesTotal: BigInt(fetches),
+    moduleFetchFailuresTotal: BigInt(fetchFailures),
+    runnerKillsTotal: Object.fromEntries(Object.entries(kills).map(([reason, count]) => [reason, BigInt(count)])),
+  }
+}
+
+/** True if escaped guests could read private files of the platform. */
 async function holdsPlatformFiles({ config, isBesidePlatform }: StartWorkerOptions): Promise<boolean> {
   if (isBesidePlatform === true) return true
   const secretKey = join(config.dataDir, SECRET_KEY_FILE)
@@ -216,7 +271,7 @@ async function holdsPlatformFiles({ config, isBesidePlatform }: StartWorkerOptio
   )
 }
 
-/** Looks each few milliseconds until it holds or the time is over. */
+/** Polls every few milliseconds until the condition holds or the deadline passes. */
 async function waitUntil(holds: () => boolean, deadlineMs: number): Promise<void> {
   const deadline = monotonicMs() + deadlineMs
   while (!holds() && monotonicMs() < deadline) await sleep(10)

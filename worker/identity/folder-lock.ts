@@ -1,14 +1,14 @@
-/** One worker per data folder: two would speak under one id and void each other's sessions for ever. */
+/** One worker per data folder: two would use one id and void each other's sessions forever. */
 import { join } from 'node:path'
 import { lockFolder } from '#core/folder-lock.ts'
 import type { FolderLock } from '#core/folder-lock.ts'
 
-/** Throws `invalid_state` naming the process that holds it. */
+/** Throws `invalid_state` with the process that holds the lock. */
 export async function lockWorkerFolder(folder: string): Promise<FolderLock> {
   return await lockFolder({
     path: join(folder, 'worker'),
     folder: `the folder ${folder}`,
     holder: 'another worker',
-    advice: 'stop that one, or set SKEIN_WORKER_DATA_DIR to another folder',
+    advice: 'stop that worker, or set SKEIN_WORKER_DATA_DIR to another folder',
   })
 }

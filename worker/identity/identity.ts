@@ -1,4 +1,4 @@
-/** Who this worker is, kept in its data folder across restarts: the id and the secret that the manager gave it. */
+/** The identity of this worker, stored in its data folder: the id and the secret from the manager. */
 import { mkdir, open, readFile, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
@@ -6,11 +6,11 @@ import { ServiceError } from '#core/errors/index.ts'
 export type Identity = {
   workerId: string
   workerSecret: string
-  /** Of the manager's certificate, where the join token named it. */
+  /** Fingerprint of the manager's certificate, if the join token contained it. */
   fingerprint: string | undefined
 }
 
-/** Undefined: never registered. Throws `malformed` when the file is there and is not ours. */
+/** Undefined: never registered. Throws `malformed` for an invalid file. */
 export async function readIdentity(path: string): Promise<Identity | undefined> {
   let text: string
   try {
@@ -26,7 +26,7 @@ export async function readIdentity(path: string): Promise<Identity | undefined> 
   return { workerId, workerSecret, fingerprint }
 }
 
-/** On disk when it returns: an id that is lost would leave a dead worker in every listing. */
+/** Synced when it returns: losing the id would leave a dead worker in every listing. */
 export async function writeIdentity(path: string, identity: Identity): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   const draft = `${path}.new`

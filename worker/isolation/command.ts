@@ -1,19 +1,19 @@
-/** The command line of an isolated process at each level: what it may read, which user it has, what it sees of the system. */
+/** The command line of an isolated process at each level: readable files, user, and visible parts of the system. */
 import { isAbsolute } from 'node:path'
 import type { Isolation } from './levels.ts'
 
-/** Users of such processes: 60578 to 61183 are assigned to nobody (systemd, "Users, Groups, UIDs and GIDs"). */
+/** Users of such processes: 60578 to 61183 are unassigned (systemd, "Users, Groups, UIDs and GIDs"). */
 const FIRST_UID = 60_600
 const MAX_USERS = 583
 /** Node inside a namespace. */
 const NODE_INSIDE = '/node'
-/** Descriptor on which bubblewrap tells the process id that its child has outside (bwrap(1), --info-fd). */
+/** Descriptor on which bubblewrap reports the process id of its child outside of the namespace (bwrap(1), --info-fd). */
 export const INFO_FD = 3
 
 export type IsolatedCommand = {
-  /** The only folder that the process may read, and its working directory; undefined: none. */
+  /** The only readable folder, also the working directory; undefined: none. */
   codeFolder: string | undefined
-  /** Number of its user among ours, so that a guest that broke out cannot even signal its neighbours. */
+  /** Index of its user, so that an escaped guest cannot even signal other guests. */
   user: number
   /** Arguments of Node. */
   node: readonly string[]
@@ -32,7 +32,7 @@ export function commandFor(isolation: Isolation, wanted: IsolatedCommand): Spawn
   const uid = FIRST_UID + (user % MAX_USERS)
   const owner = isolation.changesUser ? { uid, gid: uid } : {}
   if (isolation.namespace === undefined) {
-    // A thread may read below the working directory of its process, whatever the permission model says (Node 26.10).
+    // A thread can read below the working directory of its process, independent of the permission model (Node 26.10).
     return { command: isolation.node, args: [...node], options: { env: {}, cwd: codeFolder ?? '/', ...owner } }
   }
   const { bwrap, libraries } = isolation.namespace

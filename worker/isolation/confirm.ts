@@ -1,8 +1,8 @@
-/** What an isolated process checks before it handles anything: that it was started as isolation says. */
+/** The check of an isolated process at its start: that the isolation is in effect. */
 
 const EXIT_NOT_ISOLATED = 70
 
-/** Ends the process, with one line on its error output, when the permission model or the ban on code from text is off. */
+/** Exits with one line on the error output if the permission model or the ban on `eval` is off. */
 export function confirmIsolation(): void {
   const fault = findFault()
   if (fault === undefined) return
@@ -14,13 +14,13 @@ function findFault(): string | undefined {
   const { permission } = process
   if (permission === undefined) return 'the permission model is off'
   for (const scope of ['fs.write', 'child', 'addon', 'net', 'inspector']) {
-    if (permission.has(scope)) return `it may use ${scope}`
+    if (permission.has(scope)) return `it can use ${scope}`
   }
-  if (permission.has('fs.read', '/')) return 'it may read every file'
+  if (permission.has('fs.read', '/')) return 'it can read every file'
   try {
-    // oxlint-disable-next-line no-eval -- the point is that it must fail
+    // oxlint-disable-next-line no-eval -- this must fail
     globalThis.eval('0')
-    return 'it makes code from text'
+    return 'eval is allowed'
   } catch {
     return undefined
   }

@@ -1,6 +1,6 @@
 /**
- * Which boundary of the operating system this machine can put around a process that handles what tenants sent
- * (task-manager.md section 4). Each level is tried with a real process before it is used.
+ * Selects the strongest isolation level of this machine for processes that handle input of tenants (task-manager.md
+ * section 4). Each level is tested with a real process before it is used.
  */
 import { spawn } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
@@ -13,7 +13,7 @@ import type { Isolation, IsolationLevel } from './levels.ts'
 import { reachableBinary } from './reachable-folder.ts'
 import { commandFor } from './command.ts'
 
-/** Where bubblewrap is looked for, beside PATH: a service often starts with a short one. */
+/** Folders of bubblewrap in addition to PATH: a service often starts with a short one. */
 const BWRAP_FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
 const PROBE_DEADLINE_MS = 10_000
 const MAX_PROBE_OUTPUT_CHARACTERS = 500
@@ -23,13 +23,13 @@ export type EstablishOptions = {
   required: IsolationLevel
   /** Levels above this one are not tried. */
   strongest?: IsolationLevel | undefined
-  /** Folder of the worker that other users can enter; Node is copied there when they cannot reach it elsewhere. */
+  /** Folder of the worker that other users can enter; Node is copied there if they cannot reach it elsewhere. */
   folder: string
 }
 
 /**
- * Finds the strongest level that works here. Throws `unprocessable` when it is weaker than the required one, with the
- * reason for each level that does not work.
+ * Selects the strongest working level. Throws `unprocessable` if it is weaker than the required one, with the reason for
+ * each level that does not work.
  */
 export async function establishIsolation({ required, strongest, folder }: EstablishOptions): Promise<Isolation> {
   const reasons: string[] = []
@@ -42,10 +42,10 @@ export async function establishIsolation({ required, strongest, folder }: Establ
       throw new ServiceError('unprocessable', `SKEIN_WORKER_ISOLATION requires ${required} (${reasons.join('; ')})`)
     }
   }
-  throw new ServiceError('unprocessable', `no isolated process starts (${reasons.join('; ')})`)
+  throw new ServiceError('unprocessable', `failed to start an isolated process (${reasons.join('; ')})`)
 }
 
-/** A string: why the level does not work. */
+/** A string: the reason why the level does not work. */
 async function prepare(level: IsolationLevel, folder: string): Promise<Isolation | string> {
   const isRoot = process.getuid?.() === 0
   switch (level) {
@@ -58,7 +58,7 @@ async function prepare(level: IsolationLevel, folder: string): Promise<Isolation
     }
     case 'uid':
       if (!isRoot) return 'the worker does not run as root'
-      // The binary may lie below a folder that the other user cannot enter; this name needs no path to it.
+      // The binary can be below a folder that the other user cannot enter; this name needs no path to it.
       return { level, changesUser: true, node: process.platform === 'linux' ? '/proc/self/exe' : process.execPath }
     case 'process':
       return { level, changesUser: false, node: process.execPath }
@@ -79,18 +79,18 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** Shared objects that this process has loaded, by the names it knows them by; an isolated Node needs no other file. */
+/** Shared objects of this process, by their loaded names; an isolated Node needs no other files. */
 function librariesOfNode(): string[] {
   const report = process.report as NodeJS.ProcessReport & { excludeNetwork: boolean }
   const isNetworkExcluded = report.excludeNetwork
-  // Otherwise the report asks name servers about every open connection.
+  // Otherwise the report queries name servers about every open connection.
   report.excludeNetwork = true
   const { sharedObjects } = report.getReport() as { sharedObjects: string[] }
   report.excludeNetwork = isNetworkExcluded
   return sharedObjects.filter((path) => path.startsWith('/') && path !== process.execPath)
 }
 
-/** Starts Node in it once. Undefined: it works; else why it does not. */
+/** Starts Node in it once. Undefined: it works; else the reason. */
 async function probe(isolation: Isolation): Promise<string | undefined> {
   const { command, args, options } = commandFor(isolation, { codeFolder: undefined, user: 0, node: ['--version'] })
   const child = spawn(command, args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
@@ -107,7 +107,7 @@ async function probe(isolation: Isolation): Promise<string | undefined> {
     })
     if (code === 0) return undefined
     if (monotonicMs() - startedMs >= PROBE_DEADLINE_MS) return `did not start within ${PROBE_DEADLINE_MS / 1_000} s`
-    return output.trim() === '' ? `ended with exit code ${code}` : output.trim()
+    return output.trim() === '' ? `exited with code ${code}` : output.trim()
   } catch (error) {
     return error instanceof Error ? error.message : String(error)
   } finally {

@@ -1,7 +1,6 @@
 /**
- * Starts a process that handles what tenants sent: it may read its own code and nothing else, has no environment, makes
- * no code from text, holds no descriptors but its three standard streams, and stands behind the boundary of the system
- * that this machine offers.
+ * Starts a process for input of tenants: it can read only its own code, has no environment, cannot use `eval`, has no
+ * descriptors except its standard streams, and runs at the isolation level of this machine.
  */
 import { spawn } from 'node:child_process'
 import type { ChildProcessWithoutNullStreams } from 'node:child_process'
@@ -12,19 +11,19 @@ import type { Isolation } from './levels.ts'
 import { residentBytesOf } from './resident.ts'
 
 export type IsolatedLaunch = {
-  /** The only folder that the process may read, with everything below. */
+  /** The only readable folder, with everything below it. */
   codeFolder: string
-  /** The program, below `codeFolder`. */
+  /** The program, in `codeFolder`. */
   entry: string
-  /** Number of its user among ours. */
+  /** Index of its user. */
   user: number
-  /** Heap of its main thread. */
+  /** Heap size of its main thread. */
   maxHeapMib: number
-  /** Flags of the engine beyond those that isolate. */
+  /** Engine flags besides those for isolation. */
   flags?: readonly string[]
 }
 
-/** Bubblewrap says some hundred bytes; more than this is not read. */
+/** Limit for the information of bubblewrap, which has some hundred bytes. */
 const MAX_INFO_CHARACTERS = 4_096
 
 export class IsolatedProcess {
@@ -50,23 +49,23 @@ export class IsolatedProcess {
       ...launch.options,
       stdio: isInNamespace ? [...standard, 'pipe'] : [...standard],
     }) as ChildProcessWithoutNullStreams
-    preferToLose(this.child.pid)
+    raiseOomScore(this.child.pid)
     if (isInNamespace) this.#readPid(this.child.stdio[INFO_FD] as Readable)
     else this.#pid = this.child.pid
   }
 
-  /** Of Node itself; undefined until it is known. */
+  /** Process id of Node itself; undefined until it is known. */
   get pid(): number | undefined {
     return this.#pid
   }
 
-  /** Resident memory now: 0 before it started and when it is gone, undefined where the system does not tell. */
+  /** Resident memory: 0 before it started and after it exited, undefined if the system does not report it. */
   residentBytes(): number | undefined {
     if (process.platform !== 'linux') return undefined
     return this.#pid === undefined ? 0 : residentBytesOf(this.#pid)
   }
 
-  /** At once. In a namespace Node is killed, not bubblewrap around it, which then reaps it and ends too. */
+  /** Kills at once. In a namespace Node is killed, not bubblewrap, which reaps it and exits too. */
   kill(): void {
     const hasEnded = this.child.exitCode !== null || this.child.signalCode !== null
     if (hasEnded) return
@@ -81,7 +80,7 @@ export class IsolatedProcess {
       const [, pid] = /"child-pid": (\d+)/.exec(text) ?? []
       if (pid === undefined || this.#pid !== undefined) return
       this.#pid = Number(pid)
-      preferToLose(this.#pid)
+      raiseOomScore(this.#pid)
     })
   }
 }
@@ -90,12 +89,12 @@ function killIfThere(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL')
   } catch {
-    // It has ended by itself, which is heard of in a moment.
+    // The process has ended; its exit event follows.
   }
 }
 
-/** When the machine itself runs out of memory, the kernel shall end this process and nothing else. */
-function preferToLose(pid: number | undefined): void {
+/** If the machine runs out of memory, the kernel must kill this process first. */
+function raiseOomScore(pid: number | undefined): void {
   if (pid === undefined || process.platform !== 'linux') return
   try {
     writeFileSync(`/proc/${pid}/oom_score_adj`, '1000')

@@ -1,16 +1,16 @@
-/** Where runner processes find code and modules: a folder that their users can enter. */
+/** The folder of code and modules for runner processes, which their users can enter. */
 import { createHash } from 'node:crypto'
 import { chmod, copyFile, mkdir, rename, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 
-/** Used where the data folder lies below a folder that only its owner may enter; a folder of its own per data folder. */
+/** Used if the data folder is below a folder that only its owner can enter; a subfolder per data folder. */
 const SHARED_ROOT = '/var/lib/skein/worker'
 
 const OTHERS_MAY_ENTER = 0o001
 
 /**
- * The folder itself, made when it is not there. As root, with runner users of their own, and below a closed folder (a
- * 0700 home, for instance): a folder below /var/lib/skein instead.
+ * Creates the folder and returns it. As root, with separate users for runners, and below a closed folder (a 0700 home,
+ * for instance): a folder below /var/lib/skein instead.
  */
 export async function reachableFolder(folder: string): Promise<string> {
   const path = resolve(folder)
@@ -22,8 +22,8 @@ export async function reachableFolder(folder: string): Promise<string> {
 }
 
 /**
- * Node at a path that other users can reach: where it lies, or a copy below `folder` when it lies below a closed folder
- * (a 0700 home, for instance).
+ * Path of Node that other users can reach: its own path, or a copy in `folder` if it is below a closed folder (a 0700
+ * home, for instance).
  */
 export async function reachableBinary(folder: string): Promise<string> {
   if (await canOthersEnter(dirname(process.execPath))) return process.execPath

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 
 const PAGE_SIZE_BYTES = 4096
 
-/** 0 when the process is gone; undefined where the system does not tell. */
+/** 0 if the process has exited; undefined if the system does not report it. */
 export function residentBytesOf(pid: number | undefined): number | undefined {
   if (process.platform !== 'linux' || pid === undefined) return undefined
   try {

@@ -1,8 +1,8 @@
 /**
- * Lays out the code of isolated processes in a folder of its own, as plain JavaScript. Three reasons: such a process may
- * then read that folder and nothing else of the product; one with a user of its own can reach it wherever the product lies
- * (below a 0700 home, for instance); and without the type stripper a runner takes 72 MB instead of 133 and starts in
- * half the time (measured with two threads).
+ * Stages the code of isolated processes in a folder of its own, as plain JavaScript, for three reasons: such a process
+ * can then be restricted to that folder; a process with another user can reach it independent of the location of Skein
+ * (below a 0700 home, for instance); and without the type stripper a runner takes 72 MB instead of 133 and starts in half
+ * the time (measured with two threads).
  */
 import { createHash } from 'node:crypto'
 import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
@@ -10,33 +10,33 @@ import { stripTypeScriptTypes } from 'node:module'
 import { dirname, join } from 'node:path'
 import { HOME, IS_BUILT } from '#core/installation.ts'
 
-/** Where a build has the code, laid out ahead: `staged/<name>/<version>`. */
+/** Location of the staged code in a build: `staged/<name>/<version>`. */
 export const BUILT_FOLDER = 'staged'
 
 export type StagedPackage = {
   name: string
-  /** Files and folders of the package that are copied; all of them when it is absent. */
+  /** Files and folders of the package to copy; default: all. */
   paths?: string[]
-  /** Stands for the `exports` of its package.json. */
+  /** Replaces the `exports` of its package.json. */
   exports?: Record<string, string>
 }
 
-export type StagedCode = {
-  /** Under which a build has it; without a name it is laid out from source. */
+export type StagingSpec = {
+  /** Its name in a build; without a name it is staged from source. */
   name?: string
   entries: string[]
-  /** They are copied and import nothing but each other. */
+  /** Packages to copy; they must import nothing but each other. */
   packages: StagedPackage[]
 }
 
 /**
- * Makes sure that `folder` holds the code of this version and answers its path. Does nothing when it is there already;
- * two processes may do it at the same time.
+ * Ensures that `folder` has the code of this version and returns its path. Does nothing if it exists; safe for concurrent
+ * processes.
  */
-export async function stageCode(folder: string, code: StagedCode): Promise<string> {
+export async function stageCode(folder: string, code: StagingSpec): Promise<string> {
   return IS_BUILT && code.name !== undefined
     ? await copyBuilt(folder, join(HOME, BUILT_FOLDER, code.name))
-    : await layOutCode(folder, code)
+    : await stageFromSource(folder, code)
 }
 
 async function copyBuilt(folder: string, built: string): Promise<string> {
@@ -45,7 +45,7 @@ async function copyBuilt(folder: string, built: string): Promise<string> {
 }
 
 /** As `stageCode`, from source. */
-export async function layOutCode(folder: string, code: StagedCode): Promise<string> {
+export async function stageFromSource(folder: string, code: StagingSpec): Promise<string> {
   const sources = await collectSources(code.entries)
   const hash = createHash('sha256')
   for (const [path, source] of sources) hash.update(`${path}\n${source}\n`)
@@ -53,7 +53,7 @@ export async function layOutCode(folder: string, code: StagedCode): Promise<stri
   hash.update(JSON.stringify(code.packages))
   return await putInPlace(join(folder, hash.digest('hex').slice(0, 16)), async (draft) => {
     for (const [path, source] of sources) {
-      const file = join(draft, toStagedPath(path))
+      const file = join(draft, toJavaScriptPath(path))
       await mkdir(dirname(file), { recursive: true })
       await writeFile(file, toJavaScript(source))
     }
@@ -62,7 +62,7 @@ export async function layOutCode(folder: string, code: StagedCode): Promise<stri
   })
 }
 
-/** Fills a folder that is whole as soon as it is there. */
+/** Creates a folder atomically. */
 async function putInPlace(target: string, fill: (draft: string) => Promise<void>): Promise<string> {
   if (await exists(target)) return target
   const folder = dirname(target)
@@ -80,7 +80,7 @@ async function putInPlace(target: string, fill: (draft: string) => Promise<void>
 }
 
 /** `worker/runner/entry.ts` → `worker/runner/entry.js`. */
-export function toStagedPath(path: string): string {
+export function toJavaScriptPath(path: string): string {
   return path.replace(/\.ts$/, '.js')
 }
 
@@ -93,7 +93,7 @@ async function copyPackage({ name, paths, exports }: StagedPackage, target: stri
   await writeFile(join(target, 'package.json'), JSON.stringify({ name, type: 'module', exports }))
 }
 
-/** The entries and whatever they import of ours, by path below the root, in order. */
+/** The entries and their imports of Skein's files, by path below the root, in order. */
 async function collectSources(entries: string[]): Promise<[string, string][]> {
   const sources = new Map<string, string>()
   const open = [...entries]
@@ -110,7 +110,7 @@ async function collectSources(entries: string[]): Promise<[string, string][]> {
 
 const IMPORTS = { '#core/*': './core/*', '#worker/*': './worker/*' }
 
-/** An import or re-export of one of our own files, but for those of types alone, which stripping removes. */
+/** An import or re-export of a Skein file, except type-only ones, which stripping removes. */
 const IMPORT = /^(?:import|export) (?!type )[^']*? from '([.#][^']*\.ts)'/gm
 
 function toJavaScript(source: string): string {

@@ -1,4 +1,4 @@
-/** Membership with a manager: one session after the other, what the lease covers, and who the worker is. */
+/** Membership with one of the managers at a time: successive sessions, the lease and the identity. */
 import { hostname } from 'node:os'
 import { WorkerService, createServiceClient } from '#proto/index.ts'
 import type { RegisterResponse, ServiceClient } from '#proto/index.ts'
@@ -18,7 +18,9 @@ import type { Runs } from '../runs/runs.ts'
 import type { ClientCertificate } from '../session/client-certificate.ts'
 import type { ManagerCredentials } from '../session/credentials.ts'
 import { machineFacts } from '../session/machine.ts'
+import type { Managers } from './managers.ts'
 import { explainRegisterError, holdSession } from './session.ts'
+import type { SessionDeps } from './session.ts'
 
 /** Core modules, those that import WASI preview 1, and components of WASI 0.2. */
 export const RUNTIMES = ['core', 'wasi-preview1', 'component'] satisfies ModuleRuntime[]
@@ -27,32 +29,35 @@ export const RUNTIMES = ['core', 'wasi-preview1', 'component'] satisfies ModuleR
 export type WorkerTiming = { reconnectMinMs: number; reconnectMaxMs: number; leaseCheckMs: number }
 
 const REGISTER_DEADLINE_MS = 10_000
-/** Digests told at registration, by the protocol. */
+/** Digests in a registration, limited by the protocol. */
 const MAX_CACHED_DIGESTS = 1_000
-/** A session that held so long makes the next wait short again. */
+/** Different reasons why managers could not be joined, of which each is logged once. */
+const MAX_LOGGED_REFUSALS = 100
+/** After a session of this length the next wait is short again. */
 const STABLE_SESSION_MS = 10_000
-/** Refusals of the first registration that no repetition heals. */
+/** Errors of the first registration for which a retry is useless. */
 const FINAL_KINDS = new Set<ErrorKind>(['unauthenticated', 'unprocessable', 'forbidden'])
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-/** How often the worker looks whether its certificate is due. */
+/** Interval of the check whether the certificate needs renewal. */
 const RENEWAL_CHECK_MS = 60_000
 
-/** Who we are, as soon as the manager said so. */
+/** The identity, once the manager assigned it. */
 export type Member = { identity: Identity | undefined }
 
 export type MembershipDeps = {
   config: WorkerConfig
   logger: Logger
-  /** Of the product; the manager shows it and may refuse it. */
+  /** Version of Skein; the manager shows it and can refuse it. */
   version: string
   timing: WorkerTiming
+  managers: Managers
   credentials: ManagerCredentials
   certificate: ClientCertificate
-  /** Connections that were made before are no longer right: the worker shows another certificate. */
+  /** Called when the worker has a new certificate: existing connections must be replaced. */
   onNewCertificate: () => void
-  /** Before the session begins. */
+  /** Called before the session begins. */
   onRegistered: (registered: RegisterResponse) => void
-  /** Where others of the site get modules; empty: nowhere. */
+  /** Address at which other workers of the site fetch modules; empty: none. */
   modulePeerAddress: string
   identityPath: string
   member: Member
@@ -61,12 +66,13 @@ export type MembershipDeps = {
   runs: Runs
   modules: ModuleCache
   lease: Lease
+  measure: SessionDeps['measure']
   isolation: IsolationLevel
   /** Tasks of domains are refused. */
   isPlatformOnly: boolean
 }
 
-/** Keeps one session after the other, and ends what the lease no longer covers. */
+/** Runs one session after the other, and ends runs that the lease no longer covers. */
 export class Membership {
   readonly #deps: MembershipDeps
   readonly #bootId = newId()
@@ -74,7 +80,7 @@ export class Membership {
   #sessionAbort = new AbortController()
   #leaseTimer: NodeJS.Timeout | undefined
   #client: ServiceClient<typeof WorkerService> | undefined
-  /** The client was made before the worker had the certificate that it shows now. */
+  /** The client was created before the worker had its current certificate. */
   #isDialledBefore = false
   #lookedAtCertificateMs = monotonicMs()
   #ended: Promise<void> | undefined
@@ -88,7 +94,7 @@ export class Membership {
     return this.#deps.config.name ?? hostname()
   }
 
-  /** Resolves with the worker's id when the first session stands. */
+  /** Resolves with the worker's id when the first session is established. */
   join(signal: AbortSignal | undefined): Promise<string> {
     const { promise, resolve, reject } = Promise.withResolvers<string>()
     signal?.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
@@ -99,56 +105,64 @@ export class Membership {
 
   async leave(): Promise<void> {
     clearInterval(this.#leaseTimer)
-    this.#abort.abort(new ServiceError('unavailable', 'the worker is stopping'))
+    this.#abort.abort(new ServiceError('unavailable', 'the worker is shutting down'))
     this.#sessionAbort.abort(this.#abort.signal.reason)
     await this.#ended
     this.#client?.close()
   }
 
   async #keepSessions(onJoined: (id: string) => void, onRefused: (error: ServiceError) => void): Promise<void> {
-    const { logger, timing, config } = this.#deps
+    const { logger, timing, managers } = this.#deps
     let waitMs = timing.reconnectMinMs
     let isJoined = false
-    let lastRefusal = ''
+    // Each is logged once, not at each retry: a long outage of the managers must not fill the log.
+    const refusals = new Set<string>()
     while (!this.#abort.signal.aborted) {
       const startedMs = monotonicMs()
       let reconnectAfterMs: number | undefined
       try {
         const end = await this.#holdOneSession((id) => {
           isJoined = true
-          lastRefusal = ''
+          refusals.clear()
+          managers.joined()
           this.isConnected = true
-          logger.info({ workerId: id, manager: config.manager }, 'joined')
+          logger.info({ workerId: id, manager: managers.current }, 'joined')
           onJoined(id)
         })
         reconnectAfterMs = end.reconnectAfterMs
-        if (!this.#abort.signal.aborted) logger.warn({ cause: end.cause }, 'the session with the manager ended')
+        if (!this.#abort.signal.aborted)
+          logger.warn({ cause: end.cause }, 'the session with the manager ended; reconnecting')
       } catch (error) {
-        const refusal = explainRegisterError(error, config.manager)
+        const refusal = explainRegisterError(error, managers.current)
         if (FINAL_KINDS.has(kindOf(refusal)) && !isJoined) return onRefused(refusal)
-        // Said once, not at each try: a manager that is away for a night fills no log.
-        if (!this.#abort.signal.aborted) logger[refusal.message === lastRefusal ? 'debug' : 'warn'](refusal.message)
-        lastRefusal = refusal.message
+        if (!this.#abort.signal.aborted) logger[refusals.has(refusal.message) ? 'debug' : 'warn'](refusal.message)
+        if (refusals.size < MAX_LOGGED_REFUSALS) refusals.add(refusal.message)
       }
       this.isConnected = false
+      // The connection may be one to a machine that is gone, and a name may have other addresses.
+      this.#isDialledBefore = true
       if (monotonicMs() - startedMs > STABLE_SESSION_MS) waitMs = timing.reconnectMinMs
       const jitter = 0.5 + Math.random()
-      await sleep((reconnectAfterMs ?? waitMs) * jitter, this.#abort.signal).catch(() => undefined)
-      waitMs = Math.min(waitMs * 2, timing.reconnectMaxMs)
+      // Another manager is tried soon, within the lease.
+      const isRoundOver = managers.next()
+      const pauseMs = isRoundOver ? (reconnectAfterMs ?? waitMs) : timing.reconnectMinMs
+      await sleep(pauseMs * jitter, this.#abort.signal).catch(() => undefined)
+      if (isRoundOver) waitMs = Math.min(waitMs * 2, timing.reconnectMaxMs)
     }
   }
 
   async #holdOneSession(onJoined: (id: string) => void) {
-    const { runs, modules, lease, logger } = this.#deps
+    const { runs, modules, lease, measure, logger } = this.#deps
     let registered = await this.#register(await this.#connect())
-    if (await this.#hasBecomeAnother(registered)) registered = await this.#register(await this.#connect())
+    if (await this.#dropFormerCertificate(registered)) registered = await this.#register(await this.#connect())
     const identity = await this.#remember(registered)
-    // Another connection when the worker has a certificate to show from now on.
+    // A new connection if the worker now has a certificate to present.
     const client = await this.#connect()
     this.#sessionAbort = new AbortController()
     if (this.#abort.signal.aborted) this.#sessionAbort.abort(this.#abort.signal.reason)
     const onWelcome = () => onJoined(identity.workerId)
-    const deps = { client, identity, registered, bootId: this.#bootId, runs, modules, lease, logger, onWelcome }
+    const bootId = this.#bootId
+    const deps = { client, identity, registered, bootId, runs, modules, lease, measure, logger, onWelcome }
     return await holdSession(deps, this.#sessionAbort.signal)
   }
 
@@ -156,20 +170,20 @@ export class Membership {
     if (this.#client !== undefined && !this.#isDialledBefore) return this.#client
     this.#client?.close()
     this.#isDialledBefore = false
-    const { config, credentials } = this.#deps
-    const dialling = await credentials.channel(config.manager)
-    this.#client = createServiceClient(WorkerService, config.manager, dialling.credentials, {
+    const { managers, credentials } = this.#deps
+    const dialling = await credentials.channel(managers.current)
+    this.#client = createServiceClient(WorkerService, managers.current, dialling.credentials, {
       ...dialling.options,
       'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-      // The loop of sessions decides when to dial; a channel that waits for minutes by itself would only be in its way.
+      // The session loop decides when to connect; a channel with a backoff of minutes would delay it.
       'grpc.max_reconnect_backoff_ms': 1_000,
     })
     return this.#client
   }
 
   async #register(client: ServiceClient<typeof WorkerService>): Promise<RegisterResponse> {
-    const { config, version, slots, backlog, modules, member, credentials, certificate } = this.#deps
-    const wantsCertificate = credentials.isTls(config.manager) && certificate.isDue(Date.now())
+    const { config, managers, version, slots, backlog, modules, member, credentials, certificate } = this.#deps
+    const wantsCertificate = credentials.isTls(managers.current) && certificate.isDue(Date.now())
     const request = {
       joinToken: credentials.joinSecret,
       workerId: member.identity?.workerId ?? '',
@@ -191,13 +205,16 @@ export class Membership {
     return await client.register(request, { deadlineMs: REGISTER_DEADLINE_MS, signal: this.#abort.signal })
   }
 
-  /** It was revoked and joined anew: the certificate that it has is that of the former worker, and it asks for its own. */
-  async #hasBecomeAnother(registered: RegisterResponse): Promise<boolean> {
+  /**
+   * The worker was revoked and joined as a new one: its certificate belongs to the former worker, so it requests a new
+   * one.
+   */
+  async #dropFormerCertificate(registered: RegisterResponse): Promise<boolean> {
     const { certificate } = this.#deps
     await this.#takeIdentity(registered)
     if (registered.workerSecret === '' || registered.certificate !== undefined || certificate.shown === undefined)
       return false
-    await certificate.forget()
+    await certificate.discard()
     this.#showNewCertificate()
     return true
   }
@@ -215,12 +232,12 @@ export class Membership {
       await certificate.accept(registered.certificate)
       this.#showNewCertificate()
     }
-    if (member.identity === undefined) throw new ServiceError('unavailable', 'the manager gave no secret')
+    if (member.identity === undefined) throw new ServiceError('unavailable', 'the manager returned no worker secret')
     this.#deps.onRegistered(registered)
     return member.identity
   }
 
-  /** The session under way keeps its connection; the next one is dialled anew. */
+  /** The active session keeps its connection; the next one uses a new one. */
   #showNewCertificate(): void {
     this.#isDialledBefore = true
     this.#deps.onNewCertificate()
@@ -240,7 +257,8 @@ export class Membership {
       this.#showNewCertificate()
       logger.info('renewed the certificate of this worker')
     } catch (error) {
-      if (!this.#abort.signal.aborted) logger.warn({ err: error }, 'failed to renew the certificate of this worker')
+      if (!this.#abort.signal.aborted)
+        logger.warn({ err: error }, 'failed to renew the certificate of this worker; retrying')
     }
   }
 
@@ -254,8 +272,8 @@ export class Membership {
     const hasSlept = lease.hasSlept()
     lease.end()
     if (!runs.endForLease() && !hasSlept) return
-    logger.warn({ hasSlept }, 'the lease ended; stopping its runs, which other workers may take')
-    // The manager must hear that these runs are gone, and Hello is where it asks.
-    this.#sessionAbort.abort(new ServiceError('unavailable', 'the lease ended'))
+    logger.warn({ hasSlept }, 'the lease expired; stopping its runs, which can be assigned to other workers')
+    // Hello reports to the manager that these runs ended.
+    this.#sessionAbort.abort(new ServiceError('unavailable', 'the lease expired'))
   }
 }

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { explainRegisterError } from './session.ts'
 
-test('a certificate that nobody vouches for is refused with what to do about it', () => {
+test('an untrusted certificate is refused with a remedy', () => {
   const error = {
     code: 14,
     details:
@@ -10,7 +10,7 @@ test('a certificate that nobody vouches for is refused with what to do about it'
   }
   const { kind, message } = explainRegisterError(error, 'manager:7071')
   expect(kind).toBe('unavailable')
-  expect(message).toContain('read the join token at the manager again')
+  expect(message).toContain('get the join token from the manager again')
   expect(message).toContain('SKEIN_GRPC_TLS_CA')
 })
 

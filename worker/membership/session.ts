@@ -1,14 +1,21 @@
 /**
- * One session with a manager, from Register to the end of the stream: Hello, heartbeats, and what the manager says. It
- * changes nothing about runs by itself; it passes on.
+ * One session with a manager, from Register to the end of the stream: Hello, heartbeats, and messages of the manager,
+ * which it forwards. It changes no run itself.
  */
 import { create } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
 import { status } from '@grpc/grpc-js'
 import type { ServiceError as GrpcError } from '@grpc/grpc-js'
 import { SessionRequestSchema, WorkerLimitsSchema } from '#proto/index.ts'
-import type { RegisterResponse, ServiceClient, SessionResponse, WorkerService } from '#proto/index.ts'
+import type {
+  RegisterResponse,
+  ServiceClient,
+  SessionResponse,
+  WorkerMeasurementsSchema,
+  WorkerService,
+} from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { sentenceOf } from '#core/program/index.ts'
+import { errorMessageOf } from '#core/program/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Identity } from '../identity/identity.ts'
@@ -28,20 +35,22 @@ export type SessionDeps = {
   runs: Runs
   modules: ModuleCache
   lease: Lease
+  /** What the worker measures of itself now. */
+  measure: () => MessageInitShape<typeof WorkerMeasurementsSchema>
   logger: Logger
-  /** The stream is up and settled. */
+  /** Called when the stream is established and reconciled. */
   onWelcome: () => void
 }
 
-/** How a session ended: when to come back, if the manager said so. */
+/** The end of a session, with the reconnect delay if the manager sent one. */
 export type SessionEnd = { reconnectAfterMs: number | undefined; cause: string }
 
 const WELCOME_DEADLINE_MS = 10_000
-/** Heartbeats spread by so much around their interval, so that a thousand workers do not beat together. */
+/** Heartbeats vary by this share of their interval, so that workers do not send in step. */
 const JITTER = 0.2
-/** A stream that answers nothing for so many intervals is dead, whatever TCP believes. */
+/** A stream without answers for this many intervals is dead. */
 const MAX_SILENT_INTERVALS = 3
-/** Limits that a manager which names none is taken to have. */
+/** Limits that apply if a manager sends none. */
 const DEFAULT_LIMITS = {
   maxInlineResultBytes: 256n * 1024n,
   maxStagedResultBytes: 16n * 1024n * 1024n,
@@ -51,7 +60,7 @@ const DEFAULT_LIMITS = {
 /** Hello is the first heartbeat; the heartbeats themselves count from 1. */
 const HELLO_SEQUENCE = 0n
 
-/** Resolves when the stream is over, for whatever reason; an aborted signal ends it. */
+/** Resolves when the stream has ended for any reason; an aborted signal ends it. */
 export function holdSession(deps: SessionDeps, signal: AbortSignal): Promise<SessionEnd> {
   return new Promise((resolve) => new Session(deps, resolve).begin(signal))
 }
@@ -82,7 +91,7 @@ class Session {
 
   begin(signal: AbortSignal): void {
     const { registered, identity, bootId, runs, lease } = this.#deps
-    const onAbort = () => this.#leave(sentenceOf(signal.reason), undefined)
+    const onAbort = () => this.#leave(errorMessageOf(signal.reason), undefined)
     signal.addEventListener('abort', onAbort, { once: true })
     const stop = (cause: string, reconnectAfterMs?: number) => {
       signal.removeEventListener('abort', onAbort)
@@ -109,14 +118,15 @@ class Session {
     const { runs, lease, modules, logger } = this.#deps
     this.#lastHeardMs = monotonicMs()
     const { message } = response
-    if (!this.#isWelcome && message.case !== 'welcome') return stop('the manager did not begin with Welcome')
+    if (!this.#isWelcome && message.case !== 'welcome') return stop('the first message of the manager must be Welcome')
     switch (message.case) {
       case 'welcome':
-        if (this.#isWelcome) return stop('the manager said Welcome twice')
+        if (this.#isWelcome) return stop('the manager sent Welcome twice')
         this.#isWelcome = true
         lease.renewed(HELLO_SEQUENCE, this.#leaseTtlMs)
         runs.connect(this.#outbox, message.value)
-        if (runs.isDraining) this.#outbox.tell({ case: 'drainState', value: { draining: true, running: runs.count } })
+        if (runs.isDraining)
+          this.#outbox.enqueue({ case: 'drainState', value: { draining: true, running: runs.count } })
         this.#deps.onWelcome()
         this.#beatLater(stop)
         return
@@ -147,13 +157,13 @@ class Session {
         runs.isDraining = message.value.draining
         return
       case 'goaway':
-        logger.info({ reason: message.value.reason }, 'the manager asks to reconnect')
+        logger.info({ reason: message.value.reason }, 'the manager requested a reconnect')
         return stop(message.value.reason, Number(message.value.reconnectAfterMs))
       case 'guestReply':
         runs.answerGuest(message.value)
         return
       case undefined:
-        // A message of a newer manager: what this worker does not know, it need not do.
+        // An unknown message of a newer manager is ignored.
         return
     }
   }
@@ -163,7 +173,7 @@ class Session {
     const delayMs = this.#intervalMs * (1 + JITTER * (2 * Math.random() - 1))
     this.#timer = setTimeout(() => {
       if (monotonicMs() - this.#lastHeardMs > MAX_SILENT_INTERVALS * this.#intervalMs) {
-        return stop('the manager was silent for too long')
+        return stop('the manager did not answer heartbeats')
       }
       this.#beat()
       this.#beatLater(stop)
@@ -171,7 +181,7 @@ class Session {
   }
 
   #beat(): void {
-    const { runs, modules, lease } = this.#deps
+    const { runs, modules, lease, measure } = this.#deps
     runs.resendUnconfirmed()
     const changes = modules.takeChanges()
     this.#sequence++
@@ -185,9 +195,10 @@ class Session {
       cachedDigestsAdded: changes.added,
       cachedDigestsRemoved: changes.removed,
       preparing: runs.preparing(),
+      measurements: measure(),
     }
     lease.sent(this.#sequence)
-    // Not through the outbox: a sign of life does not wait behind results.
+    // Bypasses the outbox: a heartbeat must not wait behind results.
     this.#stream.write(create(SessionRequestSchema, { message: { case: 'heartbeat', value } }))
   }
 
@@ -196,7 +207,7 @@ class Session {
     this.#isOver = true
     clearTimeout(this.#timer)
     this.#deps.runs.disconnect()
-    // The stream reports its own end as an error once more; nobody listens to that any more.
+    // The stream reports its own end as an error again, which has no listener any more.
     this.#stream.removeAllListeners('data')
     this.#stream.on('error', () => undefined)
     this.#outbox.close()
@@ -206,10 +217,10 @@ class Session {
   }
 }
 
-/** Node's words for a certificate that no authority of ours signed. */
+/** Node's messages for a certificate of an unknown authority. */
 const UNKNOWN_AUTHORITY = /self-signed certificate|unable to (?:get|verify)/
 
-/** What a failed registration means: `unauthenticated` and `unprocessable` when trying again is of no use. */
+/** Maps an error of a registration: `unauthenticated` and `unprocessable` if a retry is useless. */
 export function explainRegisterError(error: unknown, address: string): ServiceError {
   const { code, details = '' } = error as Partial<GrpcError>
   switch (code) {
@@ -223,16 +234,16 @@ export function explainRegisterError(error: unknown, address: string): ServiceEr
       )
     case status.FAILED_PRECONDITION:
     case status.INVALID_ARGUMENT:
-      return new ServiceError('unprocessable', `the manager at ${address} does not take this worker: ${details}`, {
+      return new ServiceError('unprocessable', `the manager at ${address} refused this worker: ${details}`, {
         cause: error,
       })
     default: {
       if (error instanceof ServiceError) return error
-      // grpc-js wraps the reason into a sentence about its resolver.
+      // grpc-js includes the reason in a sentence about its resolver.
       const [, wrapped] = /Last error: (?:Error: )?([^\n]*)/.exec(details.split('. Resolution note', 1)[0] ?? '') ?? []
       const reason = wrapped ?? (details === '' && error instanceof Error ? error.message : details)
       const help = UNKNOWN_AUTHORITY.test(reason)
-        ? 'no authority that this worker knows signed its certificate; read the join token at the manager again, which names the certificate, or set SKEIN_GRPC_TLS_CA'
+        ? 'its certificate is signed by an unknown authority; get the join token from the manager again, which contains the fingerprint of the certificate, or set SKEIN_GRPC_TLS_CA'
         : reason
       return new ServiceError('unavailable', `the manager at ${address} cannot be reached: ${help}`, { cause: error })
     }

@@ -1,7 +1,7 @@
-/** One GET of a module, from whoever serves it: its bytes as they come, from an offset on. */
+/** One GET of a module from its source or a peer: its bytes as a stream, from an offset. */
 import { ServiceError } from '#core/errors/index.ts'
 import { bodyFrom, discard, rangeFrom, readRefusal, retryAfterMs } from '#core/transfer/index.ts'
-import type { Answer, TransferClient } from '#core/transfer/index.ts'
+import type { TransferResponse, TransferClient } from '#core/transfer/index.ts'
 import { formatPullPath, repositoryNameOf } from '#proto/index.ts'
 import type { ModuleRequest } from './module-request.ts'
 
@@ -14,14 +14,14 @@ export type FetchOrder = {
   offset: number
 }
 
-/** There is somebody who has it, and nothing of it yet. */
+/** The answer has begun and no bytes have arrived yet. */
 export const NOTHING = new Uint8Array(0)
 
 const MAX_REFUSAL_BYTES = 16 * 1024
 
 /**
- * Yields `NOTHING` when the answer has begun, then the bytes. Throws `timeout`, `not_found`, `unprocessable`, `forbidden`, and
- * `unavailable` for everything else, with `retryAfterSeconds` where the server says when to come again.
+ * Yields `NOTHING` when the answer has begun, then the bytes. Throws `timeout`, `not_found`, `unprocessable`,
+ * `forbidden`, and `unavailable` for other errors, with `retryAfterSeconds` if the server sends it.
  */
 export async function* fetchModule(
   { client, address, isTls, wanted, offset }: FetchOrder,
@@ -36,10 +36,10 @@ export async function* fetchModule(
   yield* bodyFrom(client, answer, offset)
 }
 
-async function refusalOf(client: TransferClient, answer: Answer, digest: string): Promise<ServiceError> {
+async function refusalOf(client: TransferClient, answer: TransferResponse, digest: string): Promise<ServiceError> {
   const body = await client.readBody(answer, MAX_REFUSAL_BYTES).catch(() => undefined)
   discard(answer)
-  const message = `module ${digest}: ${readRefusal(body) ?? `the source answered ${answer.status}`}`
+  const message = `module ${digest}: ${readRefusal(body) ?? `the source returned ${answer.status}`}`
   switch (answer.status) {
     case 404:
     case 416:

@@ -1,5 +1,5 @@
 export { ModuleCache } from './module-cache.ts'
-export type { HeldModule, ModuleCacheOptions, ModuleSource, SharedModule } from './module-cache.ts'
+export type { PinnedModule, ModuleCacheOptions, ModuleSource, SharedModule } from './module-cache.ts'
 export { checkPeerListener, peerAddressOf } from './peer-listener.ts'
 export { PeerServer } from './peer-server.ts'
 export { createPeerSource } from './peer-source.ts'

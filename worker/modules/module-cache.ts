@@ -1,7 +1,7 @@
 /**
- * Modules on disk by digest. A file in the folder was hashed while it was written; several runs that want the same module
- * wait for one download; what nobody uses leaves when the folder is full, least recently used first. No file is forced to
- * disk: what an earlier process left is hashed once more before its first use, and is fetched anew when a power cut damaged it.
+ * Modules on disk by digest. A file is hashed while it is written; concurrent runs that need the same module share one
+ * download; unused modules are evicted when the folder is full, least recently used first. Files are not synced: files of
+ * an earlier process are hashed again before their first use, and fetched again if a power loss damaged them.
  */
 import type { Hash } from 'node:crypto'
 import { chmod, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
@@ -16,69 +16,72 @@ import { sleep } from '#core/time.ts'
 import { FileWriter, hashPart, isFileOf } from './module-files.ts'
 import type { ModuleRequest } from './module-request.ts'
 
-/** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */
+/** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are retried. */
 export type ModuleSource = (wanted: ModuleRequest, offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>
 
-/** Keeps the file where it is until it is released. */
-export type HeldModule = { path: string; release: () => void }
+/** Keeps the file until it is released. */
+export type PinnedModule = { path: string; release: () => void }
 
-/** A module that others may read, as far as it is here. */
+/** A module for other workers, possibly still incomplete. */
 export type SharedModule = {
   handle: FileHandle
   sizeBytes: number
-  /** Grows while the module is being downloaded. Throws `unavailable` when the download failed. */
+  /** Grows during the download. Throws `unavailable` if the download failed. */
   readableBytes: () => number
   close: () => Promise<void>
 }
 
 export type ModuleCacheOptions = {
   folder: string
-  /** What all files together may take; modules in use stay even beyond it. */
+  /** Size limit of all files; modules in use stay even beyond it. */
   maxBytes: number
   maxModuleBytes: number
   source: ModuleSource
   logger: Logger
-  /** Told when a module left, so that what was made of it leaves too. */
+  /** Called when a module was removed, to remove derived files too. */
   onRemoved?: (digest: string) => Promise<void>
 }
 
 type Entry = { bytes: number; users: number; isVerified: boolean }
 
-/** One try of a download. Nobody follows it before its source has answered. */
-type Download = { sizeBytes: number; receivedBytes: number; state: 'asking' | 'flowing' | 'whole' | 'failed' }
+/** One attempt of a download. It is shared only after its source has answered. */
+type Download = { sizeBytes: number; receivedBytes: number; state: 'connecting' | 'receiving' | 'complete' | 'failed' }
 
 const DIGEST = /^sha256:([0-9a-f]{64})$/
 const MAX_TRIES = 4
 const RETRY_MS = 200
 /**
- * At a time. Linux takes the memory of a larger write in larger blocks, and those are what a host takes back from a virtual
- * machine: each has to be given to it again then, which costs five times as much as writing.
+ * Bytes per write. Linux allocates memory for a larger write in larger blocks, which the host of a virtual machine
+ * reclaims: getting them back costs five times as much as writing.
  */
 const WRITE_BYTES = 128 * 1024
-/** Changes that nobody asked for are not remembered for ever. */
+/** Limit of recorded changes that are not reported. */
 const MAX_CHANGES = 1_000
 
 export class ModuleCache {
   readonly #options: ModuleCacheOptions
-  /** In order of use, the least recently used first. */
+  /** In order of use, least recently used first. */
   readonly #entries = new Map<string, Entry>()
-  readonly #coming = new Map<string, Promise<void>>()
+  readonly #pending = new Map<string, Promise<void>>()
   readonly #downloads = new Map<string, Download>()
-  #news = Promise.withResolvers<void>()
+  #progress = Promise.withResolvers<void>()
   readonly #abort = new AbortController()
   #bytes = 0
   #added = new Set<string>()
   #removed = new Set<string>()
+  #hits = 0
+  #fetches = 0
+  #fetchFailures = 0
 
   private constructor(options: ModuleCacheOptions) {
     this.#options = options
   }
 
-  /** Reads what earlier processes left; parts of modules stay to be resumed. */
+  /** Reads files of earlier processes; partial downloads stay to be resumed. */
   static async open(options: ModuleCacheOptions): Promise<ModuleCache> {
     const cache = new ModuleCache(options)
     await mkdir(options.folder, { recursive: true, mode: 0o700 })
-    // Users of isolated processes enter the folder around it, for their code; modules of tenants are none of their business.
+    // Users of isolated processes can enter the parent folder, for their code, but not read modules of tenants.
     await chmod(options.folder, 0o700)
     const found: { digest: string; bytes: number; usedMs: number }[] = []
     for (const name of await readdir(options.folder)) {
@@ -92,11 +95,16 @@ export class ModuleCache {
     return cache
   }
 
+  /** Size of the modules, and since the start of the process: uses without a fetch, fetches, and those that failed. */
+  get counts(): { bytes: number; hits: number; fetches: number; fetchFailures: number } {
+    return { bytes: this.#bytes, hits: this.#hits, fetches: this.#fetches, fetchFailures: this.#fetchFailures }
+  }
+
   digests(): string[] {
     return [...this.#entries.keys()]
   }
 
-  /** What came and left since the last call. */
+  /** Modules that were added and removed since the last call. */
   takeChanges(): { added: string[]; removed: string[] } {
     const changes = { added: [...this.#added], removed: [...this.#removed] }
     this.#added = new Set()
@@ -105,36 +113,39 @@ export class ModuleCache {
   }
 
   /**
-   * The file of a module, downloaded when it is not here. Rejects with `malformed` when the bytes are not those of the
-   * digest, else with the kind of the last failure. An aborted signal ends this wait, and the download when no one else
-   * waits for it.
+   * The file of a module, downloaded if it is not cached. Rejects with `malformed` on a digest mismatch, else with the
+   * kind of the last failure. An aborted signal ends this wait, and the download if no other caller waits for it.
    */
-  async get(wanted: ModuleRequest, signal: AbortSignal): Promise<HeldModule> {
+  async get(wanted: ModuleRequest, signal: AbortSignal): Promise<PinnedModule> {
     const hex = DIGEST.exec(wanted.digest)?.[1]
     if (hex === undefined) throw new ServiceError('malformed', `${wanted.digest} is not a sha256 digest`)
-    if (this.#entries.get(wanted.digest)?.isVerified !== true) await this.#bring(wanted, hex, signal)
-    return this.#hold(wanted.digest, hex)
+    if (this.#entries.get(wanted.digest)?.isVerified === true) this.#hits++
+    else await this.#fetch(wanted, hex, signal)
+    return this.#pin(wanted.digest, hex)
   }
 
-  /** Downloads under way end; their parts stay. */
+  /** Active downloads end; their partial files stay. */
   async close(): Promise<void> {
-    this.#abort.abort(new ServiceError('unavailable', 'the worker is stopping'))
-    await Promise.allSettled(this.#coming.values())
+    this.#abort.abort(new ServiceError('unavailable', 'the worker is shutting down'))
+    await Promise.allSettled(this.#pending.values())
   }
 
-  /** Resolves when a module came, or more of one. */
+  /** Resolves when a module, or more of one, has arrived. */
   get news(): Promise<void> {
-    return this.#news.promise
+    return this.#progress.promise
   }
 
-  /** For another worker, which checks the bytes itself; undefined: not here, nor on its way from somebody who answered. */
+  /**
+   * For another worker, which verifies the bytes itself; undefined: neither cached nor being downloaded from a source
+   * that answered.
+   */
   async share(digest: string): Promise<SharedModule | undefined> {
     const hex = DIGEST.exec(digest)?.[1] ?? ''
     const entry = this.#entries.get(digest)
     const download = this.#downloads.get(digest)
-    if (entry === undefined && download?.state !== 'flowing') return undefined
+    if (entry === undefined && download?.state !== 'receiving') return undefined
     const path = join(this.#options.folder, entry === undefined ? `${hex}.part` : `${hex}.wasm`)
-    // It may have been renamed or have left since.
+    // It may have been renamed or removed since.
     const handle = await open(path, 'r').catch(() => undefined)
     if (handle === undefined) return undefined
     return {
@@ -143,7 +154,7 @@ export class ModuleCache {
       readableBytes: () => {
         if (entry !== undefined) return entry.bytes
         if (download === undefined || download.state === 'failed') {
-          throw new ServiceError('unavailable', `the download of module ${digest} broke`)
+          throw new ServiceError('unavailable', `the download of module ${digest} failed`)
         }
         return download.receivedBytes
       },
@@ -151,16 +162,16 @@ export class ModuleCache {
     }
   }
 
-  #tellNews(): void {
-    const told = this.#news
-    this.#news = Promise.withResolvers<void>()
-    told.resolve()
+  #notifyProgress(): void {
+    const progress = this.#progress
+    this.#progress = Promise.withResolvers<void>()
+    progress.resolve()
   }
 
-  #hold(digest: string, hex: string): HeldModule {
+  #pin(digest: string, hex: string): PinnedModule {
     const entry = this.#entries.get(digest)
     if (entry === undefined)
-      throw new ServiceError('unavailable', `module ${digest} left the cache while it was awaited`)
+      throw new ServiceError('unavailable', `module ${digest} was evicted before it could be used`)
     this.#entries.delete(digest)
     this.#entries.set(digest, entry)
     entry.users++
@@ -174,16 +185,16 @@ export class ModuleCache {
     }
   }
 
-  async #bring(wanted: ModuleRequest, hex: string, signal: AbortSignal): Promise<void> {
-    let coming = this.#coming.get(wanted.digest)
-    if (coming === undefined) {
-      coming = this.#bringOnce(wanted, hex).finally(() => this.#coming.delete(wanted.digest))
-      this.#coming.set(wanted.digest, coming)
+  async #fetch(wanted: ModuleRequest, hex: string, signal: AbortSignal): Promise<void> {
+    let download = this.#pending.get(wanted.digest)
+    if (download === undefined) {
+      download = this.#fetchOnce(wanted, hex).finally(() => this.#pending.delete(wanted.digest))
+      this.#pending.set(wanted.digest, download)
     }
-    await untilAborted(coming, signal)
+    await untilAborted(download, signal)
   }
 
-  async #bringOnce(wanted: ModuleRequest, hex: string): Promise<void> {
+  async #fetchOnce(wanted: ModuleRequest, hex: string): Promise<void> {
     const entry = this.#entries.get(wanted.digest)
     if (entry !== undefined) {
       entry.users++
@@ -191,28 +202,37 @@ export class ModuleCache {
       entry.users--
       entry.isVerified = isWhole
       if (isWhole) return
-      this.#options.logger.warn({ digest: wanted.digest }, 'a module was damaged on disk; fetching it again')
+      this.#options.logger.warn({ digest: wanted.digest }, 'a cached module is corrupted; fetching it again')
       await this.#remove(wanted.digest, entry)
     }
-    await this.#downloadWithRetries(wanted, hex)
+    this.#fetches++
+    try {
+      await this.#downloadWithRetries(wanted, hex)
+    } catch (error) {
+      this.#fetchFailures++
+      throw error
+    }
   }
 
   async #downloadWithRetries(wanted: ModuleRequest, hex: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        // Whoever of the site was asked at first, the source has the last word.
+        // Only the first attempt uses peers; later ones use the source.
         await this.#downloadOnce(attempt === 1 ? wanted : { ...wanted, peers: [] }, hex)
         return
       } catch (thrown) {
         const error = isDiskFull(thrown) ? await this.#onDiskFull(wanted, hex, thrown) : thrown
         if (attempt >= MAX_TRIES || !isRetryable(error) || this.#abort.signal.aborted) throw error
-        this.#options.logger.info({ digest: wanted.digest, attempt, err: error }, 'a module download is resumed')
+        this.#options.logger.info(
+          { digest: wanted.digest, attempt, err: error },
+          'a module download failed; resuming it',
+        )
         await sleep(RETRY_MS * 2 ** (attempt - 1), this.#abort.signal)
       }
     }
   }
 
-  /** Lets modules go that nobody uses; where there are none, what came of this one does not keep the room from others. */
+  /** Evicts unused modules; if there are none, removes the partial file, which takes space from others. */
   async #onDiskFull({ digest, sizeBytes }: ModuleRequest, hex: string, cause: unknown): Promise<ServiceError> {
     const before = this.#bytes
     await this.#shrinkTo(Math.max(before - sizeBytes, 0), digest)
@@ -228,7 +248,7 @@ export class ModuleCache {
     }
     const partPath = join(folder, `${hex}.part`)
     const { hash, offset } = await hashPart(partPath, sizeBytes)
-    const download: Download = { sizeBytes, receivedBytes: offset, state: 'asking' }
+    const download: Download = { sizeBytes, receivedBytes: offset, state: 'connecting' }
     this.#downloads.set(digest, download)
     try {
       const received = await this.#receive(wanted, partPath, hash, download)
@@ -237,23 +257,23 @@ export class ModuleCache {
       }
       if (received > sizeBytes || hash.digest('hex') !== hex) {
         await rm(partPath)
-        // What was left by an earlier try, or given by a worker of the site, may be what is wrong: once more, from the start.
+        // Bytes of an earlier attempt or of a peer can be wrong: retries once from the start.
         const kind = offset > 0 || wanted.peers.length > 0 ? 'unavailable' : 'malformed'
-        throw new ServiceError(kind, `the bytes of the module are not those of its digest ${digest}`)
+        throw new ServiceError(kind, `the bytes of the module do not match its digest ${digest}`)
       }
       const path = join(folder, `${hex}.wasm`)
       await rename(partPath, path)
-      download.state = 'whole'
+      download.state = 'complete'
     } finally {
-      if (download.state !== 'whole') download.state = 'failed'
+      if (download.state !== 'complete') download.state = 'failed'
       this.#downloads.delete(digest)
-      this.#tellNews()
+      this.#notifyProgress()
     }
     this.#add(digest, sizeBytes, true)
     await this.#shrinkTo(this.#options.maxBytes, digest)
   }
 
-  /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
+  /** The number of bytes afterwards, including earlier ones; at most one chunk beyond the size of the module. */
   async #receive(wanted: ModuleRequest, partPath: string, hash: Hash, download: Download): Promise<number> {
     const offset = download.receivedBytes
     const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o600)
@@ -266,15 +286,15 @@ export class ModuleCache {
         if (received > wanted.sizeBytes) break
         for (let begin = 0; begin < chunk.length; begin += WRITE_BYTES) {
           const part = chunk.subarray(begin, begin + WRITE_BYTES)
-          // Both at once, where another thread writes.
+          // Writes while another thread hashes.
           const written = writer.write(part)
           hash.update(part)
           if (written !== undefined) await written
         }
         countPassing(chunk.length, 1)
-        download.state = 'flowing'
+        download.state = 'receiving'
         download.receivedBytes = received
-        this.#tellNews()
+        this.#notifyProgress()
       }
     } finally {
       await file.close()
@@ -289,7 +309,7 @@ export class ModuleCache {
     if (this.#added.size < MAX_CHANGES) this.#added.add(digest)
   }
 
-  /** As far as what is in use allows. */
+  /** Evicts until the limit is met or only modules in use are left. */
   async #shrinkTo(maxBytes: number, kept: string): Promise<void> {
     for (const [digest, entry] of this.#entries) {
       if (this.#bytes <= maxBytes) return
@@ -308,7 +328,7 @@ export class ModuleCache {
   }
 }
 
-/** Rejects with the signal's reason when it is aborted first; the work goes on for whoever else waits for it. */
+/** Rejects with the signal's reason if it is aborted first; the work continues for other callers. */
 function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(signal.reason as Error)

@@ -1,4 +1,4 @@
-/** Files of modules on disk: how they are written, and what they hash to. */
+/** Files of modules on disk: writing and hashing. */
 import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
 import { createReadStream, writeSync } from 'node:fs'
@@ -6,10 +6,10 @@ import { stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { monotonicMs } from '#core/time.ts'
 
-/** What a write takes at most where the system takes the bytes into its memory, however busy the machine is. */
+/** Longest write that only copies to the page cache, on any machine. */
 const QUICK_MS = 50
 
-/** Whether the file is there and has these bytes. */
+/** Whether the file exists and has this digest. */
 export async function isFileOf(path: string, hex: string): Promise<boolean> {
   try {
     return (await hashFile(path)).digest('hex') === hex
@@ -18,7 +18,7 @@ export async function isFileOf(path: string, hex: string): Promise<boolean> {
   }
 }
 
-/** What an interrupted download left, already hashed. A part that is too long begins anew. */
+/** The partial file of an interrupted download, hashed. A file that is too long is restarted. */
 export async function hashPart(path: string, sizeBytes: number): Promise<{ hash: Hash; offset: number }> {
   const size = await stat(path).then(
     (found) => found.size,
@@ -29,9 +29,9 @@ export async function hashPart(path: string, sizeBytes: number): Promise<{ hash:
 }
 
 /**
- * Writes a file where it stands. To hand a write over to another thread takes more than the write, so this
- * thread does them as long as they are quick. The first one, and all that follow one that was slow, are another thread's
- * until one of those is quick: this one never waits for two slow ones in a row.
+ * Writes a file in this thread or in the thread pool. Passing a write to another thread costs more than the write, so
+ * this thread writes as long as writes are quick. The first write, and all after a slow one, use another thread until one
+ * of those is quick: this thread never waits for two slow writes in a row.
  */
 export class FileWriter {
   readonly #file: FileHandle
@@ -43,7 +43,7 @@ export class FileWriter {
     this.#now = now
   }
 
-  /** All of the bytes. Undefined: they are written. */
+  /** Writes all bytes. Undefined: they are written already. */
   write(bytes: Uint8Array): Promise<void> | undefined {
     if (!this.#isQuick) return this.#writeAside(bytes)
     const beganMs = this.#now()

@@ -1,16 +1,16 @@
-/** A module as an assignment names it. */
+/** A module of an assignment. */
 import type { ModuleRef } from '#proto/index.ts'
 
 export type ModuleRequest = {
   /** `sha256:` and 64 hexadecimal digits. */
   digest: string
   sizeBytes: number
-  /** Where to ask, and under which name; see `ModuleRef` of the protocol. */
+  /** The source of the module and its name there; see `ModuleRef` of the protocol. */
   sourceAddress: string
   reference: string
-  /** What lets this worker in there. */
+  /** The permission of this worker for the download. */
   ticket: string
-  /** Workers of the site to ask before the source. */
+  /** Workers of the site to try before the source. */
   peers: readonly Peer[]
 }
 

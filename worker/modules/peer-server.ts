@@ -1,6 +1,6 @@
 /**
- * Gives modules of the cache to workers of the same site, those that are still on their way included, in the way of the proxy.
- * Who asks shows the ticket of its own assignment, and over TLS the certificate of the worker that the ticket names.
+ * Serves modules of the cache to workers of the same site, including partial downloads, with the protocol of the proxy.
+ * The caller presents the ticket of its assignment, and over TLS the certificate of the worker in the ticket.
  */
 import { createServer } from 'node:http'
 import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http'
@@ -26,17 +26,17 @@ export type PeerServerDeps = {
 }
 
 export type PeerLimits = {
-  /** Modules at a time; one more is refused, and the worker asks another one or the source. */
+  /** Concurrent downloads; beyond it a request is refused, and the caller uses another peer or the source. */
   maxStreams: number
-  /** Milliseconds that one waits for a module that the manager has told this worker to get, and that it has not heard of yet. */
+  /** Milliseconds that a request waits for a module whose prefetch was requested from this worker and has not started. */
   graceMs: number
-  /** Milliseconds that a reader may leave one piece untaken. */
+  /** Milliseconds in which a caller must read one piece. */
   pieceDeadlineMs: number
 }
 
 export const PEER_LIMITS: PeerLimits = { maxStreams: 16, graceMs: 3_000, pieceDeadlineMs: 30_000 }
 
-/** Requests have a path, a ticket and nothing else. */
+/** Requests have only a path and a ticket. */
 const HTTP_OPTIONS: ServerOptions = {
   maxHeaderSize: 16 * 1024,
   headersTimeout: 10_000,
@@ -66,7 +66,7 @@ export class PeerServer {
     this.#server.maxConnections = MAX_CONNECTIONS
   }
 
-  /** Throws `unavailable` when the port is taken. */
+  /** Throws `unavailable` if the port is in use. */
   static async start(deps: PeerServerDeps): Promise<PeerServer> {
     const server = new PeerServer(deps)
     await server.#listen()
@@ -78,7 +78,7 @@ export class PeerServer {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort(new ServiceError('unavailable', 'the worker is stopping'))
+    this.#closing.abort(new ServiceError('unavailable', 'the worker is shutting down'))
     this.#unfollow()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeAllConnections()
@@ -90,7 +90,7 @@ export class PeerServer {
     return new Promise((resolve, reject) => {
       this.#server.once('error', (cause) => {
         const address = `${host.includes(':') ? `[${host}]` : host}:${port}`
-        const message = `modules cannot be shared on ${address}: is it taken? Set SKEIN_WORKER_PEER_PORT to another port`
+        const message = `cannot listen on ${address} for workers of the site: set SKEIN_WORKER_PEER_PORT to a free port`
         reject(new ServiceError('unavailable', message, { cause }))
       })
       this.#server.listen({ host, port }, resolve)
@@ -100,13 +100,13 @@ export class PeerServer {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { limits, logger } = this.#deps
     try {
-      const digest = this.#requireAsker(request)
+      const digest = this.#requireWorker(request)
       if (this.#streams >= limits.maxStreams) {
-        throw new ServiceError('rate_limited', `${limits.maxStreams} modules are being given already`)
+        throw new ServiceError('rate_limited', `${limits.maxStreams} modules are being sent already`)
       }
       this.#streams += 1
       try {
-        await this.#give(request, response, digest)
+        await this.#sendModule(request, response, digest)
       } finally {
         this.#streams -= 1
       }
@@ -116,9 +116,9 @@ export class PeerServer {
     }
   }
 
-  async #give(request: IncomingMessage, response: ServerResponse, digest: string): Promise<void> {
+  async #sendModule(request: IncomingMessage, response: ServerResponse, digest: string): Promise<void> {
     const shared = await this.#untilShared(response, digest)
-    if (shared === undefined) throw new ServiceError('not_found', 'the module is not here')
+    if (shared === undefined) throw new ServiceError('not_found', 'the module is not cached here')
     try {
       const bytes = {
         sizeBytes: shared.sizeBytes,
@@ -131,20 +131,20 @@ export class PeerServer {
     }
   }
 
-  /** An assignment of this worker may still be on its way while the one that came after it is there already. */
+  /** An assignment of this worker can arrive later than the assignment of the caller, which was sent after it. */
   async #untilShared(response: ServerResponse, digest: string): Promise<SharedModule | undefined> {
     const { modules, limits } = this.#deps
     const endMs = monotonicMs() + limits.graceMs
     for (;;) {
       const { news } = modules
       const shared = await modules.share(digest)
-      const restMs = endMs - monotonicMs()
-      if (shared !== undefined || restMs <= 0 || response.destroyed || this.#closing.signal.aborted) return shared
-      await within(news, restMs)
+      const remainingMs = endMs - monotonicMs()
+      if (shared !== undefined || remainingMs <= 0 || response.destroyed || this.#closing.signal.aborted) return shared
+      await within(news, remainingMs)
     }
   }
 
-  /** What is there, or waits until more is. */
+  /** Reads available bytes, or waits for more. */
   async #readShared(shared: SharedModule, response: ServerResponse, into: Buffer, position: number): Promise<number> {
     for (;;) {
       this.#closing.signal.throwIfAborted()
@@ -156,28 +156,28 @@ export class PeerServer {
     }
   }
 
-  /** The digest of the module that the asker may have. Throws `unauthenticated`, `forbidden`, `not_found`. */
-  #requireAsker({ method, url, headers, socket }: IncomingMessage): string {
+  /** The digest of the module that the caller can read. Throws `unauthenticated`, `forbidden`, `not_found`. */
+  #requireWorker({ method, url, headers, socket }: IncomingMessage): string {
     const { trust } = this.#deps
     const ticket = bearerTokenOf(headers.authorization) ?? ''
     const grant = trust.verifyTicket(ticket, Math.floor(Date.now() / 1000))
-    if (grant === undefined) throw new ServiceError('unauthenticated', 'the ticket is missing, or has expired')
+    if (grant === undefined) throw new ServiceError('unauthenticated', 'the ticket is missing, invalid or expired')
     const worker = trust.isTls ? String((socket as TLSSocket).getPeerCertificate().subject?.CN) : undefined
     if (worker === undefined ? !grant.reader.startsWith('worker:') : grant.reader !== `worker:${worker}`) {
-      throw new ServiceError('forbidden', 'the ticket is that of another reader')
+      throw new ServiceError('forbidden', 'the ticket is for another reader')
     }
     const path = parsePullPath(url ?? '')
     if (path?.kind !== 'blobs' || (method !== 'GET' && method !== 'HEAD')) {
-      throw new ServiceError('not_found', 'a worker gives blobs alone')
+      throw new ServiceError('not_found', 'a worker serves only blobs')
     }
     if (path.name !== repositoryNameOf(grant) || path.reference !== grant.digest) {
-      throw new ServiceError('forbidden', 'the ticket is of another module')
+      throw new ServiceError('forbidden', 'the ticket is for another module')
     }
     return grant.digest
   }
 }
 
-/** Resolves when it happens or the time is over. */
+/** Resolves when the outcome settles or the time is over. */
 async function within(outcome: Promise<void>, waitMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, waitMs)))

@@ -1,6 +1,6 @@
 /**
- * Asks workers of the same site for a module before the source of it. Whatever goes wrong with them, the source is asked
- * at once, from where they left off; the cache checks the bytes, whoever sent them.
+ * Fetches a module from workers of the same site before its source. After any failure of a peer the source continues from
+ * the same offset; the cache verifies the bytes of both.
  */
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -11,7 +11,7 @@ import type { SiteTrust } from './site-trust.ts'
 import type { Peer, ModuleRequest } from './module-request.ts'
 
 export type PeerTimeouts = {
-  /** Milliseconds until a peer says that it has the module or is getting it. */
+  /** Milliseconds until a peer answers that it has the module or is fetching it. */
   firstMs: number
   /** Milliseconds between two pieces. */
   pieceMs: number
@@ -24,7 +24,7 @@ export type PeerSourceDeps = { trust: SiteTrust; source: ModuleSource; logger: L
 export function createPeerSource({ trust, source, logger, waits = PEER_TIMEOUTS }: PeerSourceDeps): ModuleSource {
   async function* askPeer(peer: Peer, wanted: ModuleRequest, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const dialling = trust.dial(peer)
-    if (dialling === undefined) throw new ServiceError('unavailable', 'this worker has no certificate to show yet')
+    if (dialling === undefined) throw new ServiceError('unavailable', 'this worker has no certificate yet')
     const { tls } = dialling
     const limits = { headersMs: waits.firstMs, stallMs: waits.pieceMs }
     const client = new TransferClient({ userAgent: 'skein-worker', limits, dial: () => tls ?? {} })
@@ -37,8 +37,8 @@ export function createPeerSource({ trust, source, logger, waits = PEER_TIMEOUTS 
 
   return async function* (wanted, offset, signal) {
     let position = offset
-    // Once something came, others may follow this download: it goes on at the source, never at another peer, which may
-    // be one of those that follow. So nobody waits for themselves.
+    // Once bytes have arrived, other workers can follow this download: it continues at the source, never at another peer,
+    // which may follow it. This prevents circular waits.
     for (const peer of offset === 0 ? wanted.peers : []) {
       let hasBegun = false
       try {

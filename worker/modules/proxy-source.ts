@@ -1,4 +1,4 @@
-/** Downloads modules from the proxy that the assignment names. */
+/** Downloads modules from the proxy of an assignment. */
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { TransferClient } from '#core/transfer/index.ts'
@@ -7,16 +7,16 @@ import type { Dialling } from '#proto/index.ts'
 import { fetchModule } from './fetch-module.ts'
 import type { ModuleRequest } from './module-request.ts'
 
-/** A source that sends nothing for so long is given up; the download resumes where it stood. */
+/** A source without data for this long is abandoned; the download resumes at the same offset. */
 const SILENCE_MS = 30_000
-/** As long as the proxy pulls a module; until then it says again and again that it is pulling. */
-const PULL_PATIENCE_MS = 10 * 60_000
+/** The pull deadline of the proxy, which reports that it is pulling until then. */
+const PULL_DEADLINE_MS = 10 * 60_000
 
 export type ProxySourceOptions = {
-  /** How to dial an address: it may take a handshake to find out where the certificate is pinned. */
+  /** How to connect to an address: pinning a certificate can require a handshake. */
   dial: (address: string) => Promise<Dialling>
-  /** A proxy on loopback is one of the machine where the manager is. */
-  managerAddress: string
+  /** A loopback address of the proxy refers to the machine of the manager. */
+  managerAddress: () => string
 }
 
 type Known = { client: TransferClient; isTls: boolean }
@@ -29,10 +29,10 @@ export class ProxySource {
     this.#options = options
   }
 
-  /** The bytes of a module from an offset on; see `ModuleSource`. */
+  /** The bytes of a module from an offset; see `ModuleSource`. */
   async *read(wanted: ModuleRequest, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
-    const address = reachableFrom(wanted.sourceAddress, this.#options.managerAddress)
-    const endMs = monotonicMs() + PULL_PATIENCE_MS
+    const address = reachableFrom(wanted.sourceAddress, this.#options.managerAddress())
+    const endMs = monotonicMs() + PULL_DEADLINE_MS
     for (;;) {
       const { client, isTls } = await this.#connect(address)
       try {
@@ -47,7 +47,7 @@ export class ProxySource {
     }
   }
 
-  /** Looks anew whom it dials and with what, from the next download on: the worker shows another certificate. */
+  /** Uses a new connection for the next download, because the worker has a new certificate. */
   redial(): void {
     this.#known = new Map()
   }

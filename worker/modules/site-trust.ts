@@ -1,15 +1,15 @@
 /**
- * How workers of one site know each other. Over TLS each shows the certificate that the manager gave it, and takes the one
- * of the worker that the manager named; where the manager itself is spoken to without TLS there is none. A module is given
- * for a ticket of the manager that names it and the asker.
+ * Authentication between workers of one site. Over TLS each presents the certificate from the manager, and requires the
+ * one of the worker that the manager named; without TLS to the manager there are no certificates. A module is sent only
+ * for a ticket of the manager for it and the caller.
  */
 import { createSecureContext } from 'node:tls'
 import type { SecureContextOptions } from 'node:tls'
-import { createTicketVerifier, dialOverTls, dialPlainly } from '#proto/index.ts'
+import { createTicketVerifier, dialOverTls, dialWithoutTls } from '#proto/index.ts'
 import type { ClientPair, Dialling, TicketGrant, TicketVerifier } from '#proto/index.ts'
 import type { Peer } from './module-request.ts'
 
-/** What connections that come in are taken with. */
+/** TLS options for incoming connections. */
 export type ListenerCertificates = Pick<SecureContextOptions, 'ca' | 'cert' | 'key'>
 
 export class SiteTrust {
@@ -28,36 +28,38 @@ export class SiteTrust {
     return this.#isTls
   }
 
-  /** What a registration said, and whatever certificate the worker has now. */
-  learn({ ticketKey, authorityPem }: { ticketKey: Uint8Array; authorityPem: string }): void {
+  /** Applies the data of a registration, and the current certificate of the worker. */
+  update({ ticketKey, authorityPem }: { ticketKey: Uint8Array; authorityPem: string }): void {
     this.#verify = ticketKey.length === 0 ? undefined : createTicketVerifier(ticketKey)
     this.#authority = authorityPem
     this.useNewCertificate()
   }
 
-  /** The worker has another certificate: connections that are made from now on see it. */
+  /** The worker has another certificate: later connections use it. */
   useNewCertificate(): void {
     const certificates = this.#certificates()
     if (certificates !== undefined) for (const listener of this.#listeners) listener(certificates)
   }
 
-  /** What a ticket allows; undefined: it is none, has expired, or nobody can say yet. */
+  /** The permission of a ticket; undefined: invalid, expired, or not verifiable yet. */
   verifyTicket(ticket: string, nowSeconds: number): TicketGrant | undefined {
     return this.#verify?.(ticket, nowSeconds)
   }
 
-  /** Undefined: this worker has no certificate to show, or does not know the authority of others. */
+  /** Undefined: this worker has no certificate, or does not know the authority. */
   dial({ address, workerId }: Peer): Dialling | undefined {
-    if (!this.#isTls) return dialPlainly()
+    if (!this.#isTls) return dialWithoutTls()
     const shown = this.#shown()
     if (shown === undefined || this.#authority === '') return undefined
     const context = createSecureContext({ ca: this.#authority, ...shown })
     return dialOverTls(address, context, (_name, seen) =>
-      seen.subject.CN === workerId ? undefined : new Error('the certificate is that of another worker'),
+      seen.subject.CN === workerId ? undefined : new Error('the certificate belongs to another worker'),
     )
   }
 
-  /** Tells the certificates of a listener, now where there are some and whenever they change, until the returned call. */
+  /**
+   * Passes the certificates to a listener, now if available and after each change, until the returned function is called.
+   */
   follow(listener: (certificates: ListenerCertificates) => void): () => void {
     this.#listeners.add(listener)
     const certificates = this.#certificates()

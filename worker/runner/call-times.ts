@@ -1,12 +1,12 @@
-/** How long the calls of a module take lately: short ones may wait behind each other, others get a thread of their own. */
+/** Recent duration of a module's calls: short calls can queue behind each other, others get a thread of their own. */
 import { THREAD_QUEUE_RUNS } from './messages.ts'
 
-/** What a run may wait for others of its module that were placed before it. */
+/** Longest wait of a run behind other runs of its module. */
 const MAX_WAIT_MS = 1
 
 /** Weight of the latest call in the mean. */
 const WEIGHT = 0.2
-/** Modules remembered; the one called longest ago is forgotten first. */
+/** Limit of cached modules; the least recently called one is removed first. */
 const MAX_MODULES = 10_000
 
 export class CallTimes {
@@ -22,7 +22,7 @@ export class CallTimes {
     }
   }
 
-  /** How many runs of the module a thread may hold at a time; 1 for a module that was never called. */
+  /** How many runs of the module a thread can hold; 1 for a module that was never called. */
   threadQueueRuns(moduleKey: string): number {
     const meanMs = this.#meanMs.get(moduleKey) ?? Infinity
     return Math.max(1, Math.min(THREAD_QUEUE_RUNS, Math.floor(MAX_WAIT_MS / meanMs)))

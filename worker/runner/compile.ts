@@ -1,10 +1,11 @@
-/** Reads, bounds and compiles a module in a runner's main thread, off the threads that run guests. */
+/** Reads, limits and compiles a module in a runner's main thread, not in the threads that run guests. */
 import {
   DEFAULT_MODULE_BOUNDS,
   ModuleRefusal,
   checkComponentBounds,
   describeComponent,
   describeModule,
+  describeUnoffered,
   findUnofferedImports,
   findUnofferedOfComponent,
   memoryLimitPages,
@@ -31,7 +32,7 @@ export async function compileModule(
     maxModuleBytes: order.maxModuleBytes,
   }
   const [module, ...transpiled] = files
-  if (module === undefined) throw new Error('an order without a module')
+  if (module === undefined) throw new Error('the order has no module')
   return transpiled.length === 0
     ? compileCore(module.bytes, bounds)
     : compileComponent(module.bytes, bounds, transpiled)
@@ -50,7 +51,7 @@ async function compileCore(given: Uint8Array, bounds: ModuleBounds): Promise<Com
   }
 }
 
-/** The core modules that the transpiler gives are the component's own; each is bounded once more as it stands there. */
+/** The core modules from the transpiler are the component's own; each is limited again in its final form. */
 async function compileComponent(
   given: Uint8Array,
   bounds: ModuleBounds,
@@ -72,6 +73,6 @@ async function compileComponent(
   return { kind: 'component', description: describeComponent(layout), script, cores }
 }
 
-function requireOffered([unoffered]: string[]): void {
-  if (unoffered !== undefined) throw new ModuleRefusal(`the module imports ${unoffered}, which no worker offers`)
+function requireOffered(unoffered: string[]): void {
+  if (unoffered.length > 0) throw new ModuleRefusal(describeUnoffered(unoffered))
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { CrashQuarantine } from './crash-quarantine.ts'
 
-test('a module is suspected in the domain whose runners it was found in, and nowhere else', () => {
+test('a module is quarantined only in the domain whose runners crashed', () => {
   const quarantine = new CrashQuarantine()
   const mine = { domain: 'north', digest: 'sha256:1' }
   const same = { domain: 'south', digest: 'sha256:1' }

@@ -1,12 +1,12 @@
 /**
- * Modules whose runners crashed. Several guests share a runner, and a crash does not say which of them caused it: after three
- * crashes a module runs alone, and after three more crashes alone it fails. A module counts per domain, so that a domain that
- * crashes runners on purpose puts no module of another domain under quarantine.
+ * Modules whose runners crashed. Several guests share a runner, and a crash does not show which of them caused it: after
+ * three crashes a module runs alone, and after three more crashes alone it fails. Crashes are counted per domain, so that a
+ * domain that crashes runners on purpose cannot quarantine a module of another domain.
  */
 
-/** Crashes in company before a module runs alone, and crashes alone before it fails. */
+/** Shared crashes before a module runs alone, and crashes alone before it fails. */
 const MAX_CRASHES = 3
-/** Modules remembered; the one that crashed longest ago is forgotten first. */
+/** Limit of recorded modules; the one that crashed longest ago is removed first. */
 const MAX_QUARANTINED = 10_000
 
 /** A module of a domain. */
@@ -21,12 +21,12 @@ export class CrashQuarantine {
     return (this.#records.get(keyOf(module))?.sharedCrashes ?? 0) >= MAX_CRASHES
   }
 
-  /** The runner crashed with these modules in it. */
+  /** The runner crashed while it ran these modules. */
   recordSharedCrash(modules: readonly DomainModule[]): void {
     for (const key of new Set(modules.map((module) => keyOf(module)))) this.#touch(key).sharedCrashes++
   }
 
-  /** The runner crashed with this module alone in it; true at the last crash that it is allowed. */
+  /** The runner crashed while it ran only this module; true at the last allowed crash. */
   recordLoneCrash(module: DomainModule): boolean {
     const record = this.#touch(keyOf(module))
     record.loneCrashes++

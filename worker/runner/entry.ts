@@ -1,7 +1,8 @@
 /**
- * A runner process: its main thread loads modules and passes messages on, its threads run guests. It believes its parent
- * in everything and decides nothing: deadlines, memory and fairness are the parent's (`pool.ts`), because a process that
- * runs guest code cannot be trusted to watch itself. Orders and modules come on standard input, answers go to standard output.
+ * A runner process: its main thread loads modules and forwards messages, its threads run guests. It trusts its parent and
+ * decides nothing: deadlines, memory and fairness are enforced by the parent (`pool.ts`), because a process that runs
+ * guest code cannot be trusted to supervise itself. Orders and modules arrive on standard input, answers go to standard
+ * output.
  */
 import { confirmIsolation } from '../isolation/confirm.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
@@ -14,7 +15,7 @@ import { ModuleReceiver } from './module-receiver.ts'
 import type { ReceivedModule } from './module-receiver.ts'
 
 const RESIDENT_INTERVAL_MS = 100
-/** The parent is trusted; the bound keeps a fault of its own from becoming ours. */
+/** The parent is trusted; the limit contains a bug of the parent. */
 const MAX_FRAME_BYTES = 1024 * 1024 * 1024
 
 function serveRunner(): void {
@@ -42,7 +43,7 @@ function serveRunner(): void {
     }
   }
 
-  // A rejection rises and ends the process: its parent requeues what it held.
+  // A rejection ends the process: its parent requeues its runs.
   const intake = new ModuleReceiver((received) => void loadModule(received))
 
   const handle = (message: ToRunner): void | Promise<void> => {
@@ -51,7 +52,7 @@ function serveRunner(): void {
         return threads.open(message.thread)
       case 'run': {
         const compiled = modules.get(message.order.moduleKey)
-        if (compiled === undefined) throw new Error('a run came before its module')
+        if (compiled === undefined) throw new Error('a run arrived before its module')
         return threads.run(message.thread, message.order, compiled)
       }
       case 'recall':
@@ -76,7 +77,7 @@ function serveRunner(): void {
     threads.flush()
   })
   process.stdin.on('data', (chunk: Buffer) => reader.push(chunk))
-  // The parent is gone, or wants us to leave: nobody waits for anything that runs here.
+  // The parent exited or closed the stream: its runs have no receiver.
   process.stdin.on('end', () => process.exit(0))
   if (process.platform !== 'linux') {
     setInterval(() => send({ type: 'resident', residentBytes: process.memoryUsage.rss() }), RESIDENT_INTERVAL_MS)

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { FRAME, FrameReader, encodeFrame, encodeMessages } from './frames.ts'
 
-/** What a reader gives that gets the bytes in pieces of these sizes, repeated. */
+/** The frames of a reader that gets the bytes in pieces of these sizes, repeated. */
 function read(bytes: Buffer, sizes: readonly number[], maxPayloadBytes = 1 << 24): [number, string][] {
   const frames: [number, string][] = []
   const reader = new FrameReader(maxPayloadBytes, (kind, payload) => frames.push([kind, payload.toString()]))
@@ -14,7 +14,7 @@ function read(bytes: Buffer, sizes: readonly number[], maxPayloadBytes = 1 << 24
   return frames
 }
 
-test('frames come out as they went in, however the stream is cut', () => {
+test('frames are decoded unchanged for any split of the stream', () => {
   fc.assert(
     fc.property(
       fc.array(fc.tuple(fc.constantFrom(FRAME.messages, FRAME.module), fc.string({ unit: 'binary' }))),
@@ -37,7 +37,7 @@ test('many messages share a frame, and large ones do not make one huge frame', (
   expect(frames.flatMap(([, text]) => JSON.parse(text) as unknown[])).toEqual(large)
 })
 
-test('a frame above the bound is refused before its payload is there', () => {
+test('a frame above the limit is refused before its payload arrives', () => {
   const header = encodeFrame(FRAME.messages, Buffer.alloc(101)).subarray(0, 5)
-  expect(() => read(header, [5], 100)).toThrow('a frame of 101 bytes, at most 100 are accepted')
+  expect(() => read(header, [5], 100)).toThrow('a frame has 101 bytes, at most 100 are accepted')
 })

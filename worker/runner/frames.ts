@@ -1,7 +1,7 @@
 /**
- * What travels between a worker and a runner on the runner's standard streams: frames of a kind, a length and a payload.
- * Not the IPC channel of Node, which trusts the child: a line that is not JSON, or an internal message of a kind that it
- * does not know, throws in the parent.
+ * The protocol between a worker and a runner on the runner's standard streams: frames of a kind, a length and a payload.
+ * Node's IPC channel is not used, because it trusts the child: a line that is not JSON, or an unknown internal message,
+ * throws in the parent.
  */
 
 /** `messages`: a JSON array of messages. `module`: the next bytes of the module that is being loaded. */
@@ -9,7 +9,7 @@ export const FRAME = { messages: 1, module: 2 } as const
 export type FrameKind = (typeof FRAME)[keyof typeof FRAME]
 
 const HEADER_BYTES = 5
-/** A frame of messages is closed when it is this large, so that a burst does not become one huge payload. */
+/** A frame of messages is closed at this size, so that a burst does not become one huge payload. */
 const TARGET_FRAME_BYTES = 1024 * 1024
 
 export function encodeFrame(kind: FrameKind, payload: Uint8Array): Buffer {
@@ -20,7 +20,7 @@ export function encodeFrame(kind: FrameKind, payload: Uint8Array): Buffer {
   return frame
 }
 
-/** Frames that hold all messages in order. */
+/** Frames with all messages in order. */
 export function encodeMessages(messages: readonly unknown[]): Buffer {
   const frames: Buffer[] = []
   let open: string[] = []
@@ -40,11 +40,11 @@ export function encodeMessages(messages: readonly unknown[]): Buffer {
   return frames.length === 1 ? (frames[0] as Buffer) : Buffer.concat(frames)
 }
 
-/** Cuts a stream of bytes into frames. What it holds of a frame that is not whole takes as much memory as its bytes, however the stream is cut. */
+/** Splits a stream into frames. A partial frame takes as much memory as its bytes, for any split of the stream. */
 export class FrameReader {
   readonly #maxPayloadBytes: number
   readonly #onFrame: (kind: number, payload: Buffer) => void
-  /** The beginning of a frame: the first `#filled` bytes of this. */
+  /** A partial frame: the first `#filled` bytes of this buffer. */
   #held: Buffer = Buffer.alloc(0)
   #filled = 0
 
@@ -53,11 +53,11 @@ export class FrameReader {
     this.#onFrame = onFrame
   }
 
-  /** Throws when a frame is longer than the bound. */
+  /** Throws if a frame is longer than the limit. */
   push(chunk: Buffer): void {
     let rest = chunk
     while (rest.length > 0) {
-      // A frame that is whole in the chunk is not copied.
+      // A complete frame in the chunk is not copied.
       const whole = this.#filled === 0 && rest.length >= HEADER_BYTES ? this.#frameBytes(rest) : Infinity
       if (rest.length >= whole) {
         this.#give(rest.subarray(0, whole))
@@ -81,16 +81,16 @@ export class FrameReader {
     this.#onFrame(frame.readUInt8(0), frame.subarray(HEADER_BYTES))
   }
 
-  /** Of the frame that begins with these bytes, its header included. */
+  /** Size of the frame that begins with these bytes, including its header. */
   #frameBytes(head: Buffer): number {
     const payloadBytes = head.readUInt32LE(1)
     if (payloadBytes > this.#maxPayloadBytes) {
-      throw new RangeError(`a frame of ${payloadBytes} bytes, at most ${this.#maxPayloadBytes} are accepted`)
+      throw new RangeError(`a frame has ${payloadBytes} bytes, at most ${this.#maxPayloadBytes} are accepted`)
     }
     return HEADER_BYTES + payloadBytes
   }
 
-  /** Room grows with what has come and not with what was announced. */
+  /** The buffer grows with received bytes, not with the announced length. */
   #hold(part: Buffer, wanted: number): void {
     const filled = this.#filled + part.length
     if (filled > this.#held.length) {

@@ -1,8 +1,9 @@
 /**
- * Reads what a runner says. A runner may have been taken over by a guest, so nothing is believed: each message is
- * rebuilt from the fields that it must have, of the type and size that they must have. Whether it is in order, for the
- * thread and the run that it names, is the supervisor's question.
+ * Decodes messages of a runner. A guest may control the runner, so the messages are untrusted: each is rebuilt from its
+ * required fields with checked types and sizes. The supervisor checks whether a message is valid for the thread and run
+ * that it names.
  */
+import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { Json } from '#core/wasm/index.ts'
 import type { GuestCall } from '../runtime/guest-host.ts'
 import type { CallOutcome, FailureReason, RunResults } from '../runtime/outcome.ts'
@@ -10,12 +11,15 @@ import { checkJsonSize } from './json-size.ts'
 import { THREAD_QUEUE_RUNS } from './messages.ts'
 import type { FromRunner } from './messages.ts'
 
-/** Longest error text; a thread cuts its own far below. */
+/** Longest error text; a thread truncates its own far below. */
 const MAX_ERROR_CHARACTERS = 16 * 1024
-/** Nesting of a result; the types of components allow less. */
+/** Nesting depth of a result; the types of components allow less. */
 const MAX_RESULT_DEPTH = 256
-/** Messages of one frame; a runner closes a frame at a mebibyte. */
+/** Messages per frame; a runner closes a frame at 1 MiB. */
 const MAX_MESSAGES = 100_000
+/** Frames of a failed guest, and the longest; a thread truncates its own. */
+const MAX_FRAMES = 20
+const MAX_FRAME_CHARACTERS = 300
 
 const REASONS: ReadonlySet<unknown> = new Set<FailureReason>([
   'timeout',
@@ -28,7 +32,7 @@ const REASONS: ReadonlySet<unknown> = new Set<FailureReason>([
 
 type Fields = Record<string, unknown>
 
-/** Throws an Error that says what is wrong; the runner is not to be trusted any more. */
+/** Throws an Error with the reason; the runner must not be trusted any more. */
 export function parseFromRunner(payload: Buffer): FromRunner[] {
   checkJsonSize(payload)
   const batch: unknown = JSON.parse(payload.toString())
@@ -59,6 +63,7 @@ function parseMessage(value: unknown): FromRunner {
         ...runOf(message),
         outcome: parseOutcome(fields(message['outcome'], 'an outcome')),
         durationMs: duration(message),
+        memoryBytes: count(message, 'memoryBytes'),
         isStreamed: flag(message, 'isStreamed'),
       }
     case 'guest_call':
@@ -80,7 +85,7 @@ function parseMessage(value: unknown): FromRunner {
     case 'resident':
       return { type: 'resident', residentBytes: count(message, 'residentBytes') }
     default:
-      throw new Error('a message of an unknown type')
+      throw new Error('a message has an unknown type')
   }
 }
 
@@ -96,24 +101,26 @@ function parseModuleReady(message: Fields): FromRunner {
 }
 
 function parseOutcome(outcome: Fields): CallOutcome {
-  const output = {
-    ...(outcome['stdout'] === undefined ? {} : { stdout: text(outcome, 'stdout') }),
-    ...(outcome['stderr'] === undefined ? {} : { stderr: text(outcome, 'stderr') }),
+  const written = {
+    ...(outcome['stdout'] === undefined ? {} : { stdout: output(outcome, 'stdout') }),
+    ...(outcome['stderr'] === undefined ? {} : { stderr: output(outcome, 'stderr') }),
     ...(outcome['isOutputTruncated'] === undefined ? {} : { isOutputTruncated: flag(outcome, 'isOutputTruncated') }),
   }
   const results = outcome['results'] as RunResults | undefined
   if (results !== undefined) requireShallow(results as Json)
   if (outcome['state'] === 'completed') {
-    if (results === undefined) throw new Error('a completed outcome without results')
-    return { ...output, state: 'completed', results }
+    if (results === undefined) throw new Error('a completed outcome has no results')
+    return { ...written, state: 'completed', results }
   }
   const { reason } = outcome
-  if (outcome['state'] !== 'failed' || !REASONS.has(reason)) throw new Error('an outcome that there is not')
+  if (outcome['state'] !== 'failed' || !REASONS.has(reason))
+    throw new Error('an outcome has an unknown state or reason')
   return {
-    ...output,
+    ...written,
     state: 'failed',
     reason: reason as FailureReason,
     error: text(outcome, 'error', MAX_ERROR_CHARACTERS),
+    ...(outcome['frames'] === undefined ? {} : { frames: texts(outcome, 'frames') }),
     ...(results === undefined ? {} : { results }),
   }
 }
@@ -122,7 +129,7 @@ function parseCall(call: Fields): GuestCall {
   if (call['kind'] === 'publish') {
     return { kind: 'publish', topic: text(call, 'topic'), payload: text(call, 'payload') }
   }
-  if (call['kind'] !== 'read') throw new Error('a call of an unknown kind')
+  if (call['kind'] !== 'read') throw new Error('a call has an unknown kind')
   return {
     kind: 'read',
     topic: text(call, 'topic'),
@@ -137,11 +144,11 @@ function runOf(message: Fields): { thread: number; sequence: number } {
   return { thread: count(message, 'thread'), sequence: count(message, 'sequence') }
 }
 
-/** Without recursion, which a deep value would exhaust. */
+/** Iterative, because recursion would overflow on a deep value. */
 function requireShallow(value: Json): void {
   let level: Json[] = [value]
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > MAX_RESULT_DEPTH) throw new Error(`a result nested deeper than ${MAX_RESULT_DEPTH}`)
+    if (depth > MAX_RESULT_DEPTH) throw new Error(`a result is nested deeper than ${MAX_RESULT_DEPTH}`)
     const next: Json[] = []
     for (const item of level) {
       if (typeof item !== 'object' || item === null) continue
@@ -160,9 +167,21 @@ function fields(value: unknown, what: string): Fields {
 
 function text(message: Fields, name: string, maxCharacters = Infinity): string {
   const value = message[name]
-  if (typeof value !== 'string') throw new Error(`${name} is not text`)
+  if (typeof value !== 'string') throw new Error(`${name} is not a string`)
   if (value.length > maxCharacters) throw new Error(`${name} is longer than ${maxCharacters} characters`)
   return value
+}
+
+/** Text, or bytes in base64. */
+function output(message: Fields, name: string): TextOrBytes {
+  if (typeof message[name] === 'string') return message[name]
+  return { base64: text(fields(message[name], name), 'base64') }
+}
+
+function texts(message: Fields, name: string): string[] {
+  const values = message[name]
+  if (!Array.isArray(values) || values.length > MAX_FRAMES) throw new Error(`${name} is not a short list`)
+  return values.map((value: unknown) => text({ [name]: value }, name, MAX_FRAME_CHARACTERS))
 }
 
 function count(message: Fields, name: string): number {
@@ -191,12 +210,12 @@ function optionalNumber(message: Fields, name: string): number | null {
 
 function flag(message: Fields, name: string): boolean {
   const value = message[name]
-  if (typeof value !== 'boolean') throw new Error(`${name} is neither true nor false`)
+  if (typeof value !== 'boolean') throw new Error(`${name} is not a boolean`)
   return value
 }
 
 function oneOf<T extends string>(message: Fields, name: string, values: readonly T[]): T {
   const found = values.find((value) => value === message[name])
-  if (found === undefined) throw new Error(`${name} is none of ${values.join(', ')}`)
+  if (found === undefined) throw new Error(`${name} must be one of ${values.join(', ')}`)
   return found
 }

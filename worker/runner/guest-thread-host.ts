@@ -1,15 +1,15 @@
-/** The world around one run as its thread sees it: calls go out and wait for their answers, output is passed on in time. */
+/** The host functions of one run in its thread: calls wait for their answers, output is forwarded in time. */
 import { receiveMessageOnPort } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
 import type { GuestCall, GuestHost, GuestReply, OutputName } from '../runtime/guest-host.ts'
 import type { FromGuestThread } from './messages.ts'
 
-/** Output of a run that is over sooner comes with its outcome. */
+/** Output of a shorter run comes with its outcome. */
 const STREAM_AFTER_MS = 250
 const STREAM_EVERY_MS = 250
 const STREAM_BYTES = 16 * 1024
-/** A guest that waits for less passes nothing on: it could make as many messages as it writes bytes. */
+/** Shorter waits of a guest forward no output: it could create as many messages as it writes bytes. */
 const LONG_WAIT_MS = 10
 
 export type Replies = { port: MessagePort; arrived: Int32Array }
@@ -61,7 +61,7 @@ export class GuestThreadHost implements GuestHost {
     if (waitMs >= LONG_WAIT_MS || nowMs - this.#sentMs >= STREAM_EVERY_MS) this.#stream(nowMs)
   }
 
-  /** Passes on the rest when some of it went ahead; true then: the outcome's output is known already. */
+  /** Forwards the rest if some output was streamed; returns true then, and the outcome omits the output. */
   finish(): boolean {
     if (this.#sentMs === 0) return false
     if (this.#unsentBytes > 0) this.#stream(monotonicMs())

@@ -1,40 +1,40 @@
-/** What becomes of the runs of a thread: which is under way, and what happens to all of them when the thread or its first run ends. */
+/** The runs of a thread: the active one, and the handling of all when the thread or its first run ends. */
 import { monotonicMs } from '#core/time.ts'
 import type { PendingRun, RunOutcome } from './run-request.ts'
 import { isHoldingRuns } from './runner.ts'
 import type { GuestThread, Runner } from './runner.ts'
 
-/** A thread that does not end within this takes its runner with it. */
+/** If a thread does not end within this, its runner is killed. */
 const END_THREAD_DEADLINE_MS = 250
 
 export class GuestThreadRuns {
   readonly #onReturned: (runs: PendingRun[]) => void
 
-  /** `onReturned`: runs that were handed over and have not begun; they go first. */
+  /** `onReturned`: assigned runs that have not begun; they are placed first. */
   constructor(onReturned: (runs: PendingRun[]) => void) {
     this.#onReturned = onReturned
   }
 
-  /** The first run of the thread is under way from now on. */
+  /** The first run of the thread becomes active. */
   beginHead(thread: GuestThread): void {
     thread.headSinceMs = monotonicMs()
     const [head] = thread.runs
     if (head !== undefined && !head.hasEnded) head.request.onStarted?.()
   }
 
-  /** The engine ended the thread by itself: its heap was full with what the guest made it allocate. */
+  /** The engine ended the thread: its heap was full with allocations of the guest. */
   lose(runner: Runner, thread: GuestThread, error: string): void {
     thread.isReady = false
     thread.isRecalling = false
     const [head] = thread.runs
     const durationMs = monotonicMs() - thread.headSinceMs
     thread.runs.shift()
-    head?.end({ state: 'failed', reason: 'oom', error: `the guest's thread ended: ${error}`, durationMs })
+    head?.end({ state: 'failed', reason: 'oom', error: `the guest's thread exited: ${error}`, durationMs })
     this.takeBack(thread, () => true)
     this.settle(runner)
   }
 
-  /** Ends the thread under its first run, which then ends as `outcome`; the others are returned at once. */
+  /** Ends the thread with its first run, which ends as `outcome`; the others are returned at once. */
   kill(runner: Runner, thread: GuestThread, outcome: RunOutcome): void {
     const [run] = thread.runs
     if (run === undefined || thread.killing !== undefined) return
@@ -44,7 +44,7 @@ export class GuestThreadRuns {
     this.takeBack(thread, (other) => other !== run)
   }
 
-  /** The thread is gone. */
+  /** The thread has exited. */
   endKilled(thread: GuestThread): void {
     if (thread.killing === undefined) return
     const { run, outcome } = thread.killing
@@ -54,7 +54,7 @@ export class GuestThreadRuns {
     run.end(outcome)
   }
 
-  /** Asks for what the thread has not begun. */
+  /** Recalls runs that the thread has not begun. */
   recall(runner: Runner, thread: GuestThread): void {
     if (thread.isRecalling || thread.killing !== undefined) return
     thread.isRecalling = true
@@ -70,7 +70,7 @@ export class GuestThreadRuns {
     this.#onReturned(taken)
   }
 
-  /** A runner that holds nothing is idle from now on. */
+  /** A runner without runs is idle from now on. */
   settle(runner: Runner): void {
     if (isHoldingRuns(runner)) return
     runner.isAlone = false

@@ -1,27 +1,29 @@
 /**
- * A thread: one warm thread of a runner process. It makes one call at a time, each in an instance of its own. A run that
- * waits in the thread can be taken back until the moment it begins; the shared slots decide that race.
+ * A warm thread of a runner process. It makes one call at a time, each in an instance of its own. A queued run can be
+ * recalled until it begins; the shared slots decide this race.
  */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
 import { LoadedComponent } from '../runtime/component.ts'
 import { callFunction } from '../runtime/core-module.ts'
+import { recordGuestFrames } from '../runtime/guest-frames.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import { GuestThreadHost } from './guest-thread-host.ts'
 import type { Replies } from './guest-thread-host.ts'
 import { SLOT } from './messages.ts'
 import type { FromGuestThread, RunOrder, ToGuestThread } from './messages.ts'
 
-/** Ended instances look small to the engine's collector; beyond this much guest memory it is told to collect. */
+/** Ended instances look small to the garbage collector; beyond this much guest memory a collection is forced. */
 const COLLECT_AFTER_BYTES = 32 * 1024 * 1024
 
 declare const gc: (() => void) | undefined
 
-/** What a thread is started with. */
+/** The data of a new thread. */
 export type GuestThreadData = { slots: Int32Array; replies: Replies }
 
 function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): void {
+  recordGuestFrames()
   const modules = new Map<string, CompiledModule | LoadedComponent>()
   let uncollectedBytes = 0
 
@@ -31,14 +33,14 @@ function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): vo
       return
     }
     const module = modules.get(order.moduleKey)
-    if (module === undefined) throw new Error('a run came before its module')
+    if (module === undefined) throw new Error('a run arrived before its module')
     const startedMs = monotonicMs()
     const host = new GuestThreadHost(order.sequence, port, replies)
     const { outcome, memoryBytes } =
       module instanceof LoadedComponent ? module.call(order.call, host) : callFunction(module, order.call, host)
     const durationMs = monotonicMs() - startedMs
     Atomics.store(slots, slot, SLOT.free)
-    const ended = { slot, sequence: order.sequence, outcome, durationMs, isStreamed: host.finish() }
+    const ended = { slot, sequence: order.sequence, outcome, durationMs, memoryBytes, isStreamed: host.finish() }
     port.postMessage({ type: 'ended', ...ended } satisfies FromGuestThread)
     uncollectedBytes += memoryBytes
     if (uncollectedBytes <= COLLECT_AFTER_BYTES) return

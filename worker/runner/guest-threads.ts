@@ -1,4 +1,4 @@
-/** The threads of one runner, seen from its main thread: starts and ends them, hands runs over, takes them back. */
+/** The threads of one runner, managed by its main thread: starts and ends them, assigns and recalls runs. */
 import { MessageChannel, Worker } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import type { CompiledComponent } from '../runtime/component.ts'
@@ -8,21 +8,21 @@ import type { ReplyMessage } from './guest-thread-host.ts'
 import { THREAD_QUEUE_RUNS, SLOT } from './messages.ts'
 import type { FromGuestThread, FromRunner, RunOrder, ToGuestThread } from './messages.ts'
 
-/** Heap of the engine itself per thread; a guest's memory is not in it. */
+/** Heap of the engine per thread; without the memory of guests. */
 const MAX_THREAD_HEAP_MIB = 48
 const THREAD_STACK_MIB = 4
 
 type GuestThread = {
   worker: Worker
   slots: Int32Array
-  /** Where answers for the guest under way go; the thread waits for the number to change and then looks. */
+  /** Port for answers to the active guest; the thread waits until the number changes and then reads. */
   replies: MessagePort
   arrived: Int32Array
-  /** Sequence of the run in each slot that has not been begun or taken back as far as we know. */
+  /** Sequence of the run in each slot that is neither begun nor recalled, as far as known. */
   held: (number | undefined)[]
-  /** Keys of the modules that the thread has. */
+  /** Keys of the modules that the thread has loaded. */
   modules: Set<string>
-  /** Runs that go to the thread with the next `flush`, in one message. */
+  /** Runs for the thread with the next `flush`, in one message. */
   unsent: { slot: number; order: RunOrder }[]
 }
 
@@ -43,7 +43,7 @@ export class GuestThreads {
       transferList: [port2],
       env: {},
       stdin: false,
-      // Nobody reads them. Otherwise what a guest writes would stand between the frames on the standard output.
+      // Not read. Otherwise output of a guest would mix with the frames on standard output.
       stdout: true,
       stderr: true,
       resourceLimits: {
@@ -86,12 +86,12 @@ export class GuestThreads {
     thread.unsent.push({ slot, order })
   }
 
-  /** Hands over the runs of this turn of the event loop. */
+  /** Sends the runs of this turn of the event loop. */
   flush(): void {
     for (const thread of this.#threads.values()) flushRuns(thread)
   }
 
-  /** A run that the thread has begun stays where it is. */
+  /** Recalls runs; one that the thread has begun stays. */
   recall(index: number): void {
     const thread = this.#get(index)
     const sequences: number[] = []
@@ -104,7 +104,7 @@ export class GuestThreads {
     this.#send({ type: 'recalled', thread: index, sequences })
   }
 
-  /** The new thread starts when the old one is gone: a guest that cannot be ended must not leave two of them. */
+  /** The new thread starts after the old one has exited: a guest that cannot be ended must not leave two of them. */
   async kill(index: number): Promise<void> {
     const thread = this.#get(index)
     this.#threads.delete(index)
@@ -113,7 +113,7 @@ export class GuestThreads {
     this.open(index)
   }
 
-  /** Of no use when the run or its thread is gone. */
+  /** Ignored if the run or its thread has ended. */
   reply(index: number, message: ReplyMessage): void {
     const thread = this.#threads.get(index)
     if (thread === undefined) return
@@ -135,7 +135,7 @@ export class GuestThreads {
   }
 }
 
-/** In order: a module that is dropped is still there for the runs before. */
+/** In order: a dropped module is still available to earlier runs. */
 function post(thread: GuestThread, message: ToGuestThread): void {
   flushRuns(thread)
   thread.worker.postMessage(message)

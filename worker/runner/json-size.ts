@@ -1,10 +1,13 @@
-/** What JSON becomes in memory, counted before it is parsed: a list of two bytes becomes an object of sixteen and more. */
+/** The size of JSON in memory, counted before it is parsed: a list of two bytes becomes an object of sixteen and more. */
 
-/** Objects, lists and members of objects. The heap of a thread (`threads.ts`) holds no more, so that no real result has more. */
+/**
+ * Objects, lists and members of objects. The heap of a thread (`guest-threads.ts`) holds no more, so real results are
+ * below.
+ */
 const MAX_PARTS = 1_000_000
-/** Items of lists: numbers take eight bytes each there. */
+/** Items of lists, where numbers take eight bytes each. */
 const MAX_ITEMS = 8_000_000
-/** Shorter text cannot have too many of either. */
+/** Shorter text cannot exceed either limit. */
 const HARMLESS_BYTES = MAX_PARTS
 
 const QUOTE = 0x22
@@ -14,7 +17,7 @@ const COLON = 0x3a
 const BRACKET = 0x5b
 const BRACE = 0x7b
 
-/** Throws an Error when the text, parsed, has more parts than a runner can have had. */
+/** Throws an Error if the parsed text has more parts than a runner can hold. */
 export function checkJsonSize(json: Uint8Array): void {
   if (json.length <= HARMLESS_BYTES) return
   let parts = 0
@@ -29,7 +32,7 @@ export function checkJsonSize(json: Uint8Array): void {
     else if (byte === COMMA) items++
     else if (byte === BRACKET || byte === BRACE || byte === COLON) parts++
     if (parts > MAX_PARTS || items > MAX_ITEMS) {
-      throw new Error(`a frame with more than ${MAX_PARTS} objects and members, or ${MAX_ITEMS} items`)
+      throw new Error(`a frame has more than ${MAX_PARTS} objects and members, or ${MAX_ITEMS} items`)
     }
   }
 }

@@ -1,10 +1,10 @@
-/** What a runner may use of memory, and which compiled modules it keeps. */
+/** The memory budget of a runner, and the eviction of compiled modules. */
 import { heldRuns, runsUnderWay } from './runner.ts'
 import type { Runner } from './runner.ts'
 
-/** What a runner may use beside its guests' memory limits: the engine, code, threads. */
+/** Memory besides the guests' limits: the engine, code, threads. */
 export const DEFAULT_OVERHEAD_BYTES = 128 * 1024 * 1024
-/** The engine keeps a module's bytes, and its code takes up to three times their size. */
+/** The engine keeps a module's bytes, and its compiled code takes up to three times their size. */
 const MEMORY_PER_MODULE_BYTE = 4
 /** A thread of the engine with its heap, measured at 7 to 12 MB. */
 const THREAD_BYTES = 16 * 1024 * 1024
@@ -12,7 +12,7 @@ const THREAD_BYTES = 16 * 1024 * 1024
 const MAX_LOADED_MODULES = 64
 const MAX_LOADED_BYTES = 64 * 1024 * 1024
 
-/** The limits of what is under way, the modules that are loaded, the threads, and the engine's own share. */
+/** The limits of active runs, the loaded modules, the threads, and the overhead of the engine. */
 export function memoryBudgetBytes(runner: Runner, overheadBytes: number): number {
   let allowed = overheadBytes + THREAD_BYTES * runner.threads.length
   for (const run of runsUnderWay(runner)) allowed += run.request.call.memoryLimitBytes
@@ -20,7 +20,7 @@ export function memoryBudgetBytes(runner: Runner, overheadBytes: number): number
   return allowed
 }
 
-/** Keys of the modules that leave when one of so many bytes comes, the least recently used first. */
+/** Keys of the modules to evict for a new one of this size, least recently used first. */
 export function findModulesToDrop(runner: Runner, bytes: number): string[] {
   const held = new Set(heldRuns(runner).map((run) => run.moduleKey))
   const byAge = [...runner.modules].sort(([, a], [, b]) => a.lastUsedMs - b.lastUsedMs)

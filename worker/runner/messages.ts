@@ -1,7 +1,7 @@
 /**
- * What a worker process and its runner processes say to each other. Travels as JSON in frames (`frames.ts`), one per turn
- * of the event loop, so that a thousand short runs cost a few system calls. What a runner says is read by
- * `from-runner.ts`, which believes nothing: the far side runs guest code.
+ * Messages between a worker process and its runner processes. Sent as JSON in frames (`frames.ts`), one per turn of the
+ * event loop, so that a thousand short runs cost a few system calls. `from-runner.ts` validates messages of a runner,
+ * which are untrusted, because it runs guest code.
  */
 import type { Call } from '../runtime/call.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
@@ -9,17 +9,26 @@ import type { CompiledModule } from '../runtime/core-module.ts'
 import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
 import type { CallOutcome } from '../runtime/outcome.ts'
 
-/** Everything a thread needs to make one call; `sequence` identifies it within the pool. */
+/**
+ * `isStreamed`: what it wrote to stdout and stderr was said before. `memoryBytes`: the memory of its instances; one that
+ * the module does not export counts as full.
+ */
+export type EndedCall = { outcome: CallOutcome; durationMs: number; memoryBytes: number; isStreamed: boolean }
+
+/** The data of one call; `sequence` identifies it within the pool. */
 export type RunOrder = {
   sequence: number
-  /** Digest and memory limit: what a compiled module is kept by. */
+  /** Digest and memory limit: the key of a compiled module. */
   moduleKey: string
   call: Call
 }
 
 export type ModuleOrder = {
   moduleKey: string
-  /** What follows in frames of `FRAME.module`, in this order: the module, then for a component its transpiled form. */
+  /**
+   * The files that follow in frames of `FRAME.module`, in this order: the module, then for a component its transpiled
+   * form.
+   */
   files: { name: string; bytes: number }[]
   memoryLimitBytes: number
   maxModuleBytes: number
@@ -45,8 +54,7 @@ export type FromRunner =
   /** The thread is gone; `thread_ready` follows when the new one runs. */
   | { type: 'thread_ended'; thread: number }
   | { type: 'module_ready'; moduleKey: string; refused?: string; reason?: 'module_invalid' | 'oom' }
-  /** `isStreamed`: what it wrote to stdout and stderr was said before. */
-  | { type: 'ended'; thread: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
+  | ({ type: 'ended'; thread: number; sequence: number } & EndedCall)
   /** The run under way asks for something and waits; `callId` counts from 1 in each run. */
   | { type: 'guest_call'; thread: number; sequence: number; callId: number; call: GuestCall }
   /** The run under way wrote this, in base64; only runs that take their time say so. */
@@ -57,7 +65,7 @@ export type FromRunner =
   /** Resident memory, for platforms where the supervisor cannot read it. */
   | { type: 'resident'; residentBytes: number }
 
-/** What a runner's main thread says to one of its threads. */
+/** Messages of a runner's main thread to one of its threads. */
 export type ToGuestThread =
   | { type: 'module'; moduleKey: string; compiled: CompiledModule | CompiledComponent }
   | { type: 'drop_module'; moduleKey: string }
@@ -65,12 +73,12 @@ export type ToGuestThread =
   | { type: 'runs'; runs: { slot: number; order: RunOrder }[] }
 
 export type FromGuestThread =
-  | { type: 'ended'; slot: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
+  | ({ type: 'ended'; slot: number; sequence: number } & EndedCall)
   | { type: 'guest_call'; sequence: number; callId: number; call: GuestCall }
   | { type: 'output'; sequence: number; output: OutputName; data: string }
 
-/** Runs that a thread may hold at a time, the one under way included. */
+/** Runs that a thread can hold, including the active one. */
 export const THREAD_QUEUE_RUNS = 32
 
-/** States of a thread's slots, in memory that a runner's main thread and the thread share: they decide who gets a run first. */
+/** States of a thread's slots, in shared memory of the main thread and the thread: they decide the race for a run. */
 export const SLOT = { free: 0, queued: 1, begun: 2, recalled: 3 } as const

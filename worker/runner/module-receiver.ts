@@ -1,4 +1,6 @@
-/** Puts together the modules that a runner is sent: orders one after the other, each followed by the bytes of its files. */
+/**
+ * Assembles the modules that are sent to a runner: orders one after the other, each followed by the bytes of its files.
+ */
 import type { ModuleOrder } from './messages.ts'
 
 export type ModuleFile = { name: string; bytes: Uint8Array }
@@ -24,7 +26,7 @@ export class ModuleReceiver {
     while (rest.length > 0) {
       const current = this.#current
       const target = current?.files[current.file]
-      if (current === undefined || target === undefined) throw new Error('bytes came that belong to no module')
+      if (current === undefined || target === undefined) throw new Error('received bytes that belong to no module')
       const taken = rest.subarray(0, target.bytes.length - current.filled)
       target.bytes.set(taken, current.filled)
       current.filled += taken.length
@@ -33,7 +35,7 @@ export class ModuleReceiver {
     }
   }
 
-  /** Goes on to the next file that is not full, and hands over the module when there is none. */
+  /** Continues with the next incomplete file; delivers the module if there is none. */
   #finish(): void {
     const current = this.#current
     if (current === undefined) return

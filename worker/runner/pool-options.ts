@@ -1,20 +1,20 @@
-/** What a pool of runners is told of its machine and its bounds. */
+/** Options of a pool of runners. */
 import type { Logger } from '#core/logging/index.ts'
 import type { Isolation } from '../isolation/index.ts'
 
 export type RunnerPoolOptions = {
-  /** Calls under way at a time, over all runners. */
+  /** Concurrent calls, over all runners. */
   slots: number
-  /** Runner processes that one domain may have, normally one per core. */
+  /** Runner processes per domain, normally one per core. */
   runners: number
   isolation: Isolation
-  /** Folder of the runners' code, as `stageRunnerCode` laid it out. */
+  /** Folder of the runners' code from `stageRunnerCode`. */
   codeFolder: string
   maxModuleBytes: number
   allowGc: boolean
   logger: Logger
-  /** What a runner may use beside the memory limits of its guests. */
+  /** Memory of a runner besides the limits of its guests. */
   overheadBytes?: number
-  /** A runner without work leaves after this. */
+  /** A runner without runs is retired after this. */
   idleMs?: number
 }

@@ -1,31 +1,39 @@
 /**
- * Runs guests in runner processes and watches over them: who runs where, deadlines, memory, fairness between domains,
- * and what happens to everybody else when one guest takes its runner down. All decisions are taken here, in a process
- * that runs no guest code.
+ * Runs guests in runner processes and supervises them: placement, deadlines, memory, fairness between domains, and the
+ * handling of other runs when one guest crashes its runner. All decisions are made here, in a process that runs no guest
+ * code.
  */
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { CallTimes } from './call-times.ts'
 import { RunnerSupervisor } from './runner-supervisor.ts'
+import type { KillReason } from './runner-supervisor.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun, RunOutcome, RunRequest } from './run-request.ts'
-import { countHeld, findThread, runsUnderWay } from './runner.ts'
+import { countHeld, findThread, isStartSlow, runsUnderWay } from './runner.ts'
 import type { Runner } from './runner.ts'
 import { CrashQuarantine } from './crash-quarantine.ts'
 
-export type RunnerPoolStats = { runners: { pid: number; residentBytes: number; underWay: number }[]; waiting: number }
+export type RunnerPoolStats = {
+  runners: { pid: number; residentBytes: number; underWay: number }[]
+  waiting: number
+  /** The last runner processes that were tried did not start. */
+  isUnstartable: boolean
+  /** Runner processes that ended otherwise than they were meant to, since the start. */
+  kills: Readonly<Record<KillReason, number>>
+}
 
 export type RunnerPool = {
-  /** Never rejects for what a guest does. Rejects with `unavailable` when too many wait or the pool is closed. */
+  /** Never rejects because of a guest. Rejects with `unavailable` if too many runs wait or the pool is closed. */
   run(request: RunRequest, signal?: AbortSignal): Promise<RunOutcome>
   stats(): RunnerPoolStats
-  /** Ends everything under way as `stopped` and all processes. */
+  /** Ends all active runs as `stopped`, and all processes. */
   close(): Promise<void>
 }
 
-/** Runs that may wait; whoever calls keeps to its slots, so this is never reached in order. */
+/** Limit of queued runs; callers observe their slots, so it is not reached normally. */
 const MAX_WAITING = 10_000
-/** Runner processes side by side, unless there are more slots: each domain has its own. */
+/** Concurrent runner processes, unless there are more slots: each domain has its own. */
 const MIN_MAX_RUNNERS = 16
 
 export function createRunnerPool(options: RunnerPoolOptions): RunnerPool {
@@ -61,22 +69,22 @@ class Pool implements RunnerPool {
           this.#endWaiting((run) => run.moduleKey === moduleKey, { state: 'failed', reason, error, durationMs: 0 })
         },
         onUnstartable: (cause) => {
-          this.#endWaiting(() => true, { state: 'requeue', cause: `no runner process starts: ${cause}` })
+          this.#endWaiting(() => true, { state: 'requeue', cause: `failed to start a runner process: ${cause}` })
         },
       },
     })
   }
 
   run(request: RunRequest, signal?: AbortSignal): Promise<RunOutcome> {
-    if (this.#isClosed) return Promise.reject(new ServiceError('unavailable', 'the worker is stopping'))
+    if (this.#isClosed) return Promise.reject(new ServiceError('unavailable', 'the worker is shutting down'))
     if (this.#waiting.length >= MAX_WAITING) {
-      return Promise.reject(new ServiceError('unavailable', `${MAX_WAITING} runs wait already`))
+      return Promise.reject(new ServiceError('unavailable', `${MAX_WAITING} runs are queued already`))
     }
     if (signal?.aborted) return Promise.resolve({ state: 'stopped', durationMs: 0 })
     return new Promise((resolve) => {
       const run: PendingRun = {
         request,
-        // Of the domain: what a runner says of a module, and how long its calls take, counts for nobody else.
+        // Includes the domain: reports of a runner about a module, and its call times, apply only to that domain.
         moduleKey: `${request.domain} ${request.digest} ${request.call.memoryLimitBytes}`,
         sequence: 0,
         hasEnded: false,
@@ -108,6 +116,8 @@ class Pool implements RunnerPool {
         return pid === undefined ? [] : [{ pid, residentBytes: runner.process.residentBytes(), underWay }]
       }),
       waiting: this.#waiting.length,
+      isUnstartable: this.#supervisor.isUnstartable,
+      kills: { ...this.#supervisor.kills },
     }
   }
 
@@ -130,7 +140,7 @@ class Pool implements RunnerPool {
     for (const run of meant) run.end(outcome)
   }
 
-  /** Once per turn of the event loop, however much became free in it. */
+  /** Once per turn of the event loop. */
   #placeSoon(): void {
     if (this.#isPlacing || this.#isClosed) return
     this.#isPlacing = true
@@ -143,23 +153,23 @@ class Pool implements RunnerPool {
   #place(): void {
     const waiting = this.#waiting
     this.#waiting = []
-    const turn = new PlacingTurn(this.#supervisor.runners)
+    const turn = new PlacementRound(this.#supervisor.runners)
     const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
     this.#waiting = left.concat(this.#waiting)
-    // Last, so that a runner whose module has just been loaded has its run before anybody finds it idle.
+    // Last, so that a runner that has just loaded a module gets its run before it is considered idle.
     for (const domain of turn.withoutRunner) this.#makeRoomFor(domain, turn)
     this.#keepSpare()
   }
 
-  /** A runner that has served nobody, for the next domain that comes: it need not wait for a start then. */
+  /** Keeps an unused runner, so that a new domain does not wait for a start. */
   #keepSpare(): void {
     const { runners } = this.#supervisor
     const hasSpare = runners.some(({ domain }) => domain === undefined)
     if (!hasSpare && runners.length > 0 && runners.length < this.#maxRunners) this.#supervisor.start()
   }
 
-  /** True when the run went to a thread. False: it waits, and what it waits for has been set going. */
-  #placeOne(run: PendingRun, turn: PlacingTurn): boolean {
+  /** True if the run was assigned to a thread. False: it waits, and what it needs was started. */
+  #placeOne(run: PendingRun, turn: PlacementRound): boolean {
     const mustRunAlone = this.#quarantine.mustRunAlone(run.request)
     const depth = mustRunAlone ? 1 : this.#callTimes.threadQueueRuns(run.moduleKey)
     const runner = this.#findRunner(run, { mustRunAlone, depth, nowMs: turn.nowMs })
@@ -177,7 +187,7 @@ class Pool implements RunnerPool {
       turn.waitsForSlot ??= run.request.domain
       return false
     }
-    // Runs that go behind others take no slot; while another domain waits for one, its turn comes first.
+    // Queued runs behind others take no slot; while another domain waits for a slot, its turn comes first.
     if (!isIdle && turn.waitsForSlot !== undefined && turn.waitsForSlot !== run.request.domain) return false
     if (isIdle) turn.underWay++
     if (mustRunAlone) runner.isAlone = true
@@ -185,15 +195,21 @@ class Pool implements RunnerPool {
     return true
   }
 
-  /** Another process while there is a core without one, else another thread, unless short calls do with the one they have. */
-  #addThread(runner: Runner, turn: PlacingTurn, isShared: boolean): void {
+  /**
+   * Starts another process while a core is unused, else another thread, unless short calls share the existing one. While a
+   * process starts slowly, as on a busy machine, the run gets a thread: it must not wait beside a run that never ends.
+   */
+  #addThread(runner: Runner, turn: PlacementRound, isShared: boolean): void {
     const opening = runner.threads.filter((thread) => !thread.isReady).length
     if (turn.claim(runner, opening)) return
-    if (this.#countOf(runner.domain) < this.#options.runners && this.#supervisor.runners.length < this.#maxRunners) {
+    const { slots, runners } = this.#options
+    const isSpread = this.#countOf(runner.domain) < runners && this.#supervisor.runners.length < this.#maxRunners
+    if (isSpread) {
       if (!turn.claim('runner', turn.starting)) this.#supervisor.start()
-      return
+      if (!turn.isStartSlow) return
     }
-    const isFull = runner.threads.length >= this.#threadsPerRunner || turn.underWay + opening >= this.#options.slots
+    const most = isSpread ? this.#threadsPerRunner + 1 : this.#threadsPerRunner
+    const isFull = runner.threads.length >= most || turn.underWay + opening >= slots
     if (!isShared && !isFull) this.#supervisor.openThread(runner)
   }
 
@@ -201,8 +217,8 @@ class Pool implements RunnerPool {
     return this.#supervisor.runners.filter((runner) => runner.domain === domain).length
   }
 
-  /** No runner takes this domain now: start one, and where there are enough, end the one that was idle for longest. */
-  #makeRoomFor(domain: string, turn: PlacingTurn): void {
+  /** No runner accepts this domain now: starts one or, at the limit, retires the one that was idle longest. */
+  #makeRoomFor(domain: string, turn: PlacementRound): void {
     if (turn.claim('runner', turn.starting)) return
     const { runners } = this.#supervisor
     if (runners.length < this.#maxRunners) return this.#supervisor.start()
@@ -214,10 +230,10 @@ class Pool implements RunnerPool {
   }
 
   /**
-   * The runner for a run: of its domain, or the spare while the domain has less than its share. Where calls are short the
-   * one that holds some already and has room for more, else the one with the fewest among those that can take it soonest.
+   * The runner for a run: one of its domain, or the spare while the domain has less than its share. For short calls a
+   * runner that holds some already and has capacity, else the one with the fewest runs among the soonest available.
    */
-  #findRunner(run: PendingRun, { mustRunAlone, depth, nowMs }: Wish): Runner | undefined {
+  #findRunner(run: PendingRun, { mustRunAlone, depth, nowMs }: PlacementConstraints): Runner | undefined {
     const { domain } = run.request
     const mayTakeSpare = mustRunAlone || this.#countOf(domain) < this.#options.runners
     let best: { runner: Runner; readiness: number; held: number; knowsModule: boolean } | undefined
@@ -239,22 +255,26 @@ class Pool implements RunnerPool {
     return best?.runner
   }
 
-  /** 0: a thread takes the run now; 1: one more thread may be opened; 2: a run must end first. */
+  /** 0: a thread can take the run now; 1: another thread can be opened; 2: a run must end first. */
   #readinessOf(runner: Runner, depth: number, nowMs: number): number {
     if (findThread(runner, depth, nowMs) !== undefined) return 0
     return runner.threads.length < this.#threadsPerRunner ? 1 : 2
   }
 }
 
-/** `depth`: how many runs a thread may hold with this one. */
-type Wish = { mustRunAlone: boolean; depth: number; nowMs: number }
+/** `depth`: how many runs a thread can hold, including this one. */
+type PlacementConstraints = { mustRunAlone: boolean; depth: number; nowMs: number }
 
-/** What one turn of placing has used up already: each thread or process that is on its way serves one run that waits. */
-class PlacingTurn {
+/**
+ * The resources that one round of placement has claimed: each thread or process that is being started serves one queued
+ * run.
+ */
+class PlacementRound {
   readonly nowMs = monotonicMs()
   readonly starting: number
+  readonly isStartSlow: boolean
   underWay: number
-  /** Domains that no runner takes. */
+  /** Domains that no runner accepts. */
   readonly withoutRunner = new Set<string>()
   /** The first domain in the queue that waits for a slot. */
   waitsForSlot: string | undefined
@@ -262,6 +282,7 @@ class PlacingTurn {
 
   constructor(runners: Runner[]) {
     this.starting = runners.filter((runner) => runner.state === 'starting').length
+    this.isStartSlow = runners.some((runner) => isStartSlow(runner, this.nowMs))
     this.underWay = runners.reduce((sum, runner) => sum + runsUnderWay(runner).length, 0)
   }
 
@@ -273,7 +294,7 @@ class PlacingTurn {
   }
 }
 
-/** It holds nothing and loads nothing that a run waits for. */
+/** It holds no runs and loads no module that a run waits for. */
 function isIdle(runner: Runner): boolean {
   const isLoading = [...runner.modules.values()].some(({ state }) => state === 'loading')
   return runner.state === 'ready' && countHeld(runner) === 0 && !isLoading

@@ -1,52 +1,52 @@
-/** What the pool takes and what it answers. */
+/** The requests and outcomes of the pool. */
 import type { Call } from '../runtime/call.ts'
 import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
 import type { CallOutcome } from '../runtime/outcome.ts'
 
 export type RunRequest = {
-  /** A runner process serves one domain for all its life; empty: the platform's own. */
+  /** A runner process serves one domain for its whole life; empty: the platform. */
   domain: string
-  /** Digest of the module, and the file that holds it in the module cache. */
+  /** Digest of the module, and its file in the module cache. */
   digest: string
   modulePath: string
   moduleBytes: number
-  /** Where the transpiled form of a component lies; absent for a core module. */
+  /** Folder of the transpiled form of a component; absent for a core module. */
   componentFolder?: string | undefined
-  /** What the guest is given, and its bounds. */
+  /** The call with its limits. */
   call: Call
-  /** Wall-clock time from the start of the call; Infinity: none. */
+  /** Wall-clock timeout from the start of the call; Infinity: none. */
   timeoutMs: number
-  /** Called when the call begins, never after the outcome; once more when the run had to begin anew. */
+  /** Called when the call begins, never after the outcome; called again if the run had to restart. */
   onStarted?: () => void
-  /** What the guest asks of channels; without it all of it is refused. Never rejects. */
+  /** Channel calls of the guest; without it all of them are refused. Never rejects. */
   onGuestCall?: (callId: number, call: GuestCall) => Promise<GuestReply>
-  /** Output of a run that takes its time, as it comes. */
+  /** Streamed output of a longer run. */
   onOutput?: (output: OutputName, data: Uint8Array) => void
 }
 
 export type RunOutcome =
-  /** `isStreamed`: its output went to `onOutput`. */
-  | (CallOutcome & { durationMs: number; isStreamed?: boolean })
-  /** Its runner was killed because of somebody else, or could not be started: try again, here or elsewhere. */
+  /** `isStreamed`: its output was passed to `onOutput`. `memoryBytes`: of its instances; absent if its thread was ended. */
+  | (CallOutcome & { durationMs: number; memoryBytes?: number; isStreamed?: boolean })
+  /** Its runner was killed because of another run, or failed to start: retry it on this or another worker. */
   | { state: 'requeue'; cause: string }
   /** The caller's signal ended it. */
   | { state: 'stopped'; durationMs: number }
 
-/** A request on its way through the pool. */
+/** A request in the pool. */
 export type PendingRun = {
   request: RunRequest
   moduleKey: string
-  /** New at each hand-over to a thread, so that a late message about an earlier one is known for what it is. */
+  /** Changes with each assignment to a thread, so that late messages about an earlier one are recognized. */
   sequence: number
   hasEnded: boolean
-  /** Since the last hand-over: calls of the guest that were answered, one that waits, bytes that it wrote. */
+  /** Since the last assignment: answered calls of the guest, a waiting one, bytes of output. */
   answeredCalls: number
   isCalling: boolean
   outputBytes: Record<OutputName, number>
-  /** Pieces in which they came. */
+  /** Number of output messages. */
   outputPieces: number
   handedOverMs: number
-  /** The runner was within its memory at a look since then: what it held before is not what it ended of. */
+  /** The runner was within its budget at a check since then: memory of earlier runs did not exceed it. */
   wasWithinMemory: boolean
   end: (outcome: RunOutcome) => void
 }

@@ -6,7 +6,7 @@ import { CrashQuarantine } from './crash-quarantine.ts'
 
 const GUEST = { domain: 'one', digest: 'sha256:1' }
 
-/** How the only run under way ends in a runner that was killed for its memory. */
+/** The end of the only active run in a runner that was killed for its memory. */
 function endInOverfullRunner(
   given: { modules: number; runs: number; wasWithinMemory: boolean },
   quarantine = new CrashQuarantine(),
@@ -24,8 +24,8 @@ function endInOverfullRunner(
     modules: new Map(),
     isAlone: false,
     isOverMemory: true,
-    givenModules: given.modules,
-    givenRuns: given.runs,
+    sentModules: given.modules,
+    sentRuns: given.runs,
   }
   onRunnerExit(runner as Runner, [], 'too much memory', { quarantine, onModuleRefused: () => undefined })
   return { outcomes, quarantine }
@@ -38,7 +38,7 @@ test.each([
   expect(endInOverfullRunner(given).outcomes).toMatchObject([{ state: 'failed', reason: 'oom' }])
 })
 
-test('a run in a runner that was over its memory before it is given back, and runs alone when that happens three times', () => {
+test('a run in a runner that exceeded its memory before is requeued, and runs alone after three times', () => {
   const quarantine = new CrashQuarantine()
   for (let times = 1; times <= 3; times++) {
     expect(quarantine.mustRunAlone(GUEST)).toBe(false)

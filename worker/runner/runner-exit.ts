@@ -10,8 +10,8 @@ export type RunnerExitDeps = {
 }
 
 /**
- * `culprits` are the runs whose threads did not end in time, for which the runner was killed; they have ended. Every other run
- * is requeued, unless it was alone in the runner.
+ * `culprits` are the runs whose threads did not end in time, for which the runner was killed; they have ended. Every
+ * other run is requeued, unless it was alone in the runner.
  */
 export function onRunnerExit(
   runner: Runner,
@@ -52,6 +52,6 @@ export function onRunnerExit(
  * The engine releases memory when it collects garbage, so a runner may still hold memory of earlier runs and modules. The run
  * under way is charged only if the runner was within its budget at a check during the run, or has served nothing else.
  */
-function hasGrownBy({ givenModules, givenRuns }: Runner, run: PendingRun): boolean {
-  return run.wasWithinMemory || (givenModules <= 1 && givenRuns <= 1)
+function hasGrownBy({ sentModules, sentRuns }: Runner, run: PendingRun): boolean {
+  return run.wasWithinMemory || (sentModules <= 1 && sentRuns <= 1)
 }

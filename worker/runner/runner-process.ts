@@ -1,9 +1,9 @@
-/** One runner process as its parent sees it: messages in batches, modules, resident memory, end. It takes no decisions. */
+/** One runner process as seen by its parent: batched messages, modules, resident memory, exit. It makes no decisions. */
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { once } from 'node:events'
-import { IsolatedProcess, toStagedPath } from '../isolation/index.ts'
+import { IsolatedProcess, toJavaScriptPath } from '../isolation/index.ts'
 import type { Isolation } from '../isolation/index.ts'
 import { listComponentFiles } from '../transpile/index.ts'
 import { FRAME, FrameReader, encodeFrame, encodeMessages } from './frames.ts'
@@ -11,51 +11,51 @@ import { parseFromRunner } from './from-runner.ts'
 import { RUNNER_ENTRY } from './staged-code.ts'
 import type { FromRunner, ModuleOrder, ToRunner } from './messages.ts'
 
-/** What a runner wrote to its error output last, kept for the log. */
+/** The end of a runner's error output, kept for the log. */
 const MAX_ERROR_OUTPUT_BYTES = 4096
-/** A runner that is told to leave has nothing to do any more. */
+/** A runner that is asked to exit has no work left. */
 const CLOSE_DEADLINE_MS = 1_000
-/** Heap of a runner's main thread; modules lie outside of it. */
+/** Heap of a runner's main thread; modules are outside of it. */
 const MAX_MAIN_HEAP_MIB = 128
-/** Largest message of a runner: a result of 16 MiB beside stdout and stderr of 16 MiB each, some of it escaped. */
+/** Largest message of a runner: a result of 16 MiB with stdout and stderr of 16 MiB each, partly escaped. */
 const MAX_FRAME_BYTES = 128 * 1024 * 1024
-/** Nothing but the last words of the engine comes there. */
+/** Only the last messages of the engine are written there. */
 const MAX_ALL_ERROR_BYTES = 1024 * 1024
 /**
- * Of frames that change nothing: a thread says a few about runs that were taken from it meanwhile. A runner that keeps on saying
- * them takes the worker's time from everybody else.
+ * Limit of messages without effect: a thread sends a few about recalled runs. A runner that keeps sending them takes CPU
+ * time of the worker from others.
  */
 const MAX_IDLE_BYTES = 64 * 1024 * 1024
-/** What reading a message costs beside its bytes, in bytes. */
+/** The cost of reading a message besides its bytes, in bytes. */
 const IDLE_MESSAGE_BYTES = 256
-/** Of them forgotten with each order: orders are what messages that come too late result from. */
+/** Subtracted with each order, because late messages result from orders. */
 const IDLE_BYTES_PER_ORDER = 64 * 1024
-/** Bytes of a module that are sent at a time. */
+/** Bytes of a module per message. */
 const MODULE_PART_BYTES = 256 * 1024
 
 const ENGINE_FLAGS = [
   // Threads of the runner; they inherit the permissions.
   '--allow-worker',
   '--expose-gc',
-  // Short-lived messages are all that is allocated: a small nursery costs nothing and is paid per thread.
+  // Only short-lived messages are allocated: a small nursery is sufficient and is allocated per thread.
   '--max-semi-space-size=1',
 ]
 
 export type RunnerLaunch = {
   isolation: Isolation
-  /** Folder of the runner's code, as `stageRunnerCode` laid it out. */
+  /** Folder of the runner's code from `stageRunnerCode`. */
   codeFolder: string
-  /** Number of the runner within its pool, which decides its user. */
+  /** Index of the runner within its pool, which determines its user. */
   index: number
 }
 
-/** Where the files of a module lie. */
+/** The files of a module. */
 export type ModuleSource = { modulePath: string; componentFolder: string | undefined }
 
 export type RunnerProcessHandlers = {
-  /** False: it changed nothing. May throw: then the runner is not to be trusted any more, and ends. */
+  /** False: it had no effect. Can throw: then the runner is untrusted and is killed. */
   onMessage: (message: FromRunner) => boolean
-  /** It said what no runner says, or takes no more modules; it is to be killed. */
+  /** It sent an invalid message, or accepts no modules; it must be killed. */
   onFault: (cause: string) => void
   /** Called once, after the last message. */
   onExit: (cause: string) => void
@@ -70,14 +70,14 @@ export class RunnerProcess {
   #idleBytes = 0
   #reportedResidentBytes = 0
   #hasExited = false
-  /** Ends when the last module that was ordered has been sent. */
+  /** Resolves when the last ordered module was sent. */
   #modules: Promise<void> = Promise.resolve()
   readonly exited: Promise<void>
 
   constructor({ isolation, codeFolder, index }: RunnerLaunch, handlers: RunnerProcessHandlers) {
     this.#process = new IsolatedProcess(isolation, {
       codeFolder,
-      entry: join(codeFolder, toStagedPath(RUNNER_ENTRY)),
+      entry: join(codeFolder, toJavaScriptPath(RUNNER_ENTRY)),
       user: index,
       maxHeapMib: MAX_MAIN_HEAP_MIB,
       flags: ENGINE_FLAGS,
@@ -87,9 +87,9 @@ export class RunnerProcess {
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT_BYTES)
       this.#errorBytes += text.length
-      if (this.#errorBytes > MAX_ALL_ERROR_BYTES) handlers.onFault('it does not stop writing to its error output')
+      if (this.#errorBytes > MAX_ALL_ERROR_BYTES) handlers.onFault('it wrote too much to its error output')
     })
-    // It may end at any time; what was on its way to it is of no use then.
+    // The process can exit at any time; unsent messages are lost then.
     child.stdin.on('error', () => undefined)
     this.#read(handlers)
     this.exited = new Promise((resolve) => {
@@ -99,7 +99,7 @@ export class RunnerProcess {
         handlers.onExit(cause)
         resolve()
       }
-      // After `close` all that it said has been read.
+      // After `close` all of its output was read.
       child.once('close', (code, signal) => end(this.#describeEnd(code, signal)))
       child.once('error', (error) => {
         if (child.pid === undefined) end(error.message)
@@ -107,12 +107,12 @@ export class RunnerProcess {
     })
   }
 
-  /** Of Node itself; undefined until it is known. */
+  /** Process id of Node itself; undefined until it is known. */
   get pid(): number | undefined {
     return this.#process.pid
   }
 
-  /** Sends in one batch what is sent within a turn of the event loop. To a process that is gone it sends nothing. */
+  /** Sends the messages of one turn of the event loop in one batch; no effect after the process has exited. */
   send(message: ToRunner): void {
     this.#outbox.push(message)
     this.#idleBytes = Math.max(0, this.#idleBytes - IDLE_BYTES_PER_ORDER)
@@ -120,16 +120,16 @@ export class RunnerProcess {
     setImmediate(() => this.#flush())
   }
 
-  /** Sends the files of a module: the runner itself can read none. */
+  /** Sends the files of a module, because the runner cannot read them. */
   loadModule(order: Omit<ModuleOrder, 'files'>, source: ModuleSource): void {
     this.#modules = this.#modules
       .then(() => this.#sendModule(order, source))
       .catch((error: unknown) => {
-        if (!this.#hasExited) this.#onFault(`a module could not be sent to it: ${(error as Error).message}`)
+        if (!this.#hasExited) this.#onFault(`failed to send a module to it: ${(error as Error).message}`)
       })
   }
 
-  /** Resident memory now; 0 when the process is gone. */
+  /** Resident memory; 0 after the process has exited. */
   residentBytes(): number {
     return this.#process.residentBytes() ?? this.#reportedResidentBytes
   }
@@ -138,7 +138,7 @@ export class RunnerProcess {
     this.#process.kill()
   }
 
-  /** Asks the process to leave and ends it when it has not after a second. */
+  /** Asks the process to exit, and kills it after a second. */
   async close(): Promise<void> {
     this.#process.child.stdin.end()
     const timer = setTimeout(() => this.kill(), CLOSE_DEADLINE_MS)
@@ -149,7 +149,7 @@ export class RunnerProcess {
   #read({ onMessage, onFault }: RunnerProcessHandlers): void {
     let isTrusted = true
     const reader = new FrameReader(MAX_FRAME_BYTES, (kind, payload) => {
-      if (kind !== FRAME.messages) throw new Error(`a frame of the unknown kind ${kind}`)
+      if (kind !== FRAME.messages) throw new Error(`a frame has the unknown kind ${kind}`)
       const messages = parseFromRunner(payload)
       let idle = messages.length === 0 ? 1 : 0
       for (const message of messages) {
@@ -157,7 +157,7 @@ export class RunnerProcess {
       }
       if (idle === 0) return
       this.#idleBytes += payload.length + idle * IDLE_MESSAGE_BYTES
-      if (this.#idleBytes > MAX_IDLE_BYTES) throw new Error('too many that change nothing')
+      if (this.#idleBytes > MAX_IDLE_BYTES) throw new Error('too many messages without effect')
     })
     this.#process.child.stdout.on('data', (chunk: Buffer) => {
       if (!isTrusted) return
@@ -165,14 +165,14 @@ export class RunnerProcess {
         reader.push(chunk)
       } catch (error) {
         isTrusted = false
-        onFault(`it sent a wrong message: ${(error as Error).message}`)
+        onFault(`it sent an invalid message: ${(error as Error).message}`)
       }
     })
   }
 
   #noteResident(residentBytes: number): boolean {
     this.#reportedResidentBytes = residentBytes
-    // Where the system tells, a runner has no reason to.
+    // If the system reports the memory, a runner has no reason to.
     return process.platform !== 'linux'
   }
 

@@ -1,6 +1,6 @@
 /**
- * The runner processes of a pool: starts them, hands runs to their threads, watches deadlines and memory, and sorts out
- * what becomes of each run when a thread or a whole runner ends. Which run goes where is the pool's decision.
+ * The runner processes of a pool: starts them, assigns runs to their threads, enforces deadlines and memory, and handles
+ * each run when a thread or a runner ends. The pool decides the placement.
  */
 import { monotonicMs } from '#core/time.ts'
 import { refuseCall } from '../runtime/guest-host.ts'
@@ -11,32 +11,35 @@ import { GuestThreadRuns } from './guest-thread-runs.ts'
 import type { FromRunner } from './messages.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun } from './run-request.ts'
-import { SHORT_CALL_MS, heldRuns, isHoldingRuns, runsUnderWay } from './runner.ts'
+import { SHORT_CALL_MS, heldRuns, isHoldingRuns, isStartSlow, runsUnderWay } from './runner.ts'
 import type { GuestThread, Runner } from './runner.ts'
 import { RunnerProcess } from './runner-process.ts'
 import { StartFailures } from './start-failures.ts'
 import type { CrashQuarantine } from './crash-quarantine.ts'
 
 const DEFAULT_IDLE_MS = 60_000
-/** How often deadlines are looked at while something runs. */
+/** Interval of deadline checks while a run is active. */
 const DEADLINE_INTERVAL_MS = 10
-/** How often memory is looked at while a runner exists. */
+/** Interval of memory checks while a runner exists. */
 const MEMORY_INTERVAL_MS = 100
 const START_DEADLINE_MS = 10_000
 const LOAD_DEADLINE_MS = 30_000
-/** Pieces of output that a run may have at once, and more with time: more than a thread (`guest-thread-host.ts`) ever passes on. */
+/** Burst of output messages of a run, and the rate beyond it: more than a thread (`guest-thread-host.ts`) ever sends. */
 const MAX_OUTPUT_PIECES = 10_000
 const MAX_OUTPUT_PIECES_PER_MS = 1
 const NO_CHANNELS = 'no channel is granted to this task'
 
+/** Why a runner process was killed; crash: it exited unexpectedly. */
+export type KillReason = 'memory' | 'stuck' | 'start' | 'compile' | 'fault' | 'crash'
+
 export type SupervisorHooks = {
-  /** Something became free: a thread, a module, a runner. */
+  /** A thread, a module or a runner became available. */
   onCapacity: () => void
-  /** Runs that were handed over and have not begun; they go first. */
+  /** Assigned runs that have not begun; they are placed first. */
   onReturned: (runs: PendingRun[]) => void
-  /** Nobody can run this module. */
+  /** No runner can run this module. */
   onModuleRefused: (moduleKey: string, reason: 'module_invalid' | 'oom', error: string) => void
-  /** Runner processes do not start. */
+  /** Runner processes fail to start. */
   onUnstartable: (cause: string) => void
 }
 
@@ -48,6 +51,8 @@ export type SupervisorDeps = RunnerPoolOptions & {
 
 export class RunnerSupervisor {
   readonly runners: Runner[] = []
+  /** Runner processes that ended otherwise than they were meant to, since the start. */
+  readonly kills: Record<KillReason, number> = { memory: 0, stuck: 0, start: 0, compile: 0, fault: 0, crash: 0 }
   readonly #deps: SupervisorDeps
   readonly #overheadBytes: number
   readonly #idleMs: number
@@ -66,7 +71,7 @@ export class RunnerSupervisor {
     this.#idleMs = deps.idleMs ?? DEFAULT_IDLE_MS
   }
 
-  /** Starts one more runner; it takes nothing until it is ready. Does nothing while earlier starts fail. */
+  /** Starts one more runner; it accepts no runs until it is ready. No effect while earlier starts fail. */
   start(): void {
     const nowMs = monotonicMs()
     if (this.#isClosed || !this.#startFailures.mayStart(nowMs)) return
@@ -78,7 +83,7 @@ export class RunnerSupervisor {
       { isolation, codeFolder, index },
       {
         onMessage: (message) => this.#receive(runner, message),
-        onFault: (cause) => this.#kill(runner, cause),
+        onFault: (cause) => this.#kill(runner, cause, 'fault'),
         onExit: (cause) => this.#onRunnerExit(runner, cause),
       },
     )
@@ -91,12 +96,12 @@ export class RunnerSupervisor {
       threads: [],
       modules: new Map(),
       idleSinceMs: nowMs,
-      startDeadlineMs: nowMs + START_DEADLINE_MS,
+      startedMs: nowMs,
       hasStarted: false,
       killCause: undefined,
       isOverMemory: false,
-      givenModules: 0,
-      givenRuns: 0,
+      sentModules: 0,
+      sentRuns: 0,
     }
     this.runners.push(runner)
     this.#memoryTimer ??= setInterval(() => this.#watchRunners(), MEMORY_INTERVAL_MS)
@@ -124,7 +129,7 @@ export class RunnerSupervisor {
       lastUsedMs: nowMs,
     })
     const { maxModuleBytes, allowGc } = this.#deps
-    runner.givenModules++
+    runner.sentModules++
     runner.domain = run.request.domain
     runner.process.loadModule(
       { moduleKey: run.moduleKey, memoryLimitBytes: call.memoryLimitBytes, maxModuleBytes, allowGc },
@@ -132,7 +137,7 @@ export class RunnerSupervisor {
     )
   }
 
-  /** Gives the run to the thread, whose runner has its module loaded. */
+  /** Assigns the run to the thread, whose runner has loaded its module. */
   handOver(runner: Runner, thread: GuestThread, run: PendingRun): void {
     const { request } = run
     run.sequence = ++this.#sequence
@@ -142,7 +147,7 @@ export class RunnerSupervisor {
     run.outputPieces = 0
     run.handedOverMs = monotonicMs()
     run.wasWithinMemory = false
-    runner.givenRuns++
+    runner.sentRuns++
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
     thread.runs.push(run)
@@ -159,7 +164,7 @@ export class RunnerSupervisor {
     this.#deadlineTimer ??= setInterval(() => this.#watchDeadlines(), DEADLINE_INTERVAL_MS)
   }
 
-  /** Ends a run that was handed over, as `stopped`: at once when it has not begun, else when its thread is gone. */
+  /** Ends an assigned run as `stopped`: at once if it has not begun, else when its thread has exited. */
   stop(run: PendingRun): void {
     for (const runner of this.runners) {
       for (const thread of runner.threads) {
@@ -185,12 +190,12 @@ export class RunnerSupervisor {
     await Promise.all(this.runners.map((runner) => runner.process.close()))
   }
 
-  /** False: it changed nothing. */
+  /** False: the message had no effect. */
   #receive(runner: Runner, message: FromRunner): boolean {
     let isOfUse = true
     switch (message.type) {
       case 'ready':
-        if (runner.state !== 'starting') throw new Error('it was ready before')
+        if (runner.state !== 'starting') throw new Error('it reported ready twice')
         runner.state = 'ready'
         this.openThread(runner)
         break
@@ -202,7 +207,7 @@ export class RunnerSupervisor {
         break
       case 'thread_ended': {
         const thread = threadOf(runner, message.thread)
-        if (thread.killing === undefined) throw new Error('a thread was ended that was not to be ended')
+        if (thread.killing === undefined) throw new Error('it reported the end of a thread that was not being ended')
         this.#threadRuns.endKilled(thread)
         this.#threadRuns.settle(runner)
         break
@@ -255,13 +260,14 @@ export class RunnerSupervisor {
     const [run] = position === -1 ? [] : thread.runs.splice(position, 1)
     if (run === undefined) return false
     this.#deps.callTimes.record(run.moduleKey, message.durationMs)
-    run.end({ ...message.outcome, durationMs: message.durationMs, isStreamed: message.isStreamed })
+    const { outcome, durationMs, memoryBytes, isStreamed } = message
+    run.end({ ...outcome, durationMs, memoryBytes, isStreamed })
     if (position === 0) this.#threadRuns.beginHead(thread)
     this.#threadRuns.settle(runner)
     return true
   }
 
-  /** A thread keeps output within its bound; one that says more was taken over. */
+  /** A thread limits its output; a runner that sends more is compromised. */
   #passOutput(runner: Runner, message: Extract<FromRunner, { type: 'output' }>): boolean {
     const run = findRun(runner, message)
     if (run === undefined) return false
@@ -269,11 +275,11 @@ export class RunnerSupervisor {
     run.outputPieces++
     const elapsedMs = monotonicMs() - run.handedOverMs
     if (run.outputPieces > MAX_OUTPUT_PIECES + elapsedMs * MAX_OUTPUT_PIECES_PER_MS) {
-      throw new Error('a run wrote in more pieces than a thread passes on')
+      throw new Error('a run sent more output messages than a thread can send')
     }
     run.outputBytes[message.output] += data.length
     if (run.outputBytes[message.output] > run.request.call.maxOutputBytes)
-      throw new Error('a run wrote beyond its bound')
+      throw new Error('a run exceeded its output limit')
     run.request.onOutput?.(message.output, data)
     return true
   }
@@ -281,8 +287,8 @@ export class RunnerSupervisor {
   #serveGuest(runner: Runner, message: Extract<FromRunner, { type: 'guest_call' }>): boolean {
     const run = findRun(runner, message)
     if (run === undefined) return false
-    // A guest waits for the answer of one call before it makes the next.
-    if (message.callId !== run.answeredCalls + 1 || run.isCalling) throw new Error('a call came out of turn')
+    // A guest waits for the answer of one call before the next.
+    if (message.callId !== run.answeredCalls + 1 || run.isCalling) throw new Error('a call is out of order')
     void this.#answerGuest(runner, run, message)
     return true
   }
@@ -296,7 +302,7 @@ export class RunnerSupervisor {
     const reply = (await run.request.onGuestCall?.(callId, call)) ?? refuseCall('forbidden', NO_CHANNELS)
     run.isCalling = false
     run.answeredCalls = callId
-    // The thread may have been ended meanwhile; an answer for a run that is gone is dropped there.
+    // The thread may have been ended meanwhile; it drops an answer for an ended run.
     if (runner.state === 'ready') runner.process.send({ type: 'guest_reply', thread, sequence, callId, reply })
   }
 
@@ -310,7 +316,7 @@ export class RunnerSupervisor {
         isAnythingHeld = true
         const durationMs = nowMs - thread.headSinceMs
         if (thread.killing !== undefined) {
-          if (nowMs > thread.killing.deadlineMs) this.#kill(runner, 'a thread did not end when it was told to')
+          if (nowMs > thread.killing.deadlineMs) this.#kill(runner, 'a thread did not end at its deadline', 'stuck')
         } else if (durationMs >= head.request.timeoutMs) {
           const error = `the run did not end within ${head.request.timeoutMs} ms`
           this.#threadRuns.kill(runner, thread, { state: 'failed', reason: 'timeout', error, durationMs })
@@ -331,12 +337,14 @@ export class RunnerSupervisor {
       const allowed = memoryBudgetBytes(runner, this.#overheadBytes)
       if (residentBytes > allowed) {
         runner.isOverMemory = true
-        this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${allowed} bytes`)
+        this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${allowed} bytes`, 'memory')
       } else for (const run of runsUnderWay(runner)) run.wasWithinMemory = true
-      if (runner.state === 'starting' && nowMs > runner.startDeadlineMs) this.#kill(runner, 'it did not start in time')
+      if (isStartSlow(runner, nowMs)) this.#deps.hooks.onCapacity()
+      if (runner.state === 'starting' && nowMs - runner.startedMs > START_DEADLINE_MS)
+        this.#kill(runner, 'it did not start in time', 'start')
       for (const module of runner.modules.values()) {
         const isLate = module.state === 'loading' && nowMs > module.loadDeadlineMs
-        if (isLate) this.#kill(runner, `a module was not compiled within ${LOAD_DEADLINE_MS} ms`)
+        if (isLate) this.#kill(runner, `a module was not compiled within ${LOAD_DEADLINE_MS} ms`, 'compile')
       }
       const isIdle = runner.state === 'ready' && !isHoldingRuns(runner) && nowMs - runner.idleSinceMs > this.#idleMs
       const isSpareOfOthers = runner.domain === undefined && this.runners.some(({ domain }) => domain !== undefined)
@@ -344,30 +352,32 @@ export class RunnerSupervisor {
     }
   }
 
-  /** Ends a runner that holds nothing. */
+  /** Ends a runner without runs. */
   retire(runner: Runner): void {
     runner.state = 'dying'
     void runner.process.close()
   }
 
-  #kill(runner: Runner, cause: string): void {
+  #kill(runner: Runner, cause: string, reason: KillReason): void {
     if (runner.state === 'dying') return
+    this.kills[reason] += 1
     runner.killCause = cause
     if (runner.state === 'ready') runner.state = 'dying'
     runner.process.kill()
   }
 
-  /** The process is gone, by our hand or another's. Whatever was under way in it ends or is requeued. */
+  /** The process has exited. Its active runs end or are requeued. */
   #onRunnerExit(runner: Runner, exit: string): void {
     const cause = runner.killCause ?? exit
     this.runners.splice(this.runners.indexOf(runner), 1)
     if (this.#isClosed) return
     const wasSentAway = runner.state === 'dying' && runner.killCause === undefined
+    if (runner.killCause === undefined && !wasSentAway) this.kills.crash += 1
     if (!runner.hasStarted && !wasSentAway) this.#countStartFailure(cause)
     if (isHoldingRuns(runner) || runner.state !== 'dying') {
       this.#deps.logger.warn(
         { pid: runner.process.pid, cause, underWay: runsUnderWay(runner).length },
-        'a runner process exited',
+        'a runner process exited; its runs end or are requeued',
       )
     }
     const waiting = runner.threads.flatMap((thread) => thread.runs.slice(1))
@@ -383,12 +393,19 @@ export class RunnerSupervisor {
     this.#deps.hooks.onCapacity()
   }
 
+  get isUnstartable(): boolean {
+    return this.#startFailures.areTooMany
+  }
+
   #countStartFailure(cause: string): void {
     const backoffMs = this.#startFailures.failed(monotonicMs())
-    // Whoever waits is looked at again when the next start is allowed.
+    // Queued runs are checked again when the next start is allowed.
     clearTimeout(this.#retryTimer)
     this.#retryTimer = setTimeout(() => this.#deps.hooks.onCapacity(), backoffMs + 1)
-    this.#deps.logger.error({ cause, failures: this.#startFailures.count }, 'a runner process did not start')
+    this.#deps.logger.error(
+      { cause, failures: this.#startFailures.count },
+      'failed to start a runner process; retrying',
+    )
     if (this.#startFailures.areTooMany) this.#deps.hooks.onUnstartable(cause)
   }
 }
@@ -401,6 +418,6 @@ function findRun(runner: Runner, message: { thread: number; sequence: number }):
 
 function threadOf(runner: Runner, index: number): GuestThread {
   const thread = runner.threads[index]
-  if (thread === undefined) throw new Error(`it spoke of thread ${index}, which was never opened`)
+  if (thread === undefined) throw new Error(`it referred to thread ${index}, which was never opened`)
   return thread
 }

@@ -1,17 +1,17 @@
-/** One runner as the pool books it: its threads with what they hold, its modules, its domain. Decides nothing. */
+/** The state of one runner in the pool: its threads and their runs, its modules, its domain. */
 import type { PendingRun, RunOutcome } from './run-request.ts'
 import type { RunnerProcess } from './runner-process.ts'
 
 export type GuestThread = {
   index: number
-  /** False until it runs: at first, and after it was ended. */
+  /** False while it starts: at first, and after it was ended. */
   isReady: boolean
-  /** The first one is under way, the others wait in the thread. */
+  /** The first run is active, the others are queued in the thread. */
   runs: PendingRun[]
-  /** When the first one began, on the monotonic clock: when it became the first. */
+  /** When the first run began, on the monotonic clock: when it became the first. */
   headSinceMs: number
   isRecalling: boolean
-  /** While it is being ended: the run that it is ended for, how that run ends, and the deadline. */
+  /** While the thread is being ended: the run that caused it, its outcome, and the deadline. */
   killing: { run: PendingRun; outcome: RunOutcome; deadlineMs: number } | undefined
 }
 
@@ -28,22 +28,22 @@ export type Runner = {
   index: number
   process: RunnerProcess
   state: 'starting' | 'ready' | 'dying'
-  /** The first domain that it served; it never serves another. Undefined: the spare, which has served nobody. */
+  /** The first domain that it served; it never serves another. Undefined: the spare, which is unused. */
   domain: string | undefined
-  /** It holds a module that must run alone. */
+  /** It runs a module that must run alone. */
   isAlone: boolean
   threads: GuestThread[]
   modules: Map<string, LoadedModule>
   idleSinceMs: number
-  startDeadlineMs: number
-  /** Its first thread runs. */
+  startedMs: number
+  /** Its first thread is running. */
   hasStarted: boolean
-  /** Why we killed it; undefined while we have not. */
+  /** Why it was killed; undefined if it was not. */
   killCause: string | undefined
   isOverMemory: boolean
-  /** Modules and runs that it was given since it started. */
-  givenModules: number
-  givenRuns: number
+  /** Modules and runs since its start. */
+  sentModules: number
+  sentRuns: number
 }
 
 export function heldRuns(runner: Runner): PendingRun[] {
@@ -56,7 +56,7 @@ export function countHeld(runner: Runner): number {
   return count
 }
 
-/** What is under way in the runner: the first run of each thread. */
+/** The active runs of the runner: the first run of each thread. */
 export function runsUnderWay(runner: Runner): PendingRun[] {
   return runner.threads.flatMap((thread) => thread.runs.slice(0, 1))
 }
@@ -65,12 +65,19 @@ export function isHoldingRuns(runner: Runner): boolean {
   return runner.threads.some((thread) => thread.runs.length > 0)
 }
 
-/** A run that is under way for so long is not short, whatever those before it were: nothing goes or stays behind it. */
+/** A process usually starts in a fraction of a second. */
+const SLOW_START_MS = 2_000
+
+export function isStartSlow({ hasStarted, state, startedMs }: Runner, nowMs: number): boolean {
+  return !hasStarted && state !== 'dying' && nowMs - startedMs > SLOW_START_MS
+}
+
+/** A run that is active for longer is not short, independent of earlier ones: no run waits behind it. */
 export const SHORT_CALL_MS = 5
 
 /**
- * The thread for one more run: where calls are short the fullest one below `depth`, because runs that travel together cost
- * less, else an idle one. Undefined when there is none.
+ * The thread for one more run: for short calls the fullest one below `depth`, because runs that are sent together cost
+ * less; else an idle one. Undefined if there is none.
  */
 export function findThread(runner: Runner, depth: number, nowMs: number): GuestThread | undefined {
   let best: GuestThread | undefined

@@ -1,6 +1,6 @@
-/** Runner processes that do not start: when the next one is tried, and when everybody who waits is sent away. */
+/** Failing starts of runner processes: the backoff of the next start, and when all queued runs are rejected. */
 
-/** Starts that fail in a row before everybody who waits is sent away. */
+/** Consecutive failures before all queued runs are rejected. */
 const MAX_FAILURES = 3
 const BACKOFF_MS = 500
 const MAX_DOUBLINGS = 5
@@ -13,7 +13,7 @@ export class StartFailures {
     return this.#count
   }
 
-  /** True when it was once too often. */
+  /** True if the limit is exceeded. */
   get areTooMany(): boolean {
     return this.#count >= MAX_FAILURES
   }
@@ -22,7 +22,7 @@ export class StartFailures {
     return nowMs >= this.#nextStartMs
   }
 
-  /** Answers how long nothing is started now, in milliseconds. */
+  /** Records a failure; returns the backoff in milliseconds. */
   failed(nowMs: number): number {
     this.#count++
     const backoffMs = BACKOFF_MS * 2 ** Math.min(this.#count - 1, MAX_DOUBLINGS)

@@ -1,7 +1,7 @@
 /**
- * Assignments on disk that must survive a restart of this worker, network or not: runs with `on_lost: wait`, which the
- * manager gives to nobody else. One file each, gone when the run's result is in the spool. Secrets never go to disk, so
- * an assignment with secrets is not kept: the manager gives it out again.
+ * Assignments on disk that must survive a restart of this worker, with or without a network: runs with `on_lost: wait`,
+ * which the manager assigns to no other worker. One file each, removed when the run's result is in the spool. Secrets are
+ * never written to disk, so an assignment with secrets is not stored: the manager sends it again.
  */
 import { createHash } from 'node:crypto'
 import { mkdir, open, readFile, readdir, rename, rm } from 'node:fs/promises'
@@ -27,13 +27,13 @@ export class AssignmentJournal {
     return new AssignmentJournal(folder, logger)
   }
 
-  /** What earlier processes were given and did not end. A file that a crash cut off, or another version wrote, is removed. */
+  /** Unfinished assignments of earlier processes. A truncated or incompatible file is removed. */
   async read(): Promise<Assignment[]> {
     const found: Assignment[] = []
     for (const name of await readdir(this.#folder)) {
       const path = join(this.#folder, name)
       try {
-        if (!name.endsWith(SUFFIX)) throw new Error('it is a draft')
+        if (!name.endsWith(SUFFIX)) throw new Error('it is incomplete')
         found.push(fromBinary(AssignmentSchema, await readFile(path)))
       } catch (error) {
         this.#logger.warn({ path, err: error }, 'failed to read an assignment on disk; dropping it')
@@ -43,7 +43,7 @@ export class AssignmentJournal {
     return found
   }
 
-  /** On disk when it resolves; does nothing for an assignment with secrets. */
+  /** Synced when it resolves; no effect for an assignment with secrets. */
   async add(key: string, assignment: Assignment): Promise<void> {
     if (Object.keys(assignment.secrets).length > 0) return
     const path = this.#pathOf(key)

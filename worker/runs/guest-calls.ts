@@ -1,7 +1,7 @@
 /**
- * What guests ask of channels, on its way to the manager and back. A call without an answer is asked again on the next
- * session under the same number, so that a publication is stored once however often the stream broke. The manager checks
- * every call again; what the grants rule out is answered here.
+ * Channel calls of guests, sent to the manager and answered. A call without an answer is sent again on the next session
+ * with the same number, so that a publication is stored once after any number of interruptions. The manager checks every
+ * call again; calls without a grant are refused here.
  */
 import { GrantKind } from '#proto/index.ts'
 import type { Grant, GuestReply as WireReply, RunRef } from '#proto/index.ts'
@@ -13,7 +13,7 @@ import { keyOf } from '../session/run-messages.ts'
 type WireCall = Parameters<Outbox['guestCall']>[0]
 type Pending = { call: WireCall; resolve: (reply: GuestReply) => void }
 
-/** A SenML pack that a guest publishes, by the protocol. */
+/** Limit of a published SenML pack, from the protocol. */
 const MAX_PAYLOAD_BYTES = 256 * 1024
 
 export class GuestCalls {
@@ -29,7 +29,7 @@ export class GuestCalls {
     this.#outbox = undefined
   }
 
-  /** Never rejects. A run that ends first must be given to `forget`. */
+  /** Never rejects. A run that ends first must be passed to `forget`. */
   ask(run: RunRef, grants: readonly Grant[], callId: number, call: GuestCall): Promise<GuestReply> {
     const wanted = call.kind === 'publish' ? GrantKind.PUBLISH : GrantKind.READ
     const place = resolveTopic(
@@ -39,11 +39,11 @@ export class GuestCalls {
     if (place === undefined) {
       const verb = call.kind === 'publish' ? 'publish to' : 'read from'
       const topic = JSON.stringify(call.topic.slice(0, 200))
-      return Promise.resolve(refuseCall('forbidden', `this task may not ${verb} ${topic}`))
+      return Promise.resolve(refuseCall('forbidden', `the task has no grant to ${verb} ${topic}`))
     }
     const made = toWire(run, callId, place, call)
     if (made === undefined) {
-      const message = `a message may have at most ${MAX_PAYLOAD_BYTES} bytes`
+      const message = `a message must be at most ${MAX_PAYLOAD_BYTES} bytes`
       return Promise.resolve(refuseCall('too_large', message))
     }
     return new Promise((resolve) => {
@@ -60,38 +60,38 @@ export class GuestCalls {
     pending?.resolve(fromWire(reply))
   }
 
-  /** The run is over: nobody waits for answers any more. */
-  forget(run: RunRef): void {
+  /** The run has ended: its answers have no receiver. */
+  endCallsOf(run: RunRef): void {
     const prefix = `${keyOf(run)}/`
     for (const [key, { resolve }] of this.#pending) {
       if (!key.startsWith(prefix)) continue
       this.#pending.delete(key)
-      resolve(refuseCall('unavailable', 'the run is over'))
+      resolve(refuseCall('unavailable', 'the run has ended'))
     }
   }
 }
 
-export type Place = { channelId: string; subtopic: string }
+export type ResolvedTopic = { channelId: string; subtopic: string }
 
 /**
- * `topic` is the name or id of a granted channel, then a subtopic; empty, or without a known channel in front, it means
- * the only granted one where there is just one. Undefined when no grant covers it.
+ * `topic` is the name or id of a granted channel, then a subtopic; empty, or without a known channel in front, it refers
+ * to the only granted one. Undefined if no grant covers it.
  */
-export function resolveTopic(topic: string, grants: readonly Grant[]): Place | undefined {
+export function resolveTopic(topic: string, grants: readonly Grant[]): ResolvedTopic | undefined {
   const [first = '', ...rest] = topic.split('/').filter((part) => part !== '')
   const named = grants.filter(({ name, channelId }) => first !== '' && (first === name || first === channelId))
   const isOnly = first === '' && new Set(grants.map(({ channelId }) => channelId)).size === 1
   const asked = rest.join('.')
   for (const { channelId, subtopic } of isOnly ? grants : named) {
     const granted = subtopic.replaceAll('/', '.')
-    // Nothing was asked for below a grant that is limited itself: what it is limited to is meant.
+    // Without a requested subtopic, the subtopic of the grant is used.
     if (asked === '') return { channelId, subtopic: granted }
     if (granted === '' || asked === granted || asked.startsWith(`${granted}.`)) return { channelId, subtopic: asked }
   }
   return undefined
 }
 
-function toWire(run: RunRef, callId: number, place: Place, call: GuestCall): WireCall | undefined {
+function toWire(run: RunRef, callId: number, place: ResolvedTopic, call: GuestCall): WireCall | undefined {
   if (call.kind === 'publish') {
     const payload = Buffer.from(call.payload)
     if (payload.length > MAX_PAYLOAD_BYTES) return undefined
@@ -111,6 +111,6 @@ function fromWire({ outcome }: WireReply): GuestReply {
     case 'error':
       return refuseCall(outcome.value.kind, outcome.value.message)
     case undefined:
-      return refuseCall('unavailable', 'the manager did not say what became of the call')
+      return refuseCall('unavailable', 'the manager returned no outcome of the call')
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Output of runs on its way to the manager. While there is no session it is kept, within a bound over all runs: what does
- * not fit is dropped, before anything else, and shows as a gap or as a cut end.
+ * Output of runs for the manager. Without a session it is buffered, within a limit over all runs: output beyond it is
+ * dropped first, and shows as a gap or a truncated end.
  */
 import { create } from '@bufbuild/protobuf'
 import { LogChunkSchema, LogStream } from '#proto/index.ts'
@@ -9,7 +9,7 @@ import type { OutputName } from '../runner/index.ts'
 import type { Outbox } from '../session/outbox.ts'
 import { keyOf } from '../session/run-messages.ts'
 
-/** Output that waits for a session, of all runs together. */
+/** Buffered output without a session, of all runs together. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 const CHUNK_BYTES = 64 * 1024
 
@@ -46,7 +46,7 @@ export class RunLogs {
     }
   }
 
-  /** The run is over and says nothing more. */
+  /** The run has ended and writes nothing more. */
   end(run: RunRef): void {
     this.#offsets.delete(keyOf(run))
   }

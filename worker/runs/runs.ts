@@ -1,13 +1,16 @@
 /**
- * The runs that this worker holds, from their assignment to the acknowledgement of their result. Lives as long as the
- * process; streams to the manager come and go, and what is said while there is none is said by the next Hello.
+ * The runs that this worker holds, from their assignment to the acknowledgement of their result. Independent of sessions:
+ * reports without a session are part of the next Hello.
  */
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
 import type { Assignment, GuestReply, HeldRun, RunRef, Welcome } from '#proto/index.ts'
+import { bytesOf } from '#core/bytes/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { startSpan, traceIdOf, withSpan } from '#core/tracing/index.ts'
+import type { Span } from '#core/tracing/index.ts'
 import { toModuleRequest } from '../modules/index.ts'
 import type { ModuleCache } from '../modules/index.ts'
 import type { AssignmentJournal } from './assignment-journal.ts'
@@ -21,13 +24,13 @@ import { SPOOL_WRITE_DELAY_MS } from '../spool/index.ts'
 import type { Spool } from '../spool/index.ts'
 import type { Components } from '../transpile/index.ts'
 
-/** Why a run is being ended before its time, which decides what is said about it. */
+/** Why a run is ended early, which determines its report. */
 type EndingFor =
-  /** The manager asked for it and waits for the confirmation. */
+  /** The manager cancelled it and waits for the confirmation. */
   | 'cancel'
   /** Nobody waits for it: a stale fence, or a lease that ended. */
   | 'nobody'
-  /** The worker stops; somebody else shall run it. */
+  /** The worker stops; another worker runs it. */
   | 'shutdown'
 
 type Run = {
@@ -38,9 +41,10 @@ type Run = {
   beats: number
   abort: AbortController
   endingFor: EndingFor | undefined
+  span: Span
 }
 
-/** How the pool answered, or why the run never reached it. */
+/** The outcome of the pool, or why the run never reached it. */
 type Ended = RunOutcome | (RunEnd & { state: 'failed' }) | { state: 'crowded'; cause: string }
 
 export type RunsDeps = {
@@ -50,22 +54,22 @@ export type RunsDeps = {
   spool: Spool
   journal: AssignmentJournal
   slots: number
-  /** Runs taken beyond the slots, to begin as slots come free. */
+  /** Runs accepted beyond the slots, which begin when slots become free. */
   backlog: number
   /** Tasks of domains are refused. */
   isPlatformOnly: boolean
   logger: Logger
 }
 
-/** So many heartbeats after it was said, a report that nobody answered is repeated: one whole interval lies between them. */
+/** An unconfirmed report is repeated after this many heartbeats: a whole interval is between them. */
 const BEATS_BEFORE_REPEAT = 2
 
-/** With twice the pause each time: a manager whose database is away hears it soon enough. */
+/** With exponential backoff, for a manager whose database is unavailable. */
 function isRepeatedAt(beats: number): boolean {
   return beats >= BEATS_BEFORE_REPEAT && Math.log2(beats) % 1 === 0
 }
 
-/** Of one heartbeat; what is beyond is shown as not running yet. */
+/** Limit per heartbeat; further ones are shown as not running yet. */
 const MAX_PREPARING = 1_000
 
 export class Runs {
@@ -73,11 +77,11 @@ export class Runs {
   readonly #held = new Map<string, Run>()
   readonly #guestCalls = new GuestCalls()
   readonly #logs = new RunLogs()
-  /** Results that nobody acknowledged, with the heartbeats since. */
-  #unheard = new Map<string, number>()
+  /** Unacknowledged results, with the number of heartbeats since. */
+  #unacknowledged = new Map<string, number>()
   #outbox: Outbox | undefined
   #finishedTotal = 0
-  /** Runs that are over and whose end is not on disk yet. */
+  /** Ended runs whose result is not on disk yet. */
   #settling = 0
   #isDraining = false
   #onEmpty: (() => void) | undefined
@@ -104,10 +108,10 @@ export class Runs {
 
   set isDraining(isDraining: boolean) {
     this.#isDraining = isDraining
-    this.#outbox?.tell({ case: 'drainState', value: { draining: isDraining, running: this.count } })
+    this.#outbox?.enqueue({ case: 'drainState', value: { draining: isDraining, running: this.count } })
   }
 
-  /** For people. */
+  /** For the status display. */
   list(): { run_id: string; task: string; running: boolean; held_ms: number; on_lost_wait: boolean }[] {
     const nowMs = monotonicMs()
     return [...this.#held.values()].map(({ assignment, isRunning, receivedMs }) => ({
@@ -119,7 +123,7 @@ export class Runs {
     }))
   }
 
-  /** What Hello says. */
+  /** The claims of Hello. */
   claims(): { running: HeldRun[]; spooled: RunRef[] } {
     const running = [...this.#held.values()].map(({ assignment, isRunning }) => {
       const state = isRunning ? WireTaskState.RUNNING : WireTaskState.SCHEDULED
@@ -129,26 +133,26 @@ export class Runs {
     return { running, spooled: spooled.filter((run) => run !== undefined) }
   }
 
-  /** A session has begun: settles what Hello claimed, and everything said from now on goes there. */
+  /** A session was established: reconciles the claims of Hello, and later reports use this session. */
   connect(outbox: Outbox, welcome: Welcome): void {
     this.#outbox = outbox
-    this.#unheard.clear()
+    this.#unacknowledged.clear()
     for (const run of welcome.acknowledged) this.#deps.spool.acknowledge(keyOf(run))
     for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
     this.#guestCalls.connect(outbox)
     this.#logs.connect(outbox)
-    // Results that came up since Hello are in here too.
+    // Includes results since Hello.
     for (const { payload } of this.#deps.spool.results()) outbox.ended(fromBinary(RunResultSchema, payload))
   }
 
   disconnect(): void {
     this.#outbox = undefined
-    this.#deps.spool.hurry()
+    this.#deps.spool.writeDeferredNow()
     this.#guestCalls.disconnect()
     this.#logs.disconnect()
   }
 
-  /** Goes on with what an earlier process of this worker was given and did not end; needs no manager. */
+  /** Continues unfinished assignments of an earlier process of this worker; works without a manager. */
   async resume(): Promise<void> {
     for (const assignment of await this.#deps.journal.read()) {
       if (!isComplete(assignment)) continue
@@ -170,11 +174,11 @@ export class Runs {
     this.#outbox?.accepted(run)
     const limits = { timeoutMs: 0n, memoryLimitBytes: 0n, maxOutputBytes: 0n, maxResultBytes: 4096n }
     const incomplete = { ...assignment, run, limits, module: { digest: '' } } as CheckedAssignment
-    const error = 'the assignment names no module, or a limit is zero'
+    const error = 'the assignment has no module, or a limit is zero'
     void this.#record(incomplete, { state: 'failed', reason: 'module_invalid', error, durationMs: 0 }, 0)
   }
 
-  /** An assignment that comes again: the manager did not hear what was said about it, so it is said again. */
+  /** A repeated assignment: the manager did not receive the report about it, so it is sent again. */
   #isKnown(run: RunRef): boolean {
     const held = this.#held.get(keyOf(run))
     if (held !== undefined) {
@@ -187,7 +191,7 @@ export class Runs {
     return result !== undefined
   }
 
-  /** At each heartbeat: what was said before the last one, and was perhaps not heard, is said once more. */
+  /** At each heartbeat: repeats reports from before the last one, which may be lost. */
   resendUnconfirmed(): void {
     for (const run of this.#held.values()) {
       run.beats++
@@ -197,14 +201,14 @@ export class Runs {
     }
     const unheard = new Map<string, number>()
     for (const { key, payload } of this.#deps.spool.results()) {
-      const beats = (this.#unheard.get(key) ?? 0) + 1
+      const beats = (this.#unacknowledged.get(key) ?? 0) + 1
       unheard.set(key, beats)
       if (isRepeatedAt(beats)) this.#outbox?.ended(fromBinary(RunResultSchema, payload))
     }
-    this.#unheard = unheard
+    this.#unacknowledged = unheard
   }
 
-  /** Runs whose component is being transpiled or waits for it, with its place, for a heartbeat. */
+  /** Runs whose component is being transpiled or waits for it, with its position, for a heartbeat. */
   preparing(): { run: RunRef; position: number }[] {
     const preparing = [...this.#held.values()].flatMap(({ assignment, isRunning }) => {
       const position = isRunning ? undefined : this.#deps.components.positionOf(assignment.module.digest)
@@ -218,7 +222,7 @@ export class Runs {
     this.#end(keyOf(run), 'cancel')
   }
 
-  /** An answer to what a guest asked. */
+  /** An answer to a guest call. */
   answerGuest(reply: GuestReply): void {
     this.#guestCalls.answer(reply)
   }
@@ -228,7 +232,7 @@ export class Runs {
     this.#deps.spool.acknowledge(keyOf(run))
   }
 
-  /** The lease is over: everything ends but what was told to wait for better times. True when something was ended. */
+  /** The lease expired: ends all runs except those with `on_lost: wait`. True if any was ended. */
   endForLease(): boolean {
     let hasEnded = false
     for (const [key, { assignment }] of this.#held) {
@@ -239,7 +243,7 @@ export class Runs {
     return hasEnded
   }
 
-  /** Gives back at once what has not begun, and after `graceMs` what has not ended. Resolves when nothing is held. */
+  /** Rejects queued runs at once, and running ones after `graceMs`. Resolves when no run is held. */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true
     for (const [key, { isRunning }] of this.#held) if (!isRunning) this.#end(key, 'shutdown')
@@ -255,24 +259,24 @@ export class Runs {
 
   #findRefusal({ domainId }: Assignment): [RejectReason, string] | undefined {
     if (this.#deps.isPlatformOnly && domainId !== '') {
-      return [RejectReason.ISOLATION, 'its isolation is too weak for the task of a domain']
+      return [RejectReason.ISOLATION, 'the isolation level is too weak for a task of a domain']
     }
-    if (this.#isDraining) return [RejectReason.DRAINING, 'the worker drains']
-    if (this.#deps.spool.isFull) return [RejectReason.NO_SLOT, 'too many results wait for their acknowledgement']
+    if (this.#isDraining) return [RejectReason.DRAINING, 'the worker is draining']
+    if (this.#deps.spool.isFull) return [RejectReason.NO_SLOT, 'too many results are unacknowledged']
     const { slots, backlog } = this.#deps
     if (this.#held.size < slots + backlog) return undefined
-    return [RejectReason.NO_SLOT, `all ${slots} slots and ${backlog} places behind them are taken`]
+    return [RejectReason.NO_SLOT, `all ${slots} slots and the backlog of ${backlog} runs are full`]
   }
 
   #end(key: string, endingFor: EndingFor): void {
     const run = this.#held.get(key)
     if (run === undefined) return
-    // Whoever asked first to forget the run is right: its fence is void.
+    // A discarded run stays discarded: its fence is void.
     if (run.endingFor !== 'nobody') run.endingFor = endingFor
-    run.abort.abort(new ServiceError('unavailable', `the run is ended for ${endingFor}`))
+    run.abort.abort(new ServiceError('unavailable', `the run was ended: ${endingFor}`))
   }
 
-  /** What nobody else gets is on disk before the manager hears that we have it. */
+  /** A run that no other worker gets is on disk before it is confirmed to the manager. */
   async #keep(assignment: CheckedAssignment): Promise<void> {
     await this.#deps.journal.add(keyOf(assignment.run), assignment).catch((error: unknown) => {
       this.#deps.logger.error({ err: error }, 'failed to store an assignment; a restart would lose it')
@@ -288,6 +292,7 @@ export class Runs {
       beats: 0,
       abort: new AbortController(),
       endingFor: undefined,
+      span: spanOf(assignment),
     }
     this.#held.set(key, run)
     if (origin === 'assigned') {
@@ -303,11 +308,12 @@ export class Runs {
       this.#outbox?.started(assignment.run)
     }
     const outcome = await this.#run(run, onStarted)
+    endSpan(run.span, outcome)
     this.#outbox?.ending(assignment.run)
     const isLeftForNextStart = run.endingFor === 'shutdown' && this.#outbox === undefined
     const settling = this.#settle(run, outcome, startedMs === 0 ? 0 : startedMs - run.receivedMs)
-    // Its end is on its way: the manager may give its place to another one before the disk is done.
-    this.#guestCalls.forget(assignment.run)
+    // Its end is being sent: the manager can assign its slot before the disk is done.
+    this.#guestCalls.endCallsOf(assignment.run)
     this.#logs.end(assignment.run)
     this.#held.delete(key)
     this.#finishedTotal++
@@ -322,11 +328,14 @@ export class Runs {
     return this.#held.size === 0 && this.#settling === 0
   }
 
-  /** Never rejects: what goes wrong before the call is an outcome too. */
+  /** Never rejects: a failure before the call is an outcome too. */
   async #run(run: Run, onStarted: () => void): Promise<Ended> {
     const { assignment, abort } = run
+    const parent = run.span.traceparent
     try {
-      const module = await this.#deps.modules.get(toModuleRequest(assignment.module), abort.signal)
+      const module = await withSpan('fetch module', { parent }, () =>
+        this.#deps.modules.get(toModuleRequest(assignment.module), abort.signal),
+      )
       try {
         const folder = await this.#deps.components.prepare(assignment.module.digest, module.path, {
           domainId: assignment.domainId,
@@ -339,7 +348,9 @@ export class Runs {
           onGuestCall: (callId: number, call: GuestCall) => this.#guestCalls.ask(ref, grants, callId, call),
           onOutput: (output: OutputName, data: Uint8Array) => this.#logs.write(ref, output, data),
         }
-        return await this.#deps.pool.run({ ...request, ...hooks }, abort.signal)
+        return await withSpan('call guest', { parent }, () =>
+          this.#deps.pool.run({ ...request, ...hooks }, abort.signal),
+        )
       } finally {
         module.release()
       }
@@ -349,7 +360,10 @@ export class Runs {
       if (kindOf(error) === 'rate_limited') return { state: 'crowded', cause: message }
       const reason = kindOf(error) === 'malformed' ? 'module_invalid' : 'fetch_failed'
       if (kindOf(error) === 'internal')
-        this.#deps.logger.error({ err: error, digest: assignment.module.digest }, 'failed to prepare a run')
+        this.#deps.logger.error(
+          { err: error, digest: assignment.module.digest, trace_id: traceIdOf(parent) },
+          'failed to prepare a run',
+        )
       return { state: 'failed', reason, error: message, durationMs: 0 }
     }
   }
@@ -369,7 +383,7 @@ export class Runs {
       return
     }
     if (outcome.state === 'stopped') {
-      this.#outbox?.rejected(ref, RejectReason.DRAINING, 'the worker stops')
+      this.#outbox?.rejected(ref, RejectReason.DRAINING, 'the worker is shutting down')
       return
     }
     if (outcome.state === 'crowded') {
@@ -380,25 +394,25 @@ export class Runs {
       this.#outbox?.rejected(ref, RejectReason.RUNNER_KILLED, outcome.cause)
       return
     }
-    this.#tellOutput(ref, outcome)
+    this.#reportOutput(ref, outcome)
     await this.#record(assignment, outcome, prepareMs)
-    // It ended by itself before the cancellation reached it: its result counts.
+    // It ended before the cancellation reached it: its result is used.
     if (endingFor === 'cancel') this.#outbox?.cancelled(ref, false)
   }
 
-  /** What a short run wrote comes with its end; of a longer one only what is left to say. */
-  #tellOutput(run: RunRef, outcome: Ended): void {
+  /** Output of a short run comes with its end; of a longer one only the rest is sent. */
+  #reportOutput(run: RunRef, outcome: Ended): void {
     if (!('stdout' in outcome) && !('stderr' in outcome)) return
     const { stdout = '', stderr = '', isOutputTruncated = false } = outcome
     if ('isStreamed' in outcome && outcome.isStreamed) return
-    this.#logs.write(run, 'stdout', Buffer.from(stdout), isOutputTruncated)
-    this.#logs.write(run, 'stderr', Buffer.from(stderr), isOutputTruncated)
+    this.#logs.write(run, 'stdout', bytesOf(stdout), isOutputTruncated)
+    this.#logs.write(run, 'stderr', bytesOf(stderr), isOutputTruncated)
   }
 
   /**
-   * On its way at once, whatever the disk does: it is the manager's word that counts, and what a crash takes from both is run
-   * again. So what is run again as fast as the manager answers is on disk only if the manager does not answer: forcing each of
-   * many results to the disk costs more than they are worth (docs/performance.md).
+   * Sends the end at once, independent of the disk: the manager's record is authoritative, and a run that both lose is
+   * run again. Therefore a quickly repeatable result is only written to disk if the manager does not answer: syncing many
+   * results costs more than they are worth (docs/performance.md).
    */
   async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
     const result = toRunResult(assignment, end, prepareMs)
@@ -410,4 +424,24 @@ export class Runs {
       this.#deps.logger.error({ err: error }, 'failed to spool a result; a crash would lose it')
     })
   }
+}
+
+function spanOf({ run, taskId, domainId, module, traceparent }: CheckedAssignment): Span {
+  const attributes = {
+    'skein.run.id': run.runId,
+    'skein.run.attempt': run.attempt,
+    'skein.task.id': taskId,
+    'skein.domain.id': domainId === '' ? undefined : domainId,
+    'skein.module.digest': module.digest,
+  }
+  return startSpan('run', { kind: 'consumer', parent: traceparent, attributes })
+}
+
+function endSpan(span: Span, outcome: Ended): void {
+  span.setAttributes({ 'skein.run.state': outcome.state })
+  if (outcome.state === 'failed') {
+    span.fail(new ServiceError('unprocessable', outcome.error ?? 'the run failed'))
+    span.setAttributes({ 'error.type': outcome.reason })
+  }
+  span.end()
 }

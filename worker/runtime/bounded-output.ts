@@ -1,4 +1,9 @@
-/** Keeps the first bytes that a guest writes to stdout or stderr and passes them on, and counts the rest. */
+/** Keeps and forwards the first bytes that a guest writes to stdout or stderr, and counts the rest. */
+import { textOrBytes, wholeCharactersLength } from '#core/bytes/index.ts'
+import type { TextOrBytes } from '#core/bytes/index.ts'
+
+/** The end of an output that explains a failure. */
+const MAX_LAST_BYTES = 2 * 1024
 
 export class BoundedOutput {
   readonly #maxBytes: number
@@ -6,6 +11,8 @@ export class BoundedOutput {
   readonly #chunks: Uint8Array[] = []
   #keptBytes = 0
   #droppedBytes = 0
+  /** The last of the dropped bytes. */
+  #droppedEnd: Uint8Array = new Uint8Array()
 
   constructor(maxBytes: number, onKept: (data: Uint8Array) => void) {
     this.#maxBytes = maxBytes
@@ -16,7 +23,7 @@ export class BoundedOutput {
     return this.#droppedBytes > 0
   }
 
-  /** Takes all of it as written: a guest that is told "disk full" behaves differently from one that is not heard. */
+  /** Reports all bytes as written: a guest that gets "disk full" would behave differently. */
   write(data: Uint8Array): void {
     const kept = data.subarray(0, this.#maxBytes - this.#keptBytes)
     if (kept.length > 0) {
@@ -25,14 +32,33 @@ export class BoundedOutput {
     }
     this.#keptBytes += kept.length
     this.#droppedBytes += data.length - kept.length
+    if (data.length === kept.length) return
+    const dropped = data.subarray(kept.length).subarray(-MAX_LAST_BYTES)
+    this.#droppedEnd = Buffer.concat([this.#droppedEnd, dropped]).subarray(-MAX_LAST_BYTES)
   }
 
-  /**
-   * The text, with a mark where it was cut. Bytes that are not UTF-8 become U+FFFD, and so does NUL, which no text of
-   * the database can hold.
-   */
-  text(): string {
-    const text = new TextDecoder().decode(Buffer.concat(this.#chunks)).replaceAll('\u0000', '\uFFFD')
-    return this.isTruncated ? `${text}\n[truncated: ${this.#droppedBytes} more bytes]\n` : text
+  /** The kept bytes: text if they are UTF-8, with a mark where it was truncated. */
+  content(): TextOrBytes {
+    const bytes = Buffer.concat(this.#chunks)
+    const whole = this.isTruncated ? bytes.subarray(0, wholeCharactersLength(bytes)) : bytes
+    const content = textOrBytes(whole)
+    if (typeof content !== 'string') return textOrBytes(bytes)
+    return this.isTruncated ? `${content}\n[truncated: ${this.#droppedBytes} more bytes]\n` : content
+  }
+
+  /** The last lines, at most 2 KiB, for an error message: bytes that are not UTF-8 are shown as `?`. */
+  lastLines(): string {
+    const ends: Uint8Array[] = [this.#droppedEnd]
+    for (let at = this.#chunks.length - 1, bytes = 0; at >= 0 && bytes < MAX_LAST_BYTES; at--) {
+      const chunk = this.#chunks[at] as Uint8Array
+      ends.unshift(chunk.subarray(-MAX_LAST_BYTES))
+      bytes += chunk.length
+    }
+    const all = Buffer.concat(ends)
+    const last = all.subarray(-MAX_LAST_BYTES)
+    const isCut = this.#keptBytes + this.#droppedBytes > last.length
+    const lineEnd = isCut ? last.indexOf('\n') : -1
+    const text = new TextDecoder().decode(last.subarray(lineEnd + 1)).replaceAll('\uFFFD', '?')
+    return text.replaceAll(/[^\P{C}\n\t]/gu, '').trim()
   }
 }

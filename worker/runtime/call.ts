@@ -1,4 +1,5 @@
-/** One call of a function of a guest: made from an assignment once, and passed on as it is to where the guest runs. */
+/** One call of a guest function: created from an assignment, and passed unchanged to the thread of the guest. */
+import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { Json } from '#core/wasm/index.ts'
 
 export type Call = {
@@ -9,9 +10,11 @@ export type Call = {
   /** Without argv[0], which is the task's name. */
   args: string[]
   env: Record<string, string>
-  /** The message that started the run; empty: none. */
-  stdin: string
+  /** Standard input: the message that triggered the run, or what its caller gave; empty: none. */
+  stdin: TextOrBytes
+  /** Lists of `u8` in the result are `{"base64": …}` instead of arrays. */
+  bytesAsBase64: boolean
   memoryLimitBytes: number
-  /** Bound of each of stdout and stderr. */
+  /** Size limit of each of stdout and stderr. */
   maxOutputBytes: number
 }

@@ -1,10 +1,10 @@
-/** Which function a call means and the values that it is called with, or why it cannot be called. */
+/** Selects the function of a call and its arguments, or the reason why it cannot be called. */
 import { findFunction, formatType, isCallableFromJson, isCommand, parseInputs } from '#core/wasm/index.ts'
 import type { DescribedExport, Json } from '#core/wasm/index.ts'
 import { failed } from './outcome.ts'
 import type { CallOutcome } from './outcome.ts'
 
-/** More names than these are of no use to a reader. */
+/** Limit of names in an error message. */
 const MAX_NAMED = 20
 
 export type Choice = { chosen: DescribedExport; values: unknown[] } | { outcome: CallOutcome }
@@ -17,11 +17,11 @@ export function chooseFunction(
   if (chosen === undefined) {
     const names = exports.filter((exported) => exported.kind === 'function').map((exported) => exported.name)
     const wanted = call.functionName === '' ? 'no default function' : `no function ${JSON.stringify(call.functionName)}`
-    const offered = names.length === 0 ? 'no functions at all' : names.slice(0, MAX_NAMED).join(', ')
+    const offered = names.length === 0 ? 'no functions' : names.slice(0, MAX_NAMED).join(', ')
     return { outcome: failed('no_such_function', `the module exports ${wanted}; it exports ${offered}`) }
   }
   if (!isCallableFromJson(chosen) && !isCommand(chosen)) {
-    const error = `${chosen.name} has the type ${formatType(chosen)}, which JSON cannot call`
+    const error = `${chosen.name} has the type ${formatType(chosen)}, which cannot be called with JSON values`
     return { outcome: failed('no_such_function', error) }
   }
   const values = parseInputs(call.inputs, chosen.params, chosen.name)

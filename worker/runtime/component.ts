@@ -1,10 +1,12 @@
 /**
- * Runs one function of a transpiled component in new instances of its core modules, and says how it ended. The transpiled
- * code is a script whose value is a function (see `worker/transpile/`); it has no globals of ours and no way to load more.
+ * Runs one function of a transpiled component in new instances of its core modules, and returns its outcome. The
+ * transpiled code is a script whose value is a function (see `worker/transpile/`); it has no access to globals and cannot
+ * load code.
  */
 import { Script } from 'node:vm'
+import { bytesOf } from '#core/bytes/index.ts'
 import { camelCase, fromComponentValue, isCommand, parseWitType } from '#core/wasm/index.ts'
-import type { ComponentNeeds, DescribedExport, ModuleDescription } from '#core/wasm/index.ts'
+import type { BytesForm, ComponentNeeds, DescribedExport, ModuleDescription } from '#core/wasm/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { Call } from './call.ts'
@@ -15,10 +17,10 @@ import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 import { ComponentExit, createWasiPreview2 } from './wasi-preview2.ts'
 import type { Interfaces } from './wasi-preview2.ts'
 
-/** A core module of a component under the name that the transpiled code calls it by, and the limit of its own memory. */
+/** A core module of a component with its name in the transpiled code, and the limit of its own memory. */
 export type ComponentCore = { name: string; module: WebAssembly.Module; memoryLimitBytes: number }
 
-/** What travels to a thread: the text of the script and the compiled core modules. */
+/** The transferable form: the text of the script and the compiled core modules. */
 export type CompiledComponent = {
   kind: 'component'
   description: ModuleDescription
@@ -33,7 +35,7 @@ type Instantiate = (
 ) => Record<string, unknown>
 type CoreImports = Record<string, Record<string, unknown>>
 
-/** A component that a thread has loaded: its script is compiled once, and each call runs it anew. */
+/** A component in a thread: its script is compiled once, and each call runs it again. */
 export class LoadedComponent {
   readonly #compiled: CompiledComponent
   readonly #instantiate: Instantiate
@@ -43,7 +45,7 @@ export class LoadedComponent {
     this.#instantiate = new Script(compiled.script, { filename: 'component.js' }).runInThisContext() as Instantiate
   }
 
-  /** Never throws: whatever the guest does is an outcome. */
+  /** Never throws: every failure of the guest is an outcome. */
   call(call: Call, guestHost: GuestHost): CallReport {
     const choice = chooseFunction(this.#compiled.description.exports, call)
     if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
@@ -51,38 +53,45 @@ export class LoadedComponent {
     const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
     const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
     const args = [call.taskName, ...call.args]
-    const stdin = new TextEncoder().encode(call.stdin)
+    const stdin = bytesOf(call.stdin)
     const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
     const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, beforeWait })
     const interfaces = { ...wasi, ...componentMessaging(guestHost) }
     const instances: Instances = new Map()
-    const ended = this.#execute({ chosen, values, interfaces, instances })
+    const ended = this.#execute({
+      chosen,
+      values,
+      interfaces,
+      instances,
+      bytes: call.bytesAsBase64 ? 'base64' : 'array',
+      lastLines: () => stderr.lastLines(),
+    })
     const output = {
-      stdout: stdout.text(),
-      stderr: stderr.text(),
+      stdout: stdout.content(),
+      stderr: stderr.content(),
       isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
     }
     const memories = memoriesOf(instances)
     const memoryBytes = memories.reduce((sum, { bytes }) => sum + bytes, 0)
     if (typeof ended !== 'number') return { outcome: { ...ended, ...output }, memoryBytes }
     const results = { exit_code: ended, stdout: output.stdout, stderr: output.stderr }
-    return { outcome: { ...output, ...explainExit(chosen.name, results, memories) }, memoryBytes }
+    return { outcome: { ...output, ...explainExit(chosen.name, results, memories, stderr.lastLines()) }, memoryBytes }
   }
 
   /** A number: the exit code of a command. */
   #execute(execution: Execution): CallOutcome | number {
-    const { chosen, values, instances } = execution
+    const { chosen, values, instances, bytes } = execution
     try {
       const called = findCallable(this.#start(execution), chosen.name)
       const returned = called(...values)
       if (isCommand(chosen)) return 0
-      return { state: 'completed', results: presentReturned(returned, chosen) }
+      return { state: 'completed', results: presentReturned(returned, chosen, bytes) }
     } catch (error) {
       if (error instanceof ComponentExit) return error.code
       if (isErr(error)) {
-        return isCommand(chosen) ? 1 : explainErr(error.payload, chosen)
+        return isCommand(chosen) ? 1 : explainErr(error.payload, chosen, bytes)
       }
-      return explainFailure(error, memoriesOf(instances))
+      return explainFailure(error, memoriesOf(instances), execution.lastLines())
     }
   }
 
@@ -94,7 +103,7 @@ export class LoadedComponent {
       if (module === undefined) throw new WebAssembly.LinkError(`the component has no core module ${name}`)
       return module
     }
-    // The transpiler leaves out versions where one is meant; two versions of one interface are the same here.
+    // The transpiler omits versions of imports; two versions of one interface are the same here.
     const imports = new Proxy(interfaces, {
       get: (known, name) => (typeof name === 'string' ? known[name.split('@')[0] ?? ''] : undefined),
     })
@@ -106,18 +115,20 @@ export class LoadedComponent {
   }
 }
 
-/** In the order in which they were made, each with the limit of its own memory. */
+/** In the order of instantiation, each with the limit of its own memory. */
 type Instances = Map<WebAssembly.Instance, number>
 type Execution = {
   chosen: DescribedExport
   values: unknown[]
   interfaces: Interfaces
   instances: Instances
+  /** The form of lists of `u8` in the result. */
+  bytes: BytesForm
+  /** The end of the guest's error output. */
+  lastLines: () => string
 }
 
-/**
- * The pages that each memory of the component may have beyond its minimum, so that all of them together keep the limit.
- */
+/** The pages that each memory of the component can grow beyond its minimum, so that their sum stays within the limit. */
 export function sharePages(needs: ComponentNeeds, limitPages: bigint): bigint {
   return needs.memories === 0 ? 0n : (limitPages - needs.minPages) / BigInt(needs.memories)
 }
@@ -126,32 +137,32 @@ function findCallable(exported: Record<string, unknown>, name: string): (...valu
   const [first = '', second] = name.split('#')
   const holder = second === undefined ? exported : (exported[first] as Record<string, unknown> | undefined)
   const found = holder?.[camelCase(second ?? first)]
-  if (typeof found !== 'function') throw new WebAssembly.LinkError(`the component does not offer ${name} as transpiled`)
+  if (typeof found !== 'function') throw new WebAssembly.LinkError(`the transpiled component does not export ${name}`)
   return found.bind(holder) as (...values: unknown[]) => unknown
 }
 
-/** The `err` of a result that the called function returned, as transpiled code throws it. */
+/** The `err` of a returned result, which transpiled code throws. */
 function isErr(error: unknown): error is { payload: unknown } {
   return error instanceof Error && error.constructor.name === 'ComponentError' && Object.hasOwn(error, 'payload')
 }
 
-function presentReturned(returned: unknown, chosen: DescribedExport) {
+function presentReturned(returned: unknown, chosen: DescribedExport, bytes: BytesForm) {
   const [text] = chosen.results
   if (text === undefined) return null
   const type = parseWitType(text)
-  // Transpiled code returns the `ok` of a result by itself and throws its `err`.
-  if (type.kind !== 'result') return fromComponentValue(returned, type)
-  return type.ok === undefined ? null : fromComponentValue(returned, type.ok)
+  // Transpiled code returns the `ok` of a result and throws its `err`.
+  if (type.kind !== 'result') return fromComponentValue(returned, type, bytes)
+  return type.ok === undefined ? null : fromComponentValue(returned, type.ok, bytes)
 }
 
-function explainErr(payload: unknown, chosen: DescribedExport): CallOutcome {
+function explainErr(payload: unknown, chosen: DescribedExport, bytes: BytesForm): CallOutcome {
   const type = parseWitType(chosen.results[0] ?? 'result')
-  const err = type.kind === 'result' && type.err !== undefined ? fromComponentValue(payload, type.err) : null
+  const err = type.kind === 'result' && type.err !== undefined ? fromComponentValue(payload, type.err, bytes) : null
   const text = typeof err === 'string' ? err : JSON.stringify(err)
   return { ...failed('guest_error', `${chosen.name} returned an error: ${text}`), results: { err } }
 }
 
-/** Each memory once, with the limit of the instance that made it: later instances may export it again. */
+/** Each memory once, with the limit of the instance that created it: later instances can export it again. */
 function memoriesOf(instances: Instances): GuestMemory[] {
   const limits = new Map<WebAssembly.Memory, number>()
   for (const [instance, limitBytes] of instances) {

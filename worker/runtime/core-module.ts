@@ -1,6 +1,10 @@
-/** Runs one function of a compiled core module in a new instance, and says how it ended. Knows no process and no thread. */
+/**
+ * Runs one function of a compiled core module in a new instance, and returns its outcome. Independent of processes and
+ * threads.
+ */
 import { COMMAND_FUNCTION, MESSAGING_MODULE, WASI_PREVIEW1_MODULE, presentResult } from '#core/wasm/index.ts'
 import type { DescribedExport, JsonNumber, ModuleDescription } from '#core/wasm/index.ts'
+import { bytesOf } from '#core/bytes/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
 import type { Call } from './call.ts'
 import { chooseFunction } from './choose-function.ts'
@@ -15,34 +19,44 @@ export type CompiledModule = {
   kind: 'core'
   module: WebAssembly.Module
   description: ModuleDescription
-  /** It imports something. */
+  /** The module has imports. */
   needsHost: boolean
   hasMemory: boolean
 }
 
-/** Never throws: whatever the guest does is an outcome. */
+/** Never throws: every failure of the guest is an outcome. */
 export function callFunction(compiled: CompiledModule, call: Call, guestHost: GuestHost): CallReport {
   const choice = chooseFunction(compiled.description.exports, call)
   if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
   const { chosen, values } = choice
-  if (!compiled.needsHost) return execute({ compiled, chosen, values, host: undefined, call })
+  if (!compiled.needsHost) return execute({ compiled, chosen, values, host: undefined, call, lastLines: () => '' })
 
   const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
   const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
   const args = [call.taskName, ...call.args]
-  const stdin = new TextEncoder().encode(call.stdin)
+  const stdin = bytesOf(call.stdin)
   const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
   const wasi = createWasiHost({ args, env: call.env, stdin, stdout, stderr, beforeWait })
   const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
-  const { outcome, memoryBytes, exit } = execute({ compiled, chosen, values, host, call })
+  const { outcome, memoryBytes, exit } = execute({
+    compiled,
+    chosen,
+    values,
+    host,
+    call,
+    lastLines: () => stderr.lastLines(),
+  })
   const output = {
-    stdout: stdout.text(),
-    stderr: stderr.text(),
+    stdout: stdout.content(),
+    stderr: stderr.content(),
     isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
   }
   if (exit === undefined) return { outcome: { ...outcome, ...output }, memoryBytes }
   const results = { exit_code: exit.code, stdout: output.stdout, stderr: output.stderr }
-  return { outcome: { ...output, ...explainExit(chosen.name, results, exit.memories) }, memoryBytes }
+  return {
+    outcome: { ...output, ...explainExit(chosen.name, results, exit.memories, stderr.lastLines()) },
+    memoryBytes,
+  }
 }
 
 type Execution = {
@@ -51,9 +65,11 @@ type Execution = {
   values: unknown[]
   host: { wasi: WasiHost; messaging: Record<string, unknown> } | undefined
   call: Call
+  /** The end of the guest's error output. */
+  lastLines: () => string
 }
 
-/** `exit` is there when the guest is a command or called `proc_exit`: then it decides, not the outcome. */
+/** `exit` is present if the guest is a command or called `proc_exit`: then it determines the outcome. */
 function execute(execution: Execution): CallReport & { exit?: { code: number; memories: GuestMemory[] } } {
   const { compiled, chosen, call } = execution
   const isCommand = chosen.name === COMMAND_FUNCTION
@@ -74,20 +90,23 @@ function execute(execution: Execution): CallReport & { exit?: { code: number; me
     return report({ state: 'completed', results: presentResults(returned, chosen) })
   } catch (error) {
     if (error instanceof ProcessExit) return exited(Number(error.code) >>> 0)
-    return report(explainFailure(error, memories()))
+    return report(explainFailure(error, memories(), execution.lastLines()))
   }
 }
 
-/** For the collector: a memory that is not exported cannot be seen and counts as full. */
+/** For the garbage collector: a memory that is not exported is invisible and counts as full. */
 function memoryBytesOf(instance: WebAssembly.Instance | undefined, compiled: CompiledModule, call: Call): number {
   if (!compiled.hasMemory) return 0
-  return exportedMemoryBytes(instance) || call.memoryLimitBytes
+  return exportedMemoryOf(instance)?.buffer.byteLength ?? call.memoryLimitBytes
 }
 
-/** 0 while the module exports no memory, or none has been made. */
+/** 0 while the module exports no memory, or none was created. */
 function exportedMemoryBytes(instance: WebAssembly.Instance | undefined): number {
-  const memory = Object.values(instance?.exports ?? {}).find((exported) => exported instanceof WebAssembly.Memory)
-  return memory?.buffer.byteLength ?? 0
+  return exportedMemoryOf(instance)?.buffer.byteLength ?? 0
+}
+
+function exportedMemoryOf(instance: WebAssembly.Instance | undefined): WebAssembly.Memory | undefined {
+  return Object.values(instance?.exports ?? {}).find((exported) => exported instanceof WebAssembly.Memory)
 }
 
 function instantiate({ compiled, host }: Execution): WebAssembly.Instance {

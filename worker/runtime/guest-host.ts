@@ -1,6 +1,6 @@
-/** What a run may ask of the world around its thread. */
+/** The host interface of a run. */
 
-/** `topic`: name or id of a granted channel, then a subtopic: `readings/pump/4`. Empty: the only channel that is granted. */
+/** `topic`: name or id of a granted channel, then a subtopic: `readings/pump/4`. Empty: the only granted channel. */
 export type GuestCall =
   | { kind: 'publish'; topic: string; payload: string }
   | { kind: 'read'; topic: string; name: string; from: number | null; to: number | null; limit: number }
@@ -13,13 +13,13 @@ export type OutputName = 'stdout' | 'stderr'
 export type GuestHost = {
   /** Waits for the answer; ending the thread ends the wait. */
   call: (call: GuestCall) => GuestReply
-  /** The guest wrote this, within the bound of its output. */
+  /** The guest wrote this, within its output limit. */
   wrote: (output: OutputName, data: Uint8Array) => void
-  /** The guest is about to wait for so long. */
+  /** The guest is about to wait for this long. */
   beforeWait: (waitMs: number) => void
 }
 
-/** Records that one read may ask for. */
+/** Limit of records per read. */
 export const MAX_READ_RECORDS = 1_000
 
 export function refuseCall(kind: string, message: string): GuestReply {

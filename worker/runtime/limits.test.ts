@@ -45,7 +45,7 @@ test('gives tables without a maximum a share of what is left', () => {
   ])
 })
 
-test('leaves a module that obeys already as it is, byte for byte', () => {
+test('leaves a module within the limits unchanged, byte for byte', () => {
   const original = library.parseWat('test.wat', '(module (memory 1 2) (table 1 1 funcref))').toBinary({}).buffer
   expect(limitModule(original, bounds).bytes).toBe(original)
 })
@@ -67,7 +67,7 @@ test('the rewritten module compiles, runs and cannot grow beyond the limit', () 
   )
 })
 
-test('what a compiler wrote stays valid, and keeps every section but the one that was changed', () => {
+test('compiler output stays valid, and only the patched section changes', () => {
   const hello = readFileSync(fileURLToPath(new URL('../../examples/hello/hello.wasm', import.meta.url)))
   const { layout, bytes } = limitModule(hello, DEFAULT_MODULE_BOUNDS)
   expect(WebAssembly.validate(bytes)).toBe(true)
@@ -78,7 +78,7 @@ test('what a compiler wrote stays valid, and keeps every section but the one tha
   expect(after.filter((section, at) => section[1] !== before[at]?.[1]).map(([id]) => id)).toEqual([SECTION.memory])
 })
 
-test('says what the limits leave to the memory: all of the limit, or the share of a memory of a component', () => {
+test('returns the memory limit: the whole limit, or the share of a memory of a component', () => {
   const bytes = library.parseWat('test.wat', '(module (memory 2))').toBinary({}).buffer
   expect(limitModule(bytes, bounds).memoryLimitBytes).toBe(4 * 65_536)
   expect(limitModule(bytes, bounds, 1n).memoryLimitBytes).toBe(3 * 65_536)

@@ -1,28 +1,36 @@
 /**
- * Makes a core module obey the limits of its run before an engine sees it: the maximum of its memory is lowered or
- * added, and a table without a maximum gets one, so that neither can grow beyond what the run was given.
+ * Patches a core module with the limits of its run before it is compiled: the maximum of its memory is lowered or added,
+ * and a table without a maximum gets one, so that neither can grow beyond its limit. Names for debuggers are cut.
  */
-import { PAGE_BYTES, memoryLimitPages, ownMemories, readBoundedModule, tableEntries } from '#core/wasm/index.ts'
+import {
+  PAGE_BYTES,
+  boundFunctionNames,
+  memoryLimitPages,
+  ownMemories,
+  readBoundedModule,
+  tableEntries,
+} from '#core/wasm/index.ts'
 import { leb128 } from '#core/bytes/index.ts'
 import type { Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
 
 /** Magic and version. */
 const HEADER_BYTES = 8
+const CUSTOM_SECTION = 0
 
 type Patch = { start: number; end: number; replacement: number[] }
 
 export type LimitedModule = {
-  /** Of the module as it was given: what it exports and imports. */
+  /** Layout of the original module: its exports and imports. */
   layout: ModuleLayout
   bytes: Uint8Array
-  /** The largest size that the run's limits leave to its memory. */
+  /** The largest possible size of its memory. */
   memoryLimitBytes: number
 }
 
 /**
- * Reads, bounds and rewrites. `extraPages` is there for a core module of a component, whose own memory may grow by so
- * much and no more, because others of the component count against the same limit. Throws ModuleRefusal naming the figure
- * found and the one accepted.
+ * Reads, checks and patches a module. `extraPages` is given for a core module of a component, whose memory can grow by at
+ * most this, because other memories of the component share the limit. Throws ModuleRefusal with the actual and the
+ * accepted value.
  */
 export function limitModule(bytes: Uint8Array, bounds: ModuleBounds, extraPages?: bigint): LimitedModule {
   const layout = readBoundedModule(bytes, bounds)
@@ -39,7 +47,7 @@ function memoryPatches(memories: Limits[], maxPages: bigint): Patch[] {
     .map((memory) => withMaximum(memory, maxPages))
 }
 
-/** Tables without a maximum share what the others leave of the bound, and each keeps at least its minimum. */
+/** Tables without a maximum share the rest of the limit, and each keeps at least its minimum. */
 function tablePatches(layout: ModuleLayout, bounds: ModuleBounds): Patch[] {
   const unbounded = layout.tables.filter((table) => table.max === undefined)
   if (unbounded.length === 0) return []
@@ -57,13 +65,17 @@ function withMaximum(limits: Limits, max: bigint): Patch {
   }
 }
 
-/** The same bytes when there is nothing to patch. A section that is patched may have another length. */
+/** The same bytes if there is nothing to change. A changed section can have another length. */
 function applyPatches({ bytes, sections }: ModuleLayout, patches: Patch[]): Uint8Array {
-  if (patches.length === 0) return bytes
+  if (patches.length === 0 && sections.every(({ id }) => id !== CUSTOM_SECTION)) return bytes
   const parts = [bytes.subarray(0, HEADER_BYTES)]
   for (const { id, start, contentStart, end } of sections) {
     const own = patches.filter((patch) => patch.start >= contentStart && patch.end <= end)
-    if (own.length === 0) parts.push(bytes.subarray(start, end))
+    const names = id === CUSTOM_SECTION ? boundFunctionNames(bytes.subarray(contentStart, end)) : undefined
+    // Others are for debuggers; the engine reads none of them.
+    if (id === CUSTOM_SECTION && names === undefined) continue
+    if (names !== undefined) parts.push(Uint8Array.from([id, ...leb128(names.length)]), names)
+    else if (own.length === 0) parts.push(bytes.subarray(start, end))
     else {
       const content = patchContent(bytes, contentStart, end, own)
       parts.push(Uint8Array.from([id, ...leb128(content.length)]), content)

@@ -1,4 +1,4 @@
-/** The functions through which guests publish to channels and read from them, for core modules and for components. */
+/** The host functions with which guests publish to channels and read from them, for core modules and for components. */
 import { MESSAGING_CODES, MESSAGING_CODE_OTHER } from '#core/wasm/index.ts'
 import type { MESSAGING_FUNCTIONS } from '#core/wasm/index.ts'
 import { MAX_READ_RECORDS, refuseCall } from './guest-host.ts'
@@ -10,7 +10,7 @@ type CoreImports = Record<keyof typeof MESSAGING_FUNCTIONS, (...parameters: numb
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
-/** `memory` is the guest's at the moment of a call. Addresses outside of it end the guest, as its own accesses do. */
+/** `memory` is the guest's at the time of a call. Addresses outside of it trap, as the guest's own accesses do. */
 export function coreMessaging(host: GuestHost, memory: () => WebAssembly.Memory): CoreImports {
   let lastError = ''
   const text = (pointer: number, length: number) =>
@@ -63,7 +63,7 @@ export function componentMessaging(host: GuestHost): Interfaces {
   }
 }
 
-/** Text that is not UTF-8 and queries that are none are refused; an address outside of the memory is not caught. */
+/** Invalid UTF-8 and invalid queries are refused; an address outside of the memory is not caught. */
 function askHost(host: GuestHost, make: () => GuestCall): GuestReply {
   let call: GuestCall
   try {
@@ -83,7 +83,7 @@ function parseQuery(text: string): GuestCall {
   if (typeof query !== 'object' || query === null) throw new TypeError('the query must be a JSON object')
   const { topic = '', name = '', from = null, to = null, limit = 1 } = query as Record<string, unknown>
   const isTime = (value: unknown): value is number | null => value === null || typeof value === 'number'
-  if (typeof topic !== 'string' || typeof name !== 'string') throw new TypeError('topic and name must be text')
+  if (typeof topic !== 'string' || typeof name !== 'string') throw new TypeError('topic and name must be strings')
   if (!isTime(from) || !isTime(to)) throw new TypeError('from and to must be seconds since 1970')
   return { kind: 'read', topic, name, from, to, limit: Number(limit) }
 }

@@ -1,7 +1,7 @@
 /**
- * WASI preview 1 for one run: arguments, environment, stdin, stdout, stderr, clocks and random numbers. No files and no
- * sockets: nothing of the host can be reached by construction. The functions are those of @bjorn3/browser_wasi_shim,
- * but for the ones below, which are wrong or harmful there.
+ * WASI preview 1 for one run: arguments, environment, stdin, stdout, stderr, clocks and random numbers. Without files and
+ * sockets nothing of the host is reachable by construction. The functions are those of @bjorn3/browser_wasi_shim, except
+ * those below, which are wrong or harmful there.
  */
 import { Fd, WASI, WASIProcExit, wasi } from '@bjorn3/browser_wasi_shim'
 import type { BoundedOutput } from './bounded-output.ts'
@@ -13,7 +13,7 @@ export type WasiOptions = {
   stdin: Uint8Array
   stdout: BoundedOutput
   stderr: BoundedOutput
-  /** Called before the guest waits for some time. */
+  /** Called before the guest waits. */
   beforeWait: (waitMs: number) => void
 }
 
@@ -21,16 +21,35 @@ export type WasiHost = {
   imports: Record<string, (...parameters: never[]) => unknown>
   /** Must be called before the first guest call: the functions read and write the memory of this instance. */
   bind: (instance: WebAssembly.Instance) => void
-  /** The memory of the bound instance. Throws when it exports none. */
+  /** The memory of the bound instance. Throws if it exports none. */
   memory: () => WebAssembly.Memory
 }
 
-/** A guest that ends by itself with an exit code. */
+/** A guest that exits with a code. */
 export { WASIProcExit as ProcessExit }
 
 const encoder = new TextEncoder()
 
-class Output extends Fd {
+/** Has no positions, as a pipe; Zig writes at a position first, and continues without one only after this error. */
+class Stream extends Fd {
+  override fd_pread(): { ret: number; data: Uint8Array } {
+    return { ret: wasi.ERRNO_SPIPE, data: new Uint8Array() }
+  }
+
+  override fd_pwrite(): { ret: number; nwritten: number } {
+    return { ret: wasi.ERRNO_SPIPE, nwritten: 0 }
+  }
+
+  override fd_seek(): { ret: number; offset: bigint } {
+    return { ret: wasi.ERRNO_SPIPE, offset: 0n }
+  }
+
+  override fd_tell(): { ret: number; offset: bigint } {
+    return { ret: wasi.ERRNO_SPIPE, offset: 0n }
+  }
+}
+
+class Output extends Stream {
   readonly #sink: BoundedOutput
 
   constructor(sink: BoundedOutput) {
@@ -48,7 +67,7 @@ class Output extends Fd {
   }
 }
 
-class Input extends Fd {
+class Input extends Stream {
   readonly #data: Uint8Array
   #offset = 0
 
@@ -85,31 +104,31 @@ export function createWasiHost(options: WasiOptions): WasiHost {
     return memory
   }
   const view = () => new DataView(boundMemory().buffer)
-  // As POSIX has it: no descriptor of a guest is a socket.
+  // As in POSIX: no descriptor of a guest is a socket.
   const notASocket = (fd: number) => (fd in fds ? wasi.ERRNO_NOTSOCK : wasi.ERRNO_BADF)
   return {
     memory: boundMemory,
     bind(started) {
       const exported = started.exports['memory']
       if (exported instanceof WebAssembly.Memory) memory = exported
-      // The shim's own `start` wants `_start`; what it keeps for its functions is the instance alone.
+      // The shim's own `start` requires `_start`; its functions only need the instance.
       shim.inst = started as unknown as typeof shim.inst
     },
     imports: {
       ...shim.wasiImport,
-      // The shim counts UTF-16 units, so that text beyond ASCII would be written past the guest's buffer.
+      // The shim counts UTF-16 units, so that text beyond ASCII would overflow the guest's buffer.
       args_sizes_get(countPointer: number, sizePointer: number) {
         view().setUint32(countPointer >>> 0, options.args.length, true)
         view().setUint32(sizePointer >>> 0, sum(options.args.map((arg) => encoder.encode(arg).length + 1)), true)
         return wasi.ERRNO_SUCCESS
       },
-      // The shim waits in a busy loop and takes one subscription; libc's sleep needs a wait, and poll needs several.
+      // The shim waits in a busy loop and accepts one subscription; libc's sleep needs a wait, and poll needs several.
       poll_oneoff(inPointer: number, outPointer: number, count: number, countPointer: number) {
         const poll = { inPointer: inPointer >>> 0, outPointer: outPointer >>> 0, count, countPointer }
         return pollOneoff(view(), poll, options.beforeWait)
       },
       sched_yield: () => wasi.ERRNO_SUCCESS,
-      // The shim throws text here, which would end the guest as if the host were at fault.
+      // The shim throws a string here, which would look like a failure of the host.
       proc_raise: () => wasi.ERRNO_NOTSUP,
       sock_accept: notASocket,
       sock_recv: notASocket,
@@ -126,10 +145,10 @@ const SUBSCRIPTION_BYTES = 48
 const EVENT_BYTES = 32
 const MAX_SUBSCRIPTIONS = 1_000
 
-/** Waits on this until the time is over: nobody ever wakes it, and ending the thread ends the wait. */
+/** Waits on this until the time is over: it is never notified, and ending the thread ends the wait. */
 const never = new Int32Array(new SharedArrayBuffer(4))
 
-/** Files are always ready; with clocks alone it waits for the earliest of them and reports that one. */
+/** Files are always ready; with only clocks it waits for the earliest of them and reports it. */
 function pollOneoff(view: DataView, poll: Poll, beforeWait: (waitMs: number) => void): number {
   if (poll.count < 1 || poll.count > MAX_SUBSCRIPTIONS) return wasi.ERRNO_INVAL
   const subscriptions = Array.from({ length: poll.count }, (_, index) => {

@@ -1,9 +1,9 @@
 /**
- * WASI 0.2 for one run of a component: arguments, environment, standard streams, clocks and random numbers. What reaches
- * files or the network can be imported and does nothing but fail. Written here and not taken from preview2-shim, whose
- * Node form talks to the host through a thread of its own and whose browser form waits in promises (decision 0026).
- * The shape of each interface is what transpiled components (jco) expect: camel-case names, classes for resources,
- * thrown plain values for `err`, thrown Errors for traps.
+ * WASI 0.2 for one run of a component: arguments, environment, standard streams, clocks and random numbers. Interfaces
+ * for files and the network can be imported and always fail. Not from preview2-shim, whose Node form communicates with
+ * the host through a thread of its own and whose browser form waits in promises (decision 0026). The interfaces have the
+ * shape that transpiled components (jco) expect: camel-case names, classes for resources, thrown plain values for `err`,
+ * thrown Errors for traps.
  */
 import { WASI_PREVIEW2_DENIED } from '#core/wasm/index.ts'
 import type { BoundedOutput } from './bounded-output.ts'
@@ -15,13 +15,13 @@ export type WasiPreview2Options = {
   stdin: Uint8Array
   stdout: BoundedOutput
   stderr: BoundedOutput
-  /** Called before the guest waits for some time. */
+  /** Called before the guest waits. */
   beforeWait: (waitMs: number) => void
 }
 
 export type Interfaces = Record<string, Record<string, unknown>>
 
-/** A component that ends by itself with an exit code. */
+/** A component that exits with a code. */
 export class ComponentExit extends Error {
   readonly code: number
 
@@ -31,22 +31,22 @@ export class ComponentExit extends Error {
   }
 }
 
-/** What one write may bring; the guest asks for it before each. */
+/** Limit of one write; the guest queries it before each. */
 const WRITE_BYTES = 1024n * 1024n
 const MAX_RANDOM_BYTES = 1024n * 1024n
-/** `getRandomValues` gives no more at a time. */
+/** The limit of `getRandomValues` per call. */
 const RANDOM_PORTION_BYTES = 65_536
-/** A wait of the engine takes no longer time; the run's deadline is far below. */
+/** The longest wait of the engine; the run's deadline is far below. */
 const MAX_WAIT_MS = 2 ** 31 - 1
 
-/** `err` of a function in the form that transpiled components expect: a value that is thrown as it is. */
+/** Throws the `err` of a function as transpiled components expect: a plain value. */
 function throwErr(err: unknown): never {
   throw err // oxlint-disable-line typescript/only-throw-error -- an Error would be a trap
 }
 
 const never = new Int32Array(new SharedArrayBuffer(4))
 
-/** Resources of guests are closed by their handles; ours hold nothing that would have to be given back. */
+/** Resources of guests are closed by their handles; these hold nothing to release. */
 class Resource {
   [Symbol.dispose](): void {}
 }
@@ -57,7 +57,7 @@ class IoError extends Resource {
   }
 }
 
-/** Ready at a moment of the monotonic clock; what streams wait for is always ready. */
+/** Ready at a moment of the monotonic clock; streams are always ready. */
 class Pollable extends Resource {
   readonly #readyAtNs: bigint
   readonly #beforeWait: ((waitMs: number) => void) | undefined
@@ -222,16 +222,16 @@ const WALL_CLOCK = {
   resolution: () => ({ seconds: 0n, nanoseconds: 1e6 }),
 }
 
-/** Indices of those that are ready; waits for the first when none is. */
+/** Indices of the ready pollables; waits for the first if none is ready. */
 function poll(pollables: Pollable[]): Uint32Array {
   const [first, ...others] = pollables
-  if (first === undefined) throw new Error('a list without anything to wait for was polled')
+  if (first === undefined) throw new Error('the list of pollables must not be empty')
   others.reduce((earliest, other) => (other.waitNs() < earliest.waitNs() ? other : earliest), first).block()
   const ready = [...pollables.entries()].filter(([, pollable]) => pollable.ready()).map(([index]) => index)
   return Uint32Array.from(ready)
 }
 
-/** Ending the thread ends the wait. The engine counts whole microseconds at best, so it may take a second round. */
+/** Ending the thread ends the wait. The engine counts in whole microseconds at best, so it can take a second round. */
 function waitFor(waitNs: bigint): void {
   const untilNs = nowNs() + waitNs
   for (let left = waitNs; left > 0n; left = untilNs - nowNs()) {
@@ -244,7 +244,7 @@ function nowNs(): bigint {
 }
 
 function getRandomBytes(length: bigint): Uint8Array {
-  if (length > MAX_RANDOM_BYTES) throw new Error(`at most ${MAX_RANDOM_BYTES} random bytes are given at a time`)
+  if (length > MAX_RANDOM_BYTES) throw new Error(`at most ${MAX_RANDOM_BYTES} random bytes can be requested at once`)
   const bytes = new Uint8Array(Number(length))
   for (let at = 0; at < bytes.length; at += RANDOM_PORTION_BYTES) {
     crypto.getRandomValues(bytes.subarray(at, at + RANDOM_PORTION_BYTES))
@@ -256,12 +256,12 @@ function getRandomU64(): bigint {
   return crypto.getRandomValues(new BigUint64Array(1))[0] ?? 0n
 }
 
-/** Instead of being made, a socket is an ordinary error that programs handle. */
+/** Creating a socket fails with an ordinary error that programs handle. */
 const denySocket = () => throwErr('access-denied')
 
 class Network extends Resource {}
 
-/** What may be called all the same. Errors of files are asked for where a stream failed, of whatever kind. */
+/** Denied interfaces that still have functions. Errors of files are queried after any failed stream. */
 const HARMLESS: Interfaces = {
   'wasi:filesystem/types': { filesystemErrorCode: () => undefined },
   'wasi:sockets/instance-network': { instanceNetwork: () => new Network() },
@@ -275,7 +275,7 @@ const DENIED: Interfaces = Object.fromEntries(
   WASI_PREVIEW2_DENIED.map((name) => [name, denyEverything(name, HARMLESS[name] ?? {})]),
 )
 
-/** Functions and resources of any name, each of which ends the guest when it is used. */
+/** Functions and resources of any name, which trap when they are used. */
 function denyEverything(name: string, offered: Record<string, unknown>): Record<string, unknown> {
   const denied = new Map<string, unknown>(Object.entries(offered))
   return new Proxy(offered, {
@@ -291,7 +291,7 @@ function denyEverything(name: string, offered: Record<string, unknown>): Record<
   })
 }
 
-/** Works as a function, as a class, and as the prototype of one: components take what they need when they start. */
+/** Works as a function, as a class, and as the prototype of one: components access them when they start. */
 function deny(message: string): unknown {
   const refuse = function refuse(): never {
     throw new Error(message)

@@ -1,4 +1,4 @@
-/** The part of the WebAssembly JavaScript interface that we use: TypeScript has it in its browser library only. */
+/** The used part of the WebAssembly JavaScript interface: TypeScript declares it only in its browser library. */
 declare namespace WebAssembly {
   class Module {
     constructor(bytes: Uint8Array)

@@ -1,12 +1,12 @@
 /**
  * The worker's own certificate: its key never leaves the data folder, the manager signs a request for it at the first
- * registration over TLS, and from then on the worker shows it at every connection. A renewal makes a new key.
+ * registration over TLS, and the worker then presents it on every connection. A renewal creates a new key.
  */
 import { X509Certificate } from 'node:crypto'
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import type { ClientPair, IssuedCertificate } from '#proto/index.ts'
 
-/** Of its time, before it is renewed. */
+/** Share of the validity after which it is renewed. */
 const RENEW_AFTER = 2 / 3
 
 type Validity = { fromMs: number; toMs: number }
@@ -15,14 +15,14 @@ export class ClientCertificate {
   readonly #path: string
   #shown: ClientPair | undefined
   #validity: Validity | undefined
-  /** Of the request that was made last; in use when the certificate comes. */
+  /** Key of the last request; used when its certificate arrives. */
   #pendingKey: string | undefined
 
   private constructor(path: string) {
     this.#path = path
   }
 
-  /** What an earlier process left in the file: key and certificate, PEM. */
+  /** Loads key and certificate (PEM) of an earlier process from the file. */
   static async open(path: string): Promise<ClientCertificate> {
     const certificate = new ClientCertificate(path)
     const text = await readFile(path, 'utf8').catch(() => '')
@@ -39,17 +39,17 @@ export class ClientCertificate {
     return this.#shown
   }
 
-  /** By the wall clock; undefined while there is none. */
+  /** By the wall clock; undefined without a certificate. */
   get endsAt(): Date | undefined {
     return this.#validity && new Date(this.#validity.toMs)
   }
 
-  /** True when there is one and its time is over by the wall clock: nobody takes it any more. */
+  /** True if the certificate has expired by the wall clock. */
   hasEnded(nowMs: number): boolean {
     return this.#validity !== undefined && nowMs >= this.#validity.toMs
   }
 
-  /** True when there is none, or most of its time is over. */
+  /** True without a certificate, or if most of its validity is over. */
   isDue(nowMs: number): boolean {
     if (this.#validity === undefined) return true
     const { fromMs, toMs } = this.#validity
@@ -58,14 +58,14 @@ export class ClientCertificate {
 
   /** A PKCS #10 request (DER) for a new key. */
   async request(): Promise<Uint8Array> {
-    // Loaded by the few who make a request.
-    const { SigningKey, makeSigningRequest } = await import('#core/x509/index.ts')
+    // Loaded on demand: requests are rare.
+    const { SigningKey, createSigningRequest } = await import('#core/x509/index.ts')
     const key = SigningKey.generate()
     this.#pendingKey = key.toPem()
-    return new Uint8Array(await makeSigningRequest('skein worker', key))
+    return new Uint8Array(await createSigningRequest('skein worker', key))
   }
 
-  /** On disk when it resolves; shown from the next connection on. */
+  /** Synced when it resolves; used from the next connection on. */
   async accept(issued: IssuedCertificate): Promise<void> {
     const key = this.#pendingKey
     if (key === undefined) return
@@ -82,8 +82,8 @@ export class ClientCertificate {
     this.#use({ key, cert: issued.certificatePem })
   }
 
-  /** The worker becomes another one. */
-  async forget(): Promise<void> {
+  /** Discards it, because the worker gets a new identity. */
+  async discard(): Promise<void> {
     await rm(this.#path, { force: true })
     this.#shown = undefined
     this.#validity = undefined

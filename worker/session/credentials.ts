@@ -1,34 +1,37 @@
 /**
- * How the worker trusts whom it dials. When the join token carries the fingerprint of the server's certificate
- * (`<sha256 hex>.<secret>`): exactly that certificate. Else on loopback no TLS, and elsewhere the authorities of the
- * system or of SKEIN_GRPC_TLS_CA. The token travels only after that.
+ * How the worker authenticates servers. If the join token contains the fingerprint of the server's certificate (`<sha256
+ * hex>.<secret>`): exactly that certificate. Else no TLS on loopback, and elsewhere the authorities of the system or of
+ * SKEIN_GRPC_TLS_CA. The token is only sent after that.
  */
 import { checkServerIdentity, connect, createSecureContext } from 'node:tls'
 import type { PeerCertificate } from 'node:tls'
 import { ServiceError } from '#core/errors/index.ts'
-import { dialOverTls, dialPinned, dialPlainly, fingerprintOf, hostOf, isLoopback, portOf } from '#proto/index.ts'
+import { dialOverTls, dialPinned, dialWithoutTls, fingerprintOf, hostOf, isLoopback, portOf } from '#proto/index.ts'
 import type { ClientPair, Dialling } from '#proto/index.ts'
 
 export type CredentialOptions = {
   token: string
   /** PEM of the authority that signed the server's certificate. */
   authority: string | undefined
-  /** Plaintext wherever it leads, for networks that are protected otherwise; a fingerprint goes before it. */
+  /** Plaintext to any address, for networks with other protection; a fingerprint overrides it. */
   isInsecure: boolean
   /** Fingerprint of an earlier token, for starts without one. */
   knownFingerprint: string | undefined
-  /** The worker's own certificate at the moment of dialling; undefined while it has none. */
+  /** The worker's current certificate; undefined without one. */
   shown: () => ClientPair | undefined
 }
 
 export type ManagerCredentials = {
-  /** What Register takes: the token without the fingerprint. */
+  /** The secret for Register: the token without the fingerprint. */
   joinSecret: string
   /** SHA-256 of the certificate in hexadecimal; undefined: not pinned. */
   fingerprint: string | undefined
-  /** How to dial one address (`host:port`). Rejects with `forbidden` when the server is another one than the token names. */
+  /**
+   * How to connect to an address (`host:port`). Rejects with `forbidden` if the server's certificate is not the one of
+   * the token.
+   */
   channel: (address: string) => Promise<Dialling>
-  /** Whether that address is dialled over TLS, so that a certificate can be shown. */
+  /** Whether connections to the address use TLS, so that a certificate can be presented. */
   isTls: (address: string) => boolean
 }
 
@@ -38,7 +41,7 @@ const TOKEN_WITH_FINGERPRINT = /^([0-9a-f]{64})\.(.+)$/i
 export function createCredentials(options: CredentialOptions): ManagerCredentials {
   const match = TOKEN_WITH_FINGERPRINT.exec(options.token)
   const fingerprint = match?.[1]?.toLowerCase() ?? (options.token === '' ? options.knownFingerprint : undefined)
-  // An authority that is given asks for TLS, on loopback too.
+  // A configured authority implies TLS, also on loopback.
   const isTls = (address: string) =>
     fingerprint !== undefined || !(options.isInsecure || (options.authority === undefined && isLoopback(address)))
   return {
@@ -46,7 +49,7 @@ export function createCredentials(options: CredentialOptions): ManagerCredential
     fingerprint,
     isTls,
     async channel(address) {
-      if (!isTls(address)) return dialPlainly()
+      if (!isTls(address)) return dialWithoutTls()
       const shown = options.shown()
       if (fingerprint === undefined) return trusted(address, options.authority, shown)
       return pinned(address, await readCertificate(address), fingerprint, shown)
@@ -63,7 +66,7 @@ function pinned(
   if (fingerprintOf(certificate) !== fingerprint) {
     throw new ServiceError(
       'forbidden',
-      `${address} shows another certificate than the join token names; get a new token from that manager`,
+      `the certificate of ${address} does not match the join token; get a new token from that manager`,
     )
   }
   return dialPinned(address, toPem(certificate.raw), shown)
@@ -79,7 +82,7 @@ function toPem(der: Buffer): string {
   return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`
 }
 
-/** A handshake that sends nothing, to learn which certificate is there. */
+/** A handshake without data, to read the certificate. */
 function readCertificate(address: string): Promise<PeerCertificate> {
   const host = hostOf(address)
   const port = Number(portOf(address))
@@ -91,7 +94,7 @@ function readCertificate(address: string): Promise<PeerCertificate> {
       socket.destroy()
     })
     socket.once('error', (cause) => {
-      reject(new ServiceError('unavailable', `${address} cannot be reached over TLS: ${cause.message}`, { cause }))
+      reject(new ServiceError('unavailable', `cannot reach ${address} over TLS: ${cause.message}`, { cause }))
     })
   })
 }

@@ -1,4 +1,4 @@
-/** Reports about runs that wait a moment, because what comes next says the same: most runs are over by then. */
+/** Reports about runs that are delayed for a moment, because the next report often makes them redundant. */
 import type { RunRef } from '#proto/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { keyOf } from './run-messages.ts'
@@ -6,7 +6,7 @@ import { keyOf } from './run-messages.ts'
 export class DelayedReports {
   readonly #delayMs: number
   readonly #onDue: () => void
-  /** The oldest first. */
+  /** Oldest first. */
   readonly #waiting = new Map<string, { run: RunRef; dueMs: number }>()
   #timer: NodeJS.Timeout | undefined
 
@@ -20,12 +20,12 @@ export class DelayedReports {
     this.#timer ??= this.#arm(this.#delayMs)
   }
 
-  /** Something else has said it. */
+  /** Another report made it redundant. */
   drop(run: RunRef): void {
     this.#waiting.delete(keyOf(run))
   }
 
-  /** What has waited long enough; it waits no more. */
+  /** Removes and returns the reports that are due. */
   takeDue(): RunRef[] {
     const nowMs = monotonicMs()
     const due: RunRef[] = []
@@ -46,11 +46,11 @@ export class DelayedReports {
     this.#timer = undefined
   }
 
-  /** A timer that finds nothing is not worth ending: the next run needs one anyway. */
+  /** A timer without due reports is not cancelled: the next run needs one anyway. */
   #arm(delayMs: number): NodeJS.Timeout {
     return setTimeout(() => {
       this.#timer = undefined
-      // Ends that have arrived meanwhile are read before this is said: a process that was held up reads them late.
+      // Ends that have arrived meanwhile are read first: a process that was delayed reads them late.
       setImmediate(() => {
         if (this.#waiting.size > 0) this.#onDue()
       })

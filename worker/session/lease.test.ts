@@ -59,7 +59,7 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(false)
   })
 
-  test('that ended begins again with the answer to a heartbeat that was under way', () => {
+  test('that expired begins again with the answer to a heartbeat in flight', () => {
     lease.sent(0n)
     lease.end()
     lease.renewed(0n, TTL_MS)

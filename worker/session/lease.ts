@@ -1,22 +1,22 @@
 /**
- * The worker's own countdown: until when may it go on with what it holds? Counted from the moment the answered
- * heartbeat was sent, on a clock that nobody can set, and shortened by a margin, so that it ends here before it ends at
- * the manager, however long the answer was under way (mechanisms.md section 6).
+ * The worker's own countdown of its lease. It starts at the time when the answered heartbeat was sent, on a monotonic
+ * clock, and is shortened by a margin, so that it expires here before it expires at the manager, for any delay of the
+ * answer (mechanisms.md section 6).
  */
 
 export type Clocks = {
   /** Monotonic milliseconds. */
   now: () => number
-  /** Wall clock in milliseconds; it goes on while the machine is suspended, the other one may not. */
+  /** Wall clock in milliseconds; it continues while the machine is suspended, the monotonic one may not. */
   wallNow: () => number
 }
 
-/** Leases from this length on end 2 s early; shorter ones a tenth early. */
+/** Leases of at least this length expire 2 s early; shorter ones a tenth early. */
 const FULL_MARGIN_FROM_MS = 20_000
 const MARGIN_MS = 2_000
-/** The wall clock may be set a little; beyond this the machine slept. */
+/** The wall clock can be corrected a little; a larger jump means that the machine was suspended. */
 const MAX_JUMP_MS = 2_000
-/** Heartbeats without an answer that are remembered. */
+/** Limit of recorded heartbeats without an answer. */
 const MAX_UNANSWERED = 100
 
 export class Lease {
@@ -31,7 +31,7 @@ export class Lease {
     this.#offsetMs = this.#offset()
   }
 
-  /** A heartbeat leaves now. */
+  /** A heartbeat is being sent. */
   sent(sequence: bigint): void {
     this.#sentMs.set(sequence, this.#clocks.now())
     for (const oldest of this.#sentMs.keys()) {
@@ -40,7 +40,7 @@ export class Lease {
     }
   }
 
-  /** The manager answered it. An answer to a heartbeat that was never sent, or was answered before, changes nothing. */
+  /** The manager answered it. An answer to an unknown or already answered heartbeat has no effect. */
   renewed(sequence: bigint, ttlMs: number): void {
     const sentMs = this.#sentMs.get(sequence)
     if (sentMs === undefined || this.hasSlept()) return
@@ -50,30 +50,33 @@ export class Lease {
     this.#deadlineMs = Math.max(this.#deadlineMs, sentMs + ttlMs - marginMs)
   }
 
-  /** A new session begins: sequences count anew, and what was sent on the old stream will not be answered. */
+  /** A new session begins: sequences restart, and heartbeats of the old stream will not be answered. */
   restarted(): void {
     this.#sentMs.clear()
   }
 
-  /** True while the worker may go on with what it holds. */
+  /** True while the worker can continue its runs. */
   isValid(): boolean {
     return !this.hasSlept() && this.#clocks.now() < this.#deadlineMs
   }
 
-  /** How long what is held may go on; 0 when the lease is over, undefined when there was none yet. */
+  /** How long the runs can continue; 0 if the lease has expired, undefined if there was none yet. */
   remainingMs(): number | undefined {
     if (!this.#hasBegun) return undefined
     return this.hasSlept() ? 0 : Math.max(0, this.#deadlineMs - this.#clocks.now())
   }
 
-  /** True when the wall clock ran ahead of the monotonic one: the machine was suspended and others may have our work. */
+  /**
+   * True if the wall clock ran ahead of the monotonic one: the machine was suspended, and other workers can have its
+   * runs.
+   */
   hasSlept(): boolean {
     return this.#offset() - this.#offsetMs > MAX_JUMP_MS
   }
 
   /**
-   * Called when everything was stopped that must be. An answer that is still under way may begin a new lease, unless the
-   * machine slept: the sleep is missing in the moments that were noted before it.
+   * Called after all runs were stopped. An answer in flight can begin a new lease, unless the machine was suspended: the
+   * recorded times do not include that period.
    */
   end(): void {
     this.#deadlineMs = -Infinity
@@ -81,7 +84,7 @@ export class Lease {
     this.#offsetMs = this.#offset()
   }
 
-  /** A wall clock that is slowly corrected must not add up to a jump; called at each look. */
+  /** Slow corrections of the wall clock must not add up to a jump; called at each check. */
   followClock(): void {
     if (!this.hasSlept()) this.#offsetMs = this.#offset()
   }

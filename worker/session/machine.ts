@@ -1,9 +1,9 @@
-/** What a worker tells about the machine it runs on. */
+/** Facts about the machine of the worker. */
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
 
 export type MachineFacts = { os: string; arch: string; cpuCores: number; memoryBytes: bigint }
 
-/** A container's memory limit counts, not the memory of the machine around it. */
+/** The memory limit of a container overrides the memory of the machine. */
 export function machineFacts(): MachineFacts {
   const constrained = process.constrainedMemory()
   const total = totalmem()

@@ -1,6 +1,6 @@
 /**
- * What the worker has to say on one stream, gathered per turn of the event loop and sent as one message per kind. Waits
- * while the stream is congested. What is not sent when the stream ends is not lost: the next Hello tells what is held,
+ * Messages of the worker on one stream, collected per turn of the event loop and sent as one message per kind. Waits
+ * while the stream is congested. Unsent messages are not lost when the stream ends: the next Hello reports the held runs,
  * and results are in the spool.
  */
 import { create } from '@bufbuild/protobuf'
@@ -22,15 +22,15 @@ import { DelayedReports } from './delayed-reports.ts'
 type Message = NonNullable<MessageInitShape<typeof SessionRequestSchema>['message']>
 export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
 
-/** Room for everything in a result but its JSON. */
+/** Space for everything in a result except its JSON. */
 const RESULT_OVERHEAD_BYTES = 8 * 1024
 const MAX_RESULTS_PER_MESSAGE = 1_000
 /** Output of runs that waits for a congested stream. */
 const MAX_LOG_BYTES = 8 * 1024 * 1024
 
-/** A run that begins or ends sooner was accepted, as the manager sees from that. */
+/** A run that begins or ends sooner is implicitly accepted. */
 const ACCEPT_DELAY_MS = 50
-/** A run that ends sooner is reported by its end alone, which is one write instead of two (docs/performance.md). */
+/** A run that ends sooner is only reported by its end, which is one write instead of two (docs/performance.md). */
 const RUNNING_DELAY_MS = 4
 
 export class Outbox {
@@ -64,12 +64,12 @@ export class Outbox {
   }
 
   rejected(run: RunRef, reason: RejectReason, message: string): void {
-    this.#forget(run)
+    this.#dropReports(run)
     this.#other.push({ case: 'reject', value: { run, reason, message } })
     this.#schedule()
   }
 
-  /** Dropped when the stream has been congested for too long: output is the first thing to go. */
+  /** Dropped if the stream has been congested for too long: output is dropped first. */
   log(chunk: LogChunk): void {
     if (this.#logBytes > MAX_LOG_BYTES) return
     this.#logBytes += chunk.data.length
@@ -82,24 +82,24 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** It is over, and its end follows as soon as it is on disk: nothing else needs to be said of it. */
+  /** The run has ended, and its result follows as soon as it is on disk: other reports about it are redundant. */
   ending(run: RunRef): void {
-    this.#forget(run)
+    this.#dropReports(run)
   }
 
   ended(result: RunResult): void {
-    if (result.run !== undefined) this.#forget(result.run)
+    if (result.run !== undefined) this.#dropReports(result.run)
     this.#results.push(result)
     this.#schedule()
   }
 
-  /** Sent after the results that were there before it. */
+  /** Sent after earlier results. */
   cancelled(run: RunRef, stopped: boolean): void {
     this.#after.push({ case: 'cancelAck', value: { run, stopped } })
     this.#schedule()
   }
 
-  tell(message: Message): void {
+  enqueue(message: Message): void {
     this.#other.push(message)
     this.#schedule()
   }
@@ -113,7 +113,7 @@ export class Outbox {
     })
   }
 
-  /** Hands over what there is now, unless the stream is congested or gone. */
+  /** Sends the collected messages, unless the stream is congested or closed. */
   flush(): void {
     const { writable, writableNeedDrain } = this.#stream
     if (!writable || writableNeedDrain) return
@@ -129,14 +129,14 @@ export class Outbox {
     this.#after = []
   }
 
-  /** Says what is left to say that the next Hello does not, and nothing more. */
+  /** Sends the final messages that the next Hello does not include. */
   close(): void {
     this.flush()
     this.#accepted.clear()
     this.#running.clear()
   }
 
-  #forget(run: RunRef): void {
+  #dropReports(run: RunRef): void {
     this.#accepted.drop(run)
     this.#running.drop(run)
   }
@@ -161,7 +161,7 @@ export class Outbox {
     this.#results = []
   }
 
-  /** A result that is too large for its message goes ahead in chunks, and the message names its digest. */
+  /** A result that is too large for its message is sent before it in chunks, and the message refers to its digest. */
   #stage(result: RunResult): RunResult {
     const maxInline = Number(this.#limits.maxInlineResultBytes)
     if (result.resultsJson.length * 3 <= maxInline || Buffer.byteLength(result.resultsJson) <= maxInline) return result

@@ -1,18 +1,20 @@
-/** Between the messages about runs and what the runner pool takes and answers; no rule lives here. */
+/** Converts between messages about runs and the requests and outcomes of the runner pool, without rules of its own. */
 import { create } from '@bufbuild/protobuf'
 import { FailureReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
 import type { Assignment, RunRef, RunResult } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { textOrBytes, wholeCharactersLength } from '#core/bytes/index.ts'
 import type { Json } from '#core/wasm/index.ts'
 import type { RunOutcome, RunRequest } from '../runner/index.ts'
 
 type Reason = Extract<RunOutcome, { state: 'failed' }>['reason'] | 'fetch_failed'
 
-/** An end that is worth a result: everything but `requeue`. */
+/** An end with a result: all but `requeue`. */
 export type RunEnd = {
   state: 'completed' | 'failed' | 'stopped'
   reason?: Reason
   error?: string
+  frames?: readonly string[]
   results?: unknown
   durationMs: number
   isOutputTruncated?: boolean
@@ -34,10 +36,10 @@ const STATES = {
   stopped: WireTaskState.STOPPED,
 } as const
 
-/** Longest error text of the protocol, in bytes; a character takes at most three of them here. */
-const MAX_ERROR_CHARACTERS = 1_300
+/** Longest error text of the protocol. */
+const MAX_ERROR_BYTES = 4_096
 
-/** Identifies an assignment; the fence alone would do, the rest is for people who read the spool. */
+/** Identifies an assignment; the fence alone is sufficient, the rest helps to read the spool. */
 export function keyOf(run: RunRef): string {
   return `${run.runId}/${run.attempt}/${run.fence}`
 }
@@ -48,7 +50,7 @@ export type CheckedAssignment = Assignment & {
   limits: NonNullable<Assignment['limits']>
 }
 
-/** True when nothing that the worker needs is missing and no limit is zero, which would mean "without limit". */
+/** True if all required fields are present and no limit is zero, which would mean "without limit". */
 export function isComplete(assignment: Assignment): assignment is CheckedAssignment {
   const { run, module, limits } = assignment
   if (run === undefined || module === undefined || limits === undefined) return false
@@ -56,7 +58,7 @@ export function isComplete(assignment: Assignment): assignment is CheckedAssignm
   return (timeoutMs > 0n || assignment.daemon) && memoryLimitBytes > 0n && maxOutputBytes > 0n && maxResultBytes > 0n
 }
 
-/** `componentFolder` as `Components.prepare` answered. Throws `malformed` when the inputs are no JSON array. */
+/** `componentFolder` is the result of `Components.prepare`. Throws `malformed` if the inputs are not a JSON array. */
 export function toRunRequest(
   assignment: CheckedAssignment,
   modulePath: string,
@@ -82,7 +84,8 @@ export function toRunRequest(
         RUN_ID: run.runId,
         ATTEMPT: String(run.attempt),
       },
-      stdin: assignment.triggerJson,
+      stdin: assignment.stdin.length > 0 ? textOrBytes(assignment.stdin) : assignment.triggerJson,
+      bytesAsBase64: assignment.bytesAsBase64,
       memoryLimitBytes: Number(limits.memoryLimitBytes),
       maxOutputBytes: Number(limits.maxOutputBytes),
     },
@@ -113,10 +116,16 @@ export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareM
     run: assignment.run,
     state: STATES[kept.state],
     reason: kept.reason === undefined ? FailureReason.UNSPECIFIED : REASONS[kept.reason],
-    error: (kept.error ?? '').slice(0, MAX_ERROR_CHARACTERS).toWellFormed(),
+    error: clip((kept.error ?? '').toWellFormed()),
+    frames: [...(kept.frames ?? [])],
     resultsJson: isTooLarge ? '' : resultsJson,
     durationMs: kept.durationMs,
     prepareMs,
     outputTruncated: kept.isOutputTruncated ?? false,
   })
+}
+
+function clip(text: string): string {
+  const bytes = Buffer.from(text).subarray(0, MAX_ERROR_BYTES)
+  return bytes.toString('utf8', 0, wholeCharactersLength(bytes))
 }

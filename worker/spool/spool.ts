@@ -1,8 +1,8 @@
 /**
- * Results until the manager acknowledged them, on disk unless that happens at once. One file that is only appended to: a record
- * per result and one per acknowledgement, each with its length and a checksum. Results that arrive in one turn of the event
- * loop share a write and a sync; acknowledgements go with the next result, or a moment later. A file whose results are all
- * acknowledged then begins anew.
+ * Results until the manager acknowledged them, on disk unless that happens at once. An append-only file: a record per
+ * result and per acknowledgement, each with its length and a checksum. Results of one turn of the event loop share a
+ * write and a sync; acknowledgements are written with the next result, or a moment later. A file without unacknowledged
+ * results is truncated.
  */
 import { open, rename } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
@@ -13,17 +13,17 @@ import { monotonicMs } from '#core/time.ts'
 
 export type SpooledResult = { key: string; payload: Uint8Array }
 
-/** Beyond this, a file with mostly acknowledged results is written anew. */
+/** Beyond this size, a file with mostly acknowledged results is compacted. */
 const COMPACT_BYTES = 32 * 1024 * 1024
-/** A result that is likely to be acknowledged soon is written when it was not within this time. */
+/** A result with a probable acknowledgement is written if none arrived within this time. */
 export const SPOOL_WRITE_DELAY_MS = 100
-/** An acknowledgement that no result takes along is written after this. */
+/** An acknowledgement without a following result is written after this. */
 const ACKNOWLEDGE_DELAY_MS = 250
 /** Length of payload, length of key, kind, checksum. */
 const HEADER_BYTES = 4 + 2 + 1 + 4
 const KIND_RESULT = 1
 const KIND_ACKNOWLEDGED = 2
-/** A staged result is at most 16 MiB; a longer record is no record. */
+/** A staged result is at most 16 MiB; a longer record is invalid. */
 const MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 
 type Unwritten = SpooledResult & { dueMs: number; resolve: () => void; reject: (error: unknown) => void }
@@ -35,7 +35,9 @@ export class Spool {
   #file: FileHandle
   #fileBytes: number
   #heldBytes = 0
-  /** Results whose acknowledgement may come first, the oldest before the others. */
+  /** When each of the held came, in the same order. */
+  readonly #sinceMs = new Map<string, number>()
+  /** Results that wait for their acknowledgement before they are written, oldest first. */
   readonly #deferred = new Map<string, Unwritten>()
   #deferTimer: NodeJS.Timeout | undefined
   /** Results for the next write. */
@@ -52,7 +54,7 @@ export class Spool {
     this.#maxBytes = maxBytes
   }
 
-  /** Opens or makes the file. A record that was cut off by a crash, and everything after it, is dropped. */
+  /** Opens or creates the file. A record that was truncated by a crash, and everything after it, is dropped. */
   static async open(path: string, options: { maxBytes: number }): Promise<Spool> {
     const file = await open(path, 'a+', 0o600)
     const spool = new Spool(path, file, options.maxBytes)
@@ -69,7 +71,18 @@ export class Spool {
     return this.#held.size
   }
 
-  /** True while results that nobody acknowledged take more than the bound: take no new work then. */
+  /** Size of the results, in bytes. */
+  get bytes(): number {
+    return this.#heldBytes
+  }
+
+  /** Age of the oldest result in milliseconds, since the start of this process at most; 0: there is none. */
+  get oldestMs(): number {
+    const [oldest] = this.#sinceMs.values()
+    return oldest === undefined ? 0 : monotonicMs() - oldest
+  }
+
+  /** True while unacknowledged results exceed the limit: the worker must not accept runs. */
   get isFull(): boolean {
     return this.#heldBytes >= this.#maxBytes
   }
@@ -84,8 +97,8 @@ export class Spool {
   }
 
   /**
-   * On disk when it resolves, or acknowledged already: a patient one waits a moment for that. The same key again replaces nothing
-   * and is written once.
+   * Synced when it resolves, or already acknowledged: with `deferred` it waits a moment for that. An existing key is not
+   * replaced and is written once.
    */
   add(key: string, payload: Uint8Array, urgency: 'now' | 'deferred' = 'now'): Promise<void> {
     if (this.#held.has(key)) return Promise.resolve()
@@ -103,7 +116,9 @@ export class Spool {
     return promise
   }
 
-  /** Forgets the result. Not synced: a lost acknowledgement costs one more delivery of a result that counts once. */
+  /**
+   * Removes the result. Not synced: a lost acknowledgement costs one more delivery of a result, which is recorded once.
+   */
   acknowledge(key: string): void {
     if (!this.#release(key)) return
     const unwritten = this.#deferred.get(key)
@@ -116,8 +131,8 @@ export class Spool {
     this.#writeLater()
   }
 
-  /** Nobody is there to acknowledge anything: what is not on disk is written now. */
-  hurry(): void {
+  /** Without a session there are no acknowledgements: deferred results are written now. */
+  writeDeferredNow(): void {
     this.#due.push(...this.#deferred.values())
     this.#deferred.clear()
     if (this.#due.length > 0) this.#startWriting()
@@ -125,7 +140,7 @@ export class Spool {
 
   async close(): Promise<void> {
     clearTimeout(this.#deferTimer)
-    this.hurry()
+    this.writeDeferredNow()
     this.#startWriting()
     await this.#writing
     clearTimeout(this.#acknowledging)
@@ -146,6 +161,7 @@ export class Spool {
 
   #hold(key: string, payload: Uint8Array): void {
     this.#held.set(key, payload)
+    this.#sinceMs.set(key, monotonicMs())
     this.#heldBytes += payload.length
   }
 
@@ -153,6 +169,7 @@ export class Spool {
     const payload = this.#held.get(key)
     if (payload === undefined) return false
     this.#heldBytes -= payload.length
+    this.#sinceMs.delete(key)
     return this.#held.delete(key)
   }
 
@@ -180,7 +197,7 @@ export class Spool {
 
   /** Never rejects. */
   async #writeAll(): Promise<void> {
-    // What arrives in this turn of the event loop goes into the same write.
+    // Results of this turn of the event loop go into the same write.
     await new Promise(setImmediate)
     clearTimeout(this.#acknowledging)
     this.#acknowledging = undefined
@@ -190,21 +207,21 @@ export class Spool {
       this.#due = []
       this.#acknowledgements = []
       try {
-        if (this.#held.size === this.#deferred.size) await this.#beginAnew()
+        if (this.#held.size === this.#deferred.size) await this.#truncate()
         else if (this.#fileBytes > COMPACT_BYTES && this.#fileBytes > 2 * this.#heldBytes) await this.#compact()
         else await this.#write(results, acknowledgements)
         for (const result of results) result.resolve()
       } catch (cause) {
-        const error = new ServiceError('unavailable', `results cannot be written to ${this.#path}`, { cause })
+        const error = new ServiceError('unavailable', `failed to write results to ${this.#path}`, { cause })
         for (const result of results) result.reject(error)
       }
     }
-    // In the turn in which nothing was due any more, so that what comes next finds nobody writing.
+    // In the same turn in which nothing is due any more, so that the next result starts a new write.
     this.#writing = undefined
     if (this.#acknowledgements.length > 0) this.#writeLater()
   }
 
-  /** A result comes before its acknowledgement, which may have come while it waited for this write. */
+  /** A result comes before its acknowledgement, which can arrive while this write is queued. */
   async #write(results: readonly Unwritten[], acknowledgements: readonly Uint8Array[]): Promise<void> {
     const bytes = Buffer.concat([
       ...results.map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload)),
@@ -215,8 +232,8 @@ export class Spool {
     if (results.length > 0) await this.#file.datasync()
   }
 
-  /** Everything is acknowledged: the file holds nothing that anyone needs. */
-  async #beginAnew(): Promise<void> {
+  /** All results are acknowledged: the file is truncated. */
+  async #truncate(): Promise<void> {
     if (this.#fileBytes === 0) return
     await this.#file.truncate(0)
     this.#fileBytes = 0
@@ -238,7 +255,7 @@ export class Spool {
   }
 }
 
-/** Makes the new name of a file durable: without it a crash may bring back the old file, without what came later. */
+/** Syncs the rename of a file: without it a crash can bring back the old file, without later records. */
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r')
   await folder.sync()
@@ -259,7 +276,7 @@ function encodeRecord(kind: number, key: string, payload: Uint8Array): Uint8Arra
 
 type SpoolRecord = { kind: number; key: string; payload: Uint8Array; end: number }
 
-/** Undefined at the end, and where a record is cut off or damaged. */
+/** Undefined at the end, and for a truncated or corrupted record. */
 function readRecord(content: Buffer, offset: number): SpoolRecord | undefined {
   if (content.length - offset < HEADER_BYTES) return undefined
   const payloadBytes = content.readUInt32LE(offset)

@@ -1,4 +1,4 @@
-/** Asks the worker of a folder about itself. */
+/** Reads the status of the worker of a folder. */
 import { connect } from 'node:net'
 import { ServiceError } from '#core/errors/index.ts'
 import { statusPath } from './socket-path.ts'
@@ -6,12 +6,14 @@ import type { WorkerStatus } from './status.ts'
 
 const DEADLINE_MS = 5_000
 
-/** Rejects with `unavailable` when no worker runs in that folder. */
+/** Rejects with `unavailable` if no worker runs in that folder. */
 export async function readStatus(folder: string): Promise<WorkerStatus> {
   try {
     return JSON.parse(await ask(statusPath(folder))) as WorkerStatus
   } catch (cause) {
-    throw new ServiceError('unavailable', `the worker of ${folder} cannot be asked: ${reasonOf(cause)}`, { cause })
+    throw new ServiceError('unavailable', `failed to read the status of the worker in ${folder}: ${reasonOf(cause)}`, {
+      cause,
+    })
   }
 }
 
@@ -19,7 +21,9 @@ function ask(path: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(path)
     let text = ''
-    socket.setEncoding('utf8').setTimeout(DEADLINE_MS, () => socket.destroy(new Error('it did not answer in time')))
+    socket
+      .setEncoding('utf8')
+      .setTimeout(DEADLINE_MS, () => socket.destroy(new Error(`no answer within ${DEADLINE_MS / 1000} s`)))
     socket.on('data', (data: string) => {
       text += data
     })
@@ -29,8 +33,8 @@ function ask(path: string): Promise<string> {
 }
 
 function reasonOf(error: unknown): string {
-  // It ended between the question and the answer.
-  if (error instanceof SyntaxError) return 'it ended before it had answered'
+  // It exited between the request and the answer.
+  if (error instanceof SyntaxError) return 'it exited before it answered'
   const { code, message } = error as NodeJS.ErrnoException
-  return code === 'ENOENT' || code === 'ECONNREFUSED' ? 'none runs there' : message
+  return code === 'ENOENT' || code === 'ECONNREFUSED' ? 'no worker is running' : message
 }

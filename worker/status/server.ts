@@ -1,16 +1,19 @@
-/** Answers about the worker to whoever may enter its folder: one JSON text per connection. */
+/**
+ * Serves the status of the worker on a local socket. Each connection receives one JSON document. Only users with access to
+ * the worker's folder can connect.
+ */
 import { chmod, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import type { Server } from 'node:net'
 import type { WorkerStatus } from './status.ts'
 
-/** A reader that takes nothing for so long is left alone. */
+/** A connection whose peer reads nothing for this long is closed. */
 const WRITE_DEADLINE_MS = 2_000
 const MAX_CONNECTIONS = 8
 
 export type StatusServer = { close: () => Promise<void> }
 
-/** `path` as `statusPath` gave it; what a killed process left there is removed. */
+/** Listens on `path`, which `statusPath` returns. Removes a socket file that a killed process left there. */
 export async function serveStatus(path: string, read: () => WorkerStatus): Promise<StatusServer> {
   const isFile = process.platform !== 'win32'
   if (isFile) await rm(path, { force: true })
@@ -37,7 +40,7 @@ function listen(server: Server, path: string): Promise<void> {
     server.once('error', reject)
     server.listen(path, () => {
       server.off('error', reject)
-      // A status that cannot be asked for ends no worker.
+      // A failure of the status server must not end the worker.
       server.on('error', () => undefined)
       resolve()
     })

@@ -1,12 +1,12 @@
-/** Where a worker answers about itself on its own machine. */
+/** The path of a worker's status socket. */
 import { createHash } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 
-/** A longer path is none for a socket: 108 bytes with its end on Linux, 104 on macOS. */
+/** Limit of socket paths: 108 bytes including the terminator on Linux, 104 on macOS. */
 const MAX_PATH_BYTES = 100
 
-/** In the worker's folder, which is its owner's alone; a named pipe on Windows. */
+/** In the worker's folder, which only its owner can enter; a named pipe on Windows. */
 export function statusPath(folder: string): string {
   const path = join(resolve(folder), 'status.sock')
   const hash = createHash('sha256').update(path).digest('hex').slice(0, 16)

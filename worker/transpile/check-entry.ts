@@ -1,4 +1,6 @@
-/** A process that checks one transpiled script and ends: script on stdin, on stdout a frame without files, or why not. */
+/**
+ * A process that checks one transpiled script and exits: script on stdin; on stdout a frame without files, or the error.
+ */
 import { confirmIsolation } from '../isolation/confirm.ts'
 import { checkScript } from './check-script.ts'
 import { encodeFrame, readInput, sentenceOf } from './frame.ts'

@@ -1,4 +1,4 @@
-/** Small scripts; what the transpiler really writes is checked in test/security/guests/component-names.test.ts. */
+/** Small scripts; test/security/guests/component-names.test.ts checks real output of the transpiler. */
 import { describe, expect, test } from 'vitest'
 import { checkScript } from './check-script.ts'
 
@@ -79,8 +79,8 @@ describe('a script is refused', () => {
     ['is not one function that is called', '(async function () { "use strict" })()'],
     ['is not one function that is called', ''],
     ['is not in strict mode', '(function () { return 1 })()'],
-    ['cannot be used in the script', '(function () { "use strict"; let a; let a })()'],
-    ['cannot be used in the script', `(function () { 'use strict'; ${'['.repeat(100_000)} })()`],
+    ['cannot be used in the transpiled script', '(function () { "use strict"; let a; let a })()'],
+    ['cannot be used in the transpiled script', `(function () { 'use strict'; ${'['.repeat(100_000)} })()`],
     ['more than 4194304 characters', ' '.repeat(4 * 1024 * 1024 + 1)],
   ])('that %s', (sentence: string, script: string) => {
     expect(() => checkScript(script)).toThrow(

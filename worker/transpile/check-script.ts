@@ -1,18 +1,18 @@
 /**
- * What a transpiled script may be: one function that is called at once, in strict mode, of the forms that the transpiler
- * writes, with no global but those that its scripts use. Names of a component become part of the script; if one of them
- * ever becomes code, what the code would need is refused here, before anybody compiles it.
+ * Allow-list check of transpiled scripts: one immediately called function in strict mode, with the syntax that the
+ * transpiler emits and only the globals that its scripts use. Names of a component become part of the script; if one of
+ * them ever becomes code, the constructs that such code needs are refused here, before it is compiled.
  */
 import { parse } from 'acorn'
 import type { AnyNode, Expression, FunctionExpression, MemberExpression, Pattern, Program } from 'acorn'
 import { ServiceError } from '#core/errors/index.ts'
 
-/** Its tree takes some fifty times as much memory. The script of a component of 12 MB has 130 kB. */
+/** Its syntax tree takes some fifty times as much memory. The script of a component of 12 MB has 130 kB. */
 export const MAX_SCRIPT_CHARACTERS = 4 * 1024 * 1024
 
 /**
- * What scripts of components take from outside, which is what test/security/guests/component-shapes.ts makes the
- * transpiler write. A global by itself is its value, called or not.
+ * The globals of component scripts, as test/security/guests/component-shapes.ts makes the transpiler emit them. A bare
+ * global is its value, called or not.
  */
 const GLOBALS: ReadonlySet<string> = new Set([
   'undefined',
@@ -62,13 +62,13 @@ const GLOBALS: ReadonlySet<string> = new Set([
   'Uint16Array',
   'Uint32Array',
   'Uint8Array',
-  // Errors, and what is said about them.
+  // Errors and their details.
   'Error',
   'TypeError',
   'console.debug',
   'console.error',
   'globalThis.process.env.JCO_DEBUG',
-  // Order and life of what is under way.
+  // Order and lifetime of asynchronous work.
   'FinalizationRegistry',
   'Promise',
   'Promise.resolve',
@@ -87,13 +87,13 @@ const GLOBALS: ReadonlySet<string> = new Set([
   'WebAssembly.promising',
   'globalThis.WebAssembly',
   'globalThis.WebAssembly.Global',
-  // Slips of the transpiler in code that is never reached: nothing has these names.
+  // Mistakes of the transpiler in unreachable code: these names are not defined.
   'componentIdx',
   'rep',
   'vals',
 ])
 
-/** Properties that lead from any value to what made it. */
+/** Properties that lead from a value to its constructor. */
 const REFUSED_PROPERTIES: ReadonlySet<string> = new Set([
   'constructor',
   '__proto__',
@@ -103,7 +103,7 @@ const REFUSED_PROPERTIES: ReadonlySet<string> = new Set([
   '__lookupSetter__',
 ])
 
-/** Throws `malformed` naming the first thing that scripts of components do not have. */
+/** Throws `malformed` with the first construct that component scripts do not use. */
 export function checkScript(script: string): void {
   if (script.length > MAX_SCRIPT_CHARACTERS) {
     throw refused(`its script has more than ${MAX_SCRIPT_CHARACTERS} characters`)
@@ -120,7 +120,7 @@ function parseScript(script: string): Program {
     return parse(script, { ecmaVersion: 2026, sourceType: 'script' })
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    throw refused(`a name in it cannot be used in the script that the transpiler makes: ${why.slice(0, 200)}`)
+    throw refused(`a name in it cannot be used in the transpiled script: ${why.slice(0, 200)}`)
   }
 }
 
@@ -142,7 +142,7 @@ function functionOf({ body }: Program): FunctionExpression {
 type Scope = { names: Set<string>; parent: Scope | undefined }
 type AnyFunction = Extract<AnyNode, { type: 'FunctionDeclaration' | 'FunctionExpression' | 'ArrowFunctionExpression' }>
 
-/** Statements, expressions and parts of them whose children are checked and nothing else. */
+/** Node types that are checked only through their children. */
 const PLAIN_FORMS: ReadonlySet<string> = new Set([
   'ArrayExpression',
   'AwaitExpression',
@@ -172,7 +172,7 @@ const PLAIN_FORMS: ReadonlySet<string> = new Set([
   'WhileStatement',
   'YieldExpression',
 ])
-/** What stands between the brackets of a computed property. */
+/** Node types that are allowed as a computed property. */
 const INDEX_FORMS: ReadonlySet<string> = new Set([
   'BinaryExpression',
   'Identifier',
@@ -266,7 +266,7 @@ class ScriptCheck {
     for (const node of nodes) if (node) this.#visit(node)
   }
 
-  /** Defaults of parameters see the parameters, and not what the body declares. */
+  /** Default values see the parameters, but not declarations of the body. */
   #visitFunction(node: AnyFunction): void {
     const isArrow = node.type === 'ArrowFunctionExpression'
     const own = node.type === 'FunctionExpression' ? namesOf(node.id) : []
@@ -279,7 +279,7 @@ class ScriptCheck {
     })
   }
 
-  /** What is assigned or declared. Nothing of a global is ever assigned. */
+  /** Targets of assignments and declarations. Properties of globals must not be assigned. */
   #visitTarget(node: Pattern): void {
     switch (node.type) {
       case 'Identifier':
@@ -400,7 +400,7 @@ function namesOf(node: Pattern | Expression | null | undefined): string[] {
   }
 }
 
-/** Names that `let`, `const`, `class` and `function` declare in a block, `var` aside. */
+/** Names that `let`, `const`, `class` and `function` declare in a block, without `var`. */
 function lexicalNames(statements: readonly (AnyNode | null | undefined)[]): string[] {
   return statements.flatMap((statement) => {
     if (statement?.type === 'FunctionDeclaration' || statement?.type === 'ClassDeclaration')
@@ -410,7 +410,7 @@ function lexicalNames(statements: readonly (AnyNode | null | undefined)[]): stri
   })
 }
 
-/** Names that `var` declares anywhere in a function, those inside it aside. */
+/** Names that `var` declares in a function, without nested functions. */
 function variableNames(node: AnyNode): string[] {
   if (node.type === 'VariableDeclaration' && node.kind === 'var')
     return node.declarations.flatMap(({ id }) => namesOf(id))

@@ -1,6 +1,7 @@
 /**
- * Transpiled components on disk, beside the module cache: one folder per component and version of the transpiler. Whoever
- * wants the same component waits for one transpilation, and the components of one domain do not delay those of another.
+ * Transpiled components on disk, next to the module cache: one folder per component and version of the transpiler.
+ * Concurrent requests for the same component share one transpilation, and components of one domain do not delay those of
+ * another.
  */
 import { mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,31 +16,31 @@ import { transpile } from './transpile.ts'
 export type ComponentsOptions = {
   isolation: Isolation
   folder: string
-  /** Where `stageTranspilerCode` put the code; its name changes with every version of it. */
+  /** The folder from `stageTranspilerCode`; its name changes with every version of the code. */
   codeFolder: string
 }
 
-/** Whose run needs a component, and until when. */
-export type Asker = { domainId?: string; signal?: AbortSignal }
+/** The domain of a run that needs a component, and its abort signal. */
+export type TranspileRequest = { domainId?: string; signal?: AbortSignal }
 
-/** Kinds and refusals that are remembered. */
-const MAX_REMEMBERED = 1_000
-/** Components that are transpiled at a time, each of another domain; one takes up to 1.5 GiB. */
+/** Limit of cached kinds and errors. */
+const MAX_CACHED_COMPONENTS = 1_000
+/** Concurrent transpilations, each of another domain; one takes up to 1.5 GiB. */
 const MAX_UNDER_WAY = 2
-/** Components of one domain that wait; the run of one more is given back to the manager. */
+/** Queued components per domain; a further run is rejected to the manager. */
 const MAX_WAITING_PER_DOMAIN = 16
-/** A run whose component has waited so long is given back too. */
+/** A run whose component waits for longer is rejected too. */
 const WAIT_DEADLINE_MS = 300_000
 const MAGIC_BYTES = 8
-/** On disk before the next one is written: a folder that a crash left half written must not look whole. */
+/** Synced before the next file is written: a folder that a crash left incomplete must not look complete. */
 const WHOLE = { mode: 0o644, flush: true }
 
 export class Components {
   readonly #options: ComponentsOptions
   readonly #version: string
   /** Folder, or undefined for a core module. */
-  readonly #known = new LRUCache<string, { folder: string | undefined }>({ max: MAX_REMEMBERED })
-  readonly #refused = new LRUCache<string, string>({ max: MAX_REMEMBERED })
+  readonly #known = new LRUCache<string, { folder: string | undefined }>({ max: MAX_CACHED_COMPONENTS })
+  readonly #refused = new LRUCache<string, string>({ max: MAX_CACHED_COMPONENTS })
   readonly #queue = new DomainQueue({
     maxUnderWay: MAX_UNDER_WAY,
     maxWaiting: MAX_WAITING_PER_DOMAIN,
@@ -52,7 +53,7 @@ export class Components {
     this.#version = options.codeFolder.split('/').at(-1) ?? ''
   }
 
-  /** Removes what belongs to modules that are gone, or to another version of the transpiler. */
+  /** Removes folders of removed modules and of other versions of the transpiler. */
   static async open(options: ComponentsOptions, cachedDigests: readonly string[]): Promise<Components> {
     const components = new Components(options)
     await mkdir(options.folder, { recursive: true, mode: 0o755 })
@@ -64,11 +65,15 @@ export class Components {
   }
 
   /**
-   * The folder with what runners need of a component; undefined for a core module. `path` is the module's file, which
-   * must stay until this is settled. Rejects with `malformed` when the component cannot be transpiled, with `rate_limited` when
-   * too many components of the domain wait, and with the reason of the signal.
+   * The folder with the transpiled component; undefined for a core module. `path` is the module's file, which must stay
+   * until this settles. Rejects with `malformed` if the component cannot be transpiled, with `rate_limited` if too many
+   * components of the domain wait, and with the reason of the signal.
    */
-  async prepare(digest: string, path: string, { domainId = '', signal }: Asker = {}): Promise<string | undefined> {
+  async prepare(
+    digest: string,
+    path: string,
+    { domainId = '', signal }: TranspileRequest = {},
+  ): Promise<string | undefined> {
     const known = this.#known.get(digest)
     if (known !== undefined) return known.folder
     const refusal = this.#refused.get(digest)
@@ -78,29 +83,34 @@ export class Components {
       return undefined
     }
     const folder = join(this.#options.folder, this.#nameOf(digest))
-    // What an earlier process left needs no turn.
+    // The result of an earlier process needs no turn in the queue.
     if (!(await isWhole(folder))) {
       const stopping = this.#abort.signal
-      const asker = signal === undefined ? stopping : AbortSignal.any([signal, stopping])
-      await this.#queue.run(domainId, digest, (place, left) => this.#make(digest, path, folder, place, left), asker)
+      const requestSignal = signal === undefined ? stopping : AbortSignal.any([signal, stopping])
+      await this.#queue.run(
+        domainId,
+        digest,
+        (place, left) => this.#make(digest, path, folder, place, left),
+        requestSignal,
+      )
     }
     this.#known.set(digest, { folder })
     return folder
   }
 
-  /** 0: it is being transpiled; else its place among those that wait. Undefined: neither. */
+  /** 0: being transpiled; else its position in the queue. Undefined: neither. */
   positionOf(digest: string): number | undefined {
     return this.#queue.positionOf(digest)
   }
 
-  /** The module left the cache. */
-  async forget(digest: string): Promise<void> {
+  /** The module was removed from the cache. */
+  async remove(digest: string): Promise<void> {
     this.#known.delete(digest)
     await rm(join(this.#options.folder, this.#nameOf(digest)), { recursive: true, force: true })
   }
 
   async close(): Promise<void> {
-    this.#abort.abort(new ServiceError('unavailable', 'the worker is stopping'))
+    this.#abort.abort(new ServiceError('unavailable', 'the worker is shutting down'))
     await this.#queue.settled()
   }
 
@@ -109,7 +119,7 @@ export class Components {
   }
 
   async #make(digest: string, path: string, folder: string, place: number, signal: AbortSignal): Promise<void> {
-    // Made while this one looked for it, and perhaps in use.
+    // Created by another request meanwhile, and possibly in use.
     if (await isWhole(folder)) return
     try {
       const files = await transpile({ ...this.#options, path, place }, signal)
@@ -131,7 +141,7 @@ async function isWhole(folder: string): Promise<boolean> {
   return (await readFile(join(folder, COMPONENT_MANIFEST)).catch(() => undefined)) !== undefined
 }
 
-/** Paths of the files in a folder that `prepare` answered. */
+/** Paths of the files in a folder that `prepare` returned. */
 export async function listComponentFiles(folder: string): Promise<string[]> {
   const names = JSON.parse(await readFile(join(folder, COMPONENT_MANIFEST), 'utf8')) as string[]
   return names.map((name) => join(folder, name))

@@ -1,11 +1,11 @@
-/** Work of several domains in turn (task-manager.md section 4): what one domain asks for does not delay another. */
+/** A fair queue over domains (task-manager.md section 4): requests of one domain do not delay another. */
 import { describe, expect, test } from 'vitest'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { DomainQueue } from './domain-queue.ts'
 
 const LIMITS = { maxUnderWay: 1, maxWaiting: 3, waitDeadlineMs: 60_000 }
 
-/** Pieces that end when the test says so. */
+/** Jobs that end when the test ends them. */
 function aWorld(limits: Partial<typeof LIMITS> = {}) {
   const queue = new DomainQueue({ ...LIMITS, ...limits })
   const begun: string[] = []
@@ -33,7 +33,7 @@ function aWorld(limits: Partial<typeof LIMITS> = {}) {
     async end(key: string, error?: Error): Promise<void> {
       if (error === undefined) ends.get(key)?.resolve()
       else ends.get(key)?.reject(error)
-      // What begins next begins in the same turn of the event loop.
+      // The next job begins in the same turn of the event loop.
       await new Promise((resolve) => setImmediate(resolve))
     },
   }
@@ -54,7 +54,7 @@ describe('work of several domains', () => {
     expect(queue.positionOf('a1')).toBeUndefined()
   })
 
-  test('has a place for another domain while one piece takes long, and no second one for the same', async () => {
+  test('runs another domain while one job takes long, but no second job of the same domain', async () => {
     const { ask, end, begun, places } = aWorld({ maxUnderWay: 2 })
     const slow = [ask('slow', 's1'), ask('slow', 's2'), ask('slow', 's3')]
     expect(begun).toEqual(['s1'])
@@ -69,7 +69,7 @@ describe('work of several domains', () => {
     await Promise.all([...slow, ...others])
   })
 
-  test('is done once for all who ask for it, in whichever of their turns comes first', async () => {
+  test('is done once for all of its callers, at the first of their turns', async () => {
     const { ask, end, begun } = aWorld()
     const all = [ask('a', 'a1'), ask('a', 'a2'), ask('a', 'shared'), ask('b', 'shared'), ask('b', 'b2')]
     await end('a1')
@@ -81,20 +81,20 @@ describe('work of several domains', () => {
     expect(begun).toEqual(['a1', 'a2', 'shared', 'b2'])
   })
 
-  test('is bounded for each domain, and those beyond are told at once', async () => {
+  test('is bounded for each domain, and refused at once beyond it', async () => {
     const { ask, end } = aWorld()
     const all = [ask('a', 'a1'), ask('a', 'a2'), ask('a', 'a3'), ask('a', 'a4')]
     await expect(ask('a', 'a5')).rejects.toMatchObject({
       kind: 'rate_limited',
-      message: 'the component cannot be transpiled now: 3 components of the domain wait already',
+      message: 'the component cannot be transpiled now: 3 components of the domain are queued already',
     })
-    // One that waits already is no further one, and another domain has its own bound.
+    // A further request for a queued job takes no space, and another domain has its own limit.
     all.push(ask('a', 'a4'), ask('b', 'b1'))
     for (const key of ['a1', 'a2', 'b1', 'a3', 'a4']) await end(key)
     await Promise.all(all)
   })
 
-  test('is given back when it has waited for too long; what is under way has a deadline of its own', async () => {
+  test('is rejected when it has waited for too long; a running job has a deadline of its own', async () => {
     const { ask, end, begun } = aWorld({ waitDeadlineMs: 20 })
     const first = ask('a', 'a1')
     expect(await kindOfRejection(ask('b', 'b1'))).toBe('rate_limited')
@@ -103,7 +103,7 @@ describe('work of several domains', () => {
     expect(begun).toEqual(['a1'])
   })
 
-  test('ends when nobody waits for it any more, and the next one begins', async () => {
+  test('is aborted when its last caller leaves, and the next one begins', async () => {
     const { ask, end, begun, queue } = aWorld()
     const [leaving, waiting] = [new AbortController(), new AbortController()]
     const gone = new ServiceError('unavailable', 'gone')
@@ -114,7 +114,7 @@ describe('work of several domains', () => {
     expect(queue.positionOf('c1')).toBe(1)
     leaving.abort(gone)
     expect(await both[0]).toBe('unavailable')
-    // It is asked for again while it still ends.
+    // It is requested again while it still ends.
     const again = ask('a', 'a1')
     await end('a1')
     expect(begun).toEqual(['a1', 'c1'])
@@ -125,7 +125,7 @@ describe('work of several domains', () => {
     await again
   })
 
-  test('tells all who wait how it failed, and goes on', async () => {
+  test('reports its failure to all callers, and continues with the next one', async () => {
     const { ask, end } = aWorld()
     const refused = [ask('a', 'a1'), ask('b', 'a1')].map(kindOfRejection)
     const next = ask('b', 'b1')

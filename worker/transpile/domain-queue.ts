@@ -1,36 +1,36 @@
 /**
- * Work of several domains in turn: one piece of each domain with work goes before the second of any of them, and no domain has
- * two pieces under way. A piece is asked for by its key; whoever asks for it while it waits or is under way shares it.
+ * A fair queue over domains: one job of each domain runs before the second of any of them, and no domain has two running
+ * jobs. A job is identified by its key; concurrent callers with the same key share it.
  */
 import { ServiceError } from '#core/errors/index.ts'
 
 export type DomainQueueLimits = {
-  /** Pieces under way, each of another domain. */
+  /** Running jobs, each of another domain. */
   maxUnderWay: number
-  /** Pieces that may wait for a domain. */
+  /** Queued jobs per domain. */
   maxWaiting: number
-  /** No piece waits longer to begin. */
+  /** Longest time in the queue. */
   waitDeadlineMs: number
 }
 
-/** `place`, from 0, is held by no other piece that is under way. The signal aborts when nobody waits for the piece any more. */
+/** `place`, from 0, is unique among running jobs. The signal aborts when the last caller leaves. */
 export type Piece = (place: number, signal: AbortSignal) => Promise<void>
 
 type Job = {
   key: string
   work: Piece
-  /** Number of askers per domain. */
-  askers: Map<string, number>
+  /** Number of callers per domain. */
+  waiters: Map<string, number>
   abort: AbortController
   outcome: PromiseWithResolvers<void>
-  /** Undefined: it waits. */
+  /** Undefined: queued. */
   underWay: { domain: string; place: number } | undefined
 }
 
 export class DomainQueue {
   readonly #limits: DomainQueueLimits
   readonly #jobs = new Map<string, Job>()
-  /** Jobs that wait, per domain; the domain whose turn is next comes first. */
+  /** Queued jobs per domain; the next domain comes first. */
   readonly #waiting = new Map<string, Job[]>()
 
   constructor(limits: DomainQueueLimits) {
@@ -38,13 +38,13 @@ export class DomainQueue {
   }
 
   /**
-   * Resolves when the piece is done. Rejects with what it threw, with the reason of the signal, and with `rate_limited` when too
-   * many pieces wait for the domain or this one has waited for too long.
+   * Resolves when the job is done. Rejects with its error, with the reason of the signal, and with `rate_limited` if too
+   * many jobs of the domain are queued or this one waited for too long.
    */
   async run(domain: string, key: string, work: Piece, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted()
     for (let left = this.#jobs.get(key); left?.abort.signal.aborted === true; left = this.#jobs.get(key)) {
-      // It ends, because nobody waited for it: whoever asks now asks anew.
+      // It is being aborted after its last caller left: a new caller starts a new job.
       await left.outcome.promise.catch(() => undefined)
     }
     const job = this.#join(domain, key, work)
@@ -65,14 +65,14 @@ export class DomainQueue {
     }
   }
 
-  /** 0: under way; else the number of pieces up to this one, in the order in which they will begin. Undefined: there is no such piece. */
+  /** 0: running; else the number of jobs up to this one, in the order of their starts. Undefined: no such job. */
   positionOf(key: string): number | undefined {
     const job = this.#jobs.get(key)
     if (job === undefined) return undefined
     return job.underWay === undefined ? this.#order().indexOf(job) + 1 : 0
   }
 
-  /** Resolves when nothing is under way any more; what waits is refused by its askers' signals. */
+  /** Resolves when no job is running; queued jobs are refused by the signals of their callers. */
   async settled(): Promise<void> {
     await Promise.allSettled([...this.#jobs.values()].map(({ outcome }) => outcome.promise))
   }
@@ -82,38 +82,38 @@ export class DomainQueue {
     const job: Job = found ?? {
       key,
       work,
-      askers: new Map(),
+      waiters: new Map(),
       abort: new AbortController(),
       outcome: Promise.withResolvers<void>(),
       underWay: undefined,
     }
-    const asked = job.askers.get(domain) ?? 0
+    const asked = job.waiters.get(domain) ?? 0
     if (asked === 0 && job.underWay === undefined) {
       const waiting = this.#waiting.get(domain) ?? []
       const { maxWaiting } = this.#limits
-      if (waiting.length >= maxWaiting) throw tooMany(`${maxWaiting} components of the domain wait already`)
+      if (waiting.length >= maxWaiting) throw tooMany(`${maxWaiting} components of the domain are queued already`)
       waiting.push(job)
       this.#waiting.set(domain, waiting)
     }
     if (found === undefined) {
       this.#jobs.set(key, job)
-      // Its askers hear of it; when the last of them has left, nobody does.
+      // Its callers get the error; after the last of them has left, it is unhandled.
       job.outcome.promise.catch(() => undefined)
     }
-    job.askers.set(domain, asked + 1)
+    job.waiters.set(domain, asked + 1)
     return job
   }
 
   #leave(domain: string, job: Job): void {
-    const asked = (job.askers.get(domain) ?? 0) - 1
-    if (asked > 0) return void job.askers.set(domain, asked)
-    job.askers.delete(domain)
+    const asked = (job.waiters.get(domain) ?? 0) - 1
+    if (asked > 0) return void job.waiters.set(domain, asked)
+    job.waiters.delete(domain)
     this.#dequeue(domain, job)
-    if (job.askers.size > 0) return
+    if (job.waiters.size > 0) return
     if (job.underWay === undefined) {
       this.#jobs.delete(job.key)
       job.outcome.resolve()
-    } else job.abort.abort(new ServiceError('unavailable', 'nobody waits for it any more'))
+    } else job.abort.abort(new ServiceError('unavailable', 'all callers have left'))
   }
 
   #dequeue(domain: string, job: Job): void {
@@ -122,7 +122,7 @@ export class DomainQueue {
     else this.#waiting.set(domain, waiting)
   }
 
-  /** Begins as many pieces as there are places, each of a domain that has none under way. */
+  /** Starts jobs while places are free, each of a domain without a running job. */
   #begin(): void {
     for (;;) {
       const underWay = [...this.#jobs.values()].flatMap((job) => job.underWay ?? [])
@@ -130,8 +130,8 @@ export class DomainQueue {
       const domain = [...this.#waiting.keys()].find((one) => underWay.every((other) => other.domain !== one))
       const job = domain === undefined ? undefined : this.#waiting.get(domain)?.[0]
       if (domain === undefined || job === undefined) return
-      for (const other of job.askers.keys()) this.#dequeue(other, job)
-      // Its next turn comes after those of all others that wait.
+      for (const other of job.waiters.keys()) this.#dequeue(other, job)
+      // Its next turn comes after those of all other queued domains.
       const rest = this.#waiting.get(domain)
       this.#waiting.delete(domain)
       if (rest !== undefined) this.#waiting.set(domain, rest)
@@ -154,7 +154,7 @@ export class DomainQueue {
     this.#begin()
   }
 
-  /** Jobs that wait, as the turns of their domains come. */
+  /** Queued jobs in the order of their turns. */
   #order(): Job[] {
     const ordered = new Set<Job>()
     const lists = [...this.#waiting.values()].map((jobs) => [...jobs])

@@ -1,6 +1,6 @@
 /**
- * A process that transpiles one component and ends: component on stdin, on stdout a frame with its code as a script and
- * its core modules. It may read its own code alone.
+ * A process that transpiles one component and exits: component on stdin; on stdout a frame with its code as a script and
+ * its core modules. It can read only its own code.
  */
 import { confirmIsolation } from '../isolation/confirm.ts'
 import { encodeFrame, readInput, sentenceOf } from './frame.ts'

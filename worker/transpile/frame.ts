@@ -1,6 +1,6 @@
 /**
- * What a process that transpiles or checks says: the length of a header, the header as JSON, then the bytes of the files one after the
- * other. Its reader believes nothing of it: the process has handled what a tenant sent.
+ * The output of a process that transpiles or checks: the length of a header, the header as JSON, then the bytes of the
+ * files. Its reader treats it as untrusted, because the process has handled input of a tenant.
  */
 import { ServiceError } from '#core/errors/index.ts'
 
@@ -9,10 +9,10 @@ export type TranspiledFile = [name: string, bytes: Uint8Array]
 const HEADER_LENGTH_BYTES = 4
 const MAX_FILES = 1_000
 const MAX_ERROR_CHARACTERS = 1_000
-/** The names that the transpiler gives; nothing else becomes a path. */
+/** The file names of the transpiler; no other name becomes a path. */
 const NAME = /^component(\.core\d{0,4}\.wasm|\.js)$/
 
-/** Files, or why there are none. */
+/** Files, or an error message. */
 export function encodeFrame(content: readonly TranspiledFile[] | string): Buffer {
   const header =
     typeof content === 'string'
@@ -24,7 +24,7 @@ export function encodeFrame(content: readonly TranspiledFile[] | string): Buffer
   return Buffer.concat([length, text, ...(typeof content === 'string' ? [] : content.map(([, bytes]) => bytes))])
 }
 
-/** Throws `malformed` with the transpiler's sentence, or when the frame is none. */
+/** Throws `malformed` with the transpiler's message, or for an invalid frame. */
 export function decodeFrame(frame: Buffer): TranspiledFile[] {
   const headerBytes = frame.length < HEADER_LENGTH_BYTES ? Infinity : frame.readUInt32LE(0)
   let offset = HEADER_LENGTH_BYTES + headerBytes
@@ -60,10 +60,10 @@ function isFile(file: unknown): file is [string, number] {
 }
 
 function broken(): ServiceError {
-  return new ServiceError('malformed', 'the component cannot be transpiled: the transpiler ended without an answer')
+  return new ServiceError('malformed', 'the component cannot be transpiled: the transpiler exited without output')
 }
 
-/** The sentence of whatever was thrown; the transpiler throws results of its own. */
+/** The message of any thrown value; the transpiler throws values of its own. */
 export function sentenceOf(error: unknown): string {
   const { payload } = error as { payload?: unknown }
   return typeof payload === 'string' ? payload : error instanceof Error ? error.message : String(error)

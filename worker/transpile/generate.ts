@@ -1,12 +1,12 @@
-/** Makes the script and the core modules of one component. Only ever called in a process that ends afterwards. */
+/** Generates the script and the core modules of one component. Must be called in a process that exits afterwards. */
 import { $init, generate } from '@bytecodealliance/jco-transpile/component'
 import { renameCoreNames } from '#core/wasm/index.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
 import type { TranspiledFile } from './frame.ts'
 
-/** Throws ModuleRefusal, or whatever the transpiler throws. */
+/** Throws ModuleRefusal, or the errors of the transpiler. */
 export async function transpileComponent(component: Uint8Array): Promise<TranspiledFile[]> {
-  // The transpiler writes core names into the script as they are.
+  // The transpiler writes core names unescaped into the script.
   const renamed = renameCoreNames(component)
   await $init
   const { files } = generate(renamed, {
@@ -20,18 +20,18 @@ export async function transpileComponent(component: Uint8Array): Promise<Transpi
   })
   const cores = files.filter(([name]) => name.endsWith('.wasm'))
   const source = files.find(([name]) => name === COMPONENT_SCRIPT)
-  if (source === undefined) throw new Error('the transpiler made no code')
+  if (source === undefined) throw new Error('the transpiler returned no code')
   return [[COMPONENT_SCRIPT, Buffer.from(toScript(Buffer.from(source[1]).toString()))], ...cores]
 }
 
 /**
- * A module can never be unloaded; a script is collected with whoever compiled it. Its value is the function that makes
- * instances. In strict mode, like the module that it was: else `this` would be the global object.
+ * A module can never be unloaded; a script is collected with its context. Its value is the function that creates
+ * instances. In strict mode, as the original module: otherwise `this` would be the global object.
  */
 function toScript(source: string): string {
   const script = source
     .replace(/^export function instantiate\(/m, 'function instantiate(')
     .replace(/^export const _util\b/m, 'const _util')
-  if (/^(export|import)\b/m.test(script)) throw new Error('the transpiled code has exports that are not known')
+  if (/^(export|import)\b/m.test(script)) throw new Error('the transpiled code has unknown exports')
   return `(function () {\n'use strict'\n${script}\nreturn instantiate\n})()`
 }

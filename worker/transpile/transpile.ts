@@ -1,7 +1,7 @@
 /**
- * Transpiles one component, and has the script that comes out checked. Each is done by a process of its own, which is gone
- * afterwards, within bounds of time, memory and size: the one that checks has seen nothing of the component but its
- * script, and neither the worker nor a runner has to parse it.
+ * Transpiles one component, and checks the resulting script. Each step runs in a process of its own, within limits of
+ * time, memory and size: the checking process has seen only the script, and neither the worker nor a runner has to parse
+ * it.
  */
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
@@ -9,8 +9,8 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ServiceError } from '#core/errors/index.ts'
-import { IsolatedProcess, stageCode, toStagedPath } from '../isolation/index.ts'
-import type { Isolation, StagedCode } from '../isolation/index.ts'
+import { IsolatedProcess, stageCode, toJavaScriptPath } from '../isolation/index.ts'
+import type { Isolation, StagingSpec } from '../isolation/index.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
 import { decodeFrame } from './frame.ts'
 import type { TranspiledFile } from './frame.ts'
@@ -21,7 +21,7 @@ const TRANSPILER = '@bytecodealliance/jco-transpile'
 const SHIM = '@bytecodealliance/preview2-shim'
 const PARSER = 'acorn'
 const BINDGEN = 'js-component-bindgen-component'
-/** Among the users of isolated processes, far from those of the runners. */
+/** User index among isolated processes, far from those of the runners. */
 const USER = 500
 /** A component of 12 MB takes 1 s on an idle core. */
 const DEADLINE_MS = 60_000
@@ -30,7 +30,7 @@ const MEMORY_INTERVAL_MS = 100
 const BASE_MEMORY_BYTES = 512 * 1024 * 1024
 const MEMORY_PER_BYTE = 16
 const MAX_HEAP_MIB = 512
-/** Core modules come out as they went in; the code beside them is some hundred kilobytes. */
+/** Core modules keep their size; the code adds some hundred kilobytes. */
 const MAX_EXTRA_OUTPUT_BYTES = 32 * 1024 * 1024
 const MAX_ERROR_OUTPUT_CHARACTERS = 1_000
 
@@ -43,28 +43,28 @@ export const TRANSPILER_CODE = {
       paths: ['.js', '.core.wasm', '.core2.wasm'].map((suffix) => `vendor/${BINDGEN}${suffix}`),
       exports: { './component': `./vendor/${BINDGEN}.js` },
     },
-    // The form of the shim that reaches no host: the transpiler is itself a component.
+    // The form of the shim without host access: the transpiler is itself a component.
     { name: SHIM, paths: ['dist/browser'], exports: { './*': './dist/browser/*.js' } },
     { name: PARSER, paths: ['dist/acorn.mjs'], exports: { '.': './dist/acorn.mjs' } },
   ],
-} satisfies StagedCode
+} satisfies StagingSpec
 
-/** Lays out the code of both processes below `folder` and answers where. */
+/** Stages the code of both processes below `folder` and returns its path. */
 export function stageTranspilerCode(folder: string): Promise<string> {
   return stageCode(folder, TRANSPILER_CODE)
 }
 
 export type Transpilation = {
   isolation: Isolation
-  /** Where `stageTranspilerCode` put the code. */
+  /** The folder from `stageTranspilerCode`. */
   codeFolder: string
   /** File of the component. */
   path: string
-  /** Number among the transpilations that run at the same time: each has a user of its own. */
+  /** Index among concurrent transpilations, which determines its user. */
   place: number
 }
 
-/** Throws `malformed` when the component cannot be transpiled within the bounds, and with the signal's reason. */
+/** Throws `malformed` if the component cannot be transpiled within the limits, and with the signal's reason. */
 export async function transpile(transpilation: Transpilation, signal: AbortSignal): Promise<TranspiledFile[]> {
   const { path } = transpilation
   const { size } = await stat(path)
@@ -78,7 +78,7 @@ export async function transpile(transpilation: Transpilation, signal: AbortSigna
 
 type Work = { entry: string; input: Readable; size: number }
 
-/** What a process answers to its input. */
+/** Runs a process on the input and returns its output. */
 async function runApart(
   { isolation, codeFolder, place }: Transpilation,
   { entry, input, size }: Work,
@@ -86,7 +86,7 @@ async function runApart(
 ): Promise<Buffer> {
   const isolated = new IsolatedProcess(isolation, {
     codeFolder,
-    entry: join(codeFolder, toStagedPath(entry)),
+    entry: join(codeFolder, toJavaScriptPath(entry)),
     user: USER + place,
     maxHeapMib: MAX_HEAP_MIB,
   })
@@ -109,8 +109,8 @@ async function runApart(
   })
   try {
     const [frame] = await Promise.all([
-      gather(child.stdout, size + MAX_EXTRA_OUTPUT_BYTES, () => end('what comes out is too large')),
-      // A process that ends before it has read everything breaks the pipe; what it said decides.
+      gather(child.stdout, size + MAX_EXTRA_OUTPUT_BYTES, () => end('the output is too large')),
+      // A process that exits before it has read everything breaks the pipe; its output decides.
       pipeline(input, child.stdin).catch(() => undefined),
       new Promise<void>((resolve, reject) => child.once('close', () => resolve()).once('error', reject)),
     ])

@@ -1,0 +1,84 @@
+/** The channel calls of a guest that is tried: publications are kept for the report, reads get the given records. */
+import { kindOf } from '#core/errors/index.ts'
+import type { Json } from '#core/wasm/index.ts'
+import { refuseCall } from '../runner/index.ts'
+import type { GuestCall, GuestReply } from '../runner/index.ts'
+
+/** Publications in one report; further ones are counted. */
+const MAX_REPORTED = 100
+
+/** A record of a message with the field names of SenML. */
+export type TriedRecord = { n: string; t: number }
+
+export type Publication = {
+  topic: string
+  /** The pack, or the text if it is not JSON. */
+  payload: Json
+  /** The reason why the platform would not store it. */
+  refused?: string
+}
+
+export type ChannelRules = {
+  /** Throws what the platform answers to the guest. */
+  requirePayload: (payload: Uint8Array) => unknown
+  /** Throws if the message would be dropped after it was accepted. */
+  requireStorable: (payload: Uint8Array) => unknown
+}
+
+export class GuestChannel {
+  readonly #rules: ChannelRules
+  readonly #records: readonly TriedRecord[]
+  readonly publications: Publication[] = []
+  publicationCount = 0
+
+  constructor(rules: ChannelRules, records: readonly TriedRecord[]) {
+    this.#rules = rules
+    this.#records = records
+  }
+
+  answer(call: GuestCall): GuestReply {
+    if (call.kind === 'publish') return this.#publish(call.topic, call.payload)
+    return { ok: true, records: JSON.stringify(this.#find(call)) }
+  }
+
+  #publish(topic: string, payload: string): GuestReply {
+    const bytes = Buffer.from(payload)
+    const refusal = refusalOf(() => this.#rules.requirePayload(bytes))
+    const refused = refusal ?? refusalOf(() => this.#rules.requireStorable(bytes))
+    this.publicationCount += 1
+    if (this.publications.length < MAX_REPORTED) {
+      this.publications.push({
+        topic,
+        payload: jsonOrText(payload),
+        ...(refused === undefined ? {} : { refused: refused.message }),
+      })
+    }
+    return refusal === undefined ? { ok: true, records: '' } : refuseCall(refusal.kind, refusal.message)
+  }
+
+  /** Newest first, as the platform answers. */
+  #find({ name, from, to, limit }: Extract<GuestCall, { kind: 'read' }>): TriedRecord[] {
+    return this.#records
+      .filter((record) => name === '' || record.n === name)
+      .filter((record) => (from === null || record.t >= from) && (to === null || record.t < to))
+      .toSorted((one, other) => other.t - one.t)
+      .slice(0, limit)
+  }
+}
+
+function refusalOf(check: () => unknown): { kind: string; message: string } | undefined {
+  try {
+    check()
+    return undefined
+  } catch (error) {
+    return { kind: kindOf(error), message: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+function jsonOrText(payload: string): Json {
+  try {
+    return JSON.parse(payload) as Json
+  } catch {
+    return payload
+  }
+}
