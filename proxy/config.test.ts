@@ -25,7 +25,7 @@ describe('the settings of the proxy', () => {
     [{ PROXY_REGISTRY_URL: 'ftp://ghcr.io' }, /PROXY_REGISTRY_URL must be a registry/],
     [{ PROXY_REGISTRY_URL: 'https://user:pw@ghcr.io' }, /PROXY_REGISTRY_URL must be a registry/],
     [{ PROXY_REGISTRY_URL: 'http://registry.lan:5000' }, /add registry\.lan:5000 to SKEIN_PROXY_HTTP_HOSTS/],
-    [{ PROXY_AUTHENTICATE: 'true' }, /PROXY_AUTHENTICATE needs/],
+    [{ PROXY_AUTHENTICATE: 'true' }, /PROXY_AUTHENTICATE requires/],
     [
       { PROXY_AUTHENTICATE: 'true', PROXY_REGISTRY_URL: 'ghcr.io', PROXY_REGISTRY_USERNAME: 'u' },
       /PROXY_REGISTRY_PASSWORD/,
@@ -33,12 +33,12 @@ describe('the settings of the proxy', () => {
     [{ SKEIN_PROXY_HTTP_HOSTS: 'http://registry.lan' }, /host or host:port/],
     [{ SKEIN_PROXY_CACHE_BYTES: '1MiB' }, /at least 67108864/],
     [{ SKEIN_HOST: '0.0.0.0' }, /SKEIN_GRPC_INSECURE/],
-    [{ SKEIN_GRPC_TLS_CERT: '/c.pem' }, /belong together/],
+    [{ SKEIN_GRPC_TLS_CERT: '/c.pem' }, /must be set together/],
   ])('that contradict each other are refused with what to do: %o', (environment, message) => {
     expect(() => check(environment)).toThrow(message)
   })
 
-  it('allow plain HTTP to a listed registry, and other addresses with TLS or a clear word', () => {
+  it('allow plain HTTP to a listed registry, and other addresses with TLS or an explicit opt-out', () => {
     expect(
       check({ PROXY_REGISTRY_URL: 'http://registry:5000', SKEIN_PROXY_HTTP_HOSTS: 'registry' }).configured?.scheme,
     ).toBe('http:')

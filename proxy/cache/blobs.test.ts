@@ -38,7 +38,7 @@ async function read(cache: BlobCache, digest: string): Promise<Buffer | undefine
 }
 
 describe('the blob cache', () => {
-  it('gives back what was stored, by its digest', async () => {
+  it('returns stored bytes by digest', async () => {
     const cache = await BlobCache.open({ folder, maxBytes: 1000 })
     const blob = await cache.store(piecesOf(bytesOf('a'), bytesOf('b')))
     expect(blob).toEqual({ digest: digestOf(Buffer.concat([bytesOf('a'), bytesOf('b')])), sizeBytes: 200 })
@@ -48,7 +48,7 @@ describe('the blob cache', () => {
   })
 
   it.each(['writeFile', 'sync'] as const)(
-    'says that the disk is full (%s), keeps nothing of it, and goes on',
+    'reports a full disk (%s), keeps no partial blob, and continues',
     async (step) => {
       const cache = await BlobCache.open({ folder, maxBytes: 1000 })
       await using handle = await open('/dev/null')
@@ -63,7 +63,7 @@ describe('the blob cache', () => {
     },
   )
 
-  it('stores nothing when the digest is another one, or the source fails', async () => {
+  it('stores nothing if the digest differs or the source fails', async () => {
     const cache = await BlobCache.open({ folder, maxBytes: 1000 })
     await expect(cache.store(piecesOf(bytesOf('a')), digestOf(bytesOf('b')))).rejects.toMatchObject({
       kind: 'malformed',
@@ -79,7 +79,7 @@ describe('the blob cache', () => {
     expect(readdirSync(join(folder, 'tmp'))).toEqual([])
   })
 
-  it('lets the least recently used blob go first, and stays within its bytes', async () => {
+  it('evicts the least recently used blob first, and stays within its size', async () => {
     const cache = await BlobCache.open({ folder, maxBytes: 300 })
     const [a = '', b = '', c = ''] = await store(cache, 'a', 'b', 'c')
     await read(cache, a)
@@ -124,7 +124,7 @@ describe('the blob cache', () => {
     expect(await read(cache, a)).toBeUndefined()
   })
 
-  it('keeps its content and its order of use over a restart, and its bound over a smaller one', async () => {
+  it('keeps its content and its order of use over a restart, and applies a smaller limit', async () => {
     const before = await BlobCache.open({ folder, maxBytes: 300 })
     const digests = await store(before, 'a', 'b', 'c')
     for (const [index, digest] of digests.entries()) {
@@ -134,14 +134,14 @@ describe('the blob cache', () => {
     expect(after.list().map((blob) => blob.digest)).toEqual([digests[1], digests[0]])
   })
 
-  it('removes what a killed process left half written, and leaves what another one is writing', async () => {
+  it('removes incomplete files of a killed process, and keeps files that another process is writing', async () => {
     await BlobCache.open({ folder, maxBytes: 300 })
     writeFileSync(join(folder, 'tmp', 'old'), 'half')
     writeFileSync(join(folder, 'tmp', 'new'), 'half')
     const seconds = Date.now() / 1000
     const abandoned = seconds - ABANDONED_AFTER_MS / 1000 - 60
     utimesSync(join(folder, 'tmp', 'old'), abandoned, abandoned)
-    // The clock of the file system may be another one than ours.
+    // The clock of the file system can differ from ours.
     utimesSync(join(folder, 'tmp', 'new'), seconds, seconds)
     const cache = await BlobCache.open({ folder, maxBytes: 300 })
     expect(readdirSync(join(folder, 'tmp'))).toEqual(['new'])

@@ -1,7 +1,7 @@
 /**
- * Content on disk by digest, bounded in bytes, the least recently used going first. A blob appears under its name only
- * when all its bytes are written, hashed and forced to disk; several processes may share the folder. A disk may give other
- * bytes than it was given, so a file that this process did not write, or that has changed since, is hashed before it is served.
+ * Blobs on disk by digest, bounded in bytes, with LRU eviction. A blob appears under its name only when all its bytes are
+ * written, hashed and synced; several processes can share the folder. A disk can return corrupted bytes, so a file that
+ * this process did not write, or that has changed since, is hashed before it is served.
  */
 import { createHash } from 'node:crypto'
 import { mkdir, open, readdir, rm, stat, utimes } from 'node:fs/promises'
@@ -11,31 +11,31 @@ import { countPassing } from '#core/passing-buffers.ts'
 import { SingleFlight } from '#core/single-flight.ts'
 import { digestOfHash, digestOfHex, hexOf, isDigest } from '#core/digest.ts'
 import { moduleInvalid } from '../oci/index.ts'
-import { abandon, asDiskError, createTemporary, isMissing, publish, removeAbandoned } from './files.ts'
+import { abandon, asDiskError, createTemporary, isMissing, moveIntoPlace, removeAbandoned } from './files.ts'
 
 export type Blob = { digest: string; sizeBytes: number }
 export type OpenBlob = Blob & {
-  /** The caller closes it. It stays readable when the blob is evicted meanwhile. */
+  /** The caller must close it. It stays readable if the blob is evicted meanwhile. */
   handle: FileHandle
 }
-/** Bytes on disk that are no blob: an archive that is to be unpacked. */
+/** Temporary bytes on disk, such as an archive before it is unpacked. */
 export type Scratch = { read(): AsyncIterable<Buffer>; remove(): Promise<void> }
 
 export type BlobCacheOptions = { folder: string; maxBytes: number }
 
-/** What is known of a file without reading it. */
+/** Metadata of a file. */
 type Known = { sizeBytes: number; touchedMs: number; verifiedVersion: string | undefined }
 
-/** Recency reaches the disk at most this often per blob: it only orders evictions after a restart. */
+/** The time of use is written at most this often per blob: it only orders evictions after a restart. */
 const TOUCH_INTERVAL_MS = 60_000
-/** Of a file, at a time. */
+/** The size of one read. */
 const PIECE_BYTES = 256 * 1024
 
 export class BlobCache {
   readonly #maxBytes: number
   readonly #blobFolder: string
   readonly #temporaryFolder: string
-  /** Order of insertion is order of use. */
+  /** Insertion order is the order of use. */
   readonly #known = new Map<string, Known>()
   readonly #verifying = new SingleFlight<boolean>()
   #usedBytes = 0
@@ -46,7 +46,7 @@ export class BlobCache {
     this.#temporaryFolder = join(folder, 'tmp')
   }
 
-  /** Opens the cache, creating its folders. What killed processes left half written is removed, never served. */
+  /** Opens the cache, creating its folders. Incomplete files of killed processes are removed, never served. */
   static async open(options: BlobCacheOptions): Promise<BlobCache> {
     const cache = new BlobCache(options)
     await mkdir(cache.#blobFolder, { recursive: true, mode: 0o700 })
@@ -63,12 +63,12 @@ export class BlobCache {
     return this.#usedBytes
   }
 
-  /** What is here, least recently used first. */
+  /** The cached blobs, least recently used first. */
   list(): Blob[] {
     return [...this.#known].map(([digest, { sizeBytes }]) => ({ digest, sizeBytes }))
   }
 
-  /** Opens a blob and counts it as used now; undefined when it is not here, or was damaged, in which case it is removed. */
+  /** Opens a blob and marks it as used; undefined if it is not cached, or was corrupted, in which case it is removed. */
   async open(digest: string): Promise<OpenBlob | undefined> {
     const handle = await this.#openFile(digest)
     if (handle === undefined) return undefined
@@ -88,8 +88,8 @@ export class BlobCache {
   }
 
   /**
-   * Stores bytes under their digest. With `expected`, other bytes are `malformed` and nothing is stored. When the source
-   * throws nothing is stored either.
+   * Stores bytes under their digest. With `expected`, other bytes are `malformed` and not stored. If the source throws,
+   * nothing is stored either.
    */
   async store(bytes: AsyncIterable<Buffer>, expected?: string): Promise<Blob> {
     const file = await createTemporary(this.#temporaryFolder)
@@ -104,10 +104,10 @@ export class BlobCache {
       }
       const digest = digestOfHash(hash)
       if (expected !== undefined && digest !== expected) {
-        throw moduleInvalid(`module has other bytes: their digest is ${digest}, not ${expected}`)
+        throw moduleInvalid(`module digest mismatch: the digest is ${digest}, not ${expected}`)
       }
       const verifiedVersion = await versionOf(file.handle)
-      await publish(file, this.#pathOf(digest))
+      await moveIntoPlace(file, this.#pathOf(digest))
       this.#remember(digest, { sizeBytes, touchedMs: Date.now(), verifiedVersion })
       await this.#evict(digest)
       return { digest, sizeBytes }
@@ -117,7 +117,7 @@ export class BlobCache {
     }
   }
 
-  /** Writes bytes to a file without a name, to be read again by the caller. */
+  /** Writes bytes to a temporary file for the caller. */
   async scratch(bytes: AsyncIterable<Buffer>): Promise<Scratch> {
     const file = await createTemporary(this.#temporaryFolder)
     try {
@@ -136,13 +136,13 @@ export class BlobCache {
     }
   }
 
-  /** Removes a blob; nothing happens when it is not here. */
+  /** Removes a blob; no effect if it is not cached. */
   async remove(digest: string): Promise<void> {
-    this.#forget(digest)
+    this.#removeEntry(digest)
     await rm(this.#pathOf(digest), { force: true })
   }
 
-  /** Opens a blob without counting it as used; undefined when it is not here. */
+  /** Opens a blob without marking it as used; undefined if it is not cached. */
   async peek(digest: string): Promise<(OpenBlob & { usedMs: number }) | undefined> {
     const handle = await this.#openFile(digest)
     if (handle === undefined) return undefined
@@ -156,7 +156,7 @@ export class BlobCache {
       return await open(this.#pathOf(digest), 'r')
     } catch (error) {
       if (!isMissing(error)) throw error
-      this.#forget(digest)
+      this.#removeEntry(digest)
       return undefined
     }
   }
@@ -171,24 +171,24 @@ export class BlobCache {
     })
   }
 
-  /** The file was found to be whole. */
+  /** The file was verified. */
   async #touch(digest: string, sizeBytes: number, handle: FileHandle): Promise<void> {
     const nowMs = Date.now()
     const touchedMs = this.#known.get(digest)?.touchedMs ?? 0
     const isDue = nowMs - touchedMs >= TOUCH_INTERVAL_MS
-    // Another process may have evicted it just now; the open handle still reads it.
+    // Another process may have evicted it; the open handle can still read it.
     if (isDue) await utimes(this.#pathOf(digest), nowMs / 1000, nowMs / 1000).catch(() => undefined)
     const verifiedVersion = await versionOf(handle)
     this.#remember(digest, { sizeBytes, touchedMs: isDue ? nowMs : touchedMs, verifiedVersion })
   }
 
   #remember(digest: string, known: Known): void {
-    this.#forget(digest)
+    this.#removeEntry(digest)
     this.#known.set(digest, known)
     this.#usedBytes += known.sizeBytes
   }
 
-  #forget(digest: string): void {
+  #removeEntry(digest: string): void {
     this.#usedBytes -= this.#known.get(digest)?.sizeBytes ?? 0
     this.#known.delete(digest)
   }
@@ -197,7 +197,7 @@ export class BlobCache {
     for (const digest of this.#known.keys()) {
       if (this.#usedBytes <= this.#maxBytes) return
       if (digest === keep) continue
-      this.#forget(digest)
+      this.#removeEntry(digest)
       await rm(this.#pathOf(digest), { force: true })
     }
   }
@@ -207,7 +207,7 @@ export class BlobCache {
   }
 }
 
-/** Another one whenever the file was written; equal versions have equal bytes. */
+/** Changes with every write of the file; equal versions have equal bytes. */
 async function versionOf(handle: FileHandle): Promise<string> {
   const { ino, mtimeMs, size } = await handle.stat()
   return `${ino}:${mtimeMs}:${size}`

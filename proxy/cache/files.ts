@@ -1,4 +1,4 @@
-/** Writing a file so that it is there whole or not at all, also after kill -9 and a power cut. */
+/** Writes files atomically and durably, also with kill -9 and power loss. */
 import { randomUUID } from 'node:crypto'
 import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
@@ -6,35 +6,35 @@ import { join } from 'node:path'
 import { isDiskFull } from '#core/disk-full.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
-/** A temporary file that was not written for so long belongs to a process that is gone: pulls have shorter deadlines. */
+/** A temporary file that was not written for this long belongs to a dead process: pulls have shorter deadlines. */
 export const ABANDONED_AFTER_MS = 15 * 60_000
 
 export type TemporaryFile = { path: string; handle: FileHandle }
 
-/** A file that nobody else knows yet; it becomes visible by `publish` alone. */
+/** A private file; only `moveIntoPlace` makes it visible. */
 export async function createTemporary(folder: string): Promise<TemporaryFile> {
   const path = join(folder, randomUUID())
   return { path, handle: await open(path, 'wx', 0o600) }
 }
 
 /**
- * Gives the closed file its name. The content is forced to disk before and the folder after, so that a name never stands
- * for less than was written. Several writers of one name are no conflict: they hold the same bytes, the last one stays.
+ * Renames the closed file to its name. The content is synced before and the folder after, so that a name never refers to
+ * incomplete content. Concurrent writers of one name are safe: they have the same bytes, and the last one stays.
  */
-export async function publish(file: TemporaryFile, path: string): Promise<void> {
+export async function moveIntoPlace(file: TemporaryFile, path: string): Promise<void> {
   await file.handle.sync()
   await file.handle.close()
   await rename(file.path, path)
   await syncFolder(join(path, '..'))
 }
 
-/** Gives up a temporary file, whatever state it is in. */
+/** Removes a temporary file in any state. */
 export async function abandon(file: TemporaryFile): Promise<void> {
   await file.handle.close().catch(() => undefined) // closed already
   await rm(file.path, { force: true })
 }
 
-/** Removes what killed processes left behind. Files of a process that shares the folder are younger and stay. */
+/** Removes files of killed processes. Files of a process that shares the folder are younger and stay. */
 export async function removeAbandoned(folder: string, nowMs: number): Promise<void> {
   for (const name of await readdir(folder)) {
     const path = join(folder, name)
@@ -46,7 +46,7 @@ export async function removeAbandoned(folder: string, nowMs: number): Promise<vo
   }
 }
 
-/** For want of room the run is tried again elsewhere or later. */
+/** A full disk is retryable: the run is tried again elsewhere or later. */
 export function asDiskError(error: unknown): unknown {
   if (!isDiskFull(error)) return error
   return new ServiceError('unavailable', 'the disk of the module cache is full', { cause: error })

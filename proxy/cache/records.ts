@@ -1,6 +1,6 @@
 /**
- * Small facts on disk, one JSON file per key: what a tag pointed to, which module a manifest holds. Losing one costs a
- * question to the registry, so they are renamed into place but not forced to disk, and a broken one counts as absent.
+ * Small records on disk, one JSON file per key: the digest of a tag, the module of a manifest. Losing one costs a request
+ * to the registry, so they are renamed into place but not synced, and an invalid one counts as absent.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
@@ -14,9 +14,9 @@ export type Records<T> = {
 
 export type RecordsOptions<T> = {
   folder: string
-  /** The record set longest ago goes first. */
+  /** Beyond it the oldest record is removed. */
   maxRecords: number
-  /** Undefined: not such a record, which may have been written by another version. */
+  /** Undefined: not a valid record; another version can have written it. */
   parse: (value: unknown) => T | undefined
 }
 
@@ -58,7 +58,7 @@ export async function openRecords<T>({ folder, maxRecords, parse }: RecordsOptio
   }
 }
 
-// Keys hold slashes and may be longer than a file name.
+// Keys contain slashes and can be longer than a file name.
 function nameOf(key: string): string {
   return `${createHash('sha256').update(key).digest('hex')}${SUFFIX}`
 }

@@ -15,15 +15,15 @@ const NAME = 'r.example.com/acme/add:1'
 const filesOf = (path: string) => readdirSync(path).filter((name) => name.endsWith('.json'))
 
 describe('the tag cache', () => {
-  it('believes an answer while it is fresh', async () => {
+  it('uses an answer while it is fresh', async () => {
     const tags = await openTagCache({ folder, freshMs: 60_000, holdMs: 0 })
     expect(tags.fresh(NAME)).toBeUndefined()
-    await tags.learn(NAME, DIGEST)
+    await tags.store(NAME, DIGEST)
     expect(tags.fresh(NAME)).toEqual({ manifestDigest: DIGEST, stale: false })
   })
 
-  it('does not take an answer of an earlier process for fresh, but falls back on it', async () => {
-    await (await openTagCache({ folder, freshMs: 60_000, holdMs: 0 })).learn(NAME, DIGEST)
+  it('treats an answer of an earlier process as stale, and falls back on it', async () => {
+    await (await openTagCache({ folder, freshMs: 60_000, holdMs: 0 })).store(NAME, DIGEST)
     const tags = await openTagCache({ folder, freshMs: 60_000, holdMs: 60_000 })
     expect(tags.fresh(NAME)).toBeUndefined()
     expect(await tags.fallBack(NAME)).toEqual({ manifestDigest: DIGEST, stale: true })
@@ -35,7 +35,7 @@ describe('the tag cache', () => {
 describe('records', () => {
   const parse = (value: unknown) => (typeof value === 'string' ? value : undefined)
 
-  it('are bounded: the one set longest ago goes first', async () => {
+  it('are bounded: the oldest is removed first', async () => {
     const records = await openRecords({ folder, maxRecords: 2, parse })
     for (const key of ['a', 'b', 'a', 'c']) await records.set(key, key)
     expect(await Promise.all(['a', 'b', 'c'].map((key) => records.get(key)))).toEqual(['a', undefined, 'c'])

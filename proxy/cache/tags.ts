@@ -1,28 +1,31 @@
 /**
- * What a tag points to: believed for a minute, and for as long as needed while its registry is down (rule 6). The answer
- * survives a restart as a thing to fall back on, never as a fresh one.
+ * The digests of tags: fresh for a minute, and used as long as needed while their registry is unavailable (rule 6). After
+ * a restart an answer is a fallback, never fresh.
  */
 import { LRUCache } from 'lru-cache'
 import { monotonicMs } from '#core/time.ts'
 import { isDigest } from '#core/digest.ts'
 import { openRecords } from './records.ts'
 
-export type TagAnswer = { manifestDigest: string; stale: boolean }
+export type ResolvedTag = { manifestDigest: string; stale: boolean }
 
 export type TagCache = {
-  /** An answer that needs no question to the registry now. */
-  fresh(name: string): TagAnswer | undefined
-  /** The registry answered. */
-  learn(name: string, manifestDigest: string): Promise<TagAnswer>
-  /** The registry is down: the last answer, believed for a short while so that not everybody waits for it; undefined: none. */
-  fallBack(name: string): Promise<TagAnswer | undefined>
+  /** A fresh answer, which needs no request. */
+  fresh(name: string): ResolvedTag | undefined
+  /** Stores an answer of the registry. */
+  store(name: string, manifestDigest: string): Promise<ResolvedTag>
+  /**
+   * The last answer while the registry is unavailable, fresh for a short while so that not every request waits for it;
+   * undefined: none.
+   */
+  fallBack(name: string): Promise<ResolvedTag | undefined>
 }
 
 export type TagCacheOptions = {
   folder: string
-  /** How long an answer counts as fresh. */
+  /** How long an answer is fresh. */
   freshMs: number
-  /** How long after a failure the registry is not asked again. */
+  /** How long after a failure no request is sent to the registry. */
   holdMs: number
 }
 
@@ -30,8 +33,8 @@ const MAX_TAGS = 10_000
 
 export async function openTagCache({ folder, freshMs, holdMs }: TagCacheOptions): Promise<TagCache> {
   const records = await openRecords({ folder, maxRecords: MAX_TAGS, parse: parseTag })
-  const recent = new LRUCache<string, TagAnswer & { untilMs: number }>({ max: MAX_TAGS })
-  const believe = (name: string, answer: TagAnswer, forMs: number): TagAnswer => {
+  const recent = new LRUCache<string, ResolvedTag & { untilMs: number }>({ max: MAX_TAGS })
+  const believe = (name: string, answer: ResolvedTag, forMs: number): ResolvedTag => {
     recent.set(name, { ...answer, untilMs: monotonicMs() + forMs })
     return answer
   }
@@ -41,8 +44,8 @@ export async function openTagCache({ folder, freshMs, holdMs }: TagCacheOptions)
       if (found === undefined || monotonicMs() >= found.untilMs) return undefined
       return { manifestDigest: found.manifestDigest, stale: found.stale }
     },
-    async learn(name, manifestDigest) {
-      // Most answers repeat the one before; the disk hears of changes only.
+    async store(name, manifestDigest) {
+      // Most answers repeat the previous one; only changes are written to disk.
       if (recent.get(name)?.manifestDigest !== manifestDigest) await records.set(name, manifestDigest)
       return believe(name, { manifestDigest, stale: false }, freshMs)
     },

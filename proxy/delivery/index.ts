@@ -1,4 +1,4 @@
-/** The proxy's face to workers, managers and tools of the field. */
+/** The API of the proxy for workers, managers and standard tools. */
 export { ProxyAccess } from './access.ts'
 export { createProxyToken } from './proxy-token.ts'
 export type { ProxyToken } from './proxy-token.ts'

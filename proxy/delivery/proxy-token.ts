@@ -1,6 +1,6 @@
 /**
- * The token that manager and proxy share: from the setting, or from the file that a manager of the same data folder
- * writes. Whoever has it is a manager; the tickets of workers are signed with a key that is derived from it.
+ * The token that manager and proxy share: from the setting, or from the file that a manager with the same data folder
+ * writes. It authenticates managers, and the key of the tickets is derived from it.
  */
 import { readFile } from 'node:fs/promises'
 import type { Secret } from '#core/config/index.ts'
@@ -11,13 +11,13 @@ import type { TicketSigner, TicketVerifier } from '#proto/index.ts'
 export type KnownToken = { token: string; signer: TicketSigner; verifyTicket: TicketVerifier }
 
 export type ProxyToken = {
-  /** Undefined: neither setting nor file is there. */
+  /** Undefined: neither the setting nor the file exists. */
   current(): Promise<KnownToken | undefined>
-  /** As `current`, after another look at the file: the manager may have come later, or anew. */
+  /** As `current`, after reading the file again: a manager may have written it since. */
   renewed(): Promise<KnownToken | undefined>
 }
 
-/** A stranger who tries tokens does not make us read the file more often. */
+/** Callers with wrong tokens cannot make the proxy read the file more often. */
 const REREAD_MS = 1_000
 
 export function createProxyToken(configured: Secret | undefined, file: string): ProxyToken {

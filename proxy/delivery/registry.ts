@@ -1,6 +1,6 @@
 /**
- * The pull half of the OCI distribution specification: `/v2/`, manifests and blobs, for whoever has a ticket. A ticket names one
- * module, and gives access to the repository of that module alone: its manifests, its config and its layers.
+ * The pull half of the OCI distribution specification: `/v2/`, manifests and blobs, with a ticket. A ticket is for one
+ * module, and gives access only to the repository of that module: its manifests, its config and its layers.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ServiceError, kindOf, presentError } from '#core/errors/index.ts'
@@ -14,17 +14,19 @@ import type { ModuleSource } from '../source/index.ts'
 import type { ProxyAccess } from './access.ts'
 
 export type DeliveryLimits = {
-  /** Modules that are sent or waited for at a time; one more is refused, and the worker asks again. */
+  /**
+   * Concurrent downloads, including those that wait for a pull; beyond it a request is refused, and the worker retries.
+   */
   maxStreams: number
-  /** Milliseconds that a caller may leave one piece untaken. */
+  /** Milliseconds in which a caller must read one piece. */
   pieceDeadlineMs: number
-  /** Milliseconds that a caller waits for a module that is still being pulled; then it is asked to come again. */
+  /** Milliseconds that a request waits for a module that is still being pulled; then the caller must retry. */
   pullWaitMs: number
 }
 
 export type RegistryDeps = { source: ModuleSource; access: ProxyAccess; limits: DeliveryLimits; logger: Logger }
 
-/** Of all streams one reader has at the most; it may be a worker of one domain. */
+/** Largest share of all streams per reader, which can be a worker of a domain. */
 const SHARE_OF_READER = 0.5
 const RETRY_AFTER_SECONDS = 1
 const MISSING = { name: 'NAME_UNKNOWN', manifests: 'MANIFEST_UNKNOWN', blobs: 'BLOB_UNKNOWN' } as const
@@ -48,20 +50,20 @@ export class Registry {
     })
   }
 
-  /** Answers a GET or HEAD below `/v2/`. Never rejects. */
+  /** Handles a GET or HEAD below `/v2/`. Never rejects. */
   async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = parsePullPath(request.url?.split('?', 1)[0] ?? '')
     try {
       const grant = await this.#deps.access.requireTicket(request.headers.authorization)
-      const giveBack = await this.#slots.take(grant.reader)
+      const release = await this.#slots.take(grant.reader)
       try {
         await this.#serve(request, response, grant, path)
       } catch (error) {
-        // What a registry asks of the proxy is none of the caller's business: 401 would ask them for another ticket.
+        // A 401 of the registry must not reach the caller, who would request another ticket.
         if (kindOf(error) !== 'unauthenticated') throw error
         throw new ServiceError('forbidden', presentError(error).message, { cause: error })
       } finally {
-        giveBack()
+        release()
       }
     } catch (error) {
       this.#report(error, request)
@@ -80,7 +82,7 @@ export class Registry {
       response.writeHead(200, { 'content-type': 'application/json', 'content-length': '2' }).end('{}')
       return
     }
-    if (path.name !== repositoryNameOf(grant)) throw new ServiceError('forbidden', 'the ticket is of another module')
+    if (path.name !== repositoryNameOf(grant)) throw new ServiceError('forbidden', 'the ticket is for another module')
     const found = await this.#within(path.kind === 'blobs' ? this.#blob(grant, path) : this.#manifest(grant, path))
     try {
       const headers = { 'content-type': found.mediaType, 'docker-content-digest': found.digest }
@@ -90,7 +92,7 @@ export class Registry {
     }
   }
 
-  /** What takes longer goes on without the caller, who is asked to come again. */
+  /** Longer work continues without the caller, who must retry. */
   async #within(work: Promise<Sendable>): Promise<Sendable> {
     const late = Promise.withResolvers<'late'>()
     const timer = setTimeout(() => late.resolve('late'), this.#deps.limits.pullWaitMs)
@@ -104,7 +106,7 @@ export class Registry {
       (unused) => unused.close?.(),
       () => undefined,
     )
-    throw new ServiceError('unavailable', 'the module is still being pulled: ask again', {
+    throw new ServiceError('unavailable', 'the module is still being pulled; retry later', {
       retryAfterSeconds: RETRY_AFTER_SECONDS,
     })
   }
@@ -112,7 +114,8 @@ export class Registry {
   async #blob({ digest, reference }: TicketGrant, path: PullPath): Promise<Sendable> {
     const { source } = this.#deps
     const wanted = path.reference
-    if (!isDigest(wanted)) throw new ServiceError('not_found', 'a blob is named by sha256:<64 hexadecimal digits>')
+    if (!isDigest(wanted))
+      throw new ServiceError('not_found', 'the digest of a blob must be sha256:<64 hexadecimal digits>')
     if (wanted === digest) return fromFile(await source.open(digest, reference))
     if (reference !== '') {
       const part = await source.openPart(reference, wanted)
@@ -121,7 +124,7 @@ export class Registry {
       const { config } = await source.artifactOfUpload(digest)
       if (wanted === config.digest) return fromMemory(config)
     }
-    throw new ServiceError('forbidden', 'the ticket is of another module')
+    throw new ServiceError('forbidden', 'the ticket is for another module')
   }
 
   async #manifest({ digest, reference }: TicketGrant, { reference: wanted }: PullPath): Promise<Sendable> {
@@ -136,13 +139,13 @@ export class Registry {
       const found = isDigest(wanted) ? manifests.find((one) => one.digest === named) : pinned
       if (found !== undefined && found.digest === named) return fromMemory(found)
     }
-    throw new ServiceError('forbidden', 'the ticket is of another module')
+    throw new ServiceError('forbidden', 'the ticket is for another module')
   }
 
   #report(error: unknown, { url }: IncomingMessage): void {
     const { logger } = this.#deps
     if (kindOf(error) === 'internal') logger.error({ err: error, url }, 'failed to serve a module')
-    else logger.info({ url, reason: error instanceof Error ? error.message : '' }, 'a module was refused')
+    else logger.info({ url, reason: error instanceof Error ? error.message : '' }, 'refused to serve a module')
   }
 }
 
@@ -167,7 +170,7 @@ function fromMemory({ bytes, digest, mediaType }: { bytes: Buffer; digest: strin
   }
 }
 
-/** Tools of the field need a realm; what it answers says where tickets come from. */
+/** Standard tools need a realm; its answer says how to get tickets. */
 function challengeFor({ headers: { host = '' }, socket }: IncomingMessage): string {
   const scheme = 'encrypted' in socket ? 'https' : 'http'
   const shown = /^[A-Za-z0-9.:[\]-]{1,255}$/.test(host) ? host : 'proxy.invalid'

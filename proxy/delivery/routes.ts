@@ -1,4 +1,4 @@
-/** The routes of the proxy: `/v2/` for whoever has a ticket, `/modules` for managers. */
+/** The routes of the proxy: `/v2/` for callers with a ticket, `/modules` for managers. */
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
@@ -27,16 +27,16 @@ export type RoutesDeps = {
 }
 
 const tags = ['modules']
-/** What registries answer, and what is no module. */
+/** Errors of registries and of invalid modules. */
 const REFUSALS = ['not_found', 'unprocessable', 'rate_limited', 'timeout'] as const
 const WHERE_TICKETS_ARE =
-  'the task manager gives tickets (POST /modules/tickets, skein modules ticket): show one as bearer token, skopeo copy --src-registry-token'
+  'the task manager issues tickets (POST /modules/tickets, skein modules ticket); send one as bearer token, with skopeo copy --src-registry-token'
 
 export function proxyRoutes(deps: RoutesDeps): RoutePlugin {
   return (app) => {
     pullRoutes(app, deps)
     managerRoutes(app, deps)
-    // The body is read by this route alone, as it comes, so its parser stays in a scope of its own.
+    // This route reads its body as a stream, so its parser stays in a scope of its own.
     void app.register((scope, _options, done) => {
       pushRoute(scope as unknown as HttpApp, deps)
       done()
@@ -59,7 +59,7 @@ function pullRoutes(app: HttpApp, { registry }: RoutesDeps): void {
     )
   }
   const config = { isPublic: true }
-  app.get('/token', { config, schema: { tags, summary: 'Where tickets come from' } }, (_request, reply) => {
+  app.get('/token', { config, schema: { tags, summary: 'How to get a ticket' } }, (_request, reply) => {
     reply.hijack()
     const refusal = new ServiceError('unauthenticated', WHERE_TICKETS_ARE)
     refuseTransfer(reply.raw, refusal, { missing: 'NAME_UNKNOWN', challenge: 'Bearer service="skein"' })
@@ -72,14 +72,14 @@ function managerRoutes(app: HttpApp, { source }: RoutesDeps): void {
     {
       schema: {
         tags,
-        summary: 'Find what a reference stands for now',
+        summary: 'Resolve a reference',
         body: ResolveBody,
         response: responses({ 200: ResolvedModule }, ...REFUSALS),
       },
     },
     async ({ body }) => {
-      const asker = { domainId: body.domain_id ?? '', policy: body.signatures, keys: body.keys }
-      const found = await source.resolve(body.reference, asker)
+      const requester = { domainId: body.domain_id ?? '', policy: body.signatures, keys: body.keys }
+      const found = await source.resolve(body.reference, requester)
       const { digest, sizeBytes, reference, stale, signed, signatureProblem } = found
       return { digest, size: sizeBytes, reference, stale, signed, signature_problem: signatureProblem }
     },
@@ -89,8 +89,8 @@ function managerRoutes(app: HttpApp, { source }: RoutesDeps): void {
     {
       schema: {
         tags,
-        summary: 'Bring a module into the cache',
-        description: 'Answers when it is there. A caller that leaves does not end the pull.',
+        summary: 'Pull a module into the cache',
+        description: 'Answers when the module is cached. The pull continues if the caller disconnects.',
         body: PullBody,
         response: responses({ 204: NoBody }, ...REFUSALS),
       },
@@ -107,7 +107,7 @@ function managerRoutes(app: HttpApp, { source }: RoutesDeps): void {
     {
       schema: {
         tags,
-        summary: 'Say what the cache has of these modules',
+        summary: 'Describe the cached modules among these',
         body: StatusBody,
         response: responses({ 200: ModuleStatus }),
       },
@@ -117,7 +117,7 @@ function managerRoutes(app: HttpApp, { source }: RoutesDeps): void {
         digest,
         size: sizeBytes,
         last_used_ms: Math.round(usedMs),
-        ...(facts?.exports === undefined ? {} : { exports: facts.exports }),
+        ...(facts === undefined ? {} : facts),
       })),
     }),
   )
@@ -126,7 +126,7 @@ function managerRoutes(app: HttpApp, { source }: RoutesDeps): void {
     {
       schema: {
         tags,
-        summary: 'Drop a module from the cache',
+        summary: 'Remove a module from the cache',
         params: ModuleParams,
         response: responses({ 204: NoBody }),
       },
@@ -149,17 +149,20 @@ function pushRoute(app: HttpApp, { pushes, maxModuleBytes, logger }: RoutesDeps)
       bodyLimit: maxModuleBytes,
       schema: {
         tags,
-        summary: 'Push a module into a registry',
+        summary: 'Push a module to a registry',
         consumes: ['application/wasm'],
         querystring: PushQuery,
-        response: responses({ 201: PushedModule }, 'unsupported_media_type', ...REFUSALS),
+        response: responses({ 201: PushedModule }, ...REFUSALS),
       },
     },
     async (request, reply) => {
       const { reference, digest, domain_id: domainId } = request.query
       const body = request.body as AsyncIterable<Buffer> | null | undefined
       if (body === undefined || body === null || typeof body !== 'object' || !(Symbol.asyncIterator in body)) {
-        throw new ServiceError('unsupported_media_type', 'the module must be the body, as application/wasm')
+        throw new ServiceError(
+          'unsupported_media_type',
+          'the body must be the module, with content type application/wasm',
+        )
       }
       const length = Number(request.headers['content-length'])
       const order: PushOrder = {

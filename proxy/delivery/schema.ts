@@ -1,4 +1,4 @@
-/** Wire shapes of what managers ask of the proxy. */
+/** Wire shapes of the proxy's API for managers. */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 
@@ -7,7 +7,7 @@ const MAX_KEYS = 16
 const MAX_KEY_CHARS = 8_192
 const MAX_DESCRIBED = 100
 
-const Digest = Type.String({ pattern: '^sha256:[0-9a-f]{64}$', description: 'Of the bytes of the module' })
+const Digest = Type.String({ pattern: '^sha256:[0-9a-f]{64}$', description: 'Digest of the bytes of the module' })
 const Size = Type.Integer({ description: 'Bytes' })
 const Reference = Type.String({
   minLength: 1,
@@ -17,11 +17,11 @@ const Reference = Type.String({
 const Pinned = Type.String({
   minLength: 1,
   maxLength: MAX_REFERENCE_CHARS,
-  description: 'With registry, repository and manifest digest',
+  description: 'Reference with registry, repository and manifest digest',
 })
 const DomainId = Type.String({
   maxLength: 64,
-  description: 'On whose behalf it is asked, a UUID; absent: the platform',
+  description: 'Domain of the request, a UUID; absent: the platform',
 })
 
 export const ResolveBody = Type.Object({
@@ -35,17 +35,24 @@ export const ResolvedModule = Type.Object({
   digest: Digest,
   size: Size,
   reference: Pinned,
-  stale: Type.Boolean({ description: 'The registry was not reachable and an earlier answer was used' }),
-  signed: Type.Boolean({ description: 'One of the keys signed it' }),
-  signature_problem: Type.String({ description: 'With warn: why it does not count as signed; else empty' }),
+  stale: Type.Boolean({ description: 'True if the registry was unavailable and the last known digest was used' }),
+  signed: Type.Boolean({ description: 'Whether one of the keys signed it' }),
+  signature_problem: Type.String({ description: 'With warn: the reason why it is not signed; else empty' }),
 })
 export type ResolvedModule = Static<typeof ResolvedModule>
 
 export const PullBody = Type.Object({ digest: Digest, reference: Pinned })
 
+const Extern = Type.Object({
+  name: Type.String(),
+  kind: Type.String(),
+  params: Type.Array(Type.String()),
+  results: Type.Array(Type.String()),
+})
+
 export const StatusBody = Type.Object({
   digests: Type.Array(Digest, { maxItems: MAX_DESCRIBED }),
-  exports: Type.Boolean({ description: 'Whether to say what they export' }),
+  exports: Type.Boolean({ description: 'Whether to include kind, exports and imports' }),
 })
 
 export const ModuleStatus = Type.Object({
@@ -54,19 +61,11 @@ export const ModuleStatus = Type.Object({
       digest: Digest,
       size: Size,
       last_used_ms: Type.Integer({ description: 'Milliseconds since 1970' }),
-      exports: Type.Optional(
-        Type.Array(
-          Type.Object({
-            name: Type.String(),
-            kind: Type.String(),
-            params: Type.Array(Type.String()),
-            results: Type.Array(Type.String()),
-          }),
-          { description: 'Absent: it cannot be read, or was not asked for' },
-        ),
-      ),
+      kind: Type.Optional(Type.Enum(['core', 'component'])),
+      exports: Type.Optional(Type.Array(Extern, { description: 'Absent: unreadable, or not requested' })),
+      imports: Type.Optional(Type.Array(Type.Object({ module: Type.String(), ...Extern.properties }))),
     }),
-    { description: 'Those that are in the cache' },
+    { description: 'The cached modules' },
   ),
 })
 
@@ -78,5 +77,7 @@ export const PushQuery = Type.Object({
 })
 export const PushedModule = Type.Object({
   reference: Pinned,
-  login: Type.Enum(['own', 'configured', 'none'], { description: 'Whose login the registry was shown, if it asked' }),
+  login: Type.Enum(['own', 'configured', 'none'], {
+    description: 'Credentials that the registry required: own, configured or none',
+  }),
 })

@@ -2,9 +2,10 @@
 import { readFile } from 'node:fs/promises'
 import { readBuildInfo } from '#core/build-info.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { createHttpApp, listen } from '#core/http/index.ts'
+import type { Metrics, RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Readiness } from '#core/readiness/index.ts'
 import type { ProxyAccess } from './access.ts'
 
 export type Listener = { address: string; close(): Promise<void> }
@@ -19,17 +20,28 @@ export type ListenerOptions = {
   tls: ListenerTls | undefined
   access: ProxyAccess
   routes: RoutePlugin
+  readiness: Readiness
+  metrics: Metrics
   logger: Logger
 }
 
-/** Of what managers ask: a reference, digests, public keys. */
+/** Largest body of a manager's request: a reference, digests, public keys. */
 const MAX_BODY_BYTES = 256 * 1024
 
-/** Binds and serves. Throws `unavailable` with what to do when the address cannot be bound. */
-export async function startListener({ host, port, tls, access, routes, logger }: ListenerOptions): Promise<Listener> {
+/** Binds and serves. Throws `unavailable` with a remedy if the address cannot be bound. */
+export async function startListener({
+  host,
+  port,
+  tls,
+  access,
+  routes,
+  readiness,
+  metrics,
+  logger,
+}: ListenerOptions): Promise<Listener> {
   const app = createHttpApp({
     logger,
-    health: { build: readBuildInfo(), metrics: createMetrics(), serviceOf: () => 'proxy' },
+    health: { build: readBuildInfo(), metrics, readiness, serviceOf: () => 'proxy' },
     maxBodyBytes: MAX_BODY_BYTES,
     corsOrigins: [],
     trustProxy: [],
@@ -42,7 +54,7 @@ export async function startListener({ host, port, tls, access, routes, logger }:
   return { address: `${shownHost}:${listeners.ports[0]}`, close: () => listeners.stop() }
 }
 
-/** The files of the settings; undefined without any. Throws `malformed` for one that cannot be read. */
+/** The files of the settings; undefined without any. Throws `malformed` for an unreadable file. */
 export async function readListenerTls(files: {
   tlsCert: string | undefined
   tlsKey: string | undefined
@@ -59,6 +71,6 @@ async function readPem(variable: string, path: string): Promise<Buffer> {
   try {
     return await readFile(path)
   } catch (error) {
-    throw new ServiceError('malformed', `${variable} names a file that cannot be read: ${path}`, { cause: error })
+    throw new ServiceError('malformed', `cannot read ${path} of ${variable}`, { cause: error })
   }
 }

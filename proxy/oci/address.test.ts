@@ -4,7 +4,7 @@ import { isListed, isLoopbackHost, mayBePlainHttp, mayBePrivate } from './addres
 
 describe('isPublicAddress', () => {
   it.each(['1.1.1.1', '140.82.121.34', '100.63.255.255', '172.32.0.1', '2606:4700::1111', '2a00:1450:4001::1'])(
-    'lets %s through',
+    'allows %s',
     (address) => expect(isPublicAddress(address)).toBe(true),
   )
 
@@ -53,7 +53,7 @@ describe('the lists', () => {
     expect(isListed(new URL('http://other.registry.lan/'), policy)).toBe(false)
   })
 
-  it('lets the configured registry be private, but not spoken to over plain HTTP', () => {
+  it('allows a private address for the configured registry, but not plain HTTP', () => {
     expect(mayBePrivate(new URL('https://configured.lan/'), policy)).toBe(true)
     expect(mayBePrivate(new URL('https://configured.lan:8443/'), policy)).toBe(false)
     expect(mayBePlainHttp(new URL('http://configured.lan/'), policy)).toBe(false)

@@ -9,10 +9,10 @@ export type Artifact = {
 
 const WASM_LAYER_TYPE = 'application/wasm'
 const WASM_CONFIG_TYPE = 'application/vnd.wasm.config.v0+json'
-/** What runs the module, as the config calls it. */
+/** The `os` of the config for each kind of module. */
 const OS = { core: 'wasip1', component: 'wasip2' } as const
 
-/** Without a time of creation the same module always has the same manifest. */
+/** Without a creation time the same module always has the same manifest. */
 export function artifactOf(
   module: { digest: string; sizeBytes: number; kind: 'core' | 'component' },
   createdAt?: Date,

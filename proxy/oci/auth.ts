@@ -1,7 +1,7 @@
 /**
- * Answers to 401 (OCI distribution, "Authentication", and Docker's token specification): Basic, or a Bearer token from the
- * realm that the registry names. Who may see the configured credentials is decided here alone (task manager section 6):
- * the configured registry, and the realm that it names itself over TLS, or over plain HTTP on the same host.
+ * Answers to 401 (OCI distribution, "Authentication", and Docker's token specification): Basic, or a Bearer token from
+ * the registry's realm. Only this file decides where the configured credentials are sent (task manager section 6): to the
+ * configured registry, and to its realm over TLS, or over plain HTTP on the same host.
  */
 import { Readable } from 'node:stream'
 import { LRUCache } from 'lru-cache'
@@ -9,7 +9,7 @@ import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { discard } from '#core/transfer/index.ts'
-import type { Answer, TransferClient } from '#core/transfer/index.ts'
+import type { TransferResponse, TransferClient } from '#core/transfer/index.ts'
 import { parseChallenges } from './challenge.ts'
 import type { Challenge } from './challenge.ts'
 import { SingleFlight } from '#core/single-flight.ts'
@@ -18,21 +18,21 @@ export type Credentials = { username: string; password: Secret }
 
 export type AuthDeps = {
   transport: TransferClient
-  /** Name of the configured registry and its credentials; undefined: everything is anonymous. */
+  /** Name of the configured registry and its credentials; undefined: all requests are anonymous. */
   configured: { registry: string; credentials: Credentials } | undefined
 }
 
-/** What is asked for: a repository of a registry, whose API is at `baseUrl`. */
+/** The scope of a request: a repository of a registry, whose API is at `baseUrl`. */
 export type Scope = { registry: string; repository: string; baseUrl: URL; actions: 'pull' | 'pull,push' }
 
 export type Auth = {
-  /** The `Authorization` that worked last time for this repository; undefined: none is known. */
+  /** The last successful `Authorization` for this repository; undefined: none. */
   known(scope: Scope): string | undefined
-  /** Forgets what is known: the registry refused it. */
-  forget(scope: Scope): void
+  /** Drops the stored `Authorization` after the registry refused it. */
+  invalidate(scope: Scope): void
   /**
-   * Answers the challenge of a 401. Throws `unauthenticated` when it cannot be answered, and what the transport throws
-   * when the realm is away or may not be reached. Equal questions at the same time are asked once.
+   * Answers the challenge of a 401. Throws `unauthenticated` if that is not possible, and the error of the transport if
+   * the realm is unavailable or not allowed. Equal concurrent requests are sent once.
    */
   answer(scope: Scope, header: string | undefined, signal: AbortSignal): Promise<string>
 }
@@ -40,11 +40,11 @@ export type Auth = {
 /** Docker's token specification: "expires_in", default 60 seconds. */
 const DEFAULT_TOKEN_SECONDS = 60
 const MAX_TOKEN_SECONDS = 3600
-/** A token is used for nine tenths of its life, so that none expires on the way. */
+/** A token is used for nine tenths of its lifetime, so that none expires in transit. */
 const TOKEN_USE = 0.9
 const MAX_TOKEN_ANSWER_BYTES = 256 * 1024
 const MAX_KNOWN = 1000
-/** As `docker login` writes it: the password is an identity token, which only the realm ever sees. */
+/** The user name of `docker login` for an identity token, which is sent only to the realm. */
 const IDENTITY_TOKEN_USER = '<token>'
 
 export function createAuth({ transport, configured }: AuthDeps): Auth {
@@ -57,7 +57,7 @@ export function createAuth({ transport, configured }: AuthDeps): Auth {
 
   async function bearer(scope: Scope, challenge: Challenge, signal: AbortSignal): Promise<string> {
     const url = realmUrl(scope, challenge)
-    const credentials = mayKnowCredentials(scope, url) ? credentialsFor(scope) : undefined
+    const credentials = canReceiveCredentials(scope, url) ? credentialsFor(scope) : undefined
     const answer =
       credentials?.username === IDENTITY_TOKEN_USER
         ? await exchangeIdentityToken(url, credentials, signal)
@@ -70,8 +70,12 @@ export function createAuth({ transport, configured }: AuthDeps): Auth {
     return remember(scope, `Bearer ${token}`, monotonicMs() + seconds * 1000 * TOKEN_USE)
   }
 
-  /** Docker's "OAuth2 Token Authentication": the identity token goes in the body, as a refresh token. */
-  async function exchangeIdentityToken(url: URL, { password }: Credentials, signal: AbortSignal): Promise<Answer> {
+  /** Docker's "OAuth2 Token Authentication": the identity token is sent in the body, as a refresh token. */
+  async function exchangeIdentityToken(
+    url: URL,
+    { password }: Credentials,
+    signal: AbortSignal,
+  ): Promise<TransferResponse> {
     const form = new URLSearchParams(url.searchParams)
     form.set('grant_type', 'refresh_token')
     form.set('client_id', 'skein-proxy')
@@ -94,7 +98,7 @@ export function createAuth({ transport, configured }: AuthDeps): Auth {
       const found = authorizations.get(keyOf(scope))
       return found !== undefined && monotonicMs() < found.untilMs ? found.header : undefined
     },
-    forget(scope) {
+    invalidate(scope) {
       authorizations.delete(keyOf(scope))
     },
     async answer(scope, header, signal) {
@@ -111,13 +115,16 @@ export function createAuth({ transport, configured }: AuthDeps): Auth {
       if (isBasic && credentials !== undefined && credentials.username !== IDENTITY_TOKEN_USER) {
         return remember(scope, basicHeader(credentials), Infinity)
       }
-      throw new ServiceError('unauthenticated', `${scope.registry} asks for credentials that are not configured for it`)
+      throw new ServiceError(
+        'unauthenticated',
+        `${scope.registry} requires credentials, and none are configured for it`,
+      )
     },
   }
 }
 
-/** True when this realm may see the credentials of the registry that named it. */
-export function mayKnowCredentials(scope: Scope, realm: URL): boolean {
+/** True if this realm can receive the credentials of its registry. */
+export function canReceiveCredentials(scope: Scope, realm: URL): boolean {
   if (realm.protocol === 'https:')
     return scope.baseUrl.protocol === 'https:' || realm.hostname === scope.baseUrl.hostname
   return scope.baseUrl.protocol === 'http:' && realm.hostname === scope.baseUrl.hostname
@@ -126,11 +133,11 @@ export function mayKnowCredentials(scope: Scope, realm: URL): boolean {
 function realmUrl(scope: Scope, challenge: Challenge): URL {
   const { realm, service, scope: asked } = challenge.parameters
   if (realm === undefined || !URL.canParse(realm)) {
-    throw new ServiceError('unauthenticated', `${scope.registry} asks for a token and names no usable realm`)
+    throw new ServiceError('unauthenticated', `${scope.registry} requires a token but has no valid realm`)
   }
   const url = new URL(realm)
   if (url.username !== '' || url.password !== '') {
-    throw new ServiceError('unauthenticated', `${scope.registry} names a realm with credentials in it`)
+    throw new ServiceError('unauthenticated', `${scope.registry} has a realm URL that contains credentials`)
   }
   if (service !== undefined) url.searchParams.set('service', service)
   url.searchParams.set('scope', asked ?? `repository:${scope.repository}:${scope.actions}`)
@@ -139,13 +146,16 @@ function realmUrl(scope: Scope, challenge: Challenge): URL {
 
 function refusedByRealm(scope: Scope, url: URL, status: number): ServiceError {
   if (status === 429 || status >= 500) {
-    return new ServiceError('unavailable', `token service ${url.host} of ${scope.registry} answered ${status}`)
+    return new ServiceError('unavailable', `token service ${url.host} of ${scope.registry} returned ${status}`)
   }
-  return new ServiceError('unauthenticated', `token service ${url.host} of ${scope.registry} gave no token (${status})`)
+  return new ServiceError(
+    'unauthenticated',
+    `token service ${url.host} of ${scope.registry} refused to issue a token (${status})`,
+  )
 }
 
 function readToken(body: Buffer | undefined, url: URL): { token: string; seconds: number } {
-  const refuse = () => new ServiceError('unavailable', `token service ${url.host} answered without a token`)
+  const refuse = () => new ServiceError('unavailable', `token service ${url.host} returned no token`)
   let value: unknown
   try {
     value = JSON.parse(body?.toString('utf8') ?? '')

@@ -1,4 +1,4 @@
-/** Challenges of `WWW-Authenticate` (RFC 9110 section 11.6.1), as registries answer them with 401. */
+/** Challenges of `WWW-Authenticate` (RFC 9110 section 11.6.1), which registries send with 401. */
 
 export type Challenge = {
   /** `bearer`, `basic` and others, in lower case. */
@@ -13,8 +13,8 @@ const QUOTED = /"((?:[^"\\]|\\.)*)"/y
 const SPACE = /[ \t]*/y
 
 /**
- * Parses one header value, which may hold several challenges. What is no challenge ends the list: a registry that
- * sends nonsense after a usable challenge is still usable.
+ * Parses one header value, which can contain several challenges. Invalid text ends the list: a registry that sends it
+ * after a usable challenge is still usable.
  */
 export function parseChallenges(header: string): Challenge[] {
   if (header.length > MAX_HEADER_CHARS) return []
@@ -24,7 +24,7 @@ export function parseChallenges(header: string): Challenge[] {
     reader.skipCommas()
     const word = reader.match(TOKEN)
     if (word === undefined) break
-    // `name=value` belongs to the challenge before it, anything else begins a new one.
+    // `name=value` belongs to the previous challenge, anything else begins a new one.
     if (reader.isNext('=') && challenges.length > 0) {
       const value = reader.value()
       if (value === undefined) break

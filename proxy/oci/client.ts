@@ -1,15 +1,15 @@
 /**
  * The pull side of the OCI distribution specification: manifests and blobs of a repository, with authentication,
- * redirects, retries and resumption. Everything it gives was checked against its digest.
+ * redirects, retries and resumption. All results are verified against their digest.
  */
 import { createHash } from 'node:crypto'
 import { ServiceError, isRetryable, kindOf } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
 import { digestOf, digestOfHash, isDigest } from '#core/digest.ts'
 import { bodyFrom, discard, rangeFrom } from '#core/transfer/index.ts'
-import type { Answer, TransferClient } from '#core/transfer/index.ts'
-import { refusalOf } from './exchange.ts'
-import type { Exchange, Repository } from './exchange.ts'
+import type { TransferResponse, TransferClient } from '#core/transfer/index.ts'
+import { refusalOf } from './registry-http.ts'
+import type { RegistryHttp, Repository } from './registry-http.ts'
 import type { Descriptor } from './manifest.ts'
 import { MAX_MANIFEST_BYTES } from './manifest.ts'
 import { INDEX_TYPES, MANIFEST_ACCEPT, bareMediaType } from './media-types.ts'
@@ -21,46 +21,46 @@ export type FetchedManifest = { bytes: Buffer; digest: string; contentType: stri
 
 export type RegistryClient = {
   /**
-   * The manifest or index behind a reference. Throws `not_found`, `unauthenticated`, `forbidden`, `malformed` (larger than
-   * 4 MiB, or not what its digest says), `rate_limited`, `unavailable` or `timeout`.
+   * The manifest or index of a reference. Throws `not_found`, `unauthenticated`, `forbidden`, `malformed` (larger than 4
+   * MiB, or a digest mismatch), `rate_limited`, `unavailable` or `timeout`.
    */
   getManifest(reference: Reference, signal: AbortSignal): Promise<FetchedManifest>
   /**
-   * The bytes of a blob. Resumes where it broke off; ends without an error only when size and digest are those of the
-   * descriptor, so nothing that was read before the end may be used.
+   * The bytes of a blob. Resumes after an interruption; ends without an error only if size and digest match the
+   * descriptor, so the bytes must not be used before the end.
    */
   readBlob(repository: Repository, blob: Descriptor, signal: AbortSignal): AsyncGenerator<Buffer>
   /**
-   * The index of the artifacts that name this manifest as their subject (OCI distribution, "Listing Referrers");
-   * undefined: the registry has no such API.
+   * The index of the artifacts whose subject is this manifest (OCI distribution, "Listing Referrers"); undefined: the
+   * registry has no such API.
    */
   getReferrers(repository: Repository, digest: string, signal: AbortSignal): Promise<Buffer | undefined>
 }
 
 export type ClientLimits = {
-  /** First pause before a repetition; doubles each time. */
+  /** First pause before a retry; doubles each time. */
   retryDelayMs: number
-  /** The longest `Retry-After` that is waited for; a longer one is the caller's to wait. */
+  /** The longest accepted `Retry-After`; a longer one is passed to the caller. */
   maxRetryAfterMs: number
 }
 
 const MAX_ATTEMPTS = 3
 const MAX_RESUMPTIONS = 5
 
-export type ClientDeps = { transport: TransferClient; exchange: Exchange; limits: ClientLimits }
+export type ClientDeps = { transport: TransferClient; registryHttp: RegistryHttp; limits: ClientLimits }
 
-export function createRegistryClient({ transport, exchange, limits }: ClientDeps): RegistryClient {
-  /** One request with its answer's status judged, repeated while that can help. */
+export function createRegistryClient({ transport, registryHttp, limits }: ClientDeps): RegistryClient {
+  /** One request with a check of its status, retried while that can help. */
   async function getOk(
     repository: Repository,
     path: string,
     headers: Record<string, string>,
     signal: AbortSignal,
     what: string,
-  ): Promise<Answer> {
+  ): Promise<TransferResponse> {
     for (let attempt = 1; ; attempt++) {
       try {
-        const answer = await exchange.get(repository, path, headers, signal)
+        const answer = await registryHttp.get(repository, path, headers, signal)
         if (answer.status === 200 || answer.status === 206) return answer
         discard(answer)
         throw refusalOf(answer, repository, what)
@@ -70,14 +70,14 @@ export function createRegistryClient({ transport, exchange, limits }: ClientDeps
     }
   }
 
-  /** Waits before the next attempt; rethrows when there is none, or when asking again gives the same answer. */
+  /** Waits before the next attempt; rethrows after the last one, or if a retry would give the same answer. */
   async function pauseBeforeRetry(
     error: unknown,
     attempt: number,
     maxAttempts: number,
     signal: AbortSignal,
   ): Promise<void> {
-    signal.throwIfAborted() // its reason says more than the error of a connection that it cut
+    signal.throwIfAborted() // its reason is more specific than the error of the aborted connection
     if (!isRetryable(error) || attempt >= maxAttempts) throw error
     const stated = error instanceof ServiceError ? error.retryAfterSeconds : undefined
     if (stated !== undefined && stated * 1000 > limits.maxRetryAfterMs) throw error
@@ -95,7 +95,7 @@ export function createRegistryClient({ transport, exchange, limits }: ClientDeps
           if (bytes === undefined) throw moduleInvalid(`${what} is larger than ${MAX_MANIFEST_BYTES} bytes`)
           return checkedManifest(reference, answer, bytes, what)
         } catch (error) {
-          await pauseBeforeRetry(error, attempt, MAX_ATTEMPTS, signal) // broke off in the middle
+          await pauseBeforeRetry(error, attempt, MAX_ATTEMPTS, signal) // interrupted during the body
         }
       }
     },
@@ -136,17 +136,19 @@ export function createRegistryClient({ transport, exchange, limits }: ClientDeps
         }
       }
       const digest = digestOfHash(hash)
-      if (digest !== blob.digest) throw moduleInvalid(`${what} has other bytes: their digest is ${digest}`)
+      if (digest !== blob.digest) throw moduleInvalid(`${what} has digest ${digest}`)
     },
   }
 }
 
-/** OCI distribution, "Pulling manifests": the digest asked for, else the one that the registry announced, must be the body's. */
-function checkedManifest(reference: Reference, answer: Answer, bytes: Buffer, what: string): FetchedManifest {
+/**
+ * OCI distribution, "Pulling manifests": the requested digest, else the one that the registry announced, must match the
+ * body.
+ */
+function checkedManifest(reference: Reference, answer: TransferResponse, bytes: Buffer, what: string): FetchedManifest {
   const digest = digestOf(bytes)
   const announced = answer.headers['docker-content-digest']
   const wanted = reference.digest ?? (typeof announced === 'string' && isDigest(announced) ? announced : undefined)
-  if (wanted !== undefined && wanted !== digest)
-    throw moduleInvalid(`${what} has other bytes: their digest is ${digest}, not ${wanted}`)
+  if (wanted !== undefined && wanted !== digest) throw moduleInvalid(`${what} has digest ${digest}, not ${wanted}`)
   return { bytes, digest, contentType: bareMediaType(answer.headers['content-type']) }
 }

@@ -1,12 +1,12 @@
-/** The words of the OCI specifications: references, manifests, layers, and a client that pulls. */
-export { isLoopbackHost, judgedDial, mayBePlainHttp } from './address.ts'
+/** The OCI specifications: references, manifests, layers, and a registry client. */
+export { isLoopbackHost, checkedDial, mayBePlainHttp } from './address.ts'
 export type { AddressPolicy } from './address.ts'
 export { createAuth } from './auth.ts'
 export type { Credentials } from './auth.ts'
 export { createRegistryClient } from './client.ts'
 export type { ClientLimits, FetchedManifest, RegistryClient } from './client.ts'
-export { createExchange } from './exchange.ts'
-export type { Exchange, Repository } from './exchange.ts'
+export { createRegistryHttp } from './registry-http.ts'
+export type { RegistryHttp, Repository } from './registry-http.ts'
 export { artifactOf } from './artifact.ts'
 export type { Artifact } from './artifact.ts'
 export { chooseEntry, chooseLayer, mediaTypeOf, parseManifest } from './manifest.ts'

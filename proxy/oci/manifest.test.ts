@@ -46,12 +46,12 @@ describe('chooseLayer', () => {
     expect(layerOf(config, 'application/wasm').form).toBe('wasm')
   })
 
-  it('takes a single layer of any type last, to be judged by its bytes', () => {
+  it('accepts a single layer of any type last, checked by its bytes', () => {
     expect(layerOf(CONFIG_TYPES[4], 'application/octet-stream').form).toBe('any')
   })
 
   it.each(['application/vnd.unknown.config.v1+json', 'application/vnd.module.wasm.config.v1+json'])(
-    'takes a single layer beside the config %s, to be judged by its bytes unless its type is WebAssembly',
+    'accepts a single layer with the config %s, checked by its bytes unless its type is WebAssembly',
     (config) => {
       expect(layerOf(config, TAR_LAYER_TYPES[0]).form).toBe('any')
       expect(layerOf(config, WASM_LAYER_TYPES[2]).form).toBe('wasm')
@@ -62,7 +62,7 @@ describe('chooseLayer', () => {
     expect(layerOf(CONFIG_TYPES[0], 'text/plain', 'application/wasm', TAR_LAYER_TYPES[0]).form).toBe('wasm')
   })
 
-  it('names what was found and what is accepted', () => {
+  it('reports the layers that were found and those that are accepted', () => {
     expect(() => layerOf('application/vnd.cncf.helm.config.v1+json', 'text/plain', TAR_LAYER_TYPES[0])).toThrow(
       /text\/plain, .*layer\.v1\.tar \(config application\/vnd\.cncf\.helm.*accepted are.*wasm\.config\.v0/,
     )
@@ -80,7 +80,7 @@ describe('chooseEntry', () => {
     expect(entryOf(platform('linux', 'amd64'), platform(os, 'wasm', { digest: wanted })).digest).toBe(wanted)
   })
 
-  it('takes the only entry whatever its platform, not counting attestations', () => {
+  it('accepts the only entry with any platform, ignoring attestations', () => {
     const attestation = platform('unknown', 'unknown', {
       annotations: { 'vnd.docker.reference.type': 'attestation-manifest' },
     })
@@ -88,14 +88,14 @@ describe('chooseEntry', () => {
     expect(entryOf(descriptor(OCI_MANIFEST)).platform).toBeUndefined()
   })
 
-  it('lists what is there when nothing fits', () => {
+  it('lists the entries if none matches', () => {
     expect(() => entryOf(platform('linux', 'amd64'), platform('linux', 'arm64'))).toThrow(/linux\/amd64, linux\/arm64/)
     expect(() => entryOf()).toThrow(/no entries/)
   })
 })
 
 describe('parseManifest', () => {
-  it('tells an index by its body when the registry announces a general type', () => {
+  it('recognizes an index by its body if the registry announces a generic type', () => {
     expect(parseManifest(bytesOf({ schemaVersion: 2, manifests: [] }), 'application/json').kind).toBe('index')
   })
 
@@ -124,7 +124,7 @@ describe('parseManifest', () => {
     expect(() => parseManifest(bytes, OCI_MANIFEST)).toThrow(expect.objectContaining({ kind: 'malformed' }))
   })
 
-  it('throws nothing but refusals', () => {
+  it('throws only refusals', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         try {

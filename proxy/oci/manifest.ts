@@ -1,6 +1,6 @@
 /**
- * Manifests and indexes: parsing, the choice of the wasm entry of an index, the choice of the layer that holds the
- * module (task manager section 6, rules 1, 3 and 4). Pure: bytes in, descriptors out.
+ * Manifests and indexes: parsing, the choice of the wasm entry of an index, and the choice of the layer with the module
+ * (task manager section 6, rules 1, 3 and 4). Pure: bytes in, descriptors out.
  */
 import { isDigest } from '#core/digest.ts'
 import {
@@ -21,30 +21,32 @@ export type IndexEntry = Descriptor & { platform: string | undefined; isAttestat
 export type Manifest =
   | { kind: 'manifest'; config: Descriptor; layers: Descriptor[] }
   | { kind: 'index'; entries: IndexEntry[] }
-/** `configType` stands beside it in the manifest; a refusal names both. */
+/** `configType` is the type of the config in the manifest; an error contains both. */
 export type ModuleLayer = { descriptor: Descriptor; form: LayerForm; configType: string }
 
-/** OCI distribution, "Pushing Manifests": a registry should take manifests of at least this size, and few take more. */
+/**
+ * OCI distribution, "Pushing Manifests": a registry should accept manifests of at least this size, and few accept more.
+ */
 export const MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 const MAX_DESCRIPTORS = 1000
-/** `os/architecture` of an index entry, in the order in which they are preferred. */
+/** `os/architecture` of an index entry, in order of preference. */
 const WASM_PLATFORMS = ['wasi/wasm', 'wasip1/wasm', 'wasip2/wasm']
 const MAX_SHOWN = 10
-/** What a manifest may hold, for refusals. */
+/** The accepted content of a manifest, for error messages. */
 export const ACCEPTED_LAYERS =
   `exactly one layer of ${WASM_LAYER_TYPES.join(', ')}; a single layer of any type whose bytes are a WebAssembly binary; ` +
   `or, with a config of ${CONFIG_TYPES.join(', ')}, exactly one tar, tar+gzip or tar+zstd layer with one .wasm file`
 
 /**
- * Parses the bytes of a manifest or an index. `contentType` is the media type that the registry announced: it counts when
- * the body names none, and a body that names another one is refused (OCI image specification, "Image Manifest").
+ * Parses a manifest or an index. `contentType` is the media type that the registry announced: it is used if the body has
+ * none, and a body with another type is refused (OCI image specification, "Image Manifest").
  */
 export function parseManifest(bytes: Uint8Array, contentType: string | undefined): Manifest {
   const body = parseJson(bytes)
   const stated = textField(body, 'mediaType')
   const mediaType = stated ?? contentType
   if (stated !== undefined && contentType !== undefined && isKnown(contentType) && stated !== contentType) {
-    throw moduleInvalid(`manifest says that it is ${shown(stated)} and the registry that it is ${shown(contentType)}`)
+    throw moduleInvalid(`manifest has media type ${shown(stated)}, but the registry announced ${shown(contentType)}`)
   }
   if (body['schemaVersion'] !== 2) throw moduleInvalid('manifest must have schemaVersion 2')
   const isIndex = mediaType !== undefined && isKnown(mediaType) ? isOneOf(INDEX_TYPES, mediaType) : 'manifests' in body
@@ -64,7 +66,7 @@ export function mediaTypeOf(bytes: Uint8Array, kind: Manifest['kind']): string {
   return textField(parseJson(bytes), 'mediaType') ?? (kind === 'index' ? INDEX_TYPES[0] : MANIFEST_TYPES[0])
 }
 
-/** The entry whose platform is wasm, else the only entry that is an image; refuses and lists what is there. */
+/** The entry with a wasm platform, else the only entry that is an image; the error lists the entries. */
 export function chooseEntry(entries: readonly IndexEntry[]): IndexEntry {
   const candidates = entries.filter((entry) => !entry.isAttestation)
   for (const platform of WASM_PLATFORMS) {
@@ -80,8 +82,8 @@ export function chooseEntry(entries: readonly IndexEntry[]): IndexEntry {
 }
 
 /**
- * The layer that holds the module: the one of a WebAssembly type, else the one archive, else the only one, whose bytes decide.
- * Refuses with what was found and what is accepted.
+ * The layer with the module: the one of a WebAssembly type, else the only archive, else the only layer, whose bytes are
+ * checked later. The error lists the layers and the accepted types.
  */
 export function chooseLayer(manifest: Extract<Manifest, { kind: 'manifest' }>): ModuleLayer {
   const { config, layers } = manifest
@@ -146,7 +148,7 @@ function descriptor(value: unknown, what: string): Descriptor {
   const size = value['size']
   if (!isDigest(digest)) throw moduleInvalid(`${what} has digest ${shown(digest)}; accepted is sha256`)
   if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 0)
-    throw moduleInvalid(`${what} has no usable size`)
+    throw moduleInvalid(`${what} has no valid size`)
   return { mediaType: textField(value, 'mediaType') ?? 'no media type', digest, sizeBytes: size }
 }
 
@@ -159,7 +161,7 @@ function indexEntry(value: unknown): IndexEntry {
   return {
     ...base,
     platform: platform === undefined ? undefined : `${os ?? 'unknown'}/${architecture ?? 'unknown'}`,
-    // BuildKit adds a provenance manifest beside each image; it is no platform that anything runs on.
+    // BuildKit adds a provenance manifest for each image; it is not a runnable platform.
     isAttestation: annotations?.['vnd.docker.reference.type'] === 'attestation-manifest',
   }
 }

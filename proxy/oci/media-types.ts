@@ -1,6 +1,6 @@
-/** The media types that the proxy asks for and accepts (task manager section 6, rules 1 and 4). */
+/** The media types that the proxy requests and accepts (task manager section 6, rules 1 and 4). */
 
-/** OCI image specification, "Media Types", and the Docker types that it names as compatible. */
+/** OCI image specification, "Media Types", and its compatible Docker types. */
 export const MANIFEST_TYPES = [
   'application/vnd.oci.image.manifest.v1+json',
   'application/vnd.docker.distribution.manifest.v2+json',
@@ -11,14 +11,14 @@ export const INDEX_TYPES = [
 ] as const
 export const MANIFEST_ACCEPT = [...MANIFEST_TYPES, ...INDEX_TYPES].join(', ')
 
-/** Layers that are the module's bytes: the CNCF Wasm layout, and the two older ones of solo.io and Krustlet. */
+/** Layers that consist of the module: the CNCF Wasm layout, and the two older ones of solo.io and Krustlet. */
 export const WASM_LAYER_TYPES = [
   'application/wasm',
   'application/vnd.wasm.content.layer.v1+wasm',
   'application/vnd.module.wasm.content.layer.v1+wasm',
 ] as const
 
-/** Layers that are an archive holding the module. */
+/** Layers that are an archive with the module. */
 export const TAR_LAYER_TYPES = [
   'application/vnd.oci.image.layer.v1.tar',
   'application/vnd.docker.image.rootfs.diff.tar',
@@ -32,7 +32,7 @@ export const TAR_ZSTD_LAYER_TYPES = [
   'application/vnd.docker.image.rootfs.diff.tar.zstd',
 ] as const
 
-/** Configs beside which an archive is looked into; beside any other the layer is the module itself. */
+/** Configs with which an archive is unpacked; with any other config the layer is the module itself. */
 export const CONFIG_TYPES = [
   'application/vnd.wasm.config.v0+json',
   'application/vnd.wasm.config.v1+json',
@@ -42,15 +42,15 @@ export const CONFIG_TYPES = [
 ] as const
 
 /**
- * How the bytes of a layer become a module. `wasm` is believed before the bytes are there, `any` is judged by them, and an
- * archive that is a WebAssembly binary is that binary: `oras push` calls every file a tar.
+ * How the bytes of a layer become a module. `wasm` is accepted by its type, `any` is checked by its bytes, and an archive
+ * type with a WebAssembly binary is that binary: `oras push` declares every file as a tar.
  */
 export const LAYER_FORMS = ['wasm', 'tar', 'tar+gzip', 'tar+zstd', 'any'] as const
 export type LayerForm = (typeof LAYER_FORMS)[number]
 
 export const isArchive = (form: LayerForm): boolean => form.startsWith('tar')
 
-/** The form that a layer's media type promises. */
+/** The form for a layer's media type. */
 export function layerForm(mediaType: string): LayerForm {
   if (isOneOf(WASM_LAYER_TYPES, mediaType)) return 'wasm'
   if (isOneOf(TAR_LAYER_TYPES, mediaType)) return 'tar'

@@ -22,7 +22,7 @@ describe('parseReference', () => {
     expect(parseReference(text, 'r.example.com')).toEqual({ registry, repository, tag, digest: undefined })
   })
 
-  it('lets a digest win over a tag', () => {
+  it('prefers a digest to a tag', () => {
     const reference = parseReference(`ghcr.io/acme/filter:1.2@${DIGEST}`, undefined)
     expect(reference.digest).toBe(DIGEST)
     expect(formatReference(reference)).toBe(`ghcr.io/acme/filter@${DIGEST}`)
@@ -48,15 +48,15 @@ describe('parseReference', () => {
     [`ghcr.io/${'x'.repeat(300)}`, /255/],
     ['filter\n', /repository/],
     ['filter\u0000', /repository/],
-  ])('refuses what is no reference and says why (%#)', (text, message) => {
+  ])('refuses an invalid reference with the reason (%#)', (text, message) => {
     expect(() => parseReference(text, 'r.example.com')).toThrow(message)
   })
 
-  it('needs a registry when none is configured', () => {
+  it('requires a registry if none is configured', () => {
     expect(() => parseReference('filter', undefined)).toThrow(/PROXY_REGISTRY_URL/)
   })
 
-  it('reads its own pinned form back, and throws nothing but refusals', () => {
+  it('parses its own pinned form, and throws only refusals', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 60 }), (text) => {
         let reference

@@ -3,12 +3,12 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isDigest } from '#core/digest.ts'
 
 export type Reference = {
-  /** Host in lower case, with its port when it was given; Docker Hub is always `docker.io`. */
+  /** Host in lower case, with its port if given; Docker Hub is always `docker.io`. */
   registry: string
   repository: string
-  /** What to ask for when there is no digest. */
+  /** The tag to resolve if there is no digest. */
   tag: string
-  /** Manifest digest; wins over the tag. */
+  /** Manifest digest; overrides the tag. */
   digest: string | undefined
 }
 
@@ -22,11 +22,11 @@ const HOST = /^(?:\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::\d{1,5})?
 const DOCKER_HUB = new Set(['docker.io', 'index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com'])
 
 /**
- * Parses a reference. The first part is a registry when it has a `.` or `:` or is `localhost`; without one the
- * reference belongs to `defaultRegistry`; without a tag it means `latest`. Throws `malformed` and says which part is wrong.
+ * Parses a reference. The first part is a registry if it has a `.` or `:` or is `localhost`; without one the reference
+ * belongs to `defaultRegistry`; without a tag it means `latest`. Throws `malformed` with the invalid part.
  */
 export function parseReference(text: string, defaultRegistry: string | undefined): Reference {
-  if (text.length > MAX_REFERENCE_CHARS) throw refuse(text, `must not be longer than ${MAX_REFERENCE_CHARS} characters`)
+  if (text.length > MAX_REFERENCE_CHARS) throw refuse(text, `must be at most ${MAX_REFERENCE_CHARS} characters`)
   const withoutScheme = text.startsWith('oci://') ? text.slice('oci://'.length) : text
   if (withoutScheme.includes('://')) throw refuse(text, 'must not have a scheme other than oci://')
   const [beforeDigest = '', digest, ...more] = withoutScheme.split('@')
@@ -35,7 +35,7 @@ export function parseReference(text: string, defaultRegistry: string | undefined
   }
   const { host, rest } = splitRegistry(beforeDigest)
   const registry = host ?? defaultRegistry
-  if (registry === undefined) throw refuse(text, 'names no registry, and PROXY_REGISTRY_URL names no default one')
+  if (registry === undefined) throw refuse(text, 'has no registry, and PROXY_REGISTRY_URL is not set')
   const colon = rest.lastIndexOf(':')
   const repository = colon < 0 ? rest : rest.slice(0, colon)
   const tag = colon < 0 ? 'latest' : rest.slice(colon + 1)
@@ -45,17 +45,17 @@ export function parseReference(text: string, defaultRegistry: string | undefined
   }
   if (!TAG.test(tag)) throw refuse(text, 'must have a tag of at most 128 letters, digits, dots, dashes and underscores')
   if (registry.length + 1 + repository.length > MAX_NAME_CHARS) {
-    throw refuse(text, `must not name more than ${MAX_NAME_CHARS} characters of registry and repository`)
+    throw refuse(text, `must have at most ${MAX_NAME_CHARS} characters in registry and repository`)
   }
   return familiarName({ registry: registry.toLowerCase(), repository, tag, digest })
 }
 
-/** The reference in full, by digest: what names the same manifest for ever. */
+/** The full reference by digest, which is immutable. */
 export function pinnedReference(reference: Reference, manifestDigest: string): string {
   return `${reference.registry}/${reference.repository}@${manifestDigest}`
 }
 
-/** The reference in full, by tag or digest, as messages show it. */
+/** The full reference by tag or digest, for messages. */
 export function formatReference({ registry, repository, tag, digest }: Reference): string {
   return `${registry}/${repository}${digest === undefined ? `:${tag}` : `@${digest}`}`
 }
@@ -74,7 +74,7 @@ function splitRegistry(name: string): { host: string | undefined; rest: string }
     : { host: undefined, rest: name }
 }
 
-// Docker Hub has several names, and its official repositories are written without their namespace.
+// Docker Hub has several names, and references to its official repositories omit their namespace.
 function familiarName(reference: Reference): Reference {
   if (!DOCKER_HUB.has(reference.registry)) return reference
   const { repository } = reference

@@ -1,4 +1,4 @@
-/** Where a registry's API is: the configured one, Docker Hub under its other name, listed ones over either scheme. */
+/** Base URLs of registries: the configured one, Docker Hub under its API name, listed ones with either scheme. */
 import { ServiceError } from '#core/errors/index.ts'
 import { discard, errorCodeOf } from '#core/transfer/index.ts'
 import type { TransferClient } from '#core/transfer/index.ts'
@@ -7,9 +7,9 @@ import type { AddressPolicy } from './address.ts'
 import { isRegistryHost, parseReference } from './reference.ts'
 
 export type ConfiguredRegistry = {
-  /** As references name it: `host` or `host:port`. */
+  /** The name in references: `host` or `host:port`. */
   name: string
-  /** Undefined: not said, and found out by asking. */
+  /** Undefined: not configured; it is probed. */
   scheme: 'http:' | 'https:' | undefined
 }
 
@@ -17,7 +17,7 @@ const DOCKER_HUB_API = 'registry-1.docker.io'
 
 /**
  * Parses `PROXY_REGISTRY_URL`: `https://host[:port]`, `http://…` or a bare `host[:port]`. Throws an Error whose message
- * ends the sentence `PROXY_REGISTRY_URL must be …`.
+ * completes the sentence `PROXY_REGISTRY_URL must be …`.
  */
 export function parseRegistryUrl(text: string): ConfiguredRegistry {
   const wanted = 'a registry such as https://registry.example.com or registry.example.com:5000, without a path'
@@ -25,19 +25,19 @@ export function parseRegistryUrl(text: string): ConfiguredRegistry {
   const host = match?.[2]
   if (match === null || host === undefined || !isRegistryHost(host)) throw new Error(wanted)
   const scheme = match[1]?.toLowerCase()
-  // A repository makes it a reference, and the reference's registry is the name in its familiar form.
+  // With a repository it is a reference, whose registry is the name in its familiar form.
   const name = parseReference('any', host).registry
   return { name, scheme: scheme === undefined ? undefined : scheme === 'http' ? 'http:' : 'https:' }
 }
 
-/** The `host:port` spellings under which the configured registry is reached. */
+/** The `host:port` forms of the configured registry. */
 export function configuredAuthorities(configured: ConfiguredRegistry | undefined): string[] {
   if (configured === undefined) return []
   const schemes = configured.scheme === undefined ? ['https:', 'http:'] : [configured.scheme]
   return schemes.map((scheme) => authorityOf(new URL(`${scheme}//${apiHost(configured.name)}/`)))
 }
 
-/** Names of registries to base URLs. Which scheme a listed one speaks is asked once and remembered. */
+/** Maps names of registries to base URLs. The scheme of a listed one is probed once and cached. */
 export type Registries = { baseUrl(registry: string, signal: AbortSignal): Promise<URL> }
 
 const MAX_REMEMBERED = 1000
@@ -55,7 +55,7 @@ export function createRegistries(
       discard(await transport.get(new URL('v2/', secure), {}, signal))
       return secure
     } catch (error) {
-      // A wrong certificate is an answer: going on in plain text would throw away what TLS is for.
+      // A wrong certificate is an answer: a fallback to plain text would defeat TLS.
       if (!isNoTls(errorCodeOf(error))) throw error
       const plain = baseOf('http:', registry)
       discard(await transport.get(new URL('v2/', plain), {}, signal))
@@ -89,7 +89,7 @@ function isNoTls(code: string | undefined): boolean {
 function baseOf(scheme: string, registry: string): URL {
   const text = `${scheme}//${apiHost(registry)}/`
   if (!URL.canParse(text))
-    throw new ServiceError('malformed', `"${registry}" is no registry of the form host or host:port`)
+    throw new ServiceError('malformed', `"${registry}" must be a registry of the form host or host:port`)
   return new URL(text)
 }
 

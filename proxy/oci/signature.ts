@@ -1,7 +1,7 @@
 /**
- * Signatures that cosign makes with a key pair, in both forms: "simple signing" payloads under a tag, and Sigstore
- * bundles. Pure: bytes and keys in, yes or no out. Certificates and transparency logs are not looked at: a signature
- * counts when one of the given keys made it over this very manifest.
+ * Signatures of cosign key pairs, in both forms: "simple signing" payloads under a tag, and Sigstore bundles. Pure: bytes
+ * and keys in, a boolean out. Certificates and transparency logs are ignored: a signature is valid if one of the given
+ * keys signed this manifest.
  */
 import { verify } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -11,27 +11,27 @@ import type { Descriptor } from './manifest.ts'
 /** cosign, "Signature Specification": the payload is a layer, the signature its annotation. */
 export const SIMPLE_SIGNING_TYPE = 'application/vnd.dev.cosign.simplesigning.v1+json'
 const SIGNATURE_ANNOTATION = 'dev.cosignproject.cosign/signature'
-/** Sigstore, "Bundle Format"; every version of it begins so. */
+/** Sigstore, "Bundle Format"; the prefix of every version. */
 const BUNDLE_TYPE = /^application\/vnd\.dev\.sigstore\.bundle(\.v\d+(\.\d+)?)?\+json/
 const IN_TOTO_TYPE = 'application/vnd.in-toto+json'
 const MAX_SIGNATURES = 32
 
-/** A payload and what is said to have signed it. */
+/** A payload and its claimed signature. */
 export type SimpleSignature = { payload: Descriptor; signature: Buffer }
 
 type JsonObject = Record<string, unknown>
 
-/** The tag under which cosign keeps the signatures of a manifest. */
+/** The tag of cosign's signatures of a manifest. */
 export function signatureTag(manifestDigest: string): string {
   return `${manifestDigest.replace(':', '-')}.sig`
 }
 
-/** OCI distribution, "Referrers Tag Schema": where a registry without the referrers API keeps the same index. */
+/** OCI distribution, "Referrers Tag Schema": the tag of the same index in a registry without the referrers API. */
 export function referrersTag(manifestDigest: string): string {
   return manifestDigest.replace(':', '-')
 }
 
-/** The signatures of a manifest of signatures; what is none is left out. */
+/** The signatures in a signature manifest; other layers are ignored. */
 export function readSimpleSignatures(manifest: Uint8Array): SimpleSignature[] {
   return layersOf(manifest).flatMap(({ descriptor, annotations }) => {
     const signature = annotations[SIGNATURE_ANNOTATION]
@@ -41,7 +41,7 @@ export function readSimpleSignatures(manifest: Uint8Array): SimpleSignature[] {
   })
 }
 
-/** True when the payload is about this manifest and one of the keys signed it. */
+/** True if the payload refers to this manifest and one of the keys signed it. */
 export function isSimplySigned(
   payload: Uint8Array,
   signature: Uint8Array,
@@ -54,7 +54,7 @@ export function isSimplySigned(
   return isSignedBy(payload, signature, keys)
 }
 
-/** Manifests of an index of referrers that are Sigstore bundles. */
+/** The Sigstore bundles in an index of referrers. */
 export function readBundleManifests(index: Uint8Array): string[] {
   const entries = parseJson(index)?.['manifests']
   if (!Array.isArray(entries)) return []
@@ -74,7 +74,7 @@ export function readBundles(manifest: Uint8Array): Descriptor[] {
     .filter(({ mediaType }) => BUNDLE_TYPE.test(mediaType))
 }
 
-/** True when the bundle says of this manifest that one of the keys signed it, as a statement or as bare bytes. */
+/** True if the bundle contains a signature of this manifest by one of the keys, as a statement or of the bare bytes. */
 export function isSignedByBundle(
   bundle: Uint8Array,
   manifest: { digest: string; bytes: Uint8Array },
@@ -107,13 +107,15 @@ function isEnvelopeSigned(envelope: JsonObject, manifestDigest: string, keys: re
   })
 }
 
-/** SHA-256 with ECDSA or RSA (PKCS #1 v1.5), or Ed25519: what `cosign generate-key-pair` and its key stores make. */
+/**
+ * SHA-256 with ECDSA or RSA (PKCS #1 v1.5), or Ed25519: the algorithms of `cosign generate-key-pair` and its key stores.
+ */
 function isSignedBy(bytes: Uint8Array, signature: Uint8Array, keys: readonly KeyObject[]): boolean {
   return keys.some((key) => {
     try {
       return verify(key.asymmetricKeyType === 'ed25519' ? null : 'sha256', bytes, key, signature)
     } catch {
-      return false // a signature of another form than this key makes
+      return false // the form of the signature does not match the key
     }
   })
 }

@@ -50,7 +50,7 @@ const pax = (key: string, value: string) => {
 
 describe('readTar', () => {
   it.each([1, 7, 511, 512, 513, 65_536])(
-    'reads files, folders and links however the bytes arrive (%i at a time)',
+    'reads files, folders and links for any chunk size (%i bytes)',
     async (size) => {
       const bytes = archive(
         { name: 'd/', type: '5' },
@@ -65,7 +65,7 @@ describe('readTar', () => {
     },
   )
 
-  it('goes on to the next entry when the content was not read', async () => {
+  it('continues with the next entry if the content was not read', async () => {
     const paths: string[] = []
     for await (const entry of readTar(
       inPieces(archive({ name: 'a', data: 'aaa' }, { name: 'b', data: 'b' }), 100),
@@ -102,7 +102,7 @@ describe('readTar', () => {
       Buffer.concat([Buffer.from('!'), archive({ name: 'a' }).subarray(1)]),
       /not a tar archive.*checksum/,
     ],
-    ['what is no archive at all', Buffer.from('hello'.padEnd(1024, '!')), /not a tar archive/],
+    ['bytes that are not an archive', Buffer.from('hello'.padEnd(1024, '!')), /not a tar archive/],
     ['an end inside a file', archive({ name: 'a', data: 'x'.repeat(600) }).subarray(0, 900), /middle/],
     ['an end inside a header', archive({ name: 'a' }).subarray(0, 100), /middle/],
     ['a broken pax record', archive({ name: 'p', type: 'x', data: '999 path=x\n' }, { name: 'x' }), /extended header/],

@@ -1,28 +1,28 @@
 /**
- * Reads a tar stream (POSIX.1-2017 pax, "ustar Interchange Format", with GNU long names) and gives its entries, one at a
- * time. It writes nothing to disk under a name of the archive: the caller decides what becomes of the bytes.
+ * Reads a tar stream (POSIX.1-2017 pax, "ustar Interchange Format", with GNU long names) and yields its entries, one at a
+ * time. It writes nothing to disk under a name of the archive.
  */
 import { moduleInvalid } from './refusal.ts'
 
 export type TarEntry = {
-  /** Path as the archive gives it, checked: relative, without `..`. */
+  /** Path in the archive, validated: relative, without `..`. */
   path: string
-  /** `file`, or what it is instead. */
+  /** `file`, or another type. */
   type: 'file' | 'directory' | 'link' | 'other'
   sizeBytes: number
-  /** The content; to be read to its end or not at all, before the next entry is asked for. */
+  /** The content; must be read completely or not at all, before the next entry is requested. */
   content: AsyncIterable<Buffer>
 }
 
 export type TarLimits = { maxEntries: number; maxTotalBytes: number }
 
 const BLOCK_BYTES = 512
-/** A pax header or a long name: path and size need some hundred bytes, 64 KiB is already odd. */
+/** A pax header or a long name: path and size take some hundred bytes, 64 KiB is a generous limit. */
 const MAX_EXTENSION_BYTES = 64 * 1024
 
 /**
- * Walks the archive. Throws `malformed` for a header with a wrong checksum, a path that leaves the archive, more entries
- * or bytes than the limits say, and an archive that ends in the middle.
+ * Iterates over the archive. Throws `malformed` for a header with a wrong checksum, a path outside the archive, too many
+ * entries or bytes, and a truncated archive.
  */
 export async function* readTar(source: AsyncIterable<Buffer>, limits: TarLimits): AsyncGenerator<TarEntry> {
   const stream = createByteReader(source, limits.maxTotalBytes)
@@ -37,7 +37,7 @@ async function* readEntries(stream: ByteReader, maxEntries: number): AsyncGenera
   let extension: { path?: string; sizeBytes?: number } = {}
   for (let count = 0; ; count++) {
     const header = await stream.exactly(BLOCK_BYTES, 'a header')
-    // Two blocks of zeros end an archive; many writers put one, and some none at all.
+    // Two blocks of zeros end an archive; many writers write one, and some none.
     if (header === undefined || header.every((byte) => byte === 0)) return
     if (count >= maxEntries) throw moduleInvalid(`archive has more than ${maxEntries} entries`)
     checkChecksum(header)
@@ -52,11 +52,11 @@ async function* readEntries(stream: ByteReader, maxEntries: number): AsyncGenera
     const path = checkPath(extension.path ?? readName(header))
     extension = {}
     const type = typeOf(flag)
-    // Links and directories carry no content, whatever their size field says.
+    // Links and directories have no content, independent of their size field.
     const contentBytes = type === 'file' || type === 'other' ? sizeBytes : 0
     const content = stream.upTo(contentBytes)
     yield { path, type, sizeBytes: contentBytes, content }
-    for await (const _ of content); // what the caller did not read
+    for await (const _ of content); // skips unread content
     await stream.exactly(paddingOf(contentBytes), 'padding')
   }
 }
@@ -81,7 +81,7 @@ function checkPath(path: string): string {
   return path
 }
 
-/** An octal number, or GNU's binary form when the first bit is set; refused when it is neither. */
+/** An octal number, or GNU's binary form if the first bit is set. */
 function readNumber(header: Buffer, offset: number, length: number): number {
   const field = header.subarray(offset, offset + length)
   if (((field[0] ?? 0) & 0x80) !== 0) {
@@ -91,7 +91,7 @@ function readNumber(header: Buffer, offset: number, length: number): number {
     return value
   }
   const text = textOf(field).trim()
-  if (!/^[0-7]*$/.test(text)) throw moduleInvalid('layer is not a tar archive: a header has a number that is none')
+  if (!/^[0-7]*$/.test(text)) throw moduleInvalid('layer is not a tar archive: a header has an invalid number')
   return text === '' ? 0 : Number.parseInt(text, 8)
 }
 
@@ -110,14 +110,14 @@ async function readExtension(stream: ByteReader, sizeBytes: number): Promise<Buf
   return data
 }
 
-/** Records of the form `<length> <key>=<value>\n`; only path and size matter here. */
+/** Records of the form `<length> <key>=<value>\n`; only path and size are used. */
 function readPax(data: Buffer): { path?: string; sizeBytes?: number } {
   const found: { path?: string; sizeBytes?: number } = {}
   for (let position = 0; position < data.length;) {
     const space = data.indexOf(0x20, position)
     const length = space < 0 ? NaN : Number(data.toString('latin1', position, space))
     if (!Number.isInteger(length) || length <= space - position || position + length > data.length) {
-      throw moduleInvalid('archive has a broken extended header')
+      throw moduleInvalid('archive has an invalid extended header')
     }
     const [key, ...rest] = data.toString('utf8', space + 1, position + length - 1).split('=')
     if (key === 'path') found.path = rest.join('=')
@@ -146,10 +146,10 @@ function shown(path: string): string {
 }
 
 type ByteReader = {
-  /** So many bytes at once; undefined when the archive ends exactly here and something was wanted. */
+  /** Reads exactly this many bytes; undefined if the archive ends here and bytes were requested. */
   exactly(sizeBytes: number, what: string): Promise<Buffer | undefined>
   upTo(sizeBytes: number): AsyncGenerator<Buffer>
-  /** Ends the source, read to its end or not. */
+  /** Closes the source in any state. */
   close(): Promise<void>
 }
 

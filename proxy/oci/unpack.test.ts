@@ -1,4 +1,4 @@
-/** Which bytes of a layer are taken for a module, and what a refusal says about the others (task manager section 6, rule 4). */
+/** The bytes of a layer that are accepted as a module, and the errors for others (task manager section 6, rule 4). */
 import { constants, gzipSync, zstdCompressSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { CONFIG_TYPES, TAR_GZIP_LAYER_TYPES, TAR_LAYER_TYPES, TAR_ZSTD_LAYER_TYPES, layerForm } from './media-types.ts'
@@ -42,7 +42,7 @@ const TAR = tarOf('add.wasm', WASM)
 
 describe('unpackModule', () => {
   it.each([...TAR_LAYER_TYPES, ...TAR_GZIP_LAYER_TYPES, ...TAR_ZSTD_LAYER_TYPES, 'application/octet-stream'])(
-    'takes a WebAssembly binary that is called %s',
+    'accepts a WebAssembly binary of type %s',
     async (type) => expect(await unpack(type, WASM)).toEqual(WASM),
   )
 
@@ -54,33 +54,33 @@ describe('unpackModule', () => {
       TAR_ZSTD_LAYER_TYPES[1],
       Buffer.concat([zstdCompressSync(TAR.subarray(0, 700)), zstdCompressSync(TAR.subarray(700))]),
     ],
-  ])('takes the .wasm file of %s', async (type, bytes) => expect(await unpack(type, bytes)).toEqual(WASM))
+  ])('accepts the .wasm file of %s', async (type, bytes) => expect(await unpack(type, bytes)).toEqual(WASM))
 
   it.each([
-    ['text/plain', Buffer.from('hello'), /layer text\/plain \(config .*\) holds no .*begins with 68 65 6c 6c;/],
+    ['text/plain', Buffer.from('hello'), /layer text\/plain \(config .*\) contains no .*begins with 68 65 6c 6c;/],
     ['text/plain', Buffer.alloc(0), /it is empty/],
     ['application/x', gzipSync(TAR), /begins with 1f 8b 08 00 \(gzip\); accepted are .*tar\+zstd/],
     ['application/x', zstdCompressSync(TAR), /\(zstd\)/],
     ['application/x', Buffer.from('PK\x03\x04'), /\(zip\)/],
-    [TAR_ZSTD_LAYER_TYPES[0], gzipSync(TAR), /no zstd stream/],
-    [TAR_ZSTD_LAYER_TYPES[0], zstdCompressSync(TAR).subarray(0, -3), /ends early/],
-    [TAR_GZIP_LAYER_TYPES[0], zstdCompressSync(TAR), /no gzip stream/],
+    [TAR_ZSTD_LAYER_TYPES[0], gzipSync(TAR), /not a zstd stream/],
+    [TAR_ZSTD_LAYER_TYPES[0], zstdCompressSync(TAR).subarray(0, -3), /is truncated/],
+    [TAR_GZIP_LAYER_TYPES[0], zstdCompressSync(TAR), /not a gzip stream/],
     [TAR_LAYER_TYPES[0], tarOf('add.wasm', Buffer.from('text')), /the \.wasm file of layer .* begins with 74/],
     [TAR_LAYER_TYPES[0], tarOf('readme.md', WASM), /no \.wasm file; it has readme\.md/],
-  ])('refuses what %s holds and says what was found', async (type, bytes, message) => {
+  ])('refuses %s and reports its content', async (type, bytes, message) => {
     await expect(unpack(type, bytes)).rejects.toMatchObject({
       kind: 'malformed',
       message: expect.stringMatching(message),
     })
   })
 
-  it('refuses a window of zstd that needs more memory than every decoder must have', async () => {
+  it('refuses a window of zstd beyond the memory that every decoder must support', async () => {
     const params = { [constants.ZSTD_c_windowLog]: 24, [constants.ZSTD_c_contentSizeFlag]: 0 }
     const bytes = zstdCompressSync(Buffer.alloc(32 * 1024 * 1024), { params })
     await expect(unpack(TAR_ZSTD_LAYER_TYPES[0], bytes)).rejects.toThrow(/window of more than 8 MiB/)
   })
 
-  it('refuses an archive that unpacks to far more than a module may have', async () => {
+  it('refuses an archive that unpacks to far more than the size limit of a module', async () => {
     const bomb = zstdCompressSync(Buffer.concat([tarOf('big.txt', Buffer.alloc(128 * 1024 * 1024)), TAR]))
     expect(bomb.length).toBeLessThan(64 * 1024)
     await expect(unpack(TAR_ZSTD_LAYER_TYPES[0], bomb, 'tar+zstd', 4096)).rejects.toThrow(/unpacks to more than/)

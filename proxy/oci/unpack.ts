@@ -1,4 +1,4 @@
-/** From the bytes of a layer to the bytes of a module: as they are, or the one `.wasm` of an archive (rule 4). */
+/** Extracts a module from the bytes of a layer: unchanged, or the only `.wasm` file of an archive (rule 4). */
 import { pipeline } from 'node:stream/promises'
 import { constants, createGunzip, createZstdDecompress } from 'node:zlib'
 import type { Gunzip, ZstdDecompress } from 'node:zlib'
@@ -14,25 +14,25 @@ import { readTar } from './tar.ts'
 export type UnpackLimits = { maxModuleBytes: number }
 
 const MAX_ENTRIES = 10_000
-/** What an archive may unpack to, beside the module: an image layer may hold a README, not a file system. */
+/** Size of other files in an archive: an image layer can contain a README, not a file system. */
 const MAX_BESIDE_BYTES = 64 * 1024 * 1024
-/** The WebAssembly specification, "Binary Format", "Modules": the magic of modules and components alike. */
+/** The WebAssembly specification, "Binary Format", "Modules": the magic number of modules and components. */
 const MAGIC = Buffer.from('\0asm', 'latin1')
-/** What else a layer may begin with, for the refusal. */
+/** Other known file types, for the error message. */
 const KNOWN_STARTS = [
   { magic: Buffer.from('1f8b', 'hex'), kind: 'gzip' },
   { magic: Buffer.from('28b52ffd', 'hex'), kind: 'zstd' },
   { magic: Buffer.from('504b0304', 'hex'), kind: 'zip' },
 ]
-/** 8 MiB: RFC 8878 section 3.1.1.1.2 asks decoders for as much, and the levels that image builders use need no more. */
+/** 8 MiB: RFC 8878 section 3.1.1.1.2 requires it from decoders, and the levels of image builders need no more. */
 const MAX_ZSTD_WINDOW_LOG = 23
 const MAX_SHOWN = 5
 const MAX_TYPE_CHARS = 120
 
 /**
- * The module in a layer. Throws `malformed` when it is no WebAssembly binary, when an archive holds none or several
- * `.wasm` files, a path that leaves it, or more bytes than the limits allow. An error may come after the last byte, so
- * nothing counts before the end.
+ * The module in a layer. Throws `malformed` for bytes that are not a WebAssembly binary, and for an archive with no or
+ * several `.wasm` files, a path outside of it, or more bytes than the limits allow. An error can come after the last
+ * byte, so the bytes must not be used before the end.
  */
 export async function* unpackModule(
   { form, descriptor, configType }: ModuleLayer,
@@ -64,7 +64,7 @@ const DECOMPRESSED: Record<LayerForm, (bytes: AsyncIterable<Buffer>) => AsyncIte
     ),
 }
 
-/** The first bytes, at least as many as the magic has where there are so many. */
+/** The first bytes, at least the length of the magic number if available. */
 async function readFirst(source: AsyncIterator<Buffer>): Promise<Buffer> {
   let first: Buffer = Buffer.alloc(0)
   while (first.length < MAGIC.length) {
@@ -91,7 +91,8 @@ async function* checkedModule(
   let sizeBytes = 0
   for await (const piece of bytes) {
     sizeBytes += piece.length
-    if (sizeBytes > maxModuleBytes) throw moduleInvalid(`${what} holds a module of more than ${maxModuleBytes} bytes`)
+    if (sizeBytes > maxModuleBytes)
+      throw moduleInvalid(`${what} contains a module of more than ${maxModuleBytes} bytes`)
     if (head.length < MAGIC.length) {
       head = Buffer.concat([head, piece.subarray(0, MAGIC.length - head.length)])
       if (!head.equals(MAGIC.subarray(0, head.length))) throw noModule(what, head)
@@ -107,7 +108,7 @@ function noModule(what: string, head: Buffer): ServiceError {
     head.length === 0
       ? 'it is empty'
       : `it begins with ${head.toString('hex').replaceAll(/..(?=.)/g, '$& ')}${kind === undefined ? '' : ` (${kind})`}`
-  return moduleInvalid(`${what} holds no WebAssembly binary: ${found}; accepted are ${ACCEPTED_LAYERS}`)
+  return moduleInvalid(`${what} contains no WebAssembly binary: ${found}; accepted are ${ACCEPTED_LAYERS}`)
 }
 
 async function* wasmOfArchive(
@@ -133,14 +134,14 @@ async function* wasmOfArchive(
   }
 }
 
-/** Piece by piece; what is not compressed like this, or ends early, is `malformed`. */
+/** Decompresses in pieces; invalid or truncated data is `malformed`. */
 async function* decompress(
   source: AsyncIterable<Buffer>,
   stream: Gunzip | ZstdDecompress,
   kind: 'gzip' | 'zstd',
 ): AsyncGenerator<Buffer> {
   const fed = pipeline(source, stream)
-  fed.catch(() => undefined) // what goes wrong in it comes out of the stream, too
+  fed.catch(() => undefined) // the stream reports the same error
   try {
     for await (const piece of stream) yield piece as Buffer
   } catch (error) {
@@ -148,11 +149,11 @@ async function* decompress(
     if (code === 'ZSTD_error_frameParameter_windowTooLarge')
       throw moduleInvalid(`layer needs a zstd window of more than ${2 ** (MAX_ZSTD_WINDOW_LOG - 20)} MiB`)
     if (code?.startsWith('Z_') === true || code?.startsWith('ZSTD_') === true)
-      throw moduleInvalid(`layer is no ${kind} stream, or ends early (${code})`)
+      throw moduleInvalid(`layer is not a ${kind} stream, or is truncated (${code})`)
     throw error
   } finally {
     stream.destroy()
-    await fed.catch(() => undefined) // the source is closed when the caller goes on
+    await fed.catch(() => undefined) // the source is closed before the caller continues
   }
 }
 

@@ -1,4 +1,4 @@
-/** What the manifests of a registry hold: which layer is the module, and the bytes of manifests, configs and layers. */
+/** Content of manifests: the layer with the module, and the bytes of manifests, configs and layers. */
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { ServiceError } from '#core/errors/index.ts'
@@ -31,15 +31,15 @@ export type ArtifactsOptions = {
   maxModuleBytes: number
 }
 
-/** A manifest never changes, so neither does what it says. */
+/** Manifests are immutable, so this result is cached permanently. */
 export type KnownModule = Blob & { layer: ModuleLayer }
 
 export type StoredManifest = { bytes: Buffer; digest: string; mediaType: string }
 
 const MAX_KNOWN_MODULES = 10_000
-/** Of manifests that are kept; most have a kilobyte. */
+/** Size of cached manifests; most have a kilobyte. */
 const MAX_MANIFESTS_BYTES = 64 * 1024 * 1024
-/** An index may name an index (OCI image specification, "Image Index"); nobody nests deeper. */
+/** An index can contain an index (OCI image specification, "Image Index"); deeper nesting is not used. */
 const MAX_INDEX_DEPTH = 2
 
 export class Artifacts {
@@ -61,7 +61,7 @@ export class Artifacts {
     return new Artifacts(options, manifests, modules)
   }
 
-  /** The module that a manifest holds. Throws `malformed` for one that holds none, and what the registry client throws. */
+  /** The module of a manifest. Throws `malformed` for a manifest without one, and the errors of the registry client. */
   async describe(reference: Reference, manifestDigest: string, manifest?: FetchedManifest): Promise<KnownModule> {
     const key = pinnedReference(reference, manifestDigest)
     return await this.#flights.run(key, async () => {
@@ -76,7 +76,7 @@ export class Artifacts {
     })
   }
 
-  /** The bytes of a module, into the cache. With `expected`, other ones are `malformed`. */
+  /** Pulls a module into the cache. With `expected`, other bytes are `malformed`. */
   async pullModule(reference: Reference, layer: ModuleLayer, expected?: string): Promise<Blob> {
     const { client, blobs, pulls, maxModuleBytes } = this.#options
     const { descriptor, form } = layer
@@ -84,7 +84,7 @@ export class Artifacts {
       const bytes = client.readBlob(reference, descriptor, signal)
       const limits = { maxModuleBytes }
       if (!isArchive(form)) return await blobs.store(unpackModule(layer, bytes, limits), descriptor.digest)
-      // The archive is verified whole before a parser sees its first byte.
+      // The archive is verified completely before it is parsed.
       const archive = await blobs.scratch(bytes)
       try {
         return await blobs.store(unpackModule(layer, archive.read(), limits), expected)
@@ -94,15 +94,12 @@ export class Artifacts {
     })
   }
 
-  /**
-   * The manifests that lead to the module, from the one of this digest to that of the artifact. From the cache, else from the
-   * registry.
-   */
+  /** The manifests from the one of this digest to that of the artifact, from the cache or the registry. */
   async manifests(reference: Reference, manifestDigest: string): Promise<StoredManifest[]> {
     return (await this.#walk(reference, manifestDigest)).manifests
   }
 
-  /** A config or layer that the artifact names; undefined: it names none of this digest. The caller closes it. */
+  /** A config or layer of the artifact; undefined: it has none with this digest. The caller must close it. */
   async openPart(reference: Reference, manifestDigest: string, digest: string): Promise<OpenBlob | undefined> {
     const { image } = await this.#walk(reference, manifestDigest)
     const part = [image.config, ...image.layers].find((descriptor) => descriptor.digest === digest)
@@ -113,7 +110,7 @@ export class Artifacts {
   async #pullPart(reference: Reference, part: Descriptor): Promise<OpenBlob | undefined> {
     const { client, blobs, pulls, maxModuleBytes } = this.#options
     if (part.sizeBytes > maxModuleBytes) {
-      throw new ServiceError('too_large', `the blob has ${part.sizeBytes} bytes; served are up to ${maxModuleBytes}`)
+      throw new ServiceError('too_large', `the blob has ${part.sizeBytes} bytes; at most ${maxModuleBytes} are served`)
     }
     await pulls.run(reference.registry, `${placeOf(reference)}@${part.digest}`, (signal) =>
       blobs.store(client.readBlob(reference, part, signal), part.digest),
@@ -126,7 +123,7 @@ export class Artifacts {
     const layer = chooseLayer((await this.#walk(reference, manifestDigest)).image)
     // An archive has padding and headers around the module, compressed or not.
     if (layer.descriptor.sizeBytes > maxModuleBytes) {
-      throw moduleInvalid(`layer has ${layer.descriptor.sizeBytes} bytes; accepted are up to ${maxModuleBytes}`)
+      throw moduleInvalid(`layer has ${layer.descriptor.sizeBytes} bytes; at most ${maxModuleBytes} are accepted`)
     }
     return layer
   }

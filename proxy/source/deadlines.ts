@@ -1,11 +1,11 @@
-/** Work that several askers share ends by its own deadline or with the proxy, never because one of them went away. */
+/** Deadlines of shared work: it ends by its own deadline or with the proxy, not when one of its callers leaves. */
 import { ServiceError } from '#core/errors/index.ts'
 
 export class SharedDeadlines {
   readonly #deadlineMs: number
   readonly #closing = new AbortController()
 
-  /** The whole of one answer or one pull, waiting and repetitions included. */
+  /** The time of a whole request or pull, including waiting and retries. */
   constructor(deadlineMs: number) {
     this.#deadlineMs = deadlineMs
   }
@@ -16,14 +16,14 @@ export class SharedDeadlines {
 
   signalFor(what: string): AbortSignal {
     const late = new AbortController()
-    const message = `${what} was not there within ${this.#deadlineMs} ms`
+    const message = `${what} did not complete within ${this.#deadlineMs} ms`
     const timer = setTimeout(() => late.abort(new ServiceError('timeout', message)), this.#deadlineMs)
     timer.unref()
     return AbortSignal.any([this.#closing.signal, late.signal])
   }
 
-  /** Ends all of it. */
+  /** Aborts all work. */
   close(): void {
-    this.#closing.abort(new ServiceError('unavailable', 'the proxy is stopping'))
+    this.#closing.abort(new ServiceError('unavailable', 'the proxy is shutting down'))
   }
 }

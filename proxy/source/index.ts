@@ -1,6 +1,7 @@
-/** Modules by reference and digest, from registries and the task manager, and on their way into registries. */
+/** Modules by reference and digest: pulled from registries and the task manager, and pushed to registries. */
 export { ModuleSource } from './module-source.ts'
-export type { Asker, DescribedBlob, Resolved, SourceLimits } from './module-source.ts'
+export type { ModuleRequester, DescribedBlob, Resolved, SourceLimits } from './module-source.ts'
+export { PROXY_METRICS } from './metrics.ts'
 export { createPushes } from './pushes.ts'
 export type { PushOrder, Pushes } from './pushes.ts'
 export { uploadsOver } from './uploads.ts'

@@ -24,23 +24,23 @@ test('there are examples to read', () => {
   expect(examples.length).toBeGreaterThan(3)
 })
 
-test.each(examples)('%s exports without its code what it exports with it', async (path) => {
+test.each(examples)('%s has the same exports and imports without its code', async (path) => {
   const bytes = await readFile(join(import.meta.dirname, '../..', path))
   const facts = await factsOf(bytes)
   if (bytes.length > 4 * 1024 * 1024) return expect(facts.exports).toBeUndefined()
   const kind = readModuleKind(bytes)
   const whole =
     kind === 'core' ? describeModule(readModule(bytes, { allowGc: true })) : describeComponent(readComponent(bytes))
-  expect(facts).toEqual({ kind, exports: whole.exports })
+  expect(facts).toEqual({ kind, exports: whole.exports, imports: whole.imports })
 })
 
-test('what has the header of a module and no sense behind it has no exports, and what has none is refused', async () => {
+test('a module header with invalid content has no exports, and bytes without a header are refused', async () => {
   const header = Buffer.from('\0asm\x01\0\0\0', 'latin1')
   const odd = Buffer.concat([header, Buffer.from([10, 255, 255, 255, 255, 15, 1, 2, 3])])
-  expect(await factsOf(odd)).toEqual({ kind: 'core', exports: undefined })
+  expect(await factsOf(odd)).toEqual({ kind: 'core' })
   const lying = Buffer.concat([header, Buffer.from([3, 5, 255, 255, 255, 255, 15, 10, 1, 0])])
-  expect(await factsOf(lying)).toEqual({ kind: 'core', exports: undefined })
-  expect(await factsOf(header)).toEqual({ kind: 'core', exports: [] })
+  expect(await factsOf(lying)).toEqual({ kind: 'core' })
+  expect(await factsOf(header)).toEqual({ kind: 'core', exports: [], imports: [] })
   await expect(factsOf(Buffer.from('hello, world'))).rejects.toThrow('not a WebAssembly module')
   await expect(factsOf(Buffer.alloc(0))).rejects.toThrow('not a WebAssembly module')
 })

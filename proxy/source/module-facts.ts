@@ -1,27 +1,28 @@
 /**
- * What a module on disk is and what it exports, read without its code and data: those are nearly all of its bytes, and a
- * module must pass through the proxy without the process growing by it. Workers judge modules; this is for people.
+ * Kind, exports and imports of a module on disk, read without its code and data, which are nearly all of its bytes: a module must
+ * not increase the memory of the proxy by its size. For display; workers validate modules.
  */
 import type { FileHandle } from 'node:fs/promises'
 import { ServiceError } from '#core/errors/index.ts'
-import { describeExports } from '#core/module-reading/index.ts'
+import { describeModuleBytes } from '#core/module-reading/index.ts'
 import { ByteCursor, SECTION, readModuleKind } from '#core/wasm/index.ts'
 import { leb128 } from '#core/bytes/index.ts'
-import type { DescribedExport, ModuleKind } from '#core/wasm/index.ts'
+import type { DescribedExport, DescribedImport, ModuleDescription, ModuleKind } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {
   kind: ModuleKind
-  /** Undefined: too large or too odd to be read or shown here. */
-  exports: DescribedExport[] | undefined
+  /** Undefined, as the imports are then: too large or too complex to be read or shown. */
+  exports?: DescribedExport[]
+  imports?: DescribedImport[]
 }
 
 const HEADER_BYTES = 8
 /** Section id and the longest LEB128 of 32 bits (WebAssembly, "Binary Format", "Sections"). */
 const SECTION_HEAD_BYTES = 6
-/** Of types, imports, functions and exports together. */
+/** Total size of types, imports, functions and exports. */
 const MAX_READ_BYTES = 4 * 1024 * 1024
-/** Of the exports as JSON: they are kept on disk and sent to managers, one hundred modules at a time at most. */
-const MAX_EXPORTS_CHARS = 256 * 1024
+/** Size of exports and imports as JSON: they are stored on disk and sent to managers, at most one hundred modules at a time. */
+const MAX_DESCRIPTION_CHARS = 256 * 1024
 const MAX_SECTIONS = 10_000
 const READ_SECTIONS: ReadonlySet<number> = new Set([
   SECTION.type,
@@ -32,42 +33,45 @@ const READ_SECTIONS: ReadonlySet<number> = new Set([
   SECTION.global,
   SECTION.export,
 ])
-/** A function without locals that ends at once: what stands for each body that was left out. */
+/** A function without locals that returns at once: replaces each omitted body. */
 const EMPTY_BODY = Buffer.from([2, 0, 0x0b])
 
-/** Throws `ModuleRefusal` when the file is no WebAssembly, `rate_limited` when too many modules are being read. `owner` is who it is read for. */
+/**
+ * Throws `ModuleRefusal` if the file is not WebAssembly, `rate_limited` if too many modules are being read. `owner` is
+ * the owner of the request.
+ */
 export async function readModuleFacts(handle: FileHandle, sizeBytes: number, owner: string): Promise<ModuleFacts> {
   const kind = readModuleKind(await readAt(handle, 0, Math.min(HEADER_BYTES, sizeBytes)))
   try {
-    const exports = await readExports(handle, sizeBytes, kind, owner)
-    return { kind, exports: JSON.stringify(exports ?? []).length > MAX_EXPORTS_CHARS ? undefined : exports }
+    const description = await readDescription(handle, sizeBytes, kind, owner)
+    return JSON.stringify(description ?? {}).length > MAX_DESCRIPTION_CHARS ? { kind } : { kind, ...description }
   } catch (error) {
-    if (isOdd(error)) return { kind, exports: undefined }
+    if (isMalformed(error)) return { kind }
     throw error
   }
 }
 
-/** It breaks a bound, or takes too long or too much memory to read. */
-function isOdd(error: unknown): boolean {
+/** The module exceeds a limit, or takes too long or too much memory to read. */
+function isMalformed(error: unknown): boolean {
   return error instanceof ServiceError && (error.kind === 'malformed' || error.kind === 'too_large')
 }
 
-async function readExports(
+async function readDescription(
   handle: FileHandle,
   sizeBytes: number,
   kind: ModuleKind,
   owner: string,
-): Promise<DescribedExport[] | undefined> {
+): Promise<ModuleDescription | undefined> {
   if (kind === 'component') {
-    // Its parts refer to each other by position, so none can be left out.
+    // Its parts refer to each other by position, so none can be omitted.
     if (sizeBytes > MAX_READ_BYTES) return undefined
-    return await describeExports(kind, await readAt(handle, 0, sizeBytes), owner)
+    return await describeModuleBytes(kind, await readAt(handle, 0, sizeBytes), owner)
   }
   const outline = await readOutline(handle, sizeBytes)
-  return outline === undefined ? undefined : await describeExports(kind, outline, owner)
+  return outline === undefined ? undefined : await describeModuleBytes(kind, outline, owner)
 }
 
-/** A module with the same types, imports and exports whose functions do nothing. */
+/** A module with the same types, imports and exports whose functions are empty. */
 async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffer<ArrayBuffer> | undefined> {
   const parts: Buffer[] = [await readAt(handle, 0, HEADER_BYTES)]
   let readBytes = 0
@@ -85,12 +89,12 @@ async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffe
       if (readBytes > MAX_READ_BYTES) return undefined
       const section = await readAt(handle, position, end - position)
       if (id === SECTION.function) functions = new ByteCursor(section, head.offset).u32()
-      // Each takes a byte at least; a number that lies must not decide what is allocated.
+      // Each function takes at least a byte; a wrong number must not determine the allocation.
       if (id === SECTION.function && functions > section.length) return undefined
       parts.push(section)
     }
     if (id === SECTION.code) {
-      // A second one is no module, and would cost as much memory as the first.
+      // A second code section is invalid, and would cost as much memory as the first.
       if (hasCode) return undefined
       hasCode = true
       parts.push(emptyCode(functions))
@@ -100,7 +104,7 @@ async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffe
   return joined(parts)
 }
 
-/** In memory of its own. */
+/** Copies the parts into one buffer. */
 function joined(parts: readonly Buffer[]): Buffer<ArrayBuffer> {
   const whole = Buffer.alloc(parts.reduce((sum, { length }) => sum + length, 0))
   let at = 0

@@ -1,6 +1,6 @@
 /**
- * From a reference to the bytes of a module: asks the registry when it must, the cache when it can, and each of them once
- * however many ask (task manager section 6, rules 6 and 8).
+ * Resolves references to the bytes of modules: from the cache if possible, else from the registry, with one request for
+ * all concurrent callers (task manager section 6, rules 6 and 8).
  */
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -16,6 +16,7 @@ import type { Artifact, Reference, RegistryClient } from '../oci/index.ts'
 import { Artifacts } from './artifacts.ts'
 import type { StoredManifest } from './artifacts.ts'
 import { SharedDeadlines } from './deadlines.ts'
+import { PROXY_METRICS } from './metrics.ts'
 import { readModuleFacts } from './module-facts.ts'
 import type { ModuleFacts } from './module-facts.ts'
 import { Pulls } from './pulls.ts'
@@ -25,8 +26,8 @@ import type { Signatures } from './signatures.ts'
 import { readUpload } from './uploads.ts'
 import type { Uploads } from './uploads.ts'
 
-/** On whose behalf a reference is resolved, and what is asked of its signatures. */
-export type Asker = {
+/** The domain of a request and its signature policy. */
+export type ModuleRequester = {
   /** Empty: the platform. */
   domainId: string
   policy: 'off' | 'warn' | 'require'
@@ -35,13 +36,13 @@ export type Asker = {
 }
 
 export type Resolved = Blob & {
-  /** With registry, repository and manifest digest: names the same bytes for ever. */
+  /** With registry, repository and manifest digest: immutable. */
   reference: string
-  /** True: the registry was down and an earlier answer was used. */
+  /** True: the registry was unavailable and an earlier answer was used. */
   stale: boolean
   /** A key of the policy signed it. */
   signed: boolean
-  /** Under the policy `warn`: why it does not count as signed; otherwise empty. */
+  /** Under the policy `warn`: the reason why it is not signed; otherwise empty. */
   signatureProblem: string
 }
 
@@ -50,7 +51,7 @@ export type SourceLimits = {
   maxCacheBytes: number
   tagFreshMs: number
   tagHoldMs: number
-  /** The whole of one answer to `resolve` or one pull, waiting and repetitions included. */
+  /** The time of a whole `resolve` or pull, including waiting and retries. */
   pullDeadlineMs: number
 }
 
@@ -58,7 +59,7 @@ export type ModuleSourceOptions = {
   client: RegistryClient
   uploads: Uploads
   folder: string
-  /** Registry of references that name none. */
+  /** Registry of references without a registry. */
   defaultRegistry: string | undefined
   limits: SourceLimits
   logger: Logger
@@ -78,16 +79,21 @@ type Parts = {
 
 const MAX_KNOWN_FACTS = 10_000
 const HEADER_BYTES = 8
-/** Uploads come from one place, whoever asks. */
+/** Uploads share one source for all callers. */
 const MANAGER = 'uploads'
 
 export class ModuleSource {
   readonly #options: ModuleSourceOptions
   readonly #parts: Parts
+  readonly #sources: readonly (() => void)[]
 
   private constructor(options: ModuleSourceOptions, parts: Parts) {
     this.#options = options
     this.#parts = parts
+    this.#sources = [
+      PROXY_METRICS.cacheBytes.fromValue(() => parts.blobs.usedBytes),
+      PROXY_METRICS.cacheLimit.fromValue(() => options.limits.maxCacheBytes),
+    ]
   }
 
   static async open(options: ModuleSourceOptions): Promise<ModuleSource> {
@@ -112,29 +118,30 @@ export class ModuleSource {
   }
 
   /**
-   * What a reference stands for now. Throws `malformed` (not a reference, or what it names is no module), `not_found`,
-   * `unauthenticated`, `forbidden` (an address that references may not reach), `unprocessable` (not signed as the policy
-   * requires), `rate_limited`, `unavailable`, `timeout`.
+   * Resolves a reference. Throws `malformed` (not a reference, or not a module), `not_found`, `unauthenticated`,
+   * `forbidden` (an address that references cannot reach), `unprocessable` (not signed as the policy requires),
+   * `rate_limited`, `unavailable`, `timeout`.
    */
-  async resolve(text: string, asker: Asker): Promise<Resolved> {
+  async resolve(text: string, requester: ModuleRequester): Promise<Resolved> {
     const { references, artifacts } = this.#parts
     const reference = parseReference(text, this.#options.defaultRegistry)
-    requireOwn(reference, this.#options.defaultRegistry, asker.domainId)
+    requireOwn(reference, this.#options.defaultRegistry, requester.domainId)
     const { manifestDigest, stale, manifest } = await references.locate(reference)
     const { digest, sizeBytes } = await artifacts.describe(reference, manifestDigest, manifest)
-    const { signed, problem } = await this.#judgeSignature(reference, manifestDigest, asker)
+    const { signed, problem } = await this.#checkSignature(reference, manifestDigest, requester)
     const pinned = pinnedReference(reference, manifestDigest)
     return { digest, sizeBytes, reference: pinned, stale, signed, signatureProblem: problem }
   }
 
   /**
-   * Opens a module, bringing it where it is not in the cache: from its registry by `pinned` (as `resolve` gave it), from the
-   * manager where that is empty. The caller closes the handle. Throws what `resolve` throws.
+   * Opens a module; if it is not cached, it is fetched from its registry by `pinned` (the result of `resolve`), or from
+   * the manager if that is empty. The caller must close the handle. Throws the errors of `resolve`.
    */
   async open(digest: string, pinned: string): Promise<OpenBlob> {
     const { blobs, artifacts, pulls } = this.#parts
     if (!isDigest(digest)) throw new ServiceError('malformed', 'digest must be sha256:<64 hexadecimal digits>')
     const cached = await blobs.open(digest)
+    PROXY_METRICS.requests.add({ result: cached === undefined ? 'miss' : 'hit' })
     if (cached !== undefined) return cached
     if (pinned === '') {
       await pulls.run(MANAGER, `${MANAGER}@${digest}`, (signal) =>
@@ -143,35 +150,38 @@ export class ModuleSource {
     } else {
       const { reference, manifestDigest } = this.#parsePinned(pinned)
       const module = await artifacts.describe(reference, manifestDigest)
-      if (module.digest !== digest) throw moduleInvalid(`${pinned} holds module ${module.digest}, not ${digest}`)
+      if (module.digest !== digest) throw moduleInvalid(`${pinned} contains module ${module.digest}, not ${digest}`)
       const described = await blobs.open(digest)
       if (described !== undefined) return described
       await artifacts.pullModule(reference, module.layer, digest)
     }
     const pulled = await blobs.open(digest)
     if (pulled !== undefined) return pulled
-    throw new ServiceError('unavailable', 'the module cache is too small for what is asked of it at once')
+    throw new ServiceError('unavailable', 'the module cache is too small for the concurrent requests')
   }
 
-  /** The manifests of an artifact of a registry, the one of `pinned` first. Throws what `resolve` throws. */
+  /** The manifests of an artifact of a registry, the one of `pinned` first. Throws the errors of `resolve`. */
   async manifests(pinned: string): Promise<StoredManifest[]> {
     const { reference, manifestDigest } = this.#parsePinned(pinned)
     return await this.#parts.artifacts.manifests(reference, manifestDigest)
   }
 
-  /** What a tag of the repository of `pinned` stands for now. */
+  /** The current digest of a tag in the repository of `pinned`. */
   async locateTag(pinned: string, tag: string): Promise<string> {
     const { reference } = this.#parsePinned(pinned)
     return (await this.#parts.references.locate({ ...reference, tag, digest: undefined })).manifestDigest
   }
 
-  /** The config or a layer of an artifact of a registry; undefined: it names none of this digest. The caller closes it. */
+  /**
+   * The config or a layer of an artifact of a registry; undefined: it has none with this digest. The caller must close
+   * it.
+   */
   async openPart(pinned: string, digest: string): Promise<OpenBlob | undefined> {
     const { reference, manifestDigest } = this.#parsePinned(pinned)
     return await this.#parts.artifacts.openPart(reference, manifestDigest, digest)
   }
 
-  /** The artifact that an upload makes, always the same one. Throws what `open` throws. */
+  /** The artifact of an upload, always the same one. Throws the errors of `open`. */
   async artifactOfUpload(digest: string): Promise<Artifact> {
     const { handle, sizeBytes } = await this.open(digest, '')
     await using file = handle
@@ -180,12 +190,12 @@ export class ModuleSource {
     return artifactOf({ digest, sizeBytes, kind: readModuleKind(head) })
   }
 
-  /** Puts bytes into the cache. Throws `malformed` when they are not those of the digest that is given. */
+  /** Stores bytes in the cache. Throws `malformed` on a digest mismatch. */
   async keep(bytes: AsyncIterable<Buffer>, digest: string | undefined): Promise<Blob> {
     return await this.#parts.blobs.store(bytes, digest)
   }
 
-  /** What is known about modules that are in the cache; others are left out. */
+  /** Facts about cached modules; others are omitted. */
   async describe(digests: readonly string[], withFacts: boolean): Promise<DescribedBlob[]> {
     const described: DescribedBlob[] = []
     for (const digest of digests) {
@@ -199,28 +209,28 @@ export class ModuleSource {
     return described
   }
 
-  /** Drops a module from the cache; nothing happens when it is not there. */
+  /** Removes a module from the cache; no effect if it is not cached. */
   async discard(digest: string): Promise<void> {
     await this.#parts.blobs.remove(digest)
   }
 
-  /** Ends every pull under way. */
+  /** Aborts all pulls. */
   close(): void {
     this.#parts.deadlines.close()
+    for (const remove of this.#sources) remove()
   }
 
   #parsePinned(pinned: string): { reference: Reference; manifestDigest: string } {
     const reference = parseReference(pinned, this.#options.defaultRegistry)
-    // By tag a retry could run other bytes than the run began with.
-    if (reference.digest === undefined)
-      throw new ServiceError('malformed', `reference "${pinned}" must have a digest to be fetched by`)
+    // With a tag a retry could run other bytes than the first attempt.
+    if (reference.digest === undefined) throw new ServiceError('malformed', `reference "${pinned}" must have a digest`)
     return { reference, manifestDigest: reference.digest }
   }
 
-  async #judgeSignature(
+  async #checkSignature(
     reference: Reference,
     manifestDigest: string,
-    { policy, keys }: Asker,
+    { policy, keys }: ModuleRequester,
   ): Promise<{ signed: boolean; problem: string }> {
     if (policy === 'off') return { signed: false, problem: '' }
     const { signatures, deadlines } = this.#parts
@@ -230,7 +240,7 @@ export class ModuleSource {
       if (await signatures.isSigned(reference, manifestDigest, keys, signal)) return { signed: true, problem: '' }
     } catch (error) {
       if (policy === 'require') throw error
-      return { signed: false, problem: `the signature of ${name} could not be looked up: ${messageOf(error)}` }
+      return { signed: false, problem: `the signature of ${name} could not be verified: ${messageOf(error)}` }
     }
     const problem = `${name} is not signed by a key of the policy`
     if (policy === 'require') throw new ServiceError('unprocessable', problem)
@@ -240,13 +250,14 @@ export class ModuleSource {
   async #factsOf(digest: string, handle: FileHandle, sizeBytes: number): Promise<ModuleFacts | undefined> {
     const { facts } = this.#parts
     const known = await facts.get(digest)
-    if (known !== undefined) return known
+    // Facts of an earlier version have no imports.
+    if (known !== undefined && (known.exports === undefined || known.imports !== undefined)) return known
     try {
       const found = await readModuleFacts(handle, sizeBytes, digest)
       await facts.set(digest, found)
       return found
     } catch (error) {
-      // Later, perhaps.
+      // A later request can succeed.
       if (error instanceof ModuleRefusal || kindOf(error) === 'rate_limited') return undefined
       throw error
     }
@@ -254,8 +265,8 @@ export class ModuleSource {
 }
 
 /**
- * Domains push into repositories of the configured registry that begin with their id, with the credentials of the
- * operator; those credentials show nobody the repositories of another domain. Throws `not_found`.
+ * Domains push to repositories of the configured registry that begin with their id, with the operator's credentials;
+ * these must not reveal repositories of other domains. Throws `not_found`.
  */
 function requireOwn(reference: Reference, configured: string | undefined, domainId: string): void {
   if (domainId === '' || reference.registry !== configured) return

@@ -1,4 +1,4 @@
-/** A module on its way into a registry: gathered in the cache, checked, and pushed from there. */
+/** Pushes of modules to a registry: received into the cache, validated, and pushed from there. */
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
@@ -8,41 +8,41 @@ import { readInPieces } from '../cache/index.ts'
 import { readModuleFacts } from './module-facts.ts'
 import type { ModuleSource } from './module-source.ts'
 import { moduleInvalid, parseReference, pinnedReference, pushModule } from '../oci/index.ts'
-import type { Credentials, Exchange, Reference } from '../oci/index.ts'
+import type { Credentials, RegistryHttp, Reference } from '../oci/index.ts'
 
 export type PushOrder = {
   reference: string
-  /** Undefined: whatever comes. */
+  /** Undefined: any digest. */
   digest: string | undefined
-  /** Undefined: up to the limit. */
+  /** Undefined: any size up to the limit. */
   sizeBytes: number | undefined
   /** Empty: the platform. */
   domainId: string
-  /** The caller's own for this registry. */
+  /** Credentials of the caller for this registry. */
   credentials: Credentials | undefined
 }
 
-/** Whose login the registry was shown where it asked for one. */
+/** The credentials that the registry required. */
 export type PushLogin = 'own' | 'configured' | 'none'
 
 export type Pushed = {
-  /** With the digest of the manifest. */
+  /** Includes the digest of the manifest. */
   reference: string
   login: PushLogin
 }
 
 export type Pushes = {
   /**
-   * Throws `malformed` for bytes that are no module or not those of the digest, `forbidden` when the reference may not be
-   * written, and what the registry answers.
+   * Throws `malformed` for invalid bytes or a digest mismatch, `forbidden` if the reference cannot be written, and the
+   * errors of the registry.
    */
   push(order: PushOrder, bytes: AsyncIterable<Buffer>): Promise<Pushed>
 }
 
 export type PushesDeps = {
   source: ModuleSource
-  /** With credentials of the call, with the configured ones where there are any, or without. */
-  exchangeFor: (registry: string, credentials: Credentials | 'configured' | 'none') => Exchange
+  /** Requests with the credentials of the call, with the configured ones if there are any, or without. */
+  registryHttpFor: (registry: string, credentials: Credentials | 'configured' | 'none') => RegistryHttp
   /** Whether credentials are configured for the default registry. */
   hasConfiguredLogin: boolean
   defaultRegistry: string | undefined
@@ -50,15 +50,15 @@ export type PushesDeps = {
   signal: AbortSignal
 }
 
-/** Pushes at a time, and for one domain: its registry may never answer. */
+/** Concurrent pushes, and per domain: its registry may never answer. */
 const MAX_PUSHES = 8
 const MAX_PUSHES_PER_DOMAIN = 2
-/** Managers bound them too; a few of several managers wait. */
+/** Managers have a limit too; pushes of several managers wait. */
 const WAIT_MS = 30_000
 const MAX_WAITING = 8
 
 export function createPushes(deps: PushesDeps): Pushes {
-  const { source, exchangeFor, defaultRegistry, hasConfiguredLogin, limits, signal } = deps
+  const { source, registryHttpFor, defaultRegistry, hasConfiguredLogin, limits, signal } = deps
   const slots = new Slots({
     what: 'modules being pushed',
     max: MAX_PUSHES,
@@ -77,9 +77,9 @@ export function createPushes(deps: PushesDeps): Pushes {
       throw new ServiceError('malformed', 'digest must be sha256:<64 hexadecimal digits>')
     const maxBytes = order.sizeBytes ?? limits.maxModuleBytes
     if (maxBytes > limits.maxModuleBytes) {
-      throw new ServiceError('too_large', `a module may have at most ${limits.maxModuleBytes} bytes`)
+      throw new ServiceError('too_large', `a module must be at most ${limits.maxModuleBytes} bytes`)
     }
-    const { digest } = await source.keep(atMost(bytes, maxBytes), order.digest)
+    const { digest } = await source.keep(limited(bytes, maxBytes), order.digest)
     const module = await source.open(digest, '')
     await using handle = module.handle
     const { kind } = await readModuleFacts(handle, module.sizeBytes, order.domainId).catch(async (error: unknown) => {
@@ -88,9 +88,12 @@ export function createPushes(deps: PushesDeps): Pushes {
     })
     const pushed = { digest, sizeBytes: module.sizeBytes, kind, read: () => readInPieces(handle) }
     const late = AbortSignal.timeout(limits.pullDeadlineMs)
-    const exchange = exchangeFor(reference.registry, login === 'own' ? (order.credentials as Credentials) : login)
+    const registryHttp = registryHttpFor(
+      reference.registry,
+      login === 'own' ? (order.credentials as Credentials) : login,
+    )
     const manifestDigest = await pushModule(
-      exchange,
+      registryHttp,
       reference,
       pushed,
       new Date(),
@@ -101,13 +104,13 @@ export function createPushes(deps: PushesDeps): Pushes {
     return { reference: pinnedReference(reference, manifestDigest), login }
   }
 
-  /** What a push without a login can do where the registry wants one. */
+  /** The remedy for a push without credentials to a registry that requires them. */
   function wantsLogin({ registry, repository }: Reference, { domainId }: PushOrder, cause: unknown): ServiceError {
     const below =
       domainId !== '' && hasConfiguredLogin
         ? `, or push below ${defaultRegistry}/${domainId}/, where the configured one is used`
         : ''
-    const message = `${registry} wants a login for ${repository}: send yours as Registry-Authorization (skein modules push --registry-user)${below}`
+    const message = `${registry} requires credentials for ${repository}: send them as Registry-Authorization (skein modules push --registry-user)${below}`
     return new ServiceError('unauthenticated', message, { cause })
   }
 
@@ -115,12 +118,12 @@ export function createPushes(deps: PushesDeps): Pushes {
 }
 
 /**
- * The registry decides who may write; the configured login is used for the platform, and for a domain below its own id: otherwise
- * one tenant could replace the modules of another. Below the id of another domain a domain writes with no login at all.
+ * The registry authorizes writes. The configured credentials are used for the platform, and for a domain below its own
+ * id: otherwise one tenant could replace the modules of another. A domain cannot write below the id of another domain.
  */
 function loginFor(reference: Reference, order: PushOrder, configured: string | undefined): PushLogin {
   if (reference.digest !== undefined) {
-    throw new ServiceError('malformed', 'a module is pushed under a tag: the reference must not have a digest')
+    throw new ServiceError('malformed', 'the reference of a push must have a tag and no digest')
   }
   const isOwn = order.credentials !== undefined
   if (order.domainId === '') return isOwn ? 'own' : 'configured'
@@ -132,11 +135,11 @@ function loginFor(reference: Reference, order: PushOrder, configured: string | u
   return isOwn ? 'own' : isOfDomain ? 'configured' : 'none'
 }
 
-async function* atMost(bytes: AsyncIterable<Buffer>, sizeBytes: number): AsyncGenerator<Buffer> {
+async function* limited(bytes: AsyncIterable<Buffer>, sizeBytes: number): AsyncGenerator<Buffer> {
   let left = sizeBytes
   for await (const piece of bytes) {
     left -= piece.length
-    if (left < 0) throw moduleInvalid(`module has more than the ${sizeBytes} bytes that were announced or are accepted`)
+    if (left < 0) throw moduleInvalid(`module has more than ${sizeBytes} bytes, its announced or accepted size`)
     yield piece
   }
 }

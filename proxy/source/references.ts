@@ -1,6 +1,9 @@
-/** From a reference to the digest of its manifest: a tag is asked about once a minute, and is what it was while its registry is down. */
+/**
+ * Resolves a reference to the digest of its manifest: a tag is requested once a minute, and keeps its last digest while
+ * its registry is unavailable.
+ */
 import { join } from 'node:path'
-import { isRetryable } from '#core/errors/index.ts'
+import { isRetryable, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { SingleFlight } from '#core/single-flight.ts'
 import { openTagCache } from '../cache/index.ts'
@@ -8,12 +11,13 @@ import type { TagCache } from '../cache/index.ts'
 import { formatReference } from '../oci/index.ts'
 import type { FetchedManifest, Reference, RegistryClient } from '../oci/index.ts'
 import type { SharedDeadlines } from './deadlines.ts'
+import { PROXY_METRICS } from './metrics.ts'
 
 export type Located = {
   manifestDigest: string
-  /** The registry was down and an earlier answer is used. */
+  /** The registry was unavailable and an earlier answer is used. */
   stale: boolean
-  /** Where it came along with the answer. */
+  /** Present if it came with the answer. */
   manifest?: FetchedManifest
 }
 
@@ -45,7 +49,7 @@ export class References {
     return new References(options, tags)
   }
 
-  /** Throws what the registry client throws. */
+  /** Throws the errors of the registry client. */
   async locate(reference: Reference): Promise<Located> {
     if (reference.digest !== undefined) return { manifestDigest: reference.digest, stale: false }
     const name = formatReference(reference)
@@ -56,9 +60,11 @@ export class References {
     const { client, deadlines, logger } = this.#options
     try {
       const manifest = await client.getManifest(reference, deadlines.signalFor(name))
-      return { ...(await this.#tags.learn(name, manifest.digest)), manifest }
+      PROXY_METRICS.lookups.add({ outcome: 'answered' })
+      return { ...(await this.#tags.store(name, manifest.digest)), manifest }
     } catch (error) {
       const earlier = isRetryable(error) && !deadlines.isClosed ? await this.#tags.fallBack(name) : undefined
+      PROXY_METRICS.lookups.add({ outcome: earlier === undefined ? kindOf(error) : 'stale' })
       if (earlier === undefined) throw error
       logger.warn(
         { reference: name, err: error },

@@ -1,6 +1,6 @@
 /**
- * Whether a manifest is signed by a key of a policy (task manager section 6, rule 7). A yes is for ever, because
- * manifests never change, and outlives the registry; a no is asked again.
+ * Whether a key of a policy signed a manifest (task manager section 6, rule 7). A positive result is cached permanently,
+ * because manifests are immutable; a negative one is checked again.
  */
 import { createHash, createPublicKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -21,8 +21,8 @@ import type { Descriptor, Reference, RegistryClient } from '../oci/index.ts'
 
 export type Signatures = {
   /**
-   * True when one of the keys (PEM) signed the manifest. Throws `malformed` for a key that is none, and what the
-   * registry throws when it does not answer.
+   * True if one of the keys (PEM) signed the manifest. Throws `malformed` for an invalid key, and the errors of the
+   * registry.
    */
   isSigned(reference: Reference, manifestDigest: string, keys: readonly string[], signal: AbortSignal): Promise<boolean>
 }
