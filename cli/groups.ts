@@ -1,22 +1,22 @@
-/** The command groups by name; each is loaded when it is needed, so that `skein --help` loads none. */
+/** The command groups by name; each is loaded on demand, so that `skein --help` loads none. */
 import type { GroupEntry } from './shared/command.ts'
 
 export const GROUPS: readonly GroupEntry[] = [
   {
     name: 'login',
-    summary: 'log in and keep the tokens',
+    summary: 'log in and save the tokens',
     section: 'Start',
     load: async () => (await import('./commands/login.ts')).login,
   },
   {
     name: 'logout',
-    summary: 'end the session and forget its tokens',
+    summary: 'end the session and delete its tokens',
     section: 'Start',
     load: async () => (await import('./commands/login.ts')).logout,
   },
   {
     name: 'context',
-    summary: 'installations to work with, and the domain in use',
+    summary: 'contexts: addresses, login and domain of each installation',
     section: 'Start',
     load: async () => (await import('./commands/context.ts')).context,
   },
@@ -28,7 +28,7 @@ export const GROUPS: readonly GroupEntry[] = [
   },
   {
     name: 'doctor',
-    summary: 'check an installation and say what is wrong',
+    summary: 'check an installation and report problems',
     section: 'Start',
     load: async () => (await import('./commands/doctor.ts')).doctor,
   },
@@ -36,13 +36,27 @@ export const GROUPS: readonly GroupEntry[] = [
     name: 'users',
     summary: 'accounts, passwords and tokens',
     section: 'Platform',
+    hasOlderWords: true,
     load: async () => (await import('./commands/users.ts')).users,
   },
   {
     name: 'domains',
     summary: 'tenants and their members',
     section: 'Platform',
+    hasOlderWords: true,
     load: async () => (await import('./commands/domains.ts')).domains,
+  },
+  {
+    name: 'overview',
+    summary: 'what is going on in a domain',
+    section: 'Platform',
+    load: async () => (await import('./commands/overview.ts')).overview,
+  },
+  {
+    name: 'search',
+    summary: 'find entities of a domain by name, id or tag',
+    section: 'Platform',
+    load: async () => (await import('./commands/search.ts')).search,
   },
   {
     name: 'clients',
@@ -53,7 +67,7 @@ export const GROUPS: readonly GroupEntry[] = [
   },
   {
     name: 'channels',
-    summary: 'where messages go',
+    summary: 'named streams of messages',
     section: 'Platform',
     load: async () => (await import('./commands/channels.ts')).channels,
   },
@@ -67,12 +81,14 @@ export const GROUPS: readonly GroupEntry[] = [
     name: 'invitations',
     summary: 'invite users to a domain',
     section: 'Platform',
+    hasOlderWords: true,
     load: async () => (await import('./commands/invitations.ts')).invitations,
   },
   {
     name: 'messages',
     summary: 'send, read and follow measurements',
     section: 'Platform',
+    hasOlderWords: true,
     load: async () => (await import('./commands/messages.ts')).messages,
   },
   {
@@ -85,11 +101,12 @@ export const GROUPS: readonly GroupEntry[] = [
     name: 'bootstrap',
     summary: 'configurations that devices fetch',
     section: 'Platform',
+    hasOlderWords: true,
     load: async () => (await import('./commands/bootstrap.ts')).bootstrap,
   },
   {
     name: 'profiles',
-    summary: 'templates of what devices fetch',
+    summary: 'templates of device configurations',
     section: 'Platform',
     load: async () => (await import('./commands/profiles.ts')).profiles,
   },
@@ -97,6 +114,7 @@ export const GROUPS: readonly GroupEntry[] = [
     name: 'certs',
     summary: 'certificates of clients',
     section: 'Platform',
+    hasOlderWords: true,
     load: async () => (await import('./commands/certs.ts')).certs,
   },
   {
@@ -108,13 +126,13 @@ export const GROUPS: readonly GroupEntry[] = [
   },
   {
     name: 'journal',
-    summary: 'who changed what and when',
+    summary: 'record of changes: user, entity, time',
     section: 'Platform',
     load: async () => (await import('./commands/journal.ts')).journal,
   },
   {
     name: 'events',
-    summary: 'follow changes as they happen',
+    summary: 'follow events',
     section: 'Platform',
     load: async () => (await import('./commands/events.ts')).events,
   },
@@ -138,7 +156,7 @@ export const GROUPS: readonly GroupEntry[] = [
   },
   {
     name: 'runs',
-    summary: 'each time a task ran',
+    summary: 'executions of tasks',
     section: 'Tasks',
     load: async () => (await import('./commands/runs.ts')).runs,
   },
@@ -168,7 +186,7 @@ export const GROUPS: readonly GroupEntry[] = [
   },
   {
     name: 'config',
-    summary: 'keep a setting in the configuration file',
+    summary: 'change the configuration file',
     section: 'This program',
     load: async () => (await import('./commands/config.ts')).config,
   },

@@ -1,4 +1,4 @@
-/** `--help`, made from the tables. */
+/** Renders `--help` from the command tables. */
 import type { Command, Group, GroupEntry } from './shared/command.ts'
 import { FLAGS, flagNamed } from './shared/flags.ts'
 import type { Flag } from './shared/flags.ts'
@@ -23,7 +23,7 @@ export function overview(): string {
       ),
     ]),
     '',
-    'Two minutes: skein up, then in another terminal skein login, skein clients create \'{"name": "pump"}\'',
+    'Quick start: skein up, then in another terminal skein login, skein clients create \'{"name": "pump"}\'',
     'More: skein <group> --help, skein <group> <command> --help, skein help flags, man skein',
     '',
   ].join('\n')
@@ -31,7 +31,7 @@ export function overview(): string {
 
 export function flagHelp(): string {
   return [
-    'Flags that mean the same everywhere. A flag overrides the environment, the environment overrides the context,',
+    'Flags of every command. A flag overrides the environment, the environment overrides the context,',
     'and the context overrides the configuration file.',
     ...FLAG_GROUPS.flatMap((group) => [
       '',
@@ -63,7 +63,7 @@ export function groupHelp(name: string, group: Group): string {
   ].join('\n')
 }
 
-/** Rows of the same words: newest first. */
+/** Rows with the same words: newest first. */
 export function commandHelp(name: string, commands: readonly Command[], group: Group): string {
   const [first] = commands
   if (first === undefined) return groupHelp(name, group)
@@ -75,7 +75,7 @@ export function commandHelp(name: string, commands: readonly Command[], group: G
     'Usage:',
     ...commands.map((command) => `  ${usageOf(name, command)}`),
     ...(commands.some(({ tail }) => tail === 'domain' || tail === 'user')
-      ? ['', 'Domain and token at the end are for scripts; without them the context and the login count (skein login).']
+      ? ['', 'A domain and token at the end override the context and the login (skein login).']
       : []),
     '',
     commands.length === 1 ? 'Example:' : 'Examples:',

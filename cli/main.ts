@@ -1,26 +1,32 @@
 /**
- * The entry of `skein`: tells flags from words, finds the command, runs it, and turns whatever happens into one line and an
- * exit code: 0 done, 1 failed, 2 wrong usage.
+ * The entry of `skein`: separates flags from words, finds the command, runs it, and prints a failure as one line. Exit
+ * codes: 0 success, 1 failure, 2 wrong usage.
  */
 import { EXIT_FAILED, EXIT_WRONG_USAGE } from '#core/errors/index.ts'
 import { HOME } from '#core/installation.ts'
 import type { Group } from './shared/command.ts'
 import { CommandError, InterruptedError, UsageError } from './shared/failures.ts'
-import { flagNamed, splitFlags } from './shared/flags.ts'
+import { flagNamed, parseFlags } from './shared/flags.ts'
 import type { GivenFlags } from './shared/flags.ts'
 import { findGroup } from './groups.ts'
 import type { Invocation } from './shared/invocation.ts'
 
 const stop = new AbortController()
 
+async function newerWordsOf(words: readonly string[]): Promise<readonly string[]> {
+  if (findGroup(words[0] ?? '')?.hasOlderWords !== true) return words
+  const { newerWords } = await import('./older-words.ts')
+  return newerWords(words)
+}
+
 async function main(argv: readonly string[]): Promise<void> {
-  const { flags, positionals } = splitFlags(argv)
-  const [groupName = '', ...words] = positionals
+  const { flags, positionals } = parseFlags(argv)
+  const [groupName = '', ...words] = await newerWordsOf(positionals)
   if (flags.has('version')) return void process.stdout.write(`skein ${await version()}\n`)
   if (groupName === '' || groupName === 'help') return await showHelp(words, groupName !== '' || flags.has('help'))
   const entry = findGroup(groupName)
   if (entry === undefined)
-    throw new UsageError(`there is no command group ${groupName}`, 'skein <group> <command>; see skein --help')
+    throw new UsageError(`unknown command group ${groupName}`, 'skein <group> <command>; see skein --help')
   const group = await entry.load()
   if (flags.has('help')) return await showHelp([groupName, ...words], true)
   const { resolveCommand, usageOf } = await import('./shared/resolve.ts')
@@ -41,12 +47,12 @@ async function showHelp(words: readonly string[], wasAsked: boolean): Promise<vo
   }
   if (groupName === 'flags') return void process.stdout.write(help.flagHelp())
   const entry = findGroup(groupName)
-  if (entry === undefined) throw new UsageError(`there is no command group ${groupName}`, 'skein help <group>')
+  if (entry === undefined) throw new UsageError(`unknown command group ${groupName}`, 'skein help <group>')
   const group = await entry.load()
   process.stdout.write(help.commandHelp(groupName, commandsAt(group, rest), group))
 }
 
-/** The rows that these words name, or all that begin with them when they are not a whole command. */
+/** The rows of these words, or all rows that begin with them if they are not a whole command. */
 function commandsAt(group: Group, words: readonly string[]): Group['commands'] {
   for (let length = words.length; length > 0; length -= 1) {
     const text = words.slice(0, length).join(' ')
@@ -59,7 +65,7 @@ function commandsAt(group: Group, words: readonly string[]): Group['commands'] {
 function requireKnownFlags(flags: GivenFlags, own: readonly string[], usage: string): void {
   for (const name of flags.names())
     if (flagNamed(name).group === undefined && !own.includes(name))
-      throw new UsageError(`--${name} means nothing to this command`, usage)
+      throw new UsageError(`this command has no flag --${name}`, usage)
 }
 
 async function invocation(flags: GivenFlags): Promise<Invocation> {
@@ -89,13 +95,13 @@ async function report(error: unknown): Promise<number> {
   if (error instanceof InterruptedError) output.note(error.message)
   else if (error instanceof CommandError) output.error(error.message, error.hint)
   else
-    output.error(`a fault of skein itself: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+    output.error(`internal error in skein: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
   return EXIT_FAILED
 }
 
-// A second Ctrl-C ends at once.
+// A second Ctrl-C ends the process immediately.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort())
-// Whoever reads us may stop reading: `skein clients get all | head`.
+// The reader of a pipe can close it early: `skein clients get all | head`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
   process.exit()

@@ -1,4 +1,4 @@
-/** The manual page skein(1), made from the tables. Written to docs/skein.1 by `npm run generate`. */
+/** Renders the manual page skein(1) from the command tables. `npm run generate` writes it to docs/skein.1. */
 import type { CommandLineVariable } from '#core/config/index.ts'
 import type { Group } from './shared/command.ts'
 import { FLAGS } from './shared/flags.ts'
@@ -10,20 +10,20 @@ import { usageOf } from './shared/resolve.ts'
 const MEANINGS: Readonly<Record<CommandLineVariable, string>> = {
   SKEIN_URL: 'address of every service',
   SKEIN_MANAGER_URL: 'address of the task manager',
-  SKEIN_TOKEN: 'token to use in place of the login',
+  SKEIN_TOKEN: 'token that overrides the login',
   SKEIN_PASSWORD: 'password of skein login',
   SKEIN_REGISTRY_PASSWORD: 'password of skein modules push --registry-user',
-  SKEIN_DOMAIN: 'domain to work in',
-  SKEIN_CONTEXT: 'context to work with',
+  SKEIN_DOMAIN: 'domain of the commands',
+  SKEIN_CONTEXT: 'context of the commands',
   SKEIN_CONFIG: 'configuration file',
-  SKEIN_CONFIG_DIR: 'folder of configuration file and contexts, in place of ~/.config/skein',
+  SKEIN_CONFIG_DIR: 'folder of configuration file and contexts, instead of ~/.config/skein',
 }
 
-/** What the command line reads from its environment. */
+/** Environment variables of the command line. */
 export const VARIABLES: readonly (readonly [string, string])[] = [
   ...Object.entries(MEANINGS),
   ['NODE_EXTRA_CA_CERTS', 'certificates of authorities to trust, as PEM'],
-  ['NO_COLOR', 'no colours when it is set'],
+  ['NO_COLOR', 'disables colours when set'],
 ]
 
 export async function renderManPage(): Promise<string> {
@@ -40,7 +40,7 @@ export async function renderManPage(): Promise<string> {
     'skein wraps the HTTP API of Skein.',
     'On a terminal answers are tables, in a pipe and with \\fB\\-\\-raw\\fR they are JSON.',
     'A JSON argument may be \\fB@file\\fR or \\fB\\-\\fR for standard input.',
-    'Domain and token at the end of a command are for scripts; \\fBskein login\\fR and \\fBskein context\\fR keep both.',
+    'A domain and token at the end of a command override \\fBskein context\\fR and \\fBskein login\\fR.',
     '.SH OPTIONS',
     ...FLAGS.filter((flag: Flag) => flag.group !== undefined).flatMap(option),
     '.SH COMMANDS',
@@ -62,13 +62,13 @@ export async function renderManPage(): Promise<string> {
     '.SH FILES',
     '.TP',
     '.B ./config.toml, ~/.config/skein/config.toml',
-    'Configuration; the first file that exists is used. Of the file in the current folder, addresses, TLS verification and tokens',
-    'count only after you agree, or with \\-\\-config.',
+    'Configuration; the first file that exists is used. Addresses, TLS verification and tokens of the file in the current folder',
+    'are used only after you agree, or with \\-\\-config.',
     '.TP',
     '.B ~/.config/skein/contexts.json',
-    'Contexts, tokens and answers about folders, readable by the owner alone.',
+    'Contexts, tokens and consents for folders, readable only by the owner.',
     '.SH EXIT STATUS',
-    '0 done, 1 failed, 2 wrong usage.',
+    '0 success, 1 failure, 2 wrong usage.',
     '',
   ].join('\n')
 }
@@ -82,7 +82,7 @@ function option(flag: Flag): string[] {
 const summaryOf = (name: string): string => FLAGS.find((flag) => flag.name === name)?.summary ?? ''
 const capital = (text: string): string => `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}`
 
-/** Text as roff shows it: no request at the beginning of a line, dashes that can be copied. */
+/** Escapes text for roff: no request at the beginning of a line, dashes that can be copied. */
 function roff(text: string): string {
   const escaped = text.replaceAll('\\', '\\e').replaceAll('-', '\\-').replaceAll('"', '\\(dq')
   return /^[.']/.test(escaped) ? `\\&${escaped}` : escaped

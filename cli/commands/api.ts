@@ -29,9 +29,9 @@ async function send(cli: Cli, given: Given): Promise<void> {
   const [, named = 'host', path = ''] = /^(?:([a-z]+):)?(\/.*)$/.exec(arg(given, 'path')) ?? []
   const service = SERVICES.find((one) => one === named)
   if (path === '' || service === undefined)
-    throw new UsageError('<path> must begin with a slash, or with a service and a colon, as manager:/tasks')
+    throw new UsageError('<path> must begin with a slash, or with a service and a colon, such as manager:/tasks')
   if (path.includes('{domain}') && given.domain === undefined)
-    throw new UsageError('{domain} is not known: --domain, or keep one: skein context domain ID')
+    throw new UsageError('{domain} is not set: use --domain, or skein context domain ID')
   const body = given.flags.get('body')
   const request: ApiRequest = {
     method,

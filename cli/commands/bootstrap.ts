@@ -2,7 +2,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import type { Cli, Command, Group } from '../shared/command.ts'
 import { CommandError } from '../shared/failures.ts'
-import { open } from '../shared/http.ts'
+import { startRequest } from '../shared/http.ts'
 import { arg, contentOf, jsonObject, list, parseJson } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 
@@ -12,12 +12,12 @@ const KEY_BYTES = 32
 const DEADLINE_MS = 30_000
 const MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
-/** Names that older generations gave to the id of the client. */
+/** Older names of the client id (`thing_id`, `mainflux_id` and so on). */
 const CLIENT_ID_KEYS = ['client_id', 'thing_id', 'mainflux_id', 'magistrala_id']
 
 function clientOf(value: Record<string, unknown>): string {
   const id = CLIENT_ID_KEYS.map((key) => value[key]).find((one) => typeof one === 'string' && one !== '')
-  if (typeof id !== 'string') throw new CommandError('the JSON needs "client_id"')
+  if (typeof id !== 'string') throw new CommandError('the JSON must contain "client_id"')
   return encodeURIComponent(id)
 }
 
@@ -41,7 +41,7 @@ export const bootstrap: Group = {
       words: 'create',
       args: '<JSON_config>',
       tail: 'domain',
-      summary: 'make a configuration for a device',
+      summary: 'create a configuration for a device',
       example: `'{"external_id": "09:6:0:sb:sa", "external_key": "a-secret-of-the-factory", "name": "gateway", "channels": ["<channel_id>"], "content": "{}"}'`,
       answer: 'created',
       call: { method: 'POST', service: 'bootstrap', path: CONFIGS, body: (given) => jsonObject(given, 'JSON_config') },
@@ -120,7 +120,7 @@ export const bootstrap: Group = {
       words: 'whitelist',
       args: '<JSON_config>',
       tail: 'domain',
-      summary: 'state 1 connects the client to its channels, 0 disconnects it',
+      summary: 'set the state: 1 connects the client to its channels, 0 disconnects it',
       example: `'{"client_id": "<client_id>", "state": 1}'`,
       answer: 'ok',
       call: {
@@ -131,7 +131,7 @@ export const bootstrap: Group = {
       },
     },
     act('enable', 'connect the client of a configuration to its channels'),
-    act('disable', 'disconnect it again'),
+    act('disable', 'disconnect the client of a configuration from its channels'),
     {
       words: 'bootstrap secure',
       args: '<external_id> <external_key> <crypto_key>',
@@ -160,7 +160,7 @@ export const bootstrap: Group = {
 async function fetchSecurely(cli: Cli, given: Given): Promise<void> {
   const key = Buffer.from(arg(given, 'crypto_key'))
   if (key.length !== KEY_BYTES)
-    throw new CommandError(`<crypto_key> must be ${KEY_BYTES} bytes, as SKEIN_BOOTSTRAP_ENCRYPT_KEY`)
+    throw new CommandError(`<crypto_key> must be ${KEY_BYTES} bytes, like SKEIN_BOOTSTRAP_ENCRYPT_KEY`)
   const iv = randomBytes(IV_BYTES)
   const cipher = createCipheriv('aes-256-cfb', key, iv)
   const sealed = Buffer.concat([iv, cipher.update(arg(given, 'external_key')), cipher.final()]).toString('hex')
@@ -171,7 +171,7 @@ async function fetchSecurely(cli: Cli, given: Given): Promise<void> {
     authorization: { header: `Client ${sealed}` },
   } as const
   const { url, headers } = await cli.prepare(request)
-  const response = await open({
+  const response = await startRequest({
     method: 'GET',
     url,
     headers,
@@ -188,7 +188,7 @@ async function fetchSecurely(cli: Cli, given: Given): Promise<void> {
   let bytes = 0
   for await (const chunk of response as AsyncIterable<Buffer>) {
     bytes += chunk.length
-    if (bytes > MAX_CONFIG_BYTES) throw new CommandError('the configuration is too large')
+    if (bytes > MAX_CONFIG_BYTES) throw new CommandError('the configuration must be at most ${MAX_CONFIG_BYTES} bytes')
     chunks.push(chunk)
   }
   const body = Buffer.concat(chunks)

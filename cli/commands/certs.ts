@@ -1,6 +1,7 @@
 /** `skein certs`. */
 import type { Group } from '../shared/command.ts'
-import { arg, contentOf } from '../shared/values.ts'
+import { arg, contentOf, jsonObject, list } from '../shared/values.ts'
+import { CERTIFICATE_FILE_COMMANDS, printEntityId, renew } from './cert-requests.ts'
 
 const CERTS = '/{domain!}/certs'
 const TTL = '8760h'
@@ -14,7 +15,7 @@ export const certs: Group = {
       words: 'issue',
       args: '<client_id>',
       tail: 'domain',
-      summary: 'issue a certificate; the answer alone holds its key',
+      summary: 'issue a certificate; its key is shown once',
       example: '<client_id> --ttl 8760h',
       flags: ['ttl'],
       call: {
@@ -22,6 +23,27 @@ export const certs: Group = {
         service: 'certs',
         path: CERTS,
         body: (given) => ({ client_id: arg(given, 'client_id'), ttl: given.flags.get('ttl') ?? TTL }),
+      },
+    },
+    {
+      words: 'issue named',
+      args: '<client_id> <common_name> <JSON_addresses> [<options>]',
+      tail: 'domain',
+      summary: 'issue a certificate with a common name and IP addresses',
+      example: `<client_id> pump '["192.0.2.7"]' '{"organization": ["Plant"]}'`,
+      flags: ['ttl'],
+      call: {
+        method: 'POST',
+        service: 'certs',
+        path: `${CERTS}/issue/{client_id}`,
+        body: (given) => ({
+          ttl: given.flags.get('ttl') ?? TTL,
+          ip_addresses: list(given, 'JSON_addresses'),
+          options: {
+            ...(given.args['options'] === undefined ? {} : jsonObject(given, 'options')),
+            common_name: arg(given, 'common_name'),
+          },
+        }),
       },
     },
     {
@@ -46,6 +68,21 @@ export const certs: Group = {
       },
     },
     {
+      words: 'get entity',
+      args: '<entity_id>',
+      tail: 'domain',
+      summary: 'list the certificates of a client, with the older name of its id',
+      example: '<client_id>',
+      isOlder: true,
+      call: {
+        method: 'GET',
+        service: 'certs',
+        path: CERTS,
+        query: ['limit', 'offset'],
+        parameters: (given) => ({ entity_id: arg(given, 'entity_id') }),
+      },
+    },
+    {
       words: 'get',
       args: '<serial>',
       tail: 'domain',
@@ -66,7 +103,7 @@ export const certs: Group = {
       words: 'sign',
       args: '<client_id> <csr>',
       tail: 'domain',
-      summary: 'sign a request of a client that made its own key; PEM, or @file',
+      summary: 'sign the certificate signing request of a client; PEM, or @file',
       example: '<client_id> @pump.csr --ttl 8760h',
       flags: ['ttl'],
       call: {
@@ -80,10 +117,30 @@ export const certs: Group = {
       words: 'renew',
       args: '<serial>',
       tail: 'domain',
-      summary: 'issue a certificate anew',
+      summary: 'renew a certificate',
       example: '<serial>',
-      call: { method: 'PATCH', service: 'certs', path: `${CERTS}/{serial}/renew` },
+      usesDomainId: true,
+      run: renew,
     },
+    {
+      words: 'entity-id',
+      args: '<serial>',
+      tail: 'domain',
+      summary: 'print the id of the client of a certificate',
+      example: '<serial>',
+      usesDomainId: true,
+      run: printEntityId,
+    },
+    {
+      words: 'delete',
+      args: '<client_id>',
+      tail: 'domain',
+      summary: 'revoke every certificate of a client, also when it has none',
+      example: '<client_id>',
+      answer: 'ok',
+      call: { method: 'DELETE', service: 'certs', path: `${CERTS}/{client_id}/delete` },
+    },
+    ...CERTIFICATE_FILE_COMMANDS,
     {
       words: 'ca',
       args: '',

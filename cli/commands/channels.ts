@@ -2,6 +2,7 @@
 import { LISTING } from '../shared/command.ts'
 import type { Call, Command, Group } from '../shared/command.ts'
 import { arg, json, jsonObject, list } from '../shared/values.ts'
+import { notConnected } from './not-connected.ts'
 import { roleCommands } from './roles.ts'
 
 const SERVICE = 'channels'
@@ -57,14 +58,14 @@ function assignGroups(verb: 'assign' | 'unassign', summary: string): Command[] {
 
 export const channels: Group = {
   name: 'channels',
-  summary: 'where messages go',
+  summary: 'named streams of messages',
   columns: ['id', 'name', 'route', 'tags', 'status', 'created_at'],
   commands: [
     {
       words: 'create',
       args: '<JSON_channel>',
       tail: 'domain',
-      summary: 'make a channel',
+      summary: 'create a channel',
       example: `'{"name": "temperatures"}'`,
       call: {
         method: 'POST',
@@ -96,7 +97,8 @@ export const channels: Group = {
       summary: 'delete a channel; its messages stay until retention removes them',
       example: '<channel_id>',
       answer: 'ok',
-      call: { method: 'DELETE', service: SERVICE, path: ONE },
+      flags: ['dry-run'],
+      call: { method: 'DELETE', service: SERVICE, path: ONE, query: ['dry-run'] },
     },
     {
       words: 'update tags',
@@ -120,7 +122,7 @@ export const channels: Group = {
       call: { method: 'PUT', service: SERVICE, path: ONE, body: (given) => jsonObject(given, 'JSON') },
     },
     act('enable', 'enable a channel'),
-    act('disable', 'disable a channel: no messages'),
+    act('disable', 'disable a channel: it neither accepts nor delivers messages'),
     {
       words: 'connections',
       args: '<channel_id>',
@@ -130,6 +132,7 @@ export const channels: Group = {
       columns: ['id', 'name', 'status'],
       call: { ...LIST, path: `${ONE}/clients` },
     },
+    notConnected('channel'),
     {
       words: 'users',
       args: '<channel_id>',
@@ -149,9 +152,9 @@ export const channels: Group = {
       call: { ...LIST, path: `${ONE}/groups` },
     },
     ...assignUsers('assign', 'give users a relation to a channel: editor, viewer, …'),
-    ...assignUsers('unassign', 'take that relation away'),
+    ...assignUsers('unassign', 'remove a relation of users to a channel'),
     ...assignGroups('assign', 'put a channel into a group'),
-    ...assignGroups('unassign', 'take a channel out of its group'),
+    ...assignGroups('unassign', 'remove a channel from its group'),
     {
       words: 'parent set',
       args: '<channel_id> <group_id>',
@@ -170,7 +173,7 @@ export const channels: Group = {
       words: 'parent remove',
       args: '<channel_id>',
       tail: 'domain',
-      summary: 'take a channel out of its group',
+      summary: 'remove a channel from its group',
       example: '<channel_id>',
       answer: 'ok',
       call: { method: 'DELETE', service: SERVICE, path: `${ONE}/parent` },

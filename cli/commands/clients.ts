@@ -1,8 +1,9 @@
-/** `skein clients`, which the oldest generation called `things`. */
+/** `skein clients`, with `things` as an older name. */
 import { LISTING } from '../shared/command.ts'
 import type { Call, Command, Group } from '../shared/command.ts'
 import { arg, json, jsonObject, list } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
+import { notConnected } from './not-connected.ts'
 import { roleCommands } from './roles.ts'
 
 const SERVICE = 'clients'
@@ -74,7 +75,7 @@ export const clients: Group = {
       words: 'create',
       args: '<JSON_client>',
       tail: 'domain',
-      summary: 'make a client; the answer holds its secret',
+      summary: 'create a client; the answer contains its secret',
       example: `'{"name": "pump"}'`,
       call: {
         method: 'POST',
@@ -89,7 +90,8 @@ export const clients: Group = {
       tail: 'domain',
       summary: 'list clients',
       example: '--name pump',
-      call: { ...LIST, path: '/{domain}/clients' },
+      flags: ['online'],
+      call: { ...LIST, query: [...LISTING, 'online'], path: '/{domain}/clients' },
     },
     {
       words: 'get',
@@ -103,7 +105,7 @@ export const clients: Group = {
       words: 'identify',
       args: '<client_secret>',
       tail: 'none',
-      summary: 'say whose secret it is',
+      summary: 'show the client that a secret belongs to',
       example: '<client_secret>',
       call: {
         method: 'POST',
@@ -119,7 +121,8 @@ export const clients: Group = {
       summary: 'delete a client and its connections',
       example: '<client_id>',
       answer: 'ok',
-      call: { method: 'DELETE', service: SERVICE, path: ONE },
+      flags: ['dry-run'],
+      call: { method: 'DELETE', service: SERVICE, path: ONE, query: ['dry-run'] },
     },
     {
       words: 'update tags',
@@ -156,11 +159,11 @@ export const clients: Group = {
       call: { method: 'PATCH', service: SERVICE, path: ONE, body: (given) => jsonObject(given, 'JSON') },
     },
     act('enable', 'enable a client'),
-    act('disable', 'disable a client: it can neither send nor read'),
+    act('disable', 'disable a client: it can neither publish nor subscribe'),
     share('share', 'give a user a relation to a client: editor, viewer, …'),
-    share('unshare', 'take that relation away'),
+    share('unshare', 'remove a relation of a user to a client'),
     connect('connect', 'connect a client to a channel, to publish and subscribe'),
-    connect('disconnect', 'take the connection away'),
+    connect('disconnect', 'remove a connection'),
     {
       words: 'connections',
       args: '<client_id>',
@@ -170,6 +173,7 @@ export const clients: Group = {
       columns: ['id', 'name', 'status'],
       call: { ...LIST, path: `${ONE}/channels` },
     },
+    notConnected('client'),
     {
       words: 'users',
       args: '<client_id>',
@@ -197,7 +201,7 @@ export const clients: Group = {
       words: 'parent remove',
       args: '<client_id>',
       tail: 'domain',
-      summary: 'take a client out of its group',
+      summary: 'remove a client from its group',
       example: '<client_id>',
       answer: 'ok',
       call: { method: 'DELETE', service: SERVICE, path: `${ONE}/parent` },
@@ -206,7 +210,7 @@ export const clients: Group = {
       words: 'telemetry',
       args: '<client_id>',
       tail: 'domain',
-      summary: 'what a client sent, and when it was last seen',
+      summary: 'show the usage of a client and when it was last seen',
       example: '<client_id>',
       call: { method: 'GET', service: 'journal', path: '/{domain!}/journal/client/{client_id}/telemetry' },
     },
@@ -222,7 +226,7 @@ export const clients: Group = {
       words: 'sessions end',
       args: '<client_id>',
       tail: 'domain',
-      summary: 'end the MQTT sessions of a client; one of them with --query client_identifier=…',
+      summary: 'end the MQTT sessions of a client; --query client_identifier=… selects one',
       example: '<client_id>',
       answer: 'ok',
       call: { method: 'DELETE', service: SERVICE, path: `${ONE}/sessions`, query: [] },

@@ -12,7 +12,7 @@ export const completionOf = (groups: readonly GroupEntry[]): Group => ({
       words: '',
       args: '<bash|zsh|fish>',
       tail: 'none',
-      summary: 'print the completion of a shell: source <(skein completion bash)',
+      summary: 'print the completion script of a shell: source <(skein completion bash)',
       example: 'bash',
       async run(_cli, given) {
         process.stdout.write(await renderCompletion(groups, arg(given, 'bash|zsh|fish')))

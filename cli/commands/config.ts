@@ -6,13 +6,13 @@ import { arg } from '../shared/values.ts'
 export const config: Group = {
   name: 'config',
   needsServer: false,
-  summary: 'keep a setting in the configuration file',
+  summary: 'change the configuration file',
   commands: [
     {
       words: '',
       args: '<key> <value>',
       tail: 'none',
-      summary: `keep a setting: ${Object.keys(CONFIG_KEYS).join(', ')}`,
+      summary: `set a key of the configuration file: ${Object.keys(CONFIG_KEYS).join(', ')}`,
       example: 'users_url http://127.0.0.1:9002',
       run(cli, given) {
         const file = readConfigFile(cli.settings.configPath, cli.settings.environment)

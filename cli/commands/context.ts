@@ -1,4 +1,4 @@
-/** `skein context`: several installations, and the domain in use. */
+/** The command group `skein context`: it manages the stored contexts and selects the context and domain in use. */
 import type { Cli, Command, Group } from '../shared/command.ts'
 import { domainIdOf } from '../shared/domain-names.ts'
 import { CommandError } from '../shared/failures.ts'
@@ -10,7 +10,7 @@ import type { Given } from '../shared/values.ts'
 
 export const context: Group = {
   name: 'context',
-  summary: 'installations to work with, and the domain in use',
+  summary: 'contexts: addresses, login and domain of each installation',
   description: 'A context holds addresses, a default domain and a login. The first is called default.',
   columns: ['current', 'name', 'url', 'domain', 'username'],
   commands: [
@@ -19,13 +19,13 @@ export const context: Group = {
     local(
       'create',
       '<name>',
-      'make a context; addresses by --url and the like',
+      'create a context; set its addresses with --url and similar flags',
       'plant --url https://skein.plant.example',
       create,
     ),
-    local('use', '<name>', 'work with this context from now on', 'plant', use),
-    local('domain', '<domain_id>', 'work in this domain from now on; none to forget it', 'plant', setDomain),
-    local('delete', '<name>', 'forget a context and its login', 'plant', remove),
+    local('use', '<name>', 'use this context for later commands', 'plant', use),
+    local('domain', '<domain_id>', 'use this domain for later commands; none removes it', 'plant', setDomain),
+    local('delete', '<name>', 'delete a context and its login', 'plant', remove),
   ],
 }
 
@@ -70,9 +70,10 @@ function show(cli: Cli): Promise<void> {
 
 async function create(cli: Cli, given: Given): Promise<void> {
   const name = arg(given, 'name')
-  if (!/^[\w.-]{1,64}$/.test(name)) throw new CommandError('a context is named with letters, digits, dots, _ and -')
+  if (!/^[\w.-]{1,64}$/.test(name))
+    throw new CommandError('the name of a context must be 1 to 64 letters, digits, dots, _ and -')
   await change(cli, (all) => {
-    if (all.contexts[name] !== undefined) throw new CommandError(`there is a context ${name} already`)
+    if (all.contexts[name] !== undefined) throw new CommandError(`context ${name} exists already`)
     const domain = given.flags.get('domain')
     all.contexts[name] = { addresses: cli.settings.givenAddresses, ...(domain === undefined ? {} : { domain }) }
     all.current = name
@@ -109,8 +110,8 @@ async function remove(cli: Cli, given: Given): Promise<void> {
 function requireContext(all: Contexts, name: string): void {
   if (all.contexts[name] === undefined)
     throw new CommandError(
-      `there is no context ${name}`,
-      `there are: ${Object.keys(all.contexts).join(', ') || 'none yet'}; skein context create ${name} --url URL`,
+      `unknown context ${name}`,
+      `contexts: ${Object.keys(all.contexts).join(', ') || 'none'}; skein context create ${name} --url URL`,
     )
 }
 

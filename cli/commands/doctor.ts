@@ -1,4 +1,4 @@
-/** `skein doctor`: looks at an installation from here and says what is wrong and what to do about it. */
+/** `skein doctor`: checks an installation from this machine and reports each problem with its remedy. */
 import { statSync } from 'node:fs'
 import type { Cli, Group } from '../shared/command.ts'
 import { CommandError, RefusedError } from '../shared/failures.ts'
@@ -8,21 +8,20 @@ import { SERVICES } from '../shared/services.ts'
 import type { ServiceName } from '../shared/services.ts'
 import { isRecord, plainText } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
+import type { Finding, Print } from './doctor-findings.ts'
+import { checkCertificate, checkDatabase, checkReadiness } from './doctor-server.ts'
 import { pathOfHealth } from './health.ts'
-
-type Verdict = 'ok' | 'warning' | 'wrong'
-type Finding = { verdict: Verdict; what: string; hint?: string | undefined }
 
 const HEALTH_DEADLINE_MS = 5000
 const SLOW_MS = 1000
 const MAX_CLOCK_DIFFERENCE_S = 30
 const MIN_NODE = 26
-/** Permissions of others on a file that holds tokens. */
+/** Permission bits that let other users access a file with tokens. */
 const OTHERS = 0o077
 
 export const doctor: Group = {
   name: 'doctor',
-  summary: 'check an installation and say what is wrong',
+  summary: 'check an installation and report problems',
   commands: [
     {
       words: '',
@@ -48,15 +47,14 @@ async function examine(cli: Cli, given: Given): Promise<void> {
   checkFile(cli, print)
   const reachable = await checkServices(cli, print)
   if (reachable.has('users')) await checkLogin(cli, given, print)
+  if (reachable.has('users') && cli.session.hasToken()) await checkDatabase(cli, print)
   if (reachable.has('manager')) await checkWorkers(cli, print)
-  const wrong = findings.filter((finding) => finding.verdict === 'wrong').length
+  const errors = findings.filter((finding) => finding.verdict === 'error').length
   const warnings = findings.filter((finding) => finding.verdict === 'warning').length
   if (!cli.output.isTerminal) cli.output.data({ findings })
-  if (wrong > 0) throw new CommandError(`${wrong} wrong, ${warnings} to look at`)
-  if (cli.output.isTerminal) cli.output.line(warnings === 0 ? 'all is well' : `${warnings} to look at`)
+  if (errors > 0) throw new CommandError(`${errors} errors, ${warnings} warnings`)
+  if (cli.output.isTerminal) cli.output.line(warnings === 0 ? 'all checks passed' : `${warnings} warnings`)
 }
-
-type Print = (finding: Finding) => void
 
 function checkNode(print: Print): void {
   const [major = '0'] = process.versions.node.split('.')
@@ -64,9 +62,9 @@ function checkNode(print: Print): void {
     Number(major) >= MIN_NODE
       ? { verdict: 'ok', what: `Node ${process.versions.node}` }
       : {
-          verdict: 'wrong',
+          verdict: 'error',
           what: `Node ${process.versions.node} is too old`,
-          hint: `needs ${MIN_NODE}; npm ci brings it, then use npx skein`,
+          hint: `Node ${MIN_NODE} is required; npm ci installs it, then use npx skein`,
         },
   )
 }
@@ -82,19 +80,19 @@ function checkFile({ settings }: Cli, print: Print): void {
     const isOpen = process.platform !== 'win32' && (mode & OTHERS) !== 0
     print(
       isOpen && path === settings.contextsPath
-        ? { verdict: 'wrong', what: `others can read ${path}, which holds your tokens`, hint: `chmod 600 ${path}` }
+        ? { verdict: 'error', what: `other users can read ${path}, which holds your tokens`, hint: `chmod 600 ${path}` }
         : { verdict: 'ok', what: path },
     )
   }
   if (settings.isInsecure)
     print({
       verdict: 'warning',
-      what: 'certificates are not checked',
-      hint: 'leave out --insecure; tls_verification = true',
+      what: 'TLS certificates are not verified',
+      hint: 'remove --insecure, or set tls_verification = true',
     })
 }
 
-/** The services that answer. Each address is asked once, whatever number of services it stands for. */
+/** The services that answer. An address is checked once, however many services share it. */
 async function checkServices(cli: Cli, print: Print): Promise<Set<ServiceName>> {
   const byUrl = new Map<string, ServiceName[]>()
   for (const service of SERVICES) {
@@ -121,20 +119,22 @@ async function checkServices(cli: Cli, print: Print): Promise<Set<ServiceName>> 
         for (const service of services) reachable.add(service)
         const version = typeof record['version'] === 'string' ? ` ${record['version']}` : ''
         if (record['status'] !== 'pass')
-          print({ verdict: 'wrong', what: `${url} is not Skein, or not healthy (${names})`, hint: 'check the address' })
+          print({ verdict: 'error', what: `${url} is not Skein or is unhealthy (${names})`, hint: 'check the address' })
         else if (tookMs > SLOW_MS)
-          print({ verdict: 'warning', what: `${url}${version} answers after ${tookMs} ms (${names})` })
+          print({ verdict: 'warning', what: `${url}${version} is slow: ${tookMs} ms (${names})` })
         else print({ verdict: 'ok', what: `${url}${version}, ${tookMs} ms (${names})` })
         checkClock(String(reply.headers['date'] ?? ''), url, print)
+        await checkReadiness(cli, first, url, print)
+        await checkCertificate(url, print)
       } catch (error) {
         const { from, key } = cli.settings.address(first)
         const hint = error instanceof CommandError ? error.hint : undefined
         print({
-          verdict: 'wrong',
+          verdict: 'error',
           what: `${(error as Error).message} (${names}; address: ${key === undefined ? from : `${from} (${key})`})`,
           hint:
             from === 'built in'
-              ? 'say where it is: skein login --url URL, or SKEIN_URL; start it here: skein up'
+              ? 'set the address with skein login --url URL or SKEIN_URL, or start Skein here: skein up'
               : hint,
         })
       }
@@ -143,14 +143,14 @@ async function checkServices(cli: Cli, print: Print): Promise<Set<ServiceName>> 
   return reachable
 }
 
-/** Tokens and certificates expire by clocks: those of both sides must agree. */
+/** Tokens and certificates expire by clocks: the clocks of both sides must agree. */
 function checkClock(date: string, url: string, print: Print): void {
   const seconds = (Date.parse(date) - Date.now()) / 1000
   if (Math.abs(seconds) > MAX_CLOCK_DIFFERENCE_S)
     print({
       verdict: 'warning',
-      what: `the clock of ${url} is ${Math.abs(Math.round(seconds))} s ${seconds > 0 ? 'ahead of' : 'behind'} ours`,
-      hint: 'set both by NTP: tokens expire by the clock',
+      what: `the clock of ${url} is ${Math.abs(Math.round(seconds))} s ${seconds > 0 ? 'ahead of' : 'behind'} this machine`,
+      hint: 'synchronize both with NTP: tokens expire by the clock',
     })
 }
 
@@ -164,7 +164,7 @@ async function checkLogin(cli: Cli, given: Given, print: Print): Promise<void> {
     print({ verdict: 'ok', what: `logged in as ${plainText(credentials['username'], 'a user')}${until}` })
   } catch (error) {
     const hint = error instanceof CommandError ? error.hint : undefined
-    return print({ verdict: 'wrong', what: `the login does not work: ${(error as Error).message}`, hint })
+    return print({ verdict: 'error', what: `the login failed: ${(error as Error).message}`, hint })
   }
   if (given.domain === undefined)
     return print({
@@ -177,7 +177,7 @@ async function checkLogin(cli: Cli, given: Given, print: Print): Promise<void> {
     print({ verdict: 'ok', what: `domain ${given.domain}` })
   } catch (error) {
     print({
-      verdict: 'wrong',
+      verdict: 'error',
       what: `domain ${given.domain}: ${(error as Error).message}`,
       hint: 'skein domains get all, then skein context domain ID',
     })
@@ -199,7 +199,7 @@ async function checkWorkers(cli: Cli, print: Print): Promise<void> {
         ? { verdict: 'ok', what: `${alive} worker${alive === 1 ? '' : 's'} alive` }
         : {
             verdict: 'warning',
-            what: 'no worker is alive: tasks wait',
+            what: 'no worker is alive: tasks stay pending',
             hint: 'join one: docs/guides/join-a-worker.md',
           },
     )
@@ -208,19 +208,19 @@ async function checkWorkers(cli: Cli, print: Print): Promise<void> {
   } catch (error) {
     const isRefused = error instanceof RefusedError && (error.status === 401 || error.status === 403)
     print({
-      verdict: isRefused ? 'warning' : 'wrong',
+      verdict: isRefused ? 'warning' : 'error',
       what: `workers: ${(error as Error).message}`,
       hint: error instanceof CommandError ? error.hint : undefined,
     })
   }
 }
 
-/** Only who may see a worker whole sees its isolation. */
+/** Only users who can read all fields of a worker see its isolation level. */
 function checkIsolation(workers: readonly Record<string, unknown>[], print: Print): void {
   for (const worker of workers) {
     const level = worker['isolation']
     if (typeof level !== 'string' || level === '') continue
-    const what = `guests of worker ${plainText(worker['name'], 'without a name')} have the isolation level ${level}`
+    const what = `worker ${plainText(worker['name'], 'without a name')} has isolation level ${level}`
     const hint = 'install bubblewrap on its machine or run it as root: docs/guides/join-a-worker.md'
     print(level === 'process' ? { verdict: 'warning', what, hint } : { verdict: 'ok', what })
   }

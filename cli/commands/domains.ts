@@ -34,7 +34,7 @@ const unassign: Command = {
   words: 'unassign users',
   args: '<user_id> <domain_id>',
   tail: 'user',
-  summary: 'take a user out of the domain',
+  summary: 'remove a user from the domain',
   example: '<user_id> <domain_id>',
   answer: 'ok',
   flags: ['force'],
@@ -47,6 +47,21 @@ const unassign: Command = {
   },
 }
 
+/** One relation alone is removed. */
+const unassignRelation: Command = {
+  ...unassign,
+  args: '<relation> <JSON_user_ids> <domain_id>',
+  summary: 'remove a relation of users to the domain',
+  example: `viewer '["<user_id>"]' <domain_id>`,
+  call: {
+    method: 'POST',
+    service: 'domains',
+    path: '/domains/{domain_id}/users/unassign',
+    query: ['force'],
+    body: (given) => ({ relation: arg(given, 'relation'), user_ids: list(given, 'JSON_user_ids') }),
+  },
+}
+
 export const domains: Group = {
   name: 'domains',
   summary: 'tenants and their members',
@@ -56,7 +71,7 @@ export const domains: Group = {
       words: 'create',
       args: '<name> <alias>',
       tail: 'user',
-      summary: 'make a domain; you become its administrator',
+      summary: 'create a domain; you become its administrator',
       example: 'Plant plant',
       call: {
         method: 'POST',
@@ -123,8 +138,30 @@ export const domains: Group = {
       example: '<domain_id>',
       call: { method: 'GET', service: 'domains', path: '/domains/{domain_id}/usage' },
     },
+    {
+      words: 'quotas',
+      args: '<domain_id>',
+      tail: 'user',
+      summary: 'show the quotas of a domain (platform admin)',
+      example: '<domain_id>',
+      call: { method: 'GET', service: 'domains', path: '/domains/{domain_id}/quotas' },
+    },
+    {
+      words: 'update quotas',
+      args: '<domain_id> <JSON>',
+      tail: 'user',
+      summary: 'replace the own quotas of a domain; absent ones get the default (platform admin)',
+      example: `<domain_id> '{"clients": 1000, "groups": 50}'`,
+      call: {
+        method: 'PUT',
+        service: 'domains',
+        path: '/domains/{domain_id}/quotas',
+        body: (given) => ({ own: jsonObject(given, 'JSON') }),
+      },
+    },
     assign,
     { ...assign, words: 'assign user', isOlder: true },
+    unassignRelation,
     unassign,
     { ...unassign, words: 'unassign user', isOlder: true },
     ...roleCommands({

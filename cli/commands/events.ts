@@ -1,4 +1,4 @@
-/** `skein events`: changes as they happen, of a domain and of the task manager. */
+/** `skein events`: follows the events of a domain and of the task manager. */
 import type { ApiRequest, Cli, Group } from '../shared/command.ts'
 import { follow } from '../shared/event-stream.ts'
 import { UsageError } from '../shared/failures.ts'
@@ -9,17 +9,17 @@ import { STATE_NAMES } from './task-states.ts'
 
 export const events: Group = {
   name: 'events',
-  summary: 'follow changes as they happen',
+  summary: 'follow events',
   commands: [
     {
       words: 'tail',
       args: '',
       tail: 'domain',
-      summary: 'follow what changes in a domain until interrupted',
+      summary: 'follow the events of a domain until interrupted',
       example: '',
       async run(cli, given) {
         if (given.domain === undefined)
-          throw new UsageError('this needs a domain: --domain, or keep one: skein context domain ID')
+          throw new UsageError('a domain is required: use --domain, or skein context domain ID')
         await print(cli, given, {
           service: 'host',
           path: `/${encodeURIComponent(given.domain)}/events`,
@@ -50,7 +50,7 @@ async function print(
   })
 }
 
-/** What the line says by other means, or says nothing to a reader. */
+/** Fields that the line shows in another form, or that do not help a reader. */
 const LEFT_OUT: ReadonlySet<string> = new Set([
   'occurred_at',
   'created_at',
@@ -75,7 +75,7 @@ function textOfEvent(cli: Cli, event: string, value: unknown): string {
   return [timeOf(record['occurred_at']), cli.output.paint('bold', oneLine(event)), oneLine(fields.join(' '))].join('  ')
 }
 
-/** Nanoseconds, or a time in words. */
+/** Nanoseconds, or an RFC 3339 time. */
 function timeOf(occurredAt: unknown): string {
   const text = typeof occurredAt === 'number' ? new Date(occurredAt / 1e6).toISOString() : plainText(occurredAt)
   return oneLine(text.slice(0, 19).replace('T', ' '))

@@ -53,7 +53,8 @@ function assignUsers(verb: 'assign' | 'unassign', summary: string): Command[] {
 
 function idOf(given: Given): string {
   const { id } = idAndRest(given, 'JSON_group')
-  if (id === undefined) throw new CommandError('<JSON_group> needs "id"', 'or: skein groups update <group_id> <JSON>')
+  if (id === undefined)
+    throw new CommandError('<JSON_group> must contain "id"', 'or: skein groups update <group_id> <JSON>')
   return encodeURIComponent(id)
 }
 
@@ -68,7 +69,7 @@ export const groups: Group = {
       words: 'create',
       args: '<JSON_group>',
       tail: 'domain',
-      summary: 'make a group, at the root or below parent_id',
+      summary: 'create a group, at the root or below parent_id',
       example: `'{"name": "building 1"}'`,
       call: {
         method: 'POST',
@@ -102,7 +103,7 @@ export const groups: Group = {
       words: 'update',
       args: '<JSON_group>',
       tail: 'domain',
-      summary: 'the same with the id in the JSON',
+      summary: 'change a group, with the id in the JSON',
       example: `'{"id": "<group_id>", "name": "building 2"}'`,
       isOlder: true,
       call: {
@@ -135,10 +136,11 @@ export const groups: Group = {
       words: 'delete',
       args: '<group_id>',
       tail: 'domain',
-      summary: 'delete a group; what is in it stays, outside',
+      summary: 'delete a group; its clients, channels and subgroups remain',
       example: '<group_id>',
       answer: 'ok',
-      call: { method: 'DELETE', service: SERVICE, path: ONE },
+      flags: ['dry-run'],
+      call: { method: 'DELETE', service: SERVICE, path: ONE, query: ['dry-run'] },
     },
     related('users', 'users', 'list the users with a role on a group', USERS),
     related('channels', 'channels', 'list the channels of a group', ['id', 'name', 'status']),
@@ -146,12 +148,12 @@ export const groups: Group = {
     act('enable', 'enable a group'),
     act('disable', 'disable a group'),
     ...assignUsers('assign', 'give users a relation to a group: editor, viewer, …'),
-    ...assignUsers('unassign', 'take that relation away'),
+    ...assignUsers('unassign', 'remove a relation of users to a group'),
     {
       words: 'children add',
       args: '<group_ids> <group_id>',
       tail: 'domain',
-      summary: 'put groups below a group',
+      summary: 'move groups below a group',
       example: `'["<child_id>"]' <group_id>`,
       answer: 'ok',
       call: {
@@ -165,7 +167,7 @@ export const groups: Group = {
       words: 'children remove',
       args: '<group_ids> <group_id>',
       tail: 'domain',
-      summary: 'make groups roots again; all for every one',
+      summary: 'move subgroups to the root; all moves every one',
       example: `'["<child_id>"]' <group_id>`,
       answer: 'ok',
       call: {
@@ -179,7 +181,7 @@ export const groups: Group = {
       words: 'parent set',
       args: '<group_id> <parent_id>',
       tail: 'domain',
-      summary: 'put a group below another',
+      summary: 'move a group below another',
       example: '<group_id> <parent_id>',
       answer: 'ok',
       call: {
@@ -193,7 +195,7 @@ export const groups: Group = {
       words: 'parent remove',
       args: '<group_id>',
       tail: 'domain',
-      summary: 'make a group a root again',
+      summary: 'move a group to the root',
       example: '<group_id>',
       answer: 'ok',
       call: { method: 'DELETE', service: SERVICE, path: `${ONE}/parent` },

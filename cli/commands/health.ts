@@ -5,7 +5,7 @@ import type { ServiceName } from '../shared/services.ts'
 import { arg } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 
-/** Names of services as this family gives them. */
+/** Service names and their aliases. */
 export const HEALTH_SERVICES: Readonly<Record<string, ServiceName>> = {
   users: 'users',
   clients: 'clients',
@@ -44,11 +44,11 @@ async function show(cli: Cli, given: Given): Promise<void> {
   const name = arg(given, 'service')
   const service = HEALTH_SERVICES[name]
   if (service === undefined)
-    throw new UsageError(`there is no service ${name}`, `skein health <${Object.keys(HEALTH_SERVICES).join('|')}>`)
+    throw new UsageError(`unknown service ${name}`, `skein health <${Object.keys(HEALTH_SERVICES).join('|')}>`)
   cli.show('data', await cli.request({ method: 'GET', service, path: pathOfHealth(service), authorization: 'none' }))
 }
 
-/** The HTTP adapter's address ends in `/http`; its health stands beside that. */
+/** The address of the HTTP adapter ends in `/http`; its health record is at the parent path. */
 export function pathOfHealth(service: ServiceName): string {
   return service === 'http' ? '/../health' : '/health'
 }

@@ -1,7 +1,7 @@
 /** `skein invitations`. */
 import type { Command, Group } from '../shared/command.ts'
 
-/** Role ids of domains begin so; the names of relations do not. */
+/** Ids of domain roles have this prefix; names of relations do not. */
 const isRoleId = (relation: string | undefined) => relation?.startsWith('domain_') === true
 
 const ONE = '/invitations/{user_id}/{domain_id}'
@@ -80,7 +80,7 @@ export const invitations: Group = {
       words: 'delete',
       args: '<user_id> <domain_id>',
       tail: 'user',
-      summary: 'take an invitation back',
+      summary: 'revoke an invitation',
       example: '<user_id> <domain_id>',
       answer: 'ok',
       call: { method: 'DELETE', service: 'invitations', path: ONE },

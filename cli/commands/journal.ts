@@ -4,14 +4,14 @@ import { arg } from '../shared/values.ts'
 
 export const journal: Group = {
   name: 'journal',
-  summary: 'who changed what and when',
+  summary: 'record of changes: user, entity, time',
   columns: ['occurred_at', 'operation', 'domain', 'attributes'],
   commands: [
     {
       words: 'get',
       args: '<entity_type> <entity_id>',
       tail: 'domain',
-      summary: 'list what happened to a user, domain, group, client or channel',
+      summary: 'list the journal of a user, domain, group, client or channel',
       example: 'client <client_id>',
       flags: ['operation', 'from', 'to'],
       call: {

@@ -13,7 +13,7 @@ export const keys: Group = {
       words: 'create',
       args: '',
       tail: 'user',
-      summary: 'issue a key for ever, or for a while; shown once',
+      summary: 'issue a key, with --ttl for a limited time; shown once',
       example: '--ttl 720h',
       flags: ['ttl'],
       call: {

@@ -8,13 +8,13 @@ import type { Given } from '../shared/values.ts'
 
 export const login: Group = {
   name: 'login',
-  summary: 'log in and keep the tokens',
+  summary: 'log in and save the tokens',
   commands: [
     {
       words: '',
       args: '[<username>] [<password>]',
       tail: 'none',
-      summary: 'log in and keep the tokens; asks for what is not given',
+      summary: 'log in and save the tokens; prompts for missing values',
       example: 'ada --url https://skein.example.com',
       flags: ['username', 'password-stdin'],
       run: logIn,
@@ -24,13 +24,13 @@ export const login: Group = {
 
 export const logout: Group = {
   name: 'logout',
-  summary: 'end the session and forget its tokens',
+  summary: 'end the session and delete its tokens',
   commands: [
     {
       words: '',
       args: '',
       tail: 'none',
-      summary: 'end the session at the server and forget its tokens',
+      summary: 'end the session at the server and delete its tokens',
       example: '',
       run: logOut,
     },
@@ -72,8 +72,8 @@ async function logIn(cli: Cli, given: Given): Promise<void> {
     json: { identity: username, secret: password },
   })
   if (!isRecord(value) || typeof value['access_token'] !== 'string')
-    throw new CommandError('the answer holds no token', 'is this address Skein? see skein doctor')
-  await cli.session.keep({
+    throw new CommandError('the answer contains no token', 'check the address: skein doctor')
+  await cli.session.saveLogin({
     username,
     access_token: value['access_token'],
     refresh_token: plainText(value['refresh_token']),
@@ -93,7 +93,7 @@ async function logIn(cli: Cli, given: Given): Promise<void> {
     )
 }
 
-/** The domain of a user who has but one. A server without such a listing is no reason to fail a login. */
+/** The domain of a user who has exactly one. A failure of this listing does not fail the login. */
 async function onlyDomain(cli: Cli): Promise<{ id: string; name: string } | undefined> {
   try {
     const { value } = await cli.request({ method: 'GET', service: 'domains', path: '/domains', query: { limit: '2' } })
@@ -121,9 +121,9 @@ async function logOut(cli: Cli): Promise<void> {
   } catch (error) {
     problem = error
   }
-  await cli.session.forget()
+  await cli.session.removeLogin()
   if (problem !== undefined)
-    cli.output.note(`forgotten here; the server could not end the session: ${(problem as Error).message}`)
+    cli.output.note(`local tokens deleted; the server failed to end the session: ${(problem as Error).message}`)
   cli.output.ok()
 }
 

@@ -25,6 +25,11 @@ const COLUMNS = [
   'subtopic',
   'name',
   'value',
+  'values.min',
+  'values.max',
+  'values.avg',
+  'values.sum',
+  'values.count',
   'string_value',
   'bool_value',
   'data_value',
@@ -33,7 +38,7 @@ const COLUMNS = [
   'publisher',
   'protocol',
 ]
-/** An export has neither pages nor buckets, and is in the order of time. */
+/** An export has neither pages nor buckets, and is in order of time. */
 const EXPORT_FLAGS = ['from', 'to', 'publisher', 'format'] as const
 const EXPORT_FILTERS = [...EXPORT_FLAGS, 'name', 'dir'] as const
 const READ_FLAGS = ['from', 'to', 'publisher', 'format', 'aggregation', 'interval'] as const
@@ -48,7 +53,7 @@ export const messages: Group = {
       words: 'send',
       args: '<channel_id.subtopic> <JSON_string>',
       tail: 'device',
-      summary: 'send a message, with a client secret or as yourself',
+      summary: 'send a message, with a client secret or with the login',
       example: `<channel_id> '[{"n": "temperature", "u": "Cel", "v": 21.5}]' <client_secret>`,
       run: send,
     },
@@ -56,7 +61,7 @@ export const messages: Group = {
       words: 'read',
       args: '<channel_id.subtopic>',
       tail: 'domain',
-      summary: 'read what was sent, newest first',
+      summary: 'read messages, newest first',
       example: '<channel_id> --limit 5',
       flags: READ_FLAGS,
       run: read,
@@ -65,7 +70,7 @@ export const messages: Group = {
       words: 'export',
       args: '<channel_id.subtopic> <file>',
       tail: 'domain',
-      summary: 'write everything that matches into a file: .csv or .jsonl',
+      summary: 'export all matching messages to a file: .csv or .jsonl',
       example: '<channel_id> readings.csv',
       flags: EXPORT_FLAGS,
       async run(cli, given) {
@@ -80,7 +85,7 @@ export const messages: Group = {
       words: 'latest',
       args: '<channel_id.subtopic>',
       tail: 'domain',
-      summary: 'the newest value of each measurement',
+      summary: 'show the newest value of each measurement',
       example: '<channel_id>',
       flags: ['publisher'],
       run: latest,
@@ -111,7 +116,7 @@ export const messages: Group = {
       words: 'retained delete',
       args: '<channel_id>',
       tail: 'domain',
-      summary: 'forget the retained messages of a channel; of one topic with --query subtopic=…',
+      summary: 'delete the retained messages of a channel; --query subtopic=… selects one topic',
       example: '<channel_id>',
       answer: 'ok',
       call: { method: 'DELETE', service: 'reader', path: '/{domain!}/channels/{channel_id}/retained', query: [] },
@@ -134,7 +139,7 @@ export const messages: Group = {
   ],
 }
 
-/** A device's secret, or a user's token: a JWT or a personal access token by its look. */
+/** A device secret, or a user token, recognized by its form: a JWT or a personal access token. */
 function credentialOf(given: Given): Pick<ApiRequest, 'authorization' | 'token'> {
   const { credential } = given
   if (credential === undefined) return {}
@@ -145,7 +150,7 @@ function credentialOf(given: Given): Pick<ApiRequest, 'authorization' | 'token'>
 
 const topicOf = (given: Given) => splitTopic(arg(given, 'channel_id.subtopic'))
 
-/** `/m/<domain>/c/<channel>`, or the older path where no domain is known. */
+/** `/m/<domain>/c/<channel>`, or the older path without a domain. */
 function pathOf(given: Given, channel: string, after = ''): string {
   const id = encodeURIComponent(channel)
   return given.domain === undefined
@@ -208,9 +213,7 @@ const defined = (query: Record<string, string | undefined>) =>
 async function tail(cli: Cli, given: Given): Promise<void> {
   const { channel, subtopic } = topicOf(given)
   if (given.domain === undefined)
-    throw new UsageError(
-      'this needs a domain: give it before the token, with --domain, or keep one: skein context domain ID',
-    )
+    throw new UsageError('a domain is required: give it before the token, use --domain, or skein context domain ID')
   const request: ApiRequest = {
     method: 'GET',
     service: 'reader',
@@ -230,7 +233,7 @@ async function tail(cli: Cli, given: Given): Promise<void> {
   })
 }
 
-/** `2026-01-01T12:00:01.000Z  floor.1  temperature 21.5 Cel  <publisher>`, or the payload as it came. */
+/** `2026-01-01T12:00:01.000Z  floor.1  temperature 21.5 Cel  <publisher>`, or the payload unchanged. */
 function textOfMessage(message: unknown, cli: Cli): string {
   if (!isRecord(message)) return oneLine(plainText(message))
   const { created, subtopic, publisher, payload } = message
@@ -250,5 +253,5 @@ function textOfRecord(record: Record<string, unknown>): string {
     .join(' ')
 }
 
-/** Seconds, or nanoseconds of the older generation. */
+/** Seconds, or nanoseconds in older answers. */
 const millisecondsOf = (created: number) => (created > 1e14 ? created / 1e6 : created * 1000)

@@ -1,17 +1,20 @@
 /** `skein modules`. */
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import type { Cli, Group, Reply } from '../shared/command.ts'
+import type { ApiRequest, Cli, Group, Reply } from '../shared/command.ts'
 import { CommandError } from '../shared/failures.ts'
+import { saveResponse } from '../shared/save-response.ts'
 import { createProgress, formatBytes } from '../shared/progress.ts'
 import { arg, isRecord, json } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
+import { tryModule } from './module-trial.ts'
+import { RUN_FLAGS } from './run-fields.ts'
 
 const SERVICE = 'manager'
-/** A registry may be slow to take a large module. */
+/** A registry can take minutes to accept a large module. */
 const PUSH_SILENCE_MS = 300_000
 
-/** The domain in use, where there is one. */
+/** The domain in use, if there is one. */
 const ofDomain = ({ domain }: Given) => ({ domain_id: domain })
 
 export const modules: Group = {
@@ -31,15 +34,31 @@ export const modules: Group = {
       words: 'get',
       args: '<digest>',
       tail: 'user',
-      summary: 'show a module: where it is cached, what it exports',
+      summary: 'show a module: where it is cached, what it exports and imports',
       example: '<digest>',
       call: { method: 'GET', service: SERVICE, path: '/modules/{digest}', auth: 'optional' },
+    },
+    {
+      words: 'inspect',
+      args: '<file>',
+      tail: 'domain',
+      summary: 'show exports and imports of a module, and whether a task would accept it',
+      example: 'add.wasm',
+      run: inspect,
+    },
+    {
+      words: 'download',
+      args: '<digest> <file>',
+      tail: 'user',
+      summary: 'download a module',
+      example: '<digest> add.wasm',
+      run: download,
     },
     {
       words: 'pull',
       args: '<reference>',
       tail: 'domain',
-      summary: 'fetch a module ahead of its use, to the proxy and with --workers all to the workers',
+      summary: 'fetch a module into the proxy before its first use, with --workers all also into the workers',
       example: '<reference>',
       flags: ['workers'],
       call: {
@@ -61,7 +80,7 @@ export const modules: Group = {
       words: 'ticket',
       args: '<digest>',
       tail: 'domain',
-      summary: 'get a ticket with which skopeo and oras pull a module from the proxy, for an hour',
+      summary: 'issue a ticket to pull a module from the proxy with skopeo or oras, valid for an hour',
       example: '<digest>',
       call: {
         method: 'POST',
@@ -75,16 +94,26 @@ export const modules: Group = {
       words: 'push',
       args: '<file> <reference>',
       tail: 'domain',
-      summary: 'push a module into a registry',
+      summary: 'push a module to a registry',
       example: 'add.wasm <reference>',
       flags: ['registry-user'],
       run: push,
     },
     {
+      words: 'try',
+      args: '<file>',
+      tail: 'none',
+      summary:
+        'run a module on this machine as a worker does, without a platform; --message calls it as a trigger does',
+      example: 'add.wasm --inputs 1,2',
+      flags: ['function', ...RUN_FLAGS, 'memory', 'timeout', 'message', 'watch'],
+      run: tryModule,
+    },
+    {
       words: 'delete',
       args: '<digest>',
       tail: 'domain',
-      summary: 'forget a module of a registry',
+      summary: 'remove a module of a registry from the cache',
       example: '<digest>',
       answer: 'ok',
       call: { method: 'DELETE', service: SERVICE, path: '/modules/{digest}', auth: 'optional', parameters: ofDomain },
@@ -93,7 +122,7 @@ export const modules: Group = {
       words: 'policy get',
       args: '',
       tail: 'domain',
-      summary: 'show what is asked of the signatures of modules',
+      summary: 'show the signature policy for modules',
       example: '',
       call: { method: 'GET', service: SERVICE, path: '/modules/policy', auth: 'optional', parameters: ofDomain },
     },
@@ -101,7 +130,7 @@ export const modules: Group = {
       words: 'policy set',
       args: '<JSON_policy>',
       tail: 'domain',
-      summary: 'ask for signatures: off, warn or require, and the public keys that count',
+      summary: 'set the signature policy: off, warn or require, with trusted public keys',
       example: `'{"signatures": "off"}'`,
       call: {
         method: 'PUT',
@@ -113,6 +142,32 @@ export const modules: Group = {
       },
     },
   ],
+}
+
+async function inspect(cli: Cli, given: Given): Promise<void> {
+  const reply = await cli.request({
+    method: 'POST',
+    service: SERVICE,
+    path: '/modules/inspect',
+    query: ofDomain(given),
+    file: arg(given, 'file'),
+    contentType: 'application/wasm',
+    authorization: 'optional',
+    token: given.credential,
+  })
+  cli.show('data', reply, { columns: ['module', 'name', 'kind', 'params', 'results'] })
+}
+
+async function download(cli: Cli, given: Given): Promise<void> {
+  const path = `/modules/${encodeURIComponent(arg(given, 'digest'))}/content`
+  const request: ApiRequest = {
+    method: 'GET',
+    service: SERVICE,
+    path,
+    authorization: 'optional',
+    token: given.credential,
+  }
+  await saveResponse(cli, request, { accept: 'application/wasm', file: arg(given, 'file'), doing: 'downloading' })
 }
 
 async function push(cli: Cli, given: Given): Promise<void> {
@@ -153,7 +208,7 @@ function loginOf({ value }: Reply): string {
   return LOGINS[isRecord(value) ? String(value['login']) : ''] ?? ''
 }
 
-/** Credentials for the registry alone; the password comes from the environment, where no list of processes shows it. */
+/** Credentials for the registry only. The password comes from the environment, because a process list shows arguments. */
 function registryHeaders(cli: Cli, given: Given): Record<string, string> {
   const user = given.flags.get('registry-user')
   if (user === undefined) return {}

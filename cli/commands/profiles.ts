@@ -1,13 +1,23 @@
 /** `skein profiles`. */
 import type { Group } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
 import { arg, isRecord, json, jsonObject } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
+import { idAndRest } from './roles.ts'
 
 const PROFILES = '/{domain!}/clients/bootstrap/profiles'
 const ENROLMENTS = '/{domain!}/clients/bootstrap/enrollments'
 
+function idOf(given: Given): string {
+  const { id } = idAndRest(given, 'JSON_profile')
+  if (id === undefined)
+    throw new CommandError('<JSON_profile> must contain "id"', 'or: skein profiles update <profile_id> <JSON_profile>')
+  return encodeURIComponent(id)
+}
+
 export const profiles: Group = {
   name: 'profiles',
-  summary: 'templates of what devices fetch',
+  summary: 'templates of device configurations',
   description:
     'A configuration with a profile (skein bootstrap create with "profile_id") is filled in at each fetch, from the clients and channels that are bound to its slots.',
   columns: ['id', 'name', 'content_format', 'version', 'updated_at'],
@@ -16,7 +26,7 @@ export const profiles: Group = {
       words: 'create',
       args: '<JSON_profile>',
       tail: 'domain',
-      summary: 'make a profile; JSON, or @file',
+      summary: 'create a profile; JSON, or @file',
       example: `'{"name": "gateway", "content_format": "json", "content_template": "{\\"id\\": \\"{{.Device.ID}}\\"}"}'`,
       answer: 'created',
       call: {
@@ -46,7 +56,7 @@ export const profiles: Group = {
       words: 'update',
       args: '<profile_id> <JSON_profile>',
       tail: 'domain',
-      summary: 'change what is named; devices fetch the new one from then on',
+      summary: 'change fields of a profile; later fetches use them',
       example: `<profile_id> '{"defaults": {"qos": 1}}'`,
       call: {
         method: 'PATCH',
@@ -56,10 +66,24 @@ export const profiles: Group = {
       },
     },
     {
+      words: 'update',
+      args: '<JSON_profile>',
+      tail: 'domain',
+      summary: 'change a profile, with the id in the JSON',
+      example: `'{"id": "<profile_id>", "defaults": {"qos": 1}}'`,
+      isOlder: true,
+      call: {
+        method: 'PATCH',
+        service: 'bootstrap',
+        path: (given) => `${PROFILES}/${idOf(given)}`,
+        body: (given) => idAndRest(given, 'JSON_profile').rest,
+      },
+    },
+    {
       words: 'remove',
       args: '<profile_id>',
       tail: 'domain',
-      summary: 'delete a profile that no configuration uses',
+      summary: 'delete an unused profile',
       example: '<profile_id>',
       answer: 'ok',
       call: { method: 'DELETE', service: 'bootstrap', path: `${PROFILES}/{profile_id}` },
@@ -68,7 +92,7 @@ export const profiles: Group = {
       words: 'preview',
       args: '<profile_id> <JSON_sample>',
       tail: 'domain',
-      summary: 'show what a device would be given, without secrets',
+      summary: 'preview the configuration of a device, without secrets',
       example: `<profile_id> '{"config": {"id": "sample"}}'`,
       call: {
         method: 'POST',
@@ -81,7 +105,7 @@ export const profiles: Group = {
       words: 'assign',
       args: '<profile_id> <client_id>',
       tail: 'domain',
-      summary: 'give the configuration of a client a profile',
+      summary: 'assign a profile to the configuration of a client',
       example: '<profile_id> <client_id>',
       answer: 'ok',
       call: {
@@ -95,7 +119,7 @@ export const profiles: Group = {
       words: 'bind',
       args: '<client_id> <JSON_bindings>',
       tail: 'domain',
-      summary: 'fill slots of a configuration with clients and channels',
+      summary: 'bind clients and channels to the slots of a configuration',
       example: `<client_id> '[{"slot": "device", "type": "client"}]'`,
       answer: 'ok',
       call: {
@@ -112,10 +136,19 @@ export const profiles: Group = {
       words: 'bindings',
       args: '<client_id>',
       tail: 'domain',
-      summary: 'show what the slots of a configuration are filled with',
+      summary: 'list the bindings of the slots of a configuration',
       example: '<client_id>',
       columns: ['slot', 'type', 'resource_id', 'snapshot.name'],
       call: { method: 'GET', service: 'bootstrap', path: `${ENROLMENTS}/{client_id}/bindings` },
+    },
+    {
+      words: 'refresh',
+      args: '<client_id>',
+      tail: 'domain',
+      summary: 'read the bound clients and channels of a configuration again',
+      example: '<client_id>',
+      answer: 'ok',
+      call: { method: 'POST', service: 'bootstrap', path: `${ENROLMENTS}/{client_id}/bindings/refresh` },
     },
   ],
 }

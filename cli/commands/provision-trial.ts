@@ -1,4 +1,4 @@
-/** `skein provision test`: a first walk through the platform, from nothing to stored messages. */
+/** `skein provision test`: an end-to-end check of the platform, from a new user to stored messages. */
 import { randomBytes } from 'node:crypto'
 import type { ApiRequest, Cli } from '../shared/command.ts'
 import { CommandError } from '../shared/failures.ts'
@@ -95,7 +95,7 @@ export async function runTrial(cli: Cli): Promise<void> {
       ]),
     })
   }
-  // The same objects one after another as older programs of this family print them.
+  // Prints each list as a separate object, as the original CLI does.
   for (const part of [user, tokens, clients['clients'], channels['channels']]) cli.output.data(part)
 }
 
@@ -108,13 +108,13 @@ function entitiesOf(value: unknown): Entity[] {
 
 function at(list: readonly Entity[], index: number): Entity {
   const found = list[index]
-  if (found === undefined) throw new CommandError('the server made fewer entities than were asked for')
+  if (found === undefined) throw new CommandError('the server created fewer entities than requested')
   return found
 }
 
 function textAt(record: Record<string, unknown>, key: string): string {
   const value = record[key]
   if (typeof value !== 'string')
-    throw new CommandError(`the answer holds no ${key}`, 'is this address Skein? see skein doctor')
+    throw new CommandError(`the answer contains no ${key}`, 'check the address: skein doctor')
   return value
 }

@@ -7,12 +7,12 @@ import type { Given } from '../shared/values.ts'
 
 export type RoleEntity = {
   service: ServiceName
-  /** Path of the entity, ending before `/roles`. */
+  /** Path of the entity, without `/roles`. */
   path: string
-  /** Argument that holds its id. */
+  /** Argument with its id. */
   id: string
   tail: 'domain' | 'user'
-  /** Path of the actions that exist. */
+  /** Path of the listing of available actions. */
   availablePath: string
 }
 
@@ -30,7 +30,7 @@ export function roleCommands({ service, path, id, tail, availablePath }: RoleEnt
       args: `<JSON_role> ${subject}`,
       subjectArgs: `${subject} <JSON_role>`,
       tail,
-      summary: 'make a role: a name, actions, members',
+      summary: 'create a role: a name, actions, members',
       example: `'{"role_name": "operator", "actions": ["read", "update"]}' <${id}>`,
       call: { method: 'POST', service, path: base, body: (given) => jsonObject(given, 'JSON_role') },
     },
@@ -105,7 +105,7 @@ export function roleCommands({ service, path, id, tail, availablePath }: RoleEnt
       args: `<all|JSON_actions> <role_id> ${subject}`,
       subjectArgs: `${subject} <role_id> <all|JSON_actions>`,
       tail,
-      summary: 'take actions, or all of them, from a role',
+      summary: 'remove actions, or all of them, from a role',
       example: `'{"actions": ["delete"]}' <role_id> <${id}>`,
       answer: 'ok',
       call: {
@@ -120,7 +120,7 @@ export function roleCommands({ service, path, id, tail, availablePath }: RoleEnt
       words: 'roles actions available-actions',
       args: '',
       tail,
-      summary: 'list the actions that roles of this kind may hold',
+      summary: 'list the actions that a role of this entity type can have',
       example: '',
       call: { method: 'GET', service, path: availablePath },
     },
@@ -152,7 +152,7 @@ export function roleCommands({ service, path, id, tail, availablePath }: RoleEnt
       args: `<all|JSON_members> <role_id> ${subject}`,
       subjectArgs: `${subject} <role_id> <all|JSON_members>`,
       tail,
-      summary: 'take users, or all of them, out of a role',
+      summary: 'remove users, or all of them, from a role',
       example: `'{"members": ["<user_id>"]}' <role_id> <${id}>`,
       answer: 'ok',
       flags: ['force'],
@@ -169,7 +169,7 @@ export function roleCommands({ service, path, id, tail, availablePath }: RoleEnt
       words: 'roles members all',
       args: subject,
       tail,
-      summary: 'list everybody who holds a role on the entity',
+      summary: 'list all members of roles on the entity',
       example: `<${id}>`,
       columns: ['member_id', 'roles'],
       call: { method: 'GET', service, path: `${base}/members`, query: ['limit', 'offset'] },
@@ -179,7 +179,7 @@ export function roleCommands({ service, path, id, tail, availablePath }: RoleEnt
       args: `<JSON_members> ${subject}`,
       subjectArgs: `${subject} <JSON_members>`,
       tail,
-      summary: 'take users out of every role of the entity',
+      summary: 'remove users from every role of the entity',
       example: `'["<user_id>"]' <${id}>`,
       answer: 'ok',
       flags: ['force'],
@@ -195,14 +195,14 @@ export function roleCommands({ service, path, id, tail, availablePath }: RoleEnt
       words: 'permissions',
       args: subject,
       tail,
-      summary: 'list what you may do with the entity',
+      summary: 'list your actions on the entity',
       example: `<${id}>`,
       call: { method: 'GET', service, path: `${path}/permissions` },
     },
   ]
 }
 
-/** A JSON object with an id in it, apart: `groups update '{"id": …, "name": …}'` of the older generations. */
+/** Splits the id from the other fields of a JSON object: `groups update '{"id": …, "name": …}'`, an older form. */
 export function idAndRest(given: Given, name: string): { id: string | undefined; rest: Record<string, unknown> } {
   const value = json(given, name)
   if (!isRecord(value)) return { id: undefined, rest: {} }

@@ -2,15 +2,35 @@
 import type { Group } from '../shared/command.ts'
 import { arg } from '../shared/values.ts'
 import { printLogs } from './task-logs.ts'
-import { STATE_NAMES } from './task-states.ts'
+import { STATE_NAMES, stateNumber } from './task-states.ts'
 import { RUN_COLUMNS } from './tasks.ts'
 
 export const runs: Group = {
   name: 'runs',
-  summary: 'each time a task ran',
+  summary: 'executions of tasks',
   columns: RUN_COLUMNS,
   labels: { state: STATE_NAMES },
   commands: [
+    {
+      words: 'list',
+      args: '',
+      tail: 'user',
+      summary: `list the runs of all tasks with their causes; --state is ${STATE_NAMES.slice(1).join(', ')}`,
+      example: '--state failed',
+      flags: ['state', 'from', 'to'],
+      call: {
+        method: 'GET',
+        service: 'manager',
+        path: '/runs',
+        auth: 'optional',
+        query: ['limit', 'offset', 'from', 'to'],
+        parameters: ({ flags }) => {
+          const state = flags.get('state')
+          return state === undefined ? {} : { state: stateNumber(state) }
+        },
+      },
+      columns: ['id', 'task_name', 'state', 'cause.type', 'reason', 'created_at', 'duration_ms'],
+    },
     {
       words: 'get all',
       args: '<task_id>',
@@ -37,7 +57,7 @@ export const runs: Group = {
       words: 'logs',
       args: '<task_id> <run_id>',
       tail: 'user',
-      summary: 'print what a run wrote; -f goes on',
+      summary: 'print the output of a run; -f follows it',
       example: '<task_id> <run_id>',
       flags: ['follow', 'stream'],
       run: (cli, given) => printLogs(cli, given, arg(given, 'task_id'), arg(given, 'run_id')),

@@ -45,7 +45,7 @@ export const subscription: Group = {
       words: 'sendconfirmation',
       args: '<subscription_id>',
       tail: 'user',
-      summary: 'send the link again with which an email address agrees to notifications',
+      summary: 'send the confirmation link of an email address again',
       example: '<subscription_id>',
       answer: 'ok',
       call: { method: 'POST', service: 'host', path: '/subscriptions/{subscription_id}/confirmation' },

@@ -1,4 +1,4 @@
-/** `skein tasks run`: task, module, start and result in one command. */
+/** `skein tasks run`: creates a task, uploads its module, starts it and prints the result in one command. */
 import { existsSync } from 'node:fs'
 import { basename } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,8 +12,10 @@ import { runFields } from './run-fields.ts'
 import { COMPLETED, STATE_NAMES, isOver } from './task-states.ts'
 
 const FIRST_LOOK_MS = 50
+/** How long the manager waits for the end of the run before the progress is shown. */
+const WAIT = '5s'
 const MAX_BETWEEN_LOOKS_MS = 1000
-/** A slow line still moves something within this time. */
+/** A slow connection still sends bytes within this time. */
 const UPLOAD_SILENCE_MS = 120_000
 
 export async function uploadTo(cli: Cli, taskId: string, file: string, token: string | undefined): Promise<Reply> {
@@ -39,7 +41,7 @@ export async function runFile(cli: Cli, given: Given): Promise<void> {
   const source = arg(given, 'file|image')
   const { flags, domain, credential: token } = given
   const isFile = existsSync(source)
-  if (!isFile && /^\.{0,2}\/|\.wasm$/.test(source)) throw new CommandError(`there is no file ${source}`)
+  if (!isFile && /^\.{0,2}\/|\.wasm$/.test(source)) throw new CommandError(`file ${source} not found`)
   const timeout = flags.get('timeout')
   const created = await cli.request({
     method: 'POST',
@@ -60,10 +62,10 @@ export async function runFile(cli: Cli, given: Given): Promise<void> {
   const path = `/tasks/${encodeURIComponent(taskId)}`
   const common = { service: 'manager', authorization: 'optional', token } as const
   let hasStarted = false
-  // The caller has never seen it. An interrupted command makes no more requests.
+  // The caller has not seen the id of this task. An interrupted command sends no more requests.
   const removeUnstarted = () =>
     cli.request({ method: 'DELETE', path, ...common }).catch(() => {
-      cli.output.note(`the task was created and not started: skein tasks delete ${taskId}`)
+      cli.output.note(`the task was created but not started; delete it: skein tasks delete ${taskId}`)
     })
   try {
     if (isFile) await uploadTo(cli, taskId, source, token)
@@ -79,14 +81,14 @@ export async function runFile(cli: Cli, given: Given): Promise<void> {
       process.exitCode = 1
       const reason = [result['reason'], result['error']].filter((part) => typeof part === 'string' && part !== '')
       cli.output.error(
-        `the task is ${STATE_NAMES[Number(result['state'])] ?? 'in a state unknown here'}${reason.length > 0 ? `: ${reason.join(': ')}` : ''}`,
+        `the task is ${STATE_NAMES[Number(result['state'])] ?? 'in an unknown state'}${reason.length > 0 ? `: ${reason.join(': ')}` : ''}`,
         `skein tasks logs ${taskId}`,
       )
     }
   } catch (error) {
     if (error instanceof InterruptedError && hasStarted)
       throw new InterruptedError(
-        `interrupted; the task goes on: skein tasks results ${taskId}, skein tasks stop ${taskId}`,
+        `interrupted; the task continues: skein tasks results ${taskId}, skein tasks stop ${taskId}`,
       )
     if (!hasStarted) await removeUnstarted()
     throw error
@@ -102,24 +104,32 @@ function nameOf(source: string): string {
   return name
 }
 
-/** Looks again and again, less often the longer it takes; ends with the task. */
+/** Waits at the manager until the task ends. */
 async function resultOf(cli: Cli, taskId: string, token: string | undefined): Promise<Record<string, unknown>> {
   const progress = createProgress(cli.output, `task ${taskId}`)
+  const common = { service: 'manager', authorization: 'optional', token } as const
   const begin = performance.now()
   let waitMs = FIRST_LOOK_MS
   try {
     for (;;) {
       const { value } = await cli.request({
         method: 'GET',
-        service: 'manager',
         path: `/tasks/${encodeURIComponent(taskId)}/results`,
-        authorization: 'optional',
-        token,
+        ...common,
       })
       const result = isRecord(value) ? value : {}
       const state = Number(result['state'])
       if (isOver(state)) return result
       progress.say(`is ${STATE_NAMES[state] ?? state}, ${Math.round((performance.now() - begin) / 1000)} s`)
+      const asked = performance.now()
+      await cli.request({
+        method: 'GET',
+        path: `/tasks/${encodeURIComponent(taskId)}`,
+        query: { wait: WAIT },
+        ...common,
+      })
+      // An older manager answers at once.
+      if (performance.now() - asked > waitMs) continue
       await sleep(waitMs, undefined, { signal: cli.signal }).catch(() => {
         throw new InterruptedError('interrupted')
       })

@@ -14,7 +14,7 @@ export const STATE_NAMES: readonly string[] = [
 
 export const COMPLETED = STATE_NAMES.indexOf('completed')
 
-/** The number of a state, given by its name or number. Throws UsageError naming the states. */
+/** The number of a state, given by its name or number. Throws UsageError with the list of states. */
 export function stateNumber(text: string): string {
   const number = STATE_NAMES.indexOf(text.toLowerCase())
   if (number >= 0) return String(number)
@@ -22,7 +22,7 @@ export function stateNumber(text: string): string {
   throw new UsageError(`--state must be one of ${STATE_NAMES.join(', ')}`)
 }
 
-/** Whether nothing more will happen unless it is started again. */
+/** Whether the state is final until the next start. */
 export function isOver(state: number): boolean {
   return state >= COMPLETED && STATE_NAMES[state] !== 'unknown'
 }

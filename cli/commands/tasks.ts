@@ -1,7 +1,9 @@
 /** `skein tasks`. */
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { LISTING } from '../shared/command.ts'
-import type { Call, Cli, Command, Group } from '../shared/command.ts'
-import { CommandError } from '../shared/failures.ts'
+import type { ApiRequest, Call, Cli, Command, Group, Reply } from '../shared/command.ts'
+import { CommandError, InterruptedError, RefusedError } from '../shared/failures.ts'
 import { arg, json, jsonObject } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 import { RUN_FLAGS, runFields } from './run-fields.ts'
@@ -30,7 +32,7 @@ function one(
   }
 }
 
-/** A JSON object, or a name beside flags. */
+/** A JSON object, or a name with flags. */
 function newTask(given: Given): Record<string, unknown> {
   const text = arg(given, 'name|JSON_task')
   const fields = /^\s*\{|^@|^-$/.test(text) ? jsonObject(given, 'name|JSON_task') : { name: text }
@@ -60,7 +62,7 @@ export const tasks: Group = {
       words: 'run',
       args: '<file|image>',
       tail: 'user',
-      summary: 'make a task from a module, start it, and with --wait print its result',
+      summary: 'create a task from a module and start it; --wait prints its result',
       example: 'add.wasm --inputs 1,2 --wait',
       flags: [...RUN_FLAGS, 'function', 'timeout', 'wait', 'rm'],
       run: runFile,
@@ -69,7 +71,7 @@ export const tasks: Group = {
       words: 'create',
       args: '<name|JSON_task>',
       tail: 'user',
-      summary: 'make a task from a name and flags, or from JSON with every field',
+      summary: 'create a task from a name and flags, or from JSON',
       example: 'add --image docker.io/library/add:1 --inputs 1,2',
       flags: [...RUN_FLAGS, 'function', 'image', 'timeout'],
       call: { method: 'POST', service: SERVICE, path: '/tasks', auth: 'optional', body: newTask },
@@ -111,7 +113,7 @@ export const tasks: Group = {
       words: 'upload',
       args: '<task_id> <file>',
       tail: 'user',
-      summary: 'give a task its module',
+      summary: 'upload the module of a task',
       example: '<task_id> add.wasm',
       async run(cli, given) {
         const reply = await uploadTo(cli, arg(given, 'task_id'), arg(given, 'file'), given.credential)
@@ -120,7 +122,7 @@ export const tasks: Group = {
     },
     one(
       'start',
-      'start a task; flags count for this run alone',
+      'start a task; flags apply to this run only',
       { method: 'POST', path: `${ONE}/start`, body: startBody },
       { flags: RUN_FLAGS, example: '<task_id> --inputs 1,2' },
     ),
@@ -129,7 +131,7 @@ export const tasks: Group = {
       words: 'invoke',
       args: '<task_id>',
       tail: 'user',
-      summary: 'start and wait for the result, in one call',
+      summary: 'start a task and wait for the result',
       example: '<task_id> --inputs 1,2',
       flags: [...RUN_FLAGS, 'timeout'],
       run: invoke,
@@ -145,12 +147,15 @@ export const tasks: Group = {
       words: 'logs',
       args: '<task_id>',
       tail: 'user',
-      summary: 'print the output of the newest run; -f follows it',
+      summary:
+        'print the output of the newest run; -f follows it, and the next runs of a task with a trigger or a schedule',
       example: '<task_id> -f',
       flags: ['follow', 'run', 'stream'],
       run: (cli, given) => printLogs(cli, given, arg(given, 'task_id'), given.flags.get('run')),
     },
-    one('placement', 'say which worker it goes to, and why the others not', { path: `${ONE}/placement` }),
+    one('placement', 'show which worker a task is placed on, and why others are excluded', {
+      path: `${ONE}/placement`,
+    }),
     one(
       'replay',
       'run a module over stored messages',
@@ -170,18 +175,41 @@ function startBody(given: Given): unknown {
 
 /** The manager answers when the run has ended, or at its own deadline. */
 const INVOKE_DEADLINE_MS = 24 * 3600 * 1000
+/** After a lost connection the call is repeated this often, at this interval: a load balancer leads it to another manager. */
+const MAX_REPEATS = 20
+const REPEAT_MS = 1000
 
 async function invoke(cli: Cli, given: Given): Promise<void> {
   const timeout = given.flags.get('timeout')
-  const reply = await cli.request({
+  const request = {
     method: 'POST',
     service: SERVICE,
     path: `/tasks/${encodeURIComponent(arg(given, 'task_id'))}/invoke`,
     json: { ...runFields(given), ...(timeout === undefined ? {} : { timeout }) },
+    // Repeated calls wait for the run of the first one.
+    headers: { 'Idempotency-Key': randomUUID() },
     authorization: 'optional',
     token: given.credential,
     deadlineMs: INVOKE_DEADLINE_MS,
-  })
-  if (reply.value === undefined) throw new CommandError('the manager answered nothing')
+  } satisfies ApiRequest
+  let reply: Reply | undefined
+  for (let repeats = 0; reply === undefined; repeats++) {
+    try {
+      reply = await cli.request(request)
+    } catch (error) {
+      if (repeats === MAX_REPEATS || !mayRepeat(error, repeats > 0)) throw error
+      await sleep(REPEAT_MS, undefined, { signal: cli.signal }).catch(() => {
+        throw new InterruptedError('interrupted')
+      })
+    }
+  }
+  if (reply.value === undefined) throw new CommandError('the answer of the manager is empty')
   cli.show('data', reply)
+}
+
+/** The connection was lost, or since then there is no manager that answers. */
+function mayRepeat(error: unknown, isLost: boolean): boolean {
+  if (error instanceof RefusedError) return error.status === 502 || (isLost && error.status === 503)
+  const { code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException
+  return code === 'ECONNRESET' || code === 'EPIPE' || (isLost && code === 'ECONNREFUSED')
 }

@@ -33,7 +33,7 @@ async function start(cli: Cli): Promise<void> {
       env: { ...cli.settings.environment, NODE_COMPILE_CACHE: join(HOME, 'node_modules', '.cache', 'node') },
     },
   )
-  // A terminal sends Ctrl-C to both; whoever stops this process alone means the child too.
+  // A terminal sends Ctrl-C to both processes; a signal to this process alone must stop the child too.
   cli.signal.addEventListener('abort', () => child.kill('SIGTERM'), { once: true })
   const code = await new Promise<number>((resolve, reject) => {
     child.once('error', (error) => reject(new CommandError(`cannot start: ${error.message}`)))

@@ -1,4 +1,4 @@
-/** `skein users`: what belongs to logging in, from tokens and passwords to sessions. */
+/** `skein users`: commands of login: tokens, passwords and sessions. */
 import type { Command } from '../shared/command.ts'
 import { arg } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
@@ -14,7 +14,7 @@ export const TOKEN_COMMANDS: readonly Command[] = [
     words: 'token',
     args: '<username> <password> [<domain_id>]',
     tail: 'none',
-    summary: 'issue a pair of tokens; a domain binds them to it',
+    summary: 'issue an access and a refresh token; with a domain they are valid in it only',
     example: 'ada 12345678',
     call: { method: 'POST', service: 'users', path: '/users/tokens/issue', auth: 'none', body: tokenBody },
   },
@@ -22,7 +22,7 @@ export const TOKEN_COMMANDS: readonly Command[] = [
     words: 'refreshtoken',
     args: '<refresh_token> [<domain_id>]',
     tail: 'none',
-    summary: 'trade a refresh token for a new pair; it works once',
+    summary: 'exchange a refresh token for new tokens; it works once',
     example: '$REFRESH_TOKEN',
     call: {
       method: 'POST',
@@ -52,7 +52,7 @@ export const PASSWORD_COMMANDS: readonly Command[] = [
     words: 'resetpasswordrequest',
     args: '<email>',
     tail: 'none',
-    summary: 'mail a link to set a new password',
+    summary: 'send an email with a link to set a new password',
     example: 'ada@example.com',
     call: {
       method: 'POST',
@@ -66,7 +66,7 @@ export const PASSWORD_COMMANDS: readonly Command[] = [
     words: 'resetpassword',
     args: '<password> <confirm_password> <reset_token>',
     tail: 'none',
-    summary: 'set a new password with the token of the mail',
+    summary: 'set a new password with the token of the email',
     example: 'a-new-one a-new-one $RESET_TOKEN',
     answer: 'ok',
     call: {
@@ -120,7 +120,7 @@ export const SESSION_COMMANDS: readonly Command[] = [
     words: 'sendverification',
     args: '',
     tail: 'user',
-    summary: 'mail a link that verifies your address',
+    summary: 'send an email with a link that verifies your address',
     example: '',
     answer: 'ok',
     call: { method: 'POST', service: 'users', path: '/users/send-verification' },
@@ -129,7 +129,7 @@ export const SESSION_COMMANDS: readonly Command[] = [
     words: 'verifyemail',
     args: '<verification_token>',
     tail: 'none',
-    summary: 'verify an address with the token of the mail',
+    summary: 'verify an address with the token of the email',
     example: '$VERIFICATION_TOKEN',
     answer: 'ok',
     call: {

@@ -13,7 +13,7 @@ function reached(words: string, what: string, columns: readonly string[]): Comma
     words,
     args: '<user_id>',
     tail: 'user',
-    summary: `list the ${what} that a user reaches`,
+    summary: `list the ${what} that a user can access`,
     example: '<user_id>',
     columns,
     call: { method: 'GET', service: 'users', path: `/users/{user_id}/${words}`, query: LISTING },
@@ -43,7 +43,7 @@ function parametersOf(given: Given): Record<string, string> {
   const query = new URLSearchParams(arg(given, 'query'))
   const found = Object.fromEntries([...query].filter(([, value]) => value !== ''))
   if (Object.keys(found).length === 0)
-    throw new CommandError('<query> must be parameters, as username=ada or username=ada&email=ada@example.com')
+    throw new CommandError('<query> must be parameters such as username=ada&email=ada@example.com')
   return found
 }
 
@@ -76,7 +76,7 @@ export const users: Group = {
       words: 'create',
       args: '<name> <identity> <password>',
       tail: 'user',
-      summary: 'register a user in the older shape',
+      summary: 'register a user (older form)',
       example: 'Ada ada@example.com 12345678',
       isOlder: true,
       call: {
@@ -162,12 +162,33 @@ export const users: Group = {
     change(
       'update role',
       '<user_id> <role>',
-      'make a user platform admin, or no longer',
+      'set the platform role of a user: admin or user',
       '<user_id> admin',
       (given) => ({
         role: arg(given, 'role'),
       }),
     ),
+    {
+      words: 'quotas',
+      args: '<user_id>',
+      tail: 'user',
+      summary: 'show the quotas of a user (platform admin)',
+      example: '<user_id>',
+      call: { method: 'GET', service: 'users', path: '/users/{user_id}/quotas' },
+    },
+    {
+      words: 'update quotas',
+      args: '<user_id> <JSON>',
+      tail: 'user',
+      summary: 'replace the own quotas of a user; absent ones get the default (platform admin)',
+      example: `<user_id> '{"domains": 10}'`,
+      call: {
+        method: 'PUT',
+        service: 'users',
+        path: '/users/{user_id}/quotas',
+        body: (given) => ({ own: jsonObject(given, 'JSON') }),
+      },
+    },
     {
       words: 'update',
       args: '<user_id> <JSON>',
@@ -180,7 +201,7 @@ export const users: Group = {
       words: 'profile',
       args: '',
       tail: 'user',
-      summary: 'show whom the token belongs to',
+      summary: 'show the user of the token',
       example: '',
       call: { method: 'GET', service: 'users', path: '/users/profile' },
     },
@@ -235,7 +256,7 @@ export const users: Group = {
       words: 'memberships',
       args: '<user_id>',
       tail: 'user',
-      summary: 'list the groups of a user that you may see',
+      summary: 'list the groups of a user that you can read',
       example: '<user_id>',
       columns: ['id', 'name', 'domain_id', 'status'],
       call: { method: 'GET', service: 'users', path: '/users/{user_id}/memberships', query: LISTING },

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Call, Cli, Command, Group } from '../shared/command.ts'
 import { secondsOf } from '../shared/duration.ts'
-import { renderAnswer } from '../shared/table.ts'
+import { renderResponse } from '../shared/table.ts'
 import { isRecord } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 
@@ -30,6 +30,7 @@ function one(
 export const workers: Group = {
   name: 'workers',
   summary: 'nodes that run tasks',
+  description: 'A name stands for the id of a worker, unless several workers have it.',
   columns: COLUMNS,
   commands: [
     {
@@ -46,6 +47,7 @@ export const workers: Group = {
         auth: 'optional',
         query: ['limit', 'offset', 'status', 'label'],
       },
+      hintOf: hintOfSharedNames,
     },
     one('get', 'show a worker', { path: '/workers/{worker_id}' }),
     {
@@ -57,13 +59,13 @@ export const workers: Group = {
       flags: ['interval'],
       run: top,
     },
-    one('drain', 'let a worker finish what it runs, and give it nothing new', {
+    one('drain', 'drain a worker: it finishes its runs and gets no new ones', {
       method: 'POST',
       path: '/workers/{worker_id}/drain',
     }),
-    one('resume', 'give a worker work again', { method: 'POST', path: '/workers/{worker_id}/resume' }),
-    one('revoke', 'make the certificate of a worker invalid', { method: 'POST', path: '/workers/{worker_id}/revoke' }),
-    one('delete', 'forget a worker', { method: 'DELETE', path: '/workers/{worker_id}' }, { answer: 'ok' }),
+    one('resume', 'resume a drained worker', { method: 'POST', path: '/workers/{worker_id}/resume' }),
+    one('revoke', 'revoke the certificate of a worker', { method: 'POST', path: '/workers/{worker_id}/revoke' }),
+    one('delete', 'delete a worker', { method: 'DELETE', path: '/workers/{worker_id}' }, { answer: 'ok' }),
     {
       words: 'token create',
       args: '',
@@ -79,6 +81,18 @@ export const workers: Group = {
       },
     },
   ],
+}
+
+/** Names that several workers of the page have, with their ids. */
+export function hintOfSharedNames(answer: unknown): string | undefined {
+  const found = isRecord(answer) && Array.isArray(answer['workers']) ? answer['workers'].filter(isRecord) : []
+  const shared = [...Map.groupBy(found, (worker) => String(worker['name']))].filter(([, workers]) => workers.length > 1)
+  if (shared.length === 0) return undefined
+  const sentences = shared.map(
+    ([name, workers]) =>
+      `${workers.length} workers are named ${name} (${workers.map(({ id }) => String(id)).join(', ')})`,
+  )
+  return `${sentences.join('; ')}: give each its own name with SKEIN_WORKER_NAME`
 }
 
 async function top(cli: Cli, given: Given): Promise<void> {
@@ -103,6 +117,6 @@ function screenOf(cli: Cli, value: unknown): string {
   const sum = (key: string) => found.reduce((total, worker) => total + Number(worker[key] ?? 0), 0)
   const alive = found.filter((worker) => worker['alive'] === true).length
   const head = `${alive} of ${found.length} workers alive, ${sum('task_count')} tasks running, ${sum('free_slots')} of ${sum('slots')} slots free`
-  const table = renderAnswer(value, { columns: COLUMNS }, process.stdout.columns, cli.output.paint)
+  const table = renderResponse(value, { columns: COLUMNS }, process.stdout.columns, cli.output.paint)
   return `${cli.output.paint('bold', head)}\n\n${table}`
 }

@@ -16,7 +16,7 @@ export const workflows: Group = {
       words: 'create',
       args: '<JSON_workflow>',
       tail: 'user',
-      summary: 'make a workflow: tasks with depends_on and run_if',
+      summary: 'create a workflow: tasks with depends_on and run_if',
       example: '@workflow.json',
       call: {
         method: 'POST',

@@ -1,12 +1,11 @@
 /**
- * One invocation: where to talk to, with which token, and how the answer is shown. Commands get this and nothing else; the
- * public HTTP API is all that it uses.
+ * One invocation: addresses, token and output. Commands receive only this object, which uses only the public HTTP API.
  */
-import type { Answer, ApiRequest, Cli, Reply } from './command.ts'
+import type { ResponseStyle, ApiRequest, Cli, Reply } from './command.ts'
 import type { ConfigFile } from './config-file.ts'
 import { curlLine } from './curl.ts'
 import { CommandError } from './failures.ts'
-import { exchange } from './http.ts'
+import { sendRequest } from './http.ts'
 import type { Incoming } from './http.ts'
 import { readSettings } from './invocation.ts'
 import type { Invocation } from './invocation.ts'
@@ -18,8 +17,8 @@ import { createSession } from './session.ts'
 import type { View } from './table.ts'
 import { isRecord, plainText } from './values.ts'
 
-/** How long a server may be silent; a bulk of 10,000 items takes seconds. */
-const ANSWER_DEADLINE_MS = 60_000
+/** The server must send something within this time; a bulk of 10,000 items takes seconds. */
+const RESPONSE_DEADLINE_MS = 60_000
 
 export function createCli(invocation: Invocation, file: ConfigFile): Cli {
   const { environment, streams, signal } = invocation
@@ -44,12 +43,12 @@ export function createCli(invocation: Invocation, file: ConfigFile): Cli {
       const shown = Buffer.isBuffer(body) ? '@-' : body
       printCurl(request, url, headers, typeof shown === 'string' ? shown : undefined)
     }
-    const incoming = await exchange({
+    const incoming = await sendRequest({
       method: request.method,
       url,
       headers,
       body,
-      deadlineMs: request.deadlineMs ?? ANSWER_DEADLINE_MS,
+      deadlineMs: request.deadlineMs ?? RESPONSE_DEADLINE_MS,
       isInsecure: settings.isInsecure,
       signal,
       onSent: request.onSent,
@@ -94,16 +93,17 @@ export function createCli(invocation: Invocation, file: ConfigFile): Cli {
       let incoming = await send(request, await session.authorization(request, url))
       if (incoming.status === 401 && (await session.renew(request)))
         incoming = await send(request, await session.authorization(request, url))
-      if (incoming.status >= 400) throw refusalOf(incoming, request, session)
+      if (incoming.status >= 400 && request.accepts?.includes(incoming.status) !== true)
+        throw refusalOf(incoming, request, session)
       return { ...incoming, value: parseBody(incoming) }
     },
     show(answer, reply, view) {
-      showAnswer(output, answer, reply, view)
+      showResponse(output, answer, reply, view)
     },
   }
 }
 
-/** Names that the server did not know and left out, and what it takes them for. */
+/** Unknown parameter names that the server ignored, with its suggestions. */
 function hintsOf({ headers }: Incoming): string[] {
   const header = headers['skein-hint']
   return header === undefined || header.length === 0 ? [] : String(header).split('; ')
@@ -115,11 +115,11 @@ function parseBody({ text, headers }: Incoming): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch {
-    throw new CommandError('the answer is not JSON', 'is this address Skein? see skein doctor')
+    throw new CommandError('the answer is not JSON', 'check the address: skein doctor')
   }
 }
 
-function showAnswer(output: Output, answer: Answer, reply: Reply, view?: View): void {
+function showResponse(output: Output, answer: ResponseStyle, reply: Reply, view?: View): void {
   const value = isRecord(reply.value) ? reply.value : {}
   if (answer === 'created') {
     const location = reply.headers.location?.split('/').at(-1) ?? ''

@@ -1,6 +1,6 @@
 /**
- * A command is a row of data: the words that name it, its arguments, the request that it stands for. Help, completion,
- * the manual page and the test that tries every command are made from the rows.
+ * A command is a row of data: its words, its arguments and its request. Help, completion, the manual page and the test of
+ * every command are generated from the rows.
  */
 import type { FlagName } from './flags.ts'
 import type { Incoming } from './http.ts'
@@ -12,9 +12,8 @@ import type { View } from './table.ts'
 import type { Given } from './values.ts'
 
 /**
- * What scripts give after the arguments, and what daily use leaves out (contract section 13): `domain` is
- * `[<domain_id>] [<user_token>]` (both, one of them, or none), `user` is `[<user_token>]`, `device` is
- * `[<domain_id>] [<client_secret>]`.
+ * Optional trailing arguments, used by scripts (contract section 13): `domain` is `[<domain_id>] [<user_token>]` (both,
+ * one of them, or none), `user` is `[<user_token>]`, `device` is `[<domain_id>] [<client_secret>]`.
  */
 export type Tail = 'domain' | 'user' | 'device' | 'none'
 
@@ -22,41 +21,51 @@ export type Call = {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   service: ServiceName
   /**
-   * `{name}` is an argument and `{domain}` the domain. `/{domain}` at the beginning falls away where no domain is known:
-   * the server then finds the entity by itself (decision 31). `/{domain!}` must be known.
+   * `{name}` is an argument and `{domain}` the domain. A leading `/{domain}` is omitted when no domain is set: the server
+   * then finds the entity by its id (decision 31). `/{domain!}` requires a domain.
    */
   path: string | ((given: Given) => string)
   body?: (given: Given) => unknown
-  /** Arguments and flags that become query parameters: by their own names. */
+  /** Arguments and flags that become query parameters of the same name. */
   query?: readonly string[]
-  /** More of them, worked out. */
+  /** Computed query parameters. */
   parameters?: (given: Given) => Readonly<Record<string, string | undefined>>
-  /** Default: a token must be there. */
+  /** Default: a token is required. */
   auth?: 'optional' | 'none' | ((given: Given) => string)
 }
 
-/** `data` shows the answer; `created` and `revoked` its id and time; `ok` says that it is done. */
-export type Answer = 'data' | 'created' | 'ok' | 'revoked'
+/** `data` shows the answer; `created` and `revoked` show its id and time; `ok` confirms success. */
+export type ResponseStyle = 'data' | 'created' | 'ok' | 'revoked'
 
 export type Command = {
   words: string
-  /** `<needed>`, `[<json>]` for an argument that is told by its being JSON; `[<last>]` only where the tail is `none`. */
+  /**
+   * `<required>`, `[<json>]` for an optional argument that is recognized by being JSON; `[<last>]` only where the tail is
+   * `none`.
+   */
   args: string
-  /** The same where the entity stands before the verb, when the order differs: `clients <client_id> roles update …`. */
+  /**
+   * The arguments in the form with the entity before the verb, when their order differs: `clients <client_id> roles
+   * update …`.
+   */
   subjectArgs?: string
   tail: Tail
   summary: string
-  /** Arguments as one would type them. */
+  /** Example arguments. */
   example: string
   /** Flags of its own. */
   flags?: readonly FlagName[]
-  /** Columns of its table; the group's where absent. */
+  /** Columns of its table; defaults to those of the group. */
   columns?: readonly string[]
   call?: Call
-  answer?: Answer
-  /** For what is more than one request. */
+  answer?: ResponseStyle
+  /** Something about the answer that the user should know, for stderr. */
+  hintOf?: (answer: unknown) => string | undefined
+  /** Replaces `call` for commands with more than one request. */
   run?: (cli: Cli, given: Given) => Promise<void>
-  /** Kept for scripts of older generations: not offered by completion. */
+  /** `run` needs the id of the domain, as every `call` does. */
+  usesDomainId?: true
+  /** An older form that scripts use; completion does not offer it. */
   isOlder?: boolean
 }
 
@@ -66,82 +75,86 @@ export type Group = {
   /** One sentence or more for `--help` of the group. */
   description?: string
   columns?: readonly string[]
-  /** Words for the numbers of a column. */
+  /** Labels for the numbers of a column. */
   labels?: View['labels']
-  /** False for what concerns this machine alone. */
+  /** False for groups that only concern this machine. */
   needsServer?: false
   commands: readonly Command[]
 }
 
-/** Whose token requests carry: session.ts. */
+/** The token of requests: session.ts. */
 export type Session = {
   login(): Login | undefined
-  /** Whether a token would be found without one on the command line. */
+  /** Whether a token is available without one on the command line. */
   hasToken(): boolean
   authorization(request: ApiRequest, url: string): Promise<string | undefined>
-  /** After a 401: whether a newer token is there now, so that a second try makes sense. */
+  /** After a 401: whether a newer token is available, so that a retry makes sense. */
   renew(request: ApiRequest): Promise<boolean>
   hintWhenRefused(request: ApiRequest): string
-  /** Texts that `--curl` must not show, and the shell expression that stands for each. */
+  /** Secrets that `--curl` must not show, with the shell expression for each. */
   hidden(): ReadonlyMap<string, string>
-  /** Keeps what a login brought. */
-  keep(login: Omit<Login, 'origins'>): Promise<void>
-  forget(): Promise<void>
+  /** Saves the tokens of a login. */
+  saveLogin(login: Omit<Login, 'origins'>): Promise<void>
+  removeLogin(): Promise<void>
 }
 
-/** One request, whole. */
+/** A complete request. */
 export type ApiRequest = {
   method: Call['method']
   service: ServiceName
   path: string
   query?: Readonly<Record<string, string | undefined>>
   json?: unknown
-  /** A body that is sent as it is. */
+  /** A body that is sent unchanged. */
   text?: string | Buffer
   contentType?: string
-  /** A file to send: as the field `file` of a form, or, with a content type, as the whole body. */
+  /** A file to upload: the field `file` of a form or, with a content type, the whole body. */
   file?: string
   /**
    * `needed`: a token of the command line, the environment, the configuration file or the saved login; `optional`: the
-   * same, or none; `refresh`: the refresh token of the saved login. Anything else is the value of the header.
+   * same, or none; `refresh`: the refresh token of the saved login; `header`: the value of the header.
    */
   authorization?: 'needed' | 'optional' | 'none' | 'refresh' | { header: string }
   /** A token of the command line. */
   token?: string | undefined
   headers?: Readonly<Record<string, string>>
-  /** How long the server may be silent. */
+  /** Statuses of 400 and above whose answer is wanted and not a failure. */
+  accepts?: readonly number[]
+  /** The server must send something within this time. */
   deadlineMs?: number
   onSent?: (bytes: number) => void
 }
 
 export type Reply = Incoming & { value: unknown }
 
-/** What commands work with. */
+/** The interface of commands to the program. */
 export type Cli = {
   readonly settings: Settings
   readonly output: Output
   readonly session: Session
   /** Aborted by Ctrl-C. */
   readonly signal: AbortSignal
-  /** Sends what a row stands for. */
+  /** Sends the request of a row. */
   call(call: Call, given: Given): Promise<Reply>
   /** Throws RefusedError for an answer of 400 and above. */
   request(request: ApiRequest): Promise<Reply>
-  /** The address of a request and its headers, for a stream that reads the answer itself. */
+  /** The address and headers of a request, for a stream that reads the answer itself. */
   prepare(request: ApiRequest): Promise<{ url: string; headers: Record<string, string> }>
-  /** Shows an answer in the form that a row names. */
-  show(answer: Answer, reply: Reply, view?: View): void
+  /** Shows an answer in the form of its row. */
+  show(answer: ResponseStyle, reply: Reply, view?: View): void
 }
 
-/** Filters that every listing understands. */
+/** Filters of every listing. */
 export const PAGE: readonly FlagName[] = ['limit', 'offset', 'order', 'dir']
 export const LISTING: readonly FlagName[] = [...PAGE, 'name', 'metadata', 'status']
 
-/** A group by its name, loaded when it is needed. */
+/** A group by its name, loaded on demand. */
 export type GroupEntry = {
   name: string
   aliases?: readonly string[]
   summary: string
   section: 'Start' | 'Platform' | 'Tasks' | 'This program'
+  /** Commands of older command lines begin with its name (`older-words.ts`). */
+  hasOlderWords?: true
   load: () => Promise<Group>
 }

@@ -1,35 +1,35 @@
 /**
- * Completion for shells, made from the tables: for each place the words that may come next. The scripts hold all they
- * need, so that a tab asks nobody.
+ * Shell completion, generated from the command tables: the possible next words of each prefix. The scripts are
+ * self-contained, so that completion sends no request.
  */
 import type { Command, GroupEntry } from './command.ts'
 import { FLAGS } from './flags.ts'
 import type { Flag } from './flags.ts'
 import { UsageError } from './failures.ts'
 
-/** Words so far, joined by spaces, and what may follow, each with what it means. */
-type Places = Map<string, Map<string, string>>
+/** Words so far, joined by spaces, and the possible next words with their summaries. */
+type Completions = Map<string, Map<string, string>>
 
 export async function renderCompletion(groups: readonly GroupEntry[], shell: string): Promise<string> {
-  const places = await placesOf(groups)
+  const completions = await completionsOf(groups)
   switch (shell) {
     case 'bash':
-      return bash(places)
+      return bash(completions)
     case 'zsh':
-      return zsh(places)
+      return zsh(completions)
     case 'fish':
-      return fish(places)
+      return fish(completions)
     default:
-      throw new UsageError(`there is no completion for ${shell}`, 'skein completion <bash|zsh|fish>')
+      throw new UsageError(`completion is not available for ${shell}`, 'skein completion <bash|zsh|fish>')
   }
 }
 
-async function placesOf(groups: readonly GroupEntry[]): Promise<Places> {
-  const places: Places = new Map()
+async function completionsOf(groups: readonly GroupEntry[]): Promise<Completions> {
+  const completions: Completions = new Map()
   const add = (place: string, word: string, summary: string) => {
-    const words = places.get(place) ?? new Map<string, string>()
+    const words = completions.get(place) ?? new Map<string, string>()
     if (!words.has(word)) words.set(word, summary)
-    places.set(place, words)
+    completions.set(place, words)
   }
   for (const entry of groups) {
     const group = await entry.load()
@@ -39,7 +39,7 @@ async function placesOf(groups: readonly GroupEntry[]): Promise<Places> {
     }
   }
   add('', 'help', 'help of a group or command')
-  return places
+  return completions
 }
 
 function addCommand(
@@ -51,17 +51,17 @@ function addCommand(
   for (const [index, word] of words.entries())
     add([group, ...words.slice(0, index)].join(' '), word, index === words.length - 1 ? command.summary : '…')
   for (const flag of command.flags ?? []) add([group, ...words].join(' '), `--${flag}`, flagSummary(flag))
-  // The one argument that is one of a few words.
+  // An argument with a fixed set of values.
   const choice = /^<([a-z|]+)>$/.exec(command.args)?.[1]?.split('|') ?? []
   if (choice.length > 1 && words.length === 0) for (const word of choice) add(group, word, '')
 }
 
 const flagSummary = (name: string): string => FLAGS.find((flag) => flag.name === name)?.summary ?? ''
 const globalFlags = (): Flag[] => FLAGS.filter((flag: Flag) => flag.group !== undefined)
-/** For double quotes and brackets of any shell. */
+/** Removes characters that are special in double quotes or brackets of any shell. */
 const plain = (text: string): string => text.replaceAll(/["'`$\\:[\]]/g, '')
 
-function bash(places: Places): string {
+function bash(completions: Completions): string {
   return `# bash completion of skein: source <(skein completion bash)
 _skein() {
   local current=\${COMP_WORDS[COMP_CWORD]} place="" word words=""
@@ -73,9 +73,9 @@ _skein() {
   done
   while :; do
     case $place in
-${[...places].map(([place, words]) => `      ${JSON.stringify(place)}) words="${[...words.keys()].join(' ')}" ;;`).join('\n')}
+${[...completions].map(([place, words]) => `      ${JSON.stringify(place)}) words="${[...words.keys()].join(' ')}" ;;`).join('\n')}
       *)
-        # An argument stands at the end: what may come after the words before it.
+        # The last word is an argument: complete after the words before it.
         if [[ $place == *" "* && $current == -* ]]; then place=\${place% *}; continue; fi ;;
     esac
     break
@@ -94,7 +94,7 @@ complete -o filenames -F _skein skein
 `
 }
 
-function zsh(places: Places): string {
+function zsh(completions: Completions): string {
   return `#compdef skein
 # zsh completion of skein: skein completion zsh > "\${fpath[1]}/_skein"
 _skein() {
@@ -104,7 +104,7 @@ _skein() {
     [[ $word == -* ]] || place="\${place:+$place }$word"
   done
   case $place in
-${[...places]
+${[...completions]
   .map(
     ([place, words]) =>
       `    ${JSON.stringify(place)}) options=(${[...words].map(([word, summary]) => `"${word}:${plain(summary)}"`).join(' ')}) ;;`,
@@ -122,8 +122,8 @@ if [[ $funcstack[1] == _skein ]]; then _skein "$@"; else compdef _skein skein; f
 `
 }
 
-function fish(places: Places): string {
-  const lines = [...places].flatMap(([place, words]) =>
+function fish(completions: Completions): string {
+  const lines = [...completions].flatMap(([place, words]) =>
     [...words].map(([word, summary]) => {
       const condition = `-n '__skein_at ${JSON.stringify(place)}'`
       const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-f -a ${word}`

@@ -1,6 +1,6 @@
 /**
- * The configuration file: TOML of any generation, read by key whatever table the key stands in. Holds no tokens of ours;
- * those lie in the login store. A `user_token` that somebody put into it is honoured.
+ * The configuration file: TOML, read by key in any table, as older programs wrote it. Skein saves its tokens in the login
+ * store instead; a `user_token` in the file is used.
  */
 import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -13,7 +13,7 @@ import { isRecord } from './values.ts'
 
 type Kind = 'url' | 'text' | 'count' | 'boolean' | 'quoted boolean' | 'json'
 
-/** Keys that `skein config` sets, the table that each stands in, and what it takes. */
+/** Keys that `skein config` sets, with their table and type. */
 export const CONFIG_KEYS: Readonly<Record<string, { table?: string; kind: Kind }>> = {
   raw_output: { kind: 'quoted boolean' },
   msg_content_type: { kind: 'text' },
@@ -46,7 +46,7 @@ export const CONFIG_KEYS: Readonly<Record<string, { table?: string; kind: Kind }
   tls_verification: { table: 'remotes', kind: 'boolean' },
 }
 
-/** What a new file holds: no address, no token. Numbers stand in quotes, as older programs of this family read them. */
+/** A new file contains no address and no token. Numbers are in quotes, as older programs read them. */
 const NEW_FILE = `raw_output = "false"
 msg_content_type = "application/senml+json"
 
@@ -64,22 +64,22 @@ export type ConfigFile = {
   addresses: Addresses
   /** The file that names the addresses. */
   addressesFrom: string
-  /** It lies in the current folder and was not named: somebody else may have written it. */
+  /** Whether it is in the current folder and was not named: another person can have written it. */
   isOfFolder: boolean
 }
 
 const MAX_FOLDER_FILE_BYTES = 1024 * 1024
 
-/** What the file of the current folder sets without a question: filters and output. Everything else needs one. */
+/** Keys of the file in the current folder that need no consent: filters and output. */
 const HARMLESS_KEYS: ReadonlySet<string> = new Set([
   'raw_output',
   'msg_content_type',
   ...Object.entries(CONFIG_KEYS).flatMap(([key, { table }]) => (table === 'filter' ? [key] : [])),
 ])
-/** All that is read from a file. */
+/** All keys that are read. */
 const READ_KEYS = [...Object.keys(CONFIG_KEYS), 'user_token']
 
-/** The folder for what the user's programs remember. */
+/** The configuration folder of the user. */
 export function configFolder(environment: Environment): string {
   const own = environment['SKEIN_CONFIG_DIR']
   if (own !== undefined && own !== '') return own
@@ -89,7 +89,7 @@ export function configFolder(environment: Environment): string {
 
 export const ownConfigPath = (environment: Environment): string => join(configFolder(environment), 'config.toml')
 
-/** Contexts, logins, and what was answered about folders. */
+/** Contexts, logins and consents for folders. */
 export const contextsPathOf = (environment: Environment): string => join(configFolder(environment), 'contexts.json')
 
 /** Addresses, TLS verification and tokens of a file, in the order of their keys. */
@@ -99,13 +99,13 @@ export function sensitiveValues({ values }: ConfigFile): (readonly [string, stri
     .flatMap((key) => (values[key] === undefined ? [] : [[key, values[key]] as const]))
 }
 
-/** Filters and output of the folder's file, everything else of the user's own. */
+/** Takes filters and output from the file of the folder, everything else from the file of the user. */
 export function restrictedBy(file: ConfigFile, own: ConfigFile): ConfigFile {
   const harmless = Object.entries(file.values).filter(([key]) => HARMLESS_KEYS.has(key))
   return { ...own, path: file.path, values: { ...own.values, ...Object.fromEntries(harmless) } }
 }
 
-/** Reads the file that is named, else `./config.toml`, else the user's own, which is made when it is missing. */
+/** Reads the named file, else `./config.toml`, else the file of the user, which is created if it is missing. */
 export function readConfigFile(named: string | undefined, environment: Environment): ConfigFile {
   const own = ownConfigPath(environment)
   const isNamed = named !== undefined && named !== ''
@@ -119,8 +119,8 @@ export function readConfigFile(named: string | undefined, environment: Environme
   try {
     writePrivate(path, NEW_FILE)
   } catch (error) {
-    // A home that cannot be written to is no reason to refuse everything; a file that was asked for is.
-    if (isNamed) throw new CommandError(`cannot make ${path}: ${(error as Error).message}`)
+    // A read-only home directory is not an error; failing to create a named file is.
+    if (isNamed) throw new CommandError(`cannot create ${path}: ${(error as Error).message}`)
   }
   return parseConfigFile(path, NEW_FILE, false)
 }
@@ -131,7 +131,7 @@ function parseConfigFile(path: string, text: string, isOfFolder: boolean): Confi
     document = parse(text)
   } catch (error) {
     const reason = error instanceof TomlError ? `line ${error.line}: ${error.message.split('\n')[0]}` : String(error)
-    throw new CommandError(`${path} is not TOML: ${reason}`, 'mend the line, or name another file with --config')
+    throw new CommandError(`${path} is not TOML: ${reason}`, 'correct the line, or name another file with --config')
   }
   const values: Record<string, string> = {}
   const take = (key: string, value: unknown) => {
@@ -149,10 +149,10 @@ function parseConfigFile(path: string, text: string, isOfFolder: boolean): Confi
   return { path, values, addresses, addressesFrom: path, isOfFolder }
 }
 
-/** Sets one key and keeps everything else as it stands, comments included. Returns the path. */
+/** Sets one key and keeps the rest of the file, comments included. Returns the path. */
 export function setConfigKey(file: ConfigFile, key: string, value: string): void {
   const known = CONFIG_KEYS[key]
-  if (known === undefined) throw new CommandError(`no such key: ${key}`, `keys: ${Object.keys(CONFIG_KEYS).join(', ')}`)
+  if (known === undefined) throw new CommandError(`unknown key ${key}`, `keys: ${Object.keys(CONFIG_KEYS).join(', ')}`)
   const line = `${key} = ${renderValue(key, known.kind, value)}`
   const text = readIfThere(file.path, false) ?? NEW_FILE
   const lines = text.split('\n')
@@ -165,9 +165,9 @@ export function setConfigKey(file: ConfigFile, key: string, value: string): void
     else lines.push(`[${known.table}]`, line, '')
   }
   const next = lines.join('\n')
-  // A file written in a way that lines do not show (inline tables, several lines): refused rather than spoiled.
+  // Refuses a file whose form a change by line would break (inline tables, multi-line values).
   if (value !== '' && parseConfigFile(file.path, next, false).values[key] === undefined)
-    throw new CommandError(`cannot set ${key} in ${file.path}`, 'set it there with an editor')
+    throw new CommandError(`cannot set ${key} in ${file.path}`, 'edit the file instead')
   writePrivate(file.path, next)
 }
 
@@ -190,7 +190,7 @@ function renderValue(key: string, kind: Kind, value: string): string {
 
 function readIfThere(path: string, isOfFolder: boolean): string | undefined {
   try {
-    // A pipe or a device of a foreign folder would be read for ever.
+    // Reading a pipe or a device in a foreign folder could block forever.
     if (isOfFolder) requirePlain(path)
     return readFileSync(path, 'utf8')
   } catch (error) {

@@ -4,7 +4,7 @@ import { curlLine } from './curl.ts'
 
 const base = { method: 'GET', url: 'http://host/a', headers: {}, isInsecure: false, hidden: new Map<string, string>() }
 
-/** What a shell makes of the line: its words. */
+/** The words that a shell parses from the line. */
 function argumentsOf(line: string, environment: Record<string, string> = {}): string[] {
   const text = execFileSync('bash', ['--norc', '-c', `printf '%s\\n' ${line}`], {
     encoding: 'utf8',

@@ -1,4 +1,4 @@
-/** A request as a line for the shell. A saved token is never printed: the line asks for it when it is run. */
+/** Renders a request as a shell command. A saved token is never printed: the command reads it when it runs. */
 
 export type CurlParts = {
   method: string
@@ -9,7 +9,7 @@ export type CurlParts = {
   /** Whether the file is a field of a form. */
   isForm?: boolean
   isInsecure: boolean
-  /** Texts that must not be seen, and the shell expression that stands for each. */
+  /** Secrets that must not be shown, with the shell expression for each. */
   hidden: ReadonlyMap<string, string>
 }
 
@@ -30,11 +30,11 @@ export function curlLine({ method, url, headers, body, file, isForm = true, isIn
   return words.join(' ')
 }
 
-/** Single quotes, or double quotes where an expression must be put in. */
+/** Single quotes, or double quotes around an expression. */
 function shellWord(text: string, hidden: ReadonlyMap<string, string>): string {
   const found = [...hidden].filter(([secret]) => secret !== '' && text.includes(secret))
   if (found.length === 0) return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
-  // The secret is cut out before the rest is escaped, so that a secret with a quote in it is found all the same.
+  // Secrets are replaced before the rest is escaped, so that a secret with a quote is found too.
   let parts: { text: string; isExpression: boolean }[] = [{ text, isExpression: false }]
   for (const [secret, expression] of found)
     parts = parts.flatMap((part) =>

@@ -1,14 +1,17 @@
-/** Domains by their route or alias, where the API wants the id: a route is understood in message paths only (decision 23). */
+/**
+ * Resolves the route or alias of a domain where the API requires the id: routes are accepted in message paths only
+ * (decision 23).
+ */
 import type { Cli } from './command.ts'
 import { RefusedError } from './failures.ts'
 import { isRecord } from './values.ts'
 
 const PAGE = 100
-/** A caller with more domains than this names them by id. */
+/** A caller with more domains must use ids. */
 const MAX_PAGES = 20
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-/** The id behind a route; a text that is none of the caller's routes is returned as it is, for the server to judge. */
+/** The id of a route; a text that is not a route of the caller is returned unchanged, and the server validates it. */
 export async function domainIdOf(cli: Cli, domain: string, token: string | undefined): Promise<string> {
   if (UUID.test(domain) || (token === undefined && !cli.session.hasToken())) return domain
   try {

@@ -1,9 +1,9 @@
-/** Durations as people and Go write them: `90s`, `1h30m`, `500ms`, or bare seconds. */
+/** Durations in Go's notation: `90s`, `1h30m`, `500ms`, or bare seconds. */
 import { CommandError } from './failures.ts'
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86_400 }
 
-/** Throws CommandError naming `shown` for anything else. */
+/** Throws CommandError with the name `shown` for any other text. */
 export function secondsOf(text: string, shown: string): number {
   if (/^\d+(\.\d+)?$/.test(text)) return Number(text)
   if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text))

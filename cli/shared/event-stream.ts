@@ -1,19 +1,19 @@
-/** A stream of server-sent events that goes on over broken connections, until the user stops it. */
+/** A stream of server-sent events that reconnects until the user stops it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ApiRequest, Cli } from './command.ts'
 import { CommandError, InterruptedError, RefusedError } from './failures.ts'
-import { open } from './http.ts'
+import { startRequest } from './http.ts'
 
 export type StreamEvent = { id: string | undefined; event: string; data: string }
 
-/** Longer than the server is silent: it sends a comment every few seconds. */
+/** Longer than the interval of the server's comments, a few seconds. */
 const SILENCE_DEADLINE_MS = 90_000
 const FIRST_WAIT_MS = 500
 const MAX_WAIT_MS = 10_000
-/** A line longer than this is not an event of ours. */
+/** A longer line is not a Skein event. */
 const MAX_PENDING_CHARS = 32 * 1024 * 1024
 
-/** Ends when the user interrupts it, or when `onEvent` answers false. Throws when the server refuses. */
+/** Ends when the user interrupts it, or when `onEvent` returns false. Throws when the server refuses. */
 export async function follow(cli: Cli, request: ApiRequest, onEvent: (event: StreamEvent) => boolean): Promise<void> {
   let lastId: string | undefined
   let waitMs = FIRST_WAIT_MS
@@ -29,9 +29,9 @@ export async function follow(cli: Cli, request: ApiRequest, onEvent: (event: Str
       wasOpen = true
     } catch (error) {
       if (error instanceof InterruptedError || cli.signal.aborted) return
-      const isLasting = error instanceof RefusedError && error.status < 500 && error.status !== 429
-      if (isLasting || !wasOpen) throw error
-      cli.output.note(`${(error as Error).message}; connecting again`)
+      const isUnexpired = error instanceof RefusedError && error.status < 500 && error.status !== 429
+      if (isUnexpired || !wasOpen) throw error
+      cli.output.note(`${(error as Error).message}; reconnecting`)
     }
     await sleep(waitMs, undefined, { signal: cli.signal }).catch(() => undefined)
     waitMs = Math.min(waitMs * 2, MAX_WAIT_MS)
@@ -40,7 +40,7 @@ export async function follow(cli: Cli, request: ApiRequest, onEvent: (event: Str
 
 async function* connect(cli: Cli, request: ApiRequest, lastId: string | undefined): AsyncGenerator<StreamEvent> {
   const { url, headers } = await cli.prepare(request)
-  const response = await open({
+  const response = await startRequest({
     method: 'GET',
     url,
     headers: {
@@ -55,9 +55,9 @@ async function* connect(cli: Cli, request: ApiRequest, lastId: string | undefine
   })
   if ((response.statusCode ?? 0) >= 400) {
     response.destroy()
-    // The ordinary way reads the refusal and says what to do.
+    // This request reads the error answer and throws with a hint.
     await cli.request(request)
-    throw new CommandError(`the server answered ${response.statusCode}`)
+    throw new CommandError(`the server returned ${response.statusCode}`)
   }
   let pending = ''
   response.setEncoding('utf8')

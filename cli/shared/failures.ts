@@ -1,9 +1,9 @@
-/** What ends a command before it is done. The texts reach the user as they are, so each says what to do next. */
+/** Failures of a command. The texts are shown to the user unchanged, so each says what to do next. */
 
 /** Wrong words or a wrong number of arguments: exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
-  /** The line of usage that fits, where a command was recognised. */
+  /** The usage line of the recognized command. */
   readonly usage: string | undefined
 
   constructor(message: string, usage?: string) {
@@ -12,10 +12,10 @@ export class UsageError extends Error {
   }
 }
 
-/** The command was understood and could not be done: exit code 1. */
+/** The command was valid and failed: exit code 1. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
-  /** What to do about it, on a line of its own. */
+  /** A remedy, on a line of its own. */
   readonly hint: string | undefined
 
   constructor(message: string, hint?: string, options?: { cause?: unknown }) {
@@ -41,5 +41,5 @@ export class RefusedError extends CommandError {
   }
 }
 
-/** The user interrupted it (Ctrl-C). */
+/** The user interrupted the command (Ctrl-C). */
 export class InterruptedError extends CommandError {}

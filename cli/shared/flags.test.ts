@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { UsageError } from './failures.ts'
-import { splitFlags } from './flags.ts'
+import { parseFlags } from './flags.ts'
 
 const SECRET_CHARS = 43
 
@@ -8,13 +8,13 @@ test('an argument may begin with a dash: a number, a PEM block, standard input, 
   const pem = '-----BEGIN CERTIFICATE-----'
   const secrets = ['-G', '-l', '--', '--limit', '-'].map((start) => start.padEnd(SECRET_CHARS, 'x7_-'))
   const words = ['-5', '-', pem, ...secrets]
-  expect(splitFlags(words).positionals).toEqual(words)
+  expect(parseFlags(words).positionals).toEqual(words)
 })
 
 test('flags are told from them wherever they stand', () => {
-  const { flags, positionals } = splitFlags(['-l5', 'get', '--offset=3', '-r', 'all', '--', '--limit'])
+  const { flags, positionals } = parseFlags(['-l5', 'get', '--offset=3', '-r', 'all', '--', '--limit'])
   expect(positionals).toEqual(['get', 'all', '--limit'])
   expect([flags.get('limit'), flags.get('offset'), flags.has('raw')]).toEqual(['5', '3', true])
-  expect(() => splitFlags(['-G'])).toThrow(UsageError)
-  expect(() => splitFlags(['--no-such-flag'])).toThrow(UsageError)
+  expect(() => parseFlags(['-G'])).toThrow(UsageError)
+  expect(() => parseFlags(['--no-such-flag'])).toThrow(UsageError)
 })

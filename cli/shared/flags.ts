@@ -1,20 +1,20 @@
 /**
- * Every flag there is, as one table: parsing, help, completion and the manual page read it. A flag with a `group` means
- * something everywhere; the others belong to the commands that name them.
+ * The table of all flags, used by parsing, help, completion and the manual page. A flag with a `group` applies to every
+ * command; the others belong to the commands that name them.
  */
 import { UsageError } from './failures.ts'
 
 export type Flag = {
   name: string
   short?: string
-  /** How its value is called in help; absent: a switch without a value. */
+  /** The name of its value in help; absent: a switch without a value. */
   value?: string
   summary: string
-  /** Under which heading help shows it; absent: a flag of single commands. */
+  /** The heading in help; absent: a flag of single commands. */
   group?: 'Where' | 'Who' | 'Output' | 'Listings' | 'Other'
-  /** Older names that mean the same. */
+  /** Older names of the flag. */
   aliases?: readonly string[]
-  /** May be given several times. */
+  /** Can be given several times. */
   isList?: boolean
 }
 
@@ -40,18 +40,18 @@ export const FLAGS = [
   { name: 'bootstrap-url', short: 'b', value: 'URL', summary: 'bootstrap service', group: 'Where' },
   { name: 'certs-url', short: 's', value: 'URL', summary: 'certificates service', group: 'Where' },
   { name: 'provision-url', value: 'URL', summary: 'provision service', group: 'Where' },
-  { name: 'auth-url', value: 'URL', summary: 'service of API keys', group: 'Where' },
-  { name: 'host-url', short: 'H', value: 'URL', summary: 'base address, for everything else', group: 'Where' },
+  { name: 'auth-url', value: 'URL', summary: 'API keys service', group: 'Where' },
+  { name: 'host-url', short: 'H', value: 'URL', summary: 'base address of all other services', group: 'Where' },
   { name: 'insecure', short: 'i', summary: 'accept any TLS certificate', group: 'Where' },
 
-  { name: 'domain', value: 'ID', summary: 'domain to work in (SKEIN_DOMAIN)', group: 'Who' },
-  { name: 'context', value: 'NAME', summary: 'installation to work with (SKEIN_CONTEXT)', group: 'Who' },
+  { name: 'domain', value: 'ID', summary: 'domain of the command (SKEIN_DOMAIN)', group: 'Who' },
+  { name: 'context', value: 'NAME', summary: 'context of the command (SKEIN_CONTEXT)', group: 'Who' },
   { name: 'config', short: 'c', value: 'FILE', summary: 'configuration file (SKEIN_CONFIG)', group: 'Who' },
 
   {
     name: 'raw',
     short: 'r',
-    summary: 'JSON, and bare ids and times, on a terminal too',
+    summary: 'print JSON, and bare ids and times, on a terminal too',
     group: 'Output',
     aliases: ['json'],
   },
@@ -59,11 +59,25 @@ export const FLAGS = [
 
   { name: 'limit', short: 'l', value: 'N', summary: 'how many to list (10)', group: 'Listings' },
   { name: 'offset', short: 'o', value: 'N', summary: 'how many to skip (0)', group: 'Listings' },
-  { name: 'name', short: 'n', value: 'TEXT', summary: 'whose name holds this', group: 'Listings' },
+  { name: 'name', short: 'n', value: 'TEXT', summary: 'only names that contain this text', group: 'Listings' },
   { name: 'identity', short: 'I', value: 'TEXT', summary: 'username or email of a user', group: 'Listings' },
-  { name: 'metadata', short: 'm', value: 'JSON', summary: 'whose metadata holds this object', group: 'Listings' },
+  {
+    name: 'metadata',
+    short: 'm',
+    value: 'JSON',
+    summary: 'only metadata that contains this object',
+    group: 'Listings',
+  },
   { name: 'status', short: 'S', value: 'STATUS', summary: 'enabled, disabled or all', group: 'Listings' },
-  { name: 'state', short: 'z', value: 'STATE', summary: 'of configurations, invitations, tasks', group: 'Listings' },
+  { name: 'window', value: 'WINDOW', summary: '1h, 6h or 24h' },
+  { name: 'online', value: 'BOOL', summary: 'true: only clients that are online; false: only the others' },
+  {
+    name: 'state',
+    short: 'z',
+    value: 'STATE',
+    summary: 'state of configurations, invitations or tasks',
+    group: 'Listings',
+  },
   { name: 'topic', short: 'T', value: 'TOPIC', summary: 'topic of a subscription', group: 'Listings' },
   { name: 'contact', short: 'C', value: 'CONTACT', summary: 'contact of a subscription', group: 'Listings' },
   { name: 'order', value: 'FIELD', summary: 'sort by name, created_at or updated_at', group: 'Listings' },
@@ -71,7 +85,7 @@ export const FLAGS = [
   {
     name: 'query',
     value: 'KEY=VALUE',
-    summary: 'any other query parameter, any number of times',
+    summary: 'any other query parameter; repeatable',
     group: 'Listings',
     isList: true,
   },
@@ -80,51 +94,57 @@ export const FLAGS = [
     name: 'content-type',
     short: 'y',
     value: 'TYPE',
-    summary: 'of a sent message (application/senml+json)',
+    summary: 'content type of a sent message (application/senml+json)',
     group: 'Other',
   },
-  { name: 'help', short: 'h', summary: 'what a command does, with an example', group: 'Other' },
+  { name: 'help', short: 'h', summary: 'help of a command, with an example', group: 'Other' },
   { name: 'version', short: 'V', summary: 'version of this program', group: 'Other' },
 
   { name: 'username', value: 'NAME', summary: 'username or email' },
   { name: 'password-stdin', summary: 'read the password from standard input' },
-  { name: 'ttl', value: 'DURATION', summary: 'how long it is valid, as 8760h' },
-  { name: 'description', value: 'TEXT', summary: 'what it is for' },
-  { name: 'force', summary: 'also where it needs force (see the description)' },
-  { name: 'follow', short: 'f', summary: 'go on until interrupted' },
+  { name: 'ttl', value: 'DURATION', summary: 'validity, such as 8760h' },
+  { name: 'description', value: 'TEXT', summary: 'description' },
+  { name: 'force', summary: 'force the operation (see the description)' },
+  { name: 'follow', short: 'f', summary: 'follow until interrupted' },
   { name: 'inputs', value: 'INPUTS', summary: 'comma-separated numbers, or a JSON array' },
   { name: 'cli-args', value: 'ARGS', summary: 'comma-separated arguments of the module' },
   { name: 'function', value: 'NAME', summary: 'exported function to call' },
   { name: 'image', value: 'REFERENCE', summary: 'module in an OCI registry', aliases: ['image-url'] },
-  { name: 'env', value: 'KEY=VALUE', summary: 'environment of the module, any number of times', isList: true },
+  { name: 'env', value: 'KEY=VALUE', summary: 'environment variable of the module; repeatable', isList: true },
+  { name: 'stdin', value: 'TEXT', summary: 'standard input of the module' },
+  { name: 'memory', value: 'SIZE', summary: 'memory limit, such as 128MiB (64MiB)' },
+  { name: 'message', value: 'FILE', summary: 'file with a SenML message: call the module as a trigger does' },
+  { name: 'watch', summary: 'run again when the file changes, until interrupted' },
+  { name: 'bytes', value: 'base64', summary: 'bytes of the result as base64 instead of arrays' },
   { name: 'wait', summary: 'wait for the result' },
-  { name: 'workers', value: 'IDS', summary: 'all, or ids with commas between them' },
+  { name: 'workers', value: 'IDS', summary: 'all, or comma-separated ids' },
   {
     name: 'registry-user',
     value: 'NAME',
     summary: 'user of the registry; its password is in SKEIN_REGISTRY_PASSWORD',
   },
   { name: 'rm', summary: 'delete the task afterwards' },
-  { name: 'timeout', value: 'DURATION', summary: 'at most this long, as 30s' },
-  { name: 'run', value: 'RUN_ID', summary: 'of this run' },
+  { name: 'timeout', value: 'DURATION', summary: 'timeout, such as 30s' },
+  { name: 'run', value: 'RUN_ID', summary: 'id of a run' },
   { name: 'stream', value: 'STREAM', summary: 'stdout or stderr' },
-  { name: 'label', value: 'KEY=VALUE', summary: 'with this label' },
-  { name: 'interval', value: 'DURATION', summary: 'time between two looks, or width of a bucket' },
-  { name: 'from', value: 'SECONDS', summary: 'not before this Unix time' },
-  { name: 'to', value: 'SECONDS', summary: 'before this Unix time' },
-  { name: 'publisher', value: 'CLIENT_ID', summary: 'sent by this client' },
+  { name: 'label', value: 'KEY=VALUE', summary: 'only workers with this label' },
+  { name: 'interval', value: 'DURATION', summary: 'polling interval, or width of a bucket' },
+  { name: 'from', value: 'SECONDS', summary: 'start of the time range, in Unix seconds' },
+  { name: 'to', value: 'SECONDS', summary: 'end of the time range (exclusive), in Unix seconds' },
+  { name: 'publisher', value: 'CLIENT_ID', summary: 'only messages of this client' },
   { name: 'format', value: 'FORMAT', summary: 'messages (SenML), raw, or the name of a JSON format' },
-  { name: 'aggregation', value: 'NAME', summary: 'min, max, avg, sum or count; needs --from, --to, --interval' },
+  { name: 'aggregation', value: 'NAMES', summary: 'min, max, avg, sum, count, comma-separated; needs --from, --to' },
   { name: 'operation', value: 'NAME', summary: 'only this operation' },
-  { name: 'skip-bad', summary: 'leave out the lines that cannot be used' },
-  { name: 'pairs', summary: 'connect the client and the channel of each line of CSV, and no others' },
+  { name: 'dry-run', summary: 'show what would happen, and change nothing' },
+  { name: 'skip-bad', summary: 'skip invalid lines' },
+  { name: 'pairs', summary: 'connect only the client and channel of each CSV line' },
   { name: 'types', value: 'TYPES', summary: 'publish, subscribe or both, comma-separated' },
   { name: 'body', value: 'JSON', summary: 'body of the request; @file or - for standard input' },
 ] as const satisfies readonly Flag[]
 
 export type FlagName = (typeof FLAGS)[number]['name']
 
-/** What was given; a switch is `'true'`. */
+/** Given flags; a switch is `'true'`. */
 export type GivenFlags = {
   has(name: FlagName): boolean
   get(name: FlagName): string | undefined
@@ -143,14 +163,15 @@ const BY_LONG = new Map<string, Flag>(
 )
 const BY_SHORT = new Map<string, Flag>(FLAGS.flatMap((flag: Flag) => (flag.short ? [[flag.short, flag] as const] : [])))
 
-/** Every 64th secret in base64url begins with a dash; no flag with its value looks like this. */
+/** A base64url secret can begin with a dash (one in 64 does). A flag does not match this form. */
 const SECRET = /^-[A-Za-z0-9_-]{39,}$/
 
 /**
- * Tells flags from arguments; flags may stand anywhere, `--` ends them. An argument may begin with a dash where it cannot
- * be a flag: a negative number, a PEM block, a token, `-` for standard input. Throws UsageError for a flag that nobody knows.
+ * Separates flags from arguments. Flags can be in any position before `--`. An argument can begin with a dash where it
+ * cannot be a flag: a negative number, a PEM block, a token, `-` for standard input. Throws UsageError for an unknown
+ * flag.
  */
-export function splitFlags(argv: readonly string[]): { flags: GivenFlags; positionals: string[] } {
+export function parseFlags(argv: readonly string[]): { flags: GivenFlags; positionals: string[] } {
   const values = new Map<string, string[]>()
   const positionals: string[] = []
   const give = (flag: Flag, value: string) => {
@@ -188,10 +209,10 @@ function readLong(word: string, next: Next, give: Give): void {
   const [name = '', ...rest] = word.slice(2).split('=')
   const inline = rest.length === 0 ? undefined : rest.join('=')
   const flag = BY_LONG.get(name)
-  if (flag === undefined) throw new UsageError(`there is no flag --${name}${nearest(name)}; see skein --help`)
+  if (flag === undefined) throw new UsageError(`unknown flag --${name}${nearest(name)}; see skein --help`)
   if (flag.value === undefined) {
     if (inline !== undefined && inline !== 'true' && inline !== 'false')
-      throw new UsageError(`--${name} is a switch: it takes no value`)
+      throw new UsageError(`--${name} takes no value`)
     give(flag, inline ?? 'true')
     return
   }
@@ -202,7 +223,7 @@ function readShort(word: string, next: Next, give: Give): void {
   for (let at = 1; at < word.length; at += 1) {
     const letter = word[at] ?? ''
     const flag = BY_SHORT.get(letter)
-    if (flag === undefined) throw new UsageError(`there is no flag -${letter}; see skein --help`)
+    if (flag === undefined) throw new UsageError(`unknown flag -${letter}; see skein --help`)
     if (flag.value === undefined) {
       give(flag, 'true')
       continue
@@ -214,11 +235,11 @@ function readShort(word: string, next: Next, give: Give): void {
 }
 
 function valueOf(shown: string, flag: Flag, value: string | undefined): string {
-  if (value === undefined) throw new UsageError(`${shown} needs a value: ${shown} ${flag.value ?? ''}`)
+  if (value === undefined) throw new UsageError(`${shown} requires a value: ${shown} ${flag.value ?? ''}`)
   return value
 }
 
-/** A known flag that begins alike, as a hint. */
+/** A known flag with the same beginning, as a hint. */
 function nearest(name: string): string {
   const found = [...BY_LONG.keys()].find((known) => known.startsWith(name) || name.startsWith(known))
   return found === undefined ? '' : ` (--${found}?)`

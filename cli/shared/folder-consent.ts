@@ -1,7 +1,7 @@
 /**
- * The `config.toml` of the current folder may be anybody's: it came with an archive or a repository. It sets filters and
- * output; addresses, TLS verification and tokens in it count only after the user has agreed, once for each folder and for
- * these values (contract decision 77).
+ * The `config.toml` of the current folder can come from an archive or a repository of another person. Its filters and
+ * output settings apply; its addresses, TLS verification and tokens are used only after the user has agreed, once for
+ * each folder and these values (contract decision 77).
  */
 import { createHash } from 'node:crypto'
 import { contextsPathOf, ownConfigPath, readConfigFile, restrictedBy, sensitiveValues } from './config-file.ts'
@@ -12,14 +12,14 @@ import { changeContexts, readContexts } from './login-store.ts'
 import { oneLine } from './plain-text.ts'
 import { ask } from './prompt.ts'
 
-/** Folders whose answer is kept; the one that was answered first is forgotten beyond. */
+/** Folders with a saved consent; the oldest is dropped beyond. */
 const MAX_FOLDERS = 1000
-/** So much of a value is shown in the question. */
+/** Characters of a value that the question shows. */
 const MAX_SHOWN_CHARS = 200
 
 /**
- * The configuration file in effect. Asks about that of the current folder where it must be asked about, unless the command
- * talks to no server. Throws CommandError where there is nobody to ask.
+ * The configuration file in effect. Asks for consent to the file of the current folder where needed, unless the command
+ * sends no request. Throws CommandError where it cannot ask.
  */
 export async function readAgreedConfig(invocation: Invocation, needsServer: boolean): Promise<ConfigFile> {
   const { flags, environment, signal, streams } = invocation
@@ -34,7 +34,7 @@ export async function readAgreedConfig(invocation: Invocation, needsServer: bool
   if (kept?.digest === digest) return kept.isAgreed ? file : restricted()
   if (!process.stdin.isTTY || streams.stderr.isTTY !== true)
     throw new CommandError(
-      `${file.path} sets ${values.map(([key]) => key).join(', ')}, which is not for use before you agree: run skein in a terminal to be asked, or name the file with --config ./config.toml`,
+      `${file.path} sets ${values.map(([key]) => key).join(', ')}, which needs your consent: run skein in a terminal, or name the file with --config ./config.toml`,
     )
   const answer = await ask(questionOf(file.path, values), { isSecret: false }, signal)
   const isAgreed = /^y(es)?$/i.test(answer.trim())

@@ -1,14 +1,14 @@
 /**
- * One HTTP exchange over node:http, because `fetch` can neither skip the check of a certificate nor say how far an
- * upload is, and takes 30 ms to load.
+ * One HTTP exchange over node:http, because `fetch` can neither skip certificate verification nor report upload progress,
+ * and takes 30 ms to load.
  */
 import { createReadStream } from 'node:fs'
 import { Agent as HttpAgent, request as httpRequest } from 'node:http'
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import { CommandError, InterruptedError } from './failures.ts'
 
-/** An answer larger than this is not held in memory. */
-const MAX_ANSWER_BYTES = 256 * 1024 * 1024
+/** A larger answer is not held in memory. */
+const MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 
 export type FileBody = {
@@ -24,7 +24,7 @@ export type Outgoing = {
   url: string
   headers: Record<string, string>
   body: string | Buffer | FileBody | undefined
-  /** How long the server may be silent. */
+  /** The server must send something within this time. */
   deadlineMs: number
   isInsecure: boolean
   signal: AbortSignal
@@ -38,10 +38,10 @@ const agent = new HttpAgent({ keepAlive: true })
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
 /**
- * Sends and waits for the head of the answer; the caller reads the body. A redirect is a failure: nobody said that the token
- * belongs to the other address too.
+ * Sends and waits for the head of the answer; the caller reads the body. A redirect is an error: the token must not go to
+ * an address that the user did not name.
  */
-export async function open(outgoing: Outgoing): Promise<IncomingMessage> {
+export async function startRequest(outgoing: Outgoing): Promise<IncomingMessage> {
   const url = new URL(outgoing.url)
   const isTls = url.protocol === 'https:'
   const send = isTls ? (await import('node:https')).request : httpRequest
@@ -57,7 +57,7 @@ export async function open(outgoing: Outgoing): Promise<IncomingMessage> {
       request.destroy(
         new CommandError(
           `no answer from ${url.origin} within ${outgoing.deadlineMs / 1000} s`,
-          'it may have done what was asked: look before you repeat it',
+          'the request may have succeeded: check before you repeat it',
         ),
       )
     })
@@ -67,7 +67,7 @@ export async function open(outgoing: Outgoing): Promise<IncomingMessage> {
       reject(
         new CommandError(
           `${url.origin} redirects to ${response.headers.location ?? 'another address'}: redirects are not followed`,
-          'use the other address if you know it: --url, SKEIN_URL',
+          'use the other address if you trust it: --url, SKEIN_URL',
         ),
       )
     })
@@ -77,15 +77,15 @@ export async function open(outgoing: Outgoing): Promise<IncomingMessage> {
 }
 
 /** The whole exchange. */
-export async function exchange(outgoing: Outgoing): Promise<Incoming> {
-  const response = await open(outgoing)
+export async function sendRequest(outgoing: Outgoing): Promise<Incoming> {
+  const response = await startRequest(outgoing)
   const chunks: Buffer[] = []
   let bytes = 0
-  const most = (response.statusCode ?? 0) < 400 ? MAX_ANSWER_BYTES : MAX_ERROR_BYTES
+  const most = (response.statusCode ?? 0) < 400 ? MAX_RESPONSE_BYTES : MAX_ERROR_BYTES
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       bytes += chunk.length
-      if (bytes > most) throw new CommandError('the answer is too large', 'list less at a time: --limit, --offset')
+      if (bytes > most) throw new CommandError('the answer is too large', 'use smaller pages: --limit, --offset')
       chunks.push(chunk)
     }
   } catch (error) {
@@ -120,7 +120,7 @@ function writeBody(request: ClientRequest, { body, onSent }: Outgoing, reject: (
     reject(new CommandError(`cannot read ${body.path}: ${error.message}`))
   })
   file.once('end', () => request.end(body.after))
-  // A server that refuses early answers while the file is still being sent: the answer counts, not the broken pipe.
+  // A server can refuse while the file is still being sent: its answer takes precedence over the broken pipe.
   request.once('response', () => file.destroy())
   file.pipe(request, { end: false })
 }
@@ -135,7 +135,7 @@ const CERTIFICATE_CODES = new Set([
   'ERR_TLS_CERT_ALTNAME_INVALID',
 ])
 
-/** What a failure below HTTP means and what to do about it. */
+/** Explains a failure below HTTP, with a remedy. */
 function explain(error: unknown, url: URL, signal: AbortSignal): Error {
   if (signal.aborted) return new InterruptedError('interrupted')
   if (error instanceof CommandError) return error
@@ -144,26 +144,26 @@ function explain(error: unknown, url: URL, signal: AbortSignal): Error {
   switch (code === '' ? (inner?.code ?? '') : code) {
     case 'ECONNREFUSED':
       return new CommandError(
-        `nothing answers at ${url.origin}`,
-        'start it with "skein up", or say where it is: SKEIN_URL, --url, skein login --url URL',
+        `connection refused by ${url.origin}`,
+        'start Skein with "skein up", or set its address: SKEIN_URL, --url, skein login --url URL',
         { cause: error },
       )
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return new CommandError(`the name ${url.hostname} is not known`, 'check the address: skein doctor', {
+      return new CommandError(`unknown host ${url.hostname}`, 'check the address: skein doctor', {
         cause: error,
       })
     case 'ETIMEDOUT':
     case 'EHOSTUNREACH':
     case 'ENETUNREACH':
-      return new CommandError(`${url.origin} cannot be reached`, 'check network and address: skein doctor', {
+      return new CommandError(`cannot reach ${url.origin}`, 'check network and address: skein doctor', {
         cause: error,
       })
     case 'ECONNRESET':
     case 'EPIPE':
       return new CommandError(
         `${url.origin} closed the connection`,
-        'it may have done what was asked: look before you repeat it',
+        'the request may have succeeded: check before you repeat it',
         { cause: error },
       )
     case 'EPROTO':
@@ -175,7 +175,7 @@ function explain(error: unknown, url: URL, signal: AbortSignal): Error {
       return CERTIFICATE_CODES.has(code)
         ? new CommandError(
             `the certificate of ${url.origin} is not trusted (${code})`,
-            'give its authority in NODE_EXTRA_CA_CERTS=ca.pem, or accept any with --insecure',
+            'name its authority with NODE_EXTRA_CA_CERTS=ca.pem, or accept any certificate with --insecure',
             { cause: error },
           )
         : new CommandError(`${url.origin}: ${message}`, undefined, { cause: error })

@@ -1,4 +1,4 @@
-/** What one call of the program was given, and the settings that follow from it. */
+/** The input of one call of the program, and its settings. */
 import { contextsPathOf } from './config-file.ts'
 import type { ConfigFile } from './config-file.ts'
 import type { GivenFlags } from './flags.ts'
@@ -19,7 +19,7 @@ export type Invocation = {
   version: string
 }
 
-/** Flag before environment before context before file (contract 15). */
+/** Flags override the environment, which overrides the context, which overrides the file (contract 15). */
 export function readSettings({ flags, environment, version }: Invocation, file: ConfigFile): Settings {
   const contextsPath = contextsPathOf(environment)
   const all = readContexts(contextsPath)
@@ -54,9 +54,9 @@ export function readSettings({ flags, environment, version }: Invocation, file: 
 const filled = (value: string | undefined): string | undefined => (value === '' ? undefined : value)
 
 /**
- * The token of the environment, else that of the file, and the addresses that it belongs to. SKEIN_TOKEN belongs to those that
- * the user names: by flag, environment, context, a file of the user's own or one that is named; never to those of the current
- * folder's file. The token of a file belongs to the addresses of this file, where it names any.
+ * The token of the environment, else of the file, and the addresses that it can be sent to. SKEIN_TOKEN belongs to
+ * addresses that the user set: by flag, environment, context, the user's own file or a named file, but not the file of
+ * the current folder. The token of a file belongs to the addresses of this file, if it has any.
  */
 function tokenOf(environment: Environment, file: ConfigFile, address: Settings['address']): Settings['token'] {
   const originOf = (url: string) => new URL(url).origin

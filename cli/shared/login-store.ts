@@ -1,7 +1,7 @@
 /**
- * Contexts (installations that the user works with) and the tokens of each, in one file that only its owner can read. Every
- * change is made under a lock and written whole: a refresh token works once (decision 41), so two commands at the same
- * moment must not both spend it.
+ * Contexts (installations of the user) and their tokens, in one file that only its owner can read. Every change takes a
+ * lock and replaces the whole file: a refresh token works once (decision 41), so two concurrent commands must not both
+ * use it.
  */
 import {
   chmodSync,
@@ -23,7 +23,7 @@ export type Login = {
   username: string
   access_token: string
   refresh_token: string
-  /** Origins that the tokens may be sent to: those that were in use at login. */
+  /** Origins that the tokens can be sent to: those in use at login. */
   origins: string[]
 }
 
@@ -32,12 +32,12 @@ export type Context = { addresses: Addresses; domain?: string; login?: Login }
 export type Contexts = {
   current: string
   contexts: Record<string, Context>
-  /** By the path of a `config.toml`: whether its addresses, TLS verification and tokens count, and which those are. */
+  /** By the path of a `config.toml`: the consent to its addresses, TLS verification and tokens, and a digest of them. */
   folders?: Record<string, { digest: string; isAgreed: boolean }>
 }
 
 const LOCK_DEADLINE_MS = 15_000
-/** A lock older than this was left by a command that died: nothing holds it longer than one refresh. */
+/** An older lock was left by a command that died: no command holds it longer than one refresh. */
 const LOCK_STALE_MS = 30_000
 const LOCK_POLL_MS = 20
 
@@ -56,7 +56,7 @@ export function readContexts(path: string): Contexts {
   }
 }
 
-/** Changes the file under the lock; `change` sees what is in it now. */
+/** Changes the file under the lock; `change` receives its current content. */
 export async function changeContexts<T>(path: string, change: (all: Contexts) => T | Promise<T>): Promise<T> {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   const release = await lock(`${path}.lock`)
@@ -85,7 +85,10 @@ async function lock(path: string): Promise<() => void> {
     }
     if (isStale(path)) rmSync(path, { force: true })
     else if (performance.now() > end)
-      throw new CommandError('another skein command holds the login file', `if none runs: rm ${path}`)
+      throw new CommandError(
+        'another skein command holds the login file',
+        `if no command runs, remove the lock: rm ${path}`,
+      )
     else await sleep(LOCK_POLL_MS)
   }
 }
@@ -98,7 +101,7 @@ function isStale(path: string): boolean {
   }
 }
 
-/** The claims of a JWT, unchecked: the server checks them. Undefined for anything else. */
+/** The claims of a JWT, not verified: the server verifies them. Undefined for anything else. */
 export function claimsOf(token: string): { exp?: number; iat?: number; sub?: string; domain?: string } | undefined {
   const payload = token.split('.')[1]
   if (payload === undefined) return undefined

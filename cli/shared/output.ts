@@ -1,10 +1,10 @@
 /**
- * The forms of output (contract section 13): data, created, ok, revoked, usage, error; colours on a terminal only. Everything
- * that reaches a terminal leaves through here, and nothing that acts on it but our own styles: text of servers, devices and
- * guests is escaped at the door, whatever was done to it before. A pipe gets what it always got.
+ * The forms of output (contract section 13): data, created, ok, revoked, usage, error; colours on a terminal only. All
+ * terminal output passes through here, where control characters in text of servers, devices and guests are escaped; only
+ * our own styles remain. Output to a pipe is not escaped.
  */
 import { forTerminal, oneLine, safeJson } from './plain-text.ts'
-import { renderAnswer } from './table.ts'
+import { renderResponse } from './table.ts'
 import type { View } from './table.ts'
 import type { Environment } from './settings.ts'
 
@@ -31,9 +31,9 @@ export type Stream = {
 }
 
 export type Output = {
-  /** Whether a person reads standard output; then data are tables. */
+  /** Whether standard output is a terminal; then data are tables. */
   readonly isTerminal: boolean
-  /** Whether a person reads standard error; then progress is shown. */
+  /** Whether standard error is a terminal; then progress is shown. */
   readonly isErrorTerminal: boolean
   readonly isRaw: boolean
   data(value: unknown, view?: View): void
@@ -42,19 +42,19 @@ export type Output = {
   revoked(time: string): void
   /** One line of text on standard output, or several. */
   line(text: string): void
-  /** The same, composed of painted parts and of texts that went through `oneLine`. */
+  /** The same, composed of painted parts and of texts that `oneLine` made safe. */
   styledLine(text: string): void
-  /** Text without an end of its own. Resolves when there is room for more. */
+  /** Text without a line end. Resolves when there is room for more. */
   text(text: string): Promise<void>
   /** One event of a stream: a line of JSON for a pipe. */
   event(value: unknown, asText: () => string): void
-  /** The same, in the place of everything that a terminal shows. */
+  /** The same, replacing everything on the screen of a terminal. */
   screen(value: unknown, asText: () => string): void
-  /** A line on standard error that replaces itself; empty: takes it away. Where somebody reads it alone. */
+  /** A line on standard error that replaces itself; empty removes it. Only on a terminal. */
   progress(text: string): void
-  /** For the user and not for the pipe: standard error. */
+  /** Information for the user on standard error, not part of the data. */
   note(text: string): void
-  /** What may be wrong with a call that worked: standard error. */
+  /** A possible problem of a successful call: standard error. */
   hint(text: string): void
   error(message: string, hint?: string): void
   usage(usage: string, message?: string): void
@@ -74,7 +74,7 @@ export function createOutput(
   const paintError = styled(stderr)
   const isTerminal = stdout.isTTY === true && !isRaw
   const plain = (stream: Stream, text: string) => (stream.isTTY === true ? forTerminal(text) : text)
-  // Foreign text in it went through `oneLine`; should any have been forgotten, it can be bold at most.
+  // Foreign text in it went through `oneLine`; text that did not can at most be bold.
   const withStyles = (stream: Stream, text: string) =>
     stream.isTTY === true
       ? text
@@ -91,7 +91,7 @@ export function createOutput(
     isRaw,
     paint,
     data(value, view = {}) {
-      if (isTerminal) styledOut(renderAnswer(value, view, stdout.columns ?? DEFAULT_WIDTH, paint))
+      if (isTerminal) styledOut(renderResponse(value, view, stdout.columns ?? DEFAULT_WIDTH, paint))
       else out(safeJson(value, 2))
     },
     created: (id) => (isRaw ? out(id) : styledOut(paint('blue', `created: ${oneLine(id)}`))),

@@ -1,14 +1,13 @@
-/** Text of devices and servers, made safe for a terminal, and its width there. */
+/** Makes text of devices and servers safe for a terminal, and measures its width there. */
 
 /**
- * C0 and C1 controls, the ends of lines of Unicode, and the marks that turn the direction of text, but for tab and end of line
- * in the second.
+ * C0 and C1 controls, Unicode line separators and bidirectional marks; the second expression allows tab and end of line.
  */
 // eslint-disable-next-line no-control-regex -- controls are what it is about
 const UNSAFE = /[\u0000-\u001F\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/g
 // eslint-disable-next-line no-control-regex -- as above
 const UNSAFE_BUT_LINES = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/g
-/** JSON escapes C0 by itself. */
+/** JSON.stringify escapes C0 itself. */
 const UNSAFE_IN_JSON = /[\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/g
 
 const WIDE =
@@ -25,14 +24,14 @@ export function manyLines(text: string): string {
   return text.replace(UNSAFE_BUT_LINES, '�')
 }
 
-/** As a terminal may be sent it: several lines, with an escape in the place of what would act on it. */
+/** Escapes control characters for a terminal; keeps several lines. */
 export function forTerminal(text: string): string {
   return text.replaceAll('\r\n', '\n').replaceAll(UNSAFE_BUT_LINES, escaped)
 }
 
 const escaped = (char: string): string => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`
 
-/** JSON escapes C0 by itself; the rest is written as escapes too, so that nothing is lost. */
+/** JSON.stringify escapes C0; the remaining controls are escaped too, so that nothing is lost. */
 export function safeJson(value: unknown, indent?: number): string {
   const text = JSON.stringify(value, undefined, indent) ?? 'null'
   return text.replaceAll(UNSAFE_IN_JSON, escaped)
@@ -48,7 +47,7 @@ export function padTo(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)))
 }
 
-/** At most `width` columns wide, with an ellipsis where something was cut. */
+/** At most `width` columns wide, with an ellipsis where text was cut. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text
   let cut = ''

@@ -1,4 +1,4 @@
-/** A line on standard error that says how far something is. Silent where nobody looks. */
+/** A progress line on standard error. Silent without a terminal. */
 import type { Output } from './output.ts'
 
 const MIN_BETWEEN_MS = 100
@@ -7,9 +7,9 @@ const BAR_WIDTH = 24
 export type Progress = {
   /** `done` of `total`, both in `unit`. */
   at(done: number, total: number): void
-  /** What happens now, without an amount. */
+  /** The current step, without an amount. */
   say(text: string): void
-  /** Takes the line away. */
+  /** Removes the line. */
   end(): void
 }
 

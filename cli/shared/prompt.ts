@@ -4,13 +4,13 @@ import { Writable } from 'node:stream'
 import { CommandError, InterruptedError } from './failures.ts'
 import { forTerminal } from './plain-text.ts'
 
-/** Asks on standard error, so that standard output stays clean; a secret is not shown while it is typed. */
+/** Asks on standard error, so that standard output contains only data; the input of a secret is not shown. */
 export async function ask(text: string, { isSecret }: { isSecret: boolean }, signal: AbortSignal): Promise<string> {
   const question = forTerminal(text)
   if (!process.stdin.isTTY)
     throw new CommandError(
-      `there is no terminal to ask for the ${question.replace(': ', '')}`,
-      'give it: skein login USERNAME --password-stdin, or SKEIN_PASSWORD',
+      `no terminal to ask for the ${question.replace(': ', '')}`,
+      'use skein login USERNAME --password-stdin, or SKEIN_PASSWORD',
     )
   const echo = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -18,8 +18,8 @@ export async function ask(text: string, { isSecret }: { isSecret: boolean }, sig
       done()
     },
   })
-  // From here on the terminal itself echoes nothing; readline does, into nothing where it must stay unseen. The question
-  // comes after that: whoever answers at once is not shown either.
+  // From here the terminal does not echo; readline does, and discards the echo of a secret. The question comes
+  // afterwards, so that an immediate answer is not shown either.
   const lines = createInterface({
     input: process.stdin,
     output: echo,

@@ -1,6 +1,6 @@
 /**
- * Files of bulk provisioning (contract section 13): CSV or JSON by their extension, of any generation. Everything that can be
- * known before a request is sent is checked here, with the line.
+ * Files of bulk provisioning (contract section 13): CSV or JSON by their extension, in current and older forms.
+ * Everything that can be checked before a request is checked here and reported with its line.
  */
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
@@ -10,10 +10,10 @@ import { isId } from '#core/ids.ts'
 import { CommandError } from './failures.ts'
 import { isRecord } from './values.ts'
 
-/** Where something stands: `line 17` of CSV, `item 17` of JSON. */
+/** The location of a value: `line 17` of CSV, `item 17` of JSON. */
 export type Placed<T> = { at: string; value: T }
 
-/** What cannot be used, and why. */
+/** An invalid line and the reason. */
 export type BadLine = { at: string; reason: string }
 
 export type Entities = { good: Placed<Record<string, unknown>>[]; bad: BadLine[] }
@@ -59,7 +59,7 @@ function entitiesOfJson(document: unknown): Entities {
     const at = `item ${index + 1}`
     if (!isRecord(item)) bad.push({ at, reason: 'is not an object' })
     else if (item['name'] !== undefined && typeof item['name'] !== 'string')
-      bad.push({ at, reason: 'name must be a text' })
+      bad.push({ at, reason: 'name must be a string' })
     else {
       const problem = typeof item['name'] === 'string' ? problemOfName(item['name']) : undefined
       if (problem === undefined) good.push({ at, value: item })
@@ -73,13 +73,13 @@ function problemOfName(name: string): string | undefined {
   if (name === '') return 'the name is missing'
   if (name.length > MAX_NAME_CHARS && Array.from(name).length > MAX_NAME_CHARS)
     return `the name is longer than ${MAX_NAME_CHARS} characters`
-  return name.includes('\0') ? 'the name holds a NUL character' : undefined
+  return name.includes('\0') ? 'the name contains a NUL character' : undefined
 }
 
 /**
- * Connections of CSV with a column of clients and one of channels. Every client of the file is connected to every channel of it
- * (specification, "a connect file with N client ids and M channel ids creates N times M connections"); with `arePairs` each line is
- * one connection. JSON says itself what is connected to what.
+ * Connections of a CSV with a column of clients and one of channels. Every client of the file is connected to every
+ * channel of it (specification, "a connect file with N client ids and M channel ids creates N times M connections"); with
+ * `arePairs` each line is one connection. JSON lists the connections itself.
  */
 export function readConnections(path: string, arePairs: boolean): { good: Connections[]; bad: BadLine[] } {
   if (isJson(path)) return connectionsOfJson(readJson(path))
@@ -93,15 +93,15 @@ export function readConnections(path: string, arePairs: boolean): { good: Connec
   }
   const good = arePairs ? byClient(pairs) : everyPair(pairs)
   if (good.length === 0 && bad.length === 0)
-    throw new CommandError('the file must hold two columns: client ids, channel ids')
+    throw new CommandError('the file must have two columns: client ids, channel ids')
   return { good, bad: bad.toSorted(byPlace) }
 }
 
 function problemOfPair(client: string, channel: string, isWhole: boolean): string | undefined {
-  if (client === '' && channel === '') return 'holds neither a client nor a channel'
-  // Without pairs one column may be longer than the other.
-  if (isWhole && client === '') return 'holds no client'
-  if (isWhole && channel === '') return 'holds no channel'
+  if (client === '' && channel === '') return 'has neither a client nor a channel'
+  // Without pairs the columns can have different lengths.
+  if (isWhole && client === '') return 'has no client'
+  if (isWhole && channel === '') return 'has no channel'
   return problemOfIds(client === '' ? [] : [client], channel === '' ? [] : [channel])
 }
 
@@ -128,9 +128,9 @@ function byClient(pairs: readonly Pair[]): Connections[] {
 
 function problemOfIds(clients: readonly string[], channels: readonly string[]): string | undefined {
   const client = clients.find((id) => !isId(id))
-  if (client !== undefined) return `client "${client}" is no UUID in lower case`
+  if (client !== undefined) return `client "${client}" is not a lower-case UUID`
   const channel = channels.find((id) => !isId(id))
-  return channel === undefined ? undefined : `channel "${channel}" is no UUID in lower case`
+  return channel === undefined ? undefined : `channel "${channel}" is not a lower-case UUID`
 }
 
 function connectionsOfJson(document: unknown): { good: Connections[]; bad: BadLine[] } {
@@ -164,7 +164,7 @@ function connectionOf(item: Record<string, unknown>): Connections | undefined {
   return { client_ids: clientIds, channel_ids: channelIds, types: types.length === 0 ? BOTH : types.map(typeOf) }
 }
 
-/** The action of the oldest generation as a type of the newer ones. */
+/** Maps the older actions `m_write` and `m_read` to connection types. */
 const typeOf = (type: string): string => ({ m_write: 'publish', m_read: 'subscribe' })[type] ?? type.toLowerCase()
 
 function isJson(path: string): boolean {
@@ -200,8 +200,8 @@ function readJson(path: string): unknown {
 }
 
 /**
- * Records by the header of the file, or by position. Rows that are no CSV or no record are told and left out. Throws CommandError for a
- * header with columns that nobody knows.
+ * Records by the header of the file, or by position. Invalid rows are reported and skipped. Throws CommandError for a
+ * header with unknown columns.
  */
 function readTable(
   text: string,
@@ -222,11 +222,11 @@ function readTable(
   return { columns, rows: good, bad }
 }
 
-/** What the parser gives with `info: true`. */
+/** The parser's output with `info: true`. */
 type ReadRecord = { record: string[]; info: { lines: number } }
 
 function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
-  // The parser may tell of one line twice.
+  // The parser can report one line twice.
   const bad = new Map<number, BadLine>()
   const records = parse(text, {
     bom: true,

@@ -1,4 +1,4 @@
-/** Clients, channels and connections of a file, in as few requests as the server takes. */
+/** Creates clients, channels and connections of a file with as few requests as the server's limits allow. */
 import type { Cli } from './command.ts'
 import { CommandError, RefusedError } from './failures.ts'
 import { createProgress } from './progress.ts'
@@ -7,11 +7,11 @@ import type { BadLine, Connections, Placed } from './provisioning-file.ts'
 import { isRecord } from './values.ts'
 import type { Given } from './values.ts'
 
-/** What the server takes in one call (contract 7.1), with room for the envelope. */
+/** The server's limits for one call (contract 7.1), with room for the envelope. */
 const MAX_ITEMS = 10_000
 const MAX_BODY_BYTES = 15 * 1024 * 1024
 const MAX_PAIRS = 100_000
-/** Connections of a connect call, each clients x channels. */
+/** Entries of a connect call, each clients x channels. */
 const MAX_CONNECTIONS = 1000
 const MAX_REPORTED = 20
 const BULK_DEADLINE_MS = 120_000
@@ -25,7 +25,7 @@ export async function createFromFile(
 ): Promise<void> {
   const { good, bad } = readEntities(file, what)
   settleBad(cli, given, file, bad)
-  if (good.length === 0) throw new CommandError(`${file} holds no ${what}`)
+  if (good.length === 0) throw new CommandError(`${file} contains no ${what}`)
   const created: unknown[] = []
   const progress = createProgress(cli.output, `creating ${what}`)
   try {
@@ -52,15 +52,15 @@ export async function createFromFile(
   cli.output.data({ total: created.length, [what]: created }, { columns: COLUMNS })
 }
 
-/** Tells every line that cannot be used; ends unless they are to be left out. */
+/** Reports every invalid line; throws unless --skip-bad is set. */
 function settleBad(cli: Cli, given: Given, file: string, bad: readonly BadLine[]): void {
   if (bad.length === 0) return
   for (const { at, reason } of bad.slice(0, MAX_REPORTED)) cli.output.note(`${file}, ${at}: ${reason}`)
   if (bad.length > MAX_REPORTED) cli.output.note(`and ${bad.length - MAX_REPORTED} more`)
-  const count = `${bad.length} ${bad.length === 1 ? 'entry' : 'entries'} of ${file} cannot be used`
+  const count = `${bad.length} ${bad.length === 1 ? 'entry' : 'entries'} of ${file} ${bad.length === 1 ? 'is' : 'are'} invalid`
   if (!given.flags.has('skip-bad'))
-    throw new CommandError(`${count}: nothing was created`, 'mend them, or leave them out with --skip-bad')
-  cli.output.note(`${count}, left out`)
+    throw new CommandError(`${count}: nothing was created`, 'correct them, or skip them with --skip-bad')
+  cli.output.note(`${count}, skipped`)
 }
 
 function* chunksOf<T>(items: readonly Placed<T>[]): Generator<Placed<T>[]> {
@@ -79,7 +79,10 @@ function* chunksOf<T>(items: readonly Placed<T>[]): Generator<Placed<T>[]> {
   if (chunk.length > 0) yield chunk
 }
 
-/** The server names items by their place in the request (`/17/name`); the user knows lines. A bulk is all or nothing. */
+/**
+ * The server names items by their index in the request (`/17/name`); this maps the index to a line. A bulk is all or
+ * nothing.
+ */
 function explainRefusal(
   error: unknown,
   file: string,
@@ -92,7 +95,7 @@ function explainRefusal(
     const item = chunk[Number(/^\/(\d+)/.exec(path)?.[1] ?? Number.NaN)]
     return item === undefined ? [] : [`${item.at}: ${path.replace(/^\/\d+\/?/, '')} ${message}`]
   })
-  const before = createdBefore === 0 ? 'nothing was created' : `${createdBefore} ${what} were created before`
+  const before = createdBefore === 0 ? 'nothing was created' : `${createdBefore} ${what} had been created before`
   return new RefusedError(
     error.status,
     `${file}: ${places.length === 0 ? error.message : places.join('; ')} (${before})`,
@@ -104,7 +107,7 @@ function explainRefusal(
 export async function connectFromFile(cli: Cli, given: Given, file: string): Promise<void> {
   const { good, bad } = readConnections(file, given.flags.has('pairs'))
   settleBad(cli, given, file, bad)
-  if (good.length === 0) throw new CommandError(`${file} holds no connections`)
+  if (good.length === 0) throw new CommandError(`${file} contains no connections`)
   cli.output.note(sizeOf(good))
   const calls = [...callsOf(good)]
   const progress = createProgress(cli.output, 'connecting')
@@ -126,7 +129,7 @@ export async function connectFromFile(cli: Cli, given: Given, file: string): Pro
     if (error instanceof RefusedError && done > 0)
       throw new RefusedError(
         error.status,
-        `${error.message} (${done} of ${calls.length} calls were done before)`,
+        `${error.message} (${done} of ${calls.length} calls had succeeded before)`,
         error.details,
         error.hint,
       )
@@ -137,18 +140,18 @@ export async function connectFromFile(cli: Cli, given: Given, file: string): Pro
   cli.output.ok()
 }
 
-/** What will be made, said before it is. */
+/** The number of connections, printed before they are created. */
 function sizeOf(connections: readonly Connections[]): string {
   const pairs = connections.reduce((sum, one) => sum + one.client_ids.length * one.channel_ids.length, 0)
   const clients = new Set(connections.flatMap((one) => one.client_ids))
   const channels = new Set(connections.flatMap((one) => one.channel_ids))
   const sign = pairs === clients.size * channels.size ? 'x' : 'and'
-  return `making ${counted(pairs, 'connection')}: ${counted(clients.size, 'client')} ${sign} ${counted(channels.size, 'channel')}`
+  return `creating ${counted(pairs, 'connection')}: ${counted(clients.size, 'client')} ${sign} ${counted(channels.size, 'channel')}`
 }
 
 const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
 
-/** Everything in one call where it fits (all or nothing); else as few as the bound on pairs allows. */
+/** Everything in one call if it fits (all or nothing); else as few calls as the limit on pairs allows. */
 function* callsOf(connections: readonly Connections[]): Generator<Connections[]> {
   let call: Connections[] = []
   let pairs = 0

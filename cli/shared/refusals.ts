@@ -1,4 +1,4 @@
-/** What a refusing answer becomes: the server's own words, and what to do next. */
+/** Turns an error answer into a failure with the server's message and a remedy. */
 import type { ApiRequest, Session } from './command.ts'
 import { RefusedError } from './failures.ts'
 import type { Incoming } from './http.ts'
@@ -17,7 +17,7 @@ export function refusalOf({ status, text, headers }: Incoming, request: ApiReque
         .filter(isRecord)
         .map((detail) => ({ path: plainText(detail['path']), message: plainText(detail['message']) }))
     : []
-  const message = plainText(record['message'] ?? record['error'], `the server answered ${status}`)
+  const message = plainText(record['message'] ?? record['error'], `the server returned ${status}`)
   const more = details
     .filter((detail) => !message.includes(detail.message))
     .map((detail) => `${detail.path} ${detail.message}`)
@@ -37,12 +37,13 @@ function hintFor(
   session: Session,
 ): string | undefined {
   if (status === 401) return session.hintWhenRefused(request)
-  if (status === 403) return 'ask an administrator of the domain for a role that may do this, or name another --domain'
+  if (status === 403)
+    return 'ask an administrator of the domain for a role with this permission, or use another --domain'
   if (status === 429 || status === 503) {
     const after = headers['retry-after']
     return after === undefined ? 'try again in a moment' : `try again in ${after} s`
   }
-  if (status === 502 || status === 504) return 'it may have done what was asked: look before you repeat it'
-  if (status === 500) return 'the log of the server has more under this request'
+  if (status === 502 || status === 504) return 'the request may have succeeded: check before you repeat it'
+  if (status === 500) return 'the log of the server has details under this request id'
   return undefined
 }

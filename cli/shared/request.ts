@@ -1,4 +1,4 @@
-/** From the row of a command and what was given for it to the request that is sent. */
+/** Builds the HTTP request from the row of a command and its arguments. */
 import { randomUUID } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { basename } from 'node:path'
@@ -10,14 +10,12 @@ import type { Settings } from './settings.ts'
 import { arg } from './values.ts'
 import type { Given } from './values.ts'
 
-/** The request of a row. Throws UsageError where the domain is needed and nobody said which. */
+/** The request of a row. Throws UsageError if the domain is required and not set. */
 export function requestOf(call: Call, given: Given, settings: Settings): ApiRequest {
   const template = typeof call.path === 'function' ? call.path(given) : call.path
   const needsDomain = template.includes('{domain!}')
   if (needsDomain && given.domain === undefined)
-    throw new UsageError(
-      'this needs a domain: give it before the token, with --domain, or keep one: skein context domain ID',
-    )
+    throw new UsageError('a domain is required: give it before the token, use --domain, or skein context domain ID')
   const path = template
     .replace(/^\/\{domain\}/, given.domain === undefined ? '' : `/${encodeURIComponent(given.domain)}`)
     .replaceAll(/\{([^{}]+)\}/g, (_match, name: string) =>
@@ -70,7 +68,7 @@ export function headersOf(request: ApiRequest, authorization: string | undefined
   }
 }
 
-/** Adds the content type of a form to `headers`, since it holds the boundary. */
+/** Adds the content type of a form to `headers`, because it contains the boundary. */
 export function bodyOf(request: ApiRequest, headers: Record<string, string>): string | Buffer | FileBody | undefined {
   if (request.text !== undefined) return request.text
   if (request.json !== undefined) return JSON.stringify(request.json)
@@ -91,7 +89,7 @@ export function bodyOf(request: ApiRequest, headers: Record<string, string>): st
   }
 }
 
-/** Throws CommandError unless it is a file that can be read. */
+/** Throws CommandError unless it is a readable file. */
 export function sizeOf(path: string): number {
   try {
     const stat = statSync(path)
@@ -99,5 +97,5 @@ export function sizeOf(path: string): number {
   } catch (error) {
     throw new CommandError(`cannot read ${path}: ${(error as Error).message}`)
   }
-  throw new CommandError(`${path} is no file`)
+  throw new CommandError(`${path} is not a file`)
 }

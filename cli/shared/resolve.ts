@@ -1,14 +1,20 @@
 /**
- * From words to a command and its arguments. Every generation's order is understood: verb first (`clients get <id>`), entity
- * first (`clients <id> get`), and with or without domain and token at the end.
+ * Resolves words to a command and its arguments. Both orders are accepted: verb first (`clients get <id>`) and entity
+ * first (`clients <id> get`), with or without domain and token at the end.
  */
 import type { Command, Group } from './command.ts'
 import { UsageError } from './failures.ts'
 
+/** A JSON array or object, `@file`, or `-` for standard input. */
+const JSON_WORD = /^\s*[[{@]|^-$/
+
+/** Whether a word of a command line is a JSON argument. */
+export const isJsonWord = (word: string | undefined): boolean => word !== undefined && JSON_WORD.test(word)
+
 export type Resolved = {
   command: Command
   args: Record<string, string>
-  /** What stands after the arguments: domain, token, secret. */
+  /** The words after the arguments: domain, token, secret. */
   rest: readonly string[]
 }
 
@@ -29,21 +35,21 @@ export function slotsOf(args: string): Slot[] {
   }))
 }
 
-/** The line of usage, as help and a wrong call show it. */
+/** The usage line that help and a wrong call show. */
 export function usageOf(groupName: string, command: Command): string {
   return ['skein', groupName, command.words, command.args, ...TAIL_TEXT[command.tail]]
     .filter((part) => part !== '')
     .join(' ')
 }
 
-/** Throws UsageError, with the usage lines that come nearest. */
+/** Throws UsageError with the nearest usage lines. */
 export function resolveCommand(group: Group, groupName: string, positionals: readonly string[]): Resolved {
   const direct = longestMatch(group, positionals)
   if (direct !== undefined)
     return fit(groupName, direct.commands, positionals.slice(direct.length), (command) => command.args)
 
   const [subject = '', ...after] = positionals
-  // `clients all get` is `clients get all`.
+  // `clients all get` means `clients get all`.
   const words = subject === 'all' ? [...after.slice(0, 1), 'all', ...after.slice(1)] : after
   const behind = longestMatch(group, words)
   if (behind !== undefined) {
@@ -58,8 +64,8 @@ export function resolveCommand(group: Group, groupName: string, positionals: rea
   const known = [...new Set(group.commands.map((command) => command.words.split(' ')[0] ?? ''))].join(', ')
   throw new UsageError(
     positionals.length === 0
-      ? `skein ${groupName} needs one of: ${known}`
-      : `skein ${groupName} has no command ${positionals[0]}; there are: ${known}`,
+      ? `skein ${groupName} requires a command: ${known}`
+      : `skein ${groupName} has no command ${positionals[0]}; commands: ${known}`,
     `skein ${groupName} <command> [<arguments>]`,
   )
 }
@@ -88,6 +94,8 @@ function fit(
   argsOf: (command: Command) => string,
 ): Resolved {
   for (const command of commands) {
+    // Rows with the same words differ in where their JSON stands.
+    if (commands.length > 1 && !hasJsonInPlace(slotsOf(argsOf(command)), values)) continue
     const args: Record<string, string> = {}
     const left = [...values]
     let isWhole = true
@@ -103,13 +111,21 @@ function fit(
   throw new UsageError(
     values.length === 0
       ? 'arguments are missing'
-      : `${values.length} argument${values.length === 1 ? ' does' : 's do'} not fit`,
+      : `${values.length} argument${values.length === 1 ? ' is' : 's are'} not accepted`,
     usages.join('\n       '),
   )
 }
 
+/** Whether every required argument that is JSON by its name looks like it. */
+function hasJsonInPlace(slots: readonly Slot[], values: readonly string[]): boolean {
+  return slots.every(
+    ({ name, isOptional }, index) =>
+      isOptional || values[index] === undefined || !name.startsWith('JSON') || isJsonWord(values[index]),
+  )
+}
+
 /**
- * Whether the one word after the arguments is a token rather than a domain: a domain is an id or a route, at most 36
+ * Whether the only word after the arguments is a token rather than a domain: a domain is an id or a route, at most 36
  * characters without a dot; a token is longer or has dots.
  */
 export function looksLikeToken(value: string): boolean {

@@ -1,9 +1,10 @@
-/** Runs one row: one request and the form of its answer, or its own function. */
+/** Runs one row: one request and its output, or its own function. */
 import { createCli } from './cli.ts'
 import { readAgreedConfig } from './folder-consent.ts'
 import type { Invocation } from './invocation.ts'
 import type { Group } from './command.ts'
 import { domainIdOf } from './domain-names.ts'
+import { workerIdOf } from './worker-names.ts'
 import { claimsOf } from './login-store.ts'
 import { looksLikeToken } from './resolve.ts'
 import type { Resolved } from './resolve.ts'
@@ -21,13 +22,15 @@ export async function runCommand(
   const named =
     domain ??
     invocation.flags.get('domain') ??
-    // A token bound to a domain says which (decision 40); that of an older script goes before our context.
+    // The domain that a token is bound to (decision 40) overrides the one of the context.
     (credential === undefined ? undefined : claimsOf(credential)?.domain) ??
     cli.settings.domain ??
     (token === undefined ? undefined : claimsOf(token)?.domain)
-  const needsId = command.call !== undefined && command.tail === 'domain'
+  const needsId = (command.call !== undefined || command.usesDomainId === true) && command.tail === 'domain'
   if (command.call !== undefined && args['domain_id'] !== undefined)
     args['domain_id'] = await domainIdOf(cli, args['domain_id'], credential)
+  if (command.call !== undefined && args['worker_id'] !== undefined)
+    args['worker_id'] = await workerIdOf(cli, args['worker_id'], credential)
   const given: Given = {
     args,
     flags: invocation.flags,
@@ -35,11 +38,19 @@ export async function runCommand(
     domain: named !== undefined && needsId ? await domainIdOf(cli, named, credential) : named,
   }
   if (command.run !== undefined) await command.run(cli, given)
-  else if (command.call !== undefined)
-    cli.show(command.answer ?? 'data', await cli.call(command.call, given), viewOf(group, command))
+  else if (command.call !== undefined) {
+    const answer = await cli.call(command.call, given)
+    const isTrial = given.flags.has('dry-run')
+    cli.show(isTrial ? 'data' : (command.answer ?? 'data'), answer, isTrial ? TRIAL_VIEW : viewOf(group, command))
+    const hint = command.hintOf?.(answer.value)
+    if (hint !== undefined) cli.output.hint(hint)
+  }
 }
 
-/** Two words are domain and token; one is told by its look, or is the token where no other is known. */
+/** What a change would do: changes, and rows by table. */
+const TRIAL_VIEW: View = { columns: ['operation', 'id', 'name', 'table', 'created', 'updated', 'deleted'] }
+
+/** Two words are domain and token; one is recognized by its form, or is the token if no other is set. */
 function tailOf(
   tail: Resolved['command']['tail'],
   rest: readonly string[],

@@ -1,6 +1,6 @@
-/** The services of the platform that have an address of their own. */
+/** The services of the platform that have an address. */
 
-/** Keys of addresses as the configuration file and contexts name them, by the service that each is for. */
+/** Keys of addresses in the configuration file and in contexts, by service. */
 export const ADDRESS_KEYS = {
   users: ['users_url'],
   clients: ['clients_url', 'things_url'],

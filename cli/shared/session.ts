@@ -1,7 +1,7 @@
 /**
- * Whose token a request carries: that of the command line, the environment, the configuration file, or the saved login.
- * A saved token, the refresh token too, goes to the addresses that the login was made for, and SKEIN_TOKEN to those that it
- * belongs to: neither a `config.toml` in a foreign folder nor an address in the environment can send it anywhere else.
+ * Selects the token of a request: that of the command line, the environment, the configuration file, or the saved login.
+ * A saved token, the refresh token too, is sent only to the addresses of the login, and SKEIN_TOKEN only to its
+ * addresses: neither a `config.toml` in a foreign folder nor an address in the environment can redirect it.
  */
 import type { ApiRequest, Session } from './command.ts'
 import { CommandError } from './failures.ts'
@@ -13,12 +13,12 @@ import { resolveAddress } from './settings.ts'
 import type { Settings } from './settings.ts'
 import { isRecord } from './values.ts'
 
-/** A token that ends this soon is renewed first, one of a short life in the second half of it. */
+/** A token with less remaining time is renewed first; a short-lived one in the second half of its life. */
 const RENEW_BEFORE_S = 20
-/** A refresh happens while the login file is locked. */
+/** The login file is locked during a refresh. */
 const REFRESH_DEADLINE_MS = 10_000
 
-/** Whether a token has little of its life left: a request may take a while. */
+/** Whether a token expires soon: a request can take a while. */
 function isEnding(token: string): boolean {
   const { exp, iat } = claimsOf(token) ?? {}
   if (exp === undefined) return false
@@ -39,7 +39,7 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
       const kept = all.contexts[contextName]
       if (kept?.login === undefined) return false
       if (kept.login.access_token !== before.access_token) {
-        // Another command was first; its token is as new as ours would be.
+        // Another command refreshed the token first.
         login = kept.login
         return true
       }
@@ -77,7 +77,7 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
       const refuse = (what: string) => {
         if (authorization === 'optional') return undefined
         throw new CommandError(
-          `${what} is not for ${origin}`,
+          `${what} is not valid for ${origin}`,
           'log in there: skein login --url URL --context NAME; or give a token as the last argument',
         )
       }
@@ -109,8 +109,8 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
     hintWhenRefused(request) {
       if (typeof request.authorization === 'object') return 'check the secret, key or password'
       if (request.token !== undefined)
-        return 'the token of the command line is not valid (any more): skein users token, skein login'
-      if (settings.token !== undefined) return `the token of ${settings.token.from} is not valid (any more)`
+        return 'the token of the command line is invalid or expired: skein users token, skein login'
+      if (settings.token !== undefined) return `the token of ${settings.token.from} is invalid or expired`
       return 'log in: skein login'
     },
     hidden() {
@@ -124,11 +124,12 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
       if (password !== undefined && password !== '') hidden.set(password, '$SKEIN_PASSWORD')
       return hidden
     },
-    async keep(next) {
+    async saveLogin(next) {
       await changeContexts(contextsPath, (all) => {
         const before = all.contexts[contextName]
         const addresses = { ...before?.addresses, ...settings.givenAddresses }
-        // Where this command goes, and where the next ones go that are told nothing: `--url` may hide an address of the environment.
+        // The address of this command and the default addresses of later commands: `--url` can hide an address of the
+        // environment.
         const urls = SERVICES.flatMap((service) => [
           settings.address(service).url,
           resolveAddress(service, [{ from: 'context', addresses }]).url,
@@ -139,7 +140,7 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
         if (Object.keys(all.contexts).length === 1) all.current = contextName
       })
     },
-    async forget() {
+    async removeLogin() {
       login = undefined
       await changeContexts(contextsPath, (all) => {
         delete all.contexts[contextName]?.login

@@ -1,6 +1,6 @@
 /**
- * Where to talk to and how to print: flag, then environment, then the context in use, then the configuration file, then
- * built in (contract sections 13 and 15).
+ * Addresses and output. A flag overrides the environment, which overrides the context in use, the configuration file and
+ * the built-in defaults (contract sections 13 and 15).
  */
 import { withoutTrailing } from '#core/text.ts'
 import { CommandError } from './failures.ts'
@@ -29,7 +29,7 @@ const FLAG_OF_KEY: Readonly<Record<string, FlagName>> = {
   host_url: 'host-url',
 }
 
-/** The ports of the specification on this machine. */
+/** The default ports on this machine. */
 const BUILT_IN: Readonly<Record<ServiceName, string>> = {
   users: 'http://127.0.0.1:9002',
   clients: 'http://127.0.0.1:9000',
@@ -48,22 +48,22 @@ const BUILT_IN: Readonly<Record<ServiceName, string>> = {
   manager: 'http://127.0.0.1:7070',
 }
 
-/** Addresses of one source, by the keys above and `url` for all of them. */
+/** Addresses of one source, by the keys above, and `url` for all services. */
 export type Addresses = Readonly<Record<string, string>>
 
-/** `from` is the source that names it, `key` its key where it has one of its own. */
+/** `from` is the source of the address, `key` its key if it has one of its own. */
 export type Address = { url: string; from: string; key?: string }
 
-/** Everything that was decided before a command runs. */
+/** The settings of a command. */
 export type Settings = {
   address: (service: ServiceName) => Address
-  /** Addresses that flags and the environment name. */
+  /** Addresses that flags and the environment set. */
   givenAddresses: Addresses
   isInsecure: boolean
   isCurl: boolean
   isRaw: boolean
   contentType: string
-  /** A filter of listings: flag, else configuration file. */
+  /** A filter of listings: the flag, else the configuration file. */
   filter: (name: FlagName) => string | undefined
   environment: Environment
   contextName: string
@@ -71,7 +71,7 @@ export type Settings = {
   configPath: string
   /** The domain of the flag, the environment or the context. */
   domain: string | undefined
-  /** A token of the environment or the configuration file, where it is from, and whether a service may be sent it. */
+  /** A token of the environment or the configuration file, its source, and the services that it can be sent to. */
   token: { value: string; from: string; isFor: (service: ServiceName) => boolean } | undefined
   version: string
 }
@@ -82,16 +82,16 @@ export function parseAddress(value: string, name: string): string {
   try {
     url = new URL(value)
   } catch {
-    throw new CommandError(`${name} must be an address such as http://127.0.0.1:8080, not ${value}`)
+    throw new CommandError(`${name} must be a URL such as http://127.0.0.1:8080, not ${value}`)
   }
   if ((url.protocol !== 'http:' && url.protocol !== 'https:') || url.hostname === '')
-    throw new CommandError(`${name} must be an address with http or https, not ${value}`)
+    throw new CommandError(`${name} must be an http or https URL, not ${value}`)
   if (url.username !== '' || url.password !== '')
-    throw new CommandError(`${name} must not hold credentials`, 'log in with skein login')
+    throw new CommandError(`${name} must not contain credentials`, 'log in with skein login')
   return withoutTrailing(value, '/')
 }
 
-/** Addresses that flags name. */
+/** Addresses that flags set. */
 export function flagAddresses(flags: GivenFlags): Addresses {
   return Object.fromEntries(
     Object.entries(FLAG_OF_KEY).flatMap(([key, flag]) => {
@@ -113,7 +113,7 @@ export function environmentAddresses(environment: Environment): Addresses {
   )
 }
 
-/** The first source that says anything about a service decides; within a source its own key goes before `url`. */
+/** The first source with an address of the service is used; within a source its own key overrides `url`. */
 export function resolveAddress(
   service: ServiceName,
   sources: readonly { from: string; addresses: Addresses }[],

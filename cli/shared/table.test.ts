@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { renderAnswer } from './table.ts'
+import { renderResponse } from './table.ts'
 import type { View } from './table.ts'
 
 const render = (value: unknown, view: View = {}, width = 100) =>
-  renderAnswer(value, view, width, (_style, text) => text)
+  renderResponse(value, view, width, (_style, text) => text)
 const ID = '0b6f7e0e-58a2-4a7e-9e0c-0d9f3d0c0001'
 
-describe('answers for people', () => {
+describe('answers on a terminal', () => {
   it('are tables of the columns that the command prefers and the rows have', () => {
     const page = {
       total: 12,
@@ -25,7 +25,7 @@ describe('answers for people', () => {
       `ID                                    NAME  SECRET  STATE  CREATED AT`,
       `${ID}  pump  s       on     2026-01-01 12:00:00`,
       `${ID}  泵    t       off    never`,
-      '1-2 of 12; go on with --offset 2',
+      '1-2 of 12; continue with --offset 2',
     ])
   })
 

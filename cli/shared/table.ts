@@ -1,12 +1,12 @@
-/** Answers as tables and lists of keys, for people. Pipes get JSON, elsewhere. */
+/** Renders answers as tables and lists of keys for a terminal. Pipes get JSON instead. */
 import { cutTo, manyLines, oneLine, padTo, widthOf } from './plain-text.ts'
 import { isRecord, plainText } from './values.ts'
 
-/** How a command wants its rows shown. */
+/** How a command shows its rows. */
 export type View = {
-  /** In this order, as far as the rows have them. */
+  /** Preferred columns, in this order, if the rows have them. */
   columns?: readonly string[]
-  /** Words for the numbers of a column. */
+  /** Labels for the numbers of a column. */
   labels?: Readonly<Record<string, readonly string[]>>
 }
 
@@ -16,24 +16,24 @@ const GAP = '  '
 const MAX_CELL_WIDTH = 60
 const MIN_CUT_WIDTH = 12
 const MAX_COLUMNS = 8
-/** However narrow the terminal is. */
+/** The minimum on a terminal of any width. */
 const MIN_COLUMNS = 2
 const MIN_VALUE_WIDTH = 200
 /** Rows of one table; a page is at most 100, a bulk answer 10,000. */
 const MAX_ROWS = 200
-/** The time of what never happened. */
+/** The time of an event that never happened. */
 const ZERO_TIME = '0001-01-01T00:00:00Z'
 const PAGE_KEYS = new Set(['limit', 'offset', 'total'])
-/** Below this a number under `time` is no time of a message. */
+/** Smaller numbers under `time` are not message times. */
 const YEAR_2001_SECONDS = 1e9
 
-/** Any answer: a page or a list as a table, a record as keys and values. */
-export function renderAnswer(value: unknown, view: View, width: number, paint: Paint): string {
+/** Renders any answer: a page or a list as a table, a record as keys and values. */
+export function renderResponse(value: unknown, view: View, width: number, paint: Paint): string {
   if (Array.isArray(value)) return renderList(value, view, width, paint)
   if (!isRecord(value)) return oneLine(cellText('', value, view))
   const arrays = Object.entries(value).filter((entry): entry is [string, unknown[]] => Array.isArray(entry[1]))
   const [only] = arrays
-  // A page may hold its rows under two names, for two generations; a lone list needs no heading.
+  // A page can contain its rows under two names (a current and an older one); a lone list needs no heading.
   const isPage = only !== undefined && (typeof value['total'] === 'number' || Object.keys(value).length === 1)
   if (isPage)
     return [renderList(only[1], view, width, paint), pageLine(value, only[1].length, paint)]
@@ -53,7 +53,7 @@ function pageLine(page: Record<string, unknown>, shown: number, paint: Paint): s
   const offset = typeof page['offset'] === 'number' ? page['offset'] : 0
   const end = offset + shown
   if (total === 0) return ''
-  const next = end < total && shown > 0 ? `; go on with --offset ${end}` : ''
+  const next = end < total && shown > 0 ? `; continue with --offset ${end}` : ''
   return paint('dim', shown === 0 ? `none of ${total}` : `${offset + 1}-${end} of ${total}${next}`)
 }
 
@@ -64,10 +64,10 @@ function renderList(items: readonly unknown[], view: View, width: number, paint:
   const shown = records.slice(0, MAX_ROWS)
   const table = renderTable(shown, columnsOf(records, view.columns ?? []), view, width, paint)
   const more = records.length - shown.length
-  return more > 0 ? `${table}\n${paint('dim', `and ${more} more: send them to a file to have all`)}` : table
+  return more > 0 ? `${table}\n${paint('dim', `and ${more} more; redirect the output to a file for all`)}` : table
 }
 
-/** Those preferred that a row has, else the plain ones in the order in which they come. */
+/** The preferred columns that exist, else all scalar fields in their order. */
 function columnsOf(records: readonly Record<string, unknown>[], preferred: readonly string[]): string[] {
   const wanted = preferred.filter((column) => records.some((record) => valueAt(record, column) !== undefined))
   if (wanted.length > 0) return wanted
@@ -106,10 +106,10 @@ function renderTable(
 
 type Column = { name: string; header: string; cells: string[]; width: number }
 
-/** What is there to be copied or compared is shown whole or not at all. */
+/** Values to copy or compare are shown whole or not at all. */
 const isWhole = (name: string) => /(^|[._])id$|secret|token|_at$|(^|_)time$|digest|serial/.test(name)
 
-/** Narrows the widest texts until a line fits; where that is not enough, the last columns fall away. */
+/** Narrows the widest texts until a line fits; if that is not enough, drops the last columns. */
 function fitColumns(all: readonly Column[], width: number): Column[] {
   const columns = all.map((column) => ({ ...column }))
   for (;;) {
@@ -136,7 +136,7 @@ function renderRecord(record: Record<string, unknown>, view: View, width: number
     .join('\n')
 }
 
-/** One level of objects becomes dotted keys; metadata and deeper ones stay JSON. */
+/** Flattens one level of objects into dotted keys; metadata and deeper levels stay JSON. */
 function flatten(record: Record<string, unknown>, prefix: string, view: View): [string, string][] {
   return Object.entries(record).flatMap(([key, value]): [string, string][] =>
     isRecord(value) && prefix === '' && key !== 'metadata' && Object.keys(value).length > 0

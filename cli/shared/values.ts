@@ -1,4 +1,4 @@
-/** What one invocation gave, and how its texts become values. */
+/** The input of one invocation, and the conversion of its texts to values. */
 import { readFileSync } from 'node:fs'
 import { CommandError } from './failures.ts'
 import type { GivenFlags } from './flags.ts'
@@ -8,7 +8,7 @@ export type Given = {
   flags: GivenFlags
   /** From the command line, a flag, the environment, the token or the context. */
   domain: string | undefined
-  /** The token or secret that the command line ends with. */
+  /** The token or secret at the end of the command line. */
   credential: string | undefined
 }
 
@@ -19,10 +19,10 @@ export function arg(given: Given, name: string): string {
   return value
 }
 
-/** Standard input can be read once; an argument may be looked at twice. */
+/** Standard input can be read once, but an argument can be read twice. */
 let standardInput: Buffer | undefined
 
-/** What an argument stands for: itself, `@file`, or `-` for standard input. */
+/** The content of an argument: itself, `@file`, or `-` for standard input. */
 export function contentOf(value: string): string | Buffer {
   try {
     if (value === '-') return (standardInput ??= readFileSync(0))
@@ -54,18 +54,18 @@ export function jsonObject(given: Given, name: string): Record<string, unknown> 
   return value as Record<string, unknown>
 }
 
-/** A list of texts: a JSON array, `{"<key>": [...]}`, or words with commas between them. */
+/** A list of strings: a JSON array, `{"<key>": [...]}`, or comma-separated words. */
 export function list(given: Given, name: string, key?: string): string[] {
   const value = arg(given, name)
   if (!/^\s*[[{"]|^@|^-$/.test(value)) return value.split(',').map((one) => one.trim())
   const parsed = parseJson(value, name)
   const items = key !== undefined && isRecord(parsed) ? parsed[key] : parsed
   if (typeof items === 'string') return [items]
-  if (!Array.isArray(items)) throw new CommandError(`<${name}> must be a JSON array of texts, as '["a", "b"]'`)
+  if (!Array.isArray(items)) throw new CommandError(`<${name}> must be a JSON array of strings, such as '["a", "b"]'`)
   return items.map(String)
 }
 
-/** A value of an answer as text; `otherwise` where there is none. */
+/** A value of an answer as text; `otherwise` is the default. */
 export function plainText(value: unknown, otherwise = ''): string {
   if (value === undefined || value === null) return otherwise
   return typeof value === 'object' ? JSON.stringify(value) : String(value as string | number | boolean)
@@ -75,28 +75,28 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Numbers of a `--inputs` flag; those beyond 2^53 stay texts, as the API takes 64-bit integers. */
+/** Numbers of a `--inputs` flag; those beyond 2^53 stay strings, which the API accepts as 64-bit integers. */
 export function numbers(text: string, shown: string): (number | string)[] {
   return text.split(',').map((one) => {
     const trimmed = one.trim()
     const value = Number(trimmed)
     if (trimmed === '' || Number.isNaN(value))
-      throw new CommandError(`${shown} must be numbers with commas, as 1,2.5,-3`)
+      throw new CommandError(`${shown} must be comma-separated numbers, such as 1,2.5,-3`)
     return Number.isInteger(value) && !Number.isSafeInteger(value) ? trimmed : value
   })
 }
 
-/** Numbers with commas, or a JSON array of any values. */
+/** Comma-separated numbers, or a JSON array of any values. */
 export function inputsOf(text: string, shown: string): unknown[] {
   if (!text.trimStart().startsWith('[')) return numbers(text, shown)
   try {
     return JSON.parse(text) as unknown[]
   } catch (error) {
-    throw new CommandError(`${shown} must be numbers with commas or a JSON array: ${(error as Error).message}`)
+    throw new CommandError(`${shown} must be comma-separated numbers or a JSON array: ${(error as Error).message}`)
   }
 }
 
-/** `KEY=VALUE` flags as an object. */
+/** Converts `KEY=VALUE` flags to an object. */
 export function pairs(values: readonly string[], shown: string): Record<string, string> {
   return Object.fromEntries(
     values.map((pair) => {
@@ -107,7 +107,7 @@ export function pairs(values: readonly string[], shown: string): Record<string, 
   )
 }
 
-/** `channel.sub.topic` as the two parts of a message path. */
+/** Splits `channel.sub.topic` into the two parts of a message path. */
 export function splitTopic(topic: string): { channel: string; subtopic: string } {
   const [channel = '', ...rest] = topic.split(/[./]/)
   return { channel, subtopic: rest.filter((part) => part !== '').join('.') }

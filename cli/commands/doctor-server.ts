@@ -1,0 +1,221 @@
+/** What `skein doctor` says about the programs and their database: where, what is wrong, and what to do. */
+import { isIP } from 'node:net'
+import { connect } from 'node:tls'
+import type { Cli } from '../shared/command.ts'
+import { RefusedError } from '../shared/failures.ts'
+import type { ServiceName } from '../shared/services.ts'
+import { isRecord, plainText } from '../shared/values.ts'
+import type { Print } from './doctor-findings.ts'
+
+const DEADLINE_MS = 5000
+const CERTIFICATE_WARNING_DAYS = 14
+const DAY_MS = 86_400_000
+/** Readers of the changelog wait for a transaction that writes for longer. */
+const MAX_WRITE_SECONDS = 60
+const MAX_LAG_BYTES = 64 * 1024 * 1024
+const GIB = 1024 ** 3
+
+/** What to do about a check of `GET /ready`. */
+const REMEDIES: Readonly<Record<string, string>> = {
+  database: 'check that PostgreSQL runs and that SKEIN_DATABASE_URL is right: docs/guides/external-database.md',
+  changelog: 'look for a long transaction or an overloaded database: docs/guides/external-database.md',
+  redis: 'check that Redis runs and that SKEIN_REDIS_URL is right; everything goes on without it, a little later',
+  disk: 'make room on the disk of SKEIN_DATA_DIR; messages are taken again by themselves',
+  proxy: 'start the module proxy, and check SKEIN_PROXY_ADDRESS of the task manager: docs/guides/modules.md',
+  workers: 'start a worker: docs/guides/join-a-worker.md',
+  token: 'set SKEIN_PROXY_TOKEN_FILE at the task manager and the module proxy',
+  manager: 'start the task manager, and check SKEIN_PROXY_MANAGER_URL of the module proxy',
+  program: 'wait for its restart; a stop that was not asked for has a reason in the log of the program',
+}
+
+/** A finding for every check of the program at this address that is not ready. */
+export async function checkReadiness(cli: Cli, service: ServiceName, url: string, print: Print): Promise<void> {
+  const reply = await cli.request({
+    method: 'GET',
+    service,
+    path: service === 'http' ? '/../ready' : '/ready',
+    authorization: 'none',
+    deadlineMs: DEADLINE_MS,
+    accepts: [503],
+  })
+  const report = isRecord(reply.value) ? reply.value : {}
+  const checks = Object.entries(isRecord(report['checks']) ? report['checks'] : {})
+  for (const [name, check] of checks) {
+    // Workers have a finding of their own.
+    if (!isRecord(check) || check['status'] === 'ready' || name === 'workers') continue
+    const reason = plainText(check['reason'], 'no reason given')
+    print({
+      verdict: check['status'] === 'unavailable' ? 'error' : 'warning',
+      what: `${url}: ${name}: ${reason} (since ${plainText(check['since'], 'unknown')})`,
+      hint: REMEDIES[name],
+    })
+  }
+  if (report['status'] === 'ready')
+    print({ verdict: 'ok', what: `${url} is ready: ${checks.map(([name]) => name).join(', ')}` })
+}
+
+/** When the certificate of an HTTPS address ends. */
+export async function checkCertificate(address: string, print: Print): Promise<void> {
+  const { protocol, hostname, port } = new URL(address)
+  if (protocol !== 'https:') return
+  const host = hostname.replace(/^\[|\]$/g, '')
+  const until = await new Promise<number>((resolve) => {
+    // Only its end is read; whether it is trusted is found out by the request itself.
+    const socket = connect(
+      {
+        host,
+        port: Number(port || 443),
+        ...(isIP(host) === 0 ? { servername: host } : {}),
+        rejectUnauthorized: false,
+        timeout: DEADLINE_MS,
+      },
+      () => {
+        resolve(Date.parse(socket.getPeerCertificate().valid_to))
+        socket.destroy()
+      },
+    )
+    socket.once('timeout', () => socket.destroy())
+    socket.once('error', () => undefined)
+    socket.once('close', () => resolve(Number.NaN))
+  })
+  if (Number.isNaN(until)) return
+  const days = Math.floor((until - Date.now()) / DAY_MS)
+  const what = `the certificate of ${address} ${days < 0 ? 'expired' : 'is valid until'} ${new Date(until).toISOString().slice(0, 10)}`
+  const hint = 'renew it: the files are read again without a restart (docs/guides/run-it-for-real.md)'
+  print(
+    days >= CERTIFICATE_WARNING_DAYS
+      ? { verdict: 'ok', what }
+      : { verdict: days < 0 ? 'error' : 'warning', what, hint },
+  )
+}
+
+/** A backup that is made each week is not older. */
+const MAX_BACKUP_AGE_DAYS = 8
+/** `archive_timeout` is usually minutes; a server that nobody writes to archives less often. */
+const MAX_ARCHIVE_AGE_DAYS = 1
+
+const gib = (bytes: unknown) => `${(Number(bytes) / GIB).toFixed(1)} GiB`
+const recordsOf = (value: unknown) => (Array.isArray(value) ? value.filter(isRecord) : [])
+const recordOf = (value: unknown) => (isRecord(value) ? value : {})
+
+/** Only a platform administrator sees the database. Other callers, and a login that has failed already, get no finding. */
+export async function checkDatabase(cli: Cli, print: Print): Promise<void> {
+  let found: Record<string, unknown>
+  try {
+    const { value } = await cli.request({
+      method: 'GET',
+      service: 'users',
+      path: '/health/database',
+      deadlineMs: DEADLINE_MS,
+    })
+    found = recordOf(value)
+  } catch (error) {
+    if (error instanceof RefusedError && [401, 403, 404].includes(error.status)) return
+    return print({ verdict: 'error', what: `database: ${(error as Error).message}`, hint: REMEDIES['database'] })
+  }
+  const settings = recordOf(found['settings'])
+  const disk = recordOf(found['disk'])
+  const room =
+    disk['free_bytes'] === undefined ? '' : `, ${gib(disk['free_bytes'])} of ${gib(disk['total_bytes'])} free`
+  const kind = found['is_embedded'] === true ? 'embedded PostgreSQL' : 'PostgreSQL'
+  print({ verdict: 'ok', what: `${kind} ${plainText(found['version'])}, ${gib(found['size_bytes'])}${room}` })
+  checkDurability(found, settings, print)
+  checkMigrations(found, print)
+  checkBackups(recordOf(found['backups']), print)
+  const write = recordOf(found['oldest_write'])
+  if (Number(write['seconds'] ?? 0) > MAX_WRITE_SECONDS)
+    print({
+      verdict: 'warning',
+      what: `database: a transaction of "${plainText(write['application'])}" has been writing for ${Math.round(Number(write['seconds']))} s`,
+      hint: 'caches and triggers wait for it: find it in pg_stat_activity, and end it with pg_terminate_backend if it is not needed',
+    })
+}
+
+function checkDurability(found: Record<string, unknown>, settings: Record<string, unknown>, print: Print): void {
+  if (found['is_replica'] === true)
+    print({
+      verdict: 'error',
+      what: 'database: the server is a replica and cannot be written to',
+      hint: 'let SKEIN_DATABASE_URL lead to the primary',
+    })
+  const off = ['fsync', 'full_page_writes', 'synchronous_commit'].filter((name) => settings[name] === 'off')
+  if (off.length > 0)
+    print({
+      verdict: 'error',
+      what: `database: ${off.join(', ')} off: a crash loses acknowledged messages`,
+      hint: 'set them to on in postgresql.conf and remove SKEIN_DATABASE_UNSAFE',
+    })
+  const standbys = recordsOf(found['standbys'])
+  const isSynchronous = plainText(settings['synchronous_standby_names'], '') !== ''
+  const commit = plainText(settings['synchronous_commit'], 'unknown')
+  if (isSynchronous && commit === 'local')
+    print({
+      verdict: 'warning',
+      what: 'database: synchronous_standby_names is set, and synchronous_commit=local does not wait for standbys',
+      hint: 'set synchronous_commit=on: a failover loses acknowledged messages otherwise',
+    })
+  for (const { name, state, lag_bytes: lag } of standbys) {
+    if (state === 'streaming' && Number(lag ?? 0) <= MAX_LAG_BYTES) continue
+    print({
+      verdict: 'warning',
+      what: `database: standby "${plainText(name)}" is ${plainText(state)}, ${Math.round(Number(lag ?? 0) / 1024 / 1024)} MiB behind`,
+      hint: 'look at its log: a failover to it loses what it has not replayed',
+    })
+  }
+  if (off.length === 0 && found['is_replica'] !== true)
+    print({
+      verdict: 'ok',
+      what: `database: durable (synchronous_commit=${commit}), ${standbys.length === 0 ? 'no standby' : `${standbys.length} standby${standbys.length === 1 ? '' : 's'}, ${isSynchronous ? 'synchronous' : 'asynchronous'}`}`,
+    })
+}
+
+function checkMigrations(found: Record<string, unknown>, print: Print): void {
+  const { known, applied, newest } = recordOf(found['migrations'])
+  const nodes = recordsOf(found['nodes'])
+  const versions = [...new Set(nodes.map(({ version }) => plainText(version)))].toSorted()
+  if (Number(applied) < Number(known))
+    print({
+      verdict: 'error',
+      what: `database: migration ${plainText(newest)} is the newest, and the program knows ${plainText(known)}`,
+      hint: 'restart api or manager: the log says why the migration failed or waits',
+    })
+  else
+    print({
+      verdict: 'ok',
+      what: `database: migration ${plainText(newest)}${Number(applied) > Number(known) ? ', of a newer version' : ''}`,
+    })
+  if (versions.length > 1)
+    print({
+      verdict: 'warning',
+      what: `programs of several versions are running: ${nodes.map(({ id, version }) => `${plainText(id)} ${plainText(version)}`).join(', ')}`,
+      hint: 'finish the upgrade: docs/guides/upgrade.md',
+    })
+}
+
+const daysSince = (time: unknown) => (typeof time === 'string' ? (Date.now() - Date.parse(time)) / DAY_MS : Infinity)
+
+/** An archive of the write-ahead log replaces backups of Skein. */
+function checkBackups(found: Record<string, unknown>, print: Print): void {
+  const archive = found['archive']
+  if (isRecord(archive)) {
+    const { last_at: last, last_failure_at: failure } = archive
+    if (daysSince(failure) < daysSince(last))
+      return print({
+        verdict: 'error',
+        what: `database: failed to archive the write-ahead log at ${plainText(failure)}`,
+        hint: 'look at archive_command in the log of PostgreSQL: the log fills the disk until it succeeds',
+      })
+    if (daysSince(last) <= MAX_ARCHIVE_AGE_DAYS)
+      return print({ verdict: 'ok', what: `database: the write-ahead log was last archived at ${plainText(last)}` })
+  }
+  const last = found['last_at']
+  const days = daysSince(last ?? found['installed_at'])
+  const age = last === undefined ? 'there is no backup' : `the last backup is of ${plainText(last)}`
+  // A new installation has time for its first backup.
+  if (days <= MAX_BACKUP_AGE_DAYS) return print({ verdict: 'ok', what: age })
+  print({
+    verdict: 'warning',
+    what: last === undefined ? age : `the last backup is ${Math.floor(days)} days old (${plainText(last)})`,
+    hint: 'npm run backup -- FILE writes one while Skein runs: docs/guides/backup.md',
+  })
+}

@@ -1,0 +1,56 @@
+/** `skein channels not-connected`, `skein clients not-connected`: the other side's entities that are not connected to this one. */
+import type { Cli, Command } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
+import { isRecord } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
+
+const PAGE = 100
+/** Beyond 10,000 entities the list would take too long. */
+const MAX_PAGES = 100
+const DEFAULT_LIMIT = 10
+
+/** `kind` is the entity of the command, `other` what is listed. */
+export function notConnected(kind: 'channel' | 'client'): Command {
+  const other = kind === 'channel' ? 'client' : 'channel'
+  return {
+    words: 'not-connected',
+    args: `<${kind}_id>`,
+    tail: 'domain',
+    summary: `list the ${other}s that are not connected to a ${kind}`,
+    example: `<${kind}_id> --limit 5`,
+    columns: ['id', 'name', 'status'],
+    usesDomainId: true,
+    async run(cli, given) {
+      const connected = await idsOf(cli, given, `/{domain}/${kind}s/{${kind}_id}/${other}s`, `${other}s`)
+      const offset = Number(cli.settings.filter('offset') ?? 0)
+      const limit = Number(cli.settings.filter('limit') ?? DEFAULT_LIMIT)
+      const found: unknown[] = []
+      for await (const one of pagesOf(cli, given, `/{domain}/${other}s`, `${other}s`)) {
+        if (!connected.has(String(one['id']))) found.push(one)
+        if (found.length >= offset + limit) break
+      }
+      const shown = found.slice(offset)
+      cli.output.data({ offset, limit, [`${other}s`]: shown }, { columns: ['id', 'name', 'status'] })
+    },
+  }
+}
+
+async function idsOf(cli: Cli, given: Given, path: string, key: string): Promise<Set<string>> {
+  const ids = new Set<string>()
+  for await (const one of pagesOf(cli, given, path, key)) ids.add(String(one['id']))
+  return ids
+}
+
+async function* pagesOf(cli: Cli, given: Given, path: string, key: string): AsyncGenerator<Record<string, unknown>> {
+  for (let page = 0; page < MAX_PAGES; page += 1) {
+    const parameters = () => ({ limit: String(PAGE), offset: String(page * PAGE), status: 'all', order: 'created_at' })
+    const { value } = await cli.call(
+      { method: 'GET', service: key === 'clients' ? 'clients' : 'channels', path, parameters },
+      given,
+    )
+    const rows = isRecord(value) && Array.isArray(value[key]) ? value[key].filter(isRecord) : []
+    yield* rows
+    if (rows.length < PAGE) return
+  }
+  throw new CommandError(`there are more than ${PAGE * MAX_PAGES} ${key}`, 'list them with skein api')
+}

@@ -1,0 +1,50 @@
+/** `skein overview`. */
+import type { Call, Cli, Group } from '../shared/command.ts'
+import type { Given } from '../shared/values.ts'
+
+const DOMAIN: Call = { method: 'GET', service: 'domains', path: '/{domain!}/overview', query: ['window'] }
+const PLATFORM: Call = { method: 'GET', service: 'domains', path: '/overview', query: ['window'] }
+
+export const overview: Group = {
+  name: 'overview',
+  summary: 'what is going on in a domain, or on the platform',
+  commands: [
+    {
+      words: '',
+      args: '',
+      tail: 'domain',
+      summary: 'show devices that are online, rates of messages, tasks, runs, workers and the last changes',
+      example: '--window 6h',
+      flags: ['window'],
+      run: (cli, given) => show(cli, given, DOMAIN),
+    },
+    {
+      words: 'platform',
+      args: '',
+      tail: 'none',
+      summary: 'show the same over all domains, for platform administrators',
+      example: '',
+      flags: ['window'],
+      run: (cli, given) => show(cli, given, PLATFORM),
+    },
+  ],
+}
+
+type Step = { messages: number; records: number; messages_per_second: number; records_per_second: number }
+type Shown = { messages?: { series: Step[] } }
+
+/** A terminal has no room for a series: it shows the present rates, and what arrived in the window. */
+async function show(cli: Cli, given: Given, call: Call): Promise<void> {
+  const reply = await cli.call(call, given)
+  const { messages, ...rest } = reply.value as Shown
+  if (!cli.output.isTerminal || messages === undefined) return cli.show('data', reply)
+  const last = messages.series.at(-1)
+  const arrived = (name: 'messages' | 'records') => messages.series.reduce((sum, step) => sum + step[name], 0)
+  const short = {
+    messages_per_second: last?.messages_per_second,
+    records_per_second: last?.records_per_second,
+    messages: arrived('messages'),
+    records: arrived('records'),
+  }
+  cli.show('data', { ...reply, value: { ...rest, arrived: short } })
+}
