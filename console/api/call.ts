@@ -1,0 +1,75 @@
+/** The one way to the API: types by operation, the token, errors, and a record of requests for "show as command". */
+import { apiBase } from './base.ts'
+import { ApiError, readError } from './errors.ts'
+import type { Operations } from './operations.ts'
+import { recordRequest } from './requests.ts'
+import { accessToken } from './session.ts'
+
+export type Operation = keyof Operations
+export type Answer<K extends Operation> = Operations[K]['response']
+export type Query<K extends Operation> = Operations[K]['query']
+
+export type Input<K extends Operation> = {
+  params?: Operations[K]['params']
+  query?: { [name in keyof Operations[K]['query']]?: Operations[K]['query'][name] | undefined }
+  body?: Operations[K]['body'] | undefined
+  signal?: AbortSignal
+  headers?: Record<string, string>
+  /** Requests before a login. */
+  isPublic?: boolean
+}
+
+type AnyInput = {
+  params?: Record<string, string>
+  query?: Record<string, string | number | boolean | undefined>
+  body?: unknown
+  signal?: AbortSignal
+  headers?: Record<string, string>
+  isPublic?: boolean
+}
+
+export function pathOf(operation: string, { params = {}, query = {} }: Pick<AnyInput, 'params' | 'query'>): string {
+  const template = operation.slice(operation.indexOf(' ') + 2)
+  const path = template.replaceAll(/\{(\w+)\}/g, (_all, name: string) => encodeURIComponent(params[name] ?? ''))
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined && value !== '') search.set(name, String(value))
+  return search.size === 0 ? path : `${path}?${search.toString()}`
+}
+
+/** Sends an operation of the API and returns its answer. Throws `ApiError`. */
+export async function call<K extends Operation>(operation: K, input: Input<K> = {}): Promise<Answer<K>> {
+  const response = await send(operation, input as AnyInput)
+  if (response.status === 204) return undefined as Answer<K>
+  const type = response.headers.get('content-type') ?? ''
+  const answer: unknown = type.includes('json') ? await response.json() : await response.text()
+  return (answer === '' ? undefined : answer) as Answer<K>
+}
+
+/** The response itself, for streams and files. */
+export async function send(operation: Operation, input: AnyInput = {}): Promise<Response> {
+  const [method = 'GET'] = operation.split(' ', 1)
+  const path = pathOf(operation, input)
+  recordRequest({ method, path, body: input.body })
+  const attempt = async (isRefused: boolean) => {
+    const authorization = input.isPublic === true ? {} : { Authorization: `Bearer ${await accessToken(isRefused)}` }
+    const isPlain = typeof input.body === 'string' || input.body instanceof Blob || input.body instanceof FormData
+    return await fetch(new URL(path, apiBase), {
+      method,
+      headers: {
+        Accept: 'application/json',
+        ...authorization,
+        ...(input.body === undefined || isPlain ? {} : { 'Content-Type': 'application/json' }),
+        ...input.headers,
+      },
+      ...(input.body === undefined ? {} : { body: isPlain ? (input.body as BodyInit) : JSON.stringify(input.body) }),
+      ...(input.signal === undefined ? {} : { signal: input.signal }),
+    }).catch((error: unknown) => {
+      throw ApiError.unreachable(error)
+    })
+  }
+  let response = await attempt(false)
+  if (response.status === 401 && input.isPublic !== true) response = await attempt(true)
+  if (!response.ok) throw await readError(response)
+  return response
+}

@@ -1,0 +1,111 @@
+/**
+ * The session of this browser. The cookie is out of reach of scripts; the access token lives in this module alone, and is replaced
+ * before it ends.
+ */
+import { apiBase } from './base.ts'
+import { ApiError, readError } from './errors.ts'
+
+export type SessionState =
+  | { readonly kind: 'starting' }
+  | { readonly kind: 'signed-out' }
+  /** The session ended while a page was open: the page stays. */
+  | { readonly kind: 'expired' }
+  | { readonly kind: 'signed-in'; readonly userId: string; readonly role: 'user' | 'admin' }
+
+type PageToken = { user_id: string; role: 'user' | 'admin'; access_token: string; expires_in: number }
+
+const PATH = 'console/session'
+const HEADERS = { 'X-Skein-Console': '1' }
+/** A token that ends earlier is replaced before a request. */
+const MIN_LIFETIME_MS = 45_000
+
+let state: SessionState = { kind: 'starting' }
+let token: { value: string; endsAtMs: number } | undefined
+let renewing: Promise<string> | undefined
+/** How often this page signed out. */
+let ends = 0
+const listeners = new Set<() => void>()
+/** Tells the other tabs that this browser signed in or out. */
+const tabs = new BroadcastChannel('skein-session')
+
+function become(next: SessionState): void {
+  state = next
+  for (const listener of listeners) listener()
+}
+
+export const sessionState = () => state
+export function onSession(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => listeners.delete(listener)
+}
+
+function accept(issued: PageToken): string {
+  token = { value: issued.access_token, endsAtMs: performance.now() + issued.expires_in * 1_000 }
+  const isSame = state.kind === 'signed-in' && state.userId === issued.user_id && state.role === issued.role
+  if (!isSame) become({ kind: 'signed-in', userId: issued.user_id, role: issued.role })
+  return issued.access_token
+}
+
+async function request(method: string, path: string, body?: unknown): Promise<Response> {
+  return await fetch(new URL(path, apiBase), {
+    method,
+    headers: { ...HEADERS, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  }).catch((error: unknown) => {
+    throw ApiError.unreachable(error)
+  })
+}
+
+async function renew(): Promise<string> {
+  const endsBefore = ends
+  const response = await request('POST', `${PATH}/token`)
+  // The user signed out meanwhile: the answer is of the session that ended.
+  if (ends !== endsBefore) throw new ApiError(401, { message: 'the session has ended' }, undefined)
+  if (response.ok) return accept((await response.json()) as PageToken)
+  const error = await readError(response)
+  if (response.status === 401) {
+    token = undefined
+    become(state.kind === 'signed-in' || state.kind === 'expired' ? { kind: 'expired' } : { kind: 'signed-out' })
+  }
+  throw error
+}
+
+/** A token that is valid for the next request. `isRefused`: the server did not accept the one before. */
+export async function accessToken(isRefused = false): Promise<string> {
+  if (!isRefused && token !== undefined && token.endsAtMs - performance.now() > MIN_LIFETIME_MS) return token.value
+  renewing ??= renew().finally(() => (renewing = undefined))
+  return await renewing
+}
+
+/** Finds out whether this browser has a session. */
+export async function resumeSession(): Promise<void> {
+  try {
+    await accessToken()
+  } catch (error) {
+    if (state.kind === 'starting' && !(error instanceof ApiError && error.status === 0)) become({ kind: 'signed-out' })
+    throw error
+  }
+}
+
+export async function signIn(identity: string, secret: string): Promise<void> {
+  const response = await request('POST', PATH, { identity, secret })
+  if (!response.ok) throw await readError(response)
+  accept((await response.json()) as PageToken)
+  tabs.postMessage('signed-in')
+}
+
+export async function signOut(): Promise<void> {
+  const response = await request('DELETE', PATH)
+  if (!response.ok && response.status !== 401) throw await readError(response)
+  ends += 1
+  token = undefined
+  become({ kind: 'signed-out' })
+  tabs.postMessage('signed-out')
+}
+
+tabs.addEventListener('message', ({ data }) => {
+  token = undefined
+  if (data === 'signed-out') become({ kind: 'signed-out' })
+  // Perhaps another user: the next request asks for a token.
+  else void resumeSession().catch(() => undefined)
+})

@@ -1,0 +1,215 @@
+/** What is shown: states, times, figures, empty places. */
+import { useEffect, useState } from 'react'
+import type { ReactNode } from 'react'
+import { Icon } from './icon.tsx'
+import type { IconName } from './icon.tsx'
+
+export type Tone = 'ok' | 'warn' | 'bad' | 'idle' | 'active'
+const TONE_ICONS: Readonly<Record<Tone, IconName>> = {
+  ok: 'ok',
+  warn: 'warn',
+  bad: 'bad',
+  idle: 'idle',
+  active: 'active',
+}
+
+/** A state: icon, word and colour. */
+export function State({ tone, children, icon }: { tone: Tone; children: ReactNode; icon?: IconName }) {
+  return (
+    <span className={`state ${tone}`}>
+      <Icon name={icon ?? TONE_ICONS[tone]} />
+      {children}
+    </span>
+  )
+}
+
+export function EntityStatus({ status }: { status: string }) {
+  return (
+    <State tone={status === 'enabled' ? 'ok' : 'idle'}>
+      {status === 'enabled' ? 'Enabled' : status[0]?.toUpperCase() + status.slice(1)}
+    </State>
+  )
+}
+
+const UNITS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
+  ['year', 31_536_000],
+  ['month', 2_592_000],
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+]
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' })
+const absolute = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'medium' })
+
+export const isNever = (at: string | undefined) => at === undefined || at === '' || at.startsWith('0001-')
+
+export function relativeTime(at: number, now: number = Date.now()): string {
+  const seconds = (at - now) / 1_000
+  for (const [unit, size] of UNITS)
+    if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit)
+  return Math.abs(seconds) < 5 ? 'now' : relative.format(Math.trunc(seconds), 'second')
+}
+
+export const absoluteTime = (at: number) => absolute.format(at)
+
+export function Time({ at }: { at: string | undefined }) {
+  const now = useNow(15_000)
+  if (at === undefined || isNever(at)) return <span className="muted">never</span>
+  const ms = Date.parse(at)
+  return (
+    <time dateTime={at} title={absolute.format(ms)}>
+      {relativeTime(ms, now)}
+    </time>
+  )
+}
+
+export function useNow(everyMs: number): number {
+  const [now, setNow] = useState(() => Date.now())
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), everyMs)
+    return () => clearInterval(timer)
+  }, [everyMs])
+  return now
+}
+
+const whole = new Intl.NumberFormat('en')
+const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+export const formatCount = (value: number) => whole.format(value)
+export const formatCompact = (value: number) => (value < 10_000 ? whole.format(value) : compact.format(value))
+export function formatBytes(bytes: number): string {
+  if (bytes < 1_024) return `${bytes} B`
+  const units = ['KiB', 'MiB', 'GiB', 'TiB']
+  let value = bytes
+  let at = -1
+  while (value >= 1_024 && at < units.length - 1) {
+    value /= 1_024
+    at += 1
+  }
+  return `${value.toFixed(value < 10 ? 1 : 0)} ${units[at]}`
+}
+export function formatDuration(ms: number): string {
+  if (ms < 1) return `${ms.toFixed(2)} ms`
+  if (ms < 1_000) return `${Math.round(ms)} ms`
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`
+  return ms < 3_600_000 ? `${Math.round(ms / 60_000)} min` : `${(ms / 3_600_000).toFixed(1)} h`
+}
+export const formatValue = (value: number) =>
+  Number.isInteger(value) ? whole.format(value) : Number(value.toPrecision(6)).toString()
+
+export function Sparkline({ values, label }: { values: readonly number[]; label: string }) {
+  if (values.length < 2) return null
+  const max = Math.max(...values, 1)
+  const points = values.map(
+    (value, index) => `${((index / (values.length - 1)) * 100).toFixed(2)},${(23 - (value / max) * 21).toFixed(2)}`,
+  )
+  return (
+    <svg className="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label={label}>
+      <path className="area" d={`M0,24 L${points.join(' L')} L100,24 Z`} />
+      <path d={`M${points.join(' L')}`} />
+    </svg>
+  )
+}
+
+export function Empty({
+  icon,
+  title,
+  children,
+  actions,
+}: {
+  icon: IconName
+  title: string
+  children?: ReactNode
+  actions?: ReactNode
+}) {
+  return (
+    <div className="empty">
+      <Icon name={icon} size="large" />
+      <h2>{title}</h2>
+      {children === undefined ? null : <p>{children}</p>}
+      {actions === undefined ? null : <div className="row">{actions}</div>}
+    </div>
+  )
+}
+
+const WIDTHS = ['72%', '58%', '80%', '46%', '66%', '74%']
+export function Skeleton({ rows = 4 }: { rows?: number }) {
+  return (
+    <div className="stack mid" role="status" aria-label="Loading">
+      {Array.from({ length: rows }, (_none, index) => (
+        <div key={index} className="skeleton" style={{ width: WIDTHS[index % WIDTHS.length] }} />
+      ))}
+    </div>
+  )
+}
+
+export function Notice({
+  tone,
+  children,
+  actions,
+}: {
+  tone: 'warn' | 'bad' | 'ok' | 'plain'
+  children: ReactNode
+  actions?: ReactNode
+}) {
+  return (
+    <div className={`notice ${tone}`} role={tone === 'bad' ? 'alert' : undefined}>
+      {tone === 'plain' ? null : <Icon name={tone} />}
+      <div className="grow">{children}</div>
+      {actions}
+    </div>
+  )
+}
+
+export function Facts({ rows }: { rows: readonly (readonly [string, ReactNode] | undefined)[] }) {
+  return (
+    <dl className="facts">
+      {rows.map((row) =>
+        row === undefined ? null : (
+          <div key={row[0]} style={{ display: 'contents' }}>
+            <dt>{row[0]}</dt>
+            <dd>{row[1]}</dd>
+          </div>
+        ),
+      )}
+    </dl>
+  )
+}
+
+export function Card({
+  title,
+  actions,
+  children,
+  flush,
+  className = '',
+}: {
+  title?: ReactNode
+  actions?: ReactNode
+  children: ReactNode
+  flush?: boolean
+  className?: string
+}) {
+  return (
+    <section className={`card ${className}`}>
+      {title === undefined ? null : (
+        <div className="card-head">
+          <h2 className="grow">{title}</h2>
+          {actions}
+        </div>
+      )}
+      <div className={`card-body ${flush === true ? 'flush' : ''}`}>{children}</div>
+    </section>
+  )
+}
+
+export function Tags({ tags }: { tags: readonly string[] }) {
+  if (tags.length === 0) return <span className="muted">none</span>
+  return (
+    <>
+      {tags.map((tag) => (
+        <span key={tag} className="tag">
+          {tag}
+        </span>
+      ))}
+    </>
+  )
+}

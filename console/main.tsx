@@ -1,0 +1,41 @@
+import './design/base.css'
+import { QueryClientProvider } from '@tanstack/react-query'
+import { RouterProvider } from '@tanstack/react-router'
+import { StrictMode } from 'react'
+import { createRoot } from 'react-dom/client'
+import { queryClient } from './api/queries.ts'
+import { clearRequests } from './api/requests.ts'
+import { onSession, sessionState } from './api/session.ts'
+import { createConsoleRouter } from './routes.tsx'
+import './shell/theme.ts'
+
+const router = createConsoleRouter()
+
+// Before the new page sends its own.
+router.subscribe('onBeforeNavigate', ({ pathChanged, fromLocation }) => {
+  if (pathChanged && fromLocation !== undefined) clearRequests()
+})
+
+// Another user must not see what the one before saw.
+let userId: string | undefined
+onSession(() => {
+  const session = sessionState()
+  if (
+    session.kind === 'signed-out' ||
+    (session.kind === 'signed-in' && userId !== undefined && session.userId !== userId)
+  ) {
+    queryClient.clear()
+    void router.invalidate()
+  }
+  if (session.kind === 'signed-in') userId = session.userId
+})
+
+const root = document.getElementById('root')
+if (root === null) throw new Error('the document has no root')
+createRoot(root).render(
+  <StrictMode>
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>
+  </StrictMode>,
+)

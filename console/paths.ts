@@ -1,0 +1,45 @@
+/** Every address of the console, below its base. Rooms meet through this file alone. */
+
+const inDomain = (domain: string, rest = '') => `/d/${encodeURIComponent(domain)}${rest}`
+const one = (domain: string, section: string, id: string, tab?: string) =>
+  inDomain(domain, `/${section}/${encodeURIComponent(id)}${tab === undefined || tab === '' ? '' : `/${tab}`}`)
+
+function queryOf(values: Record<string, string>): string {
+  const search = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== ''))
+  return search.size === 0 ? '' : `?${search.toString()}`
+}
+
+export const paths = {
+  home: () => '/',
+  signIn: () => '/sign-in',
+  signUp: () => '/sign-up',
+  recovery: () => '/recovery',
+  account: () => '/account',
+  platform: () => '/platform',
+  overview: (domain: string) => inDomain(domain),
+  clients: (domain: string) => inDomain(domain, '/clients'),
+  client: (domain: string, id: string, tab?: string) => one(domain, 'clients', id, tab),
+  channels: (domain: string) => inDomain(domain, '/channels'),
+  channel: (domain: string, id: string, tab?: string) => one(domain, 'channels', id, tab),
+  groups: (domain: string) => inDomain(domain, '/groups'),
+  group: (domain: string, id: string, tab?: string) => one(domain, 'groups', id, tab),
+  connections: (domain: string) => inDomain(domain, '/connections'),
+  tasks: (domain: string) => inDomain(domain, '/tasks'),
+  task: (domain: string, id: string, tab?: string) => one(domain, 'tasks', id, tab),
+  run: (domain: string, task: string, run: string) => one(domain, 'tasks', task, `runs/${encodeURIComponent(run)}`),
+  runs: (domain: string, filters: Record<string, string> = {}) => inDomain(domain, `/runs${queryOf(filters)}`),
+  workflows: (domain: string) => inDomain(domain, '/workflows'),
+  workflow: (domain: string, id: string) => one(domain, 'workflows', id),
+  modules: (domain: string) => inDomain(domain, '/modules'),
+  tryModule: (domain: string) => inDomain(domain, '/try'),
+  workers: (domain: string) => inDomain(domain, '/workers'),
+  provisioning: (domain: string) => inDomain(domain, '/provisioning'),
+  certificates: (domain: string, filters: Record<string, string> = {}) =>
+    inDomain(domain, `/certificates${queryOf(filters)}`),
+  imports: (domain: string) => inDomain(domain, '/import'),
+  members: (domain: string) => inDomain(domain, '/members'),
+  access: (domain: string, question: { entity?: string; action?: string; subject?: string } = {}) =>
+    inDomain(domain, `/access${queryOf(question)}`),
+  journal: (domain: string) => inDomain(domain, '/journal'),
+  settings: (domain: string) => inDomain(domain, '/settings'),
+} as const

@@ -1,0 +1,258 @@
+/** Clients of a domain: any number of them, filters in the address, actions on many at once. */
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate } from '@tanstack/react-router'
+import { useEffect, useState } from 'react'
+import { call } from '../../api/call.ts'
+import type { Client } from '../../api/operations.ts'
+import { query } from '../../api/queries.ts'
+import { Button, Code, SelectField, TextField } from '../../design/controls.tsx'
+import { Card, Empty, EntityStatus, Notice, Tags, Time } from '../../design/display.tsx'
+import { Dialog, FormDialog } from '../../design/layers.tsx'
+import { paths } from '../../paths.ts'
+import { useAction } from '../../shell/action.ts'
+import { BulkBar } from '../../shell/bulk.tsx'
+import { Filters, splitTags } from '../../shell/filters.tsx'
+import { DataTable } from '../../shell/table.tsx'
+import { useDomainId, useView, useViews } from '../../shell/url.ts'
+
+const ALL_STATUSES = 'all'
+type Status = 'enabled' | 'disabled' | 'all'
+
+export function useClientFilters() {
+  const [views] = useViews()
+  return {
+    name: views['name'],
+    tags: views['tags'],
+    status: (views['status'] ?? ALL_STATUSES) as Status,
+    channel: views['channel'],
+    group: views['group'],
+    order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at',
+    dir: (views['dir'] ?? 'desc') as 'asc' | 'desc',
+  }
+}
+
+export function Clients() {
+  const domain = useDomainId()
+  const navigate = useNavigate()
+  const filters = useClientFilters()
+  const [, setViews] = useViews()
+  const [dialog, setDialog] = useView('create')
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set())
+  const [total, setTotal] = useState(0)
+  const params = { domain_id: domain }
+  useEffect(() => {
+    document.title = 'Clients · Skein'
+  }, [])
+  const fetchPage = async ({ offset, limit, signal }: { offset: number; limit: number; signal?: AbortSignal }) => {
+    const page = await call('GET /{domain_id}/clients', {
+      params,
+      query: { ...filters, offset, limit },
+      ...(signal === undefined ? {} : { signal }),
+    })
+    return { total: page.total, rows: page.clients }
+  }
+  const hasFilter = filters.name !== undefined || filters.tags !== undefined || filters.status !== ALL_STATUSES
+  return (
+    <>
+      <div className="page-head">
+        <h1 className="grow">Clients</h1>
+        <Button icon="provisioning" onClick={() => void navigate({ to: paths.imports(domain) })}>
+          Import
+        </Button>
+        <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+          New client
+        </Button>
+      </div>
+      <Filters
+        fields={[
+          { name: 'tags', label: 'Tags', hint: 'Separated by commas; a client must have all of them' },
+          { name: 'status', label: 'Status', options: ['enabled', 'disabled'] },
+        ]}
+      />
+      <BulkBar
+        noun="client"
+        selected={selected}
+        total={total}
+        onClear={() => setSelected(new Set())}
+        onSelect={setSelected}
+        fetchIds={async (offset, limit) => {
+          const page = await fetchPage({ offset, limit })
+          return { total: page.total, ids: page.rows.map(({ id }) => id) }
+        }}
+        actions={[
+          {
+            label: 'Enable',
+            run: async (id) =>
+              await call('POST /{domain_id}/clients/{client_id}/enable', {
+                params: { ...params, client_id: id },
+              }),
+            allows: 409,
+          },
+          {
+            label: 'Disable',
+            run: async (id) =>
+              await call('POST /{domain_id}/clients/{client_id}/disable', {
+                params: { ...params, client_id: id },
+              }),
+            allows: 409,
+          },
+          {
+            label: 'Delete',
+            isDanger: true,
+            run: async (id) =>
+              await call('DELETE /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } }),
+            allows: 404,
+          },
+        ]}
+      />
+      <DataTable<Client>
+        label="Clients"
+        queryKey={['GET /{domain_id}/clients', params, filters]}
+        fetchPage={fetchPage}
+        rowId={({ id }) => id}
+        hrefOf={({ id }) => paths.client(domain, id)}
+        onTotal={setTotal}
+        selection={{ selected, onSelect: setSelected }}
+        sort={{ order: filters.order, dir: filters.dir, onSort: (order, dir) => setViews({ order, dir }) }}
+        columns={[
+          {
+            key: 'name',
+            title: 'Name',
+            width: 'minmax(160px, 2fr)',
+            order: 'name',
+            cell: (client) => (
+              <Link className="main" tabIndex={-1} to={paths.client(domain, client.id)}>
+                {client.name === '' ? client.id : client.name}
+              </Link>
+            ),
+          },
+          { key: 'status', title: 'Status', width: '100px', cell: ({ status }) => <EntityStatus status={status} /> },
+          {
+            key: 'tags',
+            title: 'Tags',
+            width: 'minmax(120px, 1.5fr)',
+            isMinor: true,
+            cell: ({ tags }) => (
+              <span className="row">
+                <Tags tags={tags} />
+              </span>
+            ),
+          },
+          {
+            key: 'created',
+            title: 'Created',
+            width: '110px',
+            order: 'created_at',
+            isMinor: true,
+            cell: ({ created_at: at }) => <Time at={at} />,
+          },
+          {
+            key: 'updated',
+            title: 'Changed',
+            width: '110px',
+            order: 'updated_at',
+            isMinor: true,
+            cell: ({ updated_at: at }) => <Time at={at} />,
+          },
+        ]}
+        empty={
+          <Card>
+            {hasFilter ? (
+              <Empty
+                icon="search"
+                title="No client matches"
+                actions={<Button onClick={() => setViews({ name: '', tags: '', status: '' })}>Clear filters</Button>}
+              />
+            ) : (
+              <Empty
+                icon="client"
+                title="No clients yet"
+                actions={
+                  <>
+                    <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+                      New client
+                    </Button>
+                    <Button onClick={() => void navigate({ to: paths.imports(domain) })}>Import a CSV file</Button>
+                  </>
+                }
+              >
+                A client is a device or an application. It has a secret and publishes to the channels that it is
+                connected to.
+              </Empty>
+            )}
+          </Card>
+        }
+      />
+      {dialog === '' ? null : <NewClient domain={domain} onClose={() => setDialog('')} />}
+    </>
+  )
+}
+
+function NewClient({ domain, onClose }: { domain: string; onClose: () => void }) {
+  const navigate = useNavigate()
+  const [name, setName] = useState('')
+  const [tags, setTags] = useState('')
+  const [channel, setChannel] = useState('')
+  const [made, setMade] = useState<Client>()
+  const channels = useQuery(
+    query('GET /{domain_id}/channels', {
+      params: { domain_id: domain },
+      query: { limit: 100, order: 'name', dir: 'asc' },
+    }),
+  )
+  const [create, isBusy] = useAction('The client was not created', async () => {
+    const params = { domain_id: domain }
+    const client = await call('POST /{domain_id}/clients', {
+      params,
+      body: { name: name.trim(), tags: splitTags(tags) },
+    })
+    setMade(client)
+    if (channel !== '')
+      await call('POST /{domain_id}/channels/connect', {
+        params,
+        body: { client_ids: [client.id], channel_ids: [channel], types: ['publish', 'subscribe'] },
+      })
+  })
+  if (made !== undefined) {
+    const leave = () => void navigate({ to: paths.client(domain, made.id) })
+    return (
+      <Dialog
+        title={`${made.name === '' ? 'The client' : made.name} is created`}
+        onClose={leave}
+        footer={
+          <Button kind="primary" onClick={leave}>
+            Open the client
+          </Button>
+        }
+      >
+        <p>Its secret. You can show it again on the page of the client.</p>
+        <Code label="secret" text={made.credentials.secret} />
+      </Dialog>
+    )
+  }
+  return (
+    <FormDialog
+      title="New client"
+      submit="Create client"
+      busy={isBusy}
+      onClose={onClose}
+      onSubmit={() => void create()}
+    >
+      <TextField label="Name" value={name} onChange={setName} autoFocus required maxLength={1024} />
+      <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas. Optional." />
+      <SelectField
+        label="Connect to channel"
+        value={channel}
+        onChange={setChannel}
+        options={[
+          ['', 'None'],
+          ...(channels.data?.channels ?? []).map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
+        ]}
+        hint="It can publish and subscribe there."
+      />
+      {channels.error === null ? null : (
+        <Notice tone="warn">The channels cannot be listed: {channels.error.message}.</Notice>
+      )}
+    </FormDialog>
+  )
+}

@@ -1,0 +1,243 @@
+/** Who may do what, and why: the chain from the user over a role and groups to the entity; refused, the roles that would grant it. */
+import { useQuery } from '@tanstack/react-query'
+import { useEffect } from 'react'
+import type { FormEvent } from 'react'
+import { call } from '../../api/call.ts'
+import type { AccessAnswer } from '../../api/operations.ts'
+import { query } from '../../api/queries.ts'
+import { Button, SelectField, TextField } from '../../design/controls.tsx'
+import { Card, Empty, Notice, State } from '../../design/display.tsx'
+import { Icon } from '../../design/icon.tsx'
+import { useAction } from '../../shell/action.ts'
+import { QueryView } from '../../shell/states.tsx'
+import { useDomainId, useViews } from '../../shell/url.ts'
+import { useState } from 'react'
+import { UserName } from './members.tsx'
+
+const TYPES = ['domain', 'group', 'channel', 'client'] as const
+type EntityType = (typeof TYPES)[number]
+
+export function Access() {
+  const domain = useDomainId()
+  const [views, setViews] = useViews()
+  const [givenType = 'domain', givenId = domain] = (views['entity'] ?? '').split(':').filter((part) => part !== '')
+  const [type, setType] = useState<EntityType>(TYPES.find((one) => one === givenType) ?? 'domain')
+  const [id, setId] = useState(givenId)
+  const [action, setAction] = useState(views['action'] ?? '')
+  const [subject, setSubject] = useState(views['subject'] ?? '')
+  const members = useQuery(
+    query('GET /domains/{domain_id}/users', { params: { domain_id: domain }, query: { limit: 100 } }),
+  )
+  const actions = useActions(domain, type)
+  useEffect(() => {
+    document.title = 'Access · Skein'
+  }, [])
+  const ask = (event: FormEvent) => {
+    event.preventDefault()
+    setViews({ entity: `${type}:${type === 'domain' ? domain : id.trim()}`, action, subject })
+  }
+  const isAsked = views['entity'] !== undefined && (views['action'] ?? '') !== ''
+  return (
+    <>
+      <div className="page-head">
+        <h1>Access</h1>
+      </div>
+      <Card>
+        <form className="form" onSubmit={ask}>
+          <div className="grid">
+            <div className="third">
+              <SelectField
+                label="Who"
+                value={subject}
+                onChange={setSubject}
+                options={[
+                  ['', 'You'],
+                  ...(members.data?.users ?? []).map((user): [string, string] => [
+                    user.id,
+                    user.credentials?.username ?? user.email ?? user.id,
+                  ]),
+                ]}
+              />
+            </div>
+            <div className="third">
+              <SelectField
+                label="Entity"
+                value={type}
+                onChange={(value) => (setType(value as EntityType), setAction(''))}
+                options={TYPES.map((one): [string, string] => [one, one === 'domain' ? 'this domain' : `a ${one}`])}
+              />
+            </div>
+            <div className="third">
+              <SelectField
+                label="Action"
+                value={action}
+                onChange={setAction}
+                options={[['', 'Choose'], ...actions.map((one): [string, string] => [one, one])]}
+              />
+            </div>
+          </div>
+          {type === 'domain' ? null : <TextField label={`Id of the ${type}`} value={id} onChange={setId} required />}
+          <div className="row">
+            <Button type="submit" kind="primary" disabledReason={action === '' ? 'Choose an action' : undefined}>
+              Explain
+            </Button>
+          </div>
+        </form>
+      </Card>
+      {isAsked ? (
+        <Answer
+          domain={domain}
+          entity={views['entity'] ?? ''}
+          action={views['action'] ?? ''}
+          subject={views['subject'] ?? ''}
+        />
+      ) : (
+        <Card>
+          <Empty icon="access" title="Ask who may do what">
+            The answer shows the roles and groups that lead to it. When it is no, it shows the roles that would grant
+            it.
+          </Empty>
+        </Card>
+      )}
+    </>
+  )
+}
+
+function useActions(domain: string, type: EntityType): readonly string[] {
+  const params = { domain_id: domain }
+  const ofDomain = useQuery({
+    ...query('GET /domains/roles/available-actions'),
+    enabled: type === 'domain',
+    staleTime: Infinity,
+  })
+  const ofClient = useQuery({
+    ...query('GET /{domain_id}/clients/roles/available-actions', { params }),
+    enabled: type === 'client',
+    staleTime: Infinity,
+  })
+  const ofChannel = useQuery({
+    ...query('GET /{domain_id}/channels/roles/available-actions', { params }),
+    enabled: type === 'channel',
+    staleTime: Infinity,
+  })
+  const ofGroup = useQuery({
+    ...query('GET /{domain_id}/groups/roles/available-actions', { params }),
+    enabled: type === 'group',
+    staleTime: Infinity,
+  })
+  return { domain: ofDomain, client: ofClient, channel: ofChannel, group: ofGroup }[type].data?.available_actions ?? []
+}
+
+function Answer({
+  domain,
+  entity,
+  action,
+  subject,
+}: {
+  domain: string
+  entity: string
+  action: string
+  subject: string
+}) {
+  const result = useQuery(
+    query('GET /{domain_id}/access', {
+      params: { domain_id: domain },
+      query: { entity, action, ...(subject === '' ? {} : { subject }) },
+    }),
+  )
+  return (
+    <QueryView result={result}>
+      {(answer) => (
+        <Card
+          title={
+            <State tone={answer.allowed ? 'ok' : 'bad'} icon={answer.allowed ? 'ok' : 'lock'}>
+              {answer.allowed ? 'Allowed' : 'Not allowed'}
+            </State>
+          }
+        >
+          <p>{answer.explanation}</p>
+          {answer.granted_by.map((grant) => (
+            <Chain key={`${grant.role_id}-${grant.action}-${grant.entity_id}`} answer={answer} grant={grant} />
+          ))}
+          {answer.allowed || answer.would_be_granted_by.length === 0 ? null : (
+            <Remedies domain={domain} answer={answer} />
+          )}
+          {answer.domain.status === 'enabled' ? null : (
+            <Notice tone="warn">The domain is {answer.domain.status}.</Notice>
+          )}
+        </Card>
+      )}
+    </QueryView>
+  )
+}
+
+function Chain({ answer, grant }: { answer: AccessAnswer; grant: AccessAnswer['granted_by'][number] }) {
+  const nodes = [
+    { key: 'user', icon: 'user' as const, what: 'user', name: <UserName id={answer.subject} /> },
+    {
+      key: 'role',
+      icon: 'members' as const,
+      what: `role on ${grant.entity_type} ${grant.entity_name}`,
+      name: grant.role_name,
+    },
+    ...grant.path.map((group) => ({ key: group.id, icon: 'group' as const, what: 'group', name: group.name })),
+    {
+      key: 'entity',
+      icon: 'access' as const,
+      what: answer.entity.type,
+      name: answer.entity.id === grant.entity_id ? grant.entity_name : answer.entity.id.slice(0, 8),
+    },
+  ]
+  return (
+    <ol className="access-chain" aria-label={`Granted by the role ${grant.role_name}`}>
+      {nodes.map(({ key, icon, what, name }, index) => (
+        <li key={key} className="row">
+          {index === 0 ? null : <Icon name="right" />}
+          <span className="access-node row">
+            <Icon name={icon} />
+            <span>
+              <span className="muted small">{what}</span>
+              <br />
+              {name}
+            </span>
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}
+
+/** A role of the domain can be given here; roles of other entities are named. */
+function Remedies({ domain, answer }: { domain: string; answer: AccessAnswer }) {
+  const [give, isBusy] = useAction('The role was not given', async (role: string) => {
+    await call('POST /domains/{domain_id}/roles/{role_id}/members', {
+      params: { domain_id: domain, role_id: role },
+      body: { members: [answer.subject] } as never,
+    })
+    return 'Given'
+  })
+  return (
+    <div className="stack">
+      <h3>What would grant it</h3>
+      {answer.would_be_granted_by.map((remedy) => (
+        <div key={`${remedy.entity_id}-${remedy.action}`} className="row wrap">
+          <span className="grow">
+            <code>{remedy.action}</code> on {remedy.entity_type} {remedy.entity_name}
+          </span>
+          {remedy.roles.map((role) =>
+            remedy.entity_type === 'domain' ? (
+              <Button key={role.role_id} busy={isBusy} onClick={() => void give(role.role_id)}>
+                Give the role {role.role_name}
+              </Button>
+            ) : (
+              <span key={role.role_id} className="tag">
+                role {role.role_name}
+              </span>
+            ),
+          )}
+          {remedy.roles.length === 0 ? <span className="muted">no role has it yet</span> : null}
+        </div>
+      ))}
+    </div>
+  )
+}

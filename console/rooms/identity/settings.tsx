@@ -1,0 +1,176 @@
+/** Settings of a domain. */
+import { useQuery } from '@tanstack/react-query'
+import { useNavigate } from '@tanstack/react-router'
+import { useEffect, useState } from 'react'
+import { call } from '../../api/call.ts'
+import type { Domain } from '../../api/operations.ts'
+import { query } from '../../api/queries.ts'
+import { Button, Id, TextField } from '../../design/controls.tsx'
+import { Card, Facts, State, Time, formatCount } from '../../design/display.tsx'
+import { paths } from '../../paths.ts'
+import { useAction } from '../../shell/action.ts'
+import { Confirm } from '../../shell/confirm.tsx'
+import { splitTags } from '../../shell/filters.tsx'
+import { QueryView } from '../../shell/states.tsx'
+import { useDomainId } from '../../shell/url.ts'
+
+export function Settings() {
+  const domain = useDomainId()
+  const result = useQuery(query('GET /domains/{domain_id}', { params: { domain_id: domain } }))
+  useEffect(() => {
+    document.title = 'Settings · Skein'
+  }, [])
+  return (
+    <>
+      <div className="page-head">
+        <h1>Settings</h1>
+      </div>
+      <QueryView result={result} entity={`domain:${domain}`}>
+        {(record) => (
+          <div className="grid">
+            <div className="half">
+              <General key={record.id} domain={record} />
+            </div>
+            <div className="half stack wide">
+              <Usage domain={domain} />
+              <Life domain={record} />
+            </div>
+          </div>
+        )}
+      </QueryView>
+    </>
+  )
+}
+
+function General({ domain }: { domain: Domain }) {
+  const [name, setName] = useState(domain.name)
+  const [alias, setAlias] = useState(domain.alias)
+  const [tags, setTags] = useState(domain.tags.join(', '))
+  const [days, setDays] = useState(domain.retention_days === undefined ? '' : String(domain.retention_days))
+  const [save, isBusy] = useAction('The settings were not saved', async () => {
+    await call('PATCH /domains/{domain_id}', {
+      params: { domain_id: domain.id },
+      body: {
+        name: name.trim(),
+        ...(alias.trim() === domain.alias ? {} : { alias: alias.trim() }),
+        tags: splitTags(tags),
+        ...(days === '' ? {} : { retention_days: Number(days) }),
+      },
+    })
+    return 'Saved'
+  })
+  return (
+    <Card title="General">
+      <form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault()
+          void save()
+        }}
+      >
+        <TextField label="Name" value={name} onChange={setName} required />
+        <TextField label="Alias" value={alias} onChange={setAlias} hint="A short name in addresses" />
+        <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas" />
+        <TextField
+          label="Days of retention"
+          type="number"
+          min={0}
+          value={days}
+          onChange={setDays}
+          hint="Messages are deleted after these days, unless their channel says otherwise. Empty: as it is."
+        />
+        <div className="row">
+          <Button type="submit" kind="primary" busy={isBusy}>
+            Save
+          </Button>
+        </div>
+      </form>
+      <Facts
+        rows={[
+          ['Id', <Id key="id" id={domain.id} />],
+          ['Created', <Time key="created" at={domain.created_at} />],
+        ]}
+      />
+    </Card>
+  )
+}
+
+function Usage({ domain }: { domain: string }) {
+  const result = useQuery(query('GET /domains/{domain_id}/usage', { params: { domain_id: domain } }))
+  return (
+    <Card title="Stored">
+      <QueryView result={result} entity={`domain:${domain}`}>
+        {({ messages, records }) => (
+          <Facts
+            rows={[
+              ['Messages', formatCount(messages)],
+              ['Records', formatCount(records)],
+            ]}
+          />
+        )}
+      </QueryView>
+    </Card>
+  )
+}
+
+function Life({ domain }: { domain: Domain }) {
+  const navigate = useNavigate()
+  const [asking, setAsking] = useState<'disable' | 'delete'>()
+  const params = { domain_id: domain.id }
+  const [enable, isEnabling] = useAction('The domain was not enabled', async () => {
+    await call('POST /domains/{domain_id}/enable', { params })
+    return 'Enabled'
+  })
+  const [disable, isDisabling] = useAction('The domain was not disabled', async () => {
+    await call('POST /domains/{domain_id}/disable', { params })
+    setAsking(undefined)
+    return 'Disabled'
+  })
+  const [remove, isRemoving] = useAction('The domain was not deleted', async () => {
+    await call('DELETE /domains/{domain_id}', { params })
+    await navigate({ to: paths.home() })
+    return 'The domain is deleted. For 30 days its administrator can enable it again.'
+  })
+  const isEnabled = domain.status === 'enabled'
+  return (
+    <Card title="Life">
+      <div className="row wrap">
+        <State tone={isEnabled ? 'ok' : 'warn'}>{isEnabled ? 'Enabled' : domain.status}</State>
+        <span className="grow" />
+        {isEnabled ? (
+          <Button onClick={() => setAsking('disable')}>Disable</Button>
+        ) : (
+          <Button busy={isEnabling} onClick={() => void enable()}>
+            Enable
+          </Button>
+        )}
+        <Button kind="danger" icon="trash" onClick={() => setAsking('delete')}>
+          Delete
+        </Button>
+      </div>
+      {asking === 'disable' ? (
+        <Confirm
+          title={`Disable ${domain.name}`}
+          submit="Disable domain"
+          busy={isDisabling}
+          onClose={() => setAsking(undefined)}
+          onConfirm={() => void disable()}
+        >
+          Its devices are disconnected and its members cannot use it until an administrator enables it.
+        </Confirm>
+      ) : null}
+      {asking === 'delete' ? (
+        <Confirm
+          title={`Delete ${domain.name}`}
+          submit="Delete domain"
+          typed={domain.name}
+          busy={isRemoving}
+          onClose={() => setAsking(undefined)}
+          onConfirm={() => void remove()}
+        >
+          Everything in it stops at once and is deleted after 30 days.
+        </Confirm>
+      ) : null}
+    </Card>
+  )
+}

@@ -1,0 +1,43 @@
+/** Why a run exists: its cause, as a link to what caused it. */
+import { Link } from '@tanstack/react-router'
+import type { Run } from '../../api/operations.ts'
+import { Time } from '../../design/display.tsx'
+import { paths } from '../../paths.ts'
+import { ChannelName } from '../../shell/names.tsx'
+
+export type Cause = NonNullable<Run['cause']>
+
+const WORDS: Readonly<Record<Cause['type'], string>> = {
+  user: 'a user',
+  message: 'a message',
+  replay: 'a replay',
+  schedule: 'the schedule',
+  workflow: 'a workflow',
+}
+export const CAUSES = Object.keys(WORDS) as Cause['type'][]
+
+/** Seconds before and after the start of a run, within which the page of the channel shows the message. */
+const AROUND_SECONDS = 60
+
+export function RunCause({ domain, run }: { domain: string; run: Pick<Run, 'cause' | 'created_at'> }) {
+  const { cause } = run
+  if (cause === undefined) return <span className="muted">unknown</span>
+  const { type, channel_id: channel, tick, workflow_id: workflow } = cause
+  if (channel !== undefined) {
+    const at = Date.parse(run.created_at) / 1_000
+    const around = new URLSearchParams({ from: (at - AROUND_SECONDS).toFixed(3), to: (at + AROUND_SECONDS).toFixed(3) })
+    return (
+      <span>
+        <Link to={`${paths.channel(domain, channel)}?${around.toString()}`}>{WORDS[type]}</Link> of{' '}
+        <ChannelName domain={domain} id={channel} />
+      </span>
+    )
+  }
+  if (workflow !== undefined) return <Link to={paths.workflow(domain, workflow)}>{WORDS[type]}</Link>
+  if (tick === undefined) return <span>{WORDS[type]}</span>
+  return (
+    <span>
+      {WORDS[type]}, <Time at={tick} />
+    </span>
+  )
+}

@@ -1,0 +1,586 @@
+/** One task: its module, running it with typed inputs, its runs, when it starts, and why it waits. */
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate } from '@tanstack/react-router'
+import { useEffect, useState } from 'react'
+import { call } from '../../api/call.ts'
+import type { Run, Task as TaskRecord } from '../../api/operations.ts'
+import { query } from '../../api/queries.ts'
+import { Button, Code, Field, Id, Menu, SelectField, TextField } from '../../design/controls.tsx'
+import {
+  Card,
+  Empty,
+  Facts,
+  Notice,
+  State,
+  Time,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  isNever,
+} from '../../design/display.tsx'
+import { FormDialog } from '../../design/layers.tsx'
+import { paths } from '../../paths.ts'
+import { useAction } from '../../shell/action.ts'
+import { Confirm } from '../../shell/confirm.tsx'
+import { ChannelName, WorkerName } from '../../shell/names.tsx'
+import { QueryView } from '../../shell/states.tsx'
+import { DataTable } from '../../shell/table.tsx'
+import { Tabs } from '../../shell/tabs.tsx'
+import { TaskState } from '../../shell/task-state.tsx'
+import { useDomainId, useParam } from '../../shell/url.ts'
+import { parametersOf, parseInput } from './inputs.ts'
+import { LogView } from './log.tsx'
+import { startsOf, uploadModule } from './tasks.tsx'
+import { ModuleDrop } from './upload.tsx'
+
+const REFRESH_MS = 2_000
+
+export function Task() {
+  const domain = useDomainId()
+  const id = useParam('id')
+  const tab = useParam('tab')
+  const result = useQuery({
+    ...query('GET /tasks/{task_id}', { params: { task_id: id } }),
+    refetchInterval: REFRESH_MS,
+  })
+  useEffect(() => {
+    document.title = `${result.data?.name ?? 'Task'} · Skein`
+  }, [result.data?.name])
+  return (
+    <QueryView result={result}>
+      {(task) => (
+        <>
+          <Head task={task} domain={domain} />
+          <Tabs
+            label="Task"
+            tabs={[
+              { key: 'run', name: 'Run', to: paths.task(domain, id) },
+              { key: 'runs', name: 'Runs', to: paths.task(domain, id, 'runs') },
+              { key: 'logs', name: 'Output', to: paths.task(domain, id, 'logs') },
+              { key: 'module', name: 'Module', to: paths.task(domain, id, 'module') },
+              { key: 'rules', name: 'Rules', to: paths.task(domain, id, 'rules') },
+            ]}
+          />
+          {tab === '' ? <RunTab key={task.module?.digest} task={task} domain={domain} /> : null}
+          {tab === 'runs' ? <Runs task={task} domain={domain} /> : null}
+          {tab === 'logs' ? <LogView task={id} /> : null}
+          {tab === 'module' ? <Module task={task} /> : null}
+          {tab === 'rules' ? <Rules task={task} domain={domain} /> : null}
+        </>
+      )}
+    </QueryView>
+  )
+}
+
+function Head({ task, domain }: { task: TaskRecord; domain: string }) {
+  const navigate = useNavigate()
+  const [isDeleting, setDeleting] = useState(false)
+  const params = { task_id: task.id }
+  const isRunning = task.state === 1 || task.state === 2
+  const [stop, isStopping] = useAction('The task was not stopped', async () => {
+    await call('POST /tasks/{task_id}/stop', { params })
+    return 'Stopped'
+  })
+  const [start, isStarting] = useAction('The task was not started', async () => {
+    await call('POST /tasks/{task_id}/start', { params, body: {} })
+  })
+  const [remove, isRemoving] = useAction('The task was not deleted', async () => {
+    await call('DELETE /tasks/{task_id}', { params, query: { force: true } })
+    await navigate({ to: paths.tasks(domain) })
+    return 'The task is deleted'
+  })
+  return (
+    <div className="page-head">
+      <h1 className="clip">{task.name}</h1>
+      <TaskState state={task.state} />
+      <span className="grow" />
+      {isRunning ? (
+        <Button icon="stop" busy={isStopping} onClick={() => void stop()}>
+          Stop
+        </Button>
+      ) : (
+        <Button
+          icon="play"
+          busy={isStarting}
+          onClick={() => void start()}
+          disabledReason={
+            task.module === undefined && task.image_url === undefined ? 'The task has no module yet' : undefined
+          }
+        >
+          Start
+        </Button>
+      )}
+      <Menu
+        label="More actions"
+        icon="more"
+        items={[{ label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDeleting(true) }]}
+      />
+      {isDeleting ? (
+        <Confirm
+          title={`Delete ${task.name}`}
+          submit="Delete task"
+          busy={isRemoving}
+          onClose={() => setDeleting(false)}
+          onConfirm={() => void remove()}
+        >
+          Its runs stop, and their results are deleted. This cannot be undone.
+        </Confirm>
+      ) : null}
+    </div>
+  )
+}
+
+function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
+  const functions = (task.module?.exports ?? []).filter(({ kind }) => kind === 'function' || kind === 'func')
+  const [name, setName] = useState(task.function ?? functions[0]?.name ?? '')
+  const chosen = functions.find((one) => one.name === name)
+  const parameters = parametersOf(chosen?.params ?? [])
+  const [values, setValues] = useState<readonly string[]>([])
+  const [outcome, setOutcome] = useState<{
+    results?: unknown
+    error?: string | null
+    run_id?: string
+    duration_ms?: number | null
+  }>()
+  const [fault, setFault] = useState<string>()
+  const [invoke, isBusy] = useAction('The run failed', async () => {
+    setFault(undefined)
+    setOutcome(undefined)
+    const inputs: unknown[] = []
+    try {
+      for (const [index, parameter] of parameters.entries()) inputs.push(parseInput(parameter, values[index] ?? ''))
+    } catch (error) {
+      return setFault((error as Error).message)
+    }
+    // The function is a rule of the task.
+    if (name !== '' && name !== (task.function ?? ''))
+      await call('PUT /tasks/{task_id}', { params: { task_id: task.id }, body: { function: name } })
+    setOutcome(
+      await call('POST /tasks/{task_id}/invoke', {
+        params: { task_id: task.id },
+        body: { inputs, wait: '10s', timeout: '30s' },
+      }),
+    )
+  })
+  if (task.module === undefined && task.image_url === undefined) return <MissingModule task={task} />
+  return (
+    <div className="grid">
+      <Card title="Run it now" className="half">
+        <form
+          className="form"
+          onSubmit={(event) => {
+            event.preventDefault()
+            void invoke()
+          }}
+        >
+          {functions.length > 1 ? (
+            <SelectField
+              label="Function"
+              value={name}
+              onChange={(value) => (setName(value), setValues([]))}
+              options={functions.map((one): [string, string] => [one.name, signature(one)])}
+            />
+          ) : null}
+          {functions.length === 1 ? (
+            <p>
+              Function <code>{functions[0] === undefined ? '' : signature(functions[0])}</code>
+            </p>
+          ) : null}
+          {parameters.map((parameter, index) =>
+            parameter.type === 'bool' ? (
+              <SelectField
+                key={index}
+                label={`${parameter.name} (bool)`}
+                value={values[index] ?? 'false'}
+                onChange={(value) => setValues(withValue(values, index, value))}
+                options={[
+                  ['false', 'false'],
+                  ['true', 'true'],
+                ]}
+              />
+            ) : (
+              <Field key={index} label={`${parameter.name} (${parameter.type})`}>
+                {(ids) => (
+                  <input
+                    className="input"
+                    {...ids}
+                    value={values[index] ?? ''}
+                    onChange={(event) => setValues(withValue(values, index, event.target.value))}
+                  />
+                )}
+              </Field>
+            ),
+          )}
+          {fault === undefined ? null : <Notice tone="bad">{fault}</Notice>}
+          <div className="row">
+            <Button type="submit" kind="primary" icon="play" busy={isBusy}>
+              Run
+            </Button>
+          </div>
+        </form>
+        {outcome === undefined ? null : (
+          <div className="stack">
+            {outcome.error === undefined || outcome.error === null ? (
+              <State tone="ok">
+                Completed
+                {outcome.duration_ms === undefined || outcome.duration_ms === null
+                  ? ''
+                  : ` in ${formatDuration(outcome.duration_ms)}`}
+              </State>
+            ) : (
+              <Notice tone="bad">{outcome.error}</Notice>
+            )}
+            {outcome.results === undefined || outcome.results === null ? null : (
+              <Code label="result" wrap text={JSON.stringify(outcome.results, undefined, 2)} />
+            )}
+            {outcome.run_id === undefined ? null : (
+              <Link to={paths.run(domain, task.id, outcome.run_id)}>Open the run</Link>
+            )}
+          </div>
+        )}
+      </Card>
+      <div className="half stack wide">
+        <Card title="Last result">
+          <Facts
+            rows={[
+              ['State', <TaskState key="state" state={task.state} />],
+              ['Started', <Time key="start" at={task.start_time} />],
+              ['Ended', <Time key="end" at={task.finish_time} />],
+              task.run_id === undefined
+                ? undefined
+                : [
+                    'Run',
+                    <Link key="run" to={paths.run(domain, task.id, task.run_id)}>
+                      Open
+                    </Link>,
+                  ],
+            ]}
+          />
+          {task.error === null ? null : <Notice tone="bad">{task.error}</Notice>}
+          {task.results === null || task.results === undefined ? null : (
+            <Code label="last result" wrap text={JSON.stringify(task.results, undefined, 2)} />
+          )}
+        </Card>
+        {task.state === 0 || task.state === 1 || task.state === 7 ? <Placement task={task.id} /> : null}
+      </div>
+    </div>
+  )
+}
+
+const withValue = (values: readonly string[], index: number, value: string) =>
+  Array.from({ length: Math.max(values.length, index + 1) }, (_none, at) => (at === index ? value : (values[at] ?? '')))
+const signature = ({ name, params, results }: { name: string; params: string[]; results: string[] }) =>
+  `${name}(${params.join(', ')})${results.length === 0 ? '' : ` → ${results.join(', ')}`}`
+
+function MissingModule({ task }: { task: TaskRecord }) {
+  const [file, setFile] = useState<File>()
+  const [upload] = useAction('The module was not accepted', async (chosen: File) => {
+    await uploadModule(task.id, chosen)
+    return 'Uploaded'
+  })
+  return (
+    <Card title="This task has no module">
+      <ModuleDrop
+        file={file}
+        onFile={(chosen) => {
+          setFile(chosen)
+          void upload(chosen)
+        }}
+      />
+    </Card>
+  )
+}
+
+function Placement({ task }: { task: string }) {
+  const result = useQuery({
+    ...query('GET /tasks/{task_id}/placement', { params: { task_id: task } }),
+    refetchInterval: REFRESH_MS,
+  })
+  return (
+    <QueryView result={result}>
+      {({ reason, workers }) => (
+        <Card title="Placement" flush>
+          <div className="list-row">{reason}</div>
+          {workers.map((worker) => (
+            <div key={worker.worker_id} className="list-row">
+              <span className="grow clip">{worker.name}</span>
+              <State tone={worker.chosen ? 'ok' : 'idle'}>{worker.chosen ? 'Chosen' : worker.reason}</State>
+            </div>
+          ))}
+        </Card>
+      )}
+    </QueryView>
+  )
+}
+
+function Runs({ task, domain }: { task: TaskRecord; domain: string }) {
+  const params = { task_id: task.id }
+  return (
+    <DataTable<Run>
+      label="Runs"
+      queryKey={['GET /tasks/{task_id}/runs', params]}
+      refetchMs={REFRESH_MS}
+      fetchPage={async ({ offset, limit, signal }) => {
+        const page = await call('GET /tasks/{task_id}/runs', { params, query: { offset, limit }, signal })
+        return { total: page.total, rows: page.runs }
+      }}
+      rowId={({ id }) => id}
+      hrefOf={({ id }) => paths.run(domain, task.id, id)}
+      columns={[
+        { key: 'state', title: 'State', width: '120px', cell: (run) => <TaskState state={run.state} /> },
+        {
+          key: 'id',
+          title: 'Run',
+          width: 'minmax(90px, 1fr)',
+          cell: (run) => (
+            <Link className="main" tabIndex={-1} to={paths.run(domain, task.id, run.id)}>
+              <code>{run.id.slice(-12)}</code>
+            </Link>
+          ),
+        },
+        { key: 'kind', title: 'By', width: '80px', isMinor: true, cell: ({ kind }) => kind },
+        {
+          key: 'worker',
+          title: 'Worker',
+          width: 'minmax(100px, 1fr)',
+          isMinor: true,
+          cell: ({ worker_id: worker }) =>
+            worker === null ? <span className="muted">none</span> : <WorkerName id={worker} />,
+        },
+        { key: 'attempt', title: 'Attempt', width: '70px', isMinor: true, cell: ({ attempt }) => attempt },
+        {
+          key: 'duration',
+          title: 'Duration',
+          width: '90px',
+          cell: ({ duration_ms: ms }) => (ms === null ? '' : formatDuration(ms)),
+        },
+        { key: 'created', title: 'Created', width: '110px', cell: ({ created_at: at }) => <Time at={at} /> },
+      ]}
+      empty={
+        <Card>
+          <Empty icon="task" title="It has not run yet" />
+        </Card>
+      }
+    />
+  )
+}
+
+function Module({ task }: { task: TaskRecord }) {
+  const [file, setFile] = useState<File>()
+  const [upload] = useAction('The module was not accepted', async (chosen: File) => {
+    await uploadModule(task.id, chosen)
+    return 'The task has a new module. Runs that have begun keep the old one.'
+  })
+  const { module } = task
+  const table = (
+    title: string,
+    rows: readonly { name: string; kind: string; params: string[]; results: string[]; module?: string }[],
+  ) => (
+    <Card title={`${title} (${formatCount(rows.length)})`} flush className="half">
+      {rows.length === 0 ? <Empty icon="module" title="None" /> : null}
+      <ul>
+        {rows.map((row) => (
+          <li key={`${row.module ?? ''}${row.name}`} className="list-row">
+            <span className="grow">
+              <code>
+                {row.module === undefined ? '' : `${row.module} `}
+                {row.kind.startsWith('func') ? signature(row) : row.name}
+              </code>
+            </span>
+            <span className="muted small">{row.kind}</span>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  )
+  return (
+    <div className="grid">
+      <Card className="half" title="Module">
+        {module === undefined ? (
+          <p className="muted">{task.image_url === undefined ? 'None yet' : task.image_url}</p>
+        ) : (
+          <Facts
+            rows={[
+              ['Kind', module.kind],
+              ['Size', formatBytes(module.size)],
+              ['Digest', <Id key="digest" id={module.digest} />],
+              task.image_url === undefined ? undefined : ['Reference', <code key="reference">{task.image_url}</code>],
+            ]}
+          />
+        )}
+      </Card>
+      <Card className="half" title="Replace it">
+        <ModuleDrop
+          file={file}
+          onFile={(chosen) => {
+            setFile(chosen)
+            void upload(chosen)
+          }}
+        />
+      </Card>
+      {module === undefined ? null : table('Exports', module.exports)}
+      {module === undefined ? null : table('Imports', module.imports)}
+    </div>
+  )
+}
+
+function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
+  const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'limits'>()
+  const close = () => setDialog(undefined)
+  const { trigger, trigger_status: status } = task
+  return (
+    <div className="grid">
+      <Card
+        className="half"
+        title="When it starts"
+        actions={
+          <>
+            <Button small onClick={() => setDialog('schedule')}>
+              Schedule
+            </Button>
+            <Button small onClick={() => setDialog('trigger')}>
+              Trigger
+            </Button>
+          </>
+        }
+      >
+        <Facts
+          rows={[
+            ['Starts', startsOf(task)],
+            task.next_tick_at === undefined || isNever(task.next_tick_at)
+              ? undefined
+              : ['Next time', <Time key="next" at={task.next_tick_at} />],
+            task.timezone === undefined ? undefined : ['Time zone', task.timezone],
+            trigger === undefined
+              ? undefined
+              : ['Channel', <ChannelName key="channel" domain={domain} id={trigger.channel_id} />],
+            trigger?.when === undefined
+              ? undefined
+              : ['When the value is', `${trigger.when.comparator} ${trigger.when.value}`],
+            status === undefined
+              ? undefined
+              : ['Messages', `${formatCount(status.matched)} matched, ${formatCount(status.dropped)} dropped`],
+            task.publish_result === undefined
+              ? undefined
+              : ['Publishes to', <ChannelName key="to" domain={domain} id={task.publish_result.channel_id} />],
+          ]}
+        />
+        {status?.dropped_reason === undefined || status.dropped_reason === null ? null : (
+          <Notice tone="warn">{status.dropped_reason}</Notice>
+        )}
+      </Card>
+      <Card
+        className="half"
+        title="Limits and retries"
+        actions={
+          <Button small onClick={() => setDialog('limits')}>
+            Edit
+          </Button>
+        }
+      >
+        <Facts
+          rows={[
+            ['Time limit', task.timeout],
+            ['Memory', formatBytes(task.memory_limit)],
+            ['Attempts', String(task.retry.max_attempts ?? 1)],
+            ['Backoff', task.retry.backoff],
+            ['When the worker is lost', task.on_lost],
+            ['Priority', String(task.priority)],
+          ]}
+        />
+      </Card>
+      {dialog === 'schedule' ? <ScheduleDialog task={task} onClose={close} /> : null}
+      {dialog === 'trigger' ? <TriggerDialog task={task} domain={domain} onClose={close} /> : null}
+      {dialog === 'limits' ? <LimitsDialog task={task} onClose={close} /> : null}
+    </div>
+  )
+}
+
+function ScheduleDialog({ task, onClose }: { task: TaskRecord; onClose: () => void }) {
+  const [schedule, setSchedule] = useState(task.schedule ?? '')
+  const [timezone, setTimezone] = useState(task.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone)
+  const [save, isBusy] = useAction('The schedule was not saved', async () => {
+    const given = schedule.trim()
+    await call('PUT /tasks/{task_id}', {
+      params: { task_id: task.id },
+      body: given === '' ? { schedule: null, timezone: null } : { schedule: given, timezone },
+    })
+    onClose()
+    return 'Saved'
+  })
+  return (
+    <FormDialog title="Schedule" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
+      <TextField
+        label="Cron"
+        value={schedule}
+        onChange={setSchedule}
+        placeholder="0 9 * * 1-5"
+        hint="Five or six fields; empty for no schedule"
+        autoFocus
+      />
+      <TextField label="Time zone" value={timezone} onChange={setTimezone} />
+    </FormDialog>
+  )
+}
+
+function TriggerDialog({ task, domain, onClose }: { task: TaskRecord; domain: string; onClose: () => void }) {
+  const channels = useQuery(
+    query('GET /{domain_id}/channels', {
+      params: { domain_id: domain },
+      query: { limit: 100, order: 'name', dir: 'asc' },
+    }),
+  )
+  const [channel, setChannel] = useState(task.trigger?.channel_id ?? '')
+  const [name, setName] = useState(task.trigger?.name ?? '')
+  const [publish, setPublish] = useState(task.publish_result?.channel_id ?? '')
+  const [save, isBusy] = useAction('The trigger was not saved', async () => {
+    await call('PUT /tasks/{task_id}', {
+      params: { task_id: task.id },
+      body: {
+        trigger:
+          channel === ''
+            ? null
+            : { ...task.trigger, channel_id: channel, ...(name.trim() === '' ? {} : { name: name.trim() }) },
+        publish_result: publish === '' ? null : { ...task.publish_result, channel_id: publish },
+      },
+    })
+    onClose()
+    return 'Saved'
+  })
+  const options = [
+    ['', 'None'],
+    ...(channels.data?.channels ?? []).map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
+  ] as [string, string][]
+  return (
+    <FormDialog title="Trigger" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
+      <SelectField label="Start for each message of" value={channel} onChange={setChannel} options={options} />
+      <TextField label="Only records named" value={name} onChange={setName} hint="Empty: all records" />
+      <SelectField label="Publish the result to" value={publish} onChange={setPublish} options={options} />
+    </FormDialog>
+  )
+}
+
+function LimitsDialog({ task, onClose }: { task: TaskRecord; onClose: () => void }) {
+  const [timeout, setTimeout] = useState(task.timeout)
+  const [memory, setMemory] = useState(String(task.memory_limit / 1_048_576))
+  const [attempts, setAttempts] = useState(String(task.retry.max_attempts ?? 1))
+  const [save, isBusy] = useAction('The limits were not saved', async () => {
+    await call('PUT /tasks/{task_id}', {
+      params: { task_id: task.id },
+      body: {
+        timeout,
+        memory_limit: Math.round(Number(memory) * 1_048_576),
+        retry: { ...task.retry, max_attempts: Number(attempts) },
+      },
+    })
+    onClose()
+    return 'Saved'
+  })
+  return (
+    <FormDialog title="Limits and retries" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
+      <TextField label="Time limit" value={timeout} onChange={setTimeout} hint="Such as 30s or 5m" />
+      <TextField label="Memory in MiB" type="number" min={1} value={memory} onChange={setMemory} />
+      <TextField label="Attempts" type="number" min={1} value={attempts} onChange={setAttempts} />
+    </FormDialog>
+  )
+}

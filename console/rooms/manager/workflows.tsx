@@ -1,0 +1,228 @@
+/** Workflows of a domain, and one workflow as a graph and a table. */
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate } from '@tanstack/react-router'
+import { useEffect, useState } from 'react'
+import { call } from '../../api/call.ts'
+import { query } from '../../api/queries.ts'
+import { Button, Menu, TextArea, TextField } from '../../design/controls.tsx'
+import { Card, Empty, Notice, Time } from '../../design/display.tsx'
+import { FormDialog } from '../../design/layers.tsx'
+import { paths } from '../../paths.ts'
+import { useAction } from '../../shell/action.ts'
+import { Confirm } from '../../shell/confirm.tsx'
+import { QueryView } from '../../shell/states.tsx'
+import { TaskState } from '../../shell/task-state.tsx'
+import { useDomainId, useParam, useView } from '../../shell/url.ts'
+import { WorkflowGraph } from './workflow-graph.tsx'
+
+const REFRESH_MS = 2_500
+const EXAMPLE = `[
+  { "name": "first", "function": "add", "inputs": [1, 2] },
+  { "name": "second", "function": "add", "inputs": [{ "from": "first", "result": 0 }, 10], "depends_on": ["first"] },
+  { "name": "repair", "function": "add", "inputs": [0, 0], "depends_on": ["first"], "run_if": "failure" }
+]`
+
+export function Workflows() {
+  const domain = useDomainId()
+  const [dialog, setDialog] = useView('create')
+  const result = useQuery({ ...query('GET /workflows', { query: { limit: 100 } }), refetchInterval: REFRESH_MS })
+  useEffect(() => {
+    document.title = 'Workflows · Skein'
+  }, [])
+  return (
+    <>
+      <div className="page-head">
+        <h1 className="grow">Workflows</h1>
+        <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+          New workflow
+        </Button>
+      </div>
+      <QueryView result={result} entity={`domain:${domain}`}>
+        {({ workflows, total }) => {
+          const rows = workflows.filter((one) => one.domain_id === domain)
+          return (
+            <Card flush>
+              {rows.length === 0 ? (
+                <Empty
+                  icon="workflow"
+                  title="No workflows yet"
+                  actions={
+                    <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+                      New workflow
+                    </Button>
+                  }
+                >
+                  A workflow runs tasks in an order, hands results on, and reacts to failures.
+                </Empty>
+              ) : null}
+              {rows.map((workflow) => (
+                <Link key={workflow.id} className="list-row" to={paths.workflow(domain, workflow.id)}>
+                  <div className="grow">
+                    <div className="clip">{workflow.name}</div>
+                  </div>
+                  <TaskState state={workflow.state} />
+                  <span className="muted small">
+                    <Time at={workflow.created_at} />
+                  </span>
+                </Link>
+              ))}
+              {total > workflows.length ? (
+                <div className="table-foot">
+                  These are of the newest {workflows.length} workflows that you can read.
+                </div>
+              ) : null}
+            </Card>
+          )
+        }}
+      </QueryView>
+      {dialog === '' ? null : <NewWorkflow domain={domain} onClose={() => setDialog('')} />}
+    </>
+  )
+}
+
+function NewWorkflow({ domain, onClose }: { domain: string; onClose: () => void }) {
+  const navigate = useNavigate()
+  const [name, setName] = useState('')
+  const [text, setText] = useState(EXAMPLE)
+  const [create, isBusy] = useAction('The workflow was not created', async () => {
+    const workflow = await call('POST /workflows', {
+      body: { name: name.trim(), domain_id: domain, tasks: JSON.parse(text) as never },
+    })
+    await navigate({ to: paths.workflow(domain, workflow.id) })
+  })
+  return (
+    <FormDialog
+      title="New workflow"
+      kind="wide"
+      submit="Create workflow"
+      busy={isBusy}
+      onClose={onClose}
+      onSubmit={() => void create()}
+    >
+      <TextField label="Name" value={name} onChange={setName} autoFocus required />
+      <TextArea
+        label="Tasks"
+        rows={12}
+        value={text}
+        onChange={setText}
+        hint="A list in JSON, with the fields of a task, depends_on and run_if. Each task gets its module on its own page."
+      />
+    </FormDialog>
+  )
+}
+
+export function WorkflowScreen() {
+  const domain = useDomainId()
+  const id = useParam('id')
+  const navigate = useNavigate()
+  const params = { workflow_id: id }
+  const [isDeleting, setDeleting] = useState(false)
+  const result = useQuery({ ...query('GET /workflows/{workflow_id}', { params }), refetchInterval: REFRESH_MS })
+  const [start, isStarting] = useAction('The workflow was not started', async () => {
+    await call('POST /workflows/{workflow_id}/start', { params })
+  })
+  const [stop, isStopping] = useAction('The workflow was not stopped', async () => {
+    await call('POST /workflows/{workflow_id}/stop', { params })
+  })
+  const [remove, isRemoving] = useAction('The workflow was not deleted', async () => {
+    await call('DELETE /workflows/{workflow_id}', { params })
+    await navigate({ to: paths.workflows(domain) })
+    return 'The workflow is deleted'
+  })
+  useEffect(() => {
+    document.title = `${result.data?.name ?? 'Workflow'} · Skein`
+  }, [result.data?.name])
+  return (
+    <QueryView result={result}>
+      {(workflow) => {
+        const isRunning = workflow.state === 1 || workflow.state === 2
+        const withoutModule = workflow.tasks.filter((task) => task.module === undefined && task.image_url === undefined)
+        return (
+          <>
+            <div className="page-head">
+              <h1 className="clip">{workflow.name}</h1>
+              <TaskState state={workflow.state} />
+              <span className="grow" />
+              {isRunning ? (
+                <Button icon="stop" busy={isStopping} onClick={() => void stop()}>
+                  Stop
+                </Button>
+              ) : (
+                <Button
+                  icon="play"
+                  kind="primary"
+                  busy={isStarting}
+                  onClick={() => void start()}
+                  disabledReason={
+                    withoutModule.length > 0 ? `${withoutModule.length} tasks have no module yet` : undefined
+                  }
+                >
+                  Start
+                </Button>
+              )}
+              <Menu
+                label="More actions"
+                icon="more"
+                items={[{ label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDeleting(true) }]}
+              />
+            </div>
+            {withoutModule.length === 0 ? null : (
+              <Notice tone="warn">
+                Tasks without a module: {withoutModule.map(({ name }) => name).join(', ')}. Upload one on the page of
+                each.
+              </Notice>
+            )}
+            <Card title="Graph">
+              <WorkflowGraph tasks={workflow.tasks} />
+            </Card>
+            <Card title="Tasks" flush>
+              <div className="scroll-x" tabIndex={0} role="region" aria-label="Tasks">
+                <table className="plain">
+                  <thead>
+                    <tr>
+                      <th>Name</th>
+                      <th>State</th>
+                      <th>After</th>
+                      <th>Runs on</th>
+                      <th>Error</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {workflow.tasks.map((task) => (
+                      <tr key={task.id}>
+                        <td>
+                          <Link to={paths.task(domain, task.id)}>{task.name}</Link>
+                        </td>
+                        <td>
+                          <TaskState state={task.state} />
+                        </td>
+                        <td>{(task.depends_on ?? []).join(', ')}</td>
+                        <td>
+                          {task.depends_on === undefined || task.depends_on.length === 0
+                            ? ''
+                            : (task.run_if ?? 'success')}
+                        </td>
+                        <td>{task.error ?? ''}</td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+            </Card>
+            {isDeleting ? (
+              <Confirm
+                title={`Delete ${workflow.name}`}
+                submit="Delete workflow"
+                busy={isRemoving}
+                onClose={() => setDeleting(false)}
+                onConfirm={() => void remove()}
+              >
+                Its tasks and their results are deleted. This cannot be undone.
+              </Confirm>
+            ) : null}
+          </>
+        )
+      }}
+    </QueryView>
+  )
+}

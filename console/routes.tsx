@@ -1,0 +1,102 @@
+/** The screens by address. A screen is loaded when it is opened; its first request is sent while it loads. */
+import {
+  Outlet,
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect,
+} from '@tanstack/react-router'
+import { consoleBase } from './api/base.ts'
+import { ApiError } from './api/errors.ts'
+import { resumeSession, sessionState } from './api/session.ts'
+import { Empty } from './design/display.tsx'
+import { paths } from './paths.ts'
+import { Frame } from './shell/frame.tsx'
+import { ErrorState } from './shell/states.tsx'
+import { parseSearch, stringifySearch } from './shell/url.ts'
+
+const root = createRootRoute({
+  component: Outlet,
+  errorComponent: ({ error, reset }) => (
+    <div className="entrance">
+      <ErrorState error={asError(error)} onRetry={reset} />
+    </div>
+  ),
+  notFoundComponent: () => <Empty icon="search" title="There is no such page" />,
+})
+
+async function requireSession({ location }: { location: { href: string } }): Promise<void> {
+  if (sessionState().kind === 'starting')
+    await resumeSession().catch((error: unknown) => {
+      if (!(error instanceof ApiError && error.status === 401)) throw error
+    })
+  if (sessionState().kind === 'signed-out') {
+    const next = location.href === '/' ? {} : { next: location.href }
+    redirect({ to: paths.signIn(), search: next as never, throw: true })
+  }
+}
+
+const open = createRoute({ getParentRoute: () => root, id: 'open', component: Outlet })
+const inside = createRoute({ getParentRoute: () => root, id: 'inside', beforeLoad: requireSession, component: Frame })
+
+type Screen = Parameters<typeof lazyRouteComponent>[0]
+const screen = (path: string, load: Screen, name: string) =>
+  createRoute({ getParentRoute: () => inside, path, component: lazyRouteComponent(load, name as never) })
+const entrance = (path: string, name: string) =>
+  createRoute({
+    getParentRoute: () => open,
+    path,
+    component: lazyRouteComponent(() => import('./rooms/identity/entrance.tsx'), name as never),
+  })
+
+const tree = root.addChildren([
+  open.addChildren([entrance('/sign-in', 'SignIn'), entrance('/sign-up', 'SignUp'), entrance('/recovery', 'Recovery')]),
+  inside.addChildren([
+    screen('/', () => import('./rooms/identity/domains.tsx'), 'Domains'),
+    screen('/account', () => import('./rooms/identity/account.tsx'), 'Account'),
+    screen('/platform', () => import('./rooms/manager/platform.tsx'), 'Platform'),
+    screen('/d/$domain', () => import('./rooms/overview/overview.tsx'), 'Overview'),
+    screen('/d/$domain/clients', () => import('./rooms/devices/clients.tsx'), 'Clients'),
+    screen('/d/$domain/clients/$id', () => import('./rooms/devices/client.tsx'), 'Client'),
+    screen('/d/$domain/clients/$id/$tab', () => import('./rooms/devices/client.tsx'), 'Client'),
+    screen('/d/$domain/channels', () => import('./rooms/devices/channels.tsx'), 'Channels'),
+    screen('/d/$domain/channels/$id', () => import('./rooms/messages/channel.tsx'), 'Channel'),
+    screen('/d/$domain/channels/$id/$tab', () => import('./rooms/messages/channel.tsx'), 'Channel'),
+    screen('/d/$domain/groups', () => import('./rooms/devices/groups.tsx'), 'Groups'),
+    screen('/d/$domain/groups/$id', () => import('./rooms/devices/groups.tsx'), 'Group'),
+    screen('/d/$domain/groups/$id/$tab', () => import('./rooms/devices/groups.tsx'), 'Group'),
+    screen('/d/$domain/connections', () => import('./rooms/devices/connections.tsx'), 'Connections'),
+    screen('/d/$domain/import', () => import('./rooms/provisioning/import.tsx'), 'Import'),
+    screen('/d/$domain/tasks', () => import('./rooms/manager/tasks.tsx'), 'Tasks'),
+    screen('/d/$domain/tasks/$id', () => import('./rooms/manager/task.tsx'), 'Task'),
+    screen('/d/$domain/tasks/$id/$tab', () => import('./rooms/manager/task.tsx'), 'Task'),
+    screen('/d/$domain/tasks/$id/runs/$run', () => import('./rooms/manager/run.tsx'), 'RunScreen'),
+    screen('/d/$domain/runs', () => import('./rooms/manager/runs.tsx'), 'Runs'),
+    screen('/d/$domain/workflows', () => import('./rooms/manager/workflows.tsx'), 'Workflows'),
+    screen('/d/$domain/workflows/$id', () => import('./rooms/manager/workflows.tsx'), 'WorkflowScreen'),
+    screen('/d/$domain/modules', () => import('./rooms/manager/modules.tsx'), 'Modules'),
+    screen('/d/$domain/try', () => import('./rooms/manager/try.tsx'), 'TryModule'),
+    screen('/d/$domain/provisioning', () => import('./rooms/provisioning/provisioning.tsx'), 'Provisioning'),
+    screen('/d/$domain/certificates', () => import('./rooms/certificates/certificates.tsx'), 'Certificates'),
+    screen('/d/$domain/workers', () => import('./rooms/manager/workers.tsx'), 'Workers'),
+    screen('/d/$domain/members', () => import('./rooms/identity/members.tsx'), 'Members'),
+    screen('/d/$domain/access', () => import('./rooms/identity/access.tsx'), 'Access'),
+    screen('/d/$domain/journal', () => import('./rooms/identity/journal.tsx'), 'JournalPage'),
+    screen('/d/$domain/settings', () => import('./rooms/identity/settings.tsx'), 'Settings'),
+  ]),
+])
+
+const asError = (error: unknown) => (error instanceof Error ? error : new Error(String(error)))
+
+export function createConsoleRouter() {
+  return createRouter({
+    routeTree: tree,
+    basepath: consoleBase.pathname.replace(/\/$/, ''),
+    parseSearch,
+    stringifySearch,
+    defaultPreload: 'intent',
+    defaultErrorComponent: ({ error, reset }) => <ErrorState error={asError(error)} onRetry={reset} />,
+    scrollRestoration: true,
+  })
+}

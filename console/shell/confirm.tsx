@@ -1,0 +1,43 @@
+/** A question before an action that cannot be undone; for the worst, the name is typed. */
+import { useState } from 'react'
+import type { ReactNode } from 'react'
+import { TextField } from '../design/controls.tsx'
+import { FormDialog } from '../design/layers.tsx'
+
+export function Confirm({
+  title,
+  submit,
+  typed,
+  busy,
+  onClose,
+  onConfirm,
+  children,
+}: {
+  title: string
+  submit: string
+  /** What the user must type. */
+  typed?: string
+  busy?: boolean
+  onClose: () => void
+  onConfirm: () => void
+  children: ReactNode
+}) {
+  const [text, setText] = useState('')
+  const disabledReason = typed !== undefined && text !== typed ? `Type ${typed} first` : undefined
+  return (
+    <FormDialog
+      title={title}
+      submit={submit}
+      isDanger
+      busy={busy ?? false}
+      onClose={onClose}
+      onSubmit={onConfirm}
+      disabledReason={disabledReason}
+    >
+      <p>{children}</p>
+      {typed === undefined ? null : (
+        <TextField label={`Type ${typed}`} value={text} onChange={setText} autoComplete="off" />
+      )}
+    </FormDialog>
+  )
+}

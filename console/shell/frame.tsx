@@ -1,0 +1,257 @@
+/** The frame of every screen in a domain: navigation, domain switcher, requests, theme, account. */
+import { useQuery } from '@tanstack/react-query'
+import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router'
+import { useEffect, useRef, useState, useSyncExternalStore } from 'react'
+import { query } from '../api/queries.ts'
+import { onSession, sessionState, signOut } from '../api/session.ts'
+import { Button, Menu } from '../design/controls.tsx'
+import { Icon } from '../design/icon.tsx'
+import { Dialog, Toasts } from '../design/layers.tsx'
+import { paths } from '../paths.ts'
+import { useKeys } from './keyboard.ts'
+import { SECTIONS } from './navigation.ts'
+import { Palette } from './palette.tsx'
+import { RequestsDrawer } from './requests-drawer.tsx'
+import { SessionDialog } from './session-dialog.tsx'
+import { ShortcutsDialog } from './shortcuts.tsx'
+import { reportError } from './states.tsx'
+import { setTheme, useTheme } from './theme.ts'
+import type { Theme } from './theme.ts'
+import { useDomainId } from './url.ts'
+
+const brandIcon = new URL('../icon.svg', import.meta.url).href
+
+export const useSession = () => useSyncExternalStore(onSession, sessionState)
+
+type Layer = 'palette' | 'requests' | 'shortcuts' | 'navigation' | undefined
+
+export function Frame() {
+  const domain = useDomainId()
+  const [layer, setLayer] = useState<Layer>()
+  const location = useLocation()
+  const navigate = useNavigate()
+  const main = useRef<HTMLElement>(null)
+  const close = () => setLayer(undefined)
+  useEffect(() => {
+    setLayer(undefined)
+  }, [location.pathname])
+  const jumps = SECTIONS.flatMap(({ links }) => links).map(({ key, to }): [string, () => void] => [
+    `g ${key}`,
+    () => void (domain === '' ? undefined : navigate({ to: to(domain) })),
+  ])
+  useKeys({
+    'mod+k': () => setLayer('palette'),
+    '?': () => setLayer('shortcuts'),
+    '/': () => document.querySelector<HTMLInputElement>('[data-filter]')?.focus(),
+    ...Object.fromEntries(jumps),
+  })
+  return (
+    <>
+      <div className="shell">
+        <header className="shell-top">
+          <a
+            className="skip"
+            href={`${location.href}#main`}
+            onClick={(event) => (event.preventDefault(), main.current?.focus())}
+          >
+            Skip to the content
+          </a>
+          <span className="only-phone">
+            <Button kind="quiet" icon="menu" label="Navigation" onClick={() => setLayer('navigation')} />
+          </span>
+          <div className="grow">
+            <Crumbs domain={domain} />
+          </div>
+          <span className="only-desktop">
+            <Button kind="quiet" icon="search" onClick={() => setLayer('palette')}>
+              <span className="muted">Find</span>
+              <kbd className="kbd">Ctrl K</kbd>
+            </Button>
+          </span>
+          <span className="only-phone">
+            <Button kind="quiet" icon="search" label="Find" onClick={() => setLayer('palette')} />
+          </span>
+          <Button kind="quiet" icon="code" label="Show this page as commands" onClick={() => setLayer('requests')} />
+          <ThemeMenu />
+          <AccountMenu />
+        </header>
+        <nav className="shell-side" aria-label="Console">
+          <Navigation domain={domain} />
+        </nav>
+        <main className="shell-main" id="main" ref={main} tabIndex={-1}>
+          <Outlet />
+        </main>
+      </div>
+      {layer === 'palette' ? <Palette domain={domain} onClose={close} /> : null}
+      {layer === 'requests' ? <RequestsDrawer onClose={close} /> : null}
+      {layer === 'shortcuts' ? <ShortcutsDialog onClose={close} /> : null}
+      {layer === 'navigation' ? (
+        <Dialog title="Navigation" kind="side" isBare onClose={close}>
+          <nav aria-label="Console">
+            <Navigation domain={domain} />
+          </nav>
+        </Dialog>
+      ) : null}
+      <SessionDialog />
+      <Toasts />
+    </>
+  )
+}
+
+export function Brand() {
+  return (
+    <Link to={paths.home()} className="brand">
+      <img src={brandIcon} alt="" />
+      Skein
+    </Link>
+  )
+}
+
+function Navigation({ domain }: { domain: string }) {
+  const session = useSession()
+  const isAdmin = session.kind === 'signed-in' && session.role === 'admin'
+  return (
+    <>
+      <Brand />
+      <DomainSwitcher domain={domain} />
+      {domain === ''
+        ? null
+        : SECTIONS.map(({ name, links }) => (
+            <div key={name}>
+              {name === '' ? null : <div className="nav-label">{name}</div>}
+              {links.map((link) => (
+                <Link
+                  key={link.name}
+                  to={link.to(domain)}
+                  className="nav-link"
+                  activeOptions={{ exact: link.isExact === true, includeSearch: false }}
+                >
+                  <Icon name={link.icon} />
+                  {link.name}
+                </Link>
+              ))}
+            </div>
+          ))}
+      {isAdmin ? (
+        <div>
+          <div className="nav-label">Platform</div>
+          <Link to={paths.platform()} className="nav-link">
+            <Icon name="health" />
+            Health and workers
+          </Link>
+        </div>
+      ) : null}
+    </>
+  )
+}
+
+function DomainSwitcher({ domain }: { domain: string }) {
+  const navigate = useNavigate()
+  const { data } = useQuery(
+    query('GET /domains', { query: { limit: 100, status: 'enabled', order: 'name', dir: 'asc' } }),
+  )
+  const { data: current } = useQuery({
+    ...query('GET /domains/{domain_id}', { params: { domain_id: domain } }),
+    enabled: domain !== '',
+  })
+  const domains = data?.domains ?? []
+  return (
+    <Menu
+      label="Switch domain"
+      kind="plain"
+      align="start"
+      className="switcher"
+      items={[
+        ...domains.map(({ id, name }) => ({
+          label: name,
+          isCurrent: id === domain,
+          onSelect: () => void navigate({ to: paths.overview(id) }),
+        })),
+        ...(domains.length === 0 ? [] : (['line'] as const)),
+        { label: 'All domains', icon: 'overview' as const, onSelect: () => void navigate({ to: paths.home() }) },
+      ]}
+    >
+      <span className="grow clip" style={{ textAlign: 'left' }}>
+        {domain === '' ? 'Choose a domain' : (current?.name ?? '…')}
+      </span>
+      <Icon name="down" size="small" />
+    </Menu>
+  )
+}
+
+function Crumbs({ domain }: { domain: string }) {
+  const { pathname } = useLocation()
+  const links = SECTIONS.flatMap((section) => section.links)
+  const here = pathname.replace(/\/$/, '')
+  const section = links
+    .filter(({ to }) => domain !== '' && (here === to(domain) || here.startsWith(`${to(domain)}/`)))
+    .toSorted((a, b) => b.to(domain).length - a.to(domain).length)[0]
+  const { data: current } = useQuery({
+    ...query('GET /domains/{domain_id}', { params: { domain_id: domain } }),
+    enabled: domain !== '',
+  })
+  if (domain === '') return null
+  return (
+    <nav aria-label="You are here">
+      <ol className="crumbs">
+        <li className="only-desktop">
+          <Link to={paths.overview(domain)} activeProps={{}} className="clip">
+            {current?.name ?? '…'}
+          </Link>
+          <Icon name="right" size="small" />
+        </li>
+        <li>
+          {section === undefined ? null : here === section.to(domain) ? (
+            <span className="clip">{section.name}</span>
+          ) : (
+            <Link to={section.to(domain)} className="clip">
+              {section.name}
+            </Link>
+          )}
+        </li>
+      </ol>
+    </nav>
+  )
+}
+
+const THEMES: readonly (readonly [Theme, string, 'sun' | 'moon' | 'system'])[] = [
+  ['light', 'Light', 'sun'],
+  ['dark', 'Dark', 'moon'],
+  ['system', 'As the system', 'system'],
+]
+
+export function ThemeMenu() {
+  const theme = useTheme()
+  const icon = THEMES.find(([name]) => name === theme)?.[2] ?? 'system'
+  return (
+    <Menu
+      label="Theme"
+      icon={icon}
+      items={THEMES.map(([name, label, its]) => ({
+        label,
+        icon: its,
+        isCurrent: name === theme,
+        onSelect: () => setTheme(name),
+      }))}
+    />
+  )
+}
+
+function AccountMenu() {
+  const navigate = useNavigate()
+  return (
+    <Menu
+      label="Account"
+      icon="user"
+      items={[
+        { label: 'Your account', icon: 'user', onSelect: () => void navigate({ to: paths.account() }) },
+        'line',
+        {
+          label: 'Sign out',
+          icon: 'out',
+          onSelect: () => void signOut().catch((error: unknown) => reportError(error, 'Signing out failed')),
+        },
+      ]}
+    />
+  )
+}

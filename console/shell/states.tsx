@@ -1,0 +1,150 @@
+/** What a screen shows while it waits, when it failed, and when the user may not see it. */
+import type { UseQueryResult } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
+import { ApiError, missingAction } from '../api/errors.ts'
+import { Button, CopyButton } from '../design/controls.tsx'
+import { Empty, Notice, Skeleton, relativeTime } from '../design/display.tsx'
+import { showToast } from '../design/layers.tsx'
+import { paths } from '../paths.ts'
+import { useDomainId } from './url.ts'
+
+type Result<T> = Pick<
+  UseQueryResult<T>,
+  'data' | 'error' | 'isPending' | 'isPlaceholderData' | 'dataUpdatedAt' | 'refetch'
+>
+
+/** The content of a query, or its state. Old data stays, dimmed, with its age. */
+export function QueryView<T>({
+  result,
+  children,
+  rows,
+  entity,
+}: {
+  result: Result<T>
+  children: (data: T) => ReactNode
+  rows?: number
+  /** `client:<id>`, for the explanation of a refusal. */
+  entity?: string
+}) {
+  const { data, error, isPlaceholderData, dataUpdatedAt, refetch } = result
+  if (error !== null && (data === undefined || isRefusal(error)))
+    return <ErrorState error={error} onRetry={() => void refetch()} entity={entity} />
+  if (data === undefined) return <Skeleton {...(rows === undefined ? {} : { rows })} />
+  const isOld = error !== null
+  return (
+    <>
+      {isOld ? (
+        <Notice tone="warn" actions={<Button onClick={() => void refetch()}>Retry</Button>}>
+          This is as of {relativeTime(dataUpdatedAt)}: {error.message}.
+        </Notice>
+      ) : null}
+      <div className={isOld || isPlaceholderData ? 'stale' : ''} style={{ display: 'contents' }}>
+        {children(data)}
+      </div>
+    </>
+  )
+}
+
+const isRefusal = (error: Error) => error instanceof ApiError && [403, 404].includes(error.status)
+
+export function ErrorState({
+  error,
+  onRetry,
+  entity,
+}: {
+  error: Error
+  onRetry?: () => void
+  entity?: string | undefined
+}) {
+  const domain = useDomainId()
+  const known = error instanceof ApiError ? error : undefined
+  if (known?.status === 403) return <NoPermission error={known} entity={entity} />
+  if (known?.status === 404)
+    return (
+      <Empty icon="search" title="Not found" actions={<BackButton />}>
+        It does not exist, was deleted, or belongs to another domain.
+      </Empty>
+    )
+  // The dialog of the shell asks for a login.
+  if (known?.status === 401) return <Skeleton />
+  return (
+    <Empty
+      icon="warn"
+      title={known?.status === 0 ? 'Skein does not answer' : 'This did not work'}
+      actions={
+        <>
+          {onRetry === undefined ? null : (
+            <Button icon="refresh" onClick={onRetry}>
+              Retry
+            </Button>
+          )}
+          {domain === '' || known?.requestId === undefined ? null : (
+            <CopyButton text={known.requestId} label="Copy request id" />
+          )}
+        </>
+      }
+    >
+      {known?.status === 0 ? 'The page tries again by itself. Check that the platform runs.' : error.message}
+      {known?.requestId === undefined ? null : (
+        <span className="small">
+          <br />
+          Request <code>{known.requestId}</code>
+        </span>
+      )}
+    </Empty>
+  )
+}
+
+function BackButton() {
+  return (
+    <Button icon="overview" onClick={() => history.back()}>
+      Go back
+    </Button>
+  )
+}
+
+export function NoPermission({ error, entity }: { error: ApiError; entity?: string | undefined }) {
+  const domain = useDomainId()
+  const action = missingAction(error)
+  return (
+    <Empty
+      icon="lock"
+      title="You do not have access"
+      actions={
+        domain === '' ? null : (
+          <Link
+            className="button"
+            to={paths.access(domain, {
+              ...(entity === undefined ? {} : { entity }),
+              ...(action === undefined ? {} : { action }),
+            })}
+          >
+            Explain access
+          </Link>
+        )
+      }
+    >
+      {action === undefined ? (
+        error.message
+      ) : (
+        <>
+          This requires the action <code>{action}</code>. An administrator of the domain can give you a role with it.
+        </>
+      )}
+    </Empty>
+  )
+}
+
+/** One mouth for errors of actions. */
+export function reportError(error: unknown, what: string): void {
+  const known = error instanceof ApiError ? error : undefined
+  const details = known?.details.map(({ path, message }) => `${path}: ${message}`).join('; ')
+  const request = known?.requestId === undefined ? undefined : `Request ${known.requestId}`
+  const message = error instanceof Error ? error.message : String(error)
+  showToast(
+    'bad',
+    `${what}: ${message}`,
+    [details, request].filter((part) => part !== undefined && part !== '').join(' · ') || undefined,
+  )
+}

@@ -1,0 +1,27 @@
+/** States of tasks, runs and workflows: a number on the wire, icon, word and colour here. */
+import { State } from '../design/display.tsx'
+import type { Tone } from '../design/display.tsx'
+import type { IconName } from '../design/icon.tsx'
+
+const STATES: Readonly<Record<number, { word: string; tone: Tone; icon?: IconName }>> = {
+  0: { word: 'Pending', tone: 'idle', icon: 'wait' },
+  1: { word: 'Scheduled', tone: 'active', icon: 'wait' },
+  2: { word: 'Running', tone: 'active', icon: 'active' },
+  3: { word: 'Completed', tone: 'ok' },
+  4: { word: 'Failed', tone: 'bad' },
+  5: { word: 'Skipped', tone: 'idle' },
+  6: { word: 'Stopped', tone: 'idle', icon: 'stop' },
+  7: { word: 'Unknown', tone: 'warn' },
+}
+
+export const stateWord = (state: number) => STATES[state]?.word ?? `State ${state}`
+export const isEnded = (state: number) => state >= 3 && state !== 7
+
+export function TaskState({ state }: { state: number }) {
+  const { word, tone, icon } = STATES[state] ?? { word: stateWord(state), tone: 'idle' as const }
+  return (
+    <State tone={tone} {...(icon === undefined ? {} : { icon })}>
+      {word}
+    </State>
+  )
+}

@@ -1,0 +1,58 @@
+/** What the page, the frame and the thread of a guest tell each other. */
+
+/** A record with the names of SenML (RFC 8428 section 4.6): resolved, so the time is absolute. */
+export type SenmlRecord = {
+  n: string
+  t: number
+  u?: string
+  v?: number
+  vs?: string
+  vb?: boolean
+  vd?: string
+}
+
+export type GuestCall = {
+  /** Parameters in the order of the function; numbers of 64 bits may be decimal texts. */
+  readonly inputs: readonly unknown[]
+  readonly stdin: string
+}
+
+export type TryRequest = {
+  readonly module: ArrayBuffer
+  readonly functionName: string
+  /** Types of its parameters and results: `i32`, `i64`, `f32`, `f64`. */
+  readonly params: readonly string[]
+  readonly results: readonly string[]
+  /** Each in an instance of its own. */
+  readonly calls: readonly GuestCall[]
+  /** With argv[0]. */
+  readonly args: readonly string[]
+  readonly env: Readonly<Record<string, string>>
+  /** What `skein.read` returns, newest first. */
+  readonly records: readonly SenmlRecord[]
+}
+
+export type GuestOutcome = {
+  readonly results?: unknown
+  readonly error?: string
+  readonly durationMs: number
+}
+
+export type TryReport = {
+  readonly outcomes: readonly GuestOutcome[]
+  readonly stdout: string
+  readonly stderr: string
+  /** What the guest asked to publish, in order; nothing is sent. */
+  readonly publications: readonly { readonly topic: string; readonly payload: string }[]
+  /** Topics from which it read. */
+  readonly reads: readonly string[]
+  /** The largest memory of an instance. */
+  readonly memoryBytes: number
+  readonly compileMs: number
+}
+
+export type TryAnswer = { readonly report: TryReport } | { readonly failure: string }
+
+export const READY = 'ready'
+/** A guest that takes longer is ended. */
+export const RUN_DEADLINE_MS = 10_000
