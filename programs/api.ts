@@ -1,82 +1,49 @@
-/** `npm run api`: the platform alone; manager, workers and proxy run elsewhere. */
-import {
-  COAP_SETTINGS,
-  IDENTITY_SETTINGS,
-  MQTT_SETTINGS,
-  PROVISIONING_SETTINGS,
-  SERVICE_PORTS,
-  startApi,
-} from '#api/index.ts'
-import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
-import { HTTP_SETTINGS, createMetrics, startHttpServer, startTlsFiles } from '#core/http/index.ts'
+/**
+ * `npm run api`: runs the platform only; manager, workers and proxy run elsewhere. With several processes, this one supervises them
+ * and serves nothing itself.
+ */
+import { PROCESSES_SETTINGS, SEALED_COLUMNS } from '#api/config.ts'
+import { INFRASTRUCTURE_METRICS, startInfrastructure } from '#core/infrastructure/index.ts'
+import { createRegistry } from '#core/metrics/index.ts'
+import { PROCESS_METRICS, SUPERVISOR, Supervisor } from '#core/processes/index.ts'
 import { runProgram } from '#core/program/index.ts'
-import { SEALED_COLUMNS } from '#api/config.ts'
+import { apiProcessCount, launchApiProcesses } from './start/api-processes.ts'
+import { API_SETTINGS } from './start/api-settings.ts'
 
-/** Connections of the pool; ingest and the journal's tail have their own. */
-const MAX_CONNECTIONS = 16
+/** Of the supervisor, which checks the schema and writes its heartbeat to the database. */
+const SUPERVISOR_CONNECTIONS = 2
 
 await runProgram({
   name: 'api',
   summary: 'Runs the platform: users, domains, clients, channels and messages over HTTP.',
-  settings: {
-    infrastructure: INFRASTRUCTURE_SETTINGS,
-    http: HTTP_SETTINGS,
-    identity: IDENTITY_SETTINGS,
-    provisioning: PROVISIONING_SETTINGS,
-    coap: COAP_SETTINGS,
-    mqtt: MQTT_SETTINGS,
-  },
-  ownPrefixes: [
-    'SKEIN_ADMIN_',
-    'SKEIN_HTTP_',
-    'SKEIN_DATABASE_',
-    'SKEIN_TLS_',
-    'SKEIN_COAP_',
-    'SKEIN_MQTT_',
-    'SKEIN_MQTTS_',
-  ],
-  async run(life, config, logger) {
-    const infrastructure = await startInfrastructure(life, {
-      config: config.infrastructure,
-      logger,
-      kind: 'api',
-      maxConnections: MAX_CONNECTIONS,
-      sealed: SEALED_COLUMNS,
-    })
-    const metrics = createMetrics()
-    const { host, maxBodyBytes } = config.http
-    const { coapPort } = config.coap
-    const coap = coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes }
-    const api = await startApi(life, {
-      infrastructure,
-      config: config.identity,
-      provisioning: config.provisioning,
-      coap,
-      mqtt: { config: config.mqtt, host, maxBodyBytes, files: await startTlsFiles(life, config.http, logger) },
-      metrics,
-    })
-    const warning = api.provisioning.warningFor(host)
-    if (warning !== undefined) logger.warn(warning)
-    const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
-    const { listeners, scheme } = await startHttpServer(life, {
-      config: config.http,
-      logger,
-      build: infrastructure.build,
-      metrics,
-      streams: infrastructure.streams,
-      ports: [
-        { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
-        ...(coapPort === 0 ? [] : [{ port: coapPort, isOptional: true, setting: 'SKEIN_COAP_PORT' }]),
-        ...servicePorts.map((port) => ({ port, isOptional: true, setting: 'SKEIN_SERVICE_PORTS' })),
-      ],
-      serviceOf: (port) => (port === coapPort ? 'coap' : (SERVICE_PORTS.get(port ?? 0) ?? 'api')),
-      authenticate: api.authenticate,
-      tlsOf: api.provisioning.certificates.tlsOf,
-      routes: [api.routes],
-    })
-    const { username, secretFile, madeSecret } = api.identity.firstAdmin
-    if (madeSecret !== undefined)
-      logger.info(`the first administrator is ${username}, with the password in ${secretFile}`)
-    logger.info(`the platform is at ${scheme}://${config.http.host}:${listeners.ports[0]}`)
+  settings: { ...API_SETTINGS, processes: PROCESSES_SETTINGS },
+  ownPrefixes: ['SKEIN_', 'PROXY_'],
+  otherSettings: async () => (await import('./every-setting.ts')).EVERY_SETTING,
+  async run(life, config, logger, environment) {
+    const count = apiProcessCount(config, logger)
+    const serve = async () => {
+      if (count === 1) return await (await import('./start/serve-api.ts')).serveApi(life, { config, logger })
+      const supervisor = new Supervisor(logger)
+      const processes = await launchApiProcesses(supervisor, { count, config, environment })
+      const infrastructure = await startInfrastructure(life, {
+        config: config.infrastructure,
+        logger,
+        kind: 'api',
+        maxConnections: SUPERVISOR_CONNECTIONS,
+        sealed: SEALED_COLUMNS,
+        machine: supervisor.machine,
+      })
+      const registry = createRegistry([...INFRASTRUCTURE_METRICS, PROCESS_METRICS.set], SUPERVISOR)
+      await supervisor.whole(life, { readiness: infrastructure.readiness, registry })
+      await supervisor.attach(life)
+      life.delayStop(config.http.stopDelayMs)
+      return await processes.serve({ embedded: infrastructure.embedded, elsewhere: undefined, hasReadings: true })
+    }
+    const { scheme, ports, firstAdmin } = await serve()
+    const { username, secretFile, createdSecret } = firstAdmin
+    if (createdSecret !== undefined)
+      logger.info(`the first administrator is ${username}; the password is in ${secretFile}`)
+    const by = count === 1 ? '' : `, served by ${count} processes`
+    logger.info(`the platform is at ${scheme}://${config.http.host}:${ports[0]}${by}`)
   },
 })

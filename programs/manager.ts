@@ -1,14 +1,27 @@
-/** `npm run manager`: the task manager alone; workers dial in, the platform and the proxy run elsewhere. */
+/** `npm run manager`: runs the task manager only; the platform and the proxy run elsewhere, and workers connect to it. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { IDENTITY_SETTINGS, createChannelReader } from '#api/index.ts'
-import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
-import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
+import {
+  INFRASTRUCTURE_METRICS,
+  INFRASTRUCTURE_SETTINGS,
+  startInfrastructure,
+  startGaugeCollection,
+} from '#core/infrastructure/index.ts'
+import { HTTP_SETTINGS, createMetrics, startHttpServer, startTlsFiles } from '#core/http/index.ts'
 import { runProgram } from '#core/program/index.ts'
-import { MANAGER_SETTINGS, authModeOf, startManager, startTaskAccess } from '#manager/index.ts'
+import {
+  MANAGER_METRICS,
+  MANAGER_SETTINGS,
+  effectiveAuthMode,
+  managerGauges,
+  readGrpcTlsFiles,
+  startManager,
+  startTaskAccess,
+} from '#manager/index.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
 
-/** Connections of the pool; the run writer and the journal's tail have their own. */
+/** Connections of the pool; the run writer and the journal's reader have their own. */
 const MAX_CONNECTIONS = 16
 
 await runProgram({
@@ -20,8 +33,12 @@ await runProgram({
     identity: IDENTITY_SETTINGS,
     manager: MANAGER_SETTINGS,
   },
-  ownPrefixes: ['SKEIN_MANAGER_', 'SKEIN_GRPC_', 'SKEIN_DATABASE_', 'SKEIN_TLS_'],
+  ownPrefixes: ['SKEIN_', 'PROXY_'],
+  otherSettings: async () => (await import('./every-setting.ts')).EVERY_SETTING,
   async run(life, config, logger) {
+    // Before the database: a path that is wrong is said at once.
+    const files = await startTlsFiles(life, config.http, logger)
+    await readGrpcTlsFiles(config.manager)
     const infrastructure = await startInfrastructure(life, {
       config: config.infrastructure,
       logger,
@@ -33,7 +50,7 @@ await runProgram({
       const value = await startTaskAccess({
         infrastructure,
         config: config.identity,
-        mode: authModeOf(config.manager.auth, {
+        mode: effectiveAuthMode(config.manager.auth, {
           trustProxy: config.http.trustProxy,
           publicUrl: config.identity.publicUrl,
         }),
@@ -59,22 +76,26 @@ await runProgram({
       })
       return { value, stop: () => value.stop() }
     })
+    infrastructure.readiness.add(...manager.checks)
+    await startGaugeCollection(life, infrastructure, managerGauges(infrastructure.database))
     const { listeners, scheme } = await startHttpServer(life, {
       config: config.http,
       logger,
       build: infrastructure.build,
-      metrics: createMetrics(),
+      readiness: infrastructure.readiness,
+      metrics: createMetrics([...INFRASTRUCTURE_METRICS, ...MANAGER_METRICS]),
       streams: infrastructure.streams,
+      files,
       ports: [{ port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' }],
       serviceOf: () => 'manager',
       authenticate,
       routes: [manager.routes],
     })
     logger.info(
-      `the task manager is at ${scheme}://${config.http.host}:${listeners.ports[0]}, workers dial ${manager.grpcAddress}`,
+      `the task manager is at ${scheme}://${config.http.host}:${listeners.ports[0]}, workers connect to ${manager.grpcAddress}`,
     )
     logger.info(
-      `a worker joins with: npm run worker -- --manager HOST:PORT --token "$(cat ${join(config.infrastructure.dataDir, 'worker-token')})"`,
+      `a worker joins with: npm run worker -- --manager HOST:PORT --token-file FILE, with a copy of ${join(config.infrastructure.dataDir, 'worker-token')}`,
     )
   },
 })

@@ -1,4 +1,4 @@
-/** The banner of `npm start`: where everything is, how to log in, what to try next. */
+/** The banner of `npm start`: addresses, login, and a next command. */
 import { relative } from 'node:path'
 
 export type BannerFacts = {
@@ -6,40 +6,42 @@ export type BannerFacts = {
   seconds: number
   base: string
   manager: string
-  /** Undefined: it is off. */
+  /** Processes of the platform. */
+  processes?: number
+  /** Undefined: CoAP is off. */
   coap: string | undefined
   mqtt: string | undefined
-  /** What SKEIN_MANAGER_AUTH means for whoever reads this. */
+  /** A description of SKEIN_MANAGER_AUTH in effect. */
   managerAccess: string
   grpcAddress: string
-  /** Holds the join token of workers. */
+  /** The file with the join token of workers. */
   tokenFile: string
   proxyAddress: string
-  /** The base of links in mails and certificates. */
+  /** The base of links in emails and certificates. */
   publicUrl: string
   databaseNote: string
-  /** Ports of the specification that another program holds. */
+  /** Default ports that another program uses. */
   takenPorts: readonly number[]
-  admin: { username: string; secretFile: string | undefined; madeSecret: string | undefined }
+  admin: { username: string; secretFile: string | undefined; createdSecret: string | undefined }
   notices: readonly string[]
 }
 
-/** What a user should know who runs modules of others here. */
+/** Warnings for a user who runs modules of other people. */
 export function isolationNotices(level: string | undefined): string[] {
   if (level !== 'process') return []
   return [
-    'guests run with the permission model of Node alone (isolation level process): install bubblewrap, or start as root, before you run modules of others',
+    'guests are isolated only by the permission model of Node (isolation level process): install bubblewrap, or start as root, before you run modules of other people',
   ]
 }
 
-/** Where the tour and the command line look by themselves. */
+/** The default addresses of the tour and the command line. */
 const DEFAULT_BASE = 'http://127.0.0.1:8080'
 const DEFAULT_MANAGER = 'http://127.0.0.1:7070'
 
-/** A listener there is reached under whatever name this machine has. */
+/** Such a listener is reachable under every name of this machine. */
 const EVERY_ADDRESS = /^(?:0\.0\.0\.0|\[::\]):/
 
-/** The command as it is typed here: with the addresses that it would not find. */
+/** The tour command, with the addresses that differ from the defaults. */
 function tourOf({ base, manager }: BannerFacts): string {
   const urls = [
     ...(base === DEFAULT_BASE ? [] : [`SKEIN_URL=${base}`]),
@@ -48,34 +50,37 @@ function tourOf({ base, manager }: BannerFacts): string {
   return [...urls, 'npm run tour'].join(' ')
 }
 
-/** The secret is shown on a terminal only, and only at the start that made it (decision 48). */
+const processesOf = ({ processes = 1 }: BannerFacts) => (processes === 1 ? '' : `   ${processes} processes`)
+
+/** The secret is shown only on a terminal, and only at the start that generated it (decision 48). */
 export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
   const bold = (text: string) => (isTerminal ? `\u001B[1m${text}\u001B[22m` : text)
   const { admin } = facts
   const file = admin.secretFile === undefined ? undefined : relative(process.cwd(), admin.secretFile)
   const login =
-    admin.madeSecret !== undefined && isTerminal
-      ? `${admin.username} / ${admin.madeSecret}   (shown once; kept in ${file})`
+    admin.createdSecret !== undefined && isTerminal
+      ? `${admin.username} / ${admin.createdSecret}   (shown once; saved in ${file})`
       : file === undefined
-        ? `${admin.username}, with the password it was given`
-        : `${admin.username}, with the password in ${file}${admin.madeSecret === undefined ? ', or another one since' : ''}`
+        ? `${admin.username}, with the configured password`
+        : `${admin.username}, with the password in ${file}${admin.createdSecret === undefined ? ' unless it was changed' : ''}`
   const rows: [string, string][] = [
-    ['Platform', `${facts.base}   API: ${facts.base}/docs`],
+    ['Console', `${facts.base}/console`],
+    ['Platform', `${facts.base}   API: ${facts.base}/docs${processesOf(facts)}`],
     ...(facts.mqtt === undefined ? [] : [['MQTT', facts.mqtt] as [string, string]]),
     ...(facts.coap === undefined ? [] : [['CoAP', facts.coap] as [string, string]]),
     ['Task manager', `${facts.manager}   ${facts.managerAccess}`],
     [
       'Workers',
-      `dial ${facts.grpcAddress.replace(EVERY_ADDRESS, 'HOST:')} with the token in ${relative(process.cwd(), facts.tokenFile)}; one runs here`,
+      `connect to ${facts.grpcAddress.replace(EVERY_ADDRESS, 'HOST:')} with the token in ${relative(process.cwd(), facts.tokenFile)}; one is running here`,
     ],
     ['Module proxy', facts.proxyAddress],
     ['Data', facts.databaseNote],
     ['Log in', login],
     ...(facts.takenPorts.length === 0
       ? []
-      : [['Ports', `${facts.takenPorts.join(', ')} taken by another program; use ${facts.base}`] as [string, string]]),
+      : [['Ports', `${facts.takenPorts.join(', ')} in use by another program; use ${facts.base}`] as [string, string]]),
     ...(facts.publicUrl === DEFAULT_BASE && facts.base !== DEFAULT_BASE
-      ? [['Links', `in mails and certificates lead to ${DEFAULT_BASE}: set SKEIN_PUBLIC_URL`] as [string, string]]
+      ? [['Links', `in emails and certificates point to ${DEFAULT_BASE}: set SKEIN_PUBLIC_URL`] as [string, string]]
       : []),
     ...facts.notices.map((notice): [string, string] => ['Note', notice]),
     ['Next', tourOf(facts)],

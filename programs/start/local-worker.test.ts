@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events'
 import { expect, test, vi } from 'vitest'
 import { createLogger } from '#core/logging/index.ts'
 
-/** Stands for the process of the worker: says what the test has it say, and ends when it is killed. */
+/** A fake worker process: sends what the test specifies, and exits when it is killed. */
 class WorkerProcess extends EventEmitter {
   send = vi.fn()
   kill(signal: string): void {
@@ -14,7 +14,7 @@ const child = new WorkerProcess()
 vi.mock('node:child_process', () => ({ fork: () => child as unknown as ChildProcess }))
 const { launchLocalWorker } = await import('./local-worker.ts')
 
-test('the isolation of the worker is waited for, since the manager hears first that it joined', async () => {
+test('the isolation of the worker is awaited, because the manager learns of the join first', async () => {
   const worker = launchLocalWorker({ environment: {}, logger: createLogger({ name: 'test', level: 'fatal' }) })
   let told: string | undefined
   const isolation = worker.isolation().then((level) => (told = level))
@@ -25,7 +25,7 @@ test('the isolation of the worker is waited for, since the manager hears first t
   await worker.stop()
 })
 
-test('a worker that is stopped before it has joined has none', async () => {
+test('a worker that is stopped before it joined reports no isolation', async () => {
   const worker = launchLocalWorker({ environment: {}, logger: createLogger({ name: 'test', level: 'fatal' }) })
   const isolation = worker.isolation()
   await worker.stop()

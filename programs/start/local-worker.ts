@@ -1,7 +1,7 @@
 /**
- * The worker of `npm start`: a process of its own that joins over gRPC like any other. It is launched first, because
- * loading it takes as long as loading the rest, and told last where the manager is. It leaves with its parent, however that
- * ends, and is started again when it dies.
+ * The worker of `npm start`: a process of its own that joins over gRPC like any other. It is launched first, because its
+ * loading takes as long as that of the rest, and gets the address of the manager last. It exits with its parent in every
+ * case, and is restarted when it dies.
  */
 import { fork } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
@@ -12,17 +12,17 @@ import { monotonicMs, sleep } from '#core/time.ts'
 
 const FIRST_PAUSE_MS = 250
 const MAX_PAUSE_MS = 30_000
-/** A worker that ran so long starts again at once when it dies. */
+/** A worker that ran this long is restarted at once when it dies. */
 const STABLE_MS = 60_000
-/** A worker that has joined says its isolation at once. */
+/** A worker reports its isolation right after it joined. */
 const ISOLATION_DEADLINE_MS = 5_000
-/** A worker drains its runs when it is asked to stop; beyond this it is killed. */
+/** A worker drains its runs when it is stopped; after this deadline it is killed. */
 const STOP_DEADLINE_MS = 15_000
 
 export type LocalWorker = {
-  /** Tells it where to join, now and after every start of its own. */
+  /** Tells it which manager to join, now and after every restart. */
   join(manager: string, token: string): void
-  /** Isolation of its guests, said once it has joined; undefined when that takes too long. */
+  /** Isolation level of its guests, reported after it joined; undefined after the deadline. */
   isolation(): Promise<string | undefined>
   stop(): Promise<void>
 }
@@ -34,7 +34,8 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
   let settings: Record<string, string> | undefined
 
   const launch = (): Promise<string> => {
-    // A group of its own: Ctrl-C reaches us alone, and we stop the worker in our order. The channel tells it when we die.
+    // A process group of its own: Ctrl-C reaches only the parent, which stops the worker in its own order. The channel
+    // notifies the worker when the parent dies.
     const started = fork(entryPoint('programs/worker.ts'), {
       env: environment as NodeJS.ProcessEnv,
       detached: true,
@@ -72,7 +73,7 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
       settings = { SKEIN_WORKER_MANAGER: manager, SKEIN_WORKER_TOKEN: token }
       child?.send(settings)
     },
-    // The manager hears that it joined before we do.
+    // The manager learns of the join before this process does.
     isolation() {
       const late = () => undefined
       return Promise.race([isolation.promise, sleep(ISOLATION_DEADLINE_MS, stopping.signal).then(late, late)])

@@ -1,11 +1,11 @@
-/** What `npm start` shows while it starts: one line per step on a terminal, log lines elsewhere. */
+/** Progress of `npm start`: one line per step on a terminal, log lines elsewhere. */
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 
 export type Progress = {
-  /** Begins a step and thereby ends the one before. */
+  /** Begins a step and ends the previous one. */
   step(what: string): void
-  /** Ends the last step; gives the seconds since the start of the process. */
+  /** Ends the last step; returns the seconds since the start of the process. */
   done(): number
 }
 
@@ -26,7 +26,7 @@ export function createProgress(logger: Logger, stream: NodeJS.WriteStream): Prog
     },
     done() {
       finish()
-      // The clock of the process starts with it.
+      // The time origin is the start of the process.
       return performance.now() / 1000
     },
   }

@@ -1,6 +1,18 @@
-/** Everything that `npm start` is made of but the infrastructure: loaded while the database is starting. */
-export { SERVICE_PORTS, createChannelReader, startApi } from '#api/index.ts'
-export { createMetrics, startHttpServer, startTlsFiles } from '#core/http/index.ts'
-export { authModeOf, createTaskAccess, prepareGrpcTls, proxyTokenOf, startManager } from '#manager/index.ts'
+/** The imports of `npm start` except the infrastructure: loaded while the database is starting. */
+export { API_METRICS, apiGauges, createChannelReader, startApi } from '#api/index.ts'
+export { INFRASTRUCTURE_METRICS, startGaugeCollection } from '#core/infrastructure/index.ts'
+export { collectRoutes, createMetrics, readTlsFiles, startHttpServer, startTlsFiles } from '#core/http/index.ts'
+export {
+  MANAGER_METRICS,
+  effectiveAuthMode,
+  createTaskAccess,
+  managerGauges,
+  prepareGrpcTls,
+  proxyTokenOf,
+  readGrpcTlsFiles,
+  startManager,
+  startTaskAccess,
+} from '#manager/index.ts'
+export { PROCESS_METRICS } from '#core/processes/index.ts'
 export { reachableFrom } from '#proto/index.ts'
-export { startProxy } from '#proxy/index.ts'
+export { PROXY_METRICS, startProxy } from '#proxy/index.ts'

@@ -1,0 +1,31 @@
+/** The settings of every program: several share one environment, so each knows which names belong to the others. */
+import {
+  COAP_SETTINGS,
+  IDENTITY_SETTINGS,
+  MQTT_SETTINGS,
+  PROCESSES_SETTINGS,
+  PROVISIONING_SETTINGS,
+  PUBLISHED_SETTINGS,
+} from '#api/config.ts'
+import { BACKUP_SETTINGS } from '#core/backup/settings.ts'
+import type { Settings } from '#core/config/index.ts'
+import { HTTP_SETTINGS } from '#core/http/settings.ts'
+import { INFRASTRUCTURE_SETTINGS } from '#core/infrastructure/settings.ts'
+import { MANAGER_SETTINGS } from '#manager/config.ts'
+import { PROXY_SETTINGS } from '#proxy/config.ts'
+import { WORKER_SETTINGS } from '#worker/identity/config.ts'
+
+export const EVERY_SETTING: readonly Settings[] = [
+  INFRASTRUCTURE_SETTINGS,
+  HTTP_SETTINGS,
+  IDENTITY_SETTINGS,
+  PROVISIONING_SETTINGS,
+  PUBLISHED_SETTINGS,
+  PROCESSES_SETTINGS,
+  COAP_SETTINGS,
+  MQTT_SETTINGS,
+  MANAGER_SETTINGS,
+  PROXY_SETTINGS,
+  WORKER_SETTINGS,
+  BACKUP_SETTINGS,
+]

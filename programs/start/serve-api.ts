@@ -1,0 +1,97 @@
+/** The platform as one process: alone, or as one of several that share its ports. */
+import { API_METRICS, apiGauges, startApi } from '#api/index.ts'
+import { SEALED_COLUMNS } from '#api/config.ts'
+import type { ConfigsOf } from '#core/config/index.ts'
+import { INFRASTRUCTURE_METRICS, startInfrastructure, startGaugeCollection } from '#core/infrastructure/index.ts'
+import { createMetrics, forwardedRoutes, startHttpServer, startTlsFiles } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { PROCESS_METRICS, poolSizeOf } from '#core/processes/index.ts'
+import type { Member } from '#core/processes/index.ts'
+import type { Lifecycle } from '#core/program/index.ts'
+import type { ApiAssignment, ApiFacts } from './api-processes.ts'
+import { apiPorts, serviceOfPort } from './api-ports.ts'
+import { createConsole } from './console.ts'
+import type { API_SETTINGS } from './api-settings.ts'
+
+export type ServeOptions = {
+  config: ConfigsOf<typeof API_SETTINGS>
+  logger: Logger
+  /** As one of several processes; undefined: alone. */
+  place?: { member: Member; assignment: ApiAssignment }
+}
+
+export async function serveApi(life: Lifecycle, { config, logger, place }: ServeOptions): Promise<ApiFacts> {
+  const { isFirst, hasReadings, count, portsInUse, embedded, elsewhere } = place?.assignment ?? ALONE
+  // Before the database: a path that is wrong is said at once.
+  const files = await startTlsFiles(life, config.http, logger)
+  const infrastructure = await startInfrastructure(life, {
+    config: config.infrastructure,
+    logger,
+    kind: 'api',
+    maxConnections: poolSizeOf(count),
+    sealed: SEALED_COLUMNS,
+    embedded,
+    machine: place?.member.machine,
+  })
+  const { readiness, database } = infrastructure
+  // Of several processes, the supervisor shows them.
+  const ofMachine = place === undefined ? [PROCESS_METRICS.set] : []
+  const metrics = createMetrics([...INFRASTRUCTURE_METRICS, ...ofMachine, ...API_METRICS], place?.member.process)
+  const { host, maxBodyBytes } = config.http
+  const { coapPort } = config.coap
+  const sharedPorts = place === undefined ? undefined : { inUse: portsInUse }
+  // UDP peers are in the memory of one process.
+  const coap = coapPort === 0 || !isFirst ? undefined : { host, port: coapPort, maxBodyBytes }
+  const api = await startApi(life, {
+    infrastructure,
+    config: config.identity,
+    provisioning: config.provisioning,
+    coap,
+    mqtt: { config: config.mqtt, host, sharedPorts, maxBodyBytes, files },
+    processes: count,
+    metrics,
+  })
+  if (hasReadings) await startGaugeCollection(life, infrastructure, apiGauges(database))
+  const warning = api.provisioning.warningFor(host)
+  if (warning !== undefined && isFirst) logger.warn(warning)
+  // A stop of all processes is delayed by their supervisor.
+  const http = place === undefined ? config.http : { ...config.http, stopDelayMs: 0 }
+  const consolePage = createConsole({ dataDir: infrastructure.dataDir, logger })
+  const { listeners, scheme } = await startHttpServer(life, {
+    config: http,
+    logger,
+    build: infrastructure.build,
+    metrics,
+    readiness,
+    whole: place?.member.whole({ readiness, registry: metrics.registry }),
+    streams: infrastructure.streams,
+    files,
+    ports: apiPorts(config),
+    sharedPorts,
+    serviceOf: serviceOfPort(coapPort, place === undefined || elsewhere === undefined ? 'api' : 'skein'),
+    authenticate: api.authenticate,
+    newerUrl: api.newerUrl,
+    tlsOf: api.provisioning.certificates.tlsOf,
+    routes: [api.routes, consolePage.routes, ...(elsewhere === undefined ? [] : [forwardedRoutes(elsewhere)])],
+  })
+  if (isFirst) consolePage.build(life)
+  return {
+    scheme,
+    ports: listeners.ports,
+    takenPorts: listeners.taken,
+    mqttPort: api.mqtt?.port,
+    mqttsPort: api.mqtt?.tlsPort,
+    coapPort: api.coapPort,
+    firstAdmin: api.identity.firstAdmin,
+  }
+}
+
+/** A process that shares nothing. */
+const ALONE: ApiAssignment = {
+  count: 1,
+  isFirst: true,
+  hasReadings: true,
+  portsInUse: [],
+  embedded: undefined,
+  elsewhere: undefined,
+}
