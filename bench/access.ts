@@ -1,6 +1,6 @@
 /**
- * Checks of the access policy against a database of a million clients below 20 levels of groups: from memory as a ratio to
- * one look-up in a map, and anew from the database as a ratio to its shortest statement.
+ * Checks of the access policy against a database of a million clients below 20 levels of groups. A cached check is a
+ * ratio to one look-up in a map, an uncached one a ratio to its shortest statement.
  */
 import { AccessPolicy } from '#api/identity/index.ts'
 import type { EntityFacts, UserPrincipal } from '#api/identity/index.ts'
@@ -15,10 +15,10 @@ import { newDataDir, removeDataDir } from './platform.ts'
 import { median, milliseconds, percentile, printTable } from './statistics.ts'
 
 const CLIENTS = 1_000_000
-/** A statement ends after 30 s. */
+/** A statement times out after 30 s. */
 const CLIENTS_PER_STATEMENT = 50_000
 const LEVELS = 20
-/** Grants of the member on single clients, beside his role on the topmost group. */
+/** Grants of the member on single clients, in addition to the role on the topmost group. */
 const DIRECT_GRANTS = 20_000
 const CHECKED = 1000
 const ROUNDS = 200
@@ -48,8 +48,8 @@ export async function benchAccess(): Promise<void> {
       let next = 0
       return await measureCold(async () => {
         const entity = entities[next++ % entities.length] as EntityFacts
-        // Everything that was learnt about this caller and this entity.
-        policy.forget([world.member.key, entity.key, entity.parentGroupKey ?? entity.key])
+        // Drops everything that is cached about this caller and this entity.
+        policy.invalidate([world.member.key, entity.key, entity.parentGroupKey ?? entity.key])
         const domain = await policy.enter(world.member, world.domainId)
         await domain.requireOn(entity, 'read')
       })
@@ -161,7 +161,7 @@ async function fill(database: Database): Promise<World> {
   })
 }
 
-/** What PostgreSQL still has to do after such a load would be measured instead of the checks. */
+/** Without it the measurement would include the work that PostgreSQL does after such a load. */
 async function settle(database: Database): Promise<void> {
   const connection = await database.dedicated('bench')
   try {

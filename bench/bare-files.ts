@@ -1,6 +1,7 @@
 /**
- * The floor of what brings files: bare TCP from a process that holds the bytes, hashed and written as they come. As `serve
- * <file>` it answers every connection with the file; as `bring <port> <folder> <count>` it fetches it that often at once.
+ * The floor of module downloads: bare TCP from a process that holds the bytes; the receiver hashes and writes them as
+ * they arrive. `serve <file>` answers every connection with the file; `bring <port> <folder> <count>` fetches it `count`
+ * times at once.
  */
 import { createHash } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs'
@@ -8,7 +9,7 @@ import { connect, createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 
-/** What is read at a time. */
+/** The size of one read. */
 const BUFFER_BYTES = 256 * 1024
 
 const [role, ...rest] = process.argv.slice(2)

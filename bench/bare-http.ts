@@ -1,4 +1,4 @@
-/** The floor of every HTTP bench: `node:http` that reads the body, parses it and answers. Nothing is stored. */
+/** The floor of every HTTP bench: `node:http` reads the body, parses it and answers. Nothing is stored. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 

@@ -1,6 +1,6 @@
 /**
- * The floor of what one call commits: as many statements in one transaction, from Node, over the same socket, into a table that
- * nobody looks anything up in. No rule, no rights, no journal, no index but the key.
+ * The floor of a call that commits: the same number of statements in one transaction, from Node, over the same socket,
+ * into a table that is never read. No rules, no authorization, no journal, no index but the key.
  */
 import pg from 'pg'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'

@@ -1,4 +1,4 @@
-/** What one call makes of many: ten thousand clients, ten thousand channels, a hundred thousand connections, all or nothing. */
+/** Bulk calls, all or nothing: ten thousand clients, ten thousand channels, a hundred thousand connections. */
 import { newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
 import { median, milliseconds, perSecond, printTable, repeat } from './statistics.ts'
@@ -61,7 +61,7 @@ async function measured(name: string, items: number, targetMs: number, work: () 
   }
 }
 
-/** New ends each time, so that every pair is written; making them does not count. */
+/** Creates new clients and channels each time, so that every connection is written; creating them is not measured. */
 async function connect(
   platform: Platform,
   path: string,

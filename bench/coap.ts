@@ -1,6 +1,6 @@
 /**
- * Confirmable posts over CoAP, acknowledged after the commit, one record each: as many peers as there are sockets, each of
- * which waits for its answer before it sends again (RFC 7252 section 4.7).
+ * Confirmable posts over CoAP, one record each, acknowledged after the commit. Each of the peers has a socket and waits
+ * for its answer before it sends again (RFC 7252 section 4.7).
  */
 import { createSocket } from 'node:dgram'
 import type { Socket } from 'node:dgram'
@@ -11,7 +11,7 @@ const PEERS = 256
 const DEVICES = 100
 const DURATION_MS = 5000
 const REPEATS = 3
-/** An answer that is missing for so long was lost on the way. */
+/** A request without an answer for this long is sent again. */
 const RESEND_MS = 2000
 const TARGET_POSTS_PER_SECOND = 15_000
 /** 2.04 as an acknowledgement: type and token length, code. */

@@ -1,6 +1,6 @@
 /**
- * A fleet: 1,000 workers that only breathe, each on a gRPC connection of its own, beside one manager; and 1,000 runs of one
- * worker that dies. The workers are simulated here, in the process of the bench, whose time is not counted.
+ * A fleet: 1,000 workers that send heartbeats only, each on a gRPC connection of its own, at one manager; and 1,000 runs
+ * of a worker that dies. The workers are simulated in the process of the bench, whose CPU time is not counted.
  */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -8,7 +8,13 @@ import { join } from 'node:path'
 import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ClientDuplexStream } from '@grpc/grpc-js'
-import { SessionRequestSchema, WireTaskState, WorkerService, createServiceClient, dialPlainly } from '../proto/index.ts'
+import {
+  SessionRequestSchema,
+  WireTaskState,
+  WorkerService,
+  createServiceClient,
+  dialWithoutTls,
+} from '../proto/index.ts'
 import type { RunRef, ServiceClient, SessionRequest, SessionResponse } from '../proto/index.ts'
 import { cpuMs, freePort, memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
@@ -16,11 +22,11 @@ import { milliseconds, printTable } from './statistics.ts'
 import type { Row } from './statistics.ts'
 
 const WORKERS = 1_000
-/** Connections that are being opened at a time. */
+/** Connections that are opened at the same time. */
 const JOINING = 50
 const RUNS = 1_000
 const REGISTER_DEADLINE_MS = 30_000
-/** Two of the intervals that a manager asks of so many workers. */
+/** Two heartbeat intervals of a fleet of this size. */
 const WINDOW_MS = 20_000
 const SETTLE_MS = 5_000
 const STEP_DEADLINE_MS = 60_000
@@ -31,13 +37,13 @@ type Message = NonNullable<MessageInitShape<typeof SessionRequestSchema>['messag
 type Client = ServiceClient<typeof WorkerService>
 type Identity = { workerId: string; workerSecret: string }
 
-/** One worker of the fleet, or one process of it: it says what a worker says and runs nothing. */
+/** One worker of the fleet. It sends what a worker sends and runs nothing. */
 class SimulatedWorker {
   readonly #client: Client
   readonly #stream: ClientDuplexStream<SessionRequest, SessionResponse>
   readonly identity: Identity
   readonly #timers: NodeJS.Timeout[] = []
-  /** Of every assignment, in order. */
+  /** All assignments, in order. */
   readonly assigned: RunRef[] = []
   readonly welcome: Promise<void>
   #onAssigned: (() => void) | undefined
@@ -64,7 +70,7 @@ class SimulatedWorker {
       case: 'hello',
       value: { workerId, workerSecret, sessionEpoch, bootId, running: [], spooled: [] },
     })
-    this.#breathe(Number(registered.heartbeatIntervalMs))
+    this.#sendHeartbeats(Number(registered.heartbeatIntervalMs))
   }
 
   static async join(
@@ -79,7 +85,7 @@ class SimulatedWorker {
   ): Promise<SimulatedWorker> {
     // A pool of its own, so that each has its own connection.
     const options = { 'grpc.use_local_subchannel_pool': 1 }
-    const client = createServiceClient(WorkerService, address, dialPlainly().credentials, options)
+    const client = createServiceClient(WorkerService, address, dialWithoutTls().credentials, options)
     const bootId = randomUUID()
     const facts = {
       name,
@@ -126,7 +132,7 @@ class SimulatedWorker {
     clearTimeout(timer)
   }
 
-  /** As a process that is killed. */
+  /** Behaves as a killed process does. */
   die(): void {
     for (const timer of this.#timers) clearInterval(timer)
     this.#stream.removeAllListeners()
@@ -135,7 +141,7 @@ class SimulatedWorker {
     this.#client.close()
   }
 
-  #breathe(intervalMs: number): void {
+  #sendHeartbeats(intervalMs: number): void {
     let sequence = 0n
     const beat = () => {
       sequence += 1n
@@ -153,7 +159,7 @@ class SimulatedWorker {
 
 const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
 
-/** Processor time of the platform with everything below it, as a share of one core. */
+/** CPU time of the platform and its child processes, as a share of one core. */
 async function coreShare(platform: Platform): Promise<number> {
   const before = cpuMs(platform.pid)
   await pause(WINDOW_MS)
@@ -161,7 +167,7 @@ async function coreShare(platform: Platform): Promise<number> {
   return (after.own + after.below - before.own - before.below) / WINDOW_MS
 }
 
-async function breathe(platform: Platform, address: string, token: string): Promise<Row[]> {
+async function measureHeartbeats(platform: Platform, address: string, token: string): Promise<Row[]> {
   await pause(SETTLE_MS)
   const idle = await coreShare(platform)
   const idleMiB = memoryMiB(platform.pid)
@@ -178,7 +184,7 @@ async function breathe(platform: Platform, address: string, token: string): Prom
   for (const worker of fleet) worker.die()
   return [
     {
-      name: `${WORKERS.toLocaleString('en')} workers that breathe`,
+      name: `${WORKERS.toLocaleString('en')} workers that send heartbeats`,
       figure: `${(share * 100).toFixed(1)} % of a core beyond ${(idle * 100).toFixed(1)} % without them, ${Math.round(grownMiB)} MiB`,
       target: `${TARGET_CORE_SHARE * 100} %`,
       isReached: share < TARGET_CORE_SHARE,
@@ -238,7 +244,7 @@ export async function benchFleet(): Promise<void> {
     const address = `127.0.0.1:${port}`
     printTable('A fleet of workers at one manager', [
       ...(await requeue(platform, address, token)),
-      ...(await breathe(platform, address, token)),
+      ...(await measureHeartbeats(platform, address, token)),
     ])
   } finally {
     removeDataDir(dataDir)

@@ -1,19 +1,19 @@
 /**
- * A load generator over raw sockets: a prepared request per turn, the next one after the answer, `connections` at once. It
- * does as little as it can, because it shares the cores with what it measures.
+ * A load generator over raw sockets, `connections` at once. Each sends a prepared request and, after the answer, the next
+ * one. It does as little as possible, because it shares the cores with the server.
  */
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 
 export type LoadOptions = {
   port: number
-  /** Whole requests, sent in turn; or one for each turn, until there is none. */
+  /** Whole requests, sent in turn; or a function of the turn, which returns undefined to stop. */
   requests: readonly Buffer[] | ((turn: number) => Buffer | undefined)
   connections: number
   durationMs: number
   /** Status that counts as success. */
   status: number
-  /** At most so many requests a second of each connection; undefined: as fast as they are answered. */
+  /** The limit of requests per second and connection; undefined: unlimited. */
   perSecond?: number
 }
 
@@ -66,7 +66,8 @@ export async function load({
     new Promise<void>((resolve, reject) => {
       let pending: Buffer = Buffer.alloc(0)
       let sentAt = 0
-      // At a given rate each has times of its own, as devices do that know nothing of each other; in step they would be one burst.
+      // At a given rate each connection has due times of its own, as independent devices do; in step they would be one
+      // burst.
       let dueAt = begin + (place / connections) * periodMs
       const send = () => {
         sentAt = performance.now()
@@ -91,7 +92,7 @@ export async function load({
         }
         const now = performance.now()
         dueAt += periodMs
-        // Those who were answered late together come back to their own times: otherwise they would stay in step from now on.
+        // Connections whose answers were late together return to their own due times; otherwise they would stay in step.
         const lateMs = now - dueAt
         if (periodMs > 0 && lateMs > periodMs) dueAt += lateMs - (lateMs % periodMs)
         if (dueAt > now) setTimeout(send, dueAt - now)

@@ -1,7 +1,7 @@
 /**
- * Ingest over HTTP, acknowledged after the commit, 10 records per message, 1,000 series: against `node:http` that stores
- * nothing, against the least that keeps the same promise, and against one INSERT per record. Beside it: how long a message
- * takes at half of the target, a hundred times as many series, and ten times as many records in a message.
+ * Ingest over HTTP, acknowledged after the commit, 10 records per message, 1,000 series: compared with `node:http` that
+ * stores nothing, with the smallest program that gives the same guarantee, and with one INSERT per record. Also measured:
+ * the latency at half of the target, a hundred times as many series, and ten times as many records per message.
  */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -23,11 +23,11 @@ const REPEATS = 3
 const INSERT_CONNECTIONS = 10
 const TARGET_RECORDS_PER_SECOND = 150_000
 const WIDE_RECORDS_PER_SECOND = 110_000
-/** Names of a device by turns, so that there are so many times the series. */
+/** Sets of names that a device uses in turn, which multiplies the number of series. */
 const NAME_SETS = 100
 const MANY_RECORDS = 100
 const FIRST_DEADLINE_MS = 60_000
-/** At half of the target, or of what was reached where that is less. */
+/** At half of the target, or of the measured rate where that is less. */
 const HALF_P99_MS = 15
 const HALF_WINDOWS = 5
 
@@ -80,7 +80,7 @@ async function measurePlatform(rows: Row[], dataDir: string): Promise<number> {
   const many = Array.from({ length: NAME_SETS }, (_, set) =>
     devices.map((device, index) => requestOf(device, packOf(index, set))),
   ).flat()
-  // Once over all of them, so that every series is made before the clock runs.
+  // All requests run once before the measurement, so that every series exists.
   await load({ ...common, requests: (turn) => many[turn], durationMs: FIRST_DEADLINE_MS })
   const wide = await load({ ...common, requests: many })
   rows.push({
@@ -100,7 +100,7 @@ async function measurePlatform(rows: Row[], dataDir: string): Promise<number> {
   return messages
 }
 
-/** A program that answers with 202 at `/m`, and tells its port. */
+/** Measures a program that answers 202 at `/m` and prints its port. */
 async function measureProgram(file: string, ...args: string[]): Promise<{ messages: number; halfP99: number }> {
   const child = fork(join(import.meta.dirname, file), args)
   const [port] = (await once(child, 'message')) as [number]
@@ -116,7 +116,7 @@ async function measureProgram(file: string, ...args: string[]): Promise<{ messag
   return { messages, halfP99: half.p99.value }
 }
 
-/** How long a message takes at half of this rate. */
+/** Latency of a message at half of this rate. */
 async function measureHalf(
   options: LoadOptions,
   messages: number,
@@ -130,7 +130,7 @@ async function measureHalf(
   }
 }
 
-/** What a plain service does: a row per record, each committed by itself. */
+/** A plain service: a row per record, each in a transaction of its own. */
 async function measureInserts(dataDir: string): Promise<number> {
   const server = await startEmbeddedPostgres({ dataDir, log: () => undefined })
   const clients = await Promise.all(
@@ -185,7 +185,7 @@ export async function benchIngest(): Promise<void> {
       ratio: `Skein does ${(messages / bare.messages).toFixed(2)} of it; at half of it p99 ${milliseconds(bare.halfP99)}`,
     })
     rows.push({
-      name: 'the least that keeps the promise: Fastify, unnest, a narrow table',
+      name: 'the smallest program with the same guarantee: Fastify, unnest, a narrow table',
       figure: perSecond(trial.messages * RECORDS, 'records'),
       ratio: `Skein does ${(messages / trial.messages).toFixed(2)} of it; at half of it p99 ${milliseconds(trial.halfP99)}`,
     })

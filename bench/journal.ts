@@ -14,7 +14,7 @@ import { newDataDir, removeDataDir } from './platform.ts'
 import { milliseconds, percentile, printTable } from './statistics.ts'
 
 const RECORDS = 10_000_000
-/** Of them in the one large domain, all by one caller. */
+/** All in the one large domain, by one caller. */
 const RECORDS_OF_DOMAIN = 8_000_000
 const CLIENTS = 500_000
 const REPEATS = 40
@@ -151,7 +151,7 @@ async function fill(database: Database): Promise<World> {
     )
     const firstKey = rows[0]?.key ?? 0
     await client.query('ALTER TABLE journal DISABLE TRIGGER USER')
-    // Four changes of five are of the large domain; the clients take turns in no order.
+    // Four of five changes belong to the large domain; the clients alternate without an order.
     await client.query(
       `INSERT INTO journal (occurred_at, operation, domain_key, actor_kind, actor_key, entity_keys, attributes)
        SELECT now() - make_interval(secs => ($1::int - n) * 3),
@@ -170,7 +170,7 @@ async function fill(database: Database): Promise<World> {
        ORDER BY 1, 2`,
     )
     await client.query('VACUUM (ANALYZE) journal, journal_subjects')
-    // What the consumers that count would have counted by now.
+    // The totals that the counting consumers would have by now.
     await client.query(
       `INSERT INTO journal_totals (scope_key, operation, total)
        SELECT domain_key, operation, count(*) FROM journal WHERE domain_key IS NOT NULL GROUP BY 1, 2

@@ -1,7 +1,7 @@
-/** A publisher and a follower of messages, for benches that measure how long one takes to the other. */
+/** A publisher and a follower of messages, for benches of delivery latency. */
 import type { Platform } from './platform.ts'
 
-/** Publishes one value of SenML on a path of messages; the status of the answer. */
+/** Publishes one SenML value on a path of messages; returns the status of the answer. */
 export async function publishValue(
   node: Platform,
   path: string,
@@ -17,7 +17,7 @@ export async function publishValue(
   return response.status
 }
 
-/** A stream of events on a node: when each value came (the last of its message), and when it ended. */
+/** A stream of events on a node: when each value arrived (the last of its message), and when the stream ended. */
 export async function followValues(node: Platform, path: string, authorization: string) {
   const came = new Map<number, number>()
   const { promise: ended, resolve } = Promise.withResolvers<number>()

@@ -1,9 +1,9 @@
 /**
- * Workers of `modules.ts`, in a process of their own as workers are: each with a cache and a connection, the worker's own
- * code for downloads. All begin at `go`; the answer is how long each took.
+ * Workers of `modules.ts` in a process of their own, as real workers are: each has a cache and a connection and downloads
+ * with the worker's code. All begin at `go`; the answer is the time of each.
  */
 import { createLogger } from '#core/logging/index.ts'
-import { dialPlainly } from '#proto/index.ts'
+import { dialWithoutTls } from '#proto/index.ts'
 import { ModuleCache, ProxySource } from '../worker/modules/index.ts'
 import type { ModuleRequest } from '../worker/modules/index.ts'
 
@@ -23,7 +23,10 @@ async function prepare(orders: Orders): Promise<void> {
 }
 
 async function openWorker({ folder, wanted }: Orders[number]) {
-  const proxy = new ProxySource({ dial: () => Promise.resolve(dialPlainly()), managerAddress: wanted.sourceAddress })
+  const proxy = new ProxySource({
+    dial: () => Promise.resolve(dialWithoutTls()),
+    managerAddress: () => wanted.sourceAddress,
+  })
   const maxBytes = 2 * wanted.sizeBytes
   const cache = await ModuleCache.open({
     folder,

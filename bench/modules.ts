@@ -1,6 +1,6 @@
 /**
- * Modules: a hundred workers ask a proxy for the same one at once, all on this machine and its disk; and what a cached image
- * adds to the start of a task.
+ * Modules: a hundred workers ask a proxy for the same module at once, all on this machine and its disk; and the time that
+ * a cached image adds to the start of a task.
  */
 import { fork, spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
@@ -19,7 +19,7 @@ import { median, milliseconds, printTable } from './statistics.ts'
 import type { Row } from './statistics.ts'
 
 const WORKERS = 100
-/** Of the workers, which are one each in the field; so many show what two cores and more can do. */
+/** In production each worker is a process; this number is enough for two and more cores. */
 const PROCESSES = 20
 const MODULE_BYTES = 20_000_000
 const ROUNDS = 3
@@ -39,7 +39,7 @@ export async function benchModules(): Promise<void> {
 
 const digestOf = (bytes: Uint8Array) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
-/** A registry with one artifact `m:latest`, which counts what it is asked. */
+/** A registry with one artifact `m:latest`, which counts its requests. */
 async function startRegistry(module: Buffer) {
   const config = Buffer.from('{}')
   const manifest = Buffer.from(
@@ -84,7 +84,7 @@ async function startProxy(dataDir: string, registry: string) {
   })
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   const address = await new Promise<string>((resolve, reject) => {
-    void exited.then(() => reject(new Error('the proxy ended before it was ready')))
+    void exited.then(() => reject(new Error('the proxy exited before it was ready')))
     createInterface({ input: child.stdout }).on('line', (line) => {
       const said = JSON.parse(line) as { msg: string; address?: string }
       if (said.msg === 'module proxy is ready' && said.address !== undefined) resolve(said.address)
@@ -102,13 +102,13 @@ async function startProxy(dataDir: string, registry: string) {
 
 type Spent = { lastMs: number; cpuMsPerModule: number }
 
-/** A process of this bench that says one thing when it is ready, and one more when it was told to go. */
+/** A process of this bench that sends one message when it is ready, and one after `go`. */
 async function startChild(file: string, args: readonly string[], first?: Orders) {
   const child = fork(join(import.meta.dirname, file), args)
   const said = () =>
     new Promise<unknown>((resolve, reject) => {
       child.once('message', resolve)
-      child.once('exit', () => reject(new Error(`${file} ended before it answered`)))
+      child.once('exit', () => reject(new Error(`${file} exited before it answered`)))
     })
   if (first !== undefined) child.send(first)
   const ready = await said()
@@ -125,8 +125,8 @@ async function startChild(file: string, args: readonly string[], first?: Orders)
 }
 
 /**
- * What this machine takes to bring the same bytes to the same number of files by the same number of processes over bare TCP.
- * Rejects when the bytes are others.
+ * The time of this machine for the same bytes to the same number of files by the same number of processes over bare TCP.
+ * Rejects when the bytes differ.
  */
 async function floorOf(dataDir: string, module: Buffer): Promise<Spent> {
   using stack = new DisposableStack()
@@ -152,12 +152,12 @@ async function floorOf(dataDir: string, module: Buffer): Promise<Spent> {
   rmSync(folder, { recursive: true })
   const digest = digestOf(module)
   if (brought.some(({ digests }) => digests.some((found) => found !== digest))) {
-    throw new Error('the floor brought other bytes')
+    throw new Error('the bytes of the floor differ')
   }
   return { lastMs, cpuMsPerModule: cpu / WORKERS }
 }
 
-/** What one round took. */
+/** The measurements of one round. */
 type FanOut = {
   floor: Spent
   lastMs: number
@@ -170,7 +170,7 @@ type FanOut = {
 
 /** Each round with processes, folders and a module of its own. */
 async function fanOut(): Promise<Row[]> {
-  // Before it counts: memory that the machine touches for the first time costs more than all the rest.
+  // Warms up first: the first use of memory by the machine costs more than the rest.
   await inDataDir((dataDir) => floorOf(dataDir, newModule()))
   const rounds: FanOut[] = []
   for (let round = 0; round < ROUNDS; round++) rounds.push(await inDataDir(fanOutOnce))
@@ -212,7 +212,7 @@ async function inDataDir<T>(work: (dataDir: string) => Promise<T>): Promise<T> {
   }
 }
 
-/** The workers' own code for downloads, each with a connection and a folder of its own, in several processes. */
+/** The worker's code for downloads, each with a connection and a folder of its own, in several processes. */
 async function fanOutOnce(dataDir: string): Promise<FanOut> {
   const module = newModule()
   const floor = await floorOf(dataDir, module)
@@ -264,7 +264,7 @@ async function fanOutOnce(dataDir: string): Promise<FanOut> {
   }
 }
 
-/** The same module, uploaded and as an image, started one after the other. */
+/** Starts the same module, uploaded and as an image, one after the other. */
 async function cachedStart(dataDir: string): Promise<Row[]> {
   await using registry = await startRegistry(readFileSync(join(import.meta.dirname, '../examples/add/add.wasm')))
   await using platform = await startPlatform(dataDir, { PROXY_REGISTRY_URL: `http://${registry.host}` })

@@ -1,6 +1,6 @@
 /**
- * MQTT: the bare profile against Mosquitto and aedes in the same run, then the product, which stores every message before it
- * acknowledges it. All processes and the loader share two cores.
+ * MQTT: the bare profile against Mosquitto and aedes in the same run, then the product, which stores every message before
+ * it acknowledges it. All processes and the loader share two cores.
  */
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
@@ -16,13 +16,13 @@ import { median, milliseconds, perSecond, printTable } from './statistics.ts'
 const DURATION_MS = Number(process.env['BENCH_MQTT_MS'] ?? 4000)
 const ROUNDS = Number(process.env['BENCH_MQTT_ROUNDS'] ?? 3)
 const PAIRS = 4
-/** Messages that each publisher has under way. */
+/** Messages in flight per publisher. */
 const WINDOW = 100
 const PAYLOAD = Buffer.alloc(100, 'x')
 const FAN_OUT = 100
 /** Messages to a thousand subscribers each, in each round. */
 const WIDE_MESSAGES = Number(process.env['BENCH_MQTT_WIDE'] ?? 150)
-/** Only the latencies of a thousand subscribers. */
+/** Measures only the latencies of a thousand subscribers. */
 const IS_WIDE_ALONE = process.env['BENCH_MQTT_ONLY'] === 'wide'
 const IDLE = Number(process.env['BENCH_MQTT_IDLE'] ?? 5000)
 const STORING_DEVICES = 16
@@ -40,7 +40,7 @@ async function freePort(): Promise<number> {
   return port
 }
 
-/** Keeps a window of QoS 1 messages under way until told to stop; returns how many were acknowledged. */
+/** Keeps a window of QoS 1 messages in flight until `stop`, which returns how many were acknowledged. */
 function publishOn(client: BenchClient, topic: string, payload: Buffer, window: number): { stop(): number } {
   const { bytes, packetIdAt } = publishPacket(topic, payload, 1)
   let packetId = 0
@@ -62,7 +62,7 @@ function publishOn(client: BenchClient, topic: string, payload: Buffer, window: 
 
 const pause = (durationMs: number) => new Promise<void>((resolve) => setTimeout(resolve, durationMs))
 
-/** Messages delivered in a second: publishers with a subscriber each, or one with many. */
+/** Messages delivered per second: publishers with a subscriber each, or one with many. */
 async function deliveries(port: number, publishers: number, subscribersEach: number, window: number): Promise<number> {
   const clients: BenchClient[] = []
   let delivered = 0
@@ -122,7 +122,7 @@ async function measure(name: BrokerName): Promise<Figures> {
 async function benchBare(): Promise<void> {
   const names = BROKERS.filter(hasBroker)
   const figures = new Map<BrokerName, Figures[]>(names.map((name) => [name, []]))
-  // In turns, so that what else the machine does falls on all of them.
+  // In turns, so that other load of the machine affects all of them.
   for (let round = 0; round < ROUNDS; round++) for (const name of names) figures.get(name)?.push(await measure(name))
   const of = (name: BrokerName, pick: (one: Figures) => number) => median((figures.get(name) ?? []).map(pick))
   const floor = (pick: (one: Figures) => number) => of('mosquitto', pick)

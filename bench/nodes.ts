@@ -1,6 +1,6 @@
 /**
- * Two nodes over one PostgreSQL, with a Redis and without: how long a revocation takes to be in force on the other node,
- * open streams included (contract decision 47), and how long a message takes to a follower there.
+ * Two nodes over one PostgreSQL, with and without Redis: the time until a revocation takes effect on the other node, open
+ * streams included (contract decision 47), and the delivery time of a message to a follower there.
  */
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -60,7 +60,7 @@ async function measure(first: Platform, second: Platform, domainId: string, auth
     await publishValue(first, path, clientOf(device), value)
     while (!stream.came.has(value)) await pause(1)
     figures.deliveredMs.push((stream.came.get(value) as number) - began)
-    // At any moment between two looks at the log.
+    // At any moment between two reads of the changelog.
     await pause(Math.random() * 50)
   }
   stream.close()
@@ -123,7 +123,7 @@ export async function benchNodes(): Promise<void> {
       isReached: Math.max(...values) < TARGET_REVOCATION_MS,
     })
     printTable(`Two nodes ${name}`, [
-      row('revocation: the other node refuses', revokedMs),
+      row('revocation: the other node returns 401', revokedMs),
       row('revocation: a stream there has ended', endedMs),
       {
         name: 'a message to a follower on the other node',

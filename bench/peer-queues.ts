@@ -1,7 +1,7 @@
 /**
- * What queues of npm do with the same work: jobs are added by the hundred, a handler calls `add` in a new instance in the process
- * that took the job, and its result is stored. Neither has what the task manager is for: a guest is not isolated from the queue,
- * there are no leases of seconds and no fences, and no runs with their attempts.
+ * The same work in npm queues: jobs are added by the hundred, a handler calls `add` in a new instance in the process that
+ * took the job, and its result is stored. These queues have neither isolation of guests from the queue, nor leases of
+ * seconds, nor fences, nor runs with attempts.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -30,7 +30,9 @@ function add(inputs: Inputs): number {
   return called(...inputs)
 }
 
-/** Jobs a second from the first that is added to the last that is done; each caller adds the next when its own are done. */
+/**
+ * Jobs per second from the first job added to the last one done; each caller adds the next batch when its own is done.
+ */
 async function throughput(jobs: number, addAndAwait: (count: number) => Promise<void>): Promise<number> {
   const began = performance.now()
   let left = jobs
@@ -64,7 +66,10 @@ class Completion {
   }
 }
 
-/** On PostgreSQL as we start it. Its rows go when a job is done, so the handler stores the result itself. */
+/**
+ * Uses PostgreSQL with Skein's settings. The queue deletes rows of finished jobs, so the handler stores the result
+ * itself.
+ */
 export async function graphileTasksPerSecond(jobs: number): Promise<number> {
   const dataDir = newDataDir()
   const server = await startEmbeddedPostgres({ dataDir, log: () => undefined })
@@ -117,7 +122,7 @@ export async function graphileTasksPerSecond(jobs: number): Promise<number> {
   }
 }
 
-/** On a Redis of its own that forces every write to disk before it answers; undefined where there is none. */
+/** Uses a Redis of its own that syncs every write to disk before it answers; undefined without Redis. */
 export async function bullTasksPerSecond(jobs: number): Promise<number | undefined> {
   if (!existsSync(REDIS_SERVER)) return undefined
   const folder = mkdtempSync(join(tmpdir(), 'skein-bench-redis-'))
@@ -135,7 +140,7 @@ export async function bullTasksPerSecond(jobs: number): Promise<number | undefin
     const connections: ReturnType<typeof createNodeRedisClient>[] = []
     const connection = () => {
       const adapter = createNodeRedisClient(createClient({ socket: { path: socket, tls: false } }))
-      // It tells of the end of its server as of an error.
+      // It reports the end of its server as an error.
       adapter.on('error', () => undefined)
       connections.push(adapter)
       return adapter

@@ -1,4 +1,4 @@
-/** A whole Skein for a bench: `programs/all.ts` as a process of its own, on free ports, in a folder of its own. */
+/** A complete Skein for a bench: `programs/all.ts` as a process of its own, on free ports, in a new folder. */
 import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
@@ -13,7 +13,7 @@ const START_DEADLINE_MS = 60_000
 export type Platform = AsyncDisposable & {
   readonly port: number
   readonly dataDir: string
-  /** From the start of the process to the banner. */
+  /** Time from the start of the process to the banner. */
   readonly readyMs: number
   readonly pid: number
   call<T>(method: string, path: string, body?: unknown, authorization?: string): Promise<T>
@@ -32,7 +32,7 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-/** All processes are pinned to the first two cores, so that figures of larger machines compare. */
+/** All processes are pinned to the first two cores, so that figures of different machines compare. */
 function command(): { file: string; prefix: string[] } {
   return existsSync('/usr/bin/taskset')
     ? { file: '/usr/bin/taskset', prefix: ['-c', '0,1', process.execPath] }
@@ -75,14 +75,17 @@ export async function startPlatform(
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   await new Promise<void>((resolve, reject) => {
     let text = ''
-    const timer = setTimeout(() => reject(new Error(`not ready: ${text}`)), START_DEADLINE_MS)
+    const timer = setTimeout(() => {
+      child.kill('SIGTERM')
+      reject(new Error(`not ready: ${text}`))
+    }, START_DEADLINE_MS)
     child.stdout?.on('data', (chunk: Buffer) => {
       text += chunk.toString()
       if (!text.includes('is running')) return
       clearTimeout(timer)
       resolve()
     })
-    child.once('exit', () => reject(new Error(`ended while starting: ${text}`)))
+    child.once('exit', () => reject(new Error(`exited while starting: ${text}`)))
   })
   const readyMs = performance.now() - began
   const base = `http://127.0.0.1:${port}`
@@ -126,7 +129,8 @@ export function removeDataDir(dataDir: string): void {
   rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
 }
 
-function childrenOf(pid: number): number[] {
+/** The process and all below it (Linux). */
+export function familyOf(pid: number): number[] {
   const parents = new Map<number, number>()
   for (const name of readdirSync('/proc')) {
     if (!/^\d+$/.test(name)) continue
@@ -142,10 +146,10 @@ function childrenOf(pid: number): number[] {
   return family
 }
 
-/** Memory of all processes together: the proportional share, which counts a shared page once (Linux). */
+/** Memory of all processes together: the proportional set size, which counts a shared page once (Linux). */
 export function memoryMiB(pid: number): number {
   let kibibytes = 0
-  for (const member of childrenOf(pid)) {
+  for (const member of familyOf(pid)) {
     try {
       kibibytes += Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${member}/smaps_rollup`, 'utf8'))?.[1] ?? 0)
     } catch {
@@ -155,7 +159,7 @@ export function memoryMiB(pid: number): number {
   return kibibytes / 1024
 }
 
-/** Of the kernel's clock, which counts processor time (Linux). */
+/** The tick of the kernel's clock that counts CPU time (Linux). */
 const TICK_MS = 10
 
 function ownCpuMs(pid: number): number {
@@ -164,10 +168,10 @@ function ownCpuMs(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS
 }
 
-/** Processor time that the process and those below it have used: the first its own, the second theirs (Linux). */
+/** CPU time of the process (`own`) and of its child processes (`below`) (Linux). */
 export function cpuMs(pid: number): { own: number; below: number } {
   let [own, below] = [0, 0]
-  for (const member of childrenOf(pid)) {
+  for (const member of familyOf(pid)) {
     try {
       const used = ownCpuMs(member)
       if (member === pid) own += used
@@ -179,17 +183,18 @@ export function cpuMs(pid: number): { own: number; below: number } {
   return { own, below }
 }
 
-/** By the command line; what is none of these is the platform's own. */
+/** Matched against the command line; all other processes are the platform itself. */
 const ROLES = [
   ['PostgreSQL', /^postgres: |\/bin\/postgres\0/],
   ['runners', /runner\/entry/],
   ['worker', /programs\/worker\.ts/],
+  ['processes of the platform', /programs\/api-process\.ts/],
 ] as const
 
-/** Processor time of all processes of the platform by what they are (Linux). */
+/** CPU time of all processes of the platform by their role (Linux). */
 export function cpuMsByRole(pid: number): Record<string, number> {
   const used: Record<string, number> = {}
-  for (const member of childrenOf(pid)) {
+  for (const member of familyOf(pid)) {
     try {
       const command = readFileSync(`/proc/${member}/cmdline`, 'utf8')
       const role = ROLES.find(([, pattern]) => pattern.test(command))?.[0] ?? 'platform and manager'
@@ -205,7 +210,7 @@ export type Device = { id: string; secret: string }
 
 const PASSWORD = 'bench-password'
 
-/** What a user that `prepareDevices` made is authorised by. */
+/** The `Authorization` header of a user that `prepareDevices` created. */
 export async function logIn(platform: Platform, identity: string): Promise<string> {
   const { access_token: token } = await platform.call<{ access_token: string }>('POST', '/users/tokens/issue', {
     identity,
@@ -214,7 +219,7 @@ export async function logIn(platform: Platform, identity: string): Promise<strin
   return `Bearer ${token}`
 }
 
-/** A user, a domain, a channel and devices that may publish to it. */
+/** Creates a user, a domain, a channel and devices that can publish to it. */
 export async function prepareDevices(
   platform: Platform,
   count: number,

@@ -8,13 +8,13 @@ import type { Row } from './statistics.ts'
 
 const CONNECTIONS = 8
 const DURATION_MS = 3000
-/** Of one device, between `begin` and `commit`; here each waits for the one before it. */
+/** Statements of one device between `begin` and `commit`; here each waits for the previous one. */
 const STATEMENTS = 5
 const REPEATS = 3
 const TARGET_P99_MS = 200
 const FILE_CLIENTS = 10_000
 const TARGET_FILE_MS = 2000
-/** Of the smallest machine that the targets are for. */
+/** The smallest machine that the targets apply to. */
 const CORES = 2
 const CASES = [
   { name: 'with a bootstrap configuration', x509: 'false', target: 200 },
@@ -56,14 +56,14 @@ async function provisioned(platform: Platform, name: string, target: number, flo
       name: '  CPU of one',
       figure: milliseconds(own + below),
       ratio: `Node ${milliseconds(own)}, PostgreSQL and the worker ${milliseconds(below)}`,
-      target: `${milliseconds((CORES * 1000) / target)}, what ${CORES} cores have for it`,
+      target: `${milliseconds((CORES * 1000) / target)}, the share of ${CORES} cores`,
       isReached: own + below < (CORES * 1000) / target,
     },
     { name: '  refused', figure: String(refused), target: '0', isReached: refused === 0 },
   ]
 }
 
-/** Every one of so many clients with every one of so many channels: one line for each pair. */
+/** Every client with every channel: one line per pair. */
 const [PAIR_CLIENTS, PAIR_CHANNELS] = [300, 300]
 
 type File = {
@@ -73,7 +73,7 @@ type File = {
   text: () => string
 }
 
-/** Files that come whole or not at all. */
+/** Imports of whole files, all or nothing. */
 async function imported(platform: Platform): Promise<Row[]> {
   const { token, domainId, devices } = await prepareDevices(platform, PAIR_CLIENTS)
   const channels = Array.from({ length: PAIR_CHANNELS }, (_, index) => ({ name: `channel ${index}` }))
@@ -145,5 +145,5 @@ export async function benchProvision(): Promise<void> {
       removeDataDir(dataDir)
     }
   }
-  printTable(`Devices made by /mapping, ${CONNECTIONS} callers, loader on the same cores`, rows)
+  printTable(`Devices provisioned by /mapping, ${CONNECTIONS} callers, loader on the same cores`, rows)
 }

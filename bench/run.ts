@@ -1,7 +1,11 @@
 /** `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run (docs/performance.md). */
 import { benchAccess } from './access.ts'
+import { benchBackup } from './backup.ts'
 import { benchBulk } from './bulk.ts'
+import { benchCapacity } from './capacity.ts'
 import { benchCoap } from './coap.ts'
+import { benchFairness } from './fairness.ts'
+import { benchFirstRuns } from './first-runs.ts'
 import { benchFleet } from './fleet.ts'
 import { describeHost, processorTime } from './host.ts'
 import { benchIngest } from './ingest.ts'
@@ -10,6 +14,7 @@ import { benchListing } from './listing.ts'
 import { benchModules } from './modules.ts'
 import { benchMqtt } from './mqtt.ts'
 import { benchNodes } from './nodes.ts'
+import { benchProcesses } from './processes.ts'
 import { benchProvision } from './provision.ts'
 import { benchReader } from './reader.ts'
 import { benchSandbox } from './sandbox.ts'
@@ -24,21 +29,26 @@ const BENCHES = {
   coap: benchCoap,
   mqtt: benchMqtt,
   nodes: benchNodes,
+  processes: benchProcesses,
   reader: benchReader,
+  backup: benchBackup,
   access: benchAccess,
   listing: benchListing,
   bulk: benchBulk,
   journal: benchJournal,
   tasks: benchTasks,
+  'first-runs': benchFirstRuns,
+  fairness: benchFairness,
   triggers: benchTriggers,
   fleet: benchFleet,
   sandbox: benchSandbox,
   modules: benchModules,
   provision: benchProvision,
+  capacity: benchCapacity,
   soak: benchSoak,
 }
-/** Take so long that they run only when they are named. */
-const LONG = new Set(['soak'])
+/** Long benches: they run only by name. */
+const LONG = new Set(['capacity', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
 const unknown = wanted.filter((name) => !(name in BENCHES))

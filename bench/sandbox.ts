@@ -1,4 +1,4 @@
-/** What the sandbox takes from a guest: core code against the same bytes in a bare Node, and a call of a warm component. */
+/** The cost of the sandbox: core code against the same bytes in a bare Node, and a call of a warm component. */
 import { writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
@@ -8,7 +8,7 @@ import type { Platform } from './platform.ts'
 import { median, milliseconds, printTable, repeat } from './statistics.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-/** Recursion, so that there is something to compute. */
+/** Recursion, as CPU load. */
 const CORE = `(module (func $fib (export "fib") (param i32) (result i32)
   (if (result i32) (i32.lt_s (local.get 0) (i32.const 2)) (then (local.get 0))
     (else (i32.add (call $fib (i32.sub (local.get 0) (i32.const 1))) (call $fib (i32.sub (local.get 0) (i32.const 2))))))))`
@@ -59,7 +59,7 @@ export async function benchSandbox(): Promise<void> {
     const bytes = new Uint8Array((await wabt()).parseWat('fib.wat', CORE).toBinary({}).buffer)
     const core = await newTask(platform, 'fib', bytes, [FIBONACCI])
     const component = await newTask(platform, 'add', await parse(COMPONENT), [40, 2])
-    // In turns, so that both meet the same machine.
+    // In turns, so that other load of the machine affects both.
     const pairs = await repeat(1, CORE_REPEATS, async () => [await core(), bareMs(bytes)] as const)
     const inWorker = median(pairs.map(([ms]) => ms))
     const bare = median(pairs.map(([, ms]) => ms))

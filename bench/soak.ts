@@ -1,6 +1,6 @@
 /**
- * A long time at 70 % of what the machine takes: memory, files, partitions and latencies minute by minute, and at the end whether
- * everything that was acknowledged is there. `BENCH_SOAK_MINUTES` says how long (30); it runs only when it is named.
+ * A long run at 70 % of the measured rate: memory, files, partitions and latencies per minute, and at the end a check
+ * that every acknowledged record is stored. `BENCH_SOAK_MINUTES` sets the duration (30); it runs only by name.
  */
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,10 +15,10 @@ const CONNECTIONS = 128
 const SHARE = 0.7
 const WARM_UP_MS = 5000
 const MINUTE_MS = 60_000
-/** Of each twenty messages one is as old as this: what was out of reach for a while. */
+/** The age of one message in twenty: a device that was offline for a while. */
 const LATE_SECONDS = 7200
 const LATE_EACH = 20
-/** Memory of the last third may exceed that of the first by so much: caches fill, and then stay. */
+/** Memory of the last third may exceed that of the first by this factor: caches fill, and then stay constant. */
 const MAX_GROWTH = 1.1
 
 type Minute = { p50: number; p99: number; mib: number; files: number; gib: number; acknowledged: number }

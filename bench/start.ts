@@ -1,4 +1,4 @@
-/** Time to the banner on an empty and on an existing data folder, and memory once it stands. */
+/** Time to the banner on an empty and on an existing data folder, and memory after the start. */
 import { memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
 import { median, milliseconds, printTable } from './statistics.ts'
 
@@ -11,7 +11,7 @@ export async function benchStart(): Promise<void> {
   const empty: number[] = []
   const existing: number[] = []
   const memory: number[] = []
-  // One start before anything counts: it fills the compile cache, as the first start after an installation does.
+  // One start is not counted: it fills the compile cache, as the first start after an installation does.
   for (let round = 0; round <= REPEATS; round++) {
     const dataDir = newDataDir()
     try {

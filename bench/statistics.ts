@@ -1,4 +1,4 @@
-/** Medians, percentiles and the printed row: what every bench shares. */
+/** Medians, percentiles and the printed row, shared by all benches. */
 
 export function percentile(values: readonly number[], fraction: number): number {
   const sorted = values.toSorted((left, right) => left - right)
@@ -8,8 +8,8 @@ export function percentile(values: readonly number[], fraction: number): number 
 export const median = (values: readonly number[]): number => percentile(values, 0.5)
 
 /**
- * What 99 of 100 stay below in the median of several windows, and in the best and worst of them: one moment in which the host lends the
- * processors to others is the worst hundredth of its window, and says nothing about the rest.
+ * The 99th percentile in the median of several windows, and in the best and worst of them: one moment without processors
+ * is the worst hundredth of its window and does not affect the others.
  */
 export function windowedP99(windows: readonly (readonly number[])[]): { value: number; text: string } {
   const each = windows.map((values) => percentile(values, 0.99))
@@ -21,7 +21,7 @@ export function windowedP99(windows: readonly (readonly number[])[]): { value: n
   }
 }
 
-/** Runs the measurement `repeats` times after `warmUps` that do not count. */
+/** Runs the measurement `repeats` times after `warmUps` runs that are not counted. */
 export async function repeat<T>(warmUps: number, repeats: number, measure: () => Promise<T>): Promise<T[]> {
   const results: T[] = []
   for (let round = 0; round < warmUps + repeats; round++) {
@@ -34,9 +34,9 @@ export async function repeat<T>(warmUps: number, repeats: number, measure: () =>
 export type Row = {
   name: string
   figure: string
-  /** Of what was measured to what it is compared with, in the same run. */
+  /** The ratio of the figure to its comparison in the same run. */
   ratio?: string
-  /** What the figure must reach. */
+  /** The target of the figure. */
   target?: string
   isReached?: boolean
 }

@@ -1,4 +1,4 @@
-/** Tasks of `add` end to end: HTTP, queue, assignment over gRPC, runner, result; every state change durable. */
+/** Tasks of `add` end to end: HTTP, queue, assignment over gRPC, runner, result; every state change is durable. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -14,13 +14,13 @@ import type { Row } from './statistics.ts'
 const DURATION_MS = 4000
 const REPEATS = 3
 const TARGET_TASKS_PER_SECOND = 5000
-/** Inputs in a call of many, and callers that wait for theirs. */
+/** Inputs in one bulk call, and the number of bulk callers. */
 const MANY = 500
 const MANY_CALLERS = 2
 const CALLERS = [256, 64, 1] as const
-/** Of a warm module, one invocation after the other. */
+/** For a warm module, one invocation after the other. */
 const TARGET_INVOKE_MS = 5
-/** Invocations a second while it is measured how long each waits until it runs. */
+/** Invocations per second while the waiting time of each run is measured. */
 const STEADY_RATE = 1000
 const STEADY_CONNECTIONS = 50
 const STEADY_WINDOWS = 5
@@ -37,14 +37,14 @@ const SEVERAL = { inputs: Array.from({ length: MANY }, (_, index) => [index, 22]
 type Shape = { path: string; body: unknown; connections: number; tasks: number }
 type Measured = { rate: number; latenciesMs: number[] }
 
-/** Tasks a second, and how long each call took. */
+/** Tasks per second, and the latency of each call. */
 async function measure(port: number, { path, body, connections, tasks }: Shape): Promise<Measured> {
   const requests = [prepareRequest('POST', path, JSON_TYPE, JSON.stringify(body))]
   const result = await load({ port, requests, connections, durationMs: DURATION_MS, status: 200 })
   return { rate: result.perSecond * tasks, latenciesMs: result.latenciesMs }
 }
 
-/** The row of one shape, with the CPU that all processes but the loader spend on a task. */
+/** The row of one shape, with the CPU time that all processes but the loader spend on a task. */
 async function measurePlatform(platform: Platform, name: string, shape: Shape): Promise<Row & { rate: number }> {
   const results = await repeat(1, REPEATS, async () => {
     const before = cpuMsByRole(platform.pid)
@@ -68,7 +68,7 @@ async function measurePlatform(platform: Platform, name: string, shape: Shape): 
 
 type CpuOfShape = { before: Record<string, number>; after: Record<string, number>; tasks: number }
 
-/** Microseconds of processor that a task takes in each kind of process; the loader is none of them. */
+/** CPU time per task in each kind of process, in microseconds, without the loader. */
 function cpuOfATask(results: readonly CpuOfShape[]): string {
   const roles = [...new Set(results.flatMap(({ after }) => Object.keys(after)))]
   const usedUs = roles.map((role) =>
@@ -79,7 +79,7 @@ function cpuOfATask(results: readonly CpuOfShape[]): string {
   return `${Math.round(total)} us of CPU each: ${parts.join(', ')}`
 }
 
-/** From the request that a run is made for to its first instruction, by the clocks that the run shows. */
+/** From the request of a run to its first instruction, by the timestamps of the run. */
 async function measureWaits(platform: Platform, taskId: string): Promise<Row[]> {
   const windows = await repeat(0, STEADY_WINDOWS, async () => {
     const { latenciesMs } = await load({
@@ -107,7 +107,7 @@ async function measureWaits(platform: Platform, taskId: string): Promise<Row[]> 
   ]
 }
 
-/** How long each of the newest runs waited until it began. */
+/** How long each of the newest runs waited for its start. */
 async function newestWaits(platform: Platform, taskId: string): Promise<number[]> {
   const waits: number[] = []
   for (let page = 0; page < RUN_PAGES; page++) {
@@ -121,7 +121,7 @@ async function newestWaits(platform: Platform, taskId: string): Promise<number[]
   return waits
 }
 
-/** One durable row after the other, from Node, over the same socket: what no start can be faster than. */
+/** One durable row after the other, from Node, over the same socket: the lower bound of a start. */
 async function measureCommits(): Promise<Row> {
   const dataDir = newDataDir()
   const server = await startEmbeddedPostgres({ dataDir, log: () => undefined })
@@ -146,7 +146,7 @@ async function measureCommits(): Promise<Row> {
 const percentiles = (values: readonly number[]) =>
   `p50 ${milliseconds(median(values))}, p99 ${milliseconds(percentile(values, 0.99))}`
 
-/** The least that keeps the promise, asked in the same two ways. */
+/** The smallest program with the same guarantee, called in the same two ways. */
 async function measureTrial(): Promise<{ one: number; many: number }> {
   const dataDir = newDataDir()
   const child = fork(join(import.meta.dirname, 'trial-tasks.ts'), [dataDir])
@@ -178,7 +178,7 @@ async function measurePeers(rate: number): Promise<Row[]> {
       ratio: `Skein does ${(rate / graphile).toFixed(1)} times it; no isolation, no fence, no history of runs`,
     },
     bull === undefined
-      ? { name: 'BullMQ', figure: 'not measured: there is no redis-server here' }
+      ? { name: 'BullMQ', figure: 'not measured: redis-server is not installed' }
       : {
           name: 'BullMQ, on a Redis that forces each write',
           figure: perSecond(bull, 'tasks'),
@@ -196,7 +196,7 @@ export async function benchTasks(): Promise<void> {
     await using platform = await startPlatform(dataDir)
     const task = await platform.call<{ id: string }>('POST', '/tasks', { name: 'add', inputs: [1, 2] })
     await platform.upload(task.id, 'examples/add/add.wasm')
-    // The busiest first: a service that has run for a while is what is measured, not how it warms up.
+    // The busiest case first, so that the measurement does not include the warm-up of the service.
     for (const connections of CALLERS) {
       const shape = { path: `/tasks/${task.id}/invoke`, body: ONE, connections, tasks: 1 }
       const row = await measurePlatform(platform, `${connections} at once, a request each`, shape)
@@ -216,10 +216,10 @@ export async function benchTasks(): Promise<void> {
   rows.push(await measureCommits())
   const trial = await measureTrial()
   rows.push({
-    name: 'the least that keeps the promise: node:http, a stream, a thread, two commits',
+    name: 'the smallest program with the same guarantee: node:http, a stream, a thread, two commits',
     figure: `${perSecond(trial.many, 'tasks')} many in a call, ${perSecond(trial.one, 'tasks')} a request each`,
     ratio: `Skein does ${(many / trial.many).toFixed(2)} and ${(one / trial.one).toFixed(2)} of it`,
   })
   rows.push(...(await measurePeers(many)))
-  printTable('Tasks of add, asked for over HTTP, loader on the same cores', rows)
+  printTable('Tasks of add, started over HTTP, loader on the same cores', rows)
 }

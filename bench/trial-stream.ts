@@ -1,4 +1,4 @@
-/** What manager and worker of the trial say to each other: JSON in a gRPC stream, many runs in a message. */
+/** The stream between manager and worker of the trial: JSON in a gRPC stream, many runs in a message. */
 import type { MethodDefinition } from '@grpc/grpc-js'
 
 export type TrialOrder = { key: number; inputs: [number, number] }

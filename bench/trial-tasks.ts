@@ -1,7 +1,8 @@
 /**
- * The least that can keep the promise, for comparison: `node:http`, one connection that writes what arrived while the last batch
- * was committed, a narrow table, one gRPC stream to one worker process with a warm thread, an answer after the second
- * commit. No rights, no tasks, no validation, no leases, no fences, no spool, no events, no runner process of its own.
+ * The smallest program with the same guarantee, for comparison: `node:http`, one connection that writes what arrived
+ * during the commit of the last batch, a narrow table, one gRPC stream to one worker process with a warm thread, an
+ * answer after the second commit. No access control, no tasks, no validation, no leases, no fences, no spool, no events,
+ * no runner process of its own.
  */
 import { fork } from 'node:child_process'
 import { createServer } from 'node:http'

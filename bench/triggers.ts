@@ -1,7 +1,7 @@
 /**
- * From a message on a channel to the result of the module that it starts, as a follower of another channel sees it: three
- * transactions and a run lie between. The floor is the way to the follower alone. And what a platform takes of which nobody asks
- * anything.
+ * The time from a message on a channel to the result of the module that it triggers, seen by a follower of another
+ * channel: three transactions and a run. The floor is the delivery to a follower alone. Also measured: the CPU time of a
+ * platform without requests.
  */
 import { followValues, publishValue } from './live.ts'
 import { cpuMs, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
@@ -10,25 +10,25 @@ import { median, milliseconds, percentile, printTable } from './statistics.ts'
 
 const MESSAGES = 200
 const WARM_UP_MESSAGES = 20
-/** Messages come at any moment between two rounds of whoever looks by itself. */
+/** Messages are sent at any moment between two rounds of polling. */
 const MAX_PAUSE_MS = 250
 const DEADLINE_MS = 10_000
-/** Starting has left nothing to do by then. */
+/** The work of starting is done by then. */
 const SETTLE_MS = 10_000
 const REST_MS = 20_000
 
 const pause = (durationMs: number) => new Promise<void>((resolve) => setTimeout(resolve, durationMs))
 
-/** How long values that are published on one path take until they are seen on another, each by itself. */
+/** How long each value that is published on one path takes until it is seen on another. */
 async function measure(platform: Platform, from: string, to: string, authorization: string): Promise<number[]> {
   const stream = await followValues(platform, to, authorization)
   const latenciesMs: number[] = []
   for (let value = 1; value <= WARM_UP_MESSAGES + MESSAGES; value++) {
     const beganMs = performance.now()
     const status = await publishValue(platform, from, authorization, value)
-    if (status !== 202) throw new Error(`a message was answered by ${status}`)
+    if (status !== 202) throw new Error(`publishing a message returned ${status}`)
     while (!stream.came.has(value)) {
-      if (performance.now() - beganMs > DEADLINE_MS) throw new Error(`nothing came of message ${value}`)
+      if (performance.now() - beganMs > DEADLINE_MS) throw new Error(`message ${value} had no result`)
       await pause(1)
     }
     if (value > WARM_UP_MESSAGES) latenciesMs.push((stream.came.get(value) as number) - beganMs)
@@ -67,7 +67,7 @@ export async function benchTriggers(): Promise<void> {
     const share = (ms: number) => `${((ms / REST_MS) * 100).toFixed(1)} %`
     printTable('A module on a channel', [
       row('from a message to the result of its run on another channel', run),
-      row('  from a message to who follows its channel', alone),
+      row('  from a message to a follower of its channel', alone),
       {
         name: 'at rest, of a core',
         figure: `${share(after.own - before.own)} platform and manager, ${share(after.below - before.below)} PostgreSQL and worker`,

@@ -11,13 +11,13 @@ export type BrokerName = (typeof BROKERS)[number]
 export type Broker = AsyncDisposable & {
   readonly port: number
   rssKib(): number
-  /** Time on processors since its start, its own and the kernel's for it. */
+  /** CPU time since its start, in user and kernel mode. */
   cpuMs(): number
 }
 
 const MOSQUITTO = '/usr/sbin/mosquitto'
 const READY_DEADLINE_MS = 20_000
-/** The kernel counts the time of processes in hundredths of a second. */
+/** The kernel counts the CPU time of processes in hundredths of a second. */
 const TICK_MS = 10
 
 export const hasBroker = (name: BrokerName): boolean => name !== 'mosquitto' || existsSync(MOSQUITTO)
@@ -31,7 +31,7 @@ export async function startBroker(name: BrokerName, port: number): Promise<Broke
       `listener ${port} 127.0.0.1`,
       'allow_anonymous true',
       'persistence false',
-      // As many as the others let wait, so that all do the same work.
+      // The limit of the other brokers, so that all do the same work.
       'max_inflight_messages 1000',
       'max_queued_messages 100000',
       'set_tcp_nodelay true',
@@ -43,7 +43,7 @@ export async function startBroker(name: BrokerName, port: number): Promise<Broke
       ? [MOSQUITTO, ['-c', config]]
       : [
           process.execPath,
-          [join(import.meta.dirname, name === 'skein' ? 'bare-broker.ts' : 'aedes-broker.ts'), `${port}`],
+          [join(import.meta.dirname, name === 'skein' ? 'conformance-broker.ts' : 'aedes-broker.ts'), `${port}`],
         ]
   const pinned = existsSync('/usr/bin/taskset') ? ['/usr/bin/taskset', '-c', '0,1', file, ...args] : [file, ...args]
   const child = spawn(pinned[0] as string, pinned.slice(1), { stdio: ['ignore', 'ignore', 'inherit'] })

@@ -1,4 +1,4 @@
-/** A client that costs the loader little: packets put together once, answers read in place. MQTT 3.1.1. */
+/** A cheap MQTT 3.1.1 client: packets are built once, answers are read in place. */
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { Frames } from '#api/adapters/mqtt/packets/frames.ts'
@@ -39,9 +39,12 @@ export function publishPacket(topic: string, payload: Buffer, qos: 0 | 1): { byt
   return { bytes, packetIdAt: bytes.length - payload.length - 2 }
 }
 
-/** What the kernel has for a socket is read into it, and copied out: one large buffer for each read would cost more. */
+/** One large buffer receives the data of every socket, which is copied out: a buffer per read would cost more. */
 const READ_BUFFER = Buffer.allocUnsafe(64 * 1024)
-/** Sockets that are written to before the loader looks again at what came: when a message came must not hang on answers to others. */
+/**
+ * Sockets that are written before the loader reads again: the arrival time of a message must not depend on answers to
+ * others.
+ */
 const WRITTEN_AT_ONCE = 32
 const unsent: { socket: Socket; parts: Buffer[] }[] = []
 

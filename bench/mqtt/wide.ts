@@ -1,6 +1,6 @@
 /**
- * How long one message takes to each of a thousand subscribers. The brokers stand side by side with a thousand connections each
- * and are given a message in turns, so that whatever else the machine does, and whatever the loader costs, falls on all alike.
+ * Latency of one message to each of a thousand subscribers. The brokers run side by side with a thousand connections each
+ * and receive messages in turns, so that other load of the machine and the cost of the loader affect all of them.
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -11,9 +11,9 @@ import { openClient, publishPacket } from './client.ts'
 
 export const WIDE_SUBSCRIBERS = 1000
 const PAYLOAD_BYTES = 100
-/** Messages that do not count: a server that has just begun compiles what it runs. */
+/** Messages that are not counted: a server compiles its code at first. */
 const WARM_UPS = 20
-/** After the last delivery, so that acknowledgements of one broker are not in the way of the next. */
+/** A pause after the last delivery, so that acknowledgements of one broker do not delay the next. */
 const REST_MS = 30
 const DELIVERY_DEADLINE_MS = 20_000
 
@@ -21,9 +21,9 @@ export type WideFigures = {
   name: BrokerName
   p50Ms: number
   p99Ms: number
-  /** Of the first of a thousand. */
+  /** Latency to the first of a thousand. */
   firstMs: number
-  /** Processor time of the broker for one delivery, acknowledgement included. */
+  /** CPU time of the broker for one delivery, acknowledgement included. */
   cpuMicros: number
 }
 
@@ -65,7 +65,7 @@ async function openSide(name: BrokerName, port: number): Promise<Side> {
   }
 }
 
-/** One round; the order of the brokers turns with every message. */
+/** One round; the order of the brokers rotates with every message. */
 export async function measureWide(
   names: readonly BrokerName[],
   freePort: () => Promise<number>,
@@ -75,7 +75,7 @@ export async function measureWide(
   const sides: Side[] = []
   for (const name of names) sides.push(stack.use(await openSide(name, await freePort())))
   const taken = new Map(sides.map((side) => [side, [] as number[][]]))
-  // The loader must not collect its garbage while a message is under way.
+  // The loader must not collect garbage while a message is in flight.
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: { type: 'minor' | 'major'; execution: 'sync' }) => void
   let before = new Map<Side, number>()
