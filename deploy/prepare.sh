@@ -14,7 +14,7 @@ if [ -e skein.env ]; then
   echo 'deploy/skein.env is there already and stays as it is'
 else
   {
-    echo '# Secrets of this installation. Keep a copy of SKEIN_SECRET_KEY with the backups of the database, and nowhere else.'
+    echo '# Secrets of this installation. Keep a copy of SKEIN_SECRET_KEY: a backup of the database cannot be restored without it. Store it apart from the backups.'
     echo "SKEIN_SITE=$site"
     echo "POSTGRES_PASSWORD=$(openssl rand -hex 24)"
     echo "REDIS_PASSWORD=$(openssl rand -hex 24)"
@@ -37,7 +37,7 @@ certificate() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 825 -subj "/CN=skein $1" \
     -addext "subjectAltName=$2" -addext 'keyUsage=critical,digitalSignature,keyCertSign' \
     -addext 'extendedKeyUsage=serverAuth' -keyout "certs/$1.key" -out "certs/$1.pem" 2>/dev/null
-  # The containers run as users of their own and must read their key; the folder keeps everybody else on this machine out.
+  # The containers run as users of their own and must read their key; the folder denies access to other users of this machine.
   chmod 0644 "certs/$1.key" "certs/$1.pem"
   echo "made deploy/certs/$1.pem and deploy/certs/$1.key"
 }
