@@ -228,6 +228,37 @@ describe('who may ask', () => {
   })
 })
 
+test('many questions in one call have the answers that each has alone', async () => {
+  const member = await newMember(['read'])
+  await grantRole(api, member.id, on('group', top), ['subgroup_client_read'])
+  const questions = [
+    { entity: `client:${clientId}`, action: 'read' },
+    { entity: `client:${clientId}`, action: 'update' },
+    { entity: `domain:${tenant.domainId}`, action: 'client_create' },
+    { entity: `client:${newId()}`, action: 'read' },
+    { entity: 'weather:today', action: 'read' },
+    { entity: `client:${clientId}`, action: 'read', subject: tenant.user.id },
+  ]
+  const answer = await member.call('POST', `/${tenant.domainId}/access/check`, { questions })
+  expect(answer.status, answer.text).toBe(200)
+  const { answers } = answer.json<{ answers: (Partial<Answer> & { error?: string; message?: string })[] }>()
+  for (const [index, { entity, action, subject }] of questions.entries()) {
+    const alone = await ask(member.call, entity, action, subject as string | undefined)
+    const { allowed = false, explanation, missing_actions, error, message } = alone.json<(typeof answers)[number]>()
+    expect(answers[index]).toEqual({
+      entity,
+      action,
+      allowed,
+      ...(error === undefined ? { explanation, missing_actions } : { error, message }),
+    })
+  }
+  expect(answers.map(({ allowed }) => allowed)).toEqual([true, false, false, false, false, false])
+  for (const wrong of [[], Array.from({ length: 101 }, () => questions[0])])
+    expect((await member.call('POST', `/${tenant.domainId}/access/check`, { questions: wrong })).status).toBe(400)
+  const stranger = await newTenant(api)
+  expect((await stranger.call('POST', `/${tenant.domainId}/access/check`, { questions })).status).toBe(403)
+})
+
 test('what is explained is what is decided, for any roles', async () => {
   const ACTIONS = ['read', 'update', 'delete', 'set_parent_group'] as const
   const places: [EntityType, string, string][] = [

@@ -61,7 +61,7 @@ describe('an entity on a path without its domain', () => {
     await other.newClient({ id })
     const member = await newMember(['client_read'])
     await grantRole(api, member.id, on('domain', other.domainId, other), [])
-    // In the other domain he reads nothing, so there is only one.
+    // The user reads nothing in the other domain, so there is only one match.
     expect((await locate(member, 'client', id)).domain.domainId).toBe(tenant.domainId)
     await grantRole(api, member.id, on('client', id, other), ['read'])
     await expect(locate(member, 'client', id)).rejects.toMatchObject({
@@ -230,7 +230,7 @@ test(
       grant,
       grant,
       grant,
-      // Of the domain he stays a member.
+      // The user stays a member of the domain.
       async () => await revokeRoles(api, member.id, pick(targets.slice(1))),
       async () => await setParent(api, own.domainId, 'client', pick(clients), pick(groups)),
       async () => {

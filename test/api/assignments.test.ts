@@ -124,7 +124,7 @@ describe('a domain', () => {
       unassign(tenant.call, base, 'domain', { user_id: user.id }),
       unassign(user.call, base, 'domain', { user_id: tenant.user.id }),
     ])
-    // Whoever comes second is no member any more, or the last one.
+    // The second caller is no longer a member, or is the last one.
     const [done, refused] = statusesOf(answers)
     expect(done).toBe(204)
     expect([403, 409]).toContain(refused)

@@ -59,6 +59,14 @@ test('several groups are 422, none and no list 400, unknown ones 422, an unknown
   }
 })
 
+test('the refusal of several groups counts each once', async () => {
+  const [channel, group] = [await tenant.newChannel(), await newGroup(api, tenant.domainId)]
+  const refused = await tenant.call('POST', `/channels/${channel.id}/groups/assign`, {
+    group_ids: [group, group, newId()],
+  })
+  expect(refused.json()).toMatchObject({ message: 'a channel has one parent group: got 2 groups' })
+})
+
 test('a parent that the caller may not read is not among the groups', async () => {
   const [channel, group] = [await tenant.newChannel(), await newGroup(api, tenant.domainId)]
   await tenant.call('POST', `/channels/${channel.id}/groups/assign`, { group_ids: [group] })

@@ -70,7 +70,7 @@ test.each([
   ['description', { description: 7 }],
   ['status', { status: 'all' }],
   ['retention_days', { retention_days: 0 }],
-  ['metadata', { metadata: null }],
+  ['metadata', { metadata: [] }],
 ])('creating names %s as what is wrong, before it says who may', async (field, body) => {
   const refused = await create(body)
   expect(refused.status).toBe(400)

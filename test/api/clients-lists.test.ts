@@ -109,3 +109,17 @@ test('the members of a group are the users with a role on it, under both names',
     expect(page.users).toEqual(page.members)
   }
 })
+
+test('a list shows the secrets to callers with `update`, and no secret with secrets=false', async () => {
+  const secret = `secret-${newId()}`
+  const client = await tenant.newClient({ credentials: { secret } })
+  type Shown = { clients: { credentials: { secret: string } }[] }
+  const secretsOf = async (query: string) =>
+    (await tenant.call('GET', `/${tenant.domainId}/clients?id=${client.id}${query}`))
+      .json<Shown>()
+      .clients.map(({ credentials }) => credentials.secret)
+  expect(await secretsOf('')).toEqual([secret])
+  expect(await secretsOf('&secrets=true')).toEqual([secret])
+  expect(await secretsOf('&secrets=false')).toEqual([''])
+  expect((await tenant.call('GET', `/${tenant.domainId}/clients?secrets=no`)).status).toBe(400)
+})

@@ -1,6 +1,7 @@
 // contract section 0 and 4, decisions 31, 31b, 40 and 45: paths of clients and channels that name no domain
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Channel, Client, Tenant } from './support.ts'
@@ -132,6 +133,20 @@ async function boundTo(of: Tenant, domainId: string) {
   })
   return api.as(`Bearer ${issued.json<{ access_token: string }>().access_token}`)
 }
+
+test('a token of a domain that its user left creates nothing without a domain in the path, and the refusal names the token', async () => {
+  const member = tenantOf(await api.newUser(), tenant.domainId)
+  await grantRole(api, member.user.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, ['read'])
+  const bound = await boundTo(member, tenant.domainId)
+  await sql`DELETE FROM grants WHERE user_key = (SELECT key FROM users WHERE id = ${member.user.id})`.execute(
+    api.database.db,
+  )
+  for (const path of ['/clients', '/channels', '/groups']) {
+    const refused = await bound('POST', path, { name: 'pump' })
+    expect(refused.status, path).toBe(403)
+    expect(refused.json()).toMatchObject({ message: expect.stringContaining('the domain of the token') as string })
+  }
+})
 
 test('the secret of a client is changed on the path without a domain too', async () => {
   const client = await tenant.newClient()

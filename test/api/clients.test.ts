@@ -36,7 +36,12 @@ test('a client is created with what it says, shown with its secret, and found at
   expect(client.created_at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/)
   const viewed = await tenant.call('GET', path(`/${body.id}`))
   expect(viewed.status).toBe(200)
-  expect(viewed.json<Client>()).toEqual({ ...client, credentials: { identity: 'pump-7', secret: '' } })
+  expect(viewed.json<Client>()).toEqual({
+    ...client,
+    credentials: { identity: 'pump-7', secret: '' },
+    online: false,
+    last_seen: ZERO_TIME,
+  })
 })
 
 test('id and secret are made in UUID form when they are absent, and the client is enabled', async () => {
@@ -128,11 +133,11 @@ test('a bulk is all or nothing', async () => {
   })
   expect((await createAll([{}, {}, { id: taken.id }])).json()).toEqual({
     error: 'conflict',
-    message: 'item 2 has the id of another one in the domain',
-    details: [{ path: '/2/id', message: 'has the id of another one in the domain' }],
+    message: 'item 2 has the id of an existing entity of the domain',
+    details: [{ path: '/2/id', message: 'has the id of an existing entity of the domain' }],
   })
   expect((await createAll([{ id }, { credentials: { secret: taken.credentials.secret } }])).json()).toMatchObject({
-    message: 'item 1 has the credentials.secret of another one in the domain',
+    message: 'item 1 has the credentials.secret of an existing entity of the domain',
     details: [{ path: '/1/credentials/secret' }],
   })
 })

@@ -153,7 +153,7 @@ describe.each(Object.entries(FORMS))('with %s', (name, form) => {
     const bare = (answer: TestResponse, ids: object) =>
       Object.values(ids).reduce<string>((text, id) => text.replaceAll(String(id), ''), answer.text)
     expect(bare(foreign, pair)).toBe(bare(nothing, unknown))
-    // A client of his own and a channel of somebody else's stay apart.
+    // The stranger's own client is not connected to a channel of another tenant.
     const crossed = { clientId: own.clientId, channelId: pair.channelId }
     expect([403, 404, 422]).toContain((await send('connect', crossed, stranger.call)).status)
     expect(await bitsOf(pair)).toBeUndefined()

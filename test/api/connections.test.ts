@@ -178,14 +178,16 @@ test.each([
   }
 })
 
-test('an unknown id is refused in the words of the call', async () => {
+test('an unknown id fails with the operation of the request', async () => {
   const unknown = { client_ids: [newId()], channel_ids: [(await tenant.newChannel()).id] }
   for (const [answer, verb] of [
     [await connect(unknown), 'connect'],
     [await disconnect(unknown), 'disconnect'],
   ] as const) {
     expect(answer.status).toBe(422)
-    expect(answer.json<{ message: string }>().message).toMatch(new RegExp(`^failed to ${verb}: no client `))
+    expect(answer.json<{ message: string }>().message).toMatch(
+      new RegExp(`^failed to ${verb}: client \\S+ does not exist`),
+    )
   }
 })
 

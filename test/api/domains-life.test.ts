@@ -5,7 +5,7 @@ import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import { grantRole, newTenant, publish, read, statusesOf, tenantOf } from './support.ts'
+import { newMember, newTenant, publish, read, statusesOf, tenantOf } from './support.ts'
 import type { Tenant } from './support.ts'
 
 let api: TestApi
@@ -17,13 +17,6 @@ afterAll(() => api[Symbol.asyncDispose]())
 type Domain = { id: string; status: string; updated_at: string }
 
 const domainOf = async (tenant: Tenant) => (await tenant.call('GET', `/domains/${tenant.domainId}`)).json<Domain>()
-
-/** A member of the tenant's domain with these actions in it. */
-async function newMember(tenant: Tenant, actions: readonly string[] | 'admin'): Promise<Tenant> {
-  const user = await api.newUser()
-  await grantRole(api, user.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, actions)
-  return tenantOf(user, tenant.domainId)
-}
 
 /** What a member does in a domain, over every kind of call that there is for one. */
 async function callsOf(tenant: Tenant, ids: { client: string; channel: string }): Promise<number[]> {
@@ -50,7 +43,7 @@ test('a disabled domain is closed to its members but not to its administrators, 
   const tenant = await newTenant(api)
   const ids = await withDevice(tenant)
   const everything = ['read', 'client_read', 'client_create', 'channel_read', 'client_connect_to_channel']
-  const member = await newMember(tenant, [
+  const member = await newMember(api, tenant, [
     ...everything,
     'channel_connect_to_client',
     'channel_publish',
@@ -89,12 +82,13 @@ function urlOf(path: string, domainId: string): string {
     .replace('{domain_id}', domainId)
     .replace('{entity_type}', 'client')
     .replaceAll(/\{[a-z_]+\}/g, () => newId())
-  return path.endsWith('/access') ? `${url}?entity=client:${newId()}&action=read` : url
+  if (path.endsWith('/access')) return `${url}?entity=client:${newId()}&action=read`
+  return path.endsWith('/search') ? `${url}?q=no-such-name` : url
 }
 
 test('every path of a closed domain is closed: disabled to members, frozen and deleted to administrators too', async () => {
   const tenant = await newTenant(api)
-  const member = await newMember(tenant, ACTIONS.domain)
+  const member = await newMember(api, tenant, ACTIONS.domain)
   const paths = await domainPaths()
   expect(paths.length).toBeGreaterThan(80)
 
@@ -150,7 +144,7 @@ test('a deleted domain answers 403 everywhere until its administrator enables it
   const tenant = await newTenant(api)
   const ids = await withDevice(tenant)
   const { domainId } = tenant
-  const manager = await newMember(tenant, ['read', 'enable', 'delete'])
+  const manager = await newMember(api, tenant, ['read', 'enable', 'delete'])
   const path = { secret: ids.secret, domain: domainId, channel: ids.channel }
   const deleted = await tenant.call('DELETE', `/domains/${domainId}`)
   expect([deleted.status, deleted.text]).toEqual([204, ''])
@@ -209,7 +203,7 @@ test('a personal access token restores nothing, whatever its scopes', async () =
 
 test('who may not delete is refused, and nothing is deleted', async () => {
   const tenant = await newTenant(api)
-  const member = await newMember(tenant, ['read', 'update', 'disable', 'enable'])
+  const member = await newMember(api, tenant, ['read', 'update', 'disable', 'enable'])
   const stranger = await api.newUser()
   expect((await member.call('DELETE', `/domains/${tenant.domainId}`)).status).toBe(403)
   expect((await stranger.call('DELETE', `/domains/${tenant.domainId}`)).status).toBe(403)

@@ -76,7 +76,7 @@ async function rowsOf(domainKey: number, channelKeys: readonly number[]): Promis
       SELECT count(*) AS rows FROM ${sql.table(name)} WHERE domain_key = ${domainKey}`.execute(db)
     counts[name] = rows[0]?.rows ?? 0
   }
-  for (const name of ['connections', 'series', 'records', 'payloads', 'rollups', 'latest_records']) {
+  for (const name of ['connections', 'series', 'records', 'payloads', 'rollups', 'rollup_weeks', 'latest_records']) {
     const { rows } = await sql<{ rows: number }>`
       SELECT count(*) AS rows FROM ${sql.table(name)} WHERE channel_key = ANY (${channelKeys}::bigint[])`.execute(db)
     counts[name] = rows[0]?.rows ?? 0
@@ -109,7 +109,7 @@ test('a domain whose grace is over goes with everything of it, and nothing else 
   expect(Object.entries(after).filter(([, rows]) => rows > 0)).toEqual([])
   const kept = await rowsOf(await keyOf(other), theirs.channelKeys)
   // Projections are made as time goes by.
-  const projections = { rollups: 0, latest_records: 0, domain_usage: 0 }
+  const projections = { rollups: 0, rollup_weeks: 0, latest_records: 0, domain_usage: 0, domain_minutes: 0 }
   expect({ ...kept, ...projections }).toEqual({ ...untouched, ...projections })
   expect(await read(api, { secret: theirs.secret, domain: other.domainId, channel: theirs.channel })).toBe(200)
   expect(await publish(api, { secret: theirs.secret, domain: other.domainId, channel: theirs.channel })).toBe(202)

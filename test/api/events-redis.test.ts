@@ -10,7 +10,7 @@ import { newTenant } from './support.ts'
 
 type Entry = Record<string, string>
 
-/** Everything that stands in a stream. */
+/** All entries of a stream. */
 async function entriesOf(server: RedisServer, stream: string): Promise<Entry[]> {
   const client = createClient({ url: server.url })
   client.on('error', () => undefined)

@@ -1,4 +1,4 @@
-// contract section 10, mechanisms section 2: the records of the journal go out at least once and in order, to whoever may read them
+// contract section 10, mechanisms section 2: records of the journal are delivered at least once and in order, to the users who can read them
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
@@ -43,7 +43,7 @@ function follow(
   })
 }
 
-/** A user whom the tenant gave these actions on his domain. */
+/** A user with these actions on the domain of the tenant. */
 async function newMember(tenant: Tenant, actions: readonly string[]): Promise<TestUser> {
   const user = await api.newUser()
   await grantRole(api, user.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, actions)
@@ -243,7 +243,7 @@ test('a token that expires ends its stream', async () => {
   await using short = await startTestApi({ database, environment: { SKEIN_ACCESS_TOKEN_TTL: '2s' } })
   const served = await serve(short)
   try {
-    // Only from the login to the stream time counts, and where it was not enough it begins anew.
+    // Only the time from the login to the stream is limited; if it was not enough, the test starts again.
     await using events = await until(async () => {
       const login = await short.anonymous('POST', '/users/tokens/issue', {
         identity: user.username,
@@ -313,7 +313,7 @@ test('a position older than what the journal keeps is answered with a gap', asyn
   const tenant = await newTenant(api)
   await using events = await follow(tenant.user, tenant.domainId)
   const start = await until(() => events.lastId(), 'a position')
-  await sql`INSERT INTO consumers (name, xid, seq) VALUES ('removed from the journal', pg_current_xact_id(), 1)
+  await sql`INSERT INTO consumers (name, xid, seq) VALUES ('removed from the journal', position_xid(), 1)
     ON CONFLICT ON CONSTRAINT consumers_pkey DO UPDATE SET xid = EXCLUDED.xid`.execute(api.database.db)
   await using late = await follow(tenant.user, tenant.domainId, { after: start })
   await late.next('gap')

@@ -57,27 +57,27 @@ test('it is made at the first start from the settings, and nothing is written', 
     SKEIN_ADMIN_SECRET: 'a chosen secret',
   })
   expect(await admins()).toEqual([{ email: 'root@example.com', username: 'root' }])
-  expect(room.firstAdmin).toEqual({ username: 'root', secretFile: undefined, madeSecret: undefined })
+  expect(room.firstAdmin).toEqual({ username: 'root', secretFile: undefined, createdSecret: undefined })
   expect(() => statSync(secretFile())).toThrow('ENOENT')
   await expect(room.logIn('root@example.com', 'a chosen secret')).resolves.toMatchObject({ access_type: 'Bearer' })
 })
 
 test('without a secret a random one is made, shown once, and kept in the data folder for its owner alone', async () => {
-  // A file that somebody left there with a wider mode.
+  // An older file with a wider mode.
   writeFileSync(secretFile(), 'old', { mode: 0o644 })
   {
     await using room = await start()
-    const { madeSecret } = room.firstAdmin
-    expect(madeSecret?.length).toBeGreaterThanOrEqual(20)
+    const { createdSecret } = room.firstAdmin
+    expect(createdSecret?.length).toBeGreaterThanOrEqual(20)
     expect(room.firstAdmin.secretFile).toBe(secretFile())
-    expect(readFileSync(secretFile(), 'utf8')).toBe(`${madeSecret}\n`)
+    expect(readFileSync(secretFile(), 'utf8')).toBe(`${createdSecret}\n`)
     expect(statSync(secretFile()).mode & 0o777).toBe(0o600)
-    await expect(room.logIn('admin', madeSecret ?? '')).resolves.toMatchObject({ access_type: 'Bearer' })
+    await expect(room.logIn('admin', createdSecret ?? '')).resolves.toMatchObject({ access_type: 'Bearer' })
     for (const guess of ['admin', 'password', '12345678', ''])
       await expect(room.logIn('admin', guess)).rejects.toThrow()
   }
   await using again = await start()
-  expect(again.firstAdmin).toMatchObject({ madeSecret: undefined, secretFile: secretFile() })
+  expect(again.firstAdmin).toMatchObject({ createdSecret: undefined, secretFile: secretFile() })
 })
 
 test('a later start changes nothing about it, whatever the settings say', async () => {
@@ -114,12 +114,12 @@ test.each([
 
 test('of several nodes that start at once one makes it and all of them run', async () => {
   const rooms = await Promise.all([start(), start(), start()])
-  const made = rooms.filter((room) => room.firstAdmin.madeSecret !== undefined)
+  const made = rooms.filter((room) => room.firstAdmin.createdSecret !== undefined)
   expect(made).toHaveLength(1)
   expect(await admins()).toHaveLength(1)
-  expect(readFileSync(secretFile(), 'utf8').trim()).toBe(made[0]?.firstAdmin.madeSecret)
+  expect(readFileSync(secretFile(), 'utf8').trim()).toBe(made[0]?.firstAdmin.createdSecret)
   for (const room of rooms) {
-    await expect(room.logIn('admin', made[0]?.firstAdmin.madeSecret ?? '')).resolves.toBeDefined()
+    await expect(room.logIn('admin', made[0]?.firstAdmin.createdSecret ?? '')).resolves.toBeDefined()
     await room[Symbol.asyncDispose]()
   }
 })

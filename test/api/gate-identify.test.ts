@@ -34,7 +34,7 @@ test('no, another scheme, a wrong and a foreign secret are the same 401', async 
     await identify(foreign.credentials.secret, tenant.domainId),
     await identify(foreign.credentials.secret, newId()),
   ]
-  // Which of the two is wrong is told to nobody.
+  // The response does not say which of the two is wrong.
   expect(new Set(answers.map((answer) => `${answer.status} ${answer.text}`)).size).toBe(1)
   expect(answers[0]?.text).toContain('wrong domain or secret')
   const withoutDomain = await identify('wrong-secret-that-is-long')

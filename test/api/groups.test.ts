@@ -150,7 +150,7 @@ test.each(['PUT', 'PATCH'])('%s changes what it names, keeps the rest and says w
   const cleared = await tenant.call(method, `/groups/${group.id}`, { description: null })
   expect(cleared.json<Group>()).not.toHaveProperty('description')
   expect(cleared.json<Group>()).toMatchObject({ name: 'after', tags: ['a'] })
-  for (const body of [{ name: '' }, { name: 'x'.repeat(1025) }, { metadata: null }])
+  for (const body of [{ name: '' }, { name: 'x'.repeat(1025) }, { metadata: [] }])
     expect((await groups.call(method, `/${group.id}`, body)).status).toBe(400)
 })
 

@@ -134,7 +134,7 @@ describe('an invitation to a role', () => {
     const refused = await accept(user, tenant.domainId)
     expect(refused.status).toBe(422)
     expect(refused.json()).toMatchObject({
-      message: expect.stringContaining('the role of this invitation was deleted'),
+      message: expect.stringContaining('the role of the invitation was deleted'),
     })
     const anew = await newRole(tenant, 'watcher', ['read'])
     expect((await invite(tenant, user, anew, { resend: true })).status).toBe(201)

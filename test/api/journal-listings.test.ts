@@ -154,7 +154,7 @@ test('who may not read an entity is told that there is none, and a stranger noth
   expect((await tenant.call('GET', at('client', 'no-id'))).status).toBe(404)
   expect((await tenant.call('GET', at('user', tenant.user.id))).status).toBe(400)
   const seen = await journalOf(reader, at('client', client.id, '?with_attributes=true'))
-  // Who holds roles on it is for those who may see that, and from where somebody called for administrators.
+  // Holders of roles are shown to callers who can see them, and origins of calls to administrators.
   expect(operationsOf(seen)).toEqual(['client.create'])
   expect(seen.journals[0]?.attributes).not.toHaveProperty('address')
   expect(operationsOf(await journalOf(tenant.user, at('client', client.id)))).toContain('client.role.add_members')
@@ -406,7 +406,7 @@ test('old records are removed by their keys when statistics say that the journal
   await sql`DELETE FROM journal`.execute(db)
   await sql`DELETE FROM journal_subjects`.execute(db)
   await sql`ANALYZE journal, journal_subjects`.execute(db)
-  // Of so many others that whoever looks through them for each removed record is not done before the deadline of a statement.
+  // Enough other records that a scan of them for each removed record exceeds the deadline of a statement.
   await sql`INSERT INTO journal_subjects (entity_key, occurred_at, xid, seq, operation)
     SELECT 1000000000 + n, now(), '5', n, 'client.update' FROM generate_series(1, ${SUBJECTS}::int) n`.execute(db)
   await happen()

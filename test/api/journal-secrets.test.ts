@@ -61,7 +61,7 @@ async function operations(): Promise<Set<string>> {
   return new Set(rows.map(({ operation }) => operation))
 }
 
-/** A new user whose calls are watched, his login included. */
+/** A new user whose calls are recorded, including the login. */
 async function newWatchedUser() {
   const user = await api.newUser()
   for (const secret of [user.secret, user.accessToken, user.refreshToken]) secrets.add(secret)

@@ -154,7 +154,7 @@ test('the row and the change are of one transaction', async () => {
   const { id } = await tenant.newClient()
   const { rows } = await sql<{
     same: boolean
-  }>`SELECT c.xmin::text = (j.xid::text::numeric % 4294967296)::bigint::text AS same
+  }>`SELECT c.xmin::text = ((j.xid::text::numeric - position_offset()::text::numeric) % 4294967296)::bigint::text AS same
     FROM clients c JOIN journal j ON c.key = ANY (j.entity_keys) AND j.operation = 'client.create'
    WHERE c.id = ${id}::uuid`.execute(api.database.db)
   expect(rows).toEqual([{ same: true }])

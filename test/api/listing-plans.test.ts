@@ -1,10 +1,12 @@
-/** Listings of whoever reaches little, much or everything show the same rows, whatever way they are found (contract 2.4, decision 58). */
+/** Callers with access to few, many or all entities see the same rows with every query plan (contract 2.4, decision 58). */
+import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { contains } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { connectedTo, deviceFilters } from '../../api/devices/connectable/filters.ts'
 import { accessibleRows } from '../../api/identity/access/reachable.ts'
 import { shownRows } from '../../api/identity/listing/index.ts'
 import { ListingStatements } from '../../api/identity/listing/statements.ts'
@@ -12,7 +14,7 @@ import { ROOT } from '../architecture/source-imports.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 
-/** More than are sorted for a page of whoever reaches so many. */
+/** More rows than are sorted for a page of a caller with access to so many. */
 const SORTED_ACCESSIBLE = 30_000
 /** More than is looked up by its keys. */
 const CLIENTS = 2600
@@ -45,7 +47,7 @@ beforeAll(async () => {
       user_ids: [user.id],
     })
     expect(assigned.status).toBe(201)
-    // A contributor reaches every client; here he is to reach what he holds roles on.
+    // A contributor has access to every client; here, only to those on which they hold roles.
     await api.database.pool.query(`UPDATE roles SET actions = '{read}' WHERE name = 'contributor'`)
     await api.database.pool.query(
       `INSERT INTO grants (user_key, entity_type, domain_key, entity_key)
@@ -567,7 +569,7 @@ test('what is reached is found from the grants, by an index on the group', async
     `EXPLAIN SELECT e.key FROM (SELECT unnest('{1,2}'::bigint[]) AS key OFFSET 0) above CROSS JOIN LATERAL (
        SELECT e.key FROM clients e WHERE e.parent_group_key = above.key OFFSET 0) e`,
   )
-  expect(rows.map((row) => row['QUERY PLAN']).join('\n')).toContain('clients_in_group')
+  expect(rows.map((row) => row['QUERY PLAN']).join('\n')).toContain('clients_parent_group')
 })
 
 describe('the plans of docs/query-plans.md', () => {
@@ -642,6 +644,20 @@ describe('the plans of docs/query-plans.md', () => {
     for (const name of names) expect(plan).toContain(name)
   })
 
+  test.each([
+    ['tag', 'clients_tags', deviceFilters({ tag: 'roof' }, 'c', [])],
+    ['tags', 'clients_tags', deviceFilters({ tags: 'roof,north' }, 'c', [])],
+    ['metadata', 'clients_metadata', deviceFilters({ metadata: '{"floor":7}' }, 'c', [])],
+    ['channel', 'connections_channel', deviceFilters({}, 'c', [connectedTo('c', 'client', randomUUID(), undefined)])],
+    ['group', 'clients_parent_group', deviceFilters({ group: randomUUID() }, 'c', [])],
+  ] as const)('the filter `%s` begins with %s', async (filter, index, { conditions, isIndexed }) => {
+    expect(isIndexed).toBe(true)
+    const sentences = readFileSync(join(ROOT, 'docs/query-plans.md'), 'utf8').split(/[.,]\s/)
+    expect(sentences.some((text) => text.includes(`\`${filter}\``) && text.includes(`\`${index}\``))).toBe(true)
+    const { statements } = await listedFor(owner, conditions)
+    expect(await explained(statements.sorted(20_000), OTHER_INDEXES)).toContain(index)
+  })
+
   test('What is accessible', async () => {
     const names = documented('What is accessible')
     expect(names.length).toBeGreaterThan(1)
@@ -659,6 +675,7 @@ describe('the plans of docs/query-plans.md', () => {
       },
       'client',
       'read',
+      ['key', 'status'],
     )
     const plan = await explained(sql`SELECT status, count(*) FROM ${rows} accessible GROUP BY status`)
     for (const name of names) expect(plan).toContain(name)

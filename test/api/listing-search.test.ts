@@ -1,6 +1,9 @@
 /** Names in any alphabet are found by a part of them, and totals are counted with every change (contract 2.4, 4.1, decision 0067). */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { countStored, mergeCounts } from '../../api/identity/listing/counts.ts'
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { createDatabase } from '#core/database/index.ts'
+import { sumEntityCounts, mergeCounts } from '../../api/identity/listing/counts.ts'
+import { warnOfSlowSearches } from '../../api/identity/listing/index.ts'
+import { silentLogger } from '../harness/database.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 
@@ -81,8 +84,36 @@ describe('a part of a name', () => {
   })
 })
 
+test.each([
+  [
+    'C',
+    [
+      'searches for names with non-ASCII letters are slow: the database has LC_CTYPE C; see docs/guides/external-database.md',
+    ],
+  ],
+  ['C.UTF-8', []],
+] as const)('a start on a database with LC_CTYPE %s says whether such searches are slow', async (ctype, wanted) => {
+  const name = `ctype_${ctype.replaceAll(/\W/g, '_').toLowerCase()}`
+  const address = { ...inject('postgres'), database: name }
+  const { pool } = api.database
+  await pool.query(
+    `CREATE DATABASE ${name} TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE '${ctype}'`,
+  )
+  const database = createDatabase({ address, maxConnections: 1, applicationName: name, logger: silentLogger })
+  try {
+    await database.pool.query('CREATE EXTENSION pg_trgm')
+    const lines: string[] = []
+    await warnOfSlowSearches(database.db, { ...silentLogger, warn: (line: string) => void lines.push(line) } as never)
+    expect(lines).toEqual(wanted)
+  } finally {
+    await database.close()
+    await pool.query(`DROP DATABASE ${name}`)
+  }
+})
+
 describe('the number of clients', () => {
-  const countOf = async (key: number, status?: string) => await countStored(api.database.db, 'client', [key], status)
+  const countOf = async (key: number, status?: string) =>
+    await sumEntityCounts(api.database.db, 'client', [key], status)
 
   async function counted(key: number): Promise<Record<string, number>> {
     const { rows } = await api.database.pool.query<{ status: string; amount: number }>(

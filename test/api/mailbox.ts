@@ -1,4 +1,4 @@
-/** What was mailed to somebody while no mail server is set: the files in the data folder. */
+/** Reads the mails that were sent without a mail server: files in the data folder. */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { until } from '../harness/until.ts'

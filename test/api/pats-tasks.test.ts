@@ -57,7 +57,7 @@ test('tasks and workers have scopes of their own, in the domain that they name',
     expect((await call('GET', path)).status).toBe(403)
     expect((await call('GET', '/workers')).status).toBe(403)
   }
-  // The administrator's own token reaches no task of a domain to which he does not belong.
+  // The administrator's token has no access to tasks of a domain of which they are not a member.
   const own = String((await admin('POST', '/domains', { name: 'of the admin' })).json()['id'])
   const adminReader = await robot(admin, [['tasks', 'read']], own)
   expect((await adminReader('GET', '/tasks')).json()).toMatchObject({ total: 0 })

@@ -93,7 +93,7 @@ async function settle(work: Promise<unknown>): Promise<void> {
 
 const DEADLINE_MS = 30_000
 
-/** Until somebody waits for a lock of this database, or the work is done. */
+/** Resolves when a session waits for a lock of this database, or the work is done. */
 async function waitsOrEnds(work: Promise<void>): Promise<void> {
   let isDone = false
   const done = work.then(

@@ -17,7 +17,7 @@ test('secrets are found and shown, and tokens verify, after the key was changed'
   const [first, second, third] = [newKey(), newKey(), newKey()]
   let token: string
   let domainId: string
-  // More than are sealed anew at a time.
+  // More than are encrypted again at a time.
   const secrets = Array.from({ length: 1100 }, (_, place) => `external-secret-${place}`)
   {
     await using api = await startTestApi({ database, environment: { SKEIN_SECRET_KEY: first } })
@@ -27,9 +27,7 @@ test('secrets are found and shown, and tokens verify, after the key was changed'
     const clients = secrets.map((secret) => ({ name: secret, credentials: { secret } }))
     expect((await owner.call('POST', `/${domainId}/clients/bulk`, clients)).status).toBe(200)
     const environment = { SKEIN_SECRET_KEY: second, SKEIN_SECRET_KEY_PREVIOUS: first }
-    await expect(startTestApi({ database, environment })).rejects.toThrow(
-      'while other processes work with the previous',
-    )
+    await expect(startTestApi({ database, environment })).rejects.toThrow('while other processes are running')
   }
   const found = async (environment: Record<string, string>) => {
     await using api = await startTestApi({ database, environment })
@@ -72,7 +70,7 @@ test('secrets are found and shown, and tokens verify, after the key was changed'
     database.database.db,
   )
   for (const key of [second, third])
-    await expect(startTestApi({ database, environment: { SKEIN_SECRET_KEY: key } })).rejects.toThrow('was not finished')
+    await expect(startTestApi({ database, environment: { SKEIN_SECRET_KEY: key } })).rejects.toThrow('is incomplete')
   await found({ SKEIN_SECRET_KEY: third, SKEIN_SECRET_KEY_PREVIOUS: second })
   await found({ SKEIN_SECRET_KEY: third })
 }, 120_000)

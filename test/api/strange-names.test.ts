@@ -47,7 +47,9 @@ describe('strange names', () => {
         : [body, `[${body}]`, '{"__proto__":1}']) {
         const headers = content === undefined ? {} : { 'content-type': 'application/json' }
         const { status, text } = await tenant.call(method, `${path}?${query}`, content, headers)
-        if (status >= 500) faults.push(`${method} ${path} ${status} ${text}`)
+        // With 503 and its checks, `/ready` reports that the program is busy, whatever the query.
+        const isBusy = path === '/ready' && status === 503 && text.startsWith('{"status":"unavailable","checks":{')
+        if (status >= 500 && !isBusy) faults.push(`${method} ${path} ${status} ${text}`)
       }
     }
     expect(faults).toEqual([])

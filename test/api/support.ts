@@ -37,7 +37,7 @@ export type Page<Name extends string, T> = { total: number; offset: number; limi
 export const ZERO_TIME = '0001-01-01T00:00:00Z'
 export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** A user with a domain of his own, and short names for what he does there. */
+/** A user with their own domain, and short calls for common requests in it. */
 export type Tenant = {
   user: TestUser
   call: Caller
@@ -148,6 +148,13 @@ export async function grantRole(
 }
 
 /** Takes every role of the user on the entity. */
+/** A member of the tenant's domain with these actions in it. */
+export async function newMember(api: TestApi, tenant: Tenant, actions: readonly string[] | 'admin'): Promise<Tenant> {
+  const user = await api.newUser()
+  await grantRole(api, user.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, actions)
+  return tenantOf(user, tenant.domainId)
+}
+
 export async function revokeRoles(
   api: TestApi,
   userId: string,

@@ -33,6 +33,8 @@ describe('search', () => {
     const { id, mark } = await aUser()
     for (const query of [
       `username=DA-${mark}`,
+      `name=ada-${mark}`,
+      `name=Byron_${mark}`,
       `email=${mark}@EXAMPLE`,
       `first_name=ada%20${mark}`,
       `last_name=Byron_${mark}`,
@@ -43,7 +45,13 @@ describe('search', () => {
       expect(found.status, query).toBe(200)
       expect(found.json<FoundPage>(), query).toMatchObject({ total: 1, offset: 0, limit: 10, users: [{ id }] })
     }
-    for (const query of [`last_name=Byron%25${mark}`, `username=${mark}&first_name=Eve`, `id=${newId()}`, 'id=x'])
+    for (const query of [
+      `last_name=Byron%25${mark}`,
+      `name=${mark}@example`,
+      `username=${mark}&first_name=Eve`,
+      `id=${newId()}`,
+      'id=x',
+    ])
       expect((await user.call('GET', `/users/search?${query}`)).json<FoundPage>().users, query).toEqual([])
   })
 
@@ -78,6 +86,7 @@ describe('search', () => {
     '',
     '?limit=10',
     '?username=ab',
+    '?name=ab',
     '?username=',
     '?email=ab',
     '?first_name=ab&last_name=abc',

@@ -37,7 +37,11 @@ describe('boundaries', () => {
   it('has no row for a room or a package that nobody has any more', () => {
     const names = new Set(ROOMS.map((room) => room.name))
     for (const room of ROOMS) expect(room.mayImport.filter((name) => !names.has(name))).toEqual([])
-    expect(PACKAGE_OWNERS.map((owner) => owner.package).filter((name) => !report.packages.has(name))).toEqual([])
+    expect(
+      PACKAGE_OWNERS.map((owner) => owner.package).filter(
+        (name) => !report.packages.has(name) && !report.bundled.has(name),
+      ),
+    ).toEqual([])
   })
 
   it('every package that runs is a dependency, which `npm ci --omit=dev` installs', () => {
@@ -45,6 +49,15 @@ describe('boundaries', () => {
       dependencies: Record<string, string>
     }
     expect([...report.packages].filter((name) => dependencies[name] === undefined)).toEqual([])
+  })
+
+  it('every package of the browser that no program imports is a development package, because images contain what is built of it', () => {
+    const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      devDependencies: Record<string, string>
+    }
+    expect(report.bundled.size).toBeGreaterThan(4)
+    const onlyBundled = [...report.bundled].filter((name) => !report.packages.has(name))
+    expect(onlyBundled.filter((name) => devDependencies[name] === undefined)).toEqual([])
   })
 
   // Each planted edge is one way of breaking the rule; a checker that misses one is not believed about the tree.
@@ -67,6 +80,8 @@ describe('boundaries', () => {
       'api/identity/users/planted.ts',
       `import { startIdentity } from '../identity.ts'`,
     ],
+    ['a room in the console', 'console/planted.ts', `import { ServiceError } from '#core/errors/index.ts'`],
+    ['the API in the design', 'console/design/planted.tsx', `import { call } from '../api/call.ts'`],
     ['a test', 'core/planted.ts', `import { until } from '../test/harness/until.ts'`],
     ['a tool', 'programs/planted.ts', `import '../tools/generate.ts'`],
     ['a package of another owner', 'manager/planted.ts', `import pg from 'pg'`],

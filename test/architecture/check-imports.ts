@@ -1,5 +1,6 @@
 /** Compares the imports of the tree with the table of rooms; gives one sentence per violation. */
 import {
+  BUNDLED_ROOMS,
   EXAMINERS,
   IMPURE_TEXT,
   PACKAGE_OWNERS,
@@ -22,6 +23,8 @@ export type Report = {
   fileCounts: ReadonlyMap<string, number>
   /** Third-party packages that the product imports when it runs. */
   packages: ReadonlySet<string>
+  /** Third-party packages that are built into files for the browser. */
+  bundled: ReadonlySet<string>
 }
 
 export function roomOf(path: string): Room {
@@ -42,6 +45,7 @@ export function checkImports(
   const violations: string[] = []
   const fileCounts = new Map<string, number>()
   const packages = new Set<string>()
+  const bundled = new Set<string>()
   let edgeCount = 0
   for (const source of sources) {
     const from = roomOf(source.path)
@@ -59,14 +63,15 @@ export function checkImports(
     }
     for (const one of imports) {
       if (one.kind === 'ours') edgeCount += 1
-      if (one.kind === 'package' && !isExaminer && !one.isType) packages.add(one.to)
+      if (one.kind === 'package' && !isExaminer && !one.isType)
+        (BUNDLED_ROOMS.has(from.name) ? bundled : packages).add(one.to)
       const fault = one.kind === 'ours' ? roomFault(one, from, tree) : undefined
       const rule =
         fault ?? (isExaminer ? testFault(one, from) : (packageFault(one) ?? roleFault(one) ?? purityFault(one)))
       if (rule !== undefined) violations.push(`${source.path} imports ${one.specifier}: ${rule}`)
     }
   }
-  return { violations, edgeCount, fileCounts, packages }
+  return { violations, edgeCount, fileCounts, packages, bundled }
 }
 
 /** Who composes rooms may read their settings before it loads them: a file of settings is a second face. */
@@ -74,7 +79,7 @@ const COMPOSERS = new Set(['programs', 'api'])
 const SETTINGS_FILE = /\/(config|settings)\.ts$/
 
 function roomFault({ from: path, to, specifier }: Import, from: Room, tree: ReadonlySet<string>): string | undefined {
-  if (!tree.has(to) && !to.startsWith('proto/gen/')) return `there is no file ${to}`
+  if (!tree.has(to) && !to.startsWith('proto/gen/') && !to.endsWith('.css')) return `there is no file ${to}`
   const target = roomOf(to)
   if (target === from) {
     if (specifier.startsWith('#') && !isTest(path)) return `${from.name} is its own room: import by a relative path`
@@ -108,13 +113,13 @@ function sliceFault(path: string, to: string, room: Room): string | undefined {
 /** The files of a room's own folder, in the lists of slices. */
 const COMPOSING = '.'
 
-/** The folder of a room in which a file lies. */
+/** The folder of the room that contains a file. */
 function sliceOf(path: string, room: Room): string {
   const [first, ...rest] = path.slice(room.folder.length + 1).split('/')
   return rest.length === 0 ? COMPOSING : (first ?? '')
 }
 
-/** The folder below the room's that a file lies in. */
+/** The folder of a file below the folder of its room. */
 const partOf = (path: string) => path.split('/').slice(0, -1)[1]
 
 /** Tests and tools may use what they like of the packages; tests beside the code stay with the usual ones and the room's own. */

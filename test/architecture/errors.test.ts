@@ -1,4 +1,4 @@
-/** The table of errors is whole, and says what docs/architecture.md and the design say. */
+/** The table of errors is complete, and docs/guides/errors.md contains it. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -15,6 +15,7 @@ const DECIDED: Record<string, { http: number; grpc: number; connack?: number; mq
   invalid_state: { http: 409, grpc: 9, mqtt5: 0x83, coap: '4.09' },
   unprocessable: { http: 422, grpc: 9, mqtt5: 0x83, coap: '4.22' },
   too_large: { http: 413, grpc: 8, mqtt5: 0x95, coap: '4.13' },
+  quota_exceeded: { http: 422, grpc: 8, connack: 3, mqtt5: 0x97, coap: '4.29' },
   // No MQTT packet has a method, so no reason code was decided.
   method_not_allowed: { http: 405, grpc: 12, coap: '4.05' },
   unsupported_media_type: { http: 415, grpc: 3, mqtt5: 0x99, coap: '4.15' },
@@ -65,8 +66,8 @@ describe('errors', () => {
     expect(body).toEqual({ error: kind, message: kind === 'internal' ? 'internal error' : 'a sentence' })
   })
 
-  it('docs/architecture.md shows every kind with its HTTP status', () => {
-    const text = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8')
+  it('docs/guides/errors.md shows every kind with its HTTP status', () => {
+    const text = readFileSync(join(ROOT, 'docs/guides/errors.md'), 'utf8')
     for (const kind of ERROR_KINDS) expect(text).toContain(`| \`${kind}\` | ${PROTOCOL_STATUS[kind].http} |`)
   })
 

@@ -17,7 +17,7 @@ describe('generated files', () => {
       const { stdout } = await run.catch((error: { stdout: string; stderr: string }) => {
         throw new Error(`${error.stdout}${error.stderr}`)
       })
-      expect(stdout).toMatch(/^\d+ generated files are fresh\n$/)
+      expect(stdout).toMatch(/^\d+ generated files are up to date\n$/)
     },
     DEADLINE_MS,
   )

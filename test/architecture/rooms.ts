@@ -14,7 +14,7 @@ export type Room = {
   face: RegExp
   /** What a failure prints. */
   rule: string
-  /** Whether it stands in the picture: the product's rooms do. */
+  /** Whether the drawing shows it: only rooms of the product. */
   isDrawn: boolean
 }
 
@@ -25,6 +25,7 @@ const PRODUCT = [
   'devices',
   'messages',
   'automation',
+  'views',
   'provisioning',
   'adapters',
   'api',
@@ -33,6 +34,7 @@ const PRODUCT = [
   'worker',
   'proxy',
   'cli',
+  'console',
 ]
 
 function room(
@@ -46,58 +48,83 @@ function room(
   return { name, folder, isOfParts: false, mayImport, face, rule, isDrawn: true, ...options }
 }
 
-/** From the bottom up. A file belongs to the last room whose folder it lies in. */
+/** From the bottom up. A file belongs to the last room whose folder contains it. */
 export const ROOMS: readonly Room[] = [
-  room('core', 'core', [], 'core is technology without a domain: it imports no other room', {
+  room('core', 'core', [], 'core is independent of the product and imports no other room', {
     face: /^core\/([a-z0-9-]+\.ts|([a-z0-9-]+\/)+index\.ts)$/,
     isOfParts: true,
   }),
-  room('queues', 'queues', ['core'], 'queues holds both ends of each table between the platform and the manager'),
+  room(
+    'queues',
+    'queues',
+    ['core', 'proto'],
+    'queues contains the tables through which the platform and the manager exchange work',
+  ),
   room(
     'api',
     'api',
-    ['core', 'identity', 'devices', 'messages', 'automation', 'provisioning', 'adapters'],
-    'the files of api/ itself put the rooms of the platform together and hold no rule',
+    ['core', 'identity', 'devices', 'messages', 'automation', 'views', 'provisioning', 'adapters'],
+    'the files of api/ compose the rooms of the platform and contain no rules',
+    // SenML without the platform, for the trial of a module.
+    { face: /^api\/(index|senml)\.ts$/ },
   ),
-  room('identity', 'api/identity', ['core'], 'identity stands on core alone'),
-  room('devices', 'api/devices', ['core', 'identity'], 'devices stands on core and identity'),
-  room('messages', 'api/messages', ['core', 'identity', 'devices'], 'messages stands on core, identity and devices'),
+  room('identity', 'api/identity', ['core'], 'identity imports only core'),
+  room('devices', 'api/devices', ['core', 'identity'], 'devices imports only core and identity'),
+  room(
+    'messages',
+    'api/messages',
+    ['core', 'identity', 'devices'],
+    'messages imports only core, identity and devices',
+    { face: /^api\/messages\/(index|senml\/index)\.ts$/ },
+  ),
   room(
     'provisioning',
     'api/provisioning',
     ['core', 'identity', 'devices', 'messages'],
-    'provisioning stands on identity, devices and messages: it makes what they hold, in one call',
+    'provisioning imports identity, devices and messages, and creates their entities in one call',
   ),
   room(
     'automation',
     'api/automation',
     ['core', 'queues', 'identity', 'devices', 'messages'],
-    'automation stands on identity, devices and messages, and meets the manager in queues',
+    'automation imports identity, devices and messages, and exchanges work with the manager through queues',
+  ),
+  room(
+    'views',
+    'api/views',
+    ['core', 'queues', 'identity', 'devices', 'messages'],
+    'views read across identity, devices, messages and tasks, and decide nothing that another room decides',
   ),
   room(
     'adapters',
     'api/adapters',
     ['core', 'identity', 'devices', 'messages'],
-    'adapters turn a protocol into one call of a service; nothing but the composition of api/ imports them',
+    'adapters convert a protocol to one call of a service; only the files of api/ import them',
     { face: /^api\/adapters\/[a-z]+\/index\.ts$/ },
   ),
-  room('proto', 'proto', [], 'proto is the contract between manager, worker and proxy: it imports nothing of ours'),
+  room('proto', 'proto', [], 'proto is the protocol between manager, worker and proxy, and imports no other room'),
   room(
     'manager',
     'manager',
     ['core', 'queues', 'proto', 'identity'],
-    'the manager imports core, queues and proto, and of the platform only who may do what (identity)',
+    'the manager imports core, queues and proto, and only identity of the platform',
+    // What a message passes to a function, without the manager, for the trial of a module.
+    { face: /^manager\/(index|trigger-calls)\.ts$/ },
   ),
-  room('worker', 'worker', ['core', 'proto'], 'a worker imports core and proto alone'),
-  room('proxy', 'proxy', ['core', 'proto'], 'the proxy imports core and proto alone'),
-  room('cli', 'cli', ['core'], 'the command line talks HTTP like anyone else; of ours it imports the list of errors', {
+  room('worker', 'worker', ['core', 'proto'], 'a worker imports only core and proto', {
+    // A trial needs no session, so it loads no gRPC.
+    face: /^worker\/(index|trial\/index)\.ts$/,
+  }),
+  room('proxy', 'proxy', ['core', 'proto'], 'the proxy imports only core and proto'),
+  room('cli', 'cli', ['core'], 'the command line uses the HTTP API, and imports only core', {
     face: /^$/,
   }),
+  room('console', 'console', [], 'the console uses the HTTP API, and imports no room', { face: /^$/ }),
   room(
     'programs',
     'programs',
     ['core', 'proto', 'api', 'manager', 'worker', 'proxy'],
-    'programs/ alone puts rooms together that do not import each other; nothing imports it',
+    'only programs/ composes rooms that do not import each other; no room imports it',
     { face: /^$/ },
   ),
   room('test', 'test', [...PRODUCT, 'architecture', 'tools'], 'no room imports a test', {
@@ -141,7 +168,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     package: 'fastify',
     owner: /^core\/http\//,
     types: new RegExp(
-      `${ROUTES}|^api/(api|identity/identity|identity/tokens/bearer)\\.ts$|^api/adapters/http/|^manager/access/`,
+      `${ROUTES}|^api/(api|identity/identity|identity/tokens/(bearer|session-cookie))\\.ts$|^api/adapters/http/|^manager/access/`,
     ),
     rule: 'Fastify belongs to core/http; routes, HTTP adapters and the authenticate hooks name its types',
   },
@@ -152,6 +179,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     owner: SCHEMA_OWNERS,
     rule: 'schemas live in schema.ts, at the edge and in routes.ts, never in rules',
   },
+  {
+    package: 'cookie',
+    owner: /^api\/identity\/tokens\/session-cookie\.ts$/,
+    rule: 'only browser sessions have a cookie',
+  },
   { package: 'pino', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   {
@@ -159,7 +191,12 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     owner: /^core\/http\/(late|serialize)\.ts$/,
     rule: 'responses leave through core/http',
   },
-  { package: 'prom-client', owner: /^core\/http\/metrics\.ts$/, rule: 'metrics are made by core/http' },
+  ...['api', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace'].map((name) => ({
+    package: `@opentelemetry/${name}`,
+    owner: /^core\/tracing\/opentelemetry\.ts$/,
+    rule: 'spans are started through core/tracing, which loads OpenTelemetry only where it is configured',
+  })),
+  { package: 'prom-client', owner: /^core\/metrics\//, rule: 'metrics are declared with core/metrics' },
   {
     package: 'ws',
     owner: /^api\/adapters\/(ws\/|mqtt\/websocket\.ts$)/,
@@ -174,9 +211,10 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'pg',
     owner: /^core\/database\//,
-    types: /^core\/changelog\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
+    types: /^core\/(changelog|backup)\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
+  { package: 'pg-copy-streams', owner: /^core\/backup\//, rule: 'whole tables are copied by core/backup' },
   { package: 'croner', owner: /^manager\/model\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',
@@ -224,20 +262,28 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'reflect-metadata', owner: /^core\/x509\/library\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
   {
     package: '@bjorn3/browser_wasi_shim',
-    owner: /^worker\/runtime\//,
-    rule: 'what a guest sees is made inside a runner',
+    owner: /^(worker\/runtime|console\/try)\//,
+    rule: 'what a guest sees is made inside a runner, or in the frame of a trial',
   },
   {
     package: '@bytecodealliance/jco-transpile',
     owner: /^worker\/transpile\/generate\.ts$/,
     rule: 'components are transpiled in a process that ends afterwards',
   },
+  ...['react', 'react-dom', '@tanstack/react-router', '@tanstack/react-query', '@tanstack/react-virtual'].map(
+    (name) => ({ package: name, owner: /^console\//, rule: 'pages of the browser are in console' }),
+  ),
+  { package: 'uplot', owner: /^console\/charts\//, rule: 'charts are drawn in console/charts' },
+  { package: 'vite', owner: /^console\/vite\.config\.ts$/, rule: 'the console is built as its vite.config.ts says' },
   {
     package: 'acorn',
     owner: /^worker\/transpile\/check-script\.ts$/,
     rule: 'transpiled scripts are parsed in a process that ends afterwards',
   },
 ]
+
+/** Rooms whose packages are built into files for the browser: they are development packages. */
+export const BUNDLED_ROOMS: ReadonlySet<string> = new Set(['console'])
 
 /** Packages of the tests beside the code. */
 export const TEST_PACKAGES: ReadonlySet<string> = new Set([
@@ -266,6 +312,12 @@ const SQL_OWNERS =
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [
+  {
+    files: /^console\/(design|charts|try)\//,
+    mustNotImport: /^console\/(api|rooms|shell)\/|^console\/(paths|routes)\.tsx?$|^@tanstack\//,
+    allowsTypes: false,
+    rule: 'design knows neither the API nor addresses',
+  },
   {
     files: new RegExp(`^(?!.*(${SQL_OWNERS.source}))`),
     mustNotImport: /^core\/sql\.ts$/,

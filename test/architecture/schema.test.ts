@@ -1,5 +1,6 @@
 /** The migrations on an empty database make what migrations/schema.sql says, and that file makes the same again. */
-import { readFile } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { readFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import { describe, expect, inject, it } from 'vitest'
@@ -32,6 +33,18 @@ async function emptyDatabase(): Promise<EmptyDatabase> {
 const committed = await readFile(join(MIGRATIONS_FOLDER, 'schema.sql'), 'utf8')
 
 describe('schema', () => {
+  it('no migration was changed after it was recorded in SHA256SUMS, and each is recorded', async () => {
+    const lines = (await readFile(join(MIGRATIONS_FOLDER, 'SHA256SUMS'), 'utf8')).trimEnd().split('\n')
+    const files = (await readdir(MIGRATIONS_FOLDER)).filter((name) => /^\d{4}_.*\.sql$/.test(name)).toSorted()
+    const digests = await Promise.all(
+      files.map(async (name) => {
+        const bytes = await readFile(join(MIGRATIONS_FOLDER, name))
+        return `${createHash('sha256').update(bytes).digest('hex')}  ${name}`
+      }),
+    )
+    expect(lines).toEqual(digests)
+  })
+
   it('migrations on an empty database equal schema.sql', async () => {
     await using database = await emptyDatabase()
     await migrate(database.client, await readMigrations(MIGRATIONS_FOLDER), silentLogger)

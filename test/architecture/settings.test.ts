@@ -4,6 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { variablesOf } from '#core/config/index.ts'
 import { VARIABLES as COMMAND_LINE_VARIABLES } from '../../cli/man-page.ts'
 import { PROGRAM_SETTINGS, settingRows } from '../../tools/generate/settings-table.ts'
 import { ROOT, productSources } from './source-imports.ts'
@@ -12,7 +13,7 @@ const rows = settingRows()
 const byName = new Map(rows.map(({ setting }) => [setting.name, setting]))
 /** Of the programs, and of the command line, which says its own in its manual. */
 const known = new Set([
-  ...rows.flatMap(({ setting }) => [setting.name, ...setting.aliases]),
+  ...rows.flatMap(({ setting }) => variablesOf(setting)),
   ...COMMAND_LINE_VARIABLES.map(([name]) => name),
 ])
 
@@ -51,7 +52,7 @@ const DECIDED_DEFAULTS: Readonly<Record<string, unknown>> = {
   SKEIN_PROVISION_API_KEY: undefined,
   SKEIN_PROVISION_LAYOUT: undefined,
   SKEIN_BOOTSTRAP_ENCRYPT_KEY: undefined,
-  SKEIN_WORKER_MANAGER: '127.0.0.1:7071',
+  SKEIN_WORKER_MANAGER: ['127.0.0.1:7071'],
   // The host name and the number of cores are found where they are used.
   SKEIN_WORKER_NAME: undefined,
   SKEIN_WORKER_SLOTS: undefined,
@@ -61,6 +62,8 @@ const DECIDED_DEFAULTS: Readonly<Record<string, unknown>> = {
   SKEIN_PROXY_HTTP_HOSTS: [],
   SKEIN_DATABASE_UNSAFE: false,
   SKEIN_DATABASE_URL: undefined,
+  SKEIN_DATABASE_HA: false,
+  SKEIN_DATABASE_REPLICA_URL: undefined,
   SKEIN_REDIS_URL: undefined,
   SKEIN_ADMIN_EMAIL: 'admin@example.com',
   SKEIN_ADMIN_USERNAME: 'admin',
@@ -75,7 +78,7 @@ const DECIDED_DEFAULTS: Readonly<Record<string, unknown>> = {
   PROXY_REGISTRY_PASSWORD: undefined,
 }
 
-const VARIABLE = /\b(?:SKEIN|PROXY)_[A-Z0-9]+(?:_[A-Z0-9]+)*(_?)/g
+const VARIABLE = /\b(?:SKEIN|PROXY|OTEL)_[A-Z0-9]+(?:_[A-Z0-9]+)*(_?)/g
 
 /** Names of variables in a text; `SKEIN_HTTP_` with its bar at the end is a prefix and none. */
 function variablesIn(text: string): string[] {
@@ -88,7 +91,7 @@ function variablesIn(text: string): string[] {
 /** The upper-case constants of the code that look like variables and are none. */
 function constantsOf(text: string): Set<string> {
   return new Set(
-    [...text.matchAll(/\b(?:const|export const) ((?:SKEIN|PROXY)_[A-Z0-9_]+)\b/g)].map((match) => match[1] ?? ''),
+    [...text.matchAll(/\b(?:const|export const) ((?:SKEIN|PROXY|OTEL)_[A-Z0-9_]+)\b/g)].map((match) => match[1] ?? ''),
   )
 }
 
@@ -127,7 +130,7 @@ describe('settings', () => {
         cwd: ROOT,
         timeout: 120_000,
       })
-      const shown = [...stdout.matchAll(/^ {2}((?:SKEIN|PROXY)_[A-Z0-9_]+) /gm)].map((match) => match[1] ?? '')
+      const shown = [...stdout.matchAll(/^ {2}((?:SKEIN|PROXY|OTEL)_[A-Z0-9_]+) /gm)].map((match) => match[1] ?? '')
       const documented = rows.filter(({ programs }) => programs.includes(program)).map(({ setting }) => setting.name)
       expect(shown.toSorted()).toEqual(documented.toSorted())
     },
@@ -155,7 +158,7 @@ describe('settings', () => {
   it('each has a meaning and one default in every program', () => {
     for (const { setting, meanings } of rows) {
       for (const meaning of meanings) expect(meaning.length, setting.name).toBeGreaterThan(10)
-      expect(setting.name).toMatch(/^(SKEIN|PROXY)_[A-Z0-9_]+$/)
+      expect(setting.name).toMatch(/^(SKEIN|PROXY|OTEL)_[A-Z0-9_]+$/)
     }
   })
 })

@@ -23,11 +23,11 @@ export type Import = {
   specifier: string
 }
 
-const FOLDERS = '{core,queues,api,proto,manager,worker,proxy,cli,programs,test,tools,bench}'
+const FOLDERS = '{core,queues,api,proto,manager,worker,proxy,cli,programs,console,test,tools,bench}'
 
 /** Every TypeScript file of ours but the generated ones, which import their own packages and each other. */
 export function readSources(): SourceFile[] {
-  return globSync(`${FOLDERS}/**/*.ts`, { cwd: ROOT })
+  return globSync(`${FOLDERS}/**/*.{ts,tsx}`, { cwd: ROOT })
     .map((path) => path.replaceAll('\\', '/'))
     .filter((path) => !path.startsWith('proto/gen/'))
     .toSorted()
@@ -98,7 +98,9 @@ function resolve(from: string, specifier: string): Omit<Import, 'isType'> {
   if (specifier.startsWith('node:')) return { from, specifier, to: specifier, kind: 'node' }
   if (specifier.startsWith('#')) return { from, specifier, to: specifier.slice(1), kind: 'ours' }
   if (specifier.startsWith('.')) {
-    return { from, specifier, to: posix.normalize(posix.join(dirname(from), specifier)), kind: 'ours' }
+    // The suffix of a file of the browser says how it is built, as in `./guest.ts?worker`.
+    const [file = ''] = specifier.split('?', 1)
+    return { from, specifier, to: posix.normalize(posix.join(dirname(from), file)), kind: 'ours' }
   }
   const parts = specifier.split('/')
   return { from, specifier, to: parts.slice(0, specifier.startsWith('@') ? 2 : 1).join('/'), kind: 'package' }

@@ -88,14 +88,14 @@ describe('a bootstrap configuration', () => {
     expect((await tenant.call('GET', at(`/configs/${client.id}`))).text).not.toContain('PRIVATE')
   })
 
-  it('makes a client of its own when none is named', async () => {
+  it('creates a client when the request names none', async () => {
     const { created } = await newConfig({ client_id: '', name: 'made' })
     const id = String(created.headers['location']).split('/').at(-1)
     expect((await tenant.call('GET', at(`/${id}`))).json()).toMatchObject({ name: 'made' })
     expect(await view(id)).toMatchObject({ client_id: id, state: 0 })
   })
 
-  it.each(['thing_id', 'mainflux_id', 'magistrala_id'])('takes the client under its older name %s', async (name) => {
+  it.each(['thing_id', 'mainflux_id', 'magistrala_id'])('accepts the client under its legacy name %s', async (name) => {
     const older = await tenant.newClient()
     const { created } = await newConfig({ client_id: undefined, [name]: older.id })
     expect(created.headers['location']).toBe(`/clients/configs/${older.id}`)
@@ -116,7 +116,7 @@ describe('a bootstrap configuration', () => {
     expect((await tenant.call('GET', at('?limit=1'))).json()).toMatchObject({ total: total + 1 })
   })
 
-  it('is refused for an external id of the domain, an external id and key of anywhere, and a client that has one', async () => {
+  it('is rejected for an existing external id in the domain, an existing external id and key in any domain, and a client that has a configuration', async () => {
     const { external_id, external_key } = await newConfig()
     const first = client
     expect((await newConfig({ external_id })).created.status).toBe(409)
@@ -134,7 +134,7 @@ describe('a bootstrap configuration', () => {
     expect((await again({ external_key: 'another-key-of-theirs' })).status).toBe(201)
   })
 
-  it('with a client and channels of another domain is refused, and nothing is made', async () => {
+  it('with a client and channels of another domain is rejected, and nothing is created', async () => {
     const other = await newTenant(api)
     await newConfig()
     const foreign = await other.newChannel()
@@ -207,7 +207,7 @@ describe('the state', () => {
     for (const wrong of [2, -1, '1x', null]) expect((await setState(wrong)).status).toBe(400)
   })
 
-  it('follows what others do to the connections', async () => {
+  it('follows changes of the connections by other requests', async () => {
     await newConfig()
     await setState(1)
     const pair = { client_ids: [client.id], channel_ids: [channels[0]?.id] }
@@ -223,7 +223,7 @@ describe('the state', () => {
     expect((await tenant.call('POST', at(`/configs/${client.id}/disable`))).json()).toMatchObject({ state: 0 })
   })
 
-  it('is not reached with a disabled channel, and nothing is connected', async () => {
+  it('does not become active with a disabled channel, and nothing is connected', async () => {
     await newConfig()
     await tenant.call('POST', `/${tenant.domainId}/channels/${channels[1]?.id}/disable`)
     expect((await setState(1)).status).toBe(422)
@@ -259,7 +259,7 @@ describe('the channels of a configuration', () => {
 })
 
 describe('the device', () => {
-  it('gets everything it needs for its external id and key, active or not', async () => {
+  it('gets its complete configuration for its external id and key, active or not', async () => {
     const { external_id, external_key } = await newConfig()
     const answer = await retrieve(external_id, external_key)
     expect(answer.status).toBe(200)
@@ -279,7 +279,7 @@ describe('the device', () => {
     )
   })
 
-  it('is refused without key (401), with a wrong one (403), unknown (404) and without an id (400)', async () => {
+  it('is rejected without key (401), with a wrong key (403), with an unknown id (404) and without an id (400)', async () => {
     const { external_id, external_key } = await newConfig()
     expect((await api.anonymous('GET', `/clients/bootstrap/${external_id}`)).status).toBe(401)
     expect((await api.as(`Bearer ${external_key}`)('GET', `/clients/bootstrap/${external_id}`)).status).toBe(401)
@@ -298,7 +298,7 @@ describe('the device', () => {
     })
   })
 
-  it('finds its own among equal external ids of several domains by its key', async () => {
+  it('gets the configuration that matches its key when several domains use the same external id', async () => {
     const { external_id, external_key } = await newConfig()
     const other = await newTenant(api)
     const channel = await other.newChannel()
@@ -318,7 +318,7 @@ describe('the secure variant', () => {
   const ask = (externalId: string, key: string) =>
     api.app.inject({ url: `/clients/bootstrap/secure/${externalId}`, headers: { authorization: `Client ${key}` } })
 
-  it('takes the encrypted key and answers encrypted, IV first', async () => {
+  it('accepts the encrypted key and returns an encrypted response, IV first', async () => {
     const { external_id, external_key } = await newConfig()
     const answer = await ask(external_id, encrypt(external_key))
     expect(answer.statusCode).toBe(200)
@@ -329,7 +329,7 @@ describe('the secure variant', () => {
     expect(JSON.parse(text)).toEqual((await retrieve(external_id, external_key)).json())
   })
 
-  it('refuses a key that cannot be decrypted, or is decrypted to a wrong one, with 403', async () => {
+  it('rejects a key that cannot be decrypted, or decrypts to a wrong key, with 403', async () => {
     const { external_id, external_key } = await newConfig()
     for (const key of [external_key, 'zz', 'ab', encrypt(''), encrypt('wrong'), encrypt(external_key).slice(0, -2)])
       expect((await ask(external_id, key)).statusCode, key).toBe(403)
@@ -347,7 +347,7 @@ describe('the secure variant', () => {
 })
 
 describe('secrets', () => {
-  it('of configurations lie sealed in the database and are in no journal', async () => {
+  it('of configurations are stored encrypted in the database and do not appear in the journal', async () => {
     const { external_key } = await newConfig({ client_key: 'VERY-PRIVATE-KEY' })
     const dump = async (table: string) =>
       JSON.stringify((await api.database.pool.query(`SELECT row_to_json(t)::text FROM ${table} t`)).rows)

@@ -113,7 +113,7 @@ describe('a profile', () => {
       expect((await tenant.call(method, profilesAt(`/${id}`))).status).toBe(404)
   })
 
-  it('names its slots', async () => {
+  it('lists its slots', async () => {
     const { id } = await newProfile()
     expect((await tenant.call('GET', profilesAt(`/${id}/slots`))).json()).toEqual({ binding_slots: SLOTS })
   })
@@ -165,18 +165,18 @@ describe('a profile', () => {
     expect((await fetch()).json()).toMatchObject({ content: '{{if', content_type: 'text/plain' })
   })
 
-  it('that is used is not deleted', async () => {
+  it('that is in use is not deleted', async () => {
     const { id } = await newProfile()
     const { id: configId } = await enrol(id)
     const refused = await tenant.call('DELETE', profilesAt(`/${id}`))
-    expect([refused.status, refused.text.includes('use this profile: 1')]).toEqual([409, true])
+    expect([refused.status, refused.text.includes('1 configurations use this profile')]).toEqual([409, true])
     expect((await tenant.call('DELETE', enrolmentAt(`${configId}/profile`))).status).toBe(204)
     expect((await tenant.call('DELETE', profilesAt(`/${id}`))).status).toBe(204)
   })
 })
 
 describe('an enrolment', () => {
-  it('gives the device what its profile renders, with the secret of the client that is bound', async () => {
+  it('returns the rendered profile to the device, with the secret of the bound client', async () => {
     const { id: profileId } = await newProfile()
     const { id, fetch } = await enrol(profileId, { render_context: { mqtt_url: 'ssl://broker:8883', qos: 2 } })
     expect((await bind(id)).status).toBe(204)
@@ -198,7 +198,7 @@ describe('an enrolment', () => {
     })
   })
 
-  it('is made by one call with its bindings, active, for a client of its own', async () => {
+  it('is created by one request with its bindings, active, for a new client', async () => {
     const { id: profileId } = await newProfile({ defaults: { qos: 0, mtls: true, mqtt_url: 'u' } })
     const external = { external_id: newId(), external_key: newId() }
     const made = await tenant.call('POST', `/${tenant.domainId}/clients/bootstrap/enrollments`, {
@@ -217,7 +217,7 @@ describe('an enrolment', () => {
     expect(contentOf(answer)).toMatchObject({ agent: { mqtt: { username: id, password: view.client_secret } } })
   })
 
-  it('is all or nothing: a binding that is refused leaves neither configuration nor client', async () => {
+  it('is atomic: a rejected binding creates neither configuration nor client', async () => {
     const { id: profileId } = await newProfile()
     const count = async () => (await tenant.call('GET', `/${tenant.domainId}/clients?limit=1`)).json<Listed>().total
     const before = await count()
@@ -229,7 +229,7 @@ describe('an enrolment', () => {
     expect((await create([{ slot: 'device_client', type: 'client' }])).status).toBe(201)
   })
 
-  it('is found by its profile, and by its newer names', async () => {
+  it('is found by its profile, and by its current names', async () => {
     const { id: profileId } = await newProfile()
     const { id } = await enrol(profileId)
     const found = async (query: string) =>
@@ -241,7 +241,7 @@ describe('an enrolment', () => {
     expect(await found(`profile_id=${profileId}&status=enabled`)).toEqual([])
   })
 
-  it('says what is missing, to the device as well, until it can be rendered', async () => {
+  it('reports missing values, also to the device, until it can be rendered', async () => {
     const { id: profileId } = await newProfile()
     const { id, fetch } = await enrol(profileId)
     const refusal = async () => {
@@ -258,14 +258,14 @@ describe('an enrolment', () => {
     await tenant.call('PATCH', profilesAt(`/${profileId}`), {
       content_template: '{"a": {{.Bindings.device_client.Secret.secret}} }',
     })
-    expect(await refusal()).toContain('the result is no JSON')
+    expect(await refusal()).toContain('the result is not valid JSON')
     await tenant.call('PATCH', profilesAt(`/${profileId}`), {
       binding_slots: [{ name: 'device_client', type: 'channel' }],
     })
-    expect(await refusal()).toContain('the slot device_client is for a channel')
+    expect(await refusal()).toContain('the slot device_client requires a channel')
   })
 
-  it('follows its client, channel and profile: the device fetches what they are now', async () => {
+  it('follows its client, channel and profile: the device fetches their current values', async () => {
     const { id: profileId } = await newProfile({
       content_template:
         '{"s":"{{.Bindings.device_client.Secret.secret}}","n":"{{.Bindings.mqtt_channel.Snapshot.name}}"}',
@@ -303,7 +303,7 @@ describe('an enrolment', () => {
     expect(JSON.parse((JSON.parse(text) as { content: string }).content)).toEqual({ e: external_id })
   })
 
-  it('gets and loses its profile, and its own content with it', async () => {
+  it('is assigned and unassigned a profile, and its own content with it', async () => {
     const { id: profileId } = await newProfile({
       template_format: 'go-template',
       content_template: 'of {{.Device.ID}}',
@@ -357,7 +357,7 @@ describe('an enrolment', () => {
 })
 
 describe('bindings', () => {
-  it('are listed without secrets, refreshed, replaced one by one and taken away', async () => {
+  it('are listed without secrets, refreshed, replaced individually and removed', async () => {
     const { id: profileId } = await newProfile()
     const { id } = await enrol(profileId)
     await bind(id)
@@ -385,7 +385,7 @@ describe('bindings', () => {
     expect((await tenant.call('DELETE', enrolmentAt(`${id}/bindings/mqtt_channel`))).status).toBe(404)
   })
 
-  it('are refused for other slots, other types, slots named twice, an empty list and a channel without id', async () => {
+  it('are rejected for unknown slots, other types, duplicate slots, an empty list and a channel without id', async () => {
     const { id } = await enrol((await newProfile()).id)
     const [ofClient, ofChannel] = bindingsOf()
     for (const wrong of [
@@ -400,7 +400,7 @@ describe('bindings', () => {
     expect((await tenant.call('GET', enrolmentAt(`${id}/bindings`))).json()).toEqual({ bindings: [] })
   })
 
-  it('reach nothing of another domain, and nothing that the caller may not read', async () => {
+  it('cannot refer to entities of another domain, or to entities that the caller may not read', async () => {
     const { id: profileId } = await newProfile()
     const { id } = await enrol(profileId)
     const foreign = { slot: 'device_client', type: 'client', resource_id: (await other.newClient()).id }
@@ -410,7 +410,7 @@ describe('bindings', () => {
     expect([refused.status, refused.json()]).toEqual([404, unknown.json()])
     expect((await bind(id, [foreignChannel])).status).toBe(404)
 
-    // Somebody who may update the client of the enrolment alone, and create none.
+    // A user who can update only the client of the enrolment, and create none.
     const user = await api.newUser()
     await tenant.call('POST', `/domains/${tenant.domainId}/users/assign`, { relation: 'member', user_ids: [user.id] })
     const member = tenantOf(user, tenant.domainId)
@@ -430,7 +430,7 @@ describe('bindings', () => {
 })
 
 describe('the preview', () => {
-  it('shows what a device would be given, and no secret of the platform', async () => {
+  it('shows the response that a device would get, and no secret of the platform', async () => {
     const { id: profileId } = await newProfile()
     const { id } = await enrol(profileId, { render_context: { mqtt_url: 'u' } })
     await bind(id)
@@ -458,7 +458,7 @@ describe('the preview', () => {
 })
 
 describe('another tenant', () => {
-  it('is answered for the profiles and enrolments of a domain as for those that there are not', async () => {
+  it('gets the same response for existing and unknown profiles and enrolments of a domain', async () => {
     const { id: profileId } = await newProfile()
     const { id } = await enrol(profileId)
     const theirs = await other.newClient()
@@ -493,7 +493,7 @@ describe('another tenant', () => {
 })
 
 describe('secrets', () => {
-  it('of a device lie sealed in the database, and none is in the journal', async () => {
+  it('of a device are stored encrypted in the database, and none is in the journal', async () => {
     const { id: profileId } = await newProfile()
     const { id } = await enrol(profileId, { render_context: { mqtt_url: 'WIFI-PASSWORD-7' } })
     await bind(id)

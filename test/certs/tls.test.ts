@@ -84,7 +84,7 @@ function publish(pair: Partial<Pair>, headers: Record<string, string> = {}): Pro
 }
 
 describe('a certificate in place of the secret', () => {
-  it('lets its client publish and read, and nobody without one', async () => {
+  it('allows its client to publish and read; requests without a certificate are rejected', async () => {
     const pair = await issue()
     expect(await publish(pair)).toBe(202)
     expect(await publish({})).toBe(401)
@@ -92,11 +92,11 @@ describe('a certificate in place of the secret', () => {
     expect(read.json<{ messages: { publisher: string }[] }>().messages[0]?.publisher).toBe(client.id)
   })
 
-  it('does not help a header that is wrong', async () => {
+  it('does not override a wrong Authorization header', async () => {
     expect(await publish(await issue(), { authorization: 'Client wrong' })).toBe(401)
   })
 
-  it('is refused within a second of its revocation, while another one of the client goes on', async () => {
+  it('is rejected within a second of its revocation, while another certificate of the client stays valid', async () => {
     const [gone, kept] = [await issue(), await issue()]
     expect(await publish(gone)).toBe(202)
     await revoke(gone.serial)
@@ -104,7 +104,7 @@ describe('a certificate in place of the secret', () => {
     expect(await publish(kept)).toBe(202)
   })
 
-  it('counts for nothing while its client is disabled, and when it is deleted', async () => {
+  it('is rejected while its client is disabled and after the client is deleted', async () => {
     const other = await tenant.newClient()
     await tenant.connect(other.id, channel)
     const pair = await issue(other.id)
@@ -117,7 +117,7 @@ describe('a certificate in place of the secret', () => {
     await until(async () => (await publish(pair)) === 401, 'a deleted client is refused', 1000)
   })
 
-  it('of another authority counts as none, whatever name it bears', async () => {
+  it('of another authority is ignored, regardless of its name', async () => {
     await run('openssl', [
       'req',
       '-x509',
@@ -163,7 +163,7 @@ describe('a certificate in place of the secret', () => {
 })
 
 describe('curl', () => {
-  it('believes the listener with the downloaded authority, and is let in with its certificate', async () => {
+  it('trusts the listener with the downloaded authority, and authenticates with its certificate', async () => {
     const pair = await issue()
     for (const [name, text] of Object.entries({ ca, cert: pair.cert, key: pair.key }))
       writeFileSync(join(folder, name), text)
@@ -202,7 +202,7 @@ describe('the certificate of the listeners', () => {
       sent.once('error', reject).end()
     })
 
-  it('is renewed before it ends, for new connections; those that are open go on, and nothing is made too early', async () => {
+  it('is renewed before it expires, for new connections; open connections continue, and no certificate is renewed too early', async () => {
     const { renewOwnTls } = api.api.provisioning.certificates
     const inDays = (days: number) => new Date(Date.now() + days * 86_400_000)
     const kept = new Agent({ keepAlive: true, maxSockets: 1 })

@@ -1,6 +1,6 @@
 /**
  * Every command once, as its example in the help says, through a pipe and on a terminal, against the running platform
- * (specification, Command-line client; contract section 13). What was printed stands in `snapshots/`, ids and times apart.
+ * (specification, Command-line client; contract section 13). The output is compared with `snapshots/`, without ids and times.
  */
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -84,6 +84,23 @@ type Special = {
   values?: (world: World) => Promise<Record<string, string>> | Record<string, string>
 }
 
+/** Commands of other command lines: `test/compatibility/data/command-lines.json` runs them, and compares their requests. */
+const OF_OTHER_COMMAND_LINES: ReadonlySet<string> = new Set([
+  'domains unassign users <relation> <JSON_user_ids> <domain_id>',
+  'clients not-connected <client_id>',
+  'channels not-connected <channel_id>',
+  'profiles update <JSON_profile>',
+  'profiles refresh <client_id>',
+  'certs issue named <client_id> <common_name> <JSON_addresses> [<options>]',
+  'certs get entity <entity_id>',
+  'certs entity-id <serial>',
+  'certs delete <client_id>',
+  'certs csr <JSON_names> <private_key>',
+  'certs issue-csr <client_id> <ttl> <csr>',
+  'certs ocsp <serial|certificate>',
+  'certs download-ca [<file>]',
+])
+
 const unique = () => randomBytes(6).toString('hex')
 /** As long as a new one has to be. */
 const newExternalKey = () => randomBytes(8).toString('hex')
@@ -97,6 +114,10 @@ const ASSIGNED: Special = {
 }
 
 const SPECIAL: Readonly<Record<string, Special>> = {
+  // A domain of its own: its only change is its creation.
+  overview: { args: async (w) => [await w.newDomain()] },
+  // No run is ever in this state: what other commands ran does not show.
+  'runs list': { args: () => ['--state', 'skipped'] },
   'users create <first_name> <last_name> <email> <username> <password>': {
     args: () => ['Ada', 'Lovelace', `${unique()}@example.com`, `ada${unique()}`, '12345678'],
   },
@@ -185,6 +206,11 @@ const SPECIAL: Readonly<Record<string, Special>> = {
   'profiles assign <profile_id> <client_id>': { values: profiled },
   'profiles bind <client_id> <JSON_bindings>': { values: profiled },
   'profiles bindings <client_id>': { values: profiled },
+  'modules try <file>': { args: () => [MODULE, '--inputs', '1,2'] },
+  'modules inspect <file>': { args: () => [MODULE] },
+  'modules download <digest> <file>': {
+    args: async (w) => [await w.value('digest', new Map()), 'downloaded.wasm'],
+  },
   'modules push <file> <reference>': { args: (w) => [MODULE, w.newReference()] },
   'workers revoke <worker_id>': { values: async (w) => ({ worker_id: await w.newWorker() }) },
   'workers delete <worker_id>': { values: async (w) => ({ worker_id: await w.newWorker() }) },
@@ -355,6 +381,7 @@ describe('every command, as its example says', () => {
       const parts: string[] = []
       for (const command of commands) {
         const key = keyOf(entry.name, command)
+        if (OF_OTHER_COMMAND_LINES.has(key)) continue
         const [piped, shown] = await Promise.all([
           tryOut(entry.name, command, 'run'),
           tryOut(entry.name, command, 'runOnTerminal'),
@@ -382,6 +409,6 @@ describe('every command, as its example says', () => {
     const keys = new Set<string>()
     for (const entry of GROUPS)
       for (const command of (await entry.load()).commands) keys.add(keyOf(entry.name, command))
-    expect(Object.keys(SPECIAL).filter((key) => !keys.has(key))).toEqual([])
+    expect([...Object.keys(SPECIAL), ...OF_OTHER_COMMAND_LINES].filter((key) => !keys.has(key))).toEqual([])
   })
 })

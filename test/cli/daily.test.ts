@@ -17,6 +17,7 @@ import type { Ended, Home } from './skein.ts'
 import { ADMIN_SECRET, PATIENT_WORKER } from './world.ts'
 
 const ENDLESS = join(import.meta.dirname, '..', '..', 'examples', 'endless', 'endless.wasm')
+const HELLO = join(import.meta.dirname, '..', '..', 'examples', 'hello', 'hello.wasm')
 const ADD = join(import.meta.dirname, '..', '..', 'examples', 'add', 'add.wasm')
 
 /** The whole platform starts, on a machine that others use too. */
@@ -129,7 +130,7 @@ describe('the login', () => {
     await until(() => Date.now() / 1000 > expiresAt, 'the access token expires')
     const ended = await home.run(['users', 'profile', issued.access_token])
     expect(ended).toMatchObject({ code: 1, stdout: '' })
-    expect(ended.stderr).toContain('the token of the command line is not valid')
+    expect(ended.stderr).toContain('the token of the command line is invalid')
   })
 
   it('goes to the addresses of its context alone, whatever a configuration file in a foreign folder says', async () => {
@@ -147,7 +148,7 @@ describe('the login', () => {
       const args = 'SKEIN_URL' in environment ? [] : ['--context', 'other']
       const ended = await at.run(['users', 'profile', ...args], { environment })
       expect(ended.code).toBe(1)
-      expect(ended.stderr).toMatch(/is not for|not logged in/)
+      expect(ended.stderr).toMatch(/needs your consent|is not valid for|not logged in/)
     }
     expect(seen).toEqual([])
     await new Promise((resolve) => stranger.close(resolve))
@@ -237,7 +238,7 @@ describe('contexts and settings', () => {
     expect(text).toContain('# mine')
     expect(text).toContain('limit = "7"')
     expect(await at.run(['config', 'colour', 'red', '-c', file])).toMatchObject({ code: 1 })
-    expect((await at.run(['config', 'colour', 'red', '-c', file])).stderr).toContain('no such key: colour')
+    expect((await at.run(['config', 'colour', 'red', '-c', file])).stderr).toContain('unknown key colour')
     expect(await at.run(['config', 'users_url', 'ftp://x', '-c', file])).toMatchObject({ code: 1 })
     expect(await at.run(['config', 'limit', 'many', '-c', file])).toMatchObject({ code: 2 })
     writeFileSync(file, 'limit = [\n')
@@ -361,7 +362,7 @@ describe('files of bulk provisioning', () => {
     expect(ended.stderr).toContain('clients.csv, line 17: the name is missing')
     expect(ended.stderr).toContain('clients.csv, line 5000: the name is longer than 1024 characters')
     expect(ended.stderr).toContain('clients.csv, line 9999: is not CSV')
-    expect(ended.stderr).toContain('3 entries of clients.csv cannot be used: nothing was created')
+    expect(ended.stderr).toContain('3 entries of clients.csv are invalid: nothing was created')
     expect(json<{ total: number }>(await home.run(['clients', 'get', 'all'])).total).toBe(before)
     const rest = json<{ total: number; clients: { id: string }[] }>(
       await home.run(['provision', 'clients', file, '--skip-bad']),
@@ -409,11 +410,13 @@ describe('files of bulk provisioning', () => {
     const file = write('mixed.csv', `${fresh},${one}\nnobody,${one}\n${first},nothing\n`)
     const refused = await home.run(['provision', 'connect', file])
     expect(refused).toMatchObject({ code: 1, stdout: '' })
-    expect(refused.stderr).toContain('mixed.csv, line 2: client "nobody" is no UUID in lower case')
-    expect(refused.stderr).toContain('mixed.csv, line 3: channel "nothing" is no UUID in lower case')
+    expect(refused.stderr).toContain('mixed.csv, line 2: client "nobody" is not a lower-case UUID')
+    expect(refused.stderr).toContain('mixed.csv, line 3: channel "nothing" is not a lower-case UUID')
     expect(json<{ total: number }>(await home.run(['clients', 'connections', fresh])).total).toBe(0)
     const items = write('mixed.json', JSON.stringify([{ client_ids: ['nobody'], channel_ids: [one] }]))
-    expect((await home.run(['provision', 'connect', items])).stderr).toContain('item 1: client "nobody" is no UUID')
+    expect((await home.run(['provision', 'connect', items])).stderr).toContain(
+      'item 1: client "nobody" is not a lower-case UUID',
+    )
     expect(await home.run(['provision', 'connect', file, '--skip-bad'])).toMatchObject({ code: 0, stdout: 'ok\n' })
     expect(json<{ total: number }>(await home.run(['clients', 'connections', fresh])).total).toBe(1)
   })
@@ -441,13 +444,13 @@ describe('files of bulk provisioning', () => {
     const pairs = write('pairs-of-lines.csv', `client_id,channel_id\n${pump},${one}\n${valve},${two}\n`)
     const connected = await home.run(['provision', 'connect', pairs, '--pairs'])
     expect(connected).toMatchObject({ code: 0, stdout: 'ok\n' })
-    expect(connected.stderr).toContain('making 2 connections: 2 clients and 2 channels')
+    expect(connected.stderr).toContain('creating 2 connections: 2 clients and 2 channels')
     expect(json<{ total: number }>(await home.run(['clients', 'connections', pump ?? ''])).total).toBe(1)
     const product = await home.run(['provision', 'connect', pairs])
-    expect(product.stderr).toContain('making 4 connections: 2 clients x 2 channels')
+    expect(product.stderr).toContain('creating 4 connections: 2 clients x 2 channels')
     expect(json<{ total: number }>(await home.run(['clients', 'connections', pump ?? ''])).total).toBe(2)
     const halves = await home.run(['provision', 'connect', write('halves.csv', `${pump},\n`), '--pairs'])
-    expect(halves.stderr).toContain('line 1: holds no channel')
+    expect(halves.stderr).toContain('line 1: has no channel')
   })
 
   it('that name a field as nobody knows it are made with a hint', async () => {
@@ -485,7 +488,7 @@ describe('long work', () => {
     const ended = await home.run(['tasks', 'run', ADD, '--inputs', '1,2', '--function', 'nothing', '--wait'])
     expect(ended.code).toBe(1)
     expect(ended.stderr).toContain('nothing')
-    expect((await home.run(['tasks', 'run', 'nowhere.wasm'])).stderr).toContain('there is no file nowhere.wasm')
+    expect((await home.run(['tasks', 'run', 'nowhere.wasm'])).stderr).toContain('file nowhere.wasm not found')
   })
 
   it('takes inputs as JSON, and shows the state by its name on a terminal', async () => {
@@ -519,13 +522,36 @@ describe('long work', () => {
     await home.run(['tasks', 'delete', taskId])
   })
 
+  it('of a task that starts by itself is followed from run to run', async () => {
+    const task = JSON.stringify({ name: 'yearly', schedule: '0 0 1 1 *', cli_args: ['greetings'] })
+    const taskId = String(json(await home.run(['tasks', 'create', task]))['id'])
+    await home.run(['tasks', 'upload', taskId, HELLO])
+    const count = (text: string) => text.match(/greetings/g)?.length ?? 0
+    await home.run(['tasks', 'invoke', taskId])
+    let seen = ''
+    const following = home.run(['tasks', 'logs', taskId, '-f'], {
+      interruptWhen: (text) => {
+        seen = text
+        return count(text) === 3
+      },
+    })
+    for (const runs of [1, 2, 3]) {
+      await until(() => count(seen) === runs, `the output of run ${runs}`, 60_000)
+      if (runs < 3) await home.run(['tasks', 'invoke', taskId])
+    }
+    const ended = await following
+    expect(ended.code).toBe(0)
+    expect(count(ended.stdout)).toBe(3)
+    await home.run(['tasks', 'delete', taskId, '--force'])
+  })
+
   it('shows how far it is on a terminal, and says how to go on when it is interrupted', async () => {
     const ended = await home.runOnTerminal(['tasks', 'run', ENDLESS, '--wait'], {
       interruptWhen: (text) => text.includes('is running'),
     })
     expect(ended.code).toBe(1)
     expect(ended.stdout).toContain('uploading endless.wasm [')
-    const [, taskId = ''] = /the task goes on: skein tasks results ([0-9a-f-]{36})/.exec(ended.stdout) ?? []
+    const [, taskId = ''] = /the task continues: skein tasks results ([0-9a-f-]{36})/.exec(ended.stdout) ?? []
     expect(json(await home.run(['tasks', 'stop', taskId]))).toMatchObject({ stopped: true })
   })
 
@@ -554,9 +580,13 @@ describe('the doctor', () => {
     const ended = await home.run(['doctor'])
     expect(ended.code).toBe(0)
     const { findings } = json<{ findings: { verdict: string; what: string }[] }>(ended)
-    // A busy machine is told of as slow.
-    const isSlow = /answers after \d+ ms/
+    // A busy machine is reported as slow.
+    const isSlow = /is slow: \d+ ms/
     expect(findings.filter(({ verdict, what }) => verdict !== 'ok' && !isSlow.test(what))).toEqual([])
+    const said = findings.map(({ what }) => what).join('\n')
+    expect(said).toMatch(/ is ready: program, .*database, changelog/)
+    expect(said).toMatch(/^embedded PostgreSQL \d+.*GiB, .* free$/m)
+    expect(said).toMatch(/^database: durable \(synchronous_commit=on\), no standby$/m)
   })
 
   it('says what is wrong: an address, a login, a file that others can read', async () => {
@@ -566,8 +596,8 @@ describe('the doctor', () => {
     chmodSync(join(at.folder, 'skein', 'contexts.json'), 0o644)
     const ended = await at.runOnTerminal(['doctor', '--certs-url', 'http://127.0.0.1:1'])
     expect(ended.code).toBe(1)
-    expect(ended.stdout).toContain('nothing answers at http://127.0.0.1:1 (certs; address: flag (certs_url))')
-    expect(ended.stdout).toContain('others can read')
+    expect(ended.stdout).toContain('connection refused by http://127.0.0.1:1 (certs; address: flag (certs_url))')
+    expect(ended.stdout).toContain('other users can read')
     expect(ended.stdout).toContain('no domain in use')
   })
 })

@@ -19,12 +19,12 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   // Names that the tests make unique.
   [/\b(d|u|ada|plant|secret-|pat |role )[0-9a-f]{8,12}\b/g, 'name'],
   [/\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b/g, 'name'],
-  [/\b\d+-\d+ of \d+(; go on with --offset \d+)?/g, 'page'],
+  [/\b\d+-\d+ of \d+(; continue with --offset \d+)?/g, 'page'],
   // Not the numbers of a style, which follow an escape.
   [/(?<![\w<[;.])\d+(\.\d+)?\b/g, 'number'],
 ]
 
-/** How often a line is drawn anew, and whether at all, depends on the time that the work takes. */
+/** How often a line is redrawn depends on the duration of the work. */
 const DRAWN: readonly (readonly [RegExp, string])[] = [
   // oxlint-disable-next-line no-control-regex -- what a terminal is sent
   [/(\u{1B}\[Ktask \S+ is \w+, [\d.]+ s)+\u{1B}\[K/gu, ''],

@@ -16,6 +16,8 @@ await runProgram({
   },
   flags: { mode: { setting: 'SKEIN_EXAMPLE_MODE' }, open: { setting: 'SKEIN_EXAMPLE_OPEN', isSwitch: true } },
   ownPrefixes: ['SKEIN_EXAMPLE_'],
+  otherSettings: () =>
+    Promise.resolve([{ neighbour: text('SKEIN_EXAMPLE_NEIGHBOUR', '', 'Of a program beside this one') }]),
   async run(life, { example: config }, logger) {
     await life.start('part', () =>
       Promise.resolve({

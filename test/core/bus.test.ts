@@ -1,7 +1,7 @@
-/** Hints between processes: fast where possible, never a fact that somebody waits for (mechanisms section 2). */
+/** Hints between processes: fast where possible, and nothing depends on their arrival (mechanisms section 2). */
 import { describe, expect, test } from 'vitest'
 import { MAX_HINT_BYTES, createLocalBus } from '#core/bus/index.ts'
-import type { Bus } from '#core/bus/index.ts'
+import type { Bus, HintPeers } from '#core/bus/index.ts'
 import { createRedisBus } from '#core/bus/redis.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { createLogger } from '#core/logging/index.ts'
@@ -72,6 +72,32 @@ function behavesAsABus(create: () => Promise<Bus>): void {
 
 describe('the bus within a process', () => {
   behavesAsABus(() => Promise.resolve(createLocalBus()))
+})
+
+describe('the bus of the processes of one machine', () => {
+  const alone: HintPeers = { send: () => true, listen: () => undefined, isConnected: true }
+  behavesAsABus(() => Promise.resolve(createLocalBus(alone)))
+
+  test('hints reach the others once, and what could not be sent to one of them is counted', async () => {
+    const sent: string[] = []
+    let deliver: (topic: string, payload: Uint8Array) => void = () => undefined
+    const bus = createLocalBus({
+      send: (topic, payload) => sent.push(`${topic} ${Buffer.from(payload).toString()}`) < 3,
+      listen: (handler) => void (deliver = handler),
+      isConnected: false,
+    })
+    const mine = heard(bus, 'a')
+    for (const text of ['1', '2', '3']) bus.publish('a', bytes(text))
+    deliver('a', bytes('theirs'))
+    deliver('b', bytes('of another topic'))
+    await until(() => mine.hints.length === 4, 'the hints arrive')
+    expect(sent).toEqual(['a 1', 'a 2', 'a 3'])
+    expect([bus.dropped, bus.isConnected]).toEqual([1, false])
+    expect(mine.hints.toSorted()).toEqual(['1', '2', '3', 'theirs'])
+    await bus.close()
+    deliver('a', bytes('late'))
+    expect(mine.hints).toHaveLength(4)
+  })
 })
 
 describe('the bus over a Redis that is away', () => {

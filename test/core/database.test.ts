@@ -182,7 +182,7 @@ test('a server that falls silent under a statement is a timeout, and no request 
     }),
   )
   expect(kindOf(refusal)).toBe('timeout')
-  relay.mend()
+  relay.repair()
   // The connection that fell silent is not given to the next caller.
   expect(await relayed.transaction((tx) => backendOf(tx))).toBeGreaterThan(0)
   await relayed.close()

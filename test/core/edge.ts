@@ -7,6 +7,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { createHttpApp, createMetrics, listen, responses } from '#core/http/index.ts'
 import type { EdgeOptions, HttpApp, Listeners } from '#core/http/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { Readiness } from '#core/readiness/index.ts'
 
 export const BUILD = { version: '1.2.3', commit: 'abc', buildTime: '2026-11-21T00:00:00Z' }
 
@@ -42,7 +43,7 @@ export async function startEdge(options: TestEdgeOptions = {}): Promise<TestEdge
   const logger = createLogger({ name: 'test', level: 'info', stream })
   const app = createHttpApp({
     logger,
-    health: { build: BUILD, metrics: createMetrics(), serviceOf: (port) => `port ${port}` },
+    health: { build: BUILD, metrics: createMetrics(), readiness: new Readiness(), serviceOf: (port) => `port ${port}` },
     maxBodyBytes: 1024,
     corsOrigins: [],
     trustProxy: [],

@@ -2,7 +2,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Batch } from '#core/database/index.ts'
-import { GroupCommit, isDatabaseAway, violatedConstraint } from '#core/database/index.ts'
+import { GroupCommit, isDatabaseUnavailable, violatedConstraint } from '#core/database/index.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
 
@@ -46,7 +46,7 @@ function noteQueue(
       await interrupt(client, 'after')
       return outcomes
     } catch (error) {
-      if (isDatabaseAway(error)) open = undefined
+      if (isDatabaseUnavailable(error)) open = undefined
       else await client.query('ROLLBACK')
       throw error
     }

@@ -115,7 +115,7 @@ function expectSameBodies(one: Talk, other: Talk): void {
 }
 
 const isClosing = ({ answers }: Talk) => answers.some((answer) => answer.includes('connection: close'))
-const UNREADABLE = 'the request is not valid HTTP'
+const UNREADABLE = 'invalid HTTP request'
 
 const HEAD = 'POST /kept/a HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n'
 

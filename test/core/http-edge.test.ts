@@ -49,7 +49,10 @@ describe('paths and methods', () => {
   ])('%s %s is 404 with the error body', async (method, path) => {
     const answer = await call(method, path)
     expect(answer.status).toBe(404)
-    expect(answer.json()).toEqual({ error: 'not_found', message: expect.stringMatching(/^no such (path|guide)$/) })
+    expect(answer.json()).toEqual({
+      error: 'not_found',
+      message: expect.stringMatching(/^(no such path|there is no guide with this name)$/),
+    })
   })
 
   test.each([
@@ -129,8 +132,8 @@ describe('bodies', () => {
   test.each([
     ['{"name":"a\\u0000b"}', 'name must not contain a NUL character'],
     ['{"name":"a\\ud800"}', 'name must not contain a lone surrogate'],
-    ['{"name":"a","size":1e400}', 'size must be a number that a double can hold'],
-    ['{"name":"a","deep":{"list":[1,-1e999]}}', 'deep.list.1 must be a number that a double can hold'],
+    ['{"name":"a","size":1e400}', 'size must be a finite double'],
+    ['{"name":"a","deep":{"list":[1,-1e999]}}', 'deep.list.1 must be a finite double'],
     ['{"name":"a","__proto__":{"admin":true}}', 'the body must not have a key __proto__'],
     ['{"name":"a","k\\u0000":1}', 'the body has a key that must not contain a NUL character'],
     [`{"name":"a","deep":${'['.repeat(70)}${']'.repeat(70)}}`, 'not be nested deeper than 64 levels'],
@@ -138,9 +141,9 @@ describe('bodies', () => {
     ['{"name":""}', 'name must not be empty'],
     ['{"name":"a","size":"1"}', 'size must be a number'],
     ['[]', 'the body must be an object'],
-    ['null', 'the request needs a JSON body'],
+    ['null', 'the request requires a JSON body'],
     ['"text"', 'the body must be an object'],
-    ['', 'the request needs a JSON body'],
+    ['', 'the request requires a JSON body'],
   ])('%s is 400 that says what is wrong', async (body, message) => {
     const answer = await postJson(body)
     expect(answer.status).toBe(400)
@@ -187,7 +190,7 @@ describe('bodies', () => {
   })
 
   test('a body above the limit is 413 for whoever reads the answer when he has sent everything', async () => {
-    // More than the buffers of both sides hold: a connection that is closed at once is reset under him.
+    // More than the buffers of both sides hold: closing the connection at once would reset it for the caller.
     const size = 8 * 1024 * 1024
     for (const isDeclared of [true, false]) {
       const raw = openRaw(edge.port)

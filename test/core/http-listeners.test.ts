@@ -9,6 +9,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { createHttpApp, createMetrics, listen, portError, readTlsFiles } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { Writable } from 'node:stream'
 import { BUILD } from './edge.ts'
 
@@ -22,7 +23,7 @@ const logger = createLogger({
 function anApp(): HttpApp {
   return createHttpApp({
     logger,
-    health: { build: BUILD, metrics: createMetrics(), serviceOf: () => 'test' },
+    health: { build: BUILD, metrics: createMetrics(), readiness: new Readiness(), serviceOf: () => 'test' },
     maxBodyBytes: 1024,
     corsOrigins: [],
     trustProxy: [],
@@ -57,7 +58,7 @@ test('a taken port is one sentence that names the setting, and what was bound be
     logger,
   })
   await expect(refusal).rejects.toThrow(
-    `port ${other.port} on 127.0.0.1 is already taken: stop the other program or set SKEIN_OTHER_PORT to a free port`,
+    `port ${other.port} on 127.0.0.1 is already in use; stop the other program, or set SKEIN_OTHER_PORT to a free port`,
   )
   const again = await listen(app, { host: '127.0.0.1', ports: [{ ...base, port }], logger })
   expect(again.ports).toEqual([port])
@@ -72,7 +73,7 @@ test('a taken port that may be missing is a warning, and the others serve', asyn
     logger,
   })
   expect(listeners.taken).toEqual([other.port])
-  expect(lines.at(-1)).toContain(`ports ${other.port} are taken by another program`)
+  expect(lines.at(-1)).toContain(`ports ${other.port} are in use by another program`)
   expect((await fetch(`http://127.0.0.1:${listeners.ports[0]}/health`)).status).toBe(200)
   await listeners.stop()
 })
@@ -101,8 +102,8 @@ test('every port serves every route', async () => {
 })
 
 test.each([
-  ['EACCES', 'port 80 may not be opened by this user: set SKEIN_HTTP_PORT to a port above 1023'],
-  ['EADDRNOTAVAIL', 'the address 192.0.2.1 is not one of this machine: set SKEIN_HOST'],
+  ['EACCES', 'port 80 requires privileges that this user does not have; set SKEIN_HTTP_PORT to a port above 1023'],
+  ['EADDRNOTAVAIL', '192.0.2.1 is not an address of this machine; set SKEIN_HOST'],
   ['EOTHER', 'cannot listen on 192.0.2.1:80 (SKEIN_HTTP_PORT): odd'],
 ])('%s is one sentence that says what to do', (code, sentence) => {
   const error = portError(
@@ -120,8 +121,8 @@ test('half a TLS configuration, a missing file and a file that is no certificate
   await writeFile(file, 'no certificate')
   const read = (tlsCert?: string, tlsKey?: string) => readTlsFiles({ tlsCert, tlsKey, tlsCa: undefined })
   expect(await read()).toBeUndefined()
-  await expect(read(file)).rejects.toThrow('SKEIN_TLS_CERT and SKEIN_TLS_KEY belong together')
-  await expect(read(file, join(folder, 'none'))).rejects.toThrow('the file of SKEIN_TLS_KEY cannot be read')
-  await expect(read(file, file)).rejects.toThrow('SKEIN_TLS_CERT and SKEIN_TLS_KEY do not fit together')
+  await expect(read(file)).rejects.toThrow('SKEIN_TLS_CERT and SKEIN_TLS_KEY must be set together')
+  await expect(read(file, join(folder, 'none'))).rejects.toThrow('failed to read the file of SKEIN_TLS_KEY')
+  await expect(read(file, file)).rejects.toThrow('SKEIN_TLS_CERT and SKEIN_TLS_KEY do not match')
   await rm(folder, { recursive: true })
 })

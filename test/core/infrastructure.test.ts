@@ -66,7 +66,7 @@ test('a process is in the list of nodes while it runs', async () => {
 test('another secret key than the one that the database was made with is refused in one sentence', async () => {
   expect(await start({})).toBeUndefined()
   expect(await start({ SKEIN_SECRET_KEY: randomBytes(32).toString('base64') })).toBe(
-    'the database was made with another secret key: start with the SKEIN_SECRET_KEY (or the data folder) that belongs to it, or give that one as SKEIN_SECRET_KEY_PREVIOUS to change it',
+    'the database uses another secret key; start with its SKEIN_SECRET_KEY or its data folder, or set SKEIN_SECRET_KEY_PREVIOUS to its key to rotate it',
   )
   expect(await start({})).toBeUndefined()
 })
@@ -84,22 +84,22 @@ test.each([
   [
     'a wrong password',
     () => address({ password: 'hunter2' }),
-    /^the database of SKEIN_DATABASE_URL refuses us \(password authentication failed.*check user, password/,
+    /^the database of SKEIN_DATABASE_URL rejected the connection \(password authentication failed.*check its user, password/,
   ],
   [
     'a database that is not there',
     () => address({ database: 'nowhere' }),
-    /^the database of SKEIN_DATABASE_URL refuses us \(database "nowhere" does not exist\)/,
+    /^the database of SKEIN_DATABASE_URL rejected the connection \(database "nowhere" does not exist\)/,
   ],
   [
     'a port that nobody listens on',
     () => 'postgres://a:hunter2@localhost:9/a',
-    /^the database of SKEIN_DATABASE_URL cannot be reached \(connect ECONNREFUSED .*\): check that it runs/,
+    /^the database of SKEIN_DATABASE_URL is unreachable \(connect ECONNREFUSED .*\); check that the server is running/,
   ],
   [
     'a host that does not exist',
     () => 'postgres://a:hunter2@nowhere.invalid/a',
-    /^the database of SKEIN_DATABASE_URL cannot be reached \(.*nowhere\.invalid\)/,
+    /^the database of SKEIN_DATABASE_URL is unreachable \(.*nowhere\.invalid\)/,
   ],
   [
     'an address of something else',

@@ -33,7 +33,7 @@ async function aLog() {
   logs += 1
   const log = `log_${logs}`
   await sql`CREATE TABLE ${sql.raw(log)} (
-    xid xid8 NOT NULL DEFAULT pg_current_xact_id(), seq bigint GENERATED ALWAYS AS IDENTITY, note text NOT NULL,
+    xid xid8 NOT NULL DEFAULT position_xid(), seq bigint GENERATED ALWAYS AS IDENTITY, note text NOT NULL,
     PRIMARY KEY (xid, seq))`.execute(database.db)
   await sql`CREATE TABLE ${sql.raw(`${log}_effects`)} (id bigint GENERATED ALWAYS AS IDENTITY, note text)`.execute(
     database.db,
@@ -196,7 +196,7 @@ test('waits for a transaction that may still commit a lower position, so that th
   await follower.stop()
 })
 
-test('reads at once when poked, and a stop waits for the round that runs', async () => {
+test('reads at once when woken, and a stop waits for the round that runs', async () => {
   const { log, follow, apply, effects, arrived } = await aLog()
   const release = Promise.withResolvers<void>()
   let isApplying = false
@@ -208,7 +208,7 @@ test('reads at once when poked, and a stop waits for the round that runs', async
       await apply(tx, rows)
     },
   })
-  await append(database.db, log, 'poked')
+  await append(database.db, log, 'woken')
   await until(() => {
     follower.wake()
     return isApplying
@@ -217,5 +217,5 @@ test('reads at once when poked, and a stop waits for the round that runs', async
   release.resolve()
   await stopped
   await arrived(1)
-  expect(await effects()).toEqual(['poked'])
+  expect(await effects()).toEqual(['woken'])
 })

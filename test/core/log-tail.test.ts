@@ -28,7 +28,7 @@ async function followedLog(options: Partial<LogTailOptions> = {}) {
   logs += 1
   const log = `log_${logs}`
   await sql`CREATE TABLE ${sql.raw(log)} (
-    xid xid8 NOT NULL DEFAULT pg_current_xact_id(), seq bigint GENERATED ALWAYS AS IDENTITY, note text NOT NULL,
+    xid xid8 NOT NULL DEFAULT position_xid(), seq bigint GENERATED ALWAYS AS IDENTITY, note text NOT NULL,
     PRIMARY KEY (xid, seq))`.execute(database.db)
   const notes: string[] = []
   let resets = 0
@@ -153,11 +153,11 @@ test('more rows than are worth reading make the consumer forget everything, and 
   expect(followed.notes).toEqual(['after'])
 })
 
-test('reads at once when poked, long before its interval', async () => {
+test('reads at once when woken, long before its interval', async () => {
   await using followed = await followedLog({ intervalMs: 3_600_000 })
-  await append(database.db, followed.log, 'poked')
+  await append(database.db, followed.log, 'woken')
   followed.tail.wake()
-  await followed.arrived('poked')
+  await followed.arrived('woken')
 })
 
 test('a consumer that throws gets the same rows again instead of losing them', async () => {
@@ -197,7 +197,7 @@ test('is not fresh 900 ms after the database went away, and fresh again when it 
   relay.cut()
   await append(database.db, followed.log, 'while away')
   await until(() => !followed.tail.isFresh(), 'stale', TAIL_STALE_MS * 10)
-  relay.mend()
+  relay.repair()
   await followed.arrived('while away')
   await until(() => followed.tail.isFresh(), 'fresh again')
   expect(followed.resets()).toBe(1)
@@ -216,7 +216,7 @@ test('is not fresh when the server hangs without closing the connection', async 
   await using followed = await followedLog({ database: hung })
   relay.freeze()
   await until(() => !followed.tail.isFresh(), 'stale', TAIL_STALE_MS * 10)
-  relay.mend()
+  relay.repair()
   await append(database.db, followed.log, 'after the freeze')
   await followed.arrived('after the freeze')
   await followed.tail.stop()

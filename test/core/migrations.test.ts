@@ -87,13 +87,33 @@ test('a process does not wait for ever for another one that migrates', async () 
   expect((await waiter.query('SELECT count(*) FROM migrations')).rows).toEqual([{ count: '2' }])
 })
 
-test('a database of a newer version is refused and says which migration it has', async () => {
+test('a database to which newer versions only added is used as it is', async () => {
   const client = await connect()
-  await migrate(client, await version(FIRST, SECOND), silentLogger)
-  await expect(migrate(client, await version(FIRST), silentLogger)).rejects.toMatchObject({
-    kind: 'invalid_state',
-    message: expect.stringContaining('newer version of Skein (it has migration 2 "step")') as string,
-  })
+  await migrate(
+    client,
+    await version(FIRST, SECOND, '-- expand: halls\nCREATE TABLE halls (id integer);'),
+    silentLogger,
+  )
+  const before = (await client.query('SELECT * FROM migrations ORDER BY number')).rows
+  expect(before.map(({ kind }: { kind: string }) => kind)).toEqual(['expand', 'expand', 'expand'])
+  await migrate(client, await version(FIRST), silentLogger)
+  expect((await client.query('SELECT * FROM migrations ORDER BY number')).rows).toEqual(before)
+})
+
+test('a database from which a newer version removed something is refused in one line that names the migration', async () => {
+  const client = await connect()
+  await migrate(
+    client,
+    await version(FIRST, SECOND, CONTRACT, '-- expand: halls\nCREATE TABLE halls (id integer);'),
+    silentLogger,
+  )
+  for (const older of [[FIRST], [FIRST, SECOND]]) {
+    await expect(migrate(client, await version(...older), silentLogger)).rejects.toMatchObject({
+      kind: 'invalid_state',
+      message:
+        'a newer version of Skein removed from the database what this one uses (migration 3 "step"): start that version, or restore a backup from before the upgrade',
+    })
+  }
 })
 
 test('a database whose migrations had another text is refused', async () => {
@@ -113,7 +133,7 @@ test('a database of an older build is refused in one line that says what to do, 
   )
   expect(refusal).toMatchObject({ kind: 'invalid_state' })
   expect((refusal as ServiceError).message).toBe(
-    'the database was made by an older or unreleased build of Skein and cannot be upgraded: export its messages with that build (skein messages export), then set SKEIN_DATA_DIR to a new folder, or SKEIN_DATABASE_URL to an empty database',
+    'the database was created by an older or unreleased build of Skein and cannot be upgraded; export its messages with that build (skein messages export), then set SKEIN_DATA_DIR to a new folder, or SKEIN_DATABASE_URL to an empty database',
   )
   expect((await client.query(ledger)).rows).toEqual(before)
   expect((await client.query(`SELECT to_regclass('users') AS users`)).rows).toEqual([{ users: null }])

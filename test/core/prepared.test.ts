@@ -125,7 +125,7 @@ test('a deadlock that a deferred statement meets is repeated', async () => {
     crosswise(1, 2, held.first, held.second.promise),
     crosswise(2, 1, held.second, held.first.promise),
   ])
-  // Whoever is repeated may be quicker than the one that he let through, and be in the way once more.
+  // A repeated transaction can be faster than the one that it waited for, and block it again.
   expect(attempts).toBeGreaterThanOrEqual(3)
 })
 

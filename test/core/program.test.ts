@@ -27,7 +27,7 @@ test('--help says what it is, its flags and its settings with their defaults, an
     const { code, stdout } = await run([flag], { SKEIN_EXAMPLE_PORT: 'wrong' }).ended
     expect(code).toBe(0)
     expect(stdout).toContain('Usage: npm run example -- [flags]\n\nDoes what its settings say.')
-    expect(stdout).toMatch(/--mode VALUE +stands for SKEIN_EXAMPLE_MODE/)
+    expect(stdout).toMatch(/--mode VALUE +sets SKEIN_EXAMPLE_MODE/)
     expect(stdout).toMatch(/SKEIN_EXAMPLE_COUNT +A number \(default: 1\)/)
   }
 })
@@ -63,12 +63,14 @@ test('a flag stands for its setting and wins over it; a misspelt variable is a w
   const program = run(['--mode', 'fail'], {
     SKEIN_EXAMPLE_MODE: 'wait',
     SKEIN_EXAMPLE_CUONT: '3',
+    SKEIN_EXAMPLE_NEIGHBOUR: 'of another program',
     SKEIN_EXAMPLE_TOKEN: 'hunter2',
   })
   const { code, stdout, stderr } = await program.ended
   expect(code).toBe(1)
   expect(stderr).toBe('nothing works\n')
   expect(stdout).toContain('SKEIN_EXAMPLE_CUONT is not a setting; did you mean SKEIN_EXAMPLE_COUNT?')
+  expect(stdout).not.toContain('NEIGHBOUR')
   expect(stdout).toContain('part stopped')
   expect(stdout).not.toContain('hunter2')
 })

@@ -37,7 +37,7 @@ export class Relay implements AsyncDisposable {
   }
 
   /** New connections work; those that were cut or frozen stay so. */
-  mend(): void {
+  repair(): void {
     this.#state = 'whole'
   }
 

@@ -1,42 +1,22 @@
-/** Token buckets in Redis: one limit for all nodes, and nobody who waits for a Redis that is away. */
+/** Shared token buckets: one limit for all nodes or processes, and nobody who waits for a Redis that is away. */
 import { createClient } from 'redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { connectSharedLimits } from '#core/limits/index.ts'
+import { connectSharedLimits, createMemoryLimits } from '#core/limits/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import { newId } from '#core/ids.ts'
 import { silentLogger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { RedisServer, hasRedisServer } from './redis-server.ts'
 
-test('without a Redis nothing is shared', async () => {
-  expect(await connectSharedLimits(undefined, silentLogger)).toBeUndefined()
-})
+/** So slow that nothing comes back while the test runs. */
+const rule = { burst: 5, perMinute: 0.1 }
 
-describe.runIf(hasRedisServer())('limits in Redis', () => {
-  let redis: RedisServer
-  let nodes: SharedLimits[]
-
-  const connected = async (): Promise<SharedLimits> => {
-    const limits = (await connectSharedLimits(redis.url, silentLogger)) as SharedLimits
-    await until(async () => (await limits.take([{ name: newId(), rule }])) === 0, 'Redis answers')
-    return limits
-  }
-  /** So slow that nothing comes back while the test runs. */
-  const rule = { burst: 5, perMinute: 0.1 }
-
-  beforeAll(async () => {
-    redis = await RedisServer.start()
-    nodes = [await connected(), await connected()]
-  })
-  afterAll(async () => {
-    for (const node of nodes) node.close()
-    await redis[Symbol.asyncDispose]()
-  })
-
+/** The promises of shared limits, whatever counts. `nodes` are two that share them. */
+function behaveAsSharedLimits(nodes: () => readonly SharedLimits[]): void {
   test('many nodes at once take as many as the bucket holds, and are told when there is one again', async () => {
     const bucket = { name: newId(), rule }
     const answers = await Promise.all(
-      Array.from({ length: 40 }, (_, index) => (nodes[index % 2] as SharedLimits).take([bucket])),
+      Array.from({ length: 40 }, (_, index) => (nodes()[index % 2] as SharedLimits).take([bucket])),
     )
     expect(answers.filter((waitMs) => waitMs === 0)).toHaveLength(rule.burst)
     const refused = answers.filter((waitMs) => waitMs !== 0)
@@ -48,7 +28,7 @@ describe.runIf(hasRedisServer())('limits in Redis', () => {
       { name: newId(), rule },
       { name: newId(), rule: { burst: 1, perMinute: 0.1 } },
     ]
-    const [node] = nodes as [SharedLimits]
+    const [node] = nodes() as [SharedLimits]
     expect(await node.take([empty])).toBe(0)
     for (let attempt = 0; attempt < 10; attempt++) expect(await node.take([full, empty])).toBeGreaterThan(0)
     for (let attempt = 0; attempt < rule.burst; attempt++) expect(await node.take([full])).toBe(0)
@@ -57,12 +37,54 @@ describe.runIf(hasRedisServer())('limits in Redis', () => {
 
   test('what is given back can be taken again, and never more than the bucket holds', async () => {
     const bucket = { name: newId(), rule: { burst: 2, perMinute: 0.1 } }
-    const [node] = nodes as [SharedLimits]
+    const [node] = nodes() as [SharedLimits]
     expect(await node.take([bucket])).toBe(0)
-    for (let count = 0; count < 5; count++) node.giveBack([bucket])
+    for (let count = 0; count < 5; count++) node.refund([bucket])
     expect([await node.take([bucket]), await node.take([bucket])]).toEqual([0, 0])
     expect(await node.take([bucket])).toBeGreaterThan(0)
   })
+}
+
+test('one process that has no Redis shares nothing; several of one machine share what their supervisor counts', async () => {
+  expect(await connectSharedLimits(undefined, silentLogger)).toBeUndefined()
+  const ofMachine = createMemoryLimits()
+  expect(await connectSharedLimits(undefined, silentLogger, ofMachine)).toBe(ofMachine)
+})
+
+describe('limits in the memory of a supervisor', () => {
+  const limits = createMemoryLimits()
+  behaveAsSharedLimits(() => [limits, limits])
+
+  test('tokens come back with the time', async () => {
+    let nowMs = 0
+    const timed = createMemoryLimits(() => nowMs)
+    const bucket = { name: 'a', rule: { burst: 1, perMinute: 60 } }
+    expect(await timed.take([bucket])).toBe(0)
+    expect(await timed.take([bucket])).toBe(1000)
+    nowMs = 1000
+    expect(await timed.take([bucket])).toBe(0)
+  })
+})
+
+describe.runIf(hasRedisServer())('limits in Redis', () => {
+  let redis: RedisServer
+  let nodes: SharedLimits[]
+
+  const connected = async (): Promise<SharedLimits> => {
+    const limits = (await connectSharedLimits(redis.url, silentLogger)) as SharedLimits
+    await until(async () => (await limits.take([{ name: newId(), rule }])) === 0, 'Redis answers')
+    return limits
+  }
+  beforeAll(async () => {
+    redis = await RedisServer.start()
+    nodes = [await connected(), await connected()]
+  })
+  afterAll(async () => {
+    for (const node of nodes) node.close()
+    await redis[Symbol.asyncDispose]()
+  })
+
+  behaveAsSharedLimits(() => nodes)
 
   test('Redis is shown a digest of what was typed, and forgets a bucket that is full again', async () => {
     const name = `typed-${newId()}`
@@ -84,7 +106,7 @@ describe.runIf(hasRedisServer())('limits in Redis', () => {
     const bucket = { name: newId(), rule }
     await redis.kill()
     await until(async () => (await node.take([bucket])) === undefined, 'nobody can be asked')
-    expect(() => node.giveBack([bucket])).not.toThrow()
+    expect(() => node.refund([bucket])).not.toThrow()
     await redis.begin()
     await until(async () => (await node.take([bucket])) === 0, 'it counts again')
   })

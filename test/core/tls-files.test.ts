@@ -11,6 +11,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createHttpApp, createMetrics, listen, startTlsFiles } from '#core/http/index.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { until } from '../harness/until.ts'
 import { BUILD } from './edge.ts'
 
@@ -60,7 +61,7 @@ function askOn(agent: Agent, port: number): Promise<string> {
 }
 
 function newApp() {
-  const health = { build: BUILD, metrics: createMetrics(), serviceOf: () => 'test' }
+  const health = { build: BUILD, metrics: createMetrics(), readiness: new Readiness(), serviceOf: () => 'test' }
   const authenticate = () => Promise.resolve()
   return createHttpApp({ logger, health, maxBodyBytes: 1024, corsOrigins: [], trustProxy: [], authenticate })
 }

@@ -47,7 +47,9 @@ describe('kill -9', () => {
 
     const lines: string[] = []
     const next = await startEmbeddedPostgres({ dataDir: folder.path, log: (line) => lines.push(line) })
-    expect(lines).toContain(`a PostgreSQL server (pid ${killed.said.pid}) outlived an earlier Skein; stopping it`)
+    expect(lines).toContain(
+      `a PostgreSQL server (pid ${killed.said.pid}) is left from an earlier run of Skein; stopping it`,
+    )
     expect(next.pid).not.toBe(killed.said.pid)
     expect(next.connection).toEqual(killed.said.connection)
     expect(await countKept(next.connection)).toBe(500)

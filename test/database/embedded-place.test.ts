@@ -62,9 +62,7 @@ describe.runIf(isRoot)('root, with a clone below a 0700 home', () => {
     const first = await startEmbeddedPostgres({ dataDir, log, binariesDir, systemDir, unsafe: true })
     expect(first.dataDir.startsWith(join(systemDir, 'data'))).toBe(true)
     expect(first.notices).toEqual([
-      expect.stringContaining(
-        `the database of ${dataDir} lies in ${first.dataDir}, because user id 65534 may not enter`,
-      ),
+      expect.stringContaining(`the database of ${dataDir} is in ${first.dataDir}, because user id 65534 may not enter`),
       expect.stringContaining(`PostgreSQL runs from ${join(systemDir, 'postgres')}`),
     ])
     await query(first.connection, 'CREATE TABLE kept (n int)', 'INSERT INTO kept VALUES (7)')
@@ -74,7 +72,7 @@ describe.runIf(isRoot)('root, with a clone below a 0700 home', () => {
     chmodSync(home.path, 0o755)
     const second = await startEmbeddedPostgres({ dataDir, log, binariesDir, systemDir, unsafe: true })
     expect(second.dataDir).toBe(first.dataDir)
-    expect(second.notices).toEqual([`the database of ${dataDir} lies in ${first.dataDir}`])
+    expect(second.notices).toEqual([`the database of ${dataDir} is in ${first.dataDir}`])
     expect(await query(second.connection, 'SELECT n FROM kept')).toEqual([{ n: 7 }])
     await second.stop()
 

@@ -108,7 +108,7 @@ describe('a data folder', () => {
       dataDir: folder.path,
       unsafe: true,
       signal: abort.signal,
-      log: (line) => line.startsWith('making a new database') && setImmediate(() => abort.abort(reason)),
+      log: (line) => line.startsWith('creating a new database') && setImmediate(() => abort.abort(reason)),
     })
     await expect(cut).rejects.toBe(reason)
     const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
@@ -123,7 +123,7 @@ describe('one Skein per data folder', () => {
     await using holder = await startProgram({ dataDir: folder.path, unsafe: true })
     await expect(startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })).rejects.toMatchObject({
       kind: 'invalid_state',
-      message: expect.stringContaining(`in use by another Skein (pid ${holder.pid})`) as string,
+      message: expect.stringContaining(`in use by another Skein process (pid ${holder.pid})`) as string,
     })
     expect(await query(holder.said.connection, 'SELECT 1 AS one')).toEqual([{ one: 1 }])
   })
@@ -152,7 +152,7 @@ describe('one Skein per data folder', () => {
 describe('a folder that cannot be served', () => {
   it.each([
     ['99', /newer PostgreSQL 99/],
-    ['14', /made by PostgreSQL 14.*start the Skein that made it/],
+    ['14', /created by PostgreSQL 14.*start the version of Skein that created it/],
   ])('is refused with one sentence when it was made by version %s', async (version, message) => {
     using folder = temporaryFolder()
     const first = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
@@ -174,7 +174,7 @@ describe('a folder that cannot be served', () => {
     writeFileSync(join(folder.path, 'data'), '')
     await expect(startEmbeddedPostgres({ dataDir: join(folder.path, 'data', 'x'), log })).rejects.toMatchObject({
       kind: 'unavailable',
-      message: expect.stringContaining('a file is in the way') as string,
+      message: expect.stringContaining('a file exists in its place') as string,
     })
   })
 

@@ -40,7 +40,7 @@ async function setUp(whole: Whole): Promise<Setup> {
   return { token, domainId, channelId, secret: client.credentials.secret, taskId }
 }
 
-/** Publishes and starts tasks until it is told to stop, and remembers what was acknowledged. */
+/** Publishes and starts tasks until it is stopped, and records what was acknowledged. */
 function traffic(whole: () => Whole, { domainId, channelId, secret, taskId }: Setup) {
   const acknowledged: number[] = []
   const started: string[] = []

@@ -17,20 +17,15 @@ import { until } from '../harness/until.ts'
 import { freePorts } from '../harness/ports.ts'
 import { createInstallation, launch } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
-import type { Kind, Node, Target } from './loss-writers.ts'
-import { KINDS } from './loss-writers.ts'
+import type { Node } from './loss-writers.ts'
+import { expectStored, setUp, writeAll } from './losses.ts'
 
 const BLOWS = Number(process.env['SKEIN_TEST_BLOWS'] ?? 10)
 /** Values that every kind of writer gets through between two blows, at the most. */
 const MAX_BETWEEN = 40
-const WRITERS_PER_KIND = 3
-/** Between two values of a writer: the test is about blows, not about load. */
-const PAUSE_MS = 8
-const AFTER_FAILURE_MS = 100
 const READY_DEADLINE_MS = 60_000
 /** However hard the blow, traffic flows again within this. */
 const HEAL_DEADLINE_MS = 60_000
-const PAGE = 1000
 
 /** The same numbers for the same seed: SKEIN_TEST_SEED repeats a run's choice of blows. */
 function createRandom(seed: number): (below: number) => number {
@@ -90,73 +85,6 @@ class ApiNode implements Node, AsyncDisposable {
   }
 }
 
-type Running = { kind: Kind; target: Target; acknowledged: number[] }
-
-/** Writes until it is told to stop. */
-async function writeOn(
-  { kind, target, acknowledged }: Running,
-  first: number,
-  nodes: readonly Node[],
-  isOver: () => boolean,
-) {
-  let turn = first
-  using writer = kind.open(target, () => nodes[turn++ % nodes.length] as Node)
-  for (let value = first; !isOver(); value += WRITERS_PER_KIND) {
-    for (;;) {
-      const isAcknowledged = await writer.write(value).catch(() => false)
-      if (isAcknowledged) acknowledged.push(value)
-      await new Promise((resolve) => setTimeout(resolve, isAcknowledged ? PAUSE_MS : AFTER_FAILURE_MS))
-      if (isAcknowledged || !kind.isKeyed || isOver()) break
-    }
-  }
-}
-
-/** Everything in the channel, and what the reader says that it comes to. */
-async function stored(node: ApiNode, { path, secret }: Target): Promise<{ values: number[]; total: number }> {
-  const values: number[] = []
-  for (;;) {
-    const page = await node.call('GET', `${path}?limit=${PAGE}&offset=${values.length}&dir=asc`, {
-      authorization: `Client ${secret}`,
-    })
-    expect(page.status, page.text).toBe(200)
-    const { messages, total } = page.json<{ messages: { value: number }[]; total: number }>()
-    values.push(...messages.map(({ value }) => value))
-    if (messages.length < PAGE) return { values, total }
-  }
-}
-
-async function setUp(node: ApiNode): Promise<Running[]> {
-  const login = await node.call('POST', '/users/tokens/issue', {
-    body: { identity: 'admin', secret: 'the-first-admin' },
-  })
-  const authorization = `Bearer ${login.json<{ access_token: string }>().access_token}`
-  const create = async <T>(path: string, body: unknown): Promise<T> => {
-    const answer = await node.call('POST', path, { body, authorization })
-    expect(answer.status, answer.text).toBe(201)
-    return answer.text === '' ? (undefined as T) : answer.json<T>()
-  }
-  const { id: domainId } = await create<{ id: string }>('/domains', { name: 'loss' })
-  return await Promise.all(
-    KINDS.map(async (kind) => {
-      const client = await create<{ id: string; credentials: { secret: string } }>(`/${domainId}/clients`, {
-        name: kind.name,
-      })
-      const channel = await create<{ id: string }>(`/${domainId}/channels`, { name: kind.name })
-      await create(`/${domainId}/channels/connect`, {
-        client_ids: [client.id],
-        channel_ids: [channel.id],
-        types: ['publish', 'subscribe'],
-      })
-      const target = {
-        path: `/m/${domainId}/c/${channel.id}`,
-        clientId: client.id,
-        secret: client.credentials.secret,
-      }
-      return { kind, target, acknowledged: [] }
-    }),
-  )
-}
-
 test.runIf(hasRedisServer())(
   'kill -9 of nodes, PostgreSQL and Redis, ten times at random, loses nothing that was acknowledged on any protocol',
   { timeout: 240_000 + BLOWS * 40_000 },
@@ -196,11 +124,9 @@ test.runIf(hasRedisServer())(
     }
     const [first, second] = nodes as [ApiNode, ApiNode]
 
-    const running = await setUp(first)
+    const running = await setUp(first.call)
     let isOver = false
-    const writing = running.flatMap((one) =>
-      Array.from({ length: WRITERS_PER_KIND }, (_, index) => writeOn(one, index, nodes, () => isOver)),
-    )
+    const writing = writeAll(running, nodes, () => isOver)
     const acknowledged = () => running.map((one) => one.acknowledged.length)
     /** Every kind of writer gets on. */
     const flows = async (by: number, after: string) => {
@@ -238,20 +164,14 @@ test.runIf(hasRedisServer())(
       if (!redis.isRunning && random(2) === 0) await redis.begin()
     }
     isOver = true
-    await Promise.all(writing)
+    await writing
     process.stdout.write(
       `acknowledged: ${running.map(({ kind }, index) => `${kind.name} ${acknowledged()[index]}`).join(', ')}\n`,
     )
 
     for (const node of nodes) await until(() => node.isHealthy(), `${node.base} is healthy`, READY_DEADLINE_MS)
-    for (const { kind, target, acknowledged: sent } of running) {
-      const { values, total } = await stored(random(2) === 0 ? first : second, target)
-      const known = new Set(values)
-      const lost = sent.filter((value) => !known.has(value))
-      expect(lost, `${kind.name}: acknowledged but not stored, SKEIN_TEST_SEED=${seed}`).toEqual([])
-      if (kind.isKeyed) expect(values.length, `${kind.name}: stored twice, SKEIN_TEST_SEED=${seed}`).toBe(known.size)
-      expect(total, `${kind.name}: the total is what is there`).toBe(values.length)
-    }
+    for (const one of running)
+      await expectStored(one, (random(2) === 0 ? first : second).call, `SKEIN_TEST_SEED=${seed}`)
 
     const projected = createDatabase({
       address: { url: environment.SKEIN_DATABASE_URL },

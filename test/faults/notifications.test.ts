@@ -1,4 +1,4 @@
-// What was acknowledged is told, whatever is killed between the commit and the delivery (decision 57).
+// Acknowledged messages cause notifications, whatever is killed between the commit and the delivery (decision 57).
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

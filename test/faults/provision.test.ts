@@ -63,7 +63,7 @@ test('kill -9 in the middle of /mapping: devices are there whole or not at all',
     for (const path of ['clients', 'clients/configs', 'certs']) expect(await total(path), path).toBe(present.length)
     expect(await total('channels')).toBe(CHANNELS_OF_ONE * present.length)
 
-    // Whoever got no answer asks again: made now, or made before.
+    // A caller without a response asks again: created now, or earlier.
     for (const { id, device } of devices.filter((one) => !acknowledged.has(one.id)))
       expect((await map(id)).status, id).toBe(device === 404 ? 201 : 409)
   } finally {

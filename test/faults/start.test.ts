@@ -1,6 +1,6 @@
 // A start that cannot succeed says in one line what to do and ends with exit code 1.
 import { spawn } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -34,7 +34,7 @@ test('a port that is taken is named with the setting that moves it', async () =>
   server.close()
   expect(code).toBe(1)
   expect(lines).toHaveLength(1)
-  expect(lines[0]).toMatch(/^port \d+ on 127\.0\.0\.1 is already taken: .*SKEIN_HTTP_PORT/)
+  expect(lines[0]).toMatch(/^port \d+ on 127\.0\.0\.1 is already in use; .*SKEIN_HTTP_PORT/)
 })
 
 test('an unreachable database is named without its password', async () => {
@@ -44,7 +44,7 @@ test('an unreachable database is named without its password', async () => {
   })
   expect(code).toBe(1)
   expect(lines).toHaveLength(1)
-  expect(lines[0]).toMatch(/SKEIN_DATABASE_URL cannot be reached/)
+  expect(lines[0]).toMatch(/SKEIN_DATABASE_URL is unreachable/)
   expect(lines[0]).not.toContain('very-secret')
 })
 
@@ -101,3 +101,41 @@ test('an unknown flag is wrong usage', async () => {
   expect(code).toBe(2)
   expect(text).toContain('--mangaer')
 })
+
+test('a certificate that cannot be read is named before a database is made', async () => {
+  const paths = { SKEIN_TLS_CERT: '/nowhere/cert.pem', SKEIN_TLS_KEY: '/nowhere/key.pem' }
+  const { code, lines } = await failingStart(paths)
+  expect([code, lines.length]).toEqual([1, 1])
+  expect(lines[0]).toMatch(/^failed to read the file of SKEIN_TLS_CERT: ENOENT/)
+  const second = await failingStart({
+    SKEIN_GRPC_TLS_CERT: paths.SKEIN_TLS_CERT,
+    SKEIN_GRPC_TLS_KEY: paths.SKEIN_TLS_KEY,
+  })
+  expect([second.code, second.lines.length]).toEqual([1, 1])
+  expect(second.lines[0]).toMatch(/^cannot read \/nowhere\/cert\.pem of SKEIN_GRPC_TLS_CERT/)
+  expect(readdirSync(installation.dataDir)).toEqual([])
+})
+
+// Each ends by itself: with a certificate, a token or a join token that it cannot use.
+test.each(['all', 'api', 'manager', 'proxy', 'worker'])(
+  '%s names a misspelt setting and the one that is meant',
+  async (name) => {
+    const wrong = {
+      SKEIN_DATABSE_URL: 'postgres://skein:very-secret@127.0.0.1:1/skein',
+      SKEIN_WORKER_TOKNE: 'hush',
+      SKEIN_TLS_CERT: '/nowhere/cert.pem',
+      SKEIN_TLS_KEY: '/nowhere/key.pem',
+      SKEIN_PROXY_TOKEN: 'short',
+    }
+    const program = launch(
+      { ...installation, environment: { ...installation.environment, ...wrong } },
+      `programs/${name}.ts`,
+    )
+    expect(await program.ended).toBe(1)
+    await program.silent
+    expect(program.output()).toContain('SKEIN_DATABSE_URL is not a setting; did you mean SKEIN_DATABASE_URL?')
+    expect(program.output()).toContain('SKEIN_WORKER_TOKNE is not a setting; did you mean SKEIN_WORKER_TOKEN?')
+    expect(program.output().match(/is not a setting/g)).toHaveLength(2)
+    expect(program.output()).not.toMatch(/very-secret|hush/)
+  },
+)

@@ -35,7 +35,7 @@ export type Operation = {
   /** By content type; empty where the operation takes no body. */
   bodies: ReadonlyMap<string, Schema>
   answers: ReadonlyMap<number, Answer>
-  /** Its answer goes on until the caller leaves. */
+  /** Its response is a stream that ends when the caller closes it. */
   isStream: boolean
 }
 

@@ -7,7 +7,7 @@ import { ablePlans, formatBody, isReference, nearPlans, validPlans } from './req
 import type { Plan } from './request.ts'
 import type { World } from './world.ts'
 
-/** The same requests in every run, until somebody asks for others: `FUZZ_SEED=7 FUZZ_RUNS=100 vitest run --project fuzz`. */
+/** The same requests in every run, unless a seed is given: `FUZZ_SEED=7 FUZZ_RUNS=100 vitest run --project fuzz`. */
 export const SEED = Number(process.env['FUZZ_SEED'] ?? 20_260_101)
 export const RUNS_PER_OPERATION = Number(process.env['FUZZ_RUNS'] ?? 8)
 
@@ -22,7 +22,7 @@ const TRACE = /\bat .+\.ts:\d+|node_modules|\bSELECT\b.+\bFROM\b|violates|ECONNR
 type Sent = { method: string; url: string; headers: Record<string, string>; payload?: string }
 type Received = { status: number; contentType: string; text: string }
 
-/** How often each operation gave each status; whoever reads a run sees what it reached. */
+/** How often each operation gave each status; so that the output of a run shows its coverage. */
 const tally = new Map<string, Map<number, number>>()
 
 export function tallyText(): string {
@@ -138,7 +138,7 @@ async function ask(world: World, request: Sent): Promise<Received> {
   }
 }
 
-/** An answer that goes on is left as soon as it has begun. */
+/** A stream is closed as soon as it has begun. */
 async function askStream(world: World, request: Sent): Promise<Received> {
   const leave = new AbortController()
   const signal = AbortSignal.any([leave.signal, AbortSignal.timeout(ANSWER_DEADLINE_MS)])

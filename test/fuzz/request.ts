@@ -22,7 +22,7 @@ export type Plan = {
 
 const BODY_LEVELS = 3_000
 
-/** Whoever can do what there is to do: where a device is named without its domain only a token that is bound to one says which. */
+/** A caller with every permission. Where a path names a device without its domain, only a token that is bound to a domain selects it. */
 const ableCaller = (operation: Operation): CallerName =>
   /^\/(?:http\/)?(?:clients|channels|groups|connect|disconnect)\b/.test(operation.path) ? 'bound' : 'owner'
 
@@ -106,7 +106,7 @@ export function validPlans(operation: Operation): Arbitrary<Plan> {
     .map(([caller, path, query, body, extra]) => ({ caller, path, query, headers: extra, ...body }))
 }
 
-/** Requests of somebody who may, on what is his. */
+/** Requests of a caller with permission, on their own entities. */
 export const ablePlans = (operation: Operation): Arbitrary<Plan> =>
   validPlans(operation).map((plan) => ({ ...(ownOnly(plan) as Plan), caller: ableCaller(operation) }))
 

@@ -6,7 +6,7 @@ import type { Schema } from './document.ts'
 /** Whose record is meant: the caller's tenant, another tenant, nobody's, or no id at all. */
 export type Reference = { ref: string; whose: 'own' | 'foreign' | 'unknown' | 'malformed' }
 
-/** Stands in JSON text where the number 1e400 goes, which no JSON.stringify writes. */
+/** A placeholder in JSON text for the number 1e400, which JSON.stringify does not write. */
 export const HUGE_NUMBER = '\u0001 1e400 \u0001'
 
 /** Which record a property or parameter of this name refers to. */
@@ -63,7 +63,7 @@ const WORDS: Readonly<Record<string, readonly string[]>> = {
   action: ['read', 'update', 'client_read', 'fly'],
   metadata: ['{}', '{"a":1}', '{"a":{"b":[null]}}', '[]', '{', '"', '{"\\u0000":1}'],
   interval: ['1s', '90s', '1 hour', '1h30m', '15 minutes', 'often', '0s'],
-  aggregation: ['max', 'AVG', 'count', 'mode'],
+  aggregation: ['max', 'AVG', 'count', 'min,max,avg', 'min,min', ',', 'mode'],
   comparator: ['eq', 'lt', 'ge', 'about'],
   alias: ['a-plant', '1st', 'users'],
   route: ['a-route', '1st'],

@@ -1,5 +1,5 @@
 /**
- * What the fuzzed requests meet: a tenant that they may wreck, and a vault that nobody among the callers may look into.
+ * What the fuzzed requests meet: a tenant that they may change, and a vault that no caller may read.
  * `repair` puts back what requests took away, so that each operation finds something to work on.
  */
 import type { AddressInfo } from 'node:net'
@@ -24,6 +24,7 @@ export async function taskRoutes(
   const access = createTaskAccess({
     database,
     access: api.identity.access,
+    quotas: api.identity.quotas,
     authenticate: (request) => api.authenticate(request),
     mode: 'on',
     corsOrigins: [],
@@ -42,9 +43,9 @@ export type World = AsyncDisposable & {
   readonly api: TestApi
   /** Where it listens, for answers that do not end. */
   readonly base: string
-  /** Stands in every name, secret and metadata of the vault. */
+  /** Contained in every name, secret and metadata of the vault. */
   readonly canary: string
-  /** Whoever may rightly see the vault or be made to. */
+  /** Callers who may see the vault. */
   mayMeetCanary(caller: CallerName): boolean
   idOf(reference: Reference, plan: Plan): string
   authorizationOf(caller: CallerName): string | undefined

@@ -46,7 +46,7 @@ export type TestApi = AsyncDisposable & {
   readonly anonymous: Caller
   /** A request as the platform administrator. */
   readonly admin: Caller
-  /** Registers a user and gives his requests, his id and his tokens. */
+  /** Registers a user, and returns their requests, id and tokens. */
   newUser(): Promise<TestUser>
   as(authorization: string): Caller
 }
@@ -111,11 +111,17 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   })
   const app = createHttpApp({
     logger: silentLogger,
-    health: { build: infrastructure.build, metrics: createMetrics(), serviceOf: () => 'test' },
+    health: {
+      build: infrastructure.build,
+      metrics: createMetrics(),
+      readiness: infrastructure.readiness,
+      serviceOf: () => 'test',
+    },
     maxBodyBytes: MAX_BODY_BYTES,
     corsOrigins: [],
     trustProxy: options.trustProxy ?? [],
     authenticate: api.authenticate,
+    newerUrl: api.newerUrl,
   })
   requireDeclaredLocations(app)
   await api.routes(app)

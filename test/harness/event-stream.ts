@@ -1,6 +1,6 @@
 /** A reader of server-sent events over a real socket, as a client of ours is one. */
 import { request } from 'node:http'
-import type { IncomingMessage } from 'node:http'
+import type { Agent, IncomingMessage } from 'node:http'
 import { until } from './until.ts'
 
 export type SseEvent = { id: string | undefined; event: string; data: Record<string, unknown> }
@@ -23,13 +23,17 @@ export type EventReader = AsyncDisposable & {
   close(): void
 }
 
-export async function openEvents(url: string, headers: Record<string, string>): Promise<EventReader> {
+export async function openEvents(
+  url: string,
+  headers: Record<string, string>,
+  agent: Agent | false = false,
+): Promise<EventReader> {
   const events: SseEvent[] = []
   let lastId: string | undefined
   let comments = 0
   let isEnded = false
   let text = ''
-  const sent = request(url, { headers, agent: false })
+  const sent = request(url, { headers, agent })
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     sent.once('response', resolve).once('error', reject).end()
   })

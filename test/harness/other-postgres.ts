@@ -5,7 +5,7 @@
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { giveTo, nobodyAccount, ownAccount } from '#core/database/embedded/account.ts'
-import { findBinaries } from '#core/database/embedded/binaries.ts'
+import { findPostgresBinaries } from '#core/database/embedded/binaries.ts'
 import { completeLibraries, libraryVariable } from '#core/database/embedded/libraries.ts'
 import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
 import { startPostmaster } from '#core/database/embedded/postmaster.ts'
@@ -51,7 +51,7 @@ function findPrograms(given: string): Programs {
     if (!existsSync(join(folder, program)))
       throw new Error(`SKEIN_TEST_POSTGRES must be a folder with initdb and postgres: ${folder} has no ${program}`)
   if (!isPackage) return { folder, environment: {} }
-  const binaries = findBinaries(given)
+  const binaries = findPostgresBinaries(given)
   completeLibraries(binaries)
   return { folder, environment: libraryVariable([binaries.libDir]) }
 }

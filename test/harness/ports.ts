@@ -1,5 +1,5 @@
 /**
- * Ports for programs that are told theirs and keep them over kills and restarts. The system hands none of them out (its own
+ * Fixed ports for programs, which keep them over kills and restarts. The system hands none of them out (its own
  * begin at 32768), so nobody who asks for any port takes one while it is free; and no two test workers are given the same.
  */
 import { randomInt } from 'node:crypto'

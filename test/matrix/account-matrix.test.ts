@@ -151,7 +151,7 @@ test(
   DEADLINE_MS,
 )
 
-test('every route of the document is in a matrix, or on the list of those that are not, with the reason', async () => {
+test('every route of the OpenAPI document is in a matrix, or in the list of exceptions with a reason', async () => {
   const document = (await full.app.inject({ method: 'GET', url: '/openapi.json' })).json<{
     paths: Record<string, Record<string, unknown>>
   }>()

@@ -17,7 +17,7 @@ export const ACCOUNT_COLUMNS = [
 ] as const
 export type AccountColumn = (typeof ACCOUNT_COLUMNS)[number][0]
 
-/** Calls after which a user is no longer as he was: each cell has a user of its own. */
+/** Calls that change a user: each cell uses its own user. */
 const ENDING = new Set([
   'DELETE /users/:user_id',
   'POST /users/:user_id/disable',
@@ -71,6 +71,7 @@ export function accountRequest(
     email: { email: `n-${mark}@example.com` },
     username: { username: `n-${mark}` },
     role: { role: 'user' },
+    quotas: { own: {} },
     name: { name: 'renamed' },
     description: { description: 'renamed' },
     reset: { duration: '1h' },

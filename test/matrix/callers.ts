@@ -3,7 +3,7 @@
 /** The domains of the matrix, alike but for their status. */
 export type Place = 'open' | 'disabled' | 'frozen' | 'deleted'
 
-/** How a member comes to what the call needs (contract 2.4); the roles are made anew for every row. */
+/** How a member comes to what the call needs (contract 2.4); the roles are created for every row. */
 export type Path = 'none' | 'read' | 'rest' | 'half' | 'direct' | 'group' | 'ancestor' | 'domain'
 
 export type Column = {

@@ -40,7 +40,7 @@ export async function fillMatrix(full: FullApp, world: World): Promise<Line[]> {
 async function fillRow(row: Row, world: World): Promise<string[]> {
   const furnished = await world.furnish(row.needs, row.extras)
   const cells: string[] = []
-  // Few deletions of messages run at once; one more is told to try again.
+  // Few deletions of messages run at once; one more is refused with Retry-After.
   const step = row.changesDomain || row.url.endsWith('/messages') ? 1 : CELLS_AT_ONCE
   for (let start = 0; start < COLUMNS.length; start += step) {
     const part = COLUMNS.slice(start, start + step)

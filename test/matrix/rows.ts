@@ -10,7 +10,7 @@ export type Row = Route & {
   label: string
   on: EntityType
   needs: readonly Need[]
-  /** What a caller must hold besides, because nobody gives away what he does not hold (contract 2.4). */
+  /** Actions that the caller must also hold, because callers can grant only what they hold (contract 2.4). */
   extras: readonly string[]
   /** The call changes the domain or its members: the cells are asked one by one, and it is put back. */
   changesDomain: boolean
@@ -59,6 +59,7 @@ function rowOf(route: Route, on: EntityType, suffix: string): Row {
 
 function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: People): string {
   if (name.endsWith('/access')) return `?subject=${bystander}&entity=${on}:${at[on].id}&action=read`
+  if (name === 'GET /search') return '?q=no-such-name'
   return name.startsWith('DELETE') && name.endsWith('/messages') ? '?from=1&to=2' : ''
 }
 
@@ -71,6 +72,7 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':role_id', at.roles[on])
     .replace(':user_id', url.includes('invitations') ? people.outsider : people.bystander)
     .replace(':profile_id', newId())
+    .replace(':dashboard_id', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', at[on].id)
@@ -139,6 +141,8 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
   if (/(users\/unassign|unshare)$/.test(url)) return { user_ids: [leaver] }
   const external = { external_id: newId(), external_key: 'a-key-of-the-factory' }
   switch (name) {
+    case 'POST /access/check':
+      return { questions: [{ entity: `domain:${at.domain.id}`, action: 'read' }] }
     case 'POST /certs':
       return { client_id: at.client.id }
     case 'POST /certs/issue/:client_id':
@@ -170,6 +174,10 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
       return [{ name: 'new' }]
     case 'POST /connections/import':
       return { ...pair, channel_ids: [at.channel.id] }
+    case 'POST /dashboards':
+      return { name: 'new' }
+    case 'PUT /preferences':
+      return { preferences: { theme: 'dark' } }
     case 'POST /groups/:group_id/parent':
       return { parent_id: at.other.id }
     case 'POST /groups/:group_id/children':
@@ -183,6 +191,7 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
     case 'POST /invitations':
       return { user_id: outsider, domain_id: at.domain.id, relation: 'member', resend: true }
   }
+  if (url.endsWith('/quotas')) return { own: {} }
   if (url.endsWith('/roles/members')) return { member_ids: [leaver] }
   if (/\/actions(\/delete)?$/.test(url)) return { actions: ['read'] }
   if (url.endsWith(':role_id/members')) return { members: [leaver] }

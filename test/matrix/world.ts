@@ -245,7 +245,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
         return target.type === 'domain' ? [] : direct
       case 'group':
         if (target.type === 'domain') return []
-        // The parent itself is no member of itself: what is needed on it stands in its own role.
+        // The parent is not a member of itself: actions on it are in its own role.
         return collect(({ on, action }) => {
           if (on === 'parent') return { thing: domain.parent, action }
           const above = on === 'child' ? at.group : domain.parent
@@ -307,7 +307,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
         ),
       ])
     }
-    api.identity.access.clear()
+    api.identity.access.invalidateAll()
     return cells
   }
 
@@ -327,7 +327,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
       await sql`INSERT INTO invitations (domain_key, user_key, invited_by, role_key, expires_at)
         VALUES (${domains[place].key}, ${users.outsider.key}, ${users.owner.id}, ${memberRoles[place]}, now() + interval '1 day')
         ON CONFLICT DO NOTHING`.execute(db)
-    api.identity.access.clear()
+    api.identity.access.invalidateAll()
   }
 
   return {

@@ -1,4 +1,4 @@
-/** A peer of CoAP that sends what it is told and remembers what it is sent; it acknowledges nothing by itself. */
+/** A CoAP peer that sends the given messages and records those that it receives; it acknowledges nothing by itself. */
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { generate, parse } from 'coap-packet'

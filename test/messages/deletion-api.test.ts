@@ -1,4 +1,4 @@
-/** DELETE /{domain}/channels/{channel}/messages (contract decision 54): who may, what is refused, what is told. */
+/** DELETE /{domain}/channels/{channel}/messages (contract decision 54): permissions, refusals and responses. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Plant } from './support.ts'
 import { DOMAIN_ROUTE, startPlant } from './support.ts'

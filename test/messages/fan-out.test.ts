@@ -1,6 +1,6 @@
 /**
- * What comes in by one protocol goes out by all: once per subscriber, in order per publisher; and whoever reads slowly is
- * alone with it (contract sections 7.2 to 7.4).
+ * A message of one protocol is delivered by all: once per subscriber, in order per publisher. A slow reader affects no other
+ * (contract sections 7.2 to 7.4).
  */
 import { once } from 'node:events'
 import mqtt from 'mqtt'
@@ -283,7 +283,7 @@ test('a slow subscriber among a thousand is left behind; the others get everythi
   for (let number = 0; number < LARGE_MESSAGES; number++) {
     await publisher.publish(`[{"n":"large","vs":"${'x'.repeat(LARGE_BYTES)}"}]`)
     await small.publish(`[{"n":"small","v":${number}}]`)
-    // Let go, they are told why; who does not read that soon is cut off.
+    // When they are disconnected, they receive the reason; a reader that does not read it soon is cut off.
     if (plant.api.api.messages.followers > before + FAST + 1) continue
     slowReader.resume()
     paused.resume()

@@ -1,4 +1,4 @@
-/** Following messages: once for each follower, in order per publisher, whatever process took them; nothing is missed. */
+/** SessionDelivery messages: once for each follower, in order per publisher, whatever process took them; nothing is missed. */
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { formatToken, parseContent, startMessages } from '#api/messages/index.ts'
@@ -88,11 +88,11 @@ async function follow(
   return { got, ends, texts: () => got.map(({ message }) => message.payload.toString()), close }
 }
 
-/** What is stored now is seen by whoever catches up: no transaction that began before is running, of whatever database. */
+/** A follower that catches up sees everything that is stored now: no earlier transaction of any database is running. */
 async function settled(): Promise<void> {
   const snapshot = async () => {
     const { rows } = await sql<{ begins: string; ends: string }>`
-      SELECT pg_snapshot_xmin(now)::text AS begins, pg_snapshot_xmax(now)::text AS ends FROM pg_current_snapshot() now`.execute(
+      SELECT pg_snapshot_xmin(now)::text AS begins, pg_snapshot_xmax(now)::text AS ends FROM position_snapshot() now`.execute(
       server.database.db,
     )
     return { begins: BigInt(rows[0]?.begins ?? 0), ends: BigInt(rows[0]?.ends ?? 0) }

@@ -117,7 +117,7 @@ function toMessage(input: Input): IncomingMessage {
   }
 }
 
-const TABLES = ['rollups', 'latest_records', 'client_telemetry', 'domain_usage']
+const TABLES = ['rollups', 'rollup_weeks', 'latest_records', 'client_telemetry', 'domain_usage', 'domain_minutes']
 
 /** What projections are made of. */
 const STORED = ['records', 'payloads', 'ingest_batches']

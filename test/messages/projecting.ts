@@ -11,7 +11,7 @@ import { silentLogger as logger } from '../harness/database.ts'
 /** No batch of a test becomes so old that another process reads it. */
 const FOREIGN_AGE_MS = 3_600_000
 
-/** A process that projects what it stored itself, when it is told to. */
+/** A process that projects what it stored itself, on request. */
 export function createProjectingNode(database: Database) {
   let partial = new PartialAggregate()
   const own = {

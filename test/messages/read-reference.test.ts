@@ -7,6 +7,7 @@ import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import { WAYS_TO_PROJECT, startProjectingMessages } from './projecting.ts'
 import type { WayToProject } from './projecting.ts'
+import { projectionDifferences } from './projection-differences.ts'
 
 let server: TestDatabase
 let messages: Awaited<ReturnType<typeof startProjectingMessages>>
@@ -186,39 +187,103 @@ async function expectLatest(channel: ReturnType<typeof newChannel>, sent: readon
   )
 }
 
+type Query = {
+  offset: number
+  limit: number
+  dir: 'asc' | 'desc'
+  filters: { from?: number; to?: number; name?: string; subtopic?: string; v?: number }
+  publisher: number | undefined
+}
+
+/** `arrive` is called after each message, with how many follow it. */
+async function expectAgreement(
+  input: readonly Input[],
+  queries: readonly Query[],
+  arrive: (following: number) => Promise<void> = () => Promise.resolve(),
+) {
+  const channel = newChannel()
+  const sent: Sent[][] = []
+  for (const message of input) {
+    if (message.projectedBefore !== undefined) await messages.project(message.projectedBefore)
+    // One after the other: which of two messages is the later one is known then.
+    await publish(message, channel)
+    const { publisher, subtopic, records } = message
+    sent.push(records.map((record) => ({ publisher, subtopic, ...record })))
+    await arrive(input.length - sent.length)
+  }
+  for (const query of queries) {
+    const { publisher, filters, ...page } = query
+    const expected = reference(sent, query.dir).filter(
+      (record) => matches(record, filters) && (publisher === undefined || record.publisher === publisher),
+    )
+    const asked = {
+      format: 'messages',
+      ...page,
+      ...filters,
+      ...(publisher === undefined ? {} : { publisher: channel.publisherId(publisher) }),
+    } as MessagesQuery
+    const found = await messages.read(channel.accessOf(0), asked)
+    expect(found.total).toBe(expected.length)
+    const shown = found.messages.map(({ time, name, value, string_value }) => [time, name, value ?? string_value])
+    const wanted = expected.slice(query.offset, query.offset + query.limit)
+    expect(shown).toEqual(wanted.map(({ seconds, name, value }) => [seconds, name, value]))
+  }
+  await expectLatest(channel, sent)
+}
+
 test('every page and total agrees with the plain order of what was sent, whatever is projected', async () => {
   await fc.assert(
-    fc.asyncProperty(someMessages, fc.array(someQuery, { minLength: 4, maxLength: 8 }), async (input, queries) => {
-      const channel = newChannel()
-      const sent: Sent[][] = []
-      for (const message of input) {
-        if (message.projectedBefore !== undefined) await messages.project(message.projectedBefore)
-        // One after the other: which of two messages is the later one is known then.
-        await publish(message, channel)
-        const { publisher, subtopic, records } = message
-        sent.push(records.map((record) => ({ publisher, subtopic, ...record })))
-      }
-      for (const query of queries) {
-        const { publisher, filters, ...page } = query
-        const expected = reference(sent, query.dir).filter(
-          (record) => matches(record, filters) && (publisher === undefined || record.publisher === publisher),
-        )
-        const asked = {
-          format: 'messages',
-          ...page,
-          ...filters,
-          ...(publisher === undefined ? {} : { publisher: channel.publisherId(publisher) }),
-        } as MessagesQuery
-        const found = await messages.read(channel.accessOf(0), asked)
-        expect(found.total).toBe(expected.length)
-        const shown = found.messages.map(({ time, name, value, string_value }) => [time, name, value ?? string_value])
-        const wanted = expected.slice(query.offset, query.offset + query.limit)
-        expect(shown).toEqual(wanted.map(({ seconds, name, value }) => [seconds, name, value]))
-      }
-      await expectLatest(channel, sent)
-    }),
+    fc.asyncProperty(someMessages, fc.array(someQuery, { minLength: 4, maxLength: 8 }), (input, queries) =>
+      expectAgreement(input, queries),
+    ),
     { numRuns: 60, interruptAfterTimeLimit: 60_000 },
   )
+}, 120_000)
+
+/** So many times further apart: hours become weeks. */
+const APART = 200
+const apart = (seconds: number) => START_SECONDS + (seconds - START_SECONDS) * APART
+
+test('every page and total agrees whatever the weeks and retention classes of arrival, and the times are', async () => {
+  const { pool } = server.database
+  await pool.query(`SELECT create_message_partitions(now() - interval '20 weeks', now())`)
+  /** The last batch arrived so many weeks earlier, in another class. */
+  const arriveEarlier = async (weeks: number) => {
+    await pool.query(
+      `UPDATE records SET arrived_at = arrived_at - make_interval(weeks => $1), retention_days = CASE $1 % 3 WHEN 0 THEN 0 ELSE 365 END
+                       WHERE batch_seq = (SELECT max(seq) FROM ingest_batches)`,
+      [weeks],
+    )
+    await pool.query(
+      `UPDATE ingest_batches SET arrived_at = arrived_at - make_interval(weeks => $1)
+                       WHERE seq = (SELECT max(seq) FROM ingest_batches)`,
+      [weeks],
+    )
+  }
+  const fewMessages = fc.array(
+    messageOf(fc.array(someRecord, { minLength: 1, maxLength: 12 })).map((message) => ({
+      ...message,
+      projectedBefore: message.projectedBefore === undefined ? undefined : ('tables' as const),
+      records: message.records.map((record) => ({ ...record, seconds: apart(record.seconds) })),
+    })),
+    { minLength: 1, maxLength: 15 },
+  )
+  const farQuery = someQuery.map((query) => {
+    const { from, to, ...filters }: Query['filters'] = query.filters
+    const range = {
+      ...(from === undefined ? {} : { from: apart(from) }),
+      ...(to === undefined ? {} : { to: apart(to) }),
+    }
+    return { ...query, limit: Math.ceil(query.limit / 10), filters: { ...filters, ...range } }
+  })
+  await fc.assert(
+    fc.asyncProperty(fewMessages, fc.array(farQuery, { minLength: 6, maxLength: 10 }), (input, queries) =>
+      expectAgreement(input, queries, arriveEarlier),
+    ),
+    { numRuns: 40, interruptAfterTimeLimit: 60_000 },
+  )
+  await messages.project('tables')
+  expect(await projectionDifferences(server.database.db)).toEqual([])
 }, 120_000)
 
 test('a page inside a quarter of an hour with very many records agrees too', async () => {

@@ -1,5 +1,6 @@
 /** Reading over HTTP: specification section 4 (Messages), contract section 8, decisions 18, 19 and 31b. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { projectPending } from '../../api/messages/projections/project.ts'
 import type { Device, Plant } from './support.ts'
 import { startPlant } from './support.ts'
 
@@ -40,7 +41,8 @@ async function publish(from: Device, subtopic: string, pack: object[], channelId
   if (response.statusCode !== 202) throw new Error(response.body)
 }
 
-type Page = Record<string, unknown> & { total: number; messages: { name: string; value?: number; time: number }[] }
+type Page = Record<string, unknown> & { total: number; messages: ReadMessage[] }
+type ReadMessage = { name: string; value?: number; values?: Record<string, number>; time: number; publisher: string }
 
 async function read(query: string, channelId = device.channelId): Promise<Page> {
   const response = await plant.api.app.inject({
@@ -65,6 +67,14 @@ describe('pages', () => {
     const page = await read('')
     expect(page).toMatchObject({ offset: 0, limit: 10, format: 'messages', total: 24 })
     expect(page.messages.map((message) => message.value)).toEqual([19, 18, 17, 16, 15, 14, 13, 12, 11, 10])
+  })
+
+  test('names and publishers may be lists', async () => {
+    const all = await read('limit=100')
+    const named = await read('limit=100&name=temp,x:on')
+    expect(named.messages).toEqual(all.messages.filter(({ name }) => name === 'temp' || name === 'x:on'))
+    expect(await read(`limit=100&publisher=${device.id},${other.id}`)).toMatchObject({ messages: all.messages })
+    expect((await read(`limit=100&publisher=${other.id},none`)).total).toBe(10)
   })
 
   test('pages laid end to end are the whole, in both directions', async () => {
@@ -273,6 +283,26 @@ describe('aggregation', () => {
     expect(messages.map((message) => message.value)).toEqual([10, 10])
   })
 
+  test('several aggregations of several series in one call are those of a call for each', async () => {
+    const range = `from=${START}&to=${START + 1200}&interval=5m&limit=1000`
+    const publishers = `publisher=${device.id},${other.id}`
+    const page = await read(`${range}&${publishers}&name=temp,none&aggregation=min,MAX,avg,sum,count`)
+    expect(page).toMatchObject({ aggregation: 'min,MAX,avg,sum,count', name: 'temp,none' })
+    const each = new Map<string, Record<string, number>>()
+    for (const by of ['min', 'max', 'avg', 'sum', 'count'])
+      for (const publisher of [device.id, other.id])
+        for (const { time, value } of (await read(`${range}&publisher=${publisher}&name=temp&aggregation=${by}`))
+          .messages) {
+          const key = `${publisher} ${time}`
+          each.set(key, { ...each.get(key), [by]: value as number })
+        }
+    expect(page.total).toBe(each.size)
+    expect(page.messages.every((message) => !('value' in message))).toBe(true)
+    expect(
+      new Map(page.messages.map(({ publisher, time, values: found }) => [`${String(publisher)} ${time}`, found])),
+    ).toEqual(each)
+  })
+
   test('days begin at midnight of the time zone', async () => {
     const first = async (query: string) =>
       (await read(`${range}&aggregation=count&interval=1%20day&limit=1${query}`)).messages[0]?.time
@@ -340,6 +370,10 @@ describe('aggregation', () => {
     `${range}&aggregation=avg&interval=-5m`,
     `${range}&aggregation=avg&interval=9999999%20years`,
     `${range}&aggregation=avg&tz=Mars`,
+    `${range}&aggregation=avg,median`,
+    `${range}&aggregation=avg,avg`,
+    `${range}&aggregation=avg,`,
+    `name=${Array.from({ length: 101 }, () => 'a').join(',')}`,
   ])('%s is 400', async (query) => expect(await statusOf(query)).toBe(400))
 })
 
@@ -350,6 +384,17 @@ test('an acknowledged message is in the next read, always', async () => {
     await publish(device, '', [{ n: 'n', v: index, t: START + index }], channelId)
     const page = await read('limit=1', channelId)
     expect([page.total, page.messages[0]?.value]).toEqual([index, index])
+  }
+})
+
+test('the total of a channel without messages is 0, whether batches of others are pending or not', async () => {
+  const channelId = await plant.newChannel()
+  await plant.connect(device, channelId)
+  const read = plant.api.as(`Client ${device.secret}`)
+  for (const isProjected of [false, true]) {
+    if (isProjected) await projectPending(plant.api.database)
+    const response = await read('GET', `/m/${plant.domainId}/c/${channelId}?only_total=true&name=none`)
+    expect([response.status, response.json()]).toEqual([200, { total: 0, messages: [] }])
   }
 })
 

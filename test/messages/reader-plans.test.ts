@@ -91,6 +91,28 @@ const page = (query: Partial<MessagesQuery>) => (reader: Reader) =>
 const latest = (query: Partial<LatestQuery>) => (reader: Reader) =>
   reader.latest(access, { offset: 0, limit: 10, ...query })
 const [from, to] = [START_SECONDS + 400, START_SECONDS + 9_000]
+const means = { aggregation: 'avg', interval: '1h', limit: 1, from, to } as const
+
+test('no read names a partition in which nothing of the channel arrived', async () => {
+  const { rows } = await server.database.pool.query<{ present: string }>(
+    `SELECT create_message_partitions(now() - interval '26 weeks', now()) AS made,
+            to_char(date_trunc('week', now(), 'UTC') AT TIME ZONE 'UTC', 'YYYYMMDD') AS present`,
+  )
+  for (const read of [
+    page({}),
+    page({ name: 'a' }),
+    page({ from, to }),
+    page({ offset: 150 }),
+    page({ v: 100, comparator: 'lt' }),
+    page(means),
+    latest({}),
+  ]) {
+    const weeks = [...(await plansOf(read)).matchAll(/ on (?:records|rollups)_r\d+_(\d{8})/g)].map(([, week]) => week)
+    expect(weeks.length).toBeGreaterThan(0)
+    // A batch that is not projected yet arrived this week, in whichever class.
+    expect(new Set(weeks)).toEqual(new Set([rows[0]?.present]))
+  }
+})
 
 test.each([
   ['The newest page', page({})],
@@ -99,7 +121,7 @@ test.each([
   ['A range of times', page({ from, to })],
   ['A page that is far away', page({ offset: 150 })],
   ['Values', page({ v: 100, comparator: 'lt' })],
-  ['Means of an hour', page({ aggregation: 'avg', interval: '1h', limit: 1, from, to })],
+  ['Means of an hour', page(means)],
   ['JSON and raw messages', page({ format: 'raw', limit: 1 })],
   ['Newest records', latest({})],
 ])('%s', async (heading, read) => {

@@ -1,7 +1,8 @@
 /** Housekeeping of messages: partitions by retention class and arrival, idempotency keys of 24 hours (decision 54). */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { forgetExpiredKeys } from '../../api/messages/ingest/idempotency.ts'
-import { forgetOldBatches } from '../../api/messages/retention/batches.ts'
+import { deleteExpiredKeys } from '../../api/messages/ingest/idempotency.ts'
+import { deleteDroppedWeeks } from '../../api/messages/projections/dropped-weeks.ts'
+import { deleteOldBatches } from '../../api/messages/retention/batches.ts'
 import { createPartitions, maintainPartitions } from '../../api/messages/store/partitions.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
@@ -131,11 +132,41 @@ test('a partition whose removal waited too long for a reader is removed in the n
   }
 })
 
+test('rollups by week go after the partition of their records, and not before', async () => {
+  const { pool } = server.database
+  await pool.query(`SELECT create_message_partitions(now() - interval '30 days', now())`)
+  const [passed] = await arrive([7], 27, 27)
+  await pool.query(
+    `INSERT INTO rollup_weeks (channel_key, series_key, retention_days, arrived_on, records, first_bucket, last_bucket)
+     SELECT 1, 1, class, date_trunc('week', now() - make_interval(days => ago), 'UTC'), 1, now(), now()
+       FROM unnest('{7,30,0}'::smallint[]) AS class, unnest('{27,1}'::integer[]) AS ago`,
+  )
+  const weeks = async () => {
+    const { rows } = await pool.query<{ week: string; classes: number[] }>(
+      `SELECT to_char(arrived_on AT TIME ZONE 'UTC', 'YYYYMMDD') AS week, array_agg(retention_days ORDER BY retention_days) AS classes
+         FROM rollup_weeks GROUP BY 1 ORDER BY 1`,
+    )
+    return rows.map(({ week, classes }) => [week === passed ? 'passed' : 'present', classes])
+  }
+  await deleteDroppedWeeks(server.database)
+  const all = [0, 7, 30]
+  expect(await weeks()).toEqual([
+    ['passed', all],
+    ['present', all],
+  ])
+  await maintainPartitions(server.database, silentLogger)
+  await deleteDroppedWeeks(server.database)
+  expect(await weeks()).toEqual([
+    ['passed', [0, 30]],
+    ['present', all],
+  ])
+})
+
 test('idempotency keys are forgotten after 24 hours, not before', async () => {
   await server.database.pool.query(`
     INSERT INTO idempotency_keys (scope, request_digest, created_at)
     VALUES ('\\x01', '\\x00', now() - interval '25 hours'), ('\\x02', '\\x00', now() - interval '23 hours')`)
-  expect(await forgetExpiredKeys(server.database)).toBe(1)
+  expect(await deleteExpiredKeys(server.database)).toBe(1)
   const { rows } = await server.database.pool.query(`SELECT encode(scope, 'hex') AS scope FROM idempotency_keys`)
   expect(rows).toEqual([{ scope: '02' }])
 })
@@ -145,7 +176,7 @@ test('batches are forgotten when they are projected and older than eight days', 
     INSERT INTO ingest_batches (batch, arrived_at, messages, records, projected)
     SELECT gen_random_uuid(), now() - make_interval(days => days), 1, 1, projected
       FROM (VALUES (9, true), (9, false), (7, true)) AS b (days, projected)`)
-  expect(await forgetOldBatches(server.database)).toBe(1)
+  expect(await deleteOldBatches(server.database)).toBe(1)
   const { rows } = await server.database.pool.query('SELECT projected FROM ingest_batches ORDER BY arrived_at')
   expect(rows).toEqual([{ projected: false }, { projected: true }])
 })

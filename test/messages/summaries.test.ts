@@ -30,7 +30,7 @@ async function arrive(rows: number): Promise<void> {
 async function unsummarised(): Promise<number> {
   const { rows } = await sql<{ ranges: number }>`
     SELECT coalesce(sum(brin_summarize_new_values(t.relid)), 0)::integer AS ranges
-      FROM pg_partition_tree('records_batch_seq_idx') t WHERE t.isleaf`.execute(server.database.db)
+      FROM pg_partition_tree('records_batch') t WHERE t.isleaf`.execute(server.database.db)
   return rows[0]?.ranges ?? 0
 }
 

@@ -17,8 +17,8 @@ export type Plant = AsyncDisposable & {
 }
 
 /**
- * Resolves when whoever asked before to follow messages takes part in them: a socket is open, and counted as a follower,
- * before it does. Those who ask are taken in one after the other.
+ * Resolves when every earlier request to follow messages receives them: a socket is open and counted as a follower before.
+ * Requests are handled one after the other.
  */
 export async function untilAllFollow({ messages }: Pick<TestApi['api'], 'messages'>): Promise<void> {
   const access = {

@@ -21,6 +21,11 @@ test('messages and records are counted once per day and in total, for members of
     messages: 0,
     records: 0,
     days: [],
+    quotas: expect.objectContaining({
+      clients: { limit: null, used: 1 },
+      channels: { limit: null, used: 1 },
+      groups: { limit: null, used: 0 },
+    }),
   })
   // Records of several quarters of an hour are several rows, and one message.
   const records = Array.from({ length: 100 }, (_, place) => ({ n: 'a', t: 1_700_000_000 + place * 100, v: place }))

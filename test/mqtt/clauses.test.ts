@@ -5,7 +5,7 @@
 import { connect } from 'node:net'
 import { createStreamBudget } from '#core/streams/index.ts'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { BareExchange, MqttServer } from '#api/adapters/mqtt/index.ts'
+import { ConformanceBackend, MqttServer } from '#api/adapters/mqtt/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 
@@ -15,7 +15,7 @@ beforeAll(async () => {
     host: '127.0.0.1',
     port: 0,
     maxPacketBytes: 64 * 1024,
-    exchange: (host) => new BareExchange(host),
+    backend: (host) => new ConformanceBackend(host),
     budget: createStreamBudget(256 * 1024 * 1024),
     logger,
   })

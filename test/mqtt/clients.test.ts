@@ -41,7 +41,12 @@ beforeAll(async () => {
   node = await startNode(plant.api)
   const app = createHttpApp({
     logger,
-    health: { build: plant.api.infrastructure.build, metrics: createMetrics(), serviceOf: () => 'test' },
+    health: {
+      build: plant.api.infrastructure.build,
+      metrics: createMetrics(),
+      readiness: plant.api.infrastructure.readiness,
+      serviceOf: () => 'test',
+    },
     maxBodyBytes: 1024 * 1024,
     corsOrigins: [],
     trustProxy: [],

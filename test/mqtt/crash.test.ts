@@ -125,7 +125,7 @@ function speaking() {
     maxSessionsPerClient: 20,
     sendWill: () => Promise.resolve(),
     onTakeover: () => undefined,
-    onForgotten: () => undefined,
+    onDeclaredDead: () => undefined,
     wantedGroups: () => [],
     onGroups: () => undefined,
     positions() {

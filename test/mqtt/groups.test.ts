@@ -155,7 +155,7 @@ test('a member that was away is sent nothing of what others took meanwhile', asy
   for (const text of ['one', 'two']) await publish(sender, device.topic, text)
   expect([await receive(stays), await receive(stays)]).toEqual(['one', 'two'])
   stays[Symbol.dispose]()
-  // Nobody is there: it waits for whoever comes first.
+  // No member is connected: the message waits for the first one.
   await until(async () => (await servedBy(device.channelId)) === null, 'nobody serves the group', DEADLINE_MS)
   for (const text of ['three', 'four']) await publish(sender, device.topic, text)
   using back = await device.connect(kept('leaves'))
@@ -222,7 +222,7 @@ test('a node that stood still closes its sessions: their wills were sent, once, 
 })
 
 test('a node that stood still loses its groups and closes its sessions; with QoS 2 nobody else is sent what a member may have', async () => {
-  // It looks about when a group is to be served and never again, and so is taken for dead.
+  // It writes its heartbeat when a group is to be served and never again, so it is declared dead.
   await using stack = new AsyncDisposableStack()
   const still = await startNode(otherApi, { roundMs: NEVER_MS, deadAfterSeconds: 600 })
   stack.defer(() => still.stop())
@@ -243,7 +243,7 @@ test('a node that stood still loses its groups and closes its sessions; with QoS
   await publish(sender, device.topic, 'later', { qos: 2 })
   expect(await receive(next)).toBe('later')
 
-  // Somebody connects, so that it looks about.
+  // A member connects, so that it writes its heartbeat.
   using visitor = await device.connect({ clientId: 'visitor', protocolVersion: 5 }, still.port)
   await subscribe(visitor, `$share/visitors/${device.topic}/#`)
   await lost.closed()

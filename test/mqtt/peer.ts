@@ -1,4 +1,4 @@
-/** A client of MQTT that does as it is told, packet by packet, over another implementation of the packets. */
+/** An MQTT client that sends single packets, with another implementation of the packets. */
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { generate, parser as createParser } from 'mqtt-packet'

@@ -189,6 +189,17 @@ describe('what is not allowed', () => {
     expect((await peer.next('puback')).reasonCode ?? 0).toBe(0)
   })
 
+  test.each(TOPICS)(
+    '%s with QoS 0: 5.0 is disconnected with the reason, because nothing acknowledges it',
+    async (_what, topicOf, reasonCode) => {
+      const device = await aDevice(plant, node.port)
+      using peer = await device.connect({ protocolVersion: 5 })
+      peer.send(publish(await topicOf(device.topic), PACK, { qos: 0 }))
+      expect((await peer.next('disconnect')).reasonCode).toBe(reasonCode)
+      await peer.closed()
+    },
+  )
+
   test.each(TOPICS)('%s: 3.1.1 is closed without a PUBACK', async (_what, topicOf) => {
     const device = await aDevice(plant, node.port)
     using peer = await device.connect()

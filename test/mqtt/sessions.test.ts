@@ -234,7 +234,7 @@ test('caches forget nothing for what sessions do', async () => {
   const { journal } = plant.api.api.identity
   const [observed, changed] = [Number.MAX_SAFE_INTEGER - 1, Number.MAX_SAFE_INTEGER - 2]
   const forgotten: number[] = []
-  journal.listen({ forget: (keys) => void forgotten.push(...keys), clear: () => undefined })
+  journal.listen({ invalidate: (keys) => void forgotten.push(...keys), invalidateAll: () => undefined })
   for (const [operation, key] of [
     ['mqtt.connect', observed],
     ['client.update', changed],

@@ -1,5 +1,5 @@
 /** What the tests of MQTT share: the plant of the tests of messages, and servers on free ports over its database. */
-import { PlatformExchange } from '#api/adapters/mqtt/platform/exchange.ts'
+import { PlatformBackend } from '#api/adapters/mqtt/platform/backend.ts'
 import { MqttServer } from '#api/adapters/mqtt/index.ts'
 import type { MqttServerOptions } from '#api/adapters/mqtt/index.ts'
 import { startSessionStore } from '#api/messages/index.ts'
@@ -16,7 +16,7 @@ export const MAX_PACKET_BYTES = 256 * 1024
 /** The promise is a second; here it must not hang on what else the machine does. */
 export const REVOKED_WITHIN_MS = 30_000
 
-/** None is taken for dead because the machine is busy; where one is to die, its test says how soon. */
+/** No node is declared dead because the machine is busy; a test of dead nodes sets its own deadline. */
 const NEVER_DEAD_SECONDS = 60
 
 export type Node = { readonly server: MqttServer; readonly port: number; stop(): Promise<void> }
@@ -48,14 +48,14 @@ export async function startNode(
   } = {},
 ): Promise<Node> {
   const { devices, messages, identity } = api.api
-  let forget: ((keys: readonly number[]) => void) | undefined
+  let endDisabledSessions: ((keys: readonly number[]) => void) | undefined
   const server = await MqttServer.start({
     host: '127.0.0.1',
     port: 0,
     maxPacketBytes: MAX_PACKET_BYTES,
     budget: api.infrastructure.streams.budget,
-    exchange(host) {
-      const exchange = new PlatformExchange(
+    backend(host) {
+      const backend = new PlatformBackend(
         {
           gate: devices.gate,
           messages,
@@ -75,18 +75,18 @@ export async function startNode(
         },
         host,
       )
-      forget = (keys) => exchange.forget(keys)
-      return exchange
+      endDisabledSessions = (keys) => backend.endDisabledSessions(keys)
+      return backend
     },
     logger,
     ...options,
   })
   identity.journal.listen({
-    forget(keys) {
-      forget?.(keys)
+    invalidate(keys) {
+      endDisabledSessions?.(keys)
       server.recheck(keys)
     },
-    clear: () => server.recheck(undefined),
+    invalidateAll: () => server.recheck(undefined),
   })
   return { server, port: server.port as number, stop: () => server.stop() }
 }

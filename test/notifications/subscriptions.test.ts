@@ -1,4 +1,4 @@
-/** Subscriptions to notifications: who is told of which messages, by mail and signed post (contract section 13, decision 57). */
+/** Subscriptions to notifications: who receives notifications about which messages, by mail and signed webhook (contract section 13, decision 57). */
 import { createHmac } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -277,7 +277,7 @@ describe('a post', () => {
       }, 'a dead letter')
       expect(letters.dead_letters[0]).toMatchObject({
         attempts,
-        error: expect.stringContaining('answered'),
+        error: expect.stringContaining('responded with status'),
         message: { channel: channel.id },
       })
       expect(postsTo(contact)).toHaveLength(attempts)

@@ -1,14 +1,13 @@
 // The reference deployment: docker-compose.yml, Dockerfile, deploy/. What a container engine would be needed for is not tested.
-import { execFile } from 'node:child_process'
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { connect } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { createServer as createTlsServer } from 'node:tls'
-import { promisify } from 'node:util'
+import { createServer as createTlsServer } from 'node:https'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfigs, unknownVariables } from '#core/config/index.ts'
+import { parseDurationMs } from '#core/time.ts'
+import { health } from '../harness/health.ts'
 import { PROGRAM_SETTINGS } from '../../tools/generate/index.ts'
 import {
   ROOT,
@@ -173,6 +172,23 @@ describe('deploy/', () => {
     expect(new Set(upstreams)).toEqual(new Set(expected))
   })
 
+  it('the reverse proxy leads every path of the task manager to it, and no other', () => {
+    const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
+    const paths = /^\t@tasks path (.*)$/m.exec(text)?.[1]?.split(' ') ?? []
+    const files = readdirSync(join(ROOT, 'manager'), { recursive: true, encoding: 'utf8' })
+    const routes = files
+      .filter((file) => file.endsWith('routes.ts'))
+      .flatMap((file) => [...readFileSync(join(ROOT, 'manager', file), 'utf8').matchAll(/^\s+'(\/[^']*)',$/gm)])
+      .map(([, path = '']) => path)
+    expect(routes.length).toBeGreaterThan(25)
+    const isLed = (route: string) =>
+      paths.some((path) => (path.endsWith('/*') ? route.startsWith(path.slice(0, -1)) : route === path))
+    expect(routes.filter((route) => !isLed(route))).toEqual([])
+    const isServed = (path: string) =>
+      routes.some((route) => (path.endsWith('/*') ? route.startsWith(path.slice(0, -1)) : route === path))
+    expect(paths.filter((path) => !isServed(path))).toEqual([])
+  })
+
   it('secrets are long, differ, and only their owner reads them', async () => {
     using second = await prepare('skein.example.com')
     for (const name of [
@@ -190,42 +206,40 @@ describe('deploy/', () => {
     expect(statSync(join(prepared.folder, 'deploy/certs')).mode & 0o077).toBe(0)
   })
 
-  const health = async (...args: string[]): Promise<string> => {
-    const run = promisify(execFile)(process.execPath, [join(ROOT, 'deploy/health.mjs'), ...args])
-    return await run.then(
-      () => 'healthy',
-      (error: { stderr: string }) => error.stderr.trim(),
-    )
-  }
-
-  it('a health check over HTTP fails when nothing answers, and when the answer is no pass', async () => {
-    let body = '{"status":"pass"}'
+  it('a health check over HTTP fails when nothing answers, and when the answer is not ready', async () => {
+    let body = '{"status":"degraded","checks":{"redis":{"status":"degraded","reason":"away"}}}'
     const server = createServer((_request, response) => response.end(body))
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/health`
-    expect(await health('http', url)).toBe('healthy')
-    body = '{"status":"fail"}'
-    expect(await health('http', url)).toBe(`${url} answered 200, status fail`)
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/ready`
+    expect(await health('ready', url)).toBe('healthy')
+    body = '{"status":"unavailable","checks":{"database":{"status":"unavailable","reason":"it does not answer"}}}'
+    expect(await health('ready', url)).toBe(`${url} is unavailable (database: it does not answer)`)
+    body = 'welcome'
+    expect(await health('ready', url)).toBe(`${url} gave no readiness report`)
     await new Promise((resolve) => server.close(resolve))
-    expect(await health('http', url)).toMatch(/ECONNREFUSED/)
+    expect(await health('ready', url)).toMatch(/ECONNREFUSED/)
     expect(await health('pulse')).toMatch(/^the first argument must be one of/)
   })
 
-  it('a health check over TLS needs the certificate that it is given, and sees that a connection stands', async () => {
+  it('a health check over TLS needs the certificate that it is given', async () => {
     using local = await prepare('localhost')
     const pem = (name: string) => join(local.folder, 'deploy/certs', name)
-    const server = createTlsServer({ cert: readFileSync(pem('cluster.pem')), key: readFileSync(pem('cluster.key')) })
-    server.on('tlsClientError', () => undefined)
+    const tls = { cert: readFileSync(pem('cluster.pem')), key: readFileSync(pem('cluster.key')) }
+    const server = createTlsServer(tls, (_request, response) => response.end('{"status":"ready","checks":{}}'))
     await new Promise<void>((resolve) => server.listen(0, resolve))
-    const { port } = server.address() as AddressInfo
-    expect(await health('tls', `localhost:${port}`, pem('cluster.pem'))).toBe('healthy')
-    expect(await health('tls', `localhost:${port}`, pem('edge.pem'))).not.toBe('healthy')
-    expect(await health('connected', String(port))).toBe(`no connection to port ${port}`)
-    const client = connect(port, '127.0.0.1')
-    await new Promise((resolve) => server.once('connection', resolve))
-    if (process.platform === 'linux') expect(await health('connected', String(port))).toBe('healthy')
-    client.destroy()
+    const url = `https://localhost:${(server.address() as AddressInfo).port}/ready`
+    expect(await health('ready', url, pem('cluster.pem'))).toBe('healthy')
+    expect(await health('ready', url, pem('edge.pem'))).toMatch(/certificate/)
     await new Promise((resolve) => server.close(resolve))
+  })
+
+  it('a node is passed over before it closes its doors', () => {
+    const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
+    expect(text).toMatch(/^\t\thealth_uri \/ready$/m)
+    const intervalMs = Number(/^\t\thealth_interval (\d+)s$/m.exec(text)?.[1]) * 1000
+    const delays = ours.flatMap(({ service }) => service.environment?.['SKEIN_STOP_DELAY'] ?? [])
+    expect(delays.length).toBeGreaterThan(1)
+    for (const delay of delays) expect(parseDurationMs(delay)).toBeGreaterThan(2 * intervalMs)
   })
 })
 

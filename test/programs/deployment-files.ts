@@ -36,7 +36,7 @@ export function readCompose(): Compose {
   return parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as Compose
 }
 
-/** `dist/<name>.js` of a service's command; undefined for an image of somebody else. */
+/** `dist/<name>.js` of a service's command; undefined for an image of another product. */
 export function programOf({ command }: ComposeService): string | undefined {
   return command === undefined ? undefined : /^dist\/([a-z]+)\.js$/.exec(command[1] ?? '')?.[1]
 }

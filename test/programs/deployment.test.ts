@@ -55,6 +55,7 @@ function moved(text: string, name = ''): string {
     .replaceAll(/\/run\/secrets\/(\w+)/g, (_all, secret: string) =>
       join(prepared.folder, compose.secrets[secret]?.file ?? secret),
     )
+    .replace(/^\/var\/lib\/skein(?=\/)/, () => join(folder, name))
 }
 
 function start(name: string): void {

@@ -65,6 +65,6 @@ test('the tour comes to its end', async () => {
   })
   expect(stdout).toContain('Send a measurement')
   expect(stdout).toContain('20 + 22 = 42')
-  expect(whole.output()).not.toContain('was not tested on')
+  expect(whole.output()).not.toContain('was not tested with')
   if (server !== undefined) expect(whole.output()).toContain('PostgreSQL at')
 })

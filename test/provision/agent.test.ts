@@ -4,7 +4,7 @@ import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { MqttServer } from '#api/adapters/mqtt/index.ts'
-import { PlatformExchange } from '#api/adapters/mqtt/platform/exchange.ts'
+import { PlatformBackend } from '#api/adapters/mqtt/platform/backend.ts'
 import { startSessionStore } from '#api/messages/index.ts'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
@@ -38,8 +38,8 @@ beforeAll(async () => {
     tls: { port: 0, files: ensureTls(undefined), clientOf },
     maxPacketBytes: 65_536,
     budget: api.infrastructure.streams.budget,
-    exchange: (host) =>
-      new PlatformExchange(
+    backend: (host) =>
+      new PlatformBackend(
         {
           gate: devices.gate,
           messages,
@@ -57,7 +57,10 @@ beforeAll(async () => {
       ),
     logger,
   })
-  identity.journal.listen({ forget: (keys) => broker.recheck(keys), clear: () => broker.recheck(undefined) })
+  identity.journal.listen({
+    invalidate: (keys) => broker.recheck(keys),
+    invalidateAll: () => broker.recheck(undefined),
+  })
   tenant = await newTenant(api)
 })
 afterAll(async () => {
@@ -128,7 +131,7 @@ it('bootstraps, connects with its certificate, publishes and obeys its control c
   await until(() => agent.exitCode() === 0, 'it ends')
 })
 
-it('is cut off within a second of the revocation of its certificate', async () => {
+it('is disconnected within a second of the revocation of its certificate', async () => {
   const agent = await startAgent('thief')
   await until(async () => (await agent.stored()).total > 0, 'the first message')
   const open = broker.connections

@@ -25,7 +25,7 @@ const total = async (kind: 'clients' | 'channels') =>
   (await tenant.call('GET', `/${tenant.domainId}/${kind}?limit=1`)).json<{ total: number }>().total
 
 describe('a file of names', () => {
-  it('makes a client of each line of CSV: no header, the first column counts, trailing commas and empty lines do not', async () => {
+  it('creates a client from the first column of each CSV line without a header, ignoring trailing commas and empty lines', async () => {
     const answer = await csv('clients', '\uFEFFpump 1,ignored,\r\n\r\n"pump, 2"\n  pump 3  ,,\n')
     expect(answer.status, answer.text).toBe(201)
     const { total: made, clients } = answer.json<{
@@ -80,7 +80,7 @@ describe('a file of names', () => {
     expect(answer.json<Report>().message).toContain(message)
   })
 
-  it('is tried without making anything', async () => {
+  it('is validated by a dry run that creates nothing', async () => {
     const before = await total('clients')
     const file = 'name\npump 1\npump 2\n'
     const call = (text: string) =>
@@ -91,7 +91,7 @@ describe('a file of names', () => {
     expect(await total('clients')).toBe(before)
   })
 
-  it('makes channels of JSON with everything that a channel may have', async () => {
+  it('creates channels from JSON with all fields of a channel', async () => {
     const id = newId()
     const answer = await json('channels', [
       { id, name: 'one', metadata: { type: 'data' } },
@@ -103,7 +103,7 @@ describe('a file of names', () => {
     })
   })
 
-  it('with faults is refused as a whole, and each is named with its place and reason', async () => {
+  it('with errors is rejected as a whole, and each error is reported with its position and reason', async () => {
     const existing = await tenant.newClient()
     const before = await total('clients')
     const bad = await json('clients', [{ name: 'good' }, { name: 7 }, { status: 'perhaps' }, 'text', { id: 'x' }])
@@ -122,7 +122,7 @@ describe('a file of names', () => {
     expect(taken.json<Report>().details).toEqual([
       { path: 'item 3', message: 'repeats the id of item 1' },
       { path: 'item 5', message: 'repeats the secret of item 4' },
-      { path: 'item 2', message: 'has the id of a client that exists in the domain' },
+      { path: 'item 2', message: 'has the id of an existing client of the domain' },
     ])
     const long = await csv('clients', `fine\n${'x'.repeat(1025)}\nfine`)
     expect(long.json<Report>().details).toMatchObject([{ path: 'line 2' }])
@@ -137,7 +137,7 @@ describe('a file of names', () => {
     expect((await csv('clients', text)).status).toBe(status)
   })
 
-  it('is refused with another type, for a stranger, and with more than one call may make', async () => {
+  it('is rejected with another type, for a user without access, and above the limit of a request', async () => {
     const other = await newTenant(api)
     const url = `/${tenant.domainId}/clients/import`
     expect((await tenant.call('POST', url, 'a', { 'content-type': 'text/plain' })).status).toBe(415)
@@ -145,7 +145,7 @@ describe('a file of names', () => {
     expect((await csv('clients', 'x\n'.repeat(10_001), other)).status).toBe(413)
   })
 
-  it('of 10,000 clients is made in one call', async () => {
+  it('of 10,000 clients is created by one request', async () => {
     const other = await newTenant(api)
     const answer = await csv(
       'clients',
@@ -183,7 +183,7 @@ describe('a file of connections', () => {
     expect(rows).toHaveLength(1)
   })
 
-  it('says first how many connections that will be, and makes the pairs of its lines alone', async () => {
+  it('reports the number of connections first, and creates only the pairs of its lines', async () => {
     const { clientIds, channelIds } = await ends(2)
     const file = `client_id,channel_id\n${clientIds[0]},${channelIds[0]}\n${clientIds[1]},${channelIds[1]}\n`
     const url = `/${tenant.domainId}/connections/import?dry_run=true`
@@ -196,7 +196,7 @@ describe('a file of connections', () => {
     for (const channelId of channelIds) expect(await connected(channelId)).toBe(1)
   })
 
-  it('takes the JSON of every generation, as a list or a single object', async () => {
+  it('accepts the JSON of every supported product version, as a list or a single object', async () => {
     const { clientIds, channelIds } = await ends(2)
     expect((await json('connections', { subjects: clientIds, objects: [channelIds[0]] })).json()).toEqual({ total: 2 })
     const list = [
@@ -208,15 +208,15 @@ describe('a file of connections', () => {
     expect(await connected(channelIds[1] ?? '')).toBe(2)
   })
 
-  it('with faults is refused as a whole, and each is named with its line and reason', async () => {
+  it('with errors is rejected as a whole, and each error is reported with its line and reason', async () => {
     const { clientIds, channelIds } = await ends(2)
     const [client, channel] = [clientIds[0], channelIds[0]]
     await tenant.call('POST', `/${tenant.domainId}/channels/${channelIds[1]}/disable`)
     const malformed = await csv('connections', `${client},${channel}\nx,${channel}\n${client}\n`)
     expect(malformed.status).toBe(400)
     expect(malformed.json<Report>().details).toEqual([
-      { path: 'line 2', message: 'client "x" is no UUID in lower case' },
-      { path: 'line 3', message: 'channel "" is no UUID in lower case' },
+      { path: 'line 2', message: 'client "x" is not a UUID in lower case' },
+      { path: 'line 3', message: 'channel "" is not a UUID in lower case' },
     ])
     const unknown = newId()
     const other = await newTenant(api)
@@ -229,9 +229,9 @@ describe('a file of connections', () => {
     )
     expect(refused.status).toBe(422)
     expect(refused.json<Report>().details).toEqual([
-      { path: 'line 3', message: `there is no client ${unknown} in this domain` },
-      { path: 'line 4', message: `the channel ${channelIds[1]} is disabled` },
-      { path: 'line 5', message: `there is no client ${foreign} in this domain` },
+      { path: 'line 3', message: `client ${unknown} does not exist in this domain` },
+      { path: 'line 4', message: `channel ${channelIds[1]} is disabled` },
+      { path: 'line 5', message: `client ${foreign} does not exist in this domain` },
     ])
     expect(await connected(channel ?? '')).toBe(0)
   })

@@ -62,7 +62,7 @@ const TABLES = [
 ] as const
 
 describe('the built-in layout', () => {
-  it('makes one client and the channels control and data, connected and whitelisted', async () => {
+  it('creates one client and the channels control and data, connected and whitelisted', async () => {
     const order = external()
     const answer = await tenant.call('POST', '/mapping', { ...order, name: 'gate' })
     expect(answer.status, answer.text).toBe(200)
@@ -97,13 +97,13 @@ describe('the built-in layout', () => {
     })
   })
 
-  it('answers 201 with the domain in the path, and names nothing that is not asked for', async () => {
+  it('returns 201 with the domain in the path, and returns no entities that were not requested', async () => {
     const answer = await tenant.call('POST', `/${tenant.domainId}/mapping`, external())
     expect(answer.status).toBe(201)
     expect(answer.json<Mapping>().channels.map(({ name }) => name)).toEqual(['control-channel', 'data-channel'])
   })
 
-  it('answers 409 to the same external id again and changes nothing', async () => {
+  it('returns 409 for a repeated external id and changes nothing', async () => {
     const order = external()
     await tenant.call('POST', '/mapping', order)
     const before = await countRows(api)
@@ -112,13 +112,13 @@ describe('the built-in layout', () => {
     expect(await countRows(api)).toEqual(before)
   })
 
-  it('of many calls with one external id at once makes it once', async () => {
+  it('creates it once for concurrent requests with one external id', async () => {
     const order = external()
     const answers = await Promise.all(Array.from({ length: 6 }, () => tenant.call('POST', '/mapping', order)))
     expect(statusesOf(answers)).toEqual([200, 409, 409, 409, 409, 409])
   })
 
-  it('of more callers at once than there are connections to the database is answered to all of them', async () => {
+  it('responds to all concurrent requests when they outnumber the database connections', async () => {
     const others = await Promise.all(Array.from({ length: 3 }, () => newTenant(api)))
     const calls = others.flatMap((one) => Array.from({ length: 10 }, () => one.call('POST', '/mapping', external())))
     const refused = others.flatMap((one) =>
@@ -220,7 +220,7 @@ name = "export"
 [channels.metadata]
 type = "export"
 `
-  it('says which clients and channels are made, their certificates and the content', async () => {
+  it('defines the clients, channels, certificates and content that are created', async () => {
     const environment = { SKEIN_PROVISION_LAYOUT: layoutFile(LAYOUT) }
     await using other = await startTestApi({ environment })
     const owner = await newTenant(other)
@@ -259,7 +259,7 @@ type = "export"
     })
   })
 
-  it('gives way to the settings of the environment', async () => {
+  it('is overridden by the settings of the environment', async () => {
     const environment = {
       SKEIN_PROVISION_CONFIG_FILE: layoutFile(LAYOUT),
       SKEIN_PROVISION_X509_PROVISIONING: 'false',
@@ -286,7 +286,7 @@ type = "export"
 })
 
 describe('calls without Authorization', () => {
-  it('work with user and password of the settings, ten a minute for each address, and are journalled', async () => {
+  it('work with user and password of the settings, are limited to ten a minute for each address, and are recorded in the journal', async () => {
     const environment = { SKEIN_PROVISION_USER: 'admin', SKEIN_PROVISION_PASSWORD: 'the-first-admin' }
     await using other = await startTestApi({ environment })
     const owner = await newTenant(other)
@@ -336,7 +336,7 @@ describe('calls without Authorization', () => {
     expect(answer.json<{ clients: { domain_id: string }[] }>().clients[0]?.domain_id).toBe(tenant.domainId)
   })
 
-  it('are refused with wrong credentials of the settings', async () => {
+  it('are rejected with wrong credentials in the settings', async () => {
     const environment = { SKEIN_PROVISION_USER: 'admin', SKEIN_PROVISION_PASSWORD: 'wrong' }
     await using other = await startTestApi({ environment })
     expect((await other.anonymous('POST', '/mapping', external())).status).toBe(401)
@@ -344,7 +344,7 @@ describe('calls without Authorization', () => {
 })
 
 describe('a member who may create clients and channels', () => {
-  it('may provision, and whoever may create clients alone may not, leaving nothing', async () => {
+  it('may provision; a member who may create only clients may not, and nothing is created', async () => {
     const domain = { type: 'domain' as const, domainId: tenant.domainId, id: tenant.domainId }
     const [full, half] = [await api.newUser(), await api.newUser()]
     await grantRole(api, full.id, domain, ['read', 'client_create', 'channel_create'])
@@ -356,7 +356,7 @@ describe('a member who may create clients and channels', () => {
     expect(await countRows(api)).toEqual(before)
   })
 
-  it('of several domains is told the path that says which', async () => {
+  it('of several domains gets an error that names the scoped path', async () => {
     const owner = await api.newUser()
     for (const name of ['north of two', 'south of two']) await owner.call('POST', '/domains', { name })
     const answer = await owner.call('POST', '/mapping', external())
@@ -364,7 +364,7 @@ describe('a member who may create clients and channels', () => {
     expect(answer.json<{ message: string }>().message).toContain('POST /<domain_id>/mapping')
   })
 
-  it('may read the content of the layout, and nobody who may provision nowhere, whatever token he has', async () => {
+  it('may read the content of the layout; a user without the right to provision may not, with any kind of token', async () => {
     const domain = { type: 'domain' as const, domainId: tenant.domainId, id: tenant.domainId }
     const [maker, reader, stranger] = [await api.newUser(), await api.newUser(), await api.newUser()]
     await grantRole(api, maker.id, domain, ['read', 'client_create'])

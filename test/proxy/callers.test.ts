@@ -104,7 +104,7 @@ describe('a reader', () => {
     for (const path of denied) {
       const answer = await proxy.get(path, ticket)
       expect([answer.status, path]).toEqual([403, path])
-      expect(await answer.json()).toEqual({ errors: [{ code: 'DENIED', message: 'the ticket is of another module' }] })
+      expect(await answer.json()).toEqual({ errors: [{ code: 'DENIED', message: 'the ticket is for another module' }] })
     }
     expect(registry.count('/blobs/')).toBe(0)
     expect((await proxy.get('/v2/', ticket)).status).toBe(200)

@@ -22,7 +22,7 @@ function protect(registry: TestRegistry, wanted: () => string, challenge: string
   })
 }
 
-/** A token service at /token that gives the next of `token-1`, `token-2`, … to whoever may have one. */
+/** A token service at /token that gives the next of `token-1`, `token-2`, … to authorized callers. */
 function tokenService(registry: TestRegistry, mayHave: (authorization: string | undefined) => boolean = () => true) {
   const queries: string[] = []
   registry.intercept((request, response, path) => {

@@ -335,7 +335,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
   })
 })
 
-/** skopeo as somebody who has this ticket runs it against the proxy. */
+/** Runs skopeo with this ticket against the proxy. */
 async function startSkopeo(address: string, ticket: string | undefined) {
   const folder = mkdtempSync(join(tmpdir(), 'skein-skopeo-'))
   let copies = 0

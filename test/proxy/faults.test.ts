@@ -164,7 +164,7 @@ describe('a manifest', () => {
     for (const reference of ['m', `m@${manifestDigest}`]) {
       await expect(proxy.resolve(reference)).rejects.toMatchObject({
         kind: 'malformed',
-        message: expect.stringContaining('other bytes'),
+        message: expect.stringContaining('has digest'),
       })
     }
   })

@@ -83,7 +83,9 @@ describe('a push', () => {
     expect(shown()).toEqual(new Set([undefined, configured]))
     await expect(proxy.push({ reference: 'acme/m:1', domainId: DOMAIN }, wasm)).rejects.toMatchObject({
       kind: 'unauthenticated',
-      message: expect.stringMatching(new RegExp(`wants a login for acme/m.*--registry-user.*/${DOMAIN}/`)) as string,
+      message: expect.stringMatching(
+        new RegExp(`requires credentials for acme/m.*--registry-user.*/${DOMAIN}/`),
+      ) as string,
     })
     expect(shown()).toEqual(new Set([undefined]))
     expect(await proxy.push({ reference: 'acme/m:1', domainId: DOMAIN, username: 'u', password: 'p' }, wasm)).toContain(

@@ -7,6 +7,7 @@ import { readConfig } from '#core/config/index.ts'
 import { PROTOCOL_STATUS, ServiceError } from '#core/errors/index.ts'
 import type { ErrorKind } from '#core/errors/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { createTicketSigner, repositoryNameOf } from '#proto/index.ts'
 import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
 import type { ProxyLimits, ProxyOptions, Uploads } from '#proxy/index.ts'
@@ -20,7 +21,7 @@ export type ResolvedAnswer = {
   signature_problem: string
 }
 
-export type Asker = { domain_id?: string; signatures?: 'off' | 'warn' | 'require'; keys?: readonly string[] }
+export type ModuleRequester = { domain_id?: string; signatures?: 'off' | 'warn' | 'require'; keys?: readonly string[] }
 export type PushHeader = {
   reference: string
   digest?: string
@@ -35,7 +36,7 @@ export type RunningProxy = AsyncDisposable & {
   dataDir: string
   /** Where uploads come from; changed by tests that have a manager. */
   uploads: Uploads
-  resolve(reference: string, asker?: Asker): Promise<ResolvedAnswer>
+  resolve(reference: string, requester?: ModuleRequester): Promise<ResolvedAnswer>
   /** What managers ask of the cache and of registries. */
   ask(method: string, path: string, body?: object, token?: string): Promise<unknown>
   /** Pushes as a manager does; gives the pinned reference. */
@@ -123,10 +124,10 @@ export async function askProxy(
 export async function resolveAt(
   address: string,
   reference: string,
-  { signatures = 'off', keys = [], ...asker }: Asker = {},
+  { signatures = 'off', keys = [], ...requester }: ModuleRequester = {},
   token?: string,
 ): Promise<ResolvedAnswer> {
-  const body = { reference, signatures, keys, ...asker }
+  const body = { reference, signatures, keys, ...requester }
   return (await askProxy(address, 'POST', '/modules/resolve', body, token)) as ResolvedAnswer
 }
 
@@ -175,6 +176,7 @@ export async function runProxy({
   const proxy = await startProxy({
     config,
     logger: createLogger({ name: 'proxy', level: 'silent' }),
+    readiness: new Readiness(),
     limits: { ...PATIENT, ...limits },
     ...('SKEIN_PROXY_MANAGER_URL' in environment ? {} : { uploads: askRunning }),
     ...(tls === undefined ? {} : { tls }),
@@ -186,7 +188,7 @@ export async function runProxy({
     uploads: () => {
       throw new ServiceError('not_found', 'there is no manager')
     },
-    resolve: (reference, asker) => resolveAt(address, reference, asker),
+    resolve: (reference, requester) => resolveAt(address, reference, requester),
     ask: (method, path, body, token) => askProxy(address, method, path, body, token),
     push: (header, bytes, token) => pushTo(address, header, bytes, token),
     fetch: (digest, reference = '', offset) => fetchFrom(address, digest, reference, offset),

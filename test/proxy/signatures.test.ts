@@ -151,7 +151,7 @@ describe('a signature under its tag', () => {
     await expect(it.proxy.resolve(pinned, require)).rejects.toMatchObject({ kind: 'unavailable' })
     expect(await it.proxy.resolve(pinned, warn)).toMatchObject({
       signed: false,
-      signature_problem: expect.stringContaining('could not be looked up'),
+      signature_problem: expect.stringContaining('could not be verified'),
     })
     // What one policy's keys signed says nothing about another's.
     const other = { ...require, keys: [pemOf(theirs.publicKey)] }

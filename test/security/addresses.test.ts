@@ -1,6 +1,6 @@
 /**
- * Addresses that users give: webhooks, registries, token realms, redirects. None of them leads into the network that Skein
- * stands in, however it is written, and a connection goes to the address that was judged (task-manager.md section 6, rule 9).
+ * Addresses that users give: webhooks, registries, token realms, redirects. None of them leads into the network of
+ * Skein, however it is written, and a connection goes to the address that was checked (task-manager.md section 6, rule 9).
  */
 import { createServer } from 'node:http'
 import type { Server } from 'node:http'
@@ -12,7 +12,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { isPublicAddress } from '#core/public-address.ts'
 import { postWebhook } from '../../api/provisioning/notifications/webhook.ts'
 import { TransferClient } from '#core/transfer/index.ts'
-import { createAuth, judgedDial } from '../../proxy/oci/index.ts'
+import { createAuth, checkedDial } from '../../proxy/oci/index.ts'
 import { importsOf, productSources } from '../architecture/source-imports.ts'
 import type { SourceFile } from '../architecture/source-imports.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -23,7 +23,7 @@ import { runProxy } from '../proxy/running-proxy.ts'
 const LIMITS = { headersMs: 10_000, stallMs: 10_000 }
 const DEADLINE_MS = 10_000
 
-/** One host of each way to write an inner address, as it stands in a URL. */
+/** One host of each way to write an inner address in a URL. */
 const INNER: readonly (readonly [string, string])[] = [
   ['loopback', '127.0.0.1'],
   ['the end of loopback', '127.255.255.254'],
@@ -168,7 +168,7 @@ describe('a webhook', () => {
 
 describe('the module proxy', () => {
   const policy = { listedHosts: [], configuredAuthorities: [] }
-  const dial = (url: URL) => judgedDial(url, policy)
+  const dial = (url: URL) => checkedDial(url, policy)
   const transport = new TransferClient({ userAgent: 'test', limits: LIMITS, dial })
   afterAll(() => transport.close())
   const get = (url: string) => transport.get(new URL(url), {}, AbortSignal.timeout(DEADLINE_MS))
@@ -235,7 +235,7 @@ describe('the module proxy', () => {
 test('what the machine itself is called is an inner address too, unless it is public', async () => {
   const { lookup } = await import('node:dns/promises')
   const found = await lookup(hostname(), { all: true }).catch(() => [])
-  // Refused by its address, or not found: what stands in the file of hosts alone is no name for a public contact.
+  // Refused by its address, or not found: a name that only the hosts file contains is not accepted for a public contact.
   if (found.some(({ address }) => !isPublicAddress(address)))
     await expect(post(`https://${hostname()}:${port}/`)).rejects.toThrow()
   else expect(found.every(({ address }) => isPublicAddress(address))).toBe(true)

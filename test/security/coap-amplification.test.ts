@@ -1,7 +1,7 @@
 /**
- * Forged source addresses over CoAP (RFC 7252 section 11.3, RFC 7641 section 7): whoever writes the address of a victim into
- * a request must not make the server send it much. A peer that never answers stands for the victim: what it is sent for its
- * own requests is what a victim would be sent for those of an attacker who has a valid secret.
+ * Forged source addresses over CoAP (RFC 7252 section 11.3, RFC 7641 section 7): an attacker who writes the address of a victim
+ * into a request must not make the server send it much. A peer that never answers represents the victim: it receives for its
+ * own requests what a victim would receive for those of an attacker with a valid secret.
  */
 import { execFile, spawn, spawnSync } from 'node:child_process'
 import { promisify } from 'node:util'

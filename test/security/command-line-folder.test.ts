@@ -1,6 +1,6 @@
 /**
- * The command line in a hostile folder (contract decision 77), and in front of a hostile server: what a `config.toml` that
- * somebody else wrote can reach, where tokens go, and what a terminal is sent. Every run is a process of its own, on a
+ * The command line in a hostile folder (contract decision 77), and in front of a hostile server: what a `config.toml` of
+ * another user can change, where tokens are sent, and what a terminal receives. Every run is a process of its own, on a
  * pseudo-terminal where one is needed.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -34,7 +34,7 @@ const servers: Fake[] = []
 let mine: Fake
 let evil: Fake
 let home: Home
-/** The folder that somebody else filled. */
+/** The folder with files of another user. */
 let folder: string
 let folders = 0
 
@@ -78,7 +78,7 @@ afterAll(async () => {
   for (const { server } of servers) await new Promise((resolve) => server.close(resolve))
 })
 
-/** A fresh user with a folder of somebody else, in which `config` lies. */
+/** A new user in a folder of another user that contains `config`. */
 function inFolder(config: string, login?: { access: string; origins?: string[] }): void {
   home = createHome()
   folder = join(home.folder, `folder${folders++}`)
@@ -208,7 +208,7 @@ describe('tokens', () => {
       inFolder(config, { access: JWT })
       const ended = await run([...PROFILE, ...args], environment)
       expect(ended.code).toBe(1)
-      expect(ended.stderr).toContain(`is not for ${evil.url}`)
+      expect(ended.stderr).toContain(`is not valid for ${evil.url}`)
       // Neither with logout, which sends the refresh token.
       await run(['logout', ...args], environment)
       expect(evil.seen).toEqual([])
@@ -245,7 +245,7 @@ describe('tokens', () => {
     expect((await run(PROFILE, { SKEIN_TOKEN: JWT })).stderr).toMatch(REFUSED)
     const agreed = await answering(PROFILE, 'y', { SKEIN_TOKEN: JWT })
     expect(agreed.code).toBe(1)
-    expect(agreed.stdout).toContain(`the token of SKEIN_TOKEN is not for ${evil.url}`)
+    expect(agreed.stdout).toContain(`the token of SKEIN_TOKEN is not valid for ${evil.url}`)
     expect(evil.seen).toEqual([])
   })
 
@@ -254,7 +254,7 @@ describe('tokens', () => {
     expect(await run([...PROFILE, '-c', 'config.toml'])).toMatchObject({ code: 0 })
     expect(mine.seen).toMatchObject([{ authorization: `Bearer ${JWT}` }])
     const ended = await run([...PROFILE, '-c', 'config.toml', '--url', evil.url])
-    expect(ended.stderr).toContain(`is not for ${evil.url}`)
+    expect(ended.stderr).toContain(`is not valid for ${evil.url}`)
     expect(evil.seen).toEqual([])
   })
 

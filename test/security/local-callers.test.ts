@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
-import { authModeOf } from '#manager/index.ts'
+import { effectiveAuthMode } from '#manager/index.ts'
 import { FULL_APP_ADMIN, startFullApp } from '../../tools/generate/full-app.ts'
 import type { FullApp } from '../../tools/generate/full-app.ts'
 import { createTestDatabase } from '../harness/database.ts'
@@ -65,11 +65,20 @@ afterAll(async () => {
   await database[Symbol.asyncDispose]()
 })
 
-const isOfManager = (url: string) => /^\/(tasks|workers|workflows|modules|events)(\/|$)/.test(url)
+const isOfManager = (url: string) => /^\/(tasks|runs|workers|proplets|workflows|jobs|modules|events)(\/|$)/.test(url)
 /** What answers without a token with what belongs to no domain. */
-const LISTS = new Set(['GET /tasks', 'GET /workers', 'GET /workflows', 'GET /modules', 'GET /events'])
-/** What makes tasks of no domain. */
-const MAKES = new Set(['POST /tasks', 'POST /workflows'])
+const LISTS = new Set([
+  'GET /tasks',
+  'GET /runs',
+  'GET /workers',
+  'GET /proplets',
+  'GET /workflows',
+  'GET /jobs',
+  'GET /modules',
+  'GET /events',
+])
+/** What makes tasks of no domain, or says what a task of no domain would refuse. */
+const MAKES = new Set(['POST /tasks', 'POST /workflows', 'POST /jobs', 'POST /modules/inspect'])
 
 test('every route of the manager refuses what belongs to a domain, as if it were not there', async () => {
   const names: string[] = []
@@ -82,6 +91,8 @@ test('every route of the manager refuses what belongs to a domain, as if it were
       const path = url
         .replace(':task_id', foreign.task)
         .replace(':workflow_id', foreign.workflow)
+        .replace(':job_id', foreign.workflow)
+        .replace(':proplet_id', foreign.worker)
         .replace(':worker_id', foreign.worker)
         .replace(':run_id', randomUUID())
         .replace(':digest', `sha256:${'0'.repeat(64)}`)
@@ -154,11 +165,11 @@ test('a task of no domain has no rights of anybody', async () => {
 
 test('auto asks for a token from everybody behind a proxy or a public address', () => {
   const here = { trustProxy: [], publicUrl: 'http://127.0.0.1:8080' }
-  expect(authModeOf('auto', here)).toBe('auto')
-  expect(authModeOf('auto', { ...here, publicUrl: 'http://[::1]:8080' })).toBe('auto')
-  expect(authModeOf('auto', { ...here, publicUrl: 'http://localhost' })).toBe('auto')
-  expect(authModeOf('auto', { ...here, trustProxy: ['127.0.0.1'] })).toBe('on')
+  expect(effectiveAuthMode('auto', here)).toBe('auto')
+  expect(effectiveAuthMode('auto', { ...here, publicUrl: 'http://[::1]:8080' })).toBe('auto')
+  expect(effectiveAuthMode('auto', { ...here, publicUrl: 'http://localhost' })).toBe('auto')
+  expect(effectiveAuthMode('auto', { ...here, trustProxy: ['127.0.0.1'] })).toBe('on')
   for (const publicUrl of ['https://skein.example.com', 'http://10.0.0.5:8080', 'http://localhost.example.com'])
-    expect(authModeOf('auto', { ...here, publicUrl })).toBe('on')
-  expect(authModeOf('off', { ...here, trustProxy: ['127.0.0.1'] })).toBe('off')
+    expect(effectiveAuthMode('auto', { ...here, publicUrl })).toBe('on')
+  expect(effectiveAuthMode('off', { ...here, trustProxy: ['127.0.0.1'] })).toBe('off')
 })

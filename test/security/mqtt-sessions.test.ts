@@ -78,7 +78,7 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
       await late.closed()
     }
     expect(await identifiersOf(device)).toEqual(['a', 'b', 'c'])
-    // Whoever has a session takes it up as before.
+    // A client with a session resumes it as before.
     using back = await device.connect({ ...KEPT[version], clientId: 'b' })
     expect([codeOf(back), back.connack.sessionPresent]).toEqual([0, true])
   })
@@ -131,7 +131,7 @@ test('the owner ends one session or all of them, with and without a connection, 
   await here.closed()
   expect(await identifiersOf(device)).toEqual(['stored', 'there'])
   expect((await end(device, 'here/a b')).status).toBe(404)
-  // There is room at once, for a session that begins anew.
+  // There is room at once for a new session.
   using again = await device.connect({ ...KEPT[5], clientId: 'here/a b' })
   expect([codeOf(again), again.connack.sessionPresent]).toEqual([0, false])
   expect((await end(device)).status).toBe(204)

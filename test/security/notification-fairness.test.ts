@@ -1,6 +1,6 @@
 /**
- * Contacts that do not answer delay nobody but whoever chose them: what is on its way is shared by owner and by host, a place is
- * given again as soon as it is free, and a host that was silent is left alone for a while (decision 57).
+ * Contacts that do not answer delay only the user who chose them: concurrent deliveries are shared by owner and by host, a slot
+ * is used again as soon as it is free, and a host that was silent is not called for a while (decision 57).
  */
 import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
@@ -82,7 +82,7 @@ async function start(retrySeconds?: readonly number[]): Promise<void> {
   })
 }
 
-/** A tenant with a channel that these contacts are told of; gives what sends a message there. */
+/** A tenant with a channel whose messages these contacts receive; returns a function that sends one. */
 async function tenantWith(contacts: readonly string[]): Promise<{ tenant: Tenant; send: () => Promise<void> }> {
   const tenant = await newTenant(api)
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
@@ -149,7 +149,7 @@ describe('what does not answer', () => {
     const [first] = open
     first?.destroy()
     await until(() => told.includes(path), 'the other tenant is told')
-    // His was the place that came free; when he had been told, it went to somebody else again.
+    // The free slot was used for this tenant, and after the delivery for another one again.
     expect(accepted - before).toBeLessThanOrEqual(1)
   })
 

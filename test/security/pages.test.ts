@@ -28,11 +28,13 @@ const SMALL_ITEMS = [
   /certs|serials/,
   /sessions$/,
   /^\/workers$/,
+  /^\/proplets(\/:proplet_id\/(alive-history|metrics))?$/,
 ]
 /** Filters without which a listing is refused. */
 const NEEDED: Readonly<Record<string, Record<string, string>>> = { '/users/search': { username: 'person' } }
 
 type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'user_id' | 'task_id', string> & {
+  proplet_id: string
   pat_id: string
   subscription_id: string
 }
@@ -178,9 +180,20 @@ async function fill(): Promise<World> {
     group_id: String(groups[0]),
     user_id: userId,
     task_id: String(tasks[0]),
+    proplet_id: await newWorker(),
     pat_id: idOf(pat),
     subscription_id: idOf(subscriptions[0]),
   }
+}
+
+/** A worker that never ran. */
+async function newWorker(): Promise<string> {
+  const { rows } = await sql<{ id: string }>`
+    INSERT INTO workers (id, name, boot_id, version, labels, os, arch, cpu_cores, memory_bytes, slots, backlog,
+      runtimes, secret_hash, session_epoch, lease_until, last_alive_at, alive_history)
+    VALUES (gen_random_uuid(), 'worker', 'boot', '1', '{}', 'linux', 'x64', 1, 1, 1, 0, '{}', '\\x00', 1, now(), now(), '{}')
+    RETURNING id`.execute(database.database.db)
+  return rows[0]?.id ?? ''
 }
 
 const successOf = (route: RouteOptions) => (route.schema?.response as Record<string, unknown> | undefined)?.['200']
@@ -301,6 +314,7 @@ describe('every listing', () => {
 const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/\/roles?(\/:role_id\/(actions|members))?$/, 'roles and their members in bare arrays, at most 100; actions are few'],
   [/\/available-actions$/, 'a list of the product'],
+  [/^\/health\/database$/, 'standbys and nodes, at most MAX_ROWS of core/infrastructure/diagnosis.ts'],
   [
     /^\/(:domain_id\/)?(clients|channels|groups)\/:[a-z]+_id$|^\/domains\/:domain_id$/,
     'roles of the caller on one entity',
@@ -309,9 +323,11 @@ const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/\/(bootstrap|configs|enrollments)(\/|$)/, 'the channels of one device, or the bindings of one configuration'],
   [/^\/:domain_id\/access$/, 'roles that grant one action'],
   [/^\/(domains\/:domain_id|:domain_id)\/usage$/, 'days, at most a year'],
+  [/^\/:domain_id\/overview$/, 'ten changes, and at most 96 steps of a series'],
+  [/^\/:domain_id\/search$/, 'at most 50 of each type'],
   [/^\/keys\/\.well-known\/jwks\.json$/, 'signing keys of the installation'],
   [/^\/modules\/:digest$/, 'at most 100 uses of one module'],
-  [/^\/workflows\/:workflow_id$/, 'tasks as many as 8 MiB hold'],
+  [/^\/(workflows\/:workflow_id|jobs\/:job_id)$/, 'tasks as many as 8 MiB hold'],
   [/^\/tasks\/:task_id(\/runs\/:run_id|\/placement)?$/, 'one task, one run, workers by name'],
   [/\/(ca|certs)/, 'one certificate'],
 ]
@@ -323,9 +339,13 @@ function expectedWhole(routes: readonly RouteOptions[]): string[] {
     /\/parents$/,
     /\/channels\/:channel_id\/(groups|users)$/,
     /\/clients\/:client_id\/users$/,
+    // Without their content, and few.
+    /\/dashboards$/,
     // Without exports, and with results of at most 4 KiB.
     /^\/modules$/,
-    /^\/tasks\/:task_id\/runs$/,
+    /^\/(tasks\/:task_id\/)?runs$/,
+    // Durations of runs.
+    /^\/tasks\/:task_id\/metrics$/,
   ]
   return routes.map(({ url }) => url).filter((url) => reasons.some((pattern) => pattern.test(url)))
 }

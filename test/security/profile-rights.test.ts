@@ -1,6 +1,6 @@
 /**
- * Profiles are rights of their own (decision 78): whoever decides what a template renders decides what becomes of the secrets of
- * the clients that it can render.
+ * Profiles are rights of their own (decision 78): a user who decides what a template renders decides who receives the
+ * secrets of the clients that it can render.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

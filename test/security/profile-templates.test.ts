@@ -34,13 +34,15 @@ describe('a function', () => {
     // A few calls are nothing; a hundred million characters are too much, whatever is made of them.
     if (name !== 'printf') fill(`{{$x := ${name} ${given}}}`)
     const calls = `{{range .list}}{{$x := ${name === 'printf' ? `${name} "%s" $.text` : `${name} ${given}`}}}{{end}}`
-    expect(() => fill(calls)).toThrow('the template does too much')
+    expect(() => fill(calls)).toThrow('the template exceeds the limit of steps')
   })
 
   it('is charged for what it makes: an escaped text is nine times as long', () => {
     const data: Value = { list: Array.from({ length: 25 }, (_, place) => place), text: '漢'.repeat(12_000) }
     expect(() => fill('{{range .list}}{{$x := len $.text}}{{end}}', data)).not.toThrow()
-    expect(() => fill('{{range .list}}{{$x := urlquery $.text}}{{end}}', data)).toThrow('the template does too much')
+    expect(() => fill('{{range .list}}{{$x := urlquery $.text}}{{end}}', data)).toThrow(
+      'the template exceeds the limit of steps',
+    )
   })
 
   it('fails with a fault of its own, whatever it is given', () => {
@@ -65,7 +67,7 @@ describe('a function', () => {
 
 test('a template of too many words is not read at all', () => {
   for (const template of ['{{1}}'.repeat(20_001), `{{print ${'(1) '.repeat(10_000)}}}`, `{{${'.a'.repeat(20_001)}}}`])
-    expect(() => parseTemplate(template)).toThrow('the template has more than 20000 words')
+    expect(() => parseTemplate(template)).toThrow('the template is limited to 20000 tokens')
 })
 
 describe('rendering', () => {
@@ -109,7 +111,8 @@ describe('rendering', () => {
       const { device, preview } = await enrol(id, variables(length))
       const answers = [await device(), await preview()]
       expect(answers.map((answer) => answer.status)).toEqual([status, status])
-      if (status === 422) for (const { text } of answers) expect(text).toContain('the template does too much')
+      if (status === 422)
+        for (const { text } of answers) expect(text).toContain('the template exceeds the limit of steps')
     }
   })
 

@@ -32,7 +32,7 @@ async function register(changes: Partial<RegisterRequest>): Promise<string> {
   )
 }
 
-const TAKEN = 'neither the join token nor the secret of the worker is known'
+const TAKEN = 'unknown join token or wrong worker secret'
 
 test.each([
   ['32 runtimes and 64 labels', { runtimes: named(32, (at) => `runtime${at}`), labels: labels(64) }, TAKEN],
@@ -46,9 +46,13 @@ test.each([
   [
     'a long label',
     { labels: { site: 'x'.repeat(257) } },
-    'the registration must have texts of at most 256 characters without NUL',
+    'the registration must have strings of at most 256 characters without NUL',
   ],
-  ['a long name', { name: 'x'.repeat(257) }, 'the registration must have texts of at most 256 characters without NUL'],
+  [
+    'a long name',
+    { name: 'x'.repeat(257) },
+    'the registration must have strings of at most 256 characters without NUL',
+  ],
 ])('%s', async (_what, changes, expected) => {
   expect(await register(changes as Partial<RegisterRequest>)).toBe(expected)
 })

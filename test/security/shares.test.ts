@@ -62,7 +62,7 @@ test('uploads that trickle hold the share of their domain; another domain upload
   expect(refused.headers.get('retry-after')).toBe('5')
   expect(await refused.json()).toMatchObject({
     error: 'rate_limited',
-    message: 'one domain may have at most 8 modules being uploaded at a time: try again later',
+    message: 'one domain may have at most 8 modules being uploaded at a time; try again later',
   })
   expect((await upload(other)).status).toBe(200)
   sockets.dispose()
@@ -148,8 +148,9 @@ const UNSHARED: Readonly<Record<string, string>> = {
   'manager/writer/start-runs.ts': 'runs that wait hold no slot: it bounds the sum of a queue in the database',
 }
 
-test('whoever counts work of the process by hand says why domains need no share of it', () => {
-  const counted = />=? ?(?:MAX_\w+|\w+\.max\w+)\b[^;{]*\{?\s*throw new ServiceError\(\s*'unavailable'/
+test('a limit of the process that is not shared by domain has a reason', () => {
+  const counted =
+    />=? ?(?:MAX_\w+|\w+\.max\w+)\b[^;{]*\{?\s*(?:countRefusal\('[a-z_]+'\)\s*)?throw new ServiceError\(\s*'unavailable'/
   const found = productSources()
     .filter(({ path, text }) => /^(api|manager|proxy|core)\//.test(path) && counted.test(text))
     .map(({ path }) => path)

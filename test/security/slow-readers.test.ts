@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
 import { sql } from '#core/sql.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { openEvents } from '../harness/event-stream.ts'
 import { until } from '../harness/until.ts'
@@ -218,6 +219,7 @@ test('an answer that is read more slowly than at the minimum rate is ended, and 
     health: {
       build: { version: '0', commit: 'none', buildTime: 'now' },
       metrics: createMetrics(),
+      readiness: new Readiness(),
       serviceOf: () => '',
     },
     maxBodyBytes: MIB,

@@ -26,6 +26,7 @@ export async function startWhole(environment: Record<string, string> = {}): Prom
       const access = createTaskAccess({
         database,
         access: api.identity.access,
+        quotas: api.identity.quotas,
         authenticate: (request) => api.authenticate(request),
         mode: 'on',
         corsOrigins: [],

@@ -48,7 +48,7 @@ test('components beyond the bound of a domain go back to the queue and are run l
   const places = seen.flatMap(({ position }) => (position === undefined ? [] : [Number(position)]))
   expect(Math.max(...places)).toBeLessThanOrEqual(16)
   expect(seen.find(({ position }) => Number(position) >= 1)).toMatchObject({
-    reason: 'its component waits to be transpiled',
+    reason: 'its component is waiting for transpilation',
   })
   for (const id of ids) expect(await client.ended(id, 60_000)).toMatchObject({ state: 3, results: 7 })
 })

@@ -72,7 +72,7 @@ async function linkOf(address: string, count = 1): Promise<URL> {
 
 const follow = (link: URL) => api.anonymous('GET', `${link.pathname}${link.search}`)
 
-/** Everything that was stored before has been told to whoever it concerns: a subscription of the verified owner is the witness. */
+/** Everything that was stored before caused its notifications: a subscription of the verified owner proves it. */
 async function untilTold(text: string): Promise<void> {
   const { rows } = await api.database.pool.query<{ email: string }>('SELECT email FROM users WHERE id = $1', [
     tenant.user.id,

@@ -9,6 +9,7 @@ import { readConfig } from '#core/config/index.ts'
 import { createHttpApp, createMetrics } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import { createKeyring } from '#core/keyring/index.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { createTaskAccess } from '#manager/index.ts'
 import type { AuthMode } from '#manager/index.ts'
 import {
@@ -35,6 +36,7 @@ async function managerWith(mode: AuthMode): Promise<TestManager> {
   const access = createTaskAccess({
     database: db.database,
     access: identity.access,
+    quotas: identity.quotas,
     authenticate: (request) => identity.authenticate(request),
     mode,
     corsOrigins: [],
@@ -58,6 +60,7 @@ beforeAll(async () => {
     health: {
       build: { version: '0', commit: 'none', buildTime: 'now' },
       metrics: createMetrics(),
+      readiness: new Readiness(),
       serviceOf: () => 'api',
     },
     maxBodyBytes: 1024 * 1024,
@@ -80,7 +83,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** A new user with so many domains of his own. */
+/** A new user with this number of domains. */
 async function member(domains: number): Promise<{ headers: Headers; domains: string[] }> {
   const name = `user-${randomUUID().slice(0, 8)}`
   const client = clientOf(platform)
@@ -234,7 +237,10 @@ test('auto needs no token from this machine, and one from anywhere else', async 
     expect(await ask({ forwarded: 'for=203.0.113.9' })).toBe(401)
     expect(await ask({ origin: 'https://evil.example.com' })).toBe(401)
     expect(await ask({}, '203.0.113.9')).toBe(401)
-    expect(await ask({ authorization: 'Bearer nonsense' })).toBe(401)
+    // A value in the form of a token is verified, and another one is absent.
+    expect(await ask({ authorization: 'Bearer pat_nonsense' })).toBe(401)
+    expect(await ask({ authorization: 'Bearer nonsense' })).toBe(200)
+    expect(await ask({ authorization: 'Bearer nonsense' }, '203.0.113.9')).toBe(401)
   } finally {
     await auto.close()
   }

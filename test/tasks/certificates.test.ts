@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { credentials, status } from '@grpc/grpc-js'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { SigningKey, makeSigningRequest } from '#core/x509/index.ts'
+import { SigningKey, createSigningRequest } from '#core/x509/index.ts'
 import { WorkerService, createServiceClient, fingerprintOf, serverName } from '#proto/index.ts'
 import type { RegisterResponse } from '#proto/index.ts'
 import { clientOf, startDatabase, startTestManager, temporaryFolder } from './support.ts'
@@ -47,7 +47,7 @@ function dial(shown?: { cert: string; key: string }) {
 /** A key, and a request for a certificate of it. */
 async function newKey(): Promise<{ request: Uint8Array; key: string }> {
   const key = SigningKey.generate()
-  return { request: new Uint8Array(await makeSigningRequest('somebody else', key)), key: key.toPem() }
+  return { request: new Uint8Array(await createSigningRequest('somebody else', key)), key: key.toPem() }
 }
 
 const FACTS = { name: 'w', bootId: 'b', version: '0', os: 'linux', arch: 'x64', slots: 1, runtimes: ['core'] }

@@ -26,6 +26,7 @@ beforeAll(async () => {
       const access = createTaskAccess({
         database,
         access: platform.identity.access,
+        quotas: platform.identity.quotas,
         authenticate: platform.authenticate,
         mode: 'off',
         corsOrigins: [],
@@ -163,6 +164,21 @@ test('a message on the channel starts a run with its record, and the result come
   const shown = (await owner.call('GET', `/tasks/${task}`)).json()
   expect(shown).toMatchObject({ state: 0, trigger_status: { matched: 2, dropped: 0, dropped_reason: null } })
   expect(await stored(to)).toHaveLength(2)
+  // From the message to the run that it started, from there to the result, and back.
+  type Linked = { value: number; message_id: string; run_id?: string; task_id?: string }
+  const linked = async (channel: string) =>
+    (await owner.call('GET', `/${domain}/channels/${channel}/messages?links=true&limit=100`)).json<{
+      messages: Linked[]
+    }>().messages
+  const cause = (await linked(from)).find(({ value }) => value === 21)
+  expect(cause).not.toHaveProperty('run_id')
+  const started = (await owner.call('GET', `/runs?message=${cause?.message_id}`)).json<{ runs: { id: string }[] }>()
+  expect(started.runs.map(({ id }) => id)).toEqual([run?.id])
+  const result = (await linked(to)).find(({ value }) => value === 1021)
+  expect(result).toMatchObject({ run_id: run?.id, task_id: task })
+  expect((await owner.call('GET', `/tasks/${task}/runs/${result?.run_id}`)).json()).toMatchObject({
+    cause: { type: 'message', channel_id: from, message: cause?.message_id },
+  })
 })
 
 test('a function of numbers runs once for each record of a message', async () => {
@@ -349,7 +365,7 @@ test.each(CHANNEL_FIELDS)('%s needs the right on the channel when it is written'
   expect((await owner.call('PUT', `/tasks/${task}`, field(foreign))).status).toBe(403)
   const anonymous = await api.anonymous('POST', '/tasks', { name: 'x', ...field(foreign) })
   expect(anonymous.status).toBe(401)
-  expect(anonymous.text).toContain('needs a token')
+  expect(anonymous.text).toContain('requires a token')
 })
 
 test('a right that was taken away stops triggers and publications at once', async () => {
@@ -411,4 +427,108 @@ test.each([
   const refused = await owner.call('POST', '/tasks', { name: 'x', domain_id: domain, ...fields })
   expect(refused.status, refused.text).toBe(400)
   expect(refused.text).toContain(path)
+})
+
+test('every run says why it was started, and is found by its cause, its task, its state and its time', async () => {
+  const [from, to] = await Promise.all([newChannel(), newChannel()])
+  const task = await newTask({ inputs: [1], trigger: { channel_id: from }, publish_result: { channel_id: to } })
+  const plain = await newTask({ inputs: [1, 2] })
+  await publish(from, [{ n: 'a', v: 1, t: 1_700_000_000 }])
+  await allEnded(task, 1)
+  await owner.call('POST', `/tasks/${task}/replay`, { channel_id: from, from: 1_700_000_000, to: 1_700_000_001 })
+  await allEnded(task, 2)
+  expect((await owner.call('POST', `/tasks/${plain}/start`)).status).toBe(200)
+  await allEnded(plain, 1)
+  expect((await owner.call('POST', `/tasks/${plain}/invoke`, { inputs: [3, 4] })).status).toBe(200)
+  type Found = ShownRun & { task_id: string; domain_id: string; cause: Record<string, string> }
+  const find = async (query: string, call = owner.call): Promise<{ total: number; runs: Found[] }> => {
+    const answer = await call('GET', `/runs?domain_id=${domain}&${query}`)
+    expect(answer.status, answer.text).toBe(200)
+    return answer.json()
+  }
+  const [ofMessage] = (await find(`task_id=${task}&cause=message`)).runs
+  expect(ofMessage).toMatchObject({ task_id: task, domain_id: domain, cause: { type: 'message', channel_id: from } })
+  // From the message to its runs, and from a run to its message.
+  const message = ofMessage?.cause['message'] ?? ''
+  expect((await find(`message=${message}`)).runs.map(({ id }) => id)).toEqual([ofMessage?.id])
+  expect((await find(`channel_id=${from}`)).total).toBe(2)
+  const [ofReplay] = (await find(`task_id=${task}&cause=replay`)).runs
+  expect(ofReplay?.cause).toMatchObject({ type: 'replay', channel_id: from })
+  expect((await find(`replay_id=${ofReplay?.cause['replay_id']}`)).total).toBe(1)
+  const ofUser = await find(`cause=user&user_id=${owner.id}&task_id=${plain}`)
+  expect(ofUser.runs.map(({ kind, cause }) => [kind, cause])).toEqual([
+    ['invoke', { type: 'user', user_id: owner.id }],
+    ['start', { type: 'user', user_id: owner.id }],
+  ])
+  // The runs of the task have the same causes, and one page follows another.
+  expect((await runsOf(plain)).map((run) => (run as Found).cause['type'])).toEqual(['user', 'user'])
+  expect((await find(`task_id=${plain}&limit=1&offset=1`)).runs[0]?.kind).toBe('start')
+  expect((await find(`task_id=${plain}&state=3`)).total).toBe(2)
+  expect((await find(`task_id=${plain}&state=4,6`)).total).toBe(0)
+  expect((await find(`task_id=${plain}&to=1000`)).total).toBe(0)
+  expect((await find(`task_id=${plain}&from=1000`)).total).toBe(2)
+  expect((await find(`task_id=${plain}&worker_id=${randomUUID()}`)).total).toBe(0)
+  expect((await find(`task_id=${plain}&reason=timeout`)).total).toBe(0)
+  // A cursor goes on where a page ended, in the order of one domain and in that of all, and with no other listing.
+  for (const query of [`domain_id=${domain}`, `task_id=${plain}`]) {
+    const page = async (more: string) => {
+      const answer = await owner.call('GET', `/runs?${query}&limit=1${more}`)
+      expect(answer.status, answer.text).toBe(200)
+      return answer.json<{ next?: string; runs: { id: string }[] }>()
+    }
+    const seen: string[] = []
+    let { next, runs } = await page('')
+    while (runs.length > 0 && seen.length < 100) {
+      seen.push(...runs.map(({ id }) => id))
+      if (next === undefined) break
+      ;({ next, runs } = await page(`&cursor=${next}`))
+    }
+    const all = (await owner.call('GET', `/runs?${query}&limit=100`)).json<{ runs: { id: string }[] }>()
+    expect(seen).toEqual(all.runs.map(({ id }) => id))
+    const cursor = (await page('')).next
+    for (const wrong of [`cursor=${cursor}&offset=1`, 'cursor=here', `cursor=x${cursor}`])
+      expect((await owner.call('GET', `/runs?${query}&${wrong}`)).status, wrong).toBe(400)
+  }
+  for (const query of ['state=9', 'cause=moon', 'task_id=x', 'message=1', 'reason=bored'])
+    expect((await owner.call('GET', `/runs?${query}`)).status, query).toBe(400)
+  const stranger = await api.newUser()
+  expect((await stranger.call('GET', `/runs?domain_id=${domain}`)).status).toBe(403)
+  expect((await stranger.call('GET', `/runs?task_id=${plain}`)).json()).toMatchObject({ total: 0, runs: [] })
+
+  const tasks = async (query: string) =>
+    (await owner.call('GET', `/tasks?domain_id=${domain}&${query}`))
+      .json<{ tasks: { id: string }[] }>()
+      .tasks.map(({ id }) => id)
+  expect(await tasks(`channel_id=${from}`)).toEqual([task])
+  expect(await tasks(`channel_id=${to}`)).toEqual([task])
+  expect(await tasks('trigger=true')).toContain(task)
+  expect(await tasks('trigger=false')).toContain(plain)
+  expect(await tasks('trigger=false')).not.toContain(task)
+  expect((await stranger.call('GET', `/tasks?domain_id=${domain}`)).status).toBe(403)
+})
+
+test('a run of a workflow names it, and workflows are found by the channels of their tasks', async () => {
+  const to = await newChannel()
+  const made = await owner.call('POST', '/workflows', {
+    name: 'flow',
+    domain_id: domain,
+    tasks: [{ name: 'add', inputs: [1, 2], publish_result: { channel_id: to } }],
+  })
+  expect(made.status, made.text).toBe(201)
+  const { id, tasks } = made.json<{ id: string; tasks: { id: string }[] }>()
+  expect((await clientOf(api.app).upload(tasks[0]?.id ?? '', exampleModule('add'))).status).toBe(200)
+  const started = (await owner.call('POST', `/workflows/${id}/start`)).json<{ run_id: string }>()
+  await allEnded(tasks[0]?.id ?? '', 1)
+  const found = (await owner.call('GET', `/runs?workflow_id=${id}`)).json<{ runs: { cause: unknown }[] }>()
+  expect(found.runs.map(({ cause }) => cause)).toEqual([
+    { type: 'workflow', workflow_id: id, workflow_run_id: started.run_id },
+  ])
+  const ids = async (query: string) =>
+    (await owner.call('GET', `/workflows?${query}`))
+      .json<{ workflows: { id: string }[] }>()
+      .workflows.map((one) => one.id)
+  expect(await ids(`domain_id=${domain}&channel_id=${to}`)).toEqual([id])
+  expect(await ids(`channel_id=${randomUUID()}`)).toEqual([])
+  expect(await ids('trigger=true')).not.toContain(id)
+  expect(await ids('trigger=false')).toContain(id)
 })

@@ -150,7 +150,7 @@ test('kill -9 of the only worker of a task that must not run twice: it fails wit
   expect(await client.ended(id)).toMatchObject({
     state: 4,
     reason: 'worker_lost',
-    error: 'the lease of the worker ended',
+    error: 'the lease of the worker expired',
   })
   expect((await client.get(`/workers/${workerId}`)).body).toMatchObject({ alive: false, state: 'dead', task_count: 0 })
 }, 300_000)

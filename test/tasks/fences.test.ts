@@ -47,7 +47,7 @@ afterAll(async () => {
 
 const BEAT_MS = 100
 
-/** A worker of this test's own making: it says that it is alive, and beside that exactly what it is told to say. */
+/** A worker of this test: it sends heartbeats, and otherwise only the messages that the test gives it. */
 class FakeWorker {
   readonly #channel: Channel
   #stream: ClientDuplexStream<Message, Message> | undefined

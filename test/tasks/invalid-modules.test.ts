@@ -1,9 +1,10 @@
 // task-manager.md section 1: PUT /tasks/{id}/upload refuses an invalid module
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import { afterAll, expect, test } from 'vitest'
-import { judgeModule } from '#core/module-reading/index.ts'
+import { validateModule } from '#core/module-reading/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { transpileComponent } from '../../worker/transpile/generate.ts'
+import { moduleFromText } from '../worker/pool.ts'
 import { exampleModule, startSite } from './support.ts'
 
 const { client, close } = await startSite()
@@ -35,7 +36,7 @@ test('a component that no engine takes is refused at upload and says why; a vali
   const other = await parse(COMPONENT.replace('(param "b" s32) (result s32)', '(result s32)'))
   expect(await upload(Buffer.from(other))).toMatchObject({
     status: 400,
-    body: { error: 'malformed', message: expect.stringMatching(/^the component is not valid: .+/) as string },
+    body: { error: 'malformed', message: expect.stringMatching(/^invalid component: .+/) as string },
   })
 })
 
@@ -45,8 +46,27 @@ test('a core module whose code has other types than it says is refused at upload
   bytes[bytes.lastIndexOf(0x6a)] = 0xa0
   expect(await upload(bytes)).toMatchObject({
     status: 400,
-    body: { message: 'the module is not valid: no engine takes the code of its functions' },
+    body: { message: 'invalid module: its functions have invalid code' },
   })
+})
+
+test('an initial memory is judged by the memory_limit of its task', async () => {
+  const bytes = Buffer.from(
+    await moduleFromText('(module (memory 1100) (func (export "run") (result i32) memory.size))'),
+  )
+  const [small, large] = await Promise.all(
+    [{}, { memory_limit: '128MiB' }].map((limit) => client.post('/tasks', { name: 'run', ...limit })),
+  )
+  expect(await client.upload(String(small?.body['id']), bytes)).toMatchObject({
+    status: 400,
+    body: {
+      message:
+        'the memory starts with 1100 pages (72089600 bytes), the memory_limit is 67108864 bytes; set memory_limit to at least 72089600',
+    },
+  })
+  const id = String(large?.body['id'])
+  expect((await client.upload(id, bytes)).status).toBe(200)
+  expect((await client.post(`/tasks/${id}/invoke`)).body['results']).toEqual([1100])
 })
 
 test('what the upload takes of a component with one byte changed can be transpiled and compiled', async () => {
@@ -56,7 +76,7 @@ test('what the upload takes of a component with one byte changed can be transpil
     const changed = new Uint8Array(valid)
     // Places and values that cover the whole without a pattern; the same in every run.
     changed[(change * 7919) % changed.length] = (change * 104_729) % 256
-    const isTaken = await judgeModule(new Uint8Array(changed), 'test').then(
+    const isTaken = await validateModule(new Uint8Array(changed), 'test', 64 * 1024 * 1024).then(
       () => true,
       (error: unknown) => {
         expect(kindOf(error)).toBe('malformed')

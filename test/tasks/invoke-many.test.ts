@@ -35,7 +35,7 @@ test('no batch of runs is without end: what is too much at once is refused and s
   const refused = runs.filter((run) => run.run_id === null)
   expect(refused.length).toBeGreaterThan(5)
   expect(refused.length).toBeLessThan(30)
-  for (const { error } of refused) expect(error).toContain('too much is started at once')
+  for (const { error } of refused) expect(error).toContain('too many large runs are being started')
   expect(await client.delete(`/tasks/${id}?force=true`)).toMatchObject({ status: 204 })
 })
 

@@ -156,6 +156,46 @@ test.each([1023, 16 * MIB + 1, 'much'])('a max_output_bytes of %s is 400', async
   expect((await client.post('/tasks', { name: 'add', max_output_bytes: bound })).status).toBe(400)
 })
 
+/** Writes what it reads, and then ends as the trap says. */
+const cat = (end: string) => `(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "_start") (local $n i32)
+    (i32.store (i32.const 0) (i32.const 16)) (i32.store (i32.const 4) (i32.const 1000))
+    (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
+    (i32.store (i32.const 4) (i32.load (i32.const 8)))
+    (drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 12))) ${end}))`
+
+test('an invocation takes standard input, and a failure shows the last lines of stderr and the stack', async () => {
+  const [echo, fail] = await Promise.all(
+    ['', 'unreachable'].map(async (end) => {
+      const { body } = await client.post('/tasks', { name: 'cat' })
+      await client.upload(String(body['id']), Buffer.from(await moduleFromText(cat(end))))
+      return String(body['id'])
+    }),
+  )
+  expect((await client.post(`/tasks/${echo}/invoke`, { stdin: 'größe' })).body['results']).toMatchObject({
+    stderr: 'größe',
+  })
+  const binary = await client.post(`/tasks/${echo}/invoke`, { stdin: { base64: '/wBj' } })
+  expect(binary.body['results']).toMatchObject({ stderr: { base64: '/wBj' } })
+  await until(
+    'the bytes of the output',
+    () => client.get(`/tasks/${echo}/logs?stream=stderr`),
+    ({ headers }) => headers['content-type'] === 'application/octet-stream',
+  )
+  expect((await client.post(`/tasks/${echo}/invoke`, { stdin: { base64: 'A?' } })).status).toBe(400)
+  const { body } = await client.post(`/tasks/${fail}/invoke`, { stdin: 'panicked at line 3' })
+  const failure = {
+    reason: 'trap',
+    error: 'unreachable\npanicked at line 3',
+    frames: [expect.stringMatching(/function 2\)?$/) as string],
+  }
+  expect(body).toMatchObject(failure)
+  expect((await client.get(`/tasks/${fail}/runs/${String(body['run_id'])}`)).body).toMatchObject(failure)
+})
+
 test('logs show the newest run, also one that was invoked', async () => {
   const id = await client.task('hello')
   expect((await client.get(`/tasks/${id}/logs?follow=true`)).status).toBe(404)
@@ -376,4 +416,23 @@ test('a task that no worker fits stays scheduled, and its placement says why', a
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(1)
   await client.post(`/tasks/${id}/stop`)
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(6)
+})
+
+test('GET with wait answers when the run has ended, and at the deadline with the task as it is', async () => {
+  const id = await client.task('add', { inputs: [1, 2] })
+  // Nothing runs: the answer comes at once.
+  expect(await client.get(`/tasks/${id}?wait=60s`)).toMatchObject({ status: 200, body: { state: 0 } })
+  for (let run = 0; run < 3; run++) {
+    await client.post(`/tasks/${id}/start`)
+    expect(await client.get(`/tasks/${id}?wait=60s`)).toMatchObject({ body: { state: 3, results: [3] } })
+  }
+  const endless = await client.task('endless', { timeout: '1h' })
+  await client.post(`/tasks/${endless}/start`)
+  const state = (await client.get(`/tasks/${endless}?wait=50ms`)).body['state']
+  expect([1, 2]).toContain(state)
+  const waiting = client.get(`/tasks/${endless}?wait=60s`)
+  await client.post(`/tasks/${endless}/stop`)
+  expect((await waiting).body['state']).toBe(6)
+  for (const wait of ['61s', 'soon', '-1s'])
+    expect(await client.get(`/tasks/${id}?wait=${wait}`)).toMatchObject({ status: 400 })
 })

@@ -11,8 +11,9 @@ import { createHttpApp, createMetrics } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import { createKeyring } from '#core/keyring/index.ts'
 import { sql } from '#core/sql.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { createTaskAccess } from '#manager/index.ts'
-import { forgetUploads } from '#manager/store/retention.ts'
+import { deleteUploads } from '#manager/store/retention.ts'
 import { OCI_MANIFEST, digestOf, startRegistry, wasmOf, type TestRegistry } from '../proxy/misbehaving-registry.ts'
 import { runProxy, type RunningProxy } from '../proxy/running-proxy.ts'
 import {
@@ -125,6 +126,7 @@ beforeAll(async () => {
     health: {
       build: { version: '0', commit: 'none', buildTime: 'now' },
       metrics: createMetrics(),
+      readiness: new Readiness(),
       serviceOf: () => 'api',
     },
     maxBodyBytes: 1024 * 1024,
@@ -137,6 +139,7 @@ beforeAll(async () => {
   const access = createTaskAccess({
     database: db.database,
     access: identity.access,
+    quotas: identity.quotas,
     authenticate,
     mode: 'on',
     corsOrigins: [],
@@ -199,6 +202,7 @@ describe('the list of modules', () => {
     const { body } = await call(one, 'GET', `/modules/${moduleDigest}`)
     expect(body['modules']).toHaveLength(1)
     expect(body['exports']).toEqual([{ name: 'add', kind: 'function', params: ['i32', 'i32'], results: ['i32'] }])
+    expect(body).toMatchObject({ kind: 'core', imports: [] })
     expect((await call(two, 'GET', `/modules?domain_id=${one.domain}`)).status).toBe(403)
   })
 
@@ -222,13 +226,13 @@ describe('the list of modules', () => {
     const stored = async () =>
       (await sql`SELECT 1 FROM modules WHERE digest = ${digest}`.execute(db.database.db)).rows.length
     for (const id of ids) {
-      await forgetUploads(db.database, '0 seconds')
+      await deleteUploads(db.database, '0 seconds')
       expect(await stored()).toBe(1)
       expect((await call(two, 'DELETE', `/tasks/${id}`)).status).toBe(204)
     }
-    await forgetUploads(db.database)
+    await deleteUploads(db.database)
     expect(await stored()).toBe(1)
-    await forgetUploads(db.database, '0 seconds')
+    await deleteUploads(db.database, '0 seconds')
     expect(await stored()).toBe(0)
   })
 
@@ -243,7 +247,7 @@ describe('the list of modules', () => {
   })
 })
 
-describe('forgetting a module', () => {
+describe('removing a module', () => {
   test('drops it from the proxy when no other domain used it', async () => {
     const { moduleDigest } = registry.module('acme/shared', '1.0', exampleModule('memory-eater'))
     for (const who of [one, two]) {
@@ -448,12 +452,130 @@ describe('a ticket', () => {
     expect((await readContent(digest, { authorization, range: `bytes=${bytes.length}-` })).statusCode).toBe(416)
     expect((await readContent(other.digest, { authorization })).statusCode).toBe(401)
     expect((await readContent(digest, {})).statusCode).toBe(401)
-    // A ticket of a worker or of a reader is a signature, and a token of a user is none.
-    expect((await readContent(digest, two.headers)).statusCode).toBe(401)
     expect((await ticketOf(one, { digest })).status).toBe(404)
     for (const id of [task, other.task]) expect((await call(two, 'DELETE', `/tasks/${id}`)).status).toBe(204)
-    await forgetUploads(db.database, '0 seconds')
+    await deleteUploads(db.database, '0 seconds')
     expect((await readContent(digest, { authorization })).statusCode).toBe(404)
+  })
+})
+
+describe('the bytes of a module', () => {
+  const readContent = (digest: string, headers: Record<string, string>, method: 'GET' | 'HEAD' = 'GET') =>
+    manager.app.inject({ method, url: `/modules/${digest}/content`, headers })
+
+  test('are those of an upload or of a registry, whole or in part, for whoever can read a task that uses it', async () => {
+    const uploaded = await upload(one, 'threshold-alarm')
+    const bytes = exampleModule('endless')
+    const { moduleDigest } = registry.module('acme/endless', '1.0', bytes)
+    expect((await call(one, 'POST', '/modules', { reference: 'acme/endless:1.0' })).status).toBe(202)
+    for (const [digest, expected] of [
+      [uploaded.digest, exampleModule('threshold-alarm')],
+      [moduleDigest, bytes],
+    ] as const) {
+      const whole = await readContent(digest, one.headers)
+      expect(whole).toMatchObject({
+        statusCode: 200,
+        headers: {
+          'content-type': 'application/wasm',
+          'content-length': String(expected.length),
+          'content-disposition': `attachment; filename="${digest.slice(7, 19)}.wasm"`,
+          etag: `"${digest}"`,
+        },
+      })
+      expect(whole.rawPayload.equals(expected)).toBe(true)
+      const part = await readContent(digest, { ...one.headers, range: 'bytes=7-19' })
+      expect(part).toMatchObject({ statusCode: 206, rawPayload: expected.subarray(7, 20) })
+      expect(await readContent(digest, one.headers, 'HEAD')).toMatchObject({ statusCode: 200, body: '' })
+      // To another tenant it is as one that nobody has.
+      const nothing = await readContent(`sha256:${'0'.repeat(64)}`, two.headers)
+      const foreign = await readContent(digest, two.headers)
+      expect([nothing.statusCode, foreign.statusCode]).toEqual([404, 404])
+      expect(foreign.json<{ message: string }>().message).toBe(nothing.json<{ message: string }>().message)
+      expect((await readContent(digest, {})).statusCode).toBe(401)
+    }
+    expect((await call(one, 'DELETE', `/tasks/${uploaded.task}`)).status).toBe(204)
+  })
+
+  test('of a registry that is gone are refused before anything is sent', async () => {
+    const { moduleDigest } = registry.module('acme/gone', '1.0', wasmOf(8_000))
+    expect((await call(one, 'POST', '/modules', { reference: 'acme/gone:1.0' })).status).toBe(202)
+    await until(
+      'the module at the proxy',
+      async () => (await modulesOf(one)).find(({ digest }) => digest === moduleDigest)?.cached.proxy,
+      Boolean,
+    )
+    await proxy.ask('DELETE', `/modules/${moduleDigest}`)
+    registry.intercept((_request, response, path) => {
+      if (!path.includes(moduleDigest)) return false
+      response.writeHead(404).end()
+      return true
+    })
+    const { statusCode, body } = await readContent(moduleDigest, one.headers)
+    expect([statusCode, body]).toEqual([422, expect.stringContaining('acme/gone')])
+  })
+})
+
+describe('inspection', () => {
+  const inspect = async (who: { headers: Record<string, string> }, bytes: Buffer, query = '') => {
+    const response = await manager.app.inject({
+      method: 'POST',
+      url: `/modules/inspect${query}`,
+      headers: { 'content-type': 'application/wasm', ...who.headers },
+      payload: bytes,
+    })
+    return { status: response.statusCode, body: response.json<Record<string, unknown>>() }
+  }
+  /** Imports `env.print (i32) -> ()`, which no worker offers. */
+  const foreignImport = Buffer.from('0061736d0100000001050160017f00020d0103656e76057072696e740000', 'hex')
+
+  test('shows digest, exports and imports with their types, and stores nothing', async () => {
+    const bytes = exampleModule('add')
+    const before = await sql`SELECT key FROM modules`.execute(db.database.db)
+    expect(await inspect(one, bytes)).toEqual({
+      status: 200,
+      body: {
+        digest: digestOf(bytes),
+        size: bytes.length,
+        kind: 'core',
+        runtime: 'core',
+        exports: [{ name: 'add', kind: 'function', params: ['i32', 'i32'], results: ['i32'] }],
+        imports: [],
+      },
+    })
+    const alarm = await inspect(one, exampleModule('threshold-alarm'), `?domain_id=${one.domain}`)
+    expect(alarm.body).toMatchObject({
+      imports: expect.arrayContaining([expect.objectContaining({ kind: 'function' })]),
+    })
+    expect(await sql`SELECT key FROM modules`.execute(db.database.db)).toEqual(before)
+  })
+
+  test('of a module that a task would refuse says why', async () => {
+    const { status, body } = await inspect(one, foreignImport)
+    expect([status, body]).toEqual([
+      200,
+      expect.objectContaining({
+        imports: [{ module: 'env', name: 'print', kind: 'function', params: ['i32'], results: [] }],
+        refusal: expect.stringContaining('env.print'),
+      }),
+    ])
+    expect(body).not.toHaveProperty('runtime')
+  })
+
+  test('refuses what is no module, strangers, and domains of others', async () => {
+    expect((await inspect(one, Buffer.from('no module'))).status).toBe(400)
+    expect((await inspect(one, Buffer.alloc(0))).status).toBe(400)
+    expect((await inspect({ headers: {} }, exampleModule('add'))).status).toBe(401)
+    expect((await inspect(one, exampleModule('add'), `?domain_id=${two.domain}`)).status).toBe(403)
+    expect(await call(one, 'POST', '/modules/inspect', {})).toMatchObject({ status: 415 })
+  })
+
+  test('of what a task of the domain uses needs no bytes', async () => {
+    const { task, digest } = await upload(one, 'threshold-alarm')
+    const { body } = await call(one, 'GET', `/modules/${digest}`)
+    const { body: shown } = await call(one, 'GET', `/tasks/${task}`)
+    const { kind, exports, imports } = shown['module'] as Record<string, unknown>
+    expect(body).toMatchObject({ kind, exports, imports })
+    expect((await call(one, 'DELETE', `/tasks/${task}`)).status).toBe(204)
   })
 })
 

@@ -38,7 +38,7 @@ afterAll(async () => {
   await db.close()
 })
 
-/** Bytes on their way to the manager; while it is cut nothing passes and nobody is told, as with a firewall that drops. */
+/** A relay to the manager; while it is cut it drops all bytes without an error, like a firewall. */
 async function startRelay() {
   const [name, port] = host.grpcAddress.split(':')
   const sockets = new Set<Socket>()

@@ -1,6 +1,6 @@
 // task-manager.md section 1: runs are listed for as long as they are kept
 import { afterAll, expect, test } from 'vitest'
-import { forgetRuns } from '#manager/store/retention.ts'
+import { deleteRuns } from '#manager/store/retention.ts'
 import { startSite } from './support.ts'
 
 const { db, client, close } = await startSite()
@@ -22,13 +22,13 @@ test('runs that ended long ago go, but for the newest start of a task and what i
     finished_at = CASE WHEN finished_at IS NOT NULL THEN now() - interval '2 hours' END`)
   const fresh = await client.post(`/tasks/${task}/invoke`)
 
-  expect(await forgetRuns(db.database, HOUR_MS)).toBe(4)
+  expect(await deleteRuns(db.database, HOUR_MS)).toBe(4)
   const { body } = await client.get(`/tasks/${task}/runs`)
   const kept = (body['runs'] as { id: string }[]).map(({ id }) => id)
   expect(kept).toEqual([fresh.body['run_id'], last['run_id']])
   expect(await client.results(task)).toMatchObject({ state: 3, results: [3] })
   expect((await client.results(group))['results']).toHaveLength(1)
   expect((await client.get(`/tasks/${long}/runs`)).body['total']).toBe(1)
-  expect(await forgetRuns(db.database, HOUR_MS)).toBe(0)
+  expect(await deleteRuns(db.database, HOUR_MS)).toBe(0)
   await client.post(`/tasks/${long}/stop`)
 })

@@ -110,3 +110,67 @@ test('runs that wait are claimed by both managers, each once', async () => {
   expect(answers.map(({ body }) => body['results'])).toEqual(Array.from({ length: 50 }, (_, index) => [index + 1]))
   expect((await client.get(`/tasks/${id}/runs?limit=1`)).body['total']).toBe(50)
 })
+
+test('a repeated invocation with the same Idempotency-Key waits at another manager for the run of the first', async () => {
+  const worker = await startTestWorker(left, { name: 'keyed', labels: 'side=keyed' })
+  closers.push(() => worker.close())
+  const [here, there] = [clientOf(left.app), clientOf(right.app)]
+  const id = await here.task('add', { labels: { side: 'keyed' } })
+  const headers = { 'idempotency-key': 'one' }
+  const invoke = (client: typeof here) => client.post(`/tasks/${id}/invoke`, { inputs: [1, 2] }, headers)
+  const answers = await Promise.all([invoke(here), invoke(there), invoke(there)])
+  answers.push(await invoke(there))
+  expect(answers.map(({ status, body }) => [status, body['results']])).toEqual(answers.map(() => [200, [3]]))
+  expect(new Set(answers.map(({ body }) => body['run_id'])).size).toBe(1)
+  expect((await here.get(`/tasks/${id}/runs`)).body['total']).toBe(1)
+  expect((await there.post(`/tasks/${id}/invoke`, { inputs: [2, 2] }, headers)).status).toBe(422)
+  expect((await there.post(`/tasks/${id}/invoke`, { inputs: [2, 2] })).body['results']).toEqual([4])
+})
+
+test('a worker with a list joins a manager that answers, and moves to another one with its runs', async () => {
+  const leaving = await startTestManager(db.database)
+  const client = clientOf(right.app)
+  const gone = '127.0.0.1:1'
+  // Whichever is the first, it ends at the one that is left.
+  const addresses = [gone, leaving.grpcAddress]
+  const worker = await startTestWorker(
+    { grpcAddress: addresses.join(','), workerToken: right.workerToken },
+    { name: 'moving', labels: 'side=moving' },
+  )
+  closers.push(() => worker.close())
+  expect(leaving.workerCount).toBe(1)
+  await leaving.close()
+  const again = await startTestManager(db.database, { grpcPort: Number(leaving.grpcAddress.split(':')[1]) })
+  closers.push(() => again.close())
+  await until(
+    'the worker is back',
+    () => Promise.resolve(again.workerCount),
+    (workers) => workers === 1,
+  )
+  const id = await client.task('add', { labels: { side: 'moving' } })
+  expect((await client.post(`/tasks/${id}/invoke`, { inputs: [1, 2] })).body['results']).toEqual([3])
+})
+
+test('when its manager ends, a worker takes its run along to the next one of its list, within the lease', async () => {
+  const leaving = await startTestManager(db.database)
+  const client = clientOf(right.app)
+  const worker = await startTestWorker(
+    { grpcAddress: [leaving.grpcAddress, right.grpcAddress].join(','), workerToken: right.workerToken },
+    { name: 'carrying', labels: 'side=carrying' },
+  )
+  closers.push(() => worker.close())
+  const id = await client.task('endless', { timeout: '1h', labels: { side: 'carrying' } })
+  await client.post(`/tasks/${id}/start`)
+  const runs = async () => ((await client.get(`/tasks/${id}/runs`)).body['runs'] as Record<string, unknown>[])[0] ?? {}
+  const before = await until('a running run', runs, ({ state }) => state === 2)
+  const hadIt = leaving.workerCount
+  await leaving.close()
+  await until(
+    'the worker at the other manager',
+    () => Promise.resolve(right.workerCount),
+    (workers) => workers >= 2,
+  )
+  expect(await runs()).toMatchObject({ id: before['id'], state: 2, attempt: 1 })
+  expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
+  expect(hadIt).toBeLessThanOrEqual(1)
+})

@@ -15,6 +15,7 @@ import { createKeyring } from '#core/keyring/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { STREAM_SETTINGS, createStreams } from '#core/streams/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { MANAGER_SETTINGS, startManager } from '#manager/index.ts'
 import type { Manager, ManagerTiming, TaskAccess } from '#manager/index.ts'
 import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
@@ -86,6 +87,7 @@ export const OPEN_ACCESS: TaskAccess = {
   domains: () => Promise.resolve('all'),
   requireChannel: () => Promise.reject(new Error('no principal')),
   findUser: () => Promise.resolve(undefined),
+  quotas: { ofDomainId: () => undefined },
 }
 
 export const masterKey = randomBytes(32)
@@ -128,6 +130,7 @@ export async function startTestManager(
     health: {
       build: { version: '0', commit: 'none', buildTime: 'now' },
       metrics: createMetrics(),
+      readiness: new Readiness(),
       serviceOf: () => 'manager',
     },
     maxBodyBytes: 1024 * 1024,
@@ -174,6 +177,7 @@ export async function startTestWorker(
     ...options.environment,
   })
   const worker = await startWorker({
+    readiness: new Readiness(),
     config,
     logger,
     version: '0.0.0',

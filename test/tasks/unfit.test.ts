@@ -81,10 +81,10 @@ test('wait gives a worker that fits the time to join', async () => {
 test('the times are bounded, and each refusal says what is accepted', async () => {
   const id = await client.task('add')
   for (const [field, value, message] of [
-    ['wait', '61s', 'wait must be 0s to 60s'],
+    ['wait', '61s', 'wait must be between 0s and 60s'],
     ['wait', 'soon', 'wait must be a duration such as 90s, 15m or 1h30m'],
-    ['timeout', '2h', 'timeout must be 1ms to 1h'],
-    ['timeout', '0s', 'timeout must be 1ms to 1h'],
+    ['timeout', '2h', 'timeout must be between 1ms and 1h'],
+    ['timeout', '0s', 'timeout must be between 1ms and 1h'],
   ] as const)
     expect(await invoke(id, { [field]: value })).toMatchObject({ status: 400, body: { message } })
 })

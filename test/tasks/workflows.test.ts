@@ -76,13 +76,13 @@ test.each([
     'a -> c -> b -> a',
   ],
   ['a task that depends on itself', [{ name: 'a', depends_on: ['a'] }], 'a -> a'],
-  ['a parent that is none', [{ name: 'a', depends_on: ['z'] }], 'not z'],
-  ['a name that comes twice', [{ name: 'a' }, { name: 'a' }], 'a comes twice'],
+  ['an unknown parent', [{ name: 'a', depends_on: ['z'] }], 'z is unknown'],
+  ['a duplicate name', [{ name: 'a' }, { name: 'a' }], 'a is used twice'],
   ['a result of a stranger', [{ name: 'a' }, { name: 'b', inputs: [{ from: 'a' }] }], 'not in depends_on'],
   ['no tasks', [], 'tasks'],
   ['an unknown run_if', [{ name: 'a', run_if: 'maybe' }], 'run_if'],
-  ['a field that is none', [{ name: 'a', priority: 1000 }], 'priority'],
-  ['a timeout that is none', [{ name: 'a' }, { name: 'b', timeout: 'soon' }], 'tasks.1.timeout must be'],
+  ['an invalid field', [{ name: 'a', priority: 1000 }], 'priority'],
+  ['an invalid timeout', [{ name: 'a' }, { name: 'b', timeout: 'soon' }], 'tasks.1.timeout must be'],
 ])('a workflow with %s is 400', async (_what, tasks, words) => {
   const { status, body } = await client.post('/workflows', { name: 'flow', tasks })
   expect(status).toBe(400)

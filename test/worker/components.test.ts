@@ -77,6 +77,50 @@ describe('a component', () => {
     })
   })
 
+  test('imports interfaces of types alone, and uses them as inputs and results', async () => {
+    const sharing = await componentFromText(`(component
+      (type $types (instance
+        (type $r (record (field "level" u32) (field "total" u64))) (export "reading" (type (eq $r)))))
+      (import "plant:meter/types@0.1.0" (instance $meter (type $types)))
+      (alias export $meter "reading" (type $reading))
+      (core module $m (memory (export "memory") 1 100) ${REALLOC}
+        (func (export "f") (param i32 i64) (result i32)
+          (i32.store (i32.const 0) (i32.add (local.get 0) (i32.const 1)))
+          (i64.store (i32.const 8) (local.get 1)) (i32.const 0)))
+      (core instance $i (instantiate $m))
+      (type $t (func (param "r" $reading) (result $reading)))
+      (func $f (type $t) (canon lift (core func $i "f") ${OPTIONS})) (export "run" (func $f)))`)
+    expect(await host.run(sharing, { inputs: [{ level: 4, total: '18446744073709551615' }] })).toMatchObject({
+      results: { level: 5, total: '18446744073709551615' },
+    })
+    const resource = await componentFromText(`(component
+      (import "plant:meter/types@0.1.0" (instance (export "meter" (type (sub resource)))))
+      (core module $m (func (export "f"))) (core instance $i (instantiate $m))
+      (func (export "run") (canon lift (core func $i "f"))))`)
+    expect(await host.run(resource)).toMatchObject({
+      reason: 'module_invalid',
+      error: 'the module has unsupported imports: plant:meter/types@0.1.0',
+    })
+  })
+
+  test('takes and gives bytes as base64 too', async () => {
+    const echo = await componentFromText(
+      component(
+        `(func (export "f") (param i32 i32) (result i32)
+          (i32.store (i32.const 0) (local.get 0)) (i32.store (i32.const 4) (local.get 1)) (i32.const 0))`,
+        '(func (param "data" (list u8)) (result (list u8)))',
+      ),
+    )
+    expect(await host.run(echo, { inputs: [{ base64: 'AP8=' }] })).toMatchObject({ results: [0, 255] })
+    expect(await host.run(echo, { inputs: [[0, 255]], bytesAsBase64: true })).toMatchObject({
+      results: { base64: 'AP8=' },
+    })
+    expect(await host.run(echo, { inputs: [{ base64: 'A?' }] })).toMatchObject({
+      reason: 'guest_error',
+      error: 'run takes 1 input (list<u8>); input 0 must be {"base64": text in base64}',
+    })
+  })
+
   test('has the functions of its interfaces called by their own name', async () => {
     const inside = await componentFromText(
       component(
@@ -220,7 +264,7 @@ describe('a component that goes wrong', () => {
     const memoryLimitBytes = 8 * 65_536
     expect(await host.run(await componentFromText(fail(7)), { memoryLimitBytes })).toMatchObject({
       reason: 'oom',
-      error: expect.stringContaining('exit code 1, with its memory at 524288 of at most 524288 bytes') as string,
+      error: expect.stringContaining('exited with code 1, with its memory at 524288 of at most 524288 bytes') as string,
       results: { exit_code: 1 },
     })
     expect(await host.run(await componentFromText(fail(5)), { memoryLimitBytes })).toMatchObject({

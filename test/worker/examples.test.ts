@@ -89,6 +89,6 @@ test('the unit conversion publishes what it could convert', async () => {
     inputsJson: JSON.stringify([JSON.stringify({ channel_id: 'raw', records })]),
   })
   expect(await joined.manager.result('refused')).toMatchObject({
-    error: 'convert returned an error: this task may not publish to "converted"',
+    error: 'convert returned an error: the task has no grant to publish to "converted"',
   })
 })

@@ -1,5 +1,6 @@
 /** What guests may do and how their runs end (task-manager.md sections 1, 2 and 4), over real runner processes. */
 import { readFileSync } from 'node:fs'
+import wabt from 'wabt'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { WASI_PREVIEW1_FUNCTIONS, wasiPreview1Signature } from '#core/wasm/wasi-preview1.ts'
 import { moduleFromText, startPool, until } from './pool.ts'
@@ -171,13 +172,91 @@ describe('a guest that goes wrong', () => {
       expect(await exit(pages, 2)).toMatchObject({
         state: 'failed',
         reason: 'oom',
-        error: `run ended with exit code 2, with its memory at ${(pages + 1) * 65_536} of at most 524288 bytes`,
+        error: `run exited with code 2, with its memory at ${(pages + 1) * 65_536} of at most 524288 bytes`,
         results: { exit_code: 2 },
       })
     }
-    expect(await exit(5, 2)).toMatchObject({ reason: 'guest_error', error: 'run ended with exit code 2' })
+    expect(await exit(5, 2)).toMatchObject({ reason: 'guest_error', error: 'run exited with code 2' })
     expect(await exit(8, 2)).toMatchObject({ reason: 'guest_error' })
     expect(await exit(7, 0)).toMatchObject({ state: 'completed', results: { exit_code: 0 } })
+  })
+
+  /** Writes the text to a stream and then does what the rest says. */
+  const speaker = (stream: 1 | 2, text: string, end: string) => `(module
+    (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+    (memory (export "memory") 1) (data (i32.const 0) "\\10\\00\\00\\00\\${text.length.toString(16).padStart(2, '0')}\\00\\00\\00")
+    (data (i32.const 16) ${JSON.stringify(text)})
+    (func (export "run") (drop (call $write (i32.const ${stream}) (i32.const 0) (i32.const 1) (i32.const 8))) ${end}))`
+
+  test('says in its error what it wrote to stderr before, and nothing of stdout', async () => {
+    const exits = await moduleFromText(speaker(2, 'line 1: no sensor', '(call $exit (i32.const 3))'))
+    expect(await host.run(exits)).toMatchObject({
+      reason: 'guest_error',
+      error: 'run exited with code 3\nline 1: no sensor',
+    })
+    const traps = await moduleFromText(speaker(2, 'assertion failed', 'unreachable'))
+    expect(await host.run(traps)).toMatchObject({ reason: 'trap', error: 'unreachable\nassertion failed' })
+    const quiet = await moduleFromText(speaker(1, 'a result', 'unreachable'))
+    expect(await host.run(quiet)).toMatchObject({ reason: 'trap', error: 'unreachable' })
+  })
+
+  test.each(['fatal error: out of memory', 'memory allocation of 104857600 bytes failed'])(
+    'ends with oom when it fails and says: %s',
+    async (sentence) => {
+      const exits = await moduleFromText(speaker(2, sentence, '(call $exit (i32.const 2))'))
+      expect(await host.run(exits)).toMatchObject({ reason: 'oom' })
+      const traps = await moduleFromText(speaker(2, sentence, 'unreachable'))
+      expect(await host.run(traps)).toMatchObject({ reason: 'oom' })
+      const completes = await moduleFromText(speaker(2, sentence, ''))
+      expect(await host.run(completes)).toMatchObject({ state: 'completed' })
+    },
+  )
+
+  test('shows its stack after a trap, with the names of its functions, cut and without control characters', async () => {
+    const text = `(module (func $inner unreachable) (func $${'x'.repeat(500)} call $inner)
+      (func (export "run") call 1))`
+    const named = (await wabt()).parseWat('named.wat', text).toBinary({ write_debug_names: true }).buffer
+    const outcome = await host.run(named)
+    expect(outcome).toMatchObject({ reason: 'trap', error: 'unreachable' })
+    const { frames = [] } = outcome as { frames?: string[] }
+    expect(frames).toHaveLength(3)
+    expect(frames[0]).toMatch(/^inner \(function 0\)$/)
+    expect(frames[1]).toMatch(/^x{200} \(function 1\)$/)
+    const deep = await moduleFromText('(module (func $run (export "run") (call $run)))')
+    expect((await host.run(deep)) as { frames?: string[] }).toMatchObject({
+      frames: { length: 20 },
+    })
+  })
+
+  test('keeps output that is not UTF-8 as bytes', async () => {
+    const binary = (await moduleFromText(speaker(1, 'abcd', ''))).slice()
+    const at = Buffer.from(binary).indexOf('abcd')
+    binary.set([0xff, 0x00], at)
+    expect(await host.run(binary)).toMatchObject({ state: 'completed', stdout: { base64: '/wBjZA==' } })
+  })
+
+  test('finds no position in its standard streams, as in a pipe', async () => {
+    const module = await moduleFromText(`(module
+      (import "wasi_snapshot_preview1" "fd_pwrite" (func $write (param i32 i32 i32 i64 i32) (result i32)))
+      (import "wasi_snapshot_preview1" "fd_pread" (func $read (param i32 i32 i32 i64 i32) (result i32)))
+      (import "wasi_snapshot_preview1" "fd_seek" (func $seek (param i32 i64 i32 i32) (result i32)))
+      (import "wasi_snapshot_preview1" "fd_tell" (func $tell (param i32 i32) (result i32)))
+      (memory (export "memory") 1)
+      (func (export "run") (result i32 i32 i32 i32)
+        (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i64.const 0) (i32.const 16))
+        (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i64.const 0) (i32.const 16))
+        (call $seek (i32.const 1) (i64.const 0) (i32.const 1) (i32.const 16))
+        (call $tell (i32.const 1) (i32.const 16))))`)
+    const ESPIPE = 70
+    expect(await host.run(module)).toMatchObject({ results: [ESPIPE, ESPIPE, ESPIPE, ESPIPE] })
+  })
+
+  test('of a reactor with one function needs no name of it, and is initialized before', async () => {
+    const module = await moduleFromText(`(module (global $state (mut i32) (i32.const 0))
+      (func (export "_initialize") (global.set $state (i32.const 7)))
+      (func (export "measure") (result i32) (global.get $state)))`)
+    expect(await host.run(module)).toMatchObject({ state: 'completed', results: [7] })
   })
 
   test('ends with trap when it gives a function of the host a place outside of its memory', async () => {

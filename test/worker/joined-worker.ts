@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
 import { JOIN_TOKEN, ScriptedManager } from './scripted-manager.ts'
@@ -44,7 +45,14 @@ export class JoinedWorker {
       ...environment,
     })
     const timing = { reconnectMinMs: 10, reconnectMaxMs: 50, leaseCheckMs: 10 }
-    return startWorker({ config, logger, version: '0.1.0', timing, ...(signal === undefined ? {} : { signal }) })
+    return startWorker({
+      config,
+      logger,
+      readiness: new Readiness(),
+      version: '0.1.0',
+      timing,
+      ...(signal === undefined ? {} : { signal }),
+    })
   }
 
   async stop(): Promise<void> {

@@ -77,7 +77,7 @@ describe('a core module', () => {
     joined.manager.assign(await publisher(topic), 'run-1', { grants })
     expect(await joined.manager.result('run-1')).toMatchObject({ resultsJson: '[-2]' })
     expect(joined.manager.heard('guestCall')).toEqual([])
-    expect(output(joined, 'run-1')).toBe(`this task may not publish to "${topic}"`)
+    expect(output(joined, 'run-1')).toBe(`the task has no grant to publish to "${topic}"`)
   })
 
   test('is told the kind of a refusal by its code and the sentence when it asks', async () => {

@@ -66,7 +66,7 @@ type Site = { peer: Peer; cache: ModuleCache; bring: (peers: readonly Peer[]) =>
 
 function plainTrust(): SiteTrust {
   const trust = new SiteTrust({ isTls: false, shown: () => undefined })
-  trust.learn({ ticketKey: signer.publicKey, authorityPem: '' })
+  trust.update({ ticketKey: signer.publicKey, authorityPem: '' })
   return trust
 }
 
@@ -274,13 +274,13 @@ test('over TLS a ticket counts for the worker that it names, and a worker only f
   const [ours, foreign] = [authorityOf('ours'), authorityOf('foreign')]
   const tlsTrust = (shown: ClientPair | undefined) => {
     const trust = new SiteTrust({ isTls: true, shown: () => shown })
-    trust.learn({ ticketKey: signer.publicKey, authorityPem: ours.pem })
+    trust.update({ ticketKey: signer.publicKey, authorityPem: ours.pem })
     return trust
   }
   const shownBy = (index: number) => ours.issue(idOf(index))
   const holder = await worker(1, originOf().source, PEER_LIMITS, tlsTrust(shownBy(1)))
   await holder.bring([])
-  /** How often the source was asked by a worker that was told of the holder. */
+  /** How often a worker that knew the holder asked the source. */
   const asked = async (index: number, shown: ClientPair | undefined, peer = holder.peer) => {
     const origin = originOf()
     const asker = await worker(index, origin.source, PEER_LIMITS, tlsTrust(shown))

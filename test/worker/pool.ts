@@ -89,6 +89,7 @@ export async function startPool({
         args: [],
         env: {},
         stdin: '',
+        bytesAsBase64: false,
         memoryLimitBytes: 64 * MIB,
         maxOutputBytes: MIB,
       }

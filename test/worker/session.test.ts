@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { Readiness } from '#core/readiness/index.ts'
 import { FailureReason, OnLost, RejectReason, WireTaskState } from '#proto/index.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
@@ -44,7 +45,7 @@ async function joinManager(environment: Record<string, string> = {}): Promise<Wo
     ...environment,
   })
   const timing = { reconnectMinMs: 10, reconnectMaxMs: 50, leaseCheckMs: 10 }
-  const worker = await startWorker({ config, logger, version: '0.1.0', timing })
+  const worker = await startWorker({ config, logger, readiness: new Readiness(), version: '0.1.0', timing })
   workers.push(worker)
   return worker
 }

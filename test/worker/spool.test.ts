@@ -101,7 +101,7 @@ describe('a patient result', () => {
   test('is on disk at once when there is nobody to acknowledge it, as is one that the spool closes with', async () => {
     const spool = await open()
     const adding = spool.add('a', bytes('one'), 'deferred')
-    spool.hurry()
+    spool.writeDeferredNow()
     await adding
     expect(onDisk()).toContain('aone')
     void spool.add('b', bytes('two'), 'deferred')

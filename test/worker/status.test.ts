@@ -8,6 +8,7 @@ import { expect, test, vi } from 'vitest'
 import { OnLost } from '#proto/index.ts'
 import { readStatus, renderStatus } from '#worker/index.ts'
 import { statusPath } from '#worker/status/index.ts'
+import { health } from '../harness/health.ts'
 import { JoinedWorker } from './joined-worker.ts'
 
 test('tells what runs, what is unsent and how long the lease is', async () => {
@@ -21,6 +22,9 @@ test('tells what runs, what is unsent and how long the lease is', async () => {
   expect(status.runs).toMatchObject([{ run_id: 'run-1', task: 'endless', running: true, on_lost_wait: true }])
   expect(JSON.stringify(status)).not.toMatch(/hush|secret-1|let-me-in/)
   expect(renderStatus(status)).toMatch(/^Worker +edge {2}worker-1[^]*run-1 {2}endless {2}running for /)
+  expect(status.readiness).toMatchObject({ status: 'ready', checks: { lease: { status: 'ready' } } })
+  expect(renderStatus(status)).toMatch(/^Ready +yes$/m)
+  expect(await health('worker', statusPath(folder))).toBe('healthy')
   expect(statSync(statusPath(folder)).mode & 0o777).toBe(0o600)
 })
 
@@ -29,8 +33,13 @@ test('is answered without a manager too, and by nobody when no worker runs', asy
   const folder = join(joined.folder, 'worker')
   await joined.stopManager()
   await vi.waitFor(async () => expect((await readStatus(folder)).state).toBe('disconnected'), { timeout: 30_000 })
+  const status = await readStatus(folder)
+  expect(status.readiness).toMatchObject({ status: 'unavailable', checks: { manager: { status: 'unavailable' } } })
+  expect(renderStatus(status)).toMatch(/^Ready +no {2}manager: no session with a task manager \(since 2/m)
+  expect(await health('worker', statusPath(folder))).toMatch(/^the worker is unavailable \(manager: no session/)
   await joined.stop()
-  await expect(readStatus(folder)).rejects.toThrow('none runs there')
+  expect(await health('worker', statusPath(folder))).toMatch(/ENOENT/)
+  await expect(readStatus(folder)).rejects.toThrow('no worker is running')
 })
 
 test('is refused in words where the worker ends before it has answered', async () => {
@@ -40,7 +49,7 @@ test('is refused in words where the worker ends before it has answered', async (
   const server = createServer((socket) => socket.end('{"id":'))
   server.listen(path)
   await once(server, 'listening')
-  await expect(readStatus(folder)).rejects.toThrow('it ended before it had answered')
+  await expect(readStatus(folder)).rejects.toThrow('it exited before it answered')
   server.close()
   await once(server, 'close')
   rmSync(folder, { recursive: true, force: true })

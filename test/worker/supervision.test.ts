@@ -43,7 +43,7 @@ describe('stopping', () => {
     await host[Symbol.asyncDispose]()
     for (const outcome of await Promise.all(runs)) expect(outcome.state).toBe('stopped')
     for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH')
-    await expect(host.pool.run({} as never)).rejects.toThrow('stopping')
+    await expect(host.pool.run({} as never)).rejects.toThrow('shutting down')
   })
 })
 
@@ -81,7 +81,7 @@ describe('a runner that dies', () => {
       const started = Promise.withResolvers<void>()
       const run = host.run('endless', { onStarted: started.resolve })
       const neighbour = host.run('add', { inputs: [1, 2] })
-      // It runs alone: the neighbour was before it, or waits until it is gone. Whoever runs first, this one is killed.
+      // It runs alone: the other run was before it, or waits for its end. This one is killed in either order.
       await started.promise
       const pid = await runnerWith(host, 1)
       process.kill(pid, 'SIGKILL')
@@ -117,7 +117,7 @@ test('runs are given back when runner processes do not start, instead of waiting
   await using host = await startPool({ slots: 1, runners: 1, codeFolder: '/nonexistent' })
   expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({
     state: 'requeue',
-    cause: expect.stringContaining('no runner process starts') as string,
+    cause: expect.stringContaining('failed to start a runner process') as string,
   })
 })
 
@@ -233,4 +233,32 @@ describe('sharing', () => {
     const runs = Array.from({ length: 6 }, () => host.run('endless', { timeoutMs: 50 }))
     for (const outcome of await Promise.all(runs)) expect(outcome).toMatchObject({ reason: 'timeout' })
   })
+})
+
+test('a run beside one whose start section never ends does not wait for a process that starts slowly', async () => {
+  await using host = await startPool({ slots: 2, runners: 2, level: 'process' })
+  const options = { domain: 'd', timeoutMs: 600_000 }
+  // Every process after the first one is stopped before it is ready.
+  const stopped = new Set<number>()
+  const timer = setInterval(() => {
+    for (const { pid } of host.pool.stats().runners.slice(1)) {
+      if (stopped.has(pid)) continue
+      stopped.add(pid)
+      process.kill(pid, 'SIGSTOP')
+    }
+  }, 1)
+  try {
+    expect(await host.run('add', { ...options, inputs: [1, 2] })).toMatchObject({ results: [3] })
+    const spin = await moduleFromText('(module (func $s (loop $forever br $forever)) (start $s) (func (export "run")))')
+    const ending = new AbortController()
+    const endless = host.run(spin, options, ending.signal)
+    await runnerWith(host, 1)
+    expect(await host.run('add', { ...options, inputs: [3, 4] })).toMatchObject({ results: [7] })
+    expect(stopped.size).toBeGreaterThan(0)
+    ending.abort()
+    expect(await endless).toMatchObject({ state: 'stopped' })
+  } finally {
+    clearInterval(timer)
+    for (const pid of stopped) process.kill(pid, 'SIGKILL')
+  }
 })

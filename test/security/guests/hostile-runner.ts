@@ -3,6 +3,7 @@
  * task `hostile`: then it writes the bytes of the run's standard input, in base64, to its parent as they are, with the
  * numbers of the run put in.
  */
+import { bytesOf } from '#core/bytes/index.ts'
 import { FRAME, FrameReader, encodeMessages } from '#worker/runner/frames.ts'
 import type { RunOrder, ToRunner } from '#worker/runner/messages.ts'
 
@@ -12,7 +13,8 @@ const PART = 10_000
 const say = (message: unknown) => process.stdout.write(encodeMessages([message]))
 
 function answer(thread: number, { sequence, call }: RunOrder): void {
-  const { taskName, inputs, stdin } = call
+  const { taskName, inputs } = call
+  const stdin = bytesOf(call.stdin).toString()
   if (taskName === 'hostile') {
     // As long as what it stands for: the lengths of frames stay right.
     const number = String(sequence).padStart('"SEQUENCE"'.length)
@@ -24,7 +26,7 @@ function answer(thread: number, { sequence, call }: RunOrder): void {
   if (taskName === 'patient') return
   // `repeat`: a frame of so many bytes as its first input says, with the text of its standard input again and again.
   if (taskName === 'repeat') return repeat(stdin, Number(inputs[0]))
-  // `flood`: the same bytes again and again, until somebody ends it.
+  // `flood`: the same bytes again and again, until the process is killed.
   if (taskName === 'flood' || taskName === 'flood-errors') {
     const number = String(sequence).padStart('"SEQUENCE"'.length)
     const text = Buffer.from(stdin, 'base64').toString('latin1').replaceAll('"SEQUENCE"', number)
@@ -40,6 +42,7 @@ function answer(thread: number, { sequence, call }: RunOrder): void {
     sequence,
     outcome: { state: 'completed', results: [1] },
     durationMs: 1,
+    memoryBytes: 0,
     isStreamed: false,
   })
 }

@@ -1,5 +1,5 @@
 /**
- * Starts the probe as a runner would be started, at one level and as whoever runs this, and prints which doors opened. A
+ * Starts the probe as a runner would be started, at one level and as the user who runs this, and prints which accesses succeeded. A
  * program of its own, because the user of a process is the user of all that it starts.
  *
  *   node try-doors.js LEVEL PROBE_FOLDER WORK_FOLDER
@@ -20,7 +20,7 @@ const isolation = await establishIsolation({
   folder: workFolder,
 })
 
-// What lies beside a worker: the secret key of a platform, and a module of somebody else in a folder that is closed to others.
+// Files beside a worker: the secret key of a platform, and a module of another user in a folder that others cannot read.
 const secretFile = join(workFolder, 'secret.key')
 writeFileSync(secretFile, 'the secret key', { mode: 0o600 })
 mkdirSync(join(workFolder, 'modules'), { recursive: true, mode: 0o700 })

@@ -3,8 +3,8 @@ import type { Measured } from './platform.ts'
 
 /** Of processor time of the main thread, at a stretch. */
 export const MAX_TURN_MS = 100
-/** What twice the input may cost of what the input costs. */
-export const MAX_GROWTH = 2.5
+/** What twice the input may cost of what the input costs. Linear work costs twice as much, and more garbage; quadratic work 4 times. */
+export const MAX_GROWTH = 3
 /** Below this the cost is not that of the input. */
 const MIN_COMPARED_MS = 100
 const PRINTED = 12

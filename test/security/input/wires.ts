@@ -1,4 +1,4 @@
-/** Bytes of each protocol as somebody writes them who means harm: nothing here keeps to what an honest library would send. */
+/** Bytes of each protocol as an attacker writes them: nothing here is limited to what an honest library sends. */
 import { createSocket } from 'node:dgram'
 import type { Socket as UdpSocket } from 'node:dgram'
 import { once } from 'node:events'

@@ -22,6 +22,7 @@ export type StoredRun = {
   queue_seq: number | null
   next_check_at: number | null
   cancel_requested_at: number | null
+  created_at: number
   running_at: number | null
   is_broadcast: false
 }
@@ -188,7 +189,7 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
       imports: [],
     },
   ],
-  'learn-needs': (store, [hashes, definitions]) => {
+  'store-needs': (store, [hashes, definitions]) => {
     list<string>(hashes).forEach((hash, at) =>
       store.tables.needs.set(hash, JSON.parse(list<string>(definitions)[at] ?? 'null')),
     )
@@ -235,6 +236,7 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
         queue_seq: worker === undefined ? numbers.next() : null,
         next_check_at: store.now + (list<number>(checks)[at] ?? 0),
         cancel_requested_at: null,
+        created_at: store.now,
         running_at: null,
         is_broadcast: false,
       }
@@ -309,7 +311,7 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
       run.fence = numbers.fence()
       run.queue_seq = null
       run.next_check_at = store.now + (list<number>(checks)[at] ?? 0)
-      return [{ ...run }]
+      return [{ ...run, waited_seconds: (store.now - run.created_at) / 1000 }]
     }),
   'begin-session': (store, [key, epoch, boot, manager, lease]) => {
     const worker = current(store, key as number, epoch as number)

@@ -16,6 +16,7 @@ import { adoptAssigned, findStarted } from '#manager/writer/recover-runs.ts'
 import { STALE_TASK, type StartOutcome } from '#manager/writer/start-runs.ts'
 import { RunBatch, type WriterContext } from '#manager/writer/batch.ts'
 import { RunEndings } from '#manager/writer/endings.ts'
+import { FairShares } from '#manager/writer/fair-shares.ts'
 import { RunQueues } from '#manager/writer/queues.ts'
 import type { HelloClaims, Reconciliation } from '#manager/writer/reconcile-runs.ts'
 import { STOPPED_BEFORE_RUNNING, type RunEnding } from '#manager/model/run.ts'
@@ -55,8 +56,10 @@ class Manager {
     this.id = id
     this.context = {
       managerId: id,
-      cluster: new Cluster({ maxTasks: 100, maxNeeds: 100 }),
+      cluster: new Cluster({ maxTasks: 100, maxNeeds: 100, maxFunctions: 100 }),
       queues: new RunQueues(),
+      shares: new FairShares(),
+      quotas: { ofDomainId: () => undefined },
       endings: new RunEndings(),
       modules: new ModuleCatalogue(),
       tasks: new KnownTasks(),
@@ -69,7 +72,7 @@ class Manager {
 
 const DELIVERY = { modules: { of: () => ({ digest: 'sha256:0' }) }, openSecrets: () => ({}) }
 
-type Held = { run: RunIdentity; isRunning: boolean; onLost: OnLost; beats: number }
+type AssignedRun = { run: RunIdentity; isRunning: boolean; onLost: OnLost; beats: number }
 
 class Node {
   readonly key: number
@@ -80,7 +83,7 @@ class Node {
   isFrozen = false
   /** When it must have stopped what it holds, on its own clock. */
   leaseEndMs = 0
-  readonly held = new Map<string, Held>()
+  readonly held = new Map<string, AssignedRun>()
   readonly spool = new Map<string, { run: RunIdentity; ending: RunEnding; beats: number; onDiskMs: number }>()
   link: { manager: Manager; session: WorkerSession } | undefined
 
@@ -262,6 +265,7 @@ export class World {
       runId,
       overrides: {},
       drivesTask,
+      cause: { type: 'user' as const },
       image: undefined,
       idempotency: undefined,
     }
@@ -420,7 +424,7 @@ export class World {
     })
   }
 
-  #sayHeld(node: Node, { run, isRunning }: Held): void {
+  #sayHeld(node: Node, { run, isRunning }: AssignedRun): void {
     if (isRunning) return this.#tell(node, (session) => [{ kind: 'running', session, runs: [run] }])
     const { link } = node
     if (link !== undefined) this.#send(() => link.session.confirm(run))
@@ -528,7 +532,7 @@ export class World {
       this.#after(this.#int(50, this.#chance(0.5) ? 1_000 : 40_000), () => this.#join(node))
     } else if (kind === 2) this.#restartManager()
     else if (node !== undefined) {
-      // The worker stands still: no beat, no message, and then it goes on as if nothing had been.
+      // The worker is frozen: no heartbeat and no message, and then it continues.
       if (!node.isUp || node.isFrozen) return
       node.isFrozen = true
       this.#after(this.#int(1_000, 40_000), () => {

@@ -1,0 +1,133 @@
+// Dashboards and preferences: what a program with a screen keeps for its user in a domain
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ACTIONS } from '#api/identity/index.ts'
+import { newId } from '#core/ids.ts'
+import type { TestApi } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import { newMember, newTenant, statusesOf } from './support.ts'
+import type { Tenant } from './support.ts'
+
+let api: TestApi
+beforeAll(async () => {
+  api = await startTestApi()
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+type Shown = { id: string; name: string; shared: boolean; own: boolean; content: unknown; updated_at: string }
+type Listed = { total: number; dashboards: Shown[] }
+
+const pathOf = (tenant: Tenant, id = '') => `/${tenant.domainId}/dashboards${id === '' ? '' : `/${id}`}`
+const make = async (tenant: Tenant, body: object) => (await tenant.call('POST', pathOf(tenant), body)).json<Shown>()
+const list = async (tenant: Tenant, query = '') =>
+  (await tenant.call('GET', `${pathOf(tenant)}${query}`)).json<Listed>()
+
+describe('a dashboard', () => {
+  test('is created, listed without its content, viewed, changed and deleted by its owner', async () => {
+    const tenant = await newTenant(api)
+    const content = { panels: [{ series: 'temperature', from: 9_007_199_254_740_991 }] }
+    const created = await tenant.call('POST', pathOf(tenant), { name: 'Boiler', content })
+    expect(created.status).toBe(201)
+    const { id } = created.json<Shown>()
+    expect(created.headers['location']).toBe(pathOf(tenant, id))
+    expect(created.json()).toMatchObject({ name: 'Boiler', shared: false, own: true, content })
+    const page = await list(tenant)
+    expect(page.total).toBe(1)
+    expect(page.dashboards[0]).not.toHaveProperty('content')
+    const changed = await tenant.call('PATCH', pathOf(tenant, id), { name: 'Boilers' })
+    expect(changed.json()).toMatchObject({ name: 'Boilers', content })
+    expect((await tenant.call('PATCH', pathOf(tenant, id), { content: {} })).json()).toMatchObject({ content: {} })
+    expect((await tenant.call('DELETE', pathOf(tenant, id))).status).toBe(204)
+    expect((await tenant.call('GET', pathOf(tenant, id))).status).toBe(404)
+  })
+
+  test('is seen by others of the domain only while it is shared, and changed by its owner alone', async () => {
+    const owner = await newTenant(api)
+    const member = await newMember(api, owner, ACTIONS.domain)
+    const { id } = await make(owner, { name: 'Plant' })
+    const hidden = await member.call('GET', pathOf(owner, id))
+    expect(hidden.status).toBe(404)
+    expect((await member.call('GET', pathOf(owner, newId()))).text).toBe(hidden.text)
+    for (const method of ['PATCH', 'DELETE'])
+      expect((await member.call(method, pathOf(owner, id), { name: 'x' })).status, method).toBe(404)
+    expect((await list(member)).total).toBe(0)
+
+    await owner.call('PATCH', pathOf(owner, id), { shared: true })
+    expect((await member.call('GET', pathOf(owner, id))).json()).toMatchObject({ own: false, owner_id: owner.user.id })
+    await make(member, { name: 'Zone' })
+    expect((await list(member)).dashboards.map(({ name }) => name)).toEqual(['Zone', 'Plant'])
+    for (const method of ['PATCH', 'DELETE'])
+      expect((await member.call(method, pathOf(owner, id), { name: 'x' })).status, method).toBe(403)
+
+    const shared = await make(member, { name: 'Shared by a member', shared: true })
+    const own = await make(member, { name: 'Not shared' })
+    expect((await owner.call('PATCH', pathOf(owner, shared.id), { name: 'x' })).status).toBe(403)
+    expect(
+      statusesOf([
+        await owner.call('DELETE', pathOf(owner, shared.id)),
+        await owner.call('DELETE', pathOf(owner, own.id)),
+      ]),
+    ).toEqual([204, 404])
+  })
+
+  test('of another domain is the same 403 as any other path of it', async () => {
+    const [tenant, stranger] = [await newTenant(api), await newTenant(api)]
+    const { id } = await make(tenant, { name: 'Plant', shared: true })
+    expect((await stranger.call('GET', pathOf(tenant, id))).status).toBe(403)
+    expect((await stranger.call('GET', pathOf(stranger, id))).status).toBe(404)
+  })
+
+  test('with a wrong field, or too large, is refused with the reason', async () => {
+    const tenant = await newTenant(api)
+    const bodies = [{}, { name: '' }, { name: 3 }, { name: 'x', content: [] }, { name: 'x', shared: 'yes' }]
+    for (const body of bodies)
+      expect((await tenant.call('POST', pathOf(tenant), body)).status, JSON.stringify(body)).toBe(400)
+    const large = await tenant.call('POST', pathOf(tenant), { name: 'x', content: { text: 'ä'.repeat(131_072) } })
+    expect(large.status).toBe(413)
+    expect(large.text).toContain('content must be at most 262144 bytes of JSON')
+    const { id } = await make(tenant, { name: 'x' })
+    expect((await tenant.call('PATCH', pathOf(tenant, id), {})).status).toBe(400)
+  })
+
+  test('is one of at most a hundred, whoever asks at once', async () => {
+    const tenant = await newTenant(api)
+    for (let made = 0; made < 98; made += 14)
+      await Promise.all(Array.from({ length: 14 }, () => make(tenant, { name: 'many' })))
+    const last = await Promise.all(
+      Array.from({ length: 5 }, () => tenant.call('POST', pathOf(tenant), { name: 'last' })),
+    )
+    expect(statusesOf(last)).toEqual([201, 201, 409, 409, 409])
+    expect((await list(tenant, '?limit=100')).total).toBe(100)
+  })
+})
+
+describe('preferences', () => {
+  test('are empty at first, replaced as a whole, and those of one user in one domain', async () => {
+    const tenant = await newTenant(api)
+    const member = await newMember(api, tenant, ['read'])
+    const path = `/${tenant.domainId}/preferences`
+    expect((await tenant.call('GET', path)).json()).toEqual({ preferences: {}, updated_at: '0001-01-01T00:00:00Z' })
+    const stored = await tenant.call('PUT', path, { preferences: { theme: 'dark', columns: ['name'] } })
+    expect(stored.json()).toMatchObject({ preferences: { theme: 'dark', columns: ['name'] } })
+    await tenant.call('PUT', path, { preferences: { theme: 'light' } })
+    expect((await tenant.call('GET', path)).json()).toMatchObject({ preferences: { theme: 'light' } })
+    expect((await member.call('GET', path)).json()).toMatchObject({ preferences: {} })
+    expect((await tenant.call('PUT', path, { preferences: { text: 'x'.repeat(65_536) } })).status).toBe(413)
+    expect((await tenant.call('PUT', path, { preferences: 'dark' })).status).toBe(400)
+    expect((await (await newTenant(api)).call('GET', path)).status).toBe(403)
+  })
+
+  test('are not written with a personal access token, whatever its scopes', async () => {
+    const tenant = await newTenant(api)
+    const pat = (await tenant.call('POST', '/pats', { name: 'all', duration: '1h' })).json<{
+      id: string
+      secret: string
+    }>()
+    const scopes = [{ entity_type: 'domains', operation: 'read', domain_id: tenant.domainId, entity_id: '*' }]
+    const added = await tenant.call('PATCH', `/pats/${pat.id}/scope/add`, { scopes })
+    expect(added.status, added.text).toBeLessThan(300)
+    const token = api.as(`Bearer ${pat.secret}`)
+    expect((await token('GET', pathOf(tenant))).status).toBe(200)
+    expect((await token('POST', pathOf(tenant), { name: 'x' })).status).toBe(403)
+    expect((await token('PUT', `/${tenant.domainId}/preferences`, { preferences: {} })).status).toBe(403)
+  })
+})

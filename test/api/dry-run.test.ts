@@ -1,0 +1,118 @@
+// `dry_run=true`: what a change would do, with all its rules, and nothing done
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import type { TestApi } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import { newGroup, newMember, newTenant, setParent } from './support.ts'
+import type { Tenant } from './support.ts'
+
+type Report = {
+  total: number
+  changes: { operation: string; id?: string; name?: string; attributes: Record<string, unknown> }[]
+  rows: { table: string; created: number; updated: number; deleted: number }[]
+}
+
+let api: TestApi
+let tenant: Tenant
+beforeAll(async () => {
+  api = await startTestApi()
+  tenant = await newTenant(api)
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+async function reportOf(method: 'POST' | 'DELETE', path: string, body?: unknown, by = tenant): Promise<Report> {
+  const answer = await by.call(method, `/${tenant.domainId}${path}?dry_run=true`, body)
+  expect(answer.status, answer.text).toBe(200)
+  return answer.json<Report>()
+}
+
+const rowsOf = ({ rows }: Report, table: string) => rows.find((one) => one.table === table)
+
+/** Everything that a change could leave: rows of entities, and the journal. */
+async function stored(): Promise<unknown> {
+  const { rows } =
+    await sql`SELECT (SELECT count(*) FROM clients) AS clients, (SELECT count(*) FROM channels) AS channels,
+    (SELECT count(*) FROM groups) AS groups, (SELECT count(*) FROM connections) AS connections,
+    (SELECT count(*) FROM roles) AS roles, (SELECT count(*) FROM journal) AS journal`.execute(api.database.db)
+  return rows
+}
+
+test('of a deletion names what goes with it, and nothing goes', async () => {
+  const client = await tenant.newClient({ name: 'pump' })
+  const [one, other] = [await tenant.newChannel(), await tenant.newChannel()]
+  const wanted = { client_ids: [client.id], channel_ids: [one.id, other.id], types: ['publish', 'subscribe'] }
+  expect((await tenant.call('POST', `/${tenant.domainId}/channels/connect`, wanted)).status).toBe(201)
+  const before = await stored()
+  const report = await reportOf('DELETE', `/clients/${client.id}`)
+  expect(report).toMatchObject({ total: 1, changes: [{ operation: 'client.remove', id: client.id }] })
+  expect(rowsOf(report, 'clients')).toMatchObject({ deleted: 1 })
+  expect(rowsOf(report, 'connections')?.deleted).toBeGreaterThanOrEqual(2)
+  expect(rowsOf(await reportOf('DELETE', `/channels/${one.id}`), 'connections')?.deleted).toBeGreaterThanOrEqual(1)
+  expect(await stored()).toEqual(before)
+  expect((await tenant.call('GET', `/${tenant.domainId}/clients/${client.id}`)).status).toBe(200)
+  // The next change is made, on whichever connection.
+  expect((await tenant.call('DELETE', `/${tenant.domainId}/clients/${client.id}`)).status).toBe(200)
+})
+
+test('of a group says that its children move', async () => {
+  const top = await newGroup(api, tenant.domainId)
+  const bottom = await newGroup(api, tenant.domainId, top)
+  const client = await tenant.newClient()
+  await setParent(api, tenant.domainId, 'client', client.id, top)
+  const before = await stored()
+  const report = await reportOf('DELETE', `/groups/${top}`)
+  expect(report.changes).toMatchObject([
+    { operation: 'client.remove_parent', id: client.id, attributes: { parent_group_id: top } },
+    { operation: 'group.remove', id: top, attributes: { children_ids: [bottom] } },
+  ])
+  expect(rowsOf(report, 'groups')).toMatchObject({ deleted: 1 })
+  expect(rowsOf(report, 'clients')).toMatchObject({ updated: 1 })
+  expect(await stored()).toEqual(before)
+  expect((await tenant.call('GET', `/${tenant.domainId}/groups/${bottom}`)).json()).toMatchObject({ parent_id: top })
+})
+
+test('of a bulk creation has a line for each entity, and refuses what the creation refuses', async () => {
+  const before = await stored()
+  const ids = [newId(), newId(), newId()]
+  const report = await reportOf(
+    'POST',
+    '/clients/bulk',
+    ids.map((id, at) => ({ id, name: `pump ${at}` })),
+  )
+  expect(report.changes.map(({ operation, id }) => [operation, id])).toEqual(ids.map((id) => ['client.create', id]))
+  expect(rowsOf(report, 'clients')).toMatchObject({ created: 3 })
+  expect((await reportOf('POST', '/channels/bulk', [{ name: 'a' }])).total).toBe(1)
+  const taken = await tenant.newClient()
+  const again = await tenant.call('POST', `/${tenant.domainId}/clients/bulk?dry_run=true`, [{ id: taken.id }])
+  expect(again.status).toBe(409)
+  expect((await tenant.call('DELETE', `/${tenant.domainId}/clients/${taken.id}`)).status).toBe(200)
+  expect(await stored()).not.toEqual(before)
+  // The ids are free: a trial left nothing.
+  expect((await tenant.call('POST', `/${tenant.domainId}/clients/bulk`, [{ id: ids[0] }])).status).toBe(200)
+})
+
+test('of connections and disconnections says which are new', async () => {
+  const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
+  const wanted = { client_ids: [client.id], channel_ids: [channel.id], types: ['publish'] }
+  const before = await stored()
+  const report = await reportOf('POST', '/channels/connect', wanted)
+  expect(report.changes).toMatchObject([{ operation: 'channel.connect' }])
+  expect(rowsOf(report, 'connections')).toMatchObject({ created: 1 })
+  expect(await reportOf('POST', '/channels/disconnect', wanted)).toEqual({ total: 0, changes: [], rows: [] })
+  expect(await stored()).toEqual(before)
+})
+
+test('requires the rights of the change, and shows no secrets', async () => {
+  const client = await tenant.newClient()
+  const reader = await newMember(api, tenant, ['read', 'client_read'])
+  const stranger = await newTenant(api)
+  const path = `/${tenant.domainId}/clients/${client.id}?dry_run=true`
+  expect((await reader.call('DELETE', path)).status).toBe(403)
+  expect([403, 404]).toContain((await stranger.call('DELETE', path)).status)
+  expect((await api.anonymous('DELETE', path)).status).toBe(401)
+  expect((await tenant.call('DELETE', `${path.slice(0, -4)}maybe`)).status).toBe(400)
+  const secret = `secret-${newId()}`
+  const report = await reportOf('POST', '/clients/bulk', [{ name: 'a', credentials: { secret } }])
+  expect(JSON.stringify(report)).not.toContain(secret)
+})

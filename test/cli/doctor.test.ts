@@ -1,0 +1,124 @@
+// `skein doctor` before an installation that is ill: what, where, and what to do.
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { Server } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { createHome } from './skein.ts'
+
+const since = '2026-01-01T00:00:00.000000Z'
+const READY = {
+  status: 'unavailable',
+  checks: {
+    program: { status: 'ready', since },
+    database: { status: 'unavailable', reason: 'the database does not answer', since },
+    redis: { status: 'degraded', reason: 'Redis is unavailable', since },
+  },
+}
+const DATABASE = {
+  version: '17.2',
+  is_embedded: false,
+  is_replica: true,
+  size_bytes: 2 ** 30,
+  settings: {
+    fsync: 'off',
+    full_page_writes: 'on',
+    synchronous_commit: 'local',
+    synchronous_standby_names: 'second',
+    data_checksums: 'on',
+  },
+  standbys: [{ name: 'second', state: 'catchup', sync_state: 'sync', lag_bytes: 2 ** 28 }],
+  oldest_write: { seconds: 4000, application: 'a report' },
+  migrations: { known: 3, applied: 2, newest: '2 step' },
+  nodes: [
+    { id: 'api-1', kind: 'api', version: '0.1.0', migration: 2 },
+    { id: 'api-2', kind: 'api', version: '0.2.0', migration: 3 },
+  ],
+}
+const ANSWERS: Readonly<Record<string, object>> = {
+  '/health': { status: 'pass', version: '0.1.0' },
+  '/ready': READY,
+  '/health/database': DATABASE,
+  '/users/profile': { credentials: { username: 'admin' } },
+  '/workers': { total: 0, workers: [] },
+}
+
+type Doctor = { findings: { verdict: string; what: string; hint?: string }[] }
+
+/** An installation that gives these answers. */
+async function serve(server: Server, answers: Readonly<Record<string, object>>) {
+  server.on('request', (request, response) => {
+    const path = request.url?.split('?', 1)[0] ?? ''
+    response.statusCode = path === '/ready' ? 503 : path in answers ? 200 : 404
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(answers[path] ?? {}))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    port: (server.address() as AddressInfo).port,
+    [Symbol.asyncDispose]: () => new Promise<void>((resolve) => server.close(() => resolve())),
+  }
+}
+
+it('names every fault with its place and a remedy', async () => {
+  using home = createHome()
+  const [key, cert] = ['key.pem', 'cert.pem'].map((name) => join(home.folder, name)) as [string, string]
+  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', key, '-out', cert]
+  execFileSync('openssl', ['req', '-x509', ...newKey, '-days', '3', '-subj', '/CN=localhost'], { stdio: 'ignore' })
+  await using server = await serve(createHttpsServer({ key: readFileSync(key), cert: readFileSync(cert) }), ANSWERS)
+  const url = `https://127.0.0.1:${server.port}`
+  const ended = await home.run(['doctor', '--insecure', '--url', url, '--manager-url', url], {
+    environment: { SKEIN_TOKEN: 'a.b.c' },
+  })
+  expect(ended.code).toBe(1)
+  const { findings } = JSON.parse(ended.stdout) as Doctor
+  for (const [verdict, what, hint] of [
+    ['error', `${url}: database: the database does not answer (since ${since})`, 'SKEIN_DATABASE_URL'],
+    ['warning', `${url}: redis: Redis is unavailable (since ${since})`, 'SKEIN_REDIS_URL'],
+    ['warning', `the certificate of ${url} is valid until `, 'renew it'],
+    ['ok', 'PostgreSQL 17.2, 1.0 GiB', ''],
+    ['error', 'database: the server is a replica', 'primary'],
+    ['error', 'database: fsync off: a crash loses acknowledged messages', 'SKEIN_DATABASE_UNSAFE'],
+    ['warning', 'database: synchronous_standby_names is set', 'synchronous_commit=on'],
+    ['warning', 'database: standby "second" is catchup, 256 MiB behind', 'failover'],
+    ['error', 'database: migration 2 step is the newest, and the program knows 3', 'the log says why'],
+    ['warning', 'database: a transaction of "a report" has been writing for 4000 s', 'pg_stat_activity'],
+    ['warning', 'programs of several versions are running: api-1 0.1.0, api-2 0.2.0', 'docs/guides/upgrade.md'],
+  ] as const) {
+    const found = findings.find((finding) => finding.what.startsWith(what))
+    expect(found, what).toMatchObject({ verdict })
+    expect(found?.hint ?? '').toContain(hint)
+  }
+})
+
+const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000).toISOString()
+
+it.each([
+  [{}, 'warning', 'there is no backup', 'npm run backup'],
+  [{ installed_at: daysAgo(30) }, 'warning', 'there is no backup', 'npm run backup'],
+  [{ installed_at: daysAgo(1) }, 'ok', 'there is no backup', ''],
+  [{ last_at: daysAgo(30), installed_at: daysAgo(1) }, 'warning', 'the last backup is 30 days old', 'npm run backup'],
+  [{ last_at: daysAgo(30) }, 'warning', 'the last backup is 30 days old', 'npm run backup'],
+  [{ last_at: daysAgo(1) }, 'ok', 'the last backup is of ', ''],
+  [{ archive: { last_at: daysAgo(0) } }, 'ok', 'database: the write-ahead log was last archived at ', ''],
+  [
+    { archive: { last_at: daysAgo(0.1), last_failure_at: daysAgo(0) }, last_at: daysAgo(1) },
+    'error',
+    'database: failed to archive the write-ahead log at ',
+    'archive_command',
+  ],
+  // An archive without a segment is not a backup.
+  [{ archive: {} }, 'warning', 'there is no backup', 'npm run backup'],
+])('judges backups: %j', async (backups, verdict, what, hint) => {
+  using home = createHome()
+  await using server = await serve(createServer(), { ...ANSWERS, '/health/database': { ...DATABASE, backups } })
+  const url = `http://127.0.0.1:${server.port}`
+  const ended = await home.run(['doctor', '--url', url, '--manager-url', url], {
+    environment: { SKEIN_TOKEN: 'a.b.c' },
+  })
+  const found = (JSON.parse(ended.stdout) as Doctor).findings.filter((finding) => finding.what.startsWith(what))
+  expect(found, ended.stdout).toMatchObject([{ verdict }])
+  expect(found[0]?.hint ?? '').toContain(hint)
+})

@@ -1,0 +1,590 @@
+// docs/guides/console.md: what a user does in a browser, against the real platform
+import { readFileSync } from 'node:fs'
+import { gzipSync } from 'node:zlib'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { until } from '../harness/until.ts'
+import { createInstallation, startWhole } from '../harness/whole.ts'
+import type { Installation, Whole } from '../harness/whole.ts'
+import { accessibilityFaults, hasNoBrowser, launchBrowser, signIn, visit } from './browser.ts'
+import type { Visitor } from './browser.ts'
+
+const FIRST_LOAD_BYTES = 300_000
+const BUILD_DEADLINE_MS = 110_000
+/** Two dozen screens, each loaded again. */
+const SCREENS_MS = 400_000
+const MANY_CLIENTS = 10_000
+const BULK = 1_000
+
+describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
+  let installation: Installation
+  let whole: Whole
+  let browser: Browser
+  let admin: string
+
+  const api = async <T>(method: string, path: string, body?: unknown, token = admin): Promise<T> => {
+    const answer = await whole.call(method, path, {
+      authorization: `Bearer ${token}`,
+      ...(body === undefined ? {} : { body }),
+    })
+    expect(answer.status, `${method} ${path}: ${answer.text}`).toBeLessThan(300)
+    return (answer.text === '' ? undefined : answer.json()) as T
+  }
+  const login = async (identity: string, secret: string) =>
+    (await whole.call('POST', '/users/tokens/issue', { body: { identity, secret } })).json<{ access_token: string }>()
+      .access_token
+
+  beforeAll(async () => {
+    installation = await createInstallation({ SKEIN_WORKER_LEASE: '20s', SKEIN_WORKER_HEARTBEAT: '2s' })
+    whole = await startWhole(installation)
+    browser = await launchBrowser()
+    admin = await login('admin', 'the-first-admin')
+    // The first start of a checkout builds it.
+    await until(async () => (await whole.call('GET', '/console')).status === 200, 'the console', BUILD_DEADLINE_MS)
+  })
+  afterAll(async () => {
+    await browser?.close()
+    await whole?.[Symbol.asyncDispose]()
+    installation?.[Symbol.dispose]()
+  })
+
+  const asAdmin = async (kind: Parameters<typeof visit>[2] = {}): Promise<Visitor> => {
+    const visitor = await visit(browser, installation.base, kind)
+    await signIn(visitor.page, installation.base, 'admin', 'the-first-admin')
+    return visitor
+  }
+  const newDomain = async (name: string) => (await api<{ id: string }>('POST', '/domains', { name })).id
+  const at = (page: Page, text: string | RegExp) => page.getByText(text).first()
+
+  test('the address of the console is the first that a start prints', () => {
+    expect(whole.output()).toMatch(/is running[^\n]*\n\n +Console +http:\/\/127\.0\.0\.1:\d+\/console\n/)
+  })
+
+  test('the first load is at most 300 kB, and the policy allows neither inline code nor other hosts', async () => {
+    const response = await fetch(`${installation.base}/console`)
+    const policy = response.headers.get('content-security-policy') ?? ''
+    expect(policy).toContain("default-src 'none'")
+    expect(policy).not.toMatch(/unsafe|\*|http/)
+    await using visitor = await visit(browser, installation.base)
+    let bytes = 0
+    visitor.page.on('response', (one) => {
+      void one.body().then(
+        (body) => (bytes += /\.(js|css|svg)$/.test(one.url()) ? gzipSync(body).length : body.length),
+        () => undefined,
+      )
+    })
+    await visitor.go('/sign-in')
+    await visitor.page.getByRole('button', { name: 'Sign in' }).waitFor()
+    await visitor.page.waitForLoadState('networkidle')
+    expect(bytes).toBeGreaterThan(50_000)
+    expect(bytes).toBeLessThan(FIRST_LOAD_BYTES)
+  })
+
+  test('a new user signs up, and follows the first steps from a domain to a live chart', async () => {
+    await using visitor = await visit(browser, installation.base)
+    const { page } = visitor
+    await visitor.go('/sign-up')
+    await page.getByLabel('First name').fill('Ada')
+    await page.getByLabel('Last name').fill('Lovelace')
+    await page.getByLabel('Email').fill('ada@example.com')
+    await page.getByLabel('Username').fill('ada')
+    await page.getByLabel('Password').fill('correct horse')
+    await page.getByRole('button', { name: 'Create account' }).click()
+    await at(page, 'Create your first domain').waitFor()
+    await page.getByRole('button', { name: 'New domain' }).first().click()
+    await page.getByLabel('Name', { exact: true }).fill('North plant')
+    await page.getByRole('button', { name: 'Create domain' }).click()
+    await page.getByRole('heading', { name: 'North plant' }).waitFor()
+    await at(page, 'First steps: 0 of 4').waitFor()
+    await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Channels' }).click()
+    await page.getByRole('button', { name: 'New channel' }).first().click()
+    await page.getByLabel('Name', { exact: true }).fill('Hall')
+    await page.getByRole('button', { name: 'Create channel' }).click()
+    await page.getByRole('heading', { name: 'Hall', exact: true }).waitFor()
+    const channelUrl = page.url()
+    await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Clients' }).click()
+    await page.getByRole('button', { name: 'New client' }).first().click()
+    await page.getByLabel('Name', { exact: true }).fill('Thermometer')
+    await page.getByLabel('Connect to channel').selectOption({ label: 'Hall' })
+    await page.getByRole('button', { name: 'Create client' }).click()
+    const secret = (await page.getByLabel('secret', { exact: true }).textContent()) ?? ''
+    expect(secret.length).toBeGreaterThan(20)
+    await page.getByRole('button', { name: 'Open the client' }).click()
+    await page.getByRole('heading', { name: 'Thermometer' }).waitFor()
+
+    await page.goto(`${channelUrl}/live`)
+    await at(page, /^Live$/).waitFor()
+    const [, domain, channel] = /\/d\/([^/]+)\/channels\/([^/]+)/.exec(channelUrl) ?? []
+    const publish = async (value: number) => {
+      const response = await fetch(`${installation.base}/m/${domain}/c/${channel}`, {
+        method: 'POST',
+        headers: { Authorization: `Client ${secret}`, 'Content-Type': 'application/senml+json' },
+        body: JSON.stringify([{ n: 'temperature', u: 'Cel', v: value }]),
+      })
+      expect(response.status).toBe(202)
+    }
+    await publish(21.5)
+    await at(page, 'temperature = 21.5 Cel').waitFor()
+    // A pause holds until the user resumes.
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await publish(22.5)
+    await page.getByRole('button', { name: 'Resume (1 new)' }).waitFor()
+    expect(await page.getByText('temperature = 22.5 Cel').count()).toBe(0)
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await at(page, 'temperature = 22.5 Cel').waitFor()
+    await page.getByRole('link', { name: 'Data' }).click()
+    await page.getByRole('img', { name: /Chart of temperature in Cel/ }).waitFor()
+    await page.locator('td', { hasText: '22.5' }).first().waitFor()
+    await publish(23.5)
+    await page.locator('td', { hasText: '23.5' }).first().waitFor()
+  })
+
+  test('a module becomes a task, runs on typed inputs, and its run shows the result', async () => {
+    const domain = await newDomain('Modules')
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/tasks`)
+    await page.getByRole('button', { name: 'New task' }).first().click()
+    await page.getByLabel('Module file').setInputFiles('examples/add/add.wasm')
+    await page.getByRole('button', { name: 'Create task' }).click()
+    await page.getByRole('heading', { name: 'add', exact: true }).waitFor()
+    await page.getByLabel('Parameter 1 (i32)').fill('many')
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, 'Parameter 1 must be a whole number').waitFor()
+    await page.getByLabel('Parameter 1 (i32)').fill('20')
+    await page.getByLabel('Parameter 2 (i32)').fill('22')
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, /Completed in/).waitFor()
+    expect(JSON.parse((await page.getByLabel('result', { exact: true }).textContent()) ?? '')).toEqual([42])
+    await page.getByRole('link', { name: 'Open the run' }).click()
+    await page.getByRole('heading', { name: /Run of/ }).waitFor()
+    await at(page, 'Completed').waitFor()
+  })
+
+  test('a module is tried in the browser on the last hour of a channel, then deployed, and runs for the next message', async () => {
+    const domain = await newDomain('Trial')
+    const newChannel = async (name: string) => (await api<{ id: string }>('POST', `/${domain}/channels`, { name })).id
+    const [readings, alarms] = [await newChannel('readings'), await newChannel('alarms')]
+    await api('POST', `/m/${domain}/c/${readings}`, [
+      { n: 'temperature', u: 'Cel', v: 20 },
+      { n: 'pressure', u: 'bar', v: 95 },
+    ])
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    const frames: string[] = []
+    page.on('frameattached', (frame) => frames.push(frame.name()))
+    await visitor.go(`/d/${domain}/try`)
+    await page.getByLabel('Module file').setInputFiles('examples/threshold-alarm/threshold-alarm.wasm')
+    await page.getByRole('button', { name: 'the last hour of a channel' }).click()
+    await page.getByLabel('Channel', { exact: true }).selectOption({ label: 'readings' })
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, '2 runs completed').waitFor()
+    await at(page, 'Would publish 2').waitFor()
+    expect(await page.getByRole('list', { name: 'Publications' }).textContent()).toContain('"v":95')
+    expect(frames.length).toBe(1)
+    expect(page.frames().length).toBe(1)
+    expect((await api<{ total: number }>('GET', `/${domain}/channels/${alarms}/messages`)).total).toBe(0)
+
+    await page.getByRole('button', { name: 'Deploy' }).click()
+    await page
+      .getByRole('dialog')
+      .getByLabel(/^Publishes to/)
+      .selectOption({ label: 'alarms' })
+    await page.getByRole('dialog').getByRole('button', { name: 'Create task' }).click()
+    await page.getByRole('heading', { name: 'threshold-alarm', exact: true }).waitFor()
+    await api('POST', `/m/${domain}/c/${readings}`, [{ n: 'temperature', u: 'Cel', v: 99 }])
+    await until(
+      async () => (await api<{ total: number }>('GET', `/${domain}/channels/${alarms}/messages`)).total > 0,
+      'the alarm',
+    )
+    await page.getByRole('link', { name: 'Runs', exact: true }).last().click()
+    await page.getByRole('grid').getByText('Completed').first().waitFor()
+  })
+
+  test('a module that does not end is ended in the browser, and one that no worker runs is refused with the reason', async () => {
+    const domain = await newDomain('Hostile')
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/try`)
+    await page.getByLabel('Module file').setInputFiles('examples/add/add.wasm')
+    await page.getByLabel('Parameter 1 (i32)').fill('20')
+    await page.getByLabel('Parameter 2 (i32)').fill('22')
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, '[20,22] → [42]').waitFor()
+    await page.getByLabel('Module file').setInputFiles('examples/endless/endless.wasm')
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, 'timeout: the module ran for 10 s').waitFor()
+    await page.getByLabel('Module file').setInputFiles({
+      name: 'text.wasm',
+      mimeType: 'application/wasm',
+      buffer: Buffer.from('this is no module'),
+    })
+    await at(page, /The module was not read/).waitFor()
+    await page.getByLabel('Module file').setInputFiles('examples/unit-conversion/unit-conversion.wasm')
+    await at(page, /This is a component/).waitFor()
+  })
+
+  test('the frame of a trial has no origin, no network and no session', async () => {
+    const response = await fetch(`${installation.base}/console/try.html`)
+    expect(response.headers.get('content-security-policy')).toBe(
+      "sandbox allow-scripts; default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    )
+    await using visitor = await visit(browser, installation.base)
+    await visitor.go('/try.html')
+    const seen = await visitor.page.evaluate<{ origin: string; cookie: string; fetched: string }>(`(async () => ({
+      origin: globalThis.origin,
+      cookie: (() => { try { return document.cookie } catch { return 'refused' } })(),
+      fetched: await fetch('/health').then(() => 'answered', () => 'refused'),
+    }))()`)
+    expect(seen).toEqual({ origin: 'null', cookie: 'refused', fetched: 'refused' })
+    // The refused request is what this test is about.
+    expect(visitor.faults.splice(0).length).toBeGreaterThan(0)
+  })
+
+  test('a message starts a run, and the run leads back to the message', async () => {
+    const domain = await newDomain('Causes')
+    const channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'boiler' })).id
+    const file = readFileSync('examples/moving-average/moving-average.wasm').toString('base64')
+    const task = await api<{ id: string }>('POST', '/tasks', {
+      name: 'average',
+      domain_id: domain,
+      trigger: { channel_id: channel },
+      grants: [{ kind: 'read', name: 'readings', channel_id: channel }],
+      file,
+    })
+    await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 81.25 }])
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/runs`)
+    await page.getByRole('grid', { name: 'Runs' }).getByText('a message').waitFor()
+    await page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await page.getByLabel('Cause').selectOption('schedule')
+    await page.getByRole('button', { name: 'Apply' }).click()
+    await at(page, 'No run matches').waitFor()
+    await page.getByRole('button', { name: 'Clear filters' }).click()
+    await page.getByRole('grid', { name: 'Runs' }).getByRole('link', { name: 'average' }).click()
+    await page.getByRole('heading', { name: /Run of average/ }).waitFor()
+    await at(page, 'Completed').waitFor()
+    expect(page.url()).toContain(`/tasks/${task.id}/runs/`)
+    await page.getByRole('link', { name: 'a message' }).click()
+    await page.getByRole('heading', { name: 'boiler', exact: true }).waitFor()
+    await page.locator('td', { hasText: '81.25' }).first().waitFor()
+  })
+
+  test('a device is provisioned, fetches its configuration, and gets a certificate that is revoked', async () => {
+    const domain = await newDomain('Fleet')
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/provisioning`)
+    await page.getByLabel('External id').fill('gw-17')
+    await page.getByLabel('External key').fill('short')
+    await page.getByLabel('Name').fill('gateway')
+    await page.getByRole('button', { name: 'Create device' }).click()
+    await at(page, /external_key/).waitFor()
+    await page.getByRole('button', { name: 'Another key' }).click()
+    const key = await page.getByLabel('External key').inputValue()
+    await page.getByRole('button', { name: 'Create device' }).click()
+    await page.getByRole('heading', { name: 'Created for gw-17' }).waitFor()
+    const configuration = await fetch(`${installation.base}/clients/bootstrap/gw-17`, {
+      headers: { Authorization: `Client ${key}` },
+    })
+    expect(configuration.status).toBe(200)
+    await page.getByRole('link', { name: 'gateway', exact: true }).click()
+    await page.getByRole('heading', { name: 'gateway', exact: true }).waitFor()
+    await page.getByRole('link', { name: 'Certificates' }).last().click()
+    await page.getByRole('button', { name: 'Issue certificate' }).first().click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Issue certificate' }).click()
+    await page.getByLabel('private key', { exact: true }).waitFor()
+    expect(await page.getByLabel('private key', { exact: true }).textContent()).toContain('PRIVATE KEY')
+    await page.getByRole('button', { name: 'Done' }).click()
+    await at(page, 'Valid').waitFor()
+    await page.getByRole('grid').getByRole('button', { name: 'Revoke' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await at(page, 'Revoked').waitFor()
+    const { certs } = await api<{ certs: { revoked: boolean }[] }>('GET', `/${domain}/certs`)
+    expect(certs.map(({ revoked }) => revoked)).toEqual([true])
+  })
+
+  test('10,000 clients are one list; a selection of all is counted; the filter survives a reload', async () => {
+    const domain = await newDomain('Many')
+    for (let made = 0; made < MANY_CLIENTS; made += BULK)
+      await api(
+        'POST',
+        `/${domain}/clients/bulk`,
+        Array.from({ length: BULK }, (_none, index) => ({
+          name: `meter ${String(made + index).padStart(5, '0')}`,
+          tags: (made + index) % 1_000 === 0 ? ['first'] : [],
+        })),
+      )
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/clients?order=name&dir=asc`)
+    await at(page, '10,000 rows').waitFor()
+    await page.locator('[data-row="0"]').click({ position: { x: 20, y: 8 } })
+    await page.locator('[data-row="0"]').focus()
+    await page.keyboard.press('End')
+    await at(page, 'meter 09999').waitFor()
+    // Visible rows and some beside them.
+    expect(await page.locator('[data-row]').count()).toBeLessThan(80)
+    await visitor.go(`/d/${domain}/clients`)
+    await page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await page.getByLabel('Tags').fill('first')
+    await page.getByRole('button', { name: 'Apply' }).click()
+    await at(page, '10 rows').waitFor()
+    await page.reload()
+    await at(page, 'Tags: first').waitFor()
+    await at(page, '10 rows').waitFor()
+    await page.getByLabel('Select the visible rows').check()
+    await page.getByRole('button', { name: 'Disable' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Disable 10 clients' }).click()
+    await at(page, '10 of 10').waitFor()
+    const { total } = await api<{ total: number }>('GET', `/${domain}/clients?status=disabled&limit=1`)
+    expect(total).toBe(10)
+  })
+
+  test('an invited user sees what the role allows, and a refusal names the missing action', async () => {
+    const domain = await newDomain('Shared')
+    await whole.call('POST', '/users', {
+      body: {
+        first_name: 'Grace',
+        last_name: 'Hopper',
+        email: 'grace@example.com',
+        credentials: { username: 'grace', secret: 'correct horse' },
+      },
+    })
+    const grace = await login('grace', 'correct horse')
+    const { id } = await api<{ id: string }>('GET', '/users/profile', undefined, grace)
+    const role = await api<{ role_id: string }>('POST', `/domains/${domain}/roles`, {
+      role_name: 'reader',
+      optional_actions: ['read', 'client_read'],
+    })
+    await api('POST', `/${domain}/clients`, { name: 'pump' })
+    await api('POST', `/domains/${domain}/invitations`, { invitee_user_id: id, role_id: role.role_id })
+    await using visitor = await visit(browser, installation.base)
+    const { page } = visitor
+    await signIn(page, installation.base, 'grace', 'correct horse')
+    await at(page, 'as reader').waitFor()
+    await page.getByRole('button', { name: 'Accept' }).click()
+    await page.getByRole('link', { name: /Shared/ }).click()
+    await page.getByRole('heading', { name: 'Shared' }).waitFor()
+    await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Clients' }).click()
+    await page.getByRole('link', { name: 'pump' }).click()
+    await page.getByRole('heading', { name: 'pump' }).waitFor()
+    await page.getByRole('button', { name: 'More actions' }).click()
+    await page.getByRole('menuitem', { name: 'Delete' }).click()
+    await page.getByRole('button', { name: 'Delete client' }).click()
+    await at(page, /The client was not deleted/).waitFor()
+    expect((await api<{ total: number }>('GET', `/${domain}/clients?limit=1`)).total).toBe(1)
+    await visitor.go(`/d/${domain}/access?entity=domain:${domain}&action=client_delete`)
+    await at(page, 'Not allowed').waitFor()
+    await visitor.go(`/d/${await newDomain('Closed')}`)
+    await at(page, 'You do not have access').waitFor()
+  })
+
+  test('an ended session asks for a login over the page, and is not shown as a missing right', async () => {
+    const domain = await newDomain('Session')
+    await using visitor = await asAdmin()
+    const { page, context } = visitor
+    await visitor.go(`/d/${domain}/channels`)
+    await at(page, 'No channels yet').waitFor()
+    // As after 12 hours: the cookie is gone, and the next request needs a token.
+    await context.clearCookies()
+    await page.reload()
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await page.getByLabel('Username or email').fill('admin')
+    await page.getByLabel('Password').fill('the-first-admin')
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    // Back where the user was.
+    await at(page, 'No channels yet').waitFor()
+    expect(await page.getByText('You do not have access').count()).toBe(0)
+  })
+
+  test('signing out in one tab signs out the other', async () => {
+    await using visitor = await asAdmin()
+    const { page, context } = visitor
+    const other = await context.newPage()
+    await other.goto(`${installation.base}/console/account`)
+    await other.getByRole('heading', { name: 'Your account' }).waitFor()
+    await page.getByRole('button', { name: 'Account' }).click()
+    await page.getByRole('menuitem', { name: 'Sign out' }).click()
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await other.getByRole('heading', { name: 'Sign in' }).waitFor()
+  })
+
+  test('the keyboard alone finds, opens and closes', async () => {
+    const domain = await newDomain('Keys')
+    await api('POST', `/${domain}/clients`, { name: 'press' })
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}`)
+    await page.getByRole('heading', { name: 'Keys', exact: true }).waitFor()
+    await page.keyboard.press('?')
+    await page.getByRole('dialog', { name: 'Keys' }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.keyboard.press('g')
+    await page.keyboard.press('c')
+    await page.getByRole('heading', { name: 'Clients', exact: true }).waitFor()
+    await page.getByRole('link', { name: 'press' }).waitFor()
+    await page.locator('[data-row="0"]').focus()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'press' }).waitFor()
+    await page.keyboard.press('Control+k')
+    await page.keyboard.type('chann')
+    await page.getByRole('option', { name: 'Channels' }).waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Channels', exact: true }).waitFor()
+  })
+
+  test('a page shows its requests as commands, without its token', async () => {
+    const domain = await newDomain('Commands')
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/clients`)
+    await at(page, 'No clients yet').waitFor()
+    await page.getByRole('button', { name: 'Show this page as commands' }).click()
+    const text = (await page.getByLabel(`GET /${domain}/clients`, { exact: true }).textContent()) ?? ''
+    expect(text).toContain(`"${installation.base}/${domain}/clients?`)
+    expect(text).toContain('Bearer $TOKEN')
+    expect(text).not.toContain('eyJ')
+  })
+
+  test('the console works below a prefix of a reverse proxy', async () => {
+    const { createServer, request } = await import('node:http')
+    const target = new URL(installation.base)
+    const proxy = createServer((incoming, answer) => {
+      const path = (incoming.url ?? '/').replace(/^\/tools\/skein/, '')
+      const forwarded = request(
+        { host: target.hostname, port: target.port, path, method: incoming.method, headers: incoming.headers },
+        (response) => {
+          answer.writeHead(response.statusCode ?? 502, response.headers)
+          response.pipe(answer)
+        },
+      )
+      incoming.pipe(forwarded)
+    })
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+    const { port } = proxy.address() as { port: number }
+    const base = `http://127.0.0.1:${port}/tools/skein`
+    try {
+      await using visitor = await visit(browser, base)
+      await signIn(visitor.page, base, 'admin', 'the-first-admin')
+      await visitor.page.goto(`${base}/console/account`)
+      await visitor.page.getByRole('heading', { name: 'Your account' }).waitFor()
+    } finally {
+      proxy.closeAllConnections()
+      proxy.close()
+    }
+  })
+
+  describe('every screen is accessible', () => {
+    let domain: string
+    let client: string
+    let channel: string
+    beforeAll(async () => {
+      domain = await newDomain('Accessible')
+      client = (await api<{ id: string }>('POST', `/${domain}/clients`, { name: 'pump', tags: ['hall'] })).id
+      channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'heat', route: 'heat' })).id
+      await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 20 }])
+    })
+
+    const screens = (): [path: string, heading: string][] => [
+      ['/', 'Domains'],
+      ['/account', 'Your account'],
+      [`/d/${domain}`, 'Accessible'],
+      [`/d/${domain}/clients`, 'Clients'],
+      [`/d/${domain}/clients/${client}`, 'pump'],
+      [`/d/${domain}/clients/${client}/connections`, 'pump'],
+      [`/d/${domain}/clients/${client}/snippets`, 'pump'],
+      [`/d/${domain}/clients/${client}/journal`, 'pump'],
+      [`/d/${domain}/channels`, 'Channels'],
+      [`/d/${domain}/channels/${channel}`, 'heat'],
+      [`/d/${domain}/channels/${channel}/live`, 'heat'],
+      [`/d/${domain}/channels/${channel}/clients`, 'heat'],
+      [`/d/${domain}/channels/${channel}/about`, 'heat'],
+      [`/d/${domain}/connections`, 'Connections'],
+      [`/d/${domain}/groups`, 'Groups'],
+      [`/d/${domain}/import`, 'Import'],
+      [`/d/${domain}/tasks`, 'Tasks'],
+      [`/d/${domain}/runs`, 'Runs'],
+      [`/d/${domain}/workflows`, 'Workflows'],
+      [`/d/${domain}/modules`, 'Modules'],
+      [`/d/${domain}/try`, 'Try a module'],
+      [`/d/${domain}/workers`, 'Workers'],
+      [`/d/${domain}/provisioning`, 'Provisioning'],
+      [`/d/${domain}/certificates`, 'Certificates'],
+      ['/platform', 'Platform'],
+      [`/d/${domain}/members`, 'Members and roles'],
+      [`/d/${domain}/access?entity=domain:${domain}&action=read`, 'Access'],
+      [`/d/${domain}/journal`, 'Journal'],
+      [`/d/${domain}/settings`, 'Settings'],
+    ]
+
+    test.each(['light', 'dark'] as const)(
+      'in the %s theme',
+      async (theme) => {
+        await using visitor = await asAdmin({ theme })
+        const found: string[] = []
+        for (const [path, heading] of screens()) {
+          await visitor.go(path)
+          await visitor.page.getByRole('heading', { name: heading, exact: true }).first().waitFor()
+          await expect.poll(async () => await visitor.page.locator('.skeleton').count()).toBe(0)
+          for (const fault of await accessibilityFaults(visitor.page)) found.push(`${path}: ${fault}`)
+        }
+        expect(found).toEqual([])
+      },
+      SCREENS_MS,
+    )
+
+    test('and before a login', async () => {
+      await using visitor = await visit(browser, installation.base)
+      const found: string[] = []
+      for (const [path, heading] of [
+        ['/sign-in', 'Sign in'],
+        ['/sign-up', 'Create an account'],
+        ['/recovery', 'Set a new password'],
+      ] as const) {
+        await visitor.go(path)
+        await visitor.page.getByRole('heading', { name: heading }).waitFor()
+        found.push(...(await accessibilityFaults(visitor.page)).map((fault) => `${path}: ${fault}`))
+      }
+      expect(found).toEqual([])
+    })
+
+    test(
+      'on a phone, no screen is wider than the display, and the navigation opens',
+      async () => {
+        await using visitor = await asAdmin({ isPhone: true })
+        const { page } = visitor
+        for (const [path, heading] of screens()) {
+          await visitor.go(path)
+          await page.getByRole('heading', { name: heading, exact: true }).first().waitFor()
+          const overflow = await page.evaluate<number>(
+            'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+          )
+          expect(overflow, path).toBeLessThanOrEqual(0)
+        }
+        await visitor.go(`/d/${domain}`)
+        await page.getByRole('button', { name: 'Navigation' }).click()
+        await page.getByRole('dialog', { name: 'Navigation' }).getByRole('link', { name: 'Clients' }).click()
+        await page.getByRole('heading', { name: 'Clients', exact: true }).waitFor()
+      },
+      SCREENS_MS,
+    )
+  })
+
+  test('a page that is open while the platform is killed goes on when it is back', async () => {
+    const domain = await newDomain('Restart')
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}`)
+    await page.getByRole('heading', { name: 'Restart', exact: true }).waitFor()
+    await at(page, 'First steps: 0 of 4').waitFor()
+    whole.kill('SIGKILL')
+    await whole.ended
+    await whole.silent
+    whole = await startWhole(installation)
+    admin = await login('admin', 'the-first-admin')
+    await api('POST', `/${domain}/clients`, { name: 'after' })
+    await at(page, 'First steps: 1 of 4').waitFor()
+  })
+})

@@ -1,0 +1,104 @@
+/** What the loss tests share: writers on every protocol that continue while something is killed, and what must be stored afterwards. */
+import { expect } from 'vitest'
+import type { Whole } from '../harness/whole.ts'
+import type { Kind, Node, Target } from './loss-writers.ts'
+import { KINDS } from './loss-writers.ts'
+
+const WRITERS_PER_KIND = 3
+/** Between two values of a writer: the test is about blows, not about load. */
+const PAUSE_MS = 8
+const AFTER_FAILURE_MS = 100
+const PAGE = 1000
+
+type Call = Whole['call']
+
+export type Running = { kind: Kind; target: Target; acknowledged: number[] }
+
+/** Writes until it is stopped. */
+async function writeOn(
+  { kind, target, acknowledged }: Running,
+  first: number,
+  nodes: readonly Node[],
+  isOver: () => boolean,
+) {
+  let turn = first
+  using writer = kind.open(target, () => nodes[turn++ % nodes.length] as Node)
+  for (let value = first; !isOver(); value += WRITERS_PER_KIND) {
+    for (;;) {
+      const isAcknowledged = await writer.write(value).catch(() => false)
+      if (isAcknowledged) acknowledged.push(value)
+      await new Promise((resolve) => setTimeout(resolve, isAcknowledged ? PAUSE_MS : AFTER_FAILURE_MS))
+      if (isAcknowledged || !kind.isKeyed || isOver()) break
+    }
+  }
+}
+
+/** Everything in the channel, and what the reader says that it comes to. */
+async function stored(call: Call, { path, secret }: Target): Promise<{ values: number[]; total: number }> {
+  const values: number[] = []
+  for (;;) {
+    const page = await call('GET', `${path}?limit=${PAGE}&offset=${values.length}&dir=asc`, {
+      authorization: `Client ${secret}`,
+    })
+    expect(page.status, page.text).toBe(200)
+    const { messages, total } = page.json<{ messages: { value: number }[]; total: number }>()
+    values.push(...messages.map(({ value }) => value))
+    if (messages.length < PAGE) return { values, total }
+  }
+}
+
+/** A client and a channel for each kind of writer. */
+export async function setUp(call: Call): Promise<Running[]> {
+  const login = await call('POST', '/users/tokens/issue', {
+    body: { identity: 'admin', secret: 'the-first-admin' },
+  })
+  const authorization = `Bearer ${login.json<{ access_token: string }>().access_token}`
+  const create = async <T>(path: string, body: unknown): Promise<T> => {
+    const answer = await call('POST', path, { body, authorization })
+    expect(answer.status, answer.text).toBe(201)
+    return answer.text === '' ? (undefined as T) : answer.json<T>()
+  }
+  const { id: domainId } = await create<{ id: string }>('/domains', { name: 'loss' })
+  return await Promise.all(
+    KINDS.map(async (kind) => {
+      const client = await create<{ id: string; credentials: { secret: string } }>(`/${domainId}/clients`, {
+        name: kind.name,
+      })
+      const channel = await create<{ id: string }>(`/${domainId}/channels`, { name: kind.name })
+      await create(`/${domainId}/channels/connect`, {
+        client_ids: [client.id],
+        channel_ids: [channel.id],
+        types: ['publish', 'subscribe'],
+      })
+      const target = {
+        path: `/m/${domainId}/c/${channel.id}`,
+        clientId: client.id,
+        secret: client.credentials.secret,
+      }
+      return { kind, target, acknowledged: [] }
+    }),
+  )
+}
+
+/** Starts the writers of every kind. They continue until `isOver`; the promise resolves when the last one has ended. */
+export async function writeAll(
+  running: readonly Running[],
+  nodes: readonly Node[],
+  isOver: () => boolean,
+): Promise<void> {
+  await Promise.all(
+    running.flatMap((one) =>
+      Array.from({ length: WRITERS_PER_KIND }, (_, index) => writeOn(one, index, nodes, isOver)),
+    ),
+  )
+}
+
+/** Everything that was acknowledged is stored, what was sent with a key is stored once, and the total is what is there. */
+export async function expectStored({ kind, target, acknowledged }: Running, call: Call, mark: string): Promise<void> {
+  const { values, total } = await stored(call, target)
+  const known = new Set(values)
+  const lost = acknowledged.filter((value) => !known.has(value))
+  expect(lost, `${kind.name}: acknowledged but not stored, ${mark}`).toEqual([])
+  if (kind.isKeyed) expect(values.length, `${kind.name}: stored twice, ${mark}`).toBe(known.size)
+  expect(total, `${kind.name}: the total is what is there`).toBe(values.length)
+}
