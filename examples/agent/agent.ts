@@ -30,6 +30,13 @@ const { values } = parseArgs({
   },
 })
 
+/** One line instead of a stack: the addresses, the id and the key are what the caller can change. */
+process.on('uncaughtException', (error: Error & { code?: string; cause?: Error }) => {
+  const reason = error.cause?.message || error.message || error.code
+  console.error(`${reason}; check --url ${values.url}, --mqtt ${values.mqtt}, --id and --key`)
+  process.exit(1)
+})
+
 const answer = await fetch(`${values.url}/clients/bootstrap/${encodeURIComponent(values.id)}`, {
   headers: { authorization: `Client ${values.key}` },
 })
