@@ -1,12 +1,14 @@
 /**
- * A vitest reporter that says how long each suite took against its budget, and writes the numbers of passed, failed
- * and skipped tests to the file that `SUMMARY_FILE` names. A suite over its budget is shown, not failed: a busy machine proves nothing.
+ * A vitest reporter of the time of each suite against its budget. To the file in `SUMMARY_FILE` it writes a line with the
+ * numbers of passed, failed and skipped tests, then a line for each failure: file, test and reason. A suite over its
+ * budget is reported, not failed: a busy machine proves nothing.
  */
 import { writeFileSync } from 'node:fs'
+import { stripVTControlCharacters } from 'node:util'
 import type { SerializedError } from 'vitest'
-import type { Reporter, TestModule } from 'vitest/node'
+import type { Reporter, TestCase, TestModule } from 'vitest/node'
 
-/** Minutes on two cores; together they stay below 55, and some of them overlap. */
+/** Minutes on two cores; the sum is below 70, and some suites overlap. */
 const BUDGET_MINUTES: Readonly<Record<string, number>> = {
   unit: 1,
   architecture: 1,
@@ -20,12 +22,18 @@ const BUDGET_MINUTES: Readonly<Record<string, number>> = {
   proxy: 2,
   faults: 6,
   openapi: 8,
+  console: 4,
   programs: 3,
+  compatibility: 4,
+  recipes: 4,
 }
+
+/** Of the reason of a failure, in characters: a log keeps its end, and all failures shall stand there. */
+const REASON_CHARACTERS = 300
 
 type Suite = { name: string; files: number; running: number; since: number; busyMs: number }
 
-// oxlint-disable-next-line import/no-default-export -- vitest takes a reporter of a file by its default export
+// oxlint-disable-next-line import/no-default-export -- vitest loads a reporter from the default export
 export default class BudgetReporter implements Reporter {
   readonly #suites = new Map<string, Suite>()
 
@@ -41,28 +49,47 @@ export default class BudgetReporter implements Reporter {
     const suite = this.#suites.get(name)
     if (suite === undefined) return
     suite.running -= 1
-    // Files of one suite overlap: what counts is the time in which any of them ran.
+    // Files of one suite overlap: the busy time is the time in which any of them ran.
     if (suite.running === 0) suite.busyMs += performance.now() - suite.since
   }
 
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
     const sums = { passed: 0, failed: unhandled.length, skipped: 0 }
+    const failures = unhandled.map(({ message }) => lineOfFailure('outside of a test', message))
     for (const module of modules) {
       const failedBefore = sums.failed
       for (const test of module.children.allTests()) {
         const { state } = test.result()
         if (state === 'passed') sums.passed += 1
-        else if (state === 'failed') sums.failed += 1
-        else sums.skipped += 1
+        else if (state === 'failed') {
+          sums.failed += 1
+          failures.push(lineOfFailure(nameOf(module, test), reasonOf(test.result().errors)))
+        } else sums.skipped += 1
       }
-      // A file that could not be read, or a hook that threw, fails without a failed test.
-      if (module.state() === 'failed' && sums.failed === failedBefore) sums.failed += 1
+      // An unreadable file or a failing hook has no failed test.
+      if (module.state() === 'failed' && sums.failed === failedBefore) {
+        sums.failed += 1
+        failures.push(lineOfFailure(module.relativeModuleId, reasonOf(module.errors())))
+      }
     }
     const lines = [...this.#suites.values()].map(lineOf)
-    console.log(['', 'Suites, in the time that any file of theirs ran:', ...lines, ''].join('\n'))
+    console.log(['', 'Suites, with the time in which any of their files ran:', ...lines, ''].join('\n'))
     const file = process.env['SUMMARY_FILE']
-    if (file !== undefined) writeFileSync(file, `${sums.passed} ${sums.failed} ${sums.skipped}\n`)
+    if (file === undefined) return
+    writeFileSync(file, [`${sums.passed} ${sums.failed} ${sums.skipped}`, ...failures, ''].join('\n'))
   }
+}
+
+function nameOf(module: TestModule, test: TestCase): string {
+  return `${module.relativeModuleId} > ${test.fullName}`
+}
+
+function reasonOf(errors: readonly { message: string }[] | undefined): string {
+  return errors?.[0]?.message ?? 'without a reason'
+}
+
+function lineOfFailure(name: string, reason: string): string {
+  return `${name}: ${stripVTControlCharacters(reason).replaceAll(/\s+/g, ' ').slice(0, REASON_CHARACTERS)}`
 }
 
 function lineOf({ name, files, busyMs }: Suite): string {

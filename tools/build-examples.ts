@@ -1,6 +1,6 @@
 /**
  * Builds the modules of `examples/` from their sources: text with wabt, AssemblyScript with asc, C with clang, JavaScript
- * with componentize-js. The last one is 300 MB and no dependency of ours: `COMPONENTIZE_DIR` names a folder where it was
+ * with componentize-js. The last one has 300 MB and is not a dependency: `COMPONENTIZE_DIR` names a folder where it was
  * installed with `npm install --prefix FOLDER @bytecodealliance/componentize-js`.
  */
 import { execFile } from 'node:child_process'
@@ -28,7 +28,7 @@ async function buildText(name: string): Promise<void> {
 async function buildAssemblyScript(name: string): Promise<void> {
   const folder = `${root}examples/${name}`
   const asc = `${root}node_modules/assemblyscript/bin/asc.js`
-  // Without a runtime and assertions there is no import but what the source declares.
+  // Without a runtime and assertions the only imports are those of the source.
   const options = ['--runtime', 'stub', '--optimize', '--noAssert', '--use', 'abort=']
   await run(process.execPath, [asc, `${folder}/assembly/index.ts`, ...options, '--outFile', `${folder}/${name}.wasm`])
 }
@@ -43,20 +43,20 @@ type Componentize = (options: Record<string, unknown>) => Promise<{ component: U
 async function buildJavaScript(name: string): Promise<void> {
   const folder = `${root}examples/${name}`
   const installed = process.env['COMPONENTIZE_DIR']
-  if (installed === undefined) throw new Error('componentize-js is not known')
+  if (installed === undefined) throw new Error('componentize-js has no version')
   const tool = `${installed}/node_modules/@bytecodealliance/componentize-js/src/componentize.js`
   const { componentize } = (await import(tool)) as { componentize: Componentize }
   const { component } = await componentize({
     sourcePath: `${folder}/${name}.js`,
     witPath: `${folder}/wit`,
     worldName: name,
-    // What nobody grants is left out, so that the component imports what it uses and no more.
+    // Disables features that no task can be granted, so that the component imports only what it uses.
     disableFeatures: ['random', 'stdio', 'clocks', 'http', 'fetch-event'],
   })
   await writeFile(`${folder}/${name}.wasm`, component)
 }
 
-/** A compiler that is missing is said, and the other examples are built all the same. */
+/** Reports a missing compiler, and the other examples are still built. */
 async function attempt(name: string, hint: string, build: Promise<void>): Promise<void> {
   try {
     await build

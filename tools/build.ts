@@ -1,34 +1,37 @@
 /**
- * `npm run build`: the programs as bundles in `dist/`, with everything that they read when they run, for images and for a
- * fast start. It stands alone but for the embedded PostgreSQL, which is found in a `node_modules` above it.
+ * `npm run build`: bundles the programs in `dist/`, with all files that they read at run time, for images and for a fast
+ * start. The result is self-contained except for the embedded PostgreSQL, which must be in a `node_modules` above it.
  */
 import { cp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { build } from 'rolldown'
+import { build as buildPage } from 'vite'
 import { commitOf } from '#core/build-info.ts'
 import { HOME, packageFolder } from '#core/installation.ts'
-import { BUILT_FOLDER, layOutCode } from '#worker/isolation/staging.ts'
+import { BUILT_FOLDER, stageFromSource } from '#worker/isolation/staging.ts'
 import { RUNNER_CODE } from '#worker/runner/staged-code.ts'
 import { TRANSPILER_CODE } from '#worker/transpile/transpile.ts'
 
-/** What people start, by the name of its script. */
+/** The programs by the name of their script. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   all: 'programs/all.ts',
   api: 'programs/api.ts',
   manager: 'programs/manager.ts',
   worker: 'programs/worker.ts',
   proxy: 'programs/proxy.ts',
+  backup: 'programs/backup.ts',
+  restore: 'programs/restore.ts',
   skein: 'cli/main.ts',
 }
 const ENTRY_POINT = /\bentryPoint\('([^']+)'\)/g
 /** Optional, and loaded by `pg` only on request. */
 const EXTERNAL = ['pg-native']
-/** Packages whose files are read when a program runs: see `packageFolder`. */
+/** Packages whose files are read at run time: see `packageFolder`. */
 const PACKAGE_FOLDERS: readonly (readonly [name: string, folder: string])[] = [
   ['@fastify/swagger-ui', 'static'],
   ['@bytecodealliance/jco-transpile', 'vendor'],
 ]
-/** Code of processes that may read nothing but itself. */
+/** Code of processes that can read only their own folder. */
 const STAGED = [RUNNER_CODE, TRANSPILER_CODE]
 const LICENSE_FILE = /^(licen[cs]e|notice|copying)/i
 
@@ -38,7 +41,7 @@ const { name, version, license, imports } = JSON.parse(await readFile(join(HOME,
   license: string
   imports: Record<string, string>
 }
-/** Folders whose files may name an entry point. */
+/** Folders whose files can contain an entry point. */
 const rooms = [...Object.values(imports).map((path) => path.split('/')[1] ?? ''), 'programs']
 
 const dist = join(HOME, 'dist')
@@ -60,17 +63,24 @@ await writeFile(join(dist, 'package.json'), `${JSON.stringify({ name, version, l
 await writeFile(join(dist, 'build.json'), `${JSON.stringify(made)}\n`)
 for (const folder of ['migrations', join('docs', 'guides')])
   await cp(join(HOME, folder), join(dist, folder), { recursive: true })
-for (const code of STAGED) await layOutCode(join(dist, BUILT_FOLDER, code.name), code)
+for (const code of STAGED) await stageFromSource(join(dist, BUILT_FOLDER, code.name), code)
 for (const [packageName, folder] of PACKAGE_FOLDERS)
   await cp(packageFolder(packageName, folder), join(dist, 'packages', packageName, folder), { recursive: true })
 
-const modules = output.flatMap((file) => (file.type === 'chunk' ? file.moduleIds : []))
+const page = await buildPage({
+  configFile: join(HOME, 'console', 'vite.config.ts'),
+  logLevel: 'error',
+  build: { outDir: join(dist, 'console'), emptyOutDir: true },
+})
+const pageOutput = Array.isArray(page) || 'output' in page ? [page].flat().flatMap((one) => one.output) : []
+
+const modules = [...output, ...pageOutput].flatMap((file) => (file.type === 'chunk' ? file.moduleIds : []))
 await writeFile(join(dist, 'LICENSES.txt'), await licensesOf(packagesOf(modules)))
 
 const bytes = await sizeOf(dist)
 process.stdout.write(`dist/ has ${(bytes / 1024 / 1024).toFixed(1)} MiB\n`)
 
-/** Files that are started as a program or thread of their own, by the name that `entryPoint` gives them in a build. */
+/** Files that are started as a program or thread, by their name in a build (`entryPoint`). */
 async function namedEntryPoints(): Promise<Record<string, string>> {
   const paths = new Set<string>()
   for (const room of rooms) {
@@ -90,11 +100,14 @@ async function namedEntryPoints(): Promise<Record<string, string>> {
   return Object.fromEntries(entries)
 }
 
-/** Folders of the packages whose code is in the bundles, and of those that are laid out or copied beside them. */
+/** Folders of the packages whose code is in the bundles, and of those that are staged or copied next to them. */
 function packagesOf(moduleIds: readonly string[]): string[] {
   const bundled = moduleIds.flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0] ?? [])
   const copied = STAGED.flatMap((code) => code.packages).map((one) => one.name)
-  const beside = [...copied, ...PACKAGE_FOLDERS.map(([one]) => one)].map((one) => join(HOME, 'node_modules', one))
+  // A style sheet imports the font.
+  const beside = [...copied, '@fontsource-variable/inter', ...PACKAGE_FOLDERS.map(([one]) => one)].map((one) =>
+    join(HOME, 'node_modules', one),
+  )
   return [...new Set([...bundled, ...beside])].toSorted()
 }
 

@@ -1,7 +1,8 @@
 /**
- * Completes package-lock.json with the packages of other platforms. npm leaves out of the lock file what the registry at
- * hand does not carry, and `npm ci` then refuses the file that `npm install` has just written (npm/cli issue 9846). What
- * is added is never installed here: its platform is another one. Run it after every `npm install` that changes the lock.
+ * Adds the packages of other platforms to package-lock.json. npm omits packages from the lock file that the current
+ * registry does not have, and `npm ci` then refuses the file that `npm install` has just written (npm/cli issue 9846).
+ * The added packages are for other platforms and are never installed here. Run it after every `npm install` that changes
+ * the lock.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -18,7 +19,7 @@ type Entry = {
 
 const FILE = join(import.meta.dirname, '..', 'package-lock.json')
 
-/** Words of a package's name, as Node names systems and processors. */
+/** Parts of a package's name, in Node's names of systems and processors. */
 const SYSTEMS = new Set([
   'darwin',
   'win32',
@@ -44,7 +45,7 @@ const PROCESSORS = new Map([
   ['loong64', 'loong64'],
   ['wasm32', 'wasm32'],
 ])
-/** Packages whose name does not say where they belong. */
+/** Packages whose name does not contain their platform. */
 const KNOWN: Readonly<Record<string, Entry>> = { fsevents: { os: ['darwin'] } }
 
 const lock = JSON.parse(readFileSync(FILE, 'utf8')) as { packages: Record<string, Entry> }
@@ -76,7 +77,7 @@ function entryOf(name: string, range: string, isDev: boolean): Entry {
           ? { libc: ['glibc'] }
           : {}),
   }
-  // Without a platform npm would try to install it, here as well.
+  // Without a platform npm would try to install it here.
   if (version === undefined || (platform.cpu === undefined && platform.os === undefined))
     throw new Error(
       `${name} ${range} is missing from package-lock.json, and its name does not say for which platform it is`,

@@ -1,6 +1,5 @@
 /**
- * `npm run generate` writes every generated file; with `--check` it compares them instead, names the stale ones and
- * ends with 1.
+ * `npm run generate` writes every generated file; with `--check` it compares them, lists the stale ones and exits with 1.
  */
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -19,11 +18,11 @@ const leftOver = GENERATED_FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.
 
 if (values.check) {
   for (const path of stale) console.error(`${path} is stale`)
-  for (const path of leftOver) console.error(`${path} is made from nothing any more`)
+  for (const path of leftOver) console.error(`${path} has no source`)
   if (stale.length + leftOver.length > 0) {
     console.error('run `npm run generate` and commit what it writes')
     process.exitCode = 1
-  } else console.log(`${files.size} generated files are fresh`)
+  } else console.log(`${files.size} generated files are up to date`)
 } else {
   for (const path of stale) {
     mkdirSync(dirname(join(ROOT, path)), { recursive: true })
@@ -34,7 +33,7 @@ if (values.check) {
     rmSync(join(ROOT, path))
     console.log(`removed ${path}`)
   }
-  if (stale.length + leftOver.length === 0) console.log(`${files.size} generated files were fresh already`)
+  if (stale.length + leftOver.length === 0) console.log(`${files.size} generated files are up to date`)
 }
 
 function readIfThere(path: string): string | undefined {

@@ -1,7 +1,7 @@
 /**
- * `npm run openapi:client -- <language> [<folder>]` makes the client of a language from openapi.json with openapi-generator and compiles it:
- * whether the document is one that the language can use. The generator is that of `OPENAPI_TOOLS`, a folder that
- * test/openapi/install.sh has filled; the compiler is the machine's.
+ * `npm run openapi:client -- <language> [<folder>]` generates the client of a language from openapi.json with
+ * openapi-generator and compiles it, to verify that the document works for the language. `OPENAPI_TOOLS` names the folder
+ * of the generator, which test/openapi/install.sh installs; the compiler must be installed.
  */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { promisify } from 'node:util'
 
 const ROOT = join(import.meta.dirname, '..')
 const DOCUMENT = join(ROOT, 'openapi.json')
-/** Of one command. */
+/** Deadline of one command. */
 const DEADLINE_MS = 15 * 60_000
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 
@@ -19,7 +19,7 @@ type Command = readonly [program: string, ...args: string[]]
 type ClientMaker = {
   generator: string
   options: readonly string[]
-  /** What compiles what was made, in its folder; `python` is that of the virtual environment. */
+  /** The commands that compile the client in its folder; `python` is that of the virtual environment. */
   compile: readonly Command[]
 }
 
@@ -30,7 +30,7 @@ export const CLIENTS = {
   python: {
     generator: 'python',
     options: ['--package-name', PYTHON_PACKAGE],
-    // An import compiles every module, and runs what stands in it.
+    // An import compiles and runs every module.
     compile: [['python', '-c', `import ${PYTHON_PACKAGE}`]],
   },
   go: {
@@ -52,7 +52,7 @@ export const CLIENTS = {
   },
   java: {
     generator: 'java',
-    // The default library, okhttp-gson: `native` of this version cannot write unions of a type and a list of it.
+    // The default library, okhttp-gson: `native` of this version cannot write a union of a type and a list of it.
     options: ['--api-package', 'skein.api', '--model-package', 'skein.model'],
     compile: [['mvn', '-q', '-B', '-DskipTests', 'compile']],
   },
@@ -64,10 +64,10 @@ export const CLIENTS = {
 } as const satisfies Record<string, ClientMaker>
 export type ClientLanguage = keyof typeof CLIENTS
 
-/** The folder with the generators; undefined: there is none. */
+/** The folder with the generators; undefined if not set. */
 export const openapiTools = (): string | undefined => process.env['OPENAPI_TOOLS']
 
-/** A program of its virtual environment. */
+/** A program of the virtual environment. */
 export function toolOf(name: string): string {
   const tools = openapiTools()
   if (tools === undefined) {
@@ -76,7 +76,7 @@ export function toolOf(name: string): string {
   return join(tools, 'bin', name)
 }
 
-/** Runs a command to its end and gives what it printed. Throws with its output when it fails. */
+/** Runs a command and returns its output. Throws with its output if it fails. */
 export async function runCommand([program, ...args]: Command, cwd: string): Promise<string> {
   try {
     const { stdout } = await promisify(execFile)(program, args, {
@@ -91,7 +91,7 @@ export async function runCommand([program, ...args]: Command, cwd: string): Prom
   }
 }
 
-/** Makes the client below the folder. */
+/** Generates the client in the folder. */
 export async function generateClient(language: ClientLanguage, folder: string): Promise<void> {
   const { generator, options } = CLIENTS[language]
   const args = [
@@ -124,7 +124,7 @@ if (import.meta.main) {
   try {
     await generateClient(language as ClientLanguage, folder)
     await compileClient(language as ClientLanguage, folder)
-    console.log(`the client of ${language} compiles${given === undefined ? '' : `: ${folder}`}`)
+    console.log(`the ${language} client compiles${given === undefined ? '' : `: ${folder}`}`)
   } finally {
     if (given === undefined) rmSync(folder, { recursive: true, force: true })
   }

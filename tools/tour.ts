@@ -1,6 +1,6 @@
 /**
- * `npm run tour`: a first walk through a running Skein, to be read beside its output. Every step prints the curl line that
- * does the same. It talks HTTP like anybody else; SKEIN_URL and SKEIN_MANAGER_URL say where.
+ * `npm run tour`: a tutorial against a running Skein. Every step prints the equivalent curl line. It uses only the public
+ * HTTP API; SKEIN_URL and SKEIN_MANAGER_URL set the addresses.
  */
 import { readFileSync } from 'node:fs'
 import { randomUUID } from 'node:crypto'
@@ -23,11 +23,13 @@ type Call = {
   json?: unknown
   contentType?: string
   file?: string
-  /** Secrets of the answer, by the shell variable that stands for each from then on: a path such as `credentials.secret`. */
+  /**
+   * Secrets of the answer, by the shell variable that replaces each of them later: a path such as `credentials.secret`.
+   */
   keep?: Record<string, string>
 }
 
-/** Secrets as shell variables, so that the printed lines can be copied and nothing secret stands on the screen. */
+/** Secrets as shell variables, so that the printed lines can be copied and no secret is printed. */
 const variables = new Map<string, string>()
 
 function hide(text: string): string {
@@ -45,12 +47,12 @@ function asCurl({ method, url, authorization, json, contentType, file }: Call): 
   return [...parts, /[?&]/.test(url) ? quote(url) : url].join(' ')
 }
 
-/** As a word of the shell; double quotes where a variable must be put in. */
+/** Quotes a word for the shell; double quotes around a variable. */
 function quote(text: string): string {
   return text.includes('$') ? `"${text.replaceAll(/["\\`]/g, '\\$&')}"` : `'${text}'`
 }
 
-/** Sends the request, prints it as curl and shows the answer; ends the tour with one line when it is refused. */
+/** Sends the request, prints it as curl and shows the answer; ends the tour with one line if it fails. */
 async function send(call: Call): Promise<unknown> {
   console.log(dim(`  $ ${asCurl(call)}`))
   const headers: Record<string, string> = {}
@@ -76,14 +78,14 @@ async function send(call: Call): Promise<unknown> {
     const { origin } = new URL(call.url)
     console.error(
       isUntrusted(error)
-        ? `\nNo authority that is known here signed the certificate of ${origin}. Where it is the one that Skein has of its own:\n  curl -sk '${BASE}/certs/download-ca?format=pem' > ca.crt\nand again with NODE_EXTRA_CA_CERTS=ca.crt`
-        : `\nNothing answers at ${origin}: start Skein with "npm start" in another terminal, or set SKEIN_URL and SKEIN_MANAGER_URL.`,
+        ? `\nThe certificate of ${origin} is signed by an unknown authority. If it is Skein's own authority, download its certificate:\n  curl -sk '${BASE}/certs/download-ca?format=pem' > ca.crt\nand run the tour again with NODE_EXTRA_CA_CERTS=ca.crt`
+        : `\nCannot connect to ${origin}: start Skein with "npm start" in another terminal, or set SKEIN_URL and SKEIN_MANAGER_URL.`,
     )
     process.exit(1)
   }
   const answered = await response.text()
   if (!response.ok) {
-    console.error(`\nThe tour ends here: ${response.status} ${answered}`)
+    console.error(`\nThe tour failed: ${response.status} ${answered}`)
     process.exit(1)
   }
   const answer: unknown = answered === '' ? undefined : JSON.parse(answered)
@@ -95,7 +97,7 @@ async function send(call: Call): Promise<unknown> {
   return answer
 }
 
-/** TLS failed for want of an authority, not of a server. */
+/** TLS failed because of an unknown authority. */
 function isUntrusted(error: unknown): boolean {
   const { cause } = error as { cause?: { code?: unknown } }
   return typeof cause?.code === 'string' && /SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/.test(cause.code)
@@ -107,7 +109,7 @@ function shorten(text: string): string {
   return text.length > MAX_SHOWN_CHARS ? `${text.slice(0, MAX_SHOWN_CHARS)}…` : text
 }
 
-/** Waits for what a socket or stream promises; ends the tour with one line when it does not come. */
+/** Waits for a promise of a socket or stream; ends the tour with one line after the deadline. */
 async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_resolve, reject) => {
@@ -119,14 +121,17 @@ async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
   try {
     return await Promise.race([promise, late])
   } catch (error) {
-    console.error(`\nThe tour ends here: ${(error as Error).message}`)
+    console.error(`\nThe tour failed: ${(error as Error).message}`)
     process.exit(1)
   } finally {
     clearTimeout(timer)
   }
 }
 
-/** A socket on a channel: what it is sent next. A browser can set no header, so the credentials stand in the query. */
+/**
+ * A socket on a channel; resolves `next` with its next message. Browsers cannot set headers, so the credentials are in
+ * the query.
+ */
 async function openSocket(url: string, authorization: string): Promise<{ next: Promise<string>; close: () => void }> {
   console.log(dim(`  $ websocat ${quote(`${url}?authorization=${hide(authorization).replaceAll(' ', '%20')}`)}`))
   const socket = new WebSocket(`${url}?authorization=${encodeURIComponent(authorization)}`)
@@ -140,7 +145,7 @@ async function openSocket(url: string, authorization: string): Promise<{ next: P
   return { next, close: () => socket.close() }
 }
 
-/** Server-sent events: the data of the next one. */
+/** Server-sent events; resolves `next` with the data of the next one. */
 async function openEvents(url: string, authorization: string): Promise<{ next: Promise<string>; close: () => void }> {
   console.log(dim(`  $ curl -s -N -H "Authorization: ${hide(authorization)}" ${url}`))
   const stopping = new AbortController()
@@ -176,9 +181,9 @@ const mark = randomUUID().slice(0, 8)
 const password = `tour-${randomUUID()}`
 variables.set('PASSWORD', password)
 
-console.log('The curl lines below use shell variables for what is secret; PASSWORD is any password of your own.\n')
+console.log('The curl lines below use shell variables for secrets; PASSWORD is a password of your choice.\n')
 
-step('Register', 'Anybody may register (SKEIN_ALLOW_SELF_REGISTER).')
+step('Register', 'Registration is open to everyone (SKEIN_ALLOW_SELF_REGISTER).')
 await send({
   method: 'POST',
   url: `${BASE}/users`,
@@ -190,7 +195,7 @@ await send({
   },
 })
 
-step('Log in', 'The access token says who you are for an hour; what you may do is decided per request.')
+step('Log in', 'The access token identifies you for an hour; permissions are checked at every request.')
 const tokens = (await send({
   method: 'POST',
   url: `${BASE}/users/tokens/issue`,
@@ -199,7 +204,10 @@ const tokens = (await send({
 })) as { access_token: string }
 const bearer = `Bearer ${tokens.access_token}`
 
-step('Create a domain', 'A domain is a tenant: whoever creates it administers it, and nobody else sees into it.')
+step(
+  'Create a domain',
+  'A domain is a tenant: its creator becomes its administrator, and other users cannot see into it.',
+)
 const domain = (await send({
   method: 'POST',
   url: `${BASE}/domains`,
@@ -207,7 +215,7 @@ const domain = (await send({
   json: { name: 'Tour', alias: `tour-${mark}` },
 })) as { id: string }
 
-step('Create a group', 'Groups form a tree; a role on one reaches what is in it and below.')
+step('Create a group', 'Groups form a tree; a role on a group applies to everything in it and below it.')
 const group = (await send({
   method: 'POST',
   url: `${BASE}/${domain.id}/groups`,
@@ -225,7 +233,7 @@ const client = (await send({
 })) as { id: string; credentials: { secret: string } }
 const asClient = `Client ${client.credentials.secret}`
 
-step('Create a channel', 'Clients talk over channels. This one is in the group.')
+step('Create a channel', 'Clients exchange messages over channels. This one is in the group.')
 const channel = (await send({
   method: 'POST',
   url: `${BASE}/${domain.id}/channels`,
@@ -233,7 +241,7 @@ const channel = (await send({
   json: { name: 'readings', parent_group_id: group.id },
 })) as { id: string }
 
-step('Connect them', 'Only a connected client may publish to a channel or read from it.')
+step('Connect them', 'Only a connected client can publish to a channel or read from it.')
 await send({
   method: 'POST',
   url: `${BASE}/${domain.id}/channels/connect`,
@@ -264,12 +272,12 @@ console.log(`  ${bold('socket')} ${shorten(await inTime(socket.next, 'frame'))}\
 events.close()
 socket.close()
 
-step('Read it back', 'Resolved records, newest first. What was answered with 202 is in the next read.')
+step('Read it back', 'Resolved records, newest first. A message that was answered with 202 is in the next read.')
 await send({ method: 'GET', url: `${BASE}/m/${domain.id}/c/${channel.id}?limit=10`, authorization: asClient })
 
 step(
-  'Make a role',
-  'A role is a name for actions on a domain, group, client or channel. This one reads what is in the domain.',
+  'Create a role',
+  'A role is a named list of actions on a domain, group, client or channel. This one can read the entities of the domain.',
 )
 const role = (await send({
   method: 'POST',
@@ -278,7 +286,7 @@ const role = (await send({
   json: { role_name: 'watcher', optional_actions: ['read', 'client_read', 'channel_read', 'channel_subscribe'] },
 })) as { id: string }
 
-step('Invite somebody', 'Ben registers, is invited to the role and accepts. What he was not given he may not do.')
+step('Invite a user', 'Ben registers, is invited to the role and accepts. Other actions are refused for them.')
 const ben = (await send({
   method: 'POST',
   url: `${BASE}/users`,
@@ -311,8 +319,8 @@ await send({
 await send({ method: 'GET', url: `${BASE}/${domain.id}/channels/${channel.id}/permissions`, authorization: asBen })
 
 step(
-  'Make a token for a program',
-  'A personal access token may do what its scopes say, of what you may. It begins with none.',
+  'Create a token for a program',
+  'A personal access token allows only actions in its scopes that you are allowed too. It starts without scopes.',
 )
 const pat = (await send({
   method: 'POST',
@@ -335,7 +343,7 @@ await send({
   authorization: `Bearer ${pat.secret}`,
 })
 
-step('Ask who did what', 'Every change is in the journal, and goes out as an event of the domain.')
+step('Read the journal', 'Every change is in the journal, and is published as an event of the domain.')
 await send({
   method: 'GET',
   url: `${BASE}/${domain.id}/journal/domain/${domain.id}?limit=5`,
@@ -350,10 +358,10 @@ const task = (await send({
   json: { name: 'add', inputs: [20, 22] },
 })) as { id: string }
 
-step('Upload its module', `${MODULE} exports add(i32, i32) -> i32; the answer lists what was found in it.`)
+step('Upload its module', `${MODULE} exports add(i32, i32) -> i32; the answer lists its exports.`)
 await send({ method: 'PUT', url: `${MANAGER}/tasks/${task.id}/upload`, authorization: bearer, file: MODULE })
 
-step('Run it', 'A worker takes it, runs it in a sandbox, and its result is recorded exactly once. invoke waits for it.')
+step('Run it', 'A worker runs it in a sandbox, and its result is recorded exactly once. invoke waits for the result.')
 const outcome = (await send({
   method: 'POST',
   url: `${MANAGER}/tasks/${task.id}/invoke`,
@@ -363,5 +371,5 @@ const outcome = (await send({
 
 console.log(bold(`20 + 22 = ${outcome.results[0]}`))
 console.log(
-  `\nWhere to go from here: ${BASE}/docs shows the whole API, docs/guides/ has a page for each of these steps,\nexamples/ holds more modules.`,
+  `\nNext: ${BASE}/docs shows the whole API, docs/guides/ has a page for each of these steps,\nexamples/ contains more modules.`,
 )

@@ -1,7 +1,6 @@
 /** The generated parts of docs/architecture.md, between markers; the prose around them is written by hand. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ERROR_KINDS, PROTOCOL_STATUS } from '#core/errors/index.ts'
 import { renderLifecycle } from '#manager/index.ts'
 import { ROOMS } from '../../test/architecture/rooms.ts'
 import { SLICES } from '../../test/architecture/slices.ts'
@@ -10,14 +9,13 @@ import { replaceParts } from './parts.ts'
 export const ARCHITECTURE = 'docs/architecture.md'
 const ROOT = join(import.meta.dirname, '..', '..')
 
-/** The document with fresh parts. Throws when a marker is gone. */
+/** The document with generated parts. Throws if a marker is missing. */
 export function renderArchitecture(): string {
   const parts: Record<string, string> = {
     rooms: fenced('mermaid', renderRooms()),
     'room rules': renderRules(),
     slices: renderSlices(),
     tasks: fenced('mermaid', renderLifecycle()),
-    errors: renderErrors(),
   }
   return replaceParts(ARCHITECTURE, readFileSync(join(ROOT, ARCHITECTURE), 'utf8'), parts)
 }
@@ -25,8 +23,8 @@ export function renderArchitecture(): string {
 const fenced = (language: string, text: string) => `\`\`\`${language}\n${text.trimEnd()}\n\`\`\`\n`
 
 /**
- * An arrow points from a room to one that it imports. What follows from another arrow is left out: a room that may
- * import `devices` may import what devices stands on.
+ * An arrow points from a room to one that it imports. Implied arrows are omitted: a room that can import `devices` can
+ * import the dependencies of devices.
  */
 function renderRooms(): string {
   const drawn = ROOMS.filter((room) => room.isDrawn)
@@ -44,7 +42,7 @@ function renderRooms(): string {
 
 function renderRules(): string {
   const rows = ROOMS.filter((room) => room.isDrawn).map(
-    ({ folder, mayImport, rule }) => `| \`${folder}/\` | ${mayImport.join(', ') || 'nothing of ours'} | ${rule} |`,
+    ({ folder, mayImport, rule }) => `| \`${folder}/\` | ${mayImport.join(', ') || 'nothing from Skein'} | ${rule} |`,
   )
   return ['| Room | May import | Because |', '|---|---|---|', ...rows, ''].join('\n')
 }
@@ -54,22 +52,7 @@ function renderSlices(): string {
     .map(([room, slices]) => {
       const folder = ROOMS.find(({ name }) => name === room)?.folder ?? room
       const rows = Object.entries(slices).map(([slice, sentence]) => `| \`${slice}/\` | ${sentence} |`)
-      return [`**\`${folder}/\`**`, '', '| Slice | What is found there |', '|---|---|', ...rows, ''].join('\n')
+      return [`**\`${folder}/\`**`, '', '| Slice | Content |', '|---|---|', ...rows, ''].join('\n')
     })
     .join('\n')
-}
-
-function renderErrors(): string {
-  const rows = ERROR_KINDS.map((kind) => {
-    const { http, grpc, mqtt3Connack, mqtt5, coap, exit } = PROTOCOL_STATUS[kind]
-    const connack = mqtt3Connack === undefined ? 'close' : `CONNACK ${mqtt3Connack}`
-    const cells = [`\`${kind}\``, http, grpc, connack, `0x${mqtt5.toString(16).toUpperCase()}`, coap, exit]
-    return `| ${cells.join(' | ')} |`
-  })
-  return [
-    '| Kind | HTTP | gRPC | MQTT 3.1.1 at CONNECT | MQTT 5 | CoAP | Exit code |',
-    '|---|---|---|---|---|---|---|',
-    ...rows,
-    '',
-  ].join('\n')
 }

@@ -1,4 +1,7 @@
-/** The index in docs/decisions/README.md, from the heads of the decisions; the prose and the numbers that are gone are written by hand. */
+/**
+ * Generates the index in docs/decisions/README.md from the headings of the decisions; the prose and the retired numbers
+ * are written by hand.
+ */
 import { globSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { replaceParts } from './parts.ts'
@@ -8,7 +11,7 @@ const ROOT = join(import.meta.dirname, '..', '..')
 
 type Head = { number: string; file: string; title: string; supersedes: string[] }
 
-/** The index with a fresh table. Throws when a head is wrong, or when a number is given twice or unknown. */
+/** The index with a generated table. Throws for an invalid heading and for a duplicate or unknown number. */
 export function renderDecisions(): string {
   const text = readFileSync(join(ROOT, DECISIONS), 'utf8')
   const heads = globSync('docs/decisions/[0-9]*.md', { cwd: ROOT }).toSorted().map(readHead)
@@ -17,7 +20,7 @@ export function renderDecisions(): string {
   return replaceParts(DECISIONS, text, { index: renderIndex(heads) })
 }
 
-/** A head is `# NNNN Title`, and where it replaces others a line `Supersedes: NNNN, NNNN`. */
+/** A heading is `# NNNN Title`, with a line `Supersedes: NNNN, NNNN` if it replaces others. */
 function readHead(path: string): Head {
   const file = basename(path)
   const number = file.slice(0, 4)
@@ -33,7 +36,8 @@ function readHead(path: string): Head {
 function checkNumbers(heads: Head[], gone: string[]): void {
   const numbers = [...heads.map(({ number }) => number), ...gone]
   const twice = numbers.find((number, index) => numbers.indexOf(number) !== index)
-  if (twice !== undefined) throw new Error(`${DECISIONS}: ${twice} is there twice; rows of present files are generated`)
+  if (twice !== undefined)
+    throw new Error(`${DECISIONS}: ${twice} is a duplicate; rows of existing files are generated`)
   for (const { file, supersedes } of heads)
     for (const number of supersedes)
       if (!numbers.includes(number)) throw new Error(`${file} supersedes ${number}, which does not exist`)

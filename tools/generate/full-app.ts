@@ -1,4 +1,4 @@
-/** The whole product as one HTTP app over a database of its own, with every route that was registered: no port of HTTP is opened. */
+/** All parts of Skein as one HTTP app with a database of its own and the list of its routes; no HTTP port is opened. */
 import { randomBytes } from 'node:crypto'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -21,18 +21,18 @@ export type FullApp = AsyncDisposable & {
   readonly app: HttpApp
   readonly api: Api
   readonly keyring: Keyring
-  /** As they were registered, in order; HEAD routes that Fastify adds are left out. */
+  /** In the order of registration; without the HEAD routes that Fastify adds. */
   readonly routes: readonly RouteOptions[]
 }
 
-/** Whoever calls as the platform administrator logs in with these. */
+/** Credentials of the platform administrator. */
 export const FULL_APP_ADMIN = {
   SKEIN_ADMIN_EMAIL: 'admin@example.com',
   SKEIN_ADMIN_USERNAME: 'admin',
   SKEIN_ADMIN_SECRET: 'the-first-admin',
 }
 
-/** `changed`: settings that differ from what documents are generated with. */
+/** `changed`: settings that differ from those for the generated documents. */
 export async function startFullApp(
   address: DatabaseAddress,
   changed: Readonly<Record<string, string>> = {},
@@ -75,6 +75,7 @@ export async function startFullApp(
         access: createTaskAccess({
           database,
           access: api.identity.access,
+          quotas: api.identity.quotas,
           authenticate: api.authenticate,
           mode: managerConfig.auth,
           corsOrigins: http.corsOrigins,
@@ -88,7 +89,7 @@ export async function startFullApp(
     const { value: app, routes } = watchRoutes(() =>
       createHttpApp({
         logger,
-        health: { build, metrics: createMetrics(), serviceOf: () => 'skein' },
+        health: { build, metrics: createMetrics(), readiness: infrastructure.readiness, serviceOf: () => 'skein' },
         maxBodyBytes: http.maxBodyBytes,
         corsOrigins: http.corsOrigins,
         trustProxy: http.trustProxy,
@@ -107,8 +108,8 @@ export async function startFullApp(
 }
 
 /**
- * Remembers every route of the app that `create` makes. Fastify announces a new instance before anything is
- * registered on it; a hook set afterwards would miss the edge's own routes.
+ * Records every route of the app that `create` builds. Fastify announces a new instance before any registration; a later
+ * hook would miss the first routes.
  */
 function watchRoutes<T>(create: () => T): { value: T; routes: RouteOptions[] } {
   const routes: RouteOptions[] = []

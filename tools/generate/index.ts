@@ -1,16 +1,20 @@
-/** Everything that is made from something else and committed: path below the root -> text as it should be. */
+/** All generated files under version control: path below the root -> expected text. */
 import { renderManPage } from '#cli/man-page.ts'
 import { ARCHITECTURE, renderArchitecture } from './architecture.ts'
+import { CONSOLE_OPERATIONS, renderConsoleOperations } from './console-operations.ts'
 import { DECISIONS, renderDecisions } from './decisions.ts'
+import { ERRORS_GUIDE, renderErrorsGuide } from './errors-guide.ts'
 import { startFullApp } from './full-app.ts'
+import { renderMetrics } from './metrics-table.ts'
 import { generateProto } from './proto.ts'
 import { dumpSchema } from './schema-dump.ts'
 import { openScratchDatabase } from './scratch-database.ts'
 import { renderSettings } from './settings-table.ts'
 
+export { PROGRAM_METRICS, declarationsOf } from './metrics-table.ts'
 export { PROGRAM_SETTINGS, settingRows } from './settings-table.ts'
 
-/** Whatever lies here and is not generated is left over from an earlier generation. */
+/** A file in these folders that is not generated is stale. */
 export const GENERATED_FOLDERS = ['proto/gen'] as const
 
 export async function generateAll(): Promise<Map<string, string>> {
@@ -19,9 +23,11 @@ export async function generateAll(): Promise<Map<string, string>> {
     ...proto,
     ...fromDatabase,
     ['docs/settings.md', renderSettings()],
+    ['docs/metrics.md', renderMetrics()],
     ['docs/skein.1', await renderManPage()],
     [ARCHITECTURE, renderArchitecture()],
     [DECISIONS, renderDecisions()],
+    [ERRORS_GUIDE, renderErrorsGuide()],
   ])
 }
 
@@ -31,8 +37,10 @@ async function generateFromDatabase(): Promise<Map<string, string>> {
   await using full = await startFullApp(database.address)
   const document = await full.app.inject({ method: 'GET', url: '/openapi.json' })
   if (document.statusCode !== 200) throw new Error(`/openapi.json answered ${document.statusCode}: ${document.body}`)
+  const text = `${JSON.stringify(document.json(), undefined, 1)}\n`
   return new Map([
     ['migrations/schema.sql', schema],
-    ['openapi.json', `${JSON.stringify(document.json(), undefined, 1)}\n`],
+    ['openapi.json', text],
+    [CONSOLE_OPERATIONS, renderConsoleOperations(text)],
   ])
 }

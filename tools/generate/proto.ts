@@ -1,4 +1,4 @@
-/** The TypeScript of the protocol, made by `buf` from proto/*.proto; works offline. */
+/** Generates the TypeScript of the protocol with `buf` from proto/*.proto; works offline. */
 import { execFile } from 'node:child_process'
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

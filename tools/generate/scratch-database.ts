@@ -1,4 +1,4 @@
-/** A PostgreSQL for the time of one generation, with the migrated schema in it and nothing else. */
+/** A temporary PostgreSQL for one generation, with the migrated schema. */
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ const DATABASE = 'skein_generate'
 
 export async function openScratchDatabase(): Promise<ScratchDatabase> {
   const folder = mkdtempSync(join(tmpdir(), 'skein-generate-'))
-  // The server runs as another user where we are root.
+  // As root the server runs as another user.
   chmodSync(folder, 0o755)
   const server = await startEmbeddedPostgres({
     dataDir: folder,

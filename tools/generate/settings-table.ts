@@ -1,20 +1,23 @@
-/** The table of every variable that a program reads, for people: docs/settings.md. */
+/** Generates docs/settings.md: the table of every variable that a program reads. */
 import {
   COAP_SETTINGS,
   IDENTITY_SETTINGS,
   MQTT_SETTINGS,
+  PROCESSES_SETTINGS,
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
 } from '#api/index.ts'
+import { BACKUP_SETTINGS } from '#core/backup/index.ts'
 import type { Setting, Settings } from '#core/config/index.ts'
 import { INFRASTRUCTURE_SETTINGS } from '#core/infrastructure/index.ts'
 import { HTTP_SETTINGS } from '#core/http/index.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
+import { TRACING_SETTINGS } from '#core/tracing/index.ts'
 import { MANAGER_SETTINGS } from '#manager/index.ts'
 import { PROXY_SETTINGS } from '#proxy/index.ts'
 import { WORKER_SETTINGS } from '#worker/index.ts'
 
-/** npm script -> what it reads; a test compares it with `--help` of each program. */
+/** npm script -> its settings; a test compares them with `--help` of each program. */
 export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
   start: [
     INFRASTRUCTURE_SETTINGS,
@@ -23,19 +26,32 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     PROVISIONING_SETTINGS,
     COAP_SETTINGS,
     MQTT_SETTINGS,
+    PROCESSES_SETTINGS,
     MANAGER_SETTINGS,
     PROXY_SETTINGS,
     WORKER_SETTINGS,
+    TRACING_SETTINGS,
   ],
-  api: [INFRASTRUCTURE_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS, COAP_SETTINGS, MQTT_SETTINGS],
-  manager: [INFRASTRUCTURE_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
-  worker: [WORKER_SETTINGS, PUBLISHED_SETTINGS, LOG_LEVEL_SETTING],
-  proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING],
+  api: [
+    INFRASTRUCTURE_SETTINGS,
+    HTTP_SETTINGS,
+    IDENTITY_SETTINGS,
+    PROVISIONING_SETTINGS,
+    COAP_SETTINGS,
+    MQTT_SETTINGS,
+    PROCESSES_SETTINGS,
+    TRACING_SETTINGS,
+  ],
+  manager: [INFRASTRUCTURE_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS, TRACING_SETTINGS],
+  worker: [WORKER_SETTINGS, PUBLISHED_SETTINGS, LOG_LEVEL_SETTING, TRACING_SETTINGS],
+  proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING, TRACING_SETTINGS],
+  backup: [BACKUP_SETTINGS, TRACING_SETTINGS],
+  restore: [BACKUP_SETTINGS, TRACING_SETTINGS],
 }
 
 export type SettingRow = { setting: Setting<unknown>; meanings: readonly string[]; programs: readonly string[] }
 
-/** Each variable once, by name, with the programs that read it. Throws when two programs disagree about its default. */
+/** Each variable once, by name, with the programs that read it. Throws if two programs declare different defaults. */
 export function settingRows(): SettingRow[] {
   const rows = new Map<string, { setting: Setting<unknown>; meanings: Set<string>; programs: string[] }>()
   for (const [program, groups] of Object.entries(PROGRAM_SETTINGS)) {
@@ -65,8 +81,9 @@ export function renderSettings(): string {
     '# Settings',
     '',
     'Every setting is an environment variable, read once when a program starts; `npm run <program> -- --help` prints those',
-    'of one program. An empty variable is treated as absent. A wrong value fails the start. `npm start` warns about every name that is no',
-    'setting; a program that runs alone warns about names with its own prefix. Durations are written like `90s`, `15m` or `1h30m`; sizes like `512KiB` or `1MiB`.',
+    'of one program. An empty variable is treated as absent. A wrong value fails the start. A program warns about every name that begins with `SKEIN_` or',
+    '`PROXY_` and is no setting, with the nearest one. A secret (never printed) may be in a file instead: `NAME_FILE` names it, for example',
+    '`SKEIN_DATABASE_URL_FILE`; the variable itself overrides the file. Durations are written like `90s`, `15m` or `1h30m`; sizes like `512KiB` or `1MiB`.',
     '',
     'Written by `npm run generate`; a setting is declared in the `config.ts` or `settings.ts` of its room.',
     '',
