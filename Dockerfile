@@ -23,6 +23,7 @@ COPY worker worker
 COPY proxy proxy
 COPY programs programs
 COPY cli cli
+COPY console console
 COPY tools/build.ts tools/
 ARG COMMIT=unknown
 ARG BUILD_TIME
@@ -51,5 +52,5 @@ ENV NODE_ENV=production \
     SKEIN_HOST=0.0.0.0
 VOLUME /data
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["node", "deploy/health.mjs", "http", "http://127.0.0.1:8080/health"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["node", "deploy/health.mjs", "ready", "http://127.0.0.1:8080/ready"]
 CMD ["node", "dist/api.js"]

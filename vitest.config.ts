@@ -26,9 +26,9 @@ export default defineConfig({
     // Two cores: more files at once only wait for each other.
     maxWorkers: 2,
     projects: [
-      suite('unit', ['{core,queues,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts']),
+      suite('unit', ['{console,core,queues,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts']),
       suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
-      suite('api', ['test/{api,contract,core,messages,certs,bootstrap,provision,notifications}/**/*.test.ts'], {
+      suite('api', ['test/{api,core,messages,certs,bootstrap,provision,notifications}/**/*.test.ts'], {
         needsPostgres: true,
       }),
       suite('matrix', ['test/matrix/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
@@ -41,7 +41,11 @@ export default defineConfig({
       suite('mqtt', ['test/mqtt/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('faults', ['test/faults/**/*.test.ts'], { testTimeout: 300_000 }),
       suite('cli', ['test/cli/**/*.test.ts'], { testTimeout: 240_000 }),
+      suite('compatibility', ['test/compatibility/**/*.test.ts'], { testTimeout: 240_000 }),
       suite('openapi', ['test/openapi/**/*.test.ts'], { testTimeout: 900_000 }),
+      suite('recipes', ['test/recipes/**/*.test.ts'], { testTimeout: 600_000 }),
+      suite('operations', ['test/operations/**/*.test.ts'], { testTimeout: 240_000 }),
+      suite('console', ['test/console/**/*.test.ts'], { testTimeout: 120_000 }),
       suite('programs', ['test/programs/**/*.test.ts'], { needsBuild: true, testTimeout: 120_000 }),
     ],
   },
