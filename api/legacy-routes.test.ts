@@ -16,7 +16,7 @@ test.each([
   ['//users/u1/channels?limit=10', '/users/u1/channels?limit=10'],
   [`/${DOMAIN}/journal/thing/t1`, `/${DOMAIN}/journal/client/t1`],
   [`/${DOMAIN}/connect`, `/${DOMAIN}/channels/connect`],
-])('%s is answered as %s', (older, newer) => {
+])('%s is treated as %s', (older, newer) => {
   expect(newerUrl(older)).toBe(newer)
 })
 
@@ -33,7 +33,7 @@ test.each([
   ['/things/t1', '/clients/t1'],
   ['/certs/crl', '/certs/crl'],
   ['/certs/ocsp', '/certs/ocsp'],
-])('with a token that is bound to a domain %s is answered as %s', (older, newer) => {
+])('with a token that is bound to a domain %s is treated as %s', (older, newer) => {
   expect(newerUrl(older, BOUND)).toBe(newer)
 })
 
@@ -42,7 +42,7 @@ test.each([
   'Bearer x.y.z',
   'Client secret',
   `Bearer x.${Buffer.from('{"domain":"../users"}').toString('base64url')}.y`,
-])('with %s the path of a certificate stays', (authorization) => {
+])('with %s the path of a certificate is unchanged', (authorization) => {
   expect(newerUrl('/certs/s1', authorization)).toBe('/certs/s1')
 })
 
@@ -56,6 +56,6 @@ test.each([
   '/channels/c1/messages/things/connect',
   '/clients?name=/things/a',
   '//clients',
-])('%s keeps its path', (url) => {
+])('the path of %s is unchanged', (url) => {
   expect(newerUrl(url)).toBe(url)
 })

@@ -20,6 +20,6 @@ test.each([
   expect(newerWords(older.split(' ')).join(' ')).toBe(newer)
 })
 
-test('a group that has older words says so', () => {
+test('a group with older words says so in its help', () => {
   expect(OLDER_WORDS.filter(({ from }) => findGroup(from.split(' ')[0] ?? '')?.hasOlderWords !== true)).toEqual([])
 })

@@ -5,7 +5,7 @@ test.each([
   ['Bearer abc', 'bearer', 'abc'],
   ['BEARER   abc', 'bearer', 'abc'],
   ['client a b', 'client', 'a b'],
-])('%j has a scheme in any case and any number of spaces behind it', (value, scheme, credentials) => {
+])('%j has a scheme in any case, followed by any number of spaces', (value, scheme, credentials) => {
   expect(parseAuthorization(value)).toEqual({ scheme, credentials })
 })
 
@@ -36,6 +36,6 @@ test.each([
   [`Basic ${encode('ada')}`, undefined],
   ['Basic', undefined],
   [`Bearer ${encode('ada:b')}`, undefined],
-])('%j holds the credentials of Basic, or none', (value, credentials) => {
+])('%j has Basic credentials, or none', (value, credentials) => {
   expect(basicCredentialsOf(value)).toEqual(credentials)
 })

@@ -39,7 +39,7 @@ describe('a ticket', () => {
   })
 
   test.each<[string, object, object?]>([
-    ['for somebody else', { sub: reader, exp: 1000, digest, reference, aud: 'other' }],
+    ['for another audience', { sub: reader, exp: 1000, digest, reference, aud: 'other' }],
     ['for later', { sub: reader, exp: 1000, digest, reference, nbf: 2000 }],
     ['without an end', { sub: reader, digest, reference }],
     ['with an end that is text', { sub: reader, exp: '1000', digest, reference }],

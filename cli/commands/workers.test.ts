@@ -8,7 +8,7 @@ const workers = [
   { id: 'c', name: 'pump' },
 ]
 
-test('a list with a name that two workers have says so, with their ids', () => {
+test('a list in which two workers have one name says so, with their ids', () => {
   expect(hintOfSharedNames({ total: 3, workers })).toBe(
     '2 workers are named pump (a, c): give each its own name with SKEIN_WORKER_NAME',
   )

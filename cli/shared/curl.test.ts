@@ -14,8 +14,8 @@ function argumentsOf(line: string, environment: Record<string, string> = {}): st
   return text.replace(/\n$/, '').split('\n')
 }
 
-describe('a request as a line for the shell', () => {
-  it('says method, headers, body and address', () => {
+describe('a request as a shell command', () => {
+  it('contains method, headers, body and address', () => {
     const line = curlLine({ ...base, method: 'POST', headers: { Accept: 'x/y' }, body: '{"a": 1}', isInsecure: true })
     expect(argumentsOf(line)).toEqual([
       'curl',
@@ -31,7 +31,7 @@ describe('a request as a line for the shell', () => {
     ])
   })
 
-  it('keeps what a shell would touch', () => {
+  it('quotes the characters that a shell would interpret', () => {
     const body = `it's $HOME and \`id\` "quoted" \\ !`
     expect(argumentsOf(curlLine({ ...base, body })).at(-2)).toBe(body)
     const hidden = new Map([['s3cret', '$PASSWORD']])

@@ -11,7 +11,7 @@ test('an argument may begin with a dash: a number, a PEM block, standard input, 
   expect(parseFlags(words).positionals).toEqual(words)
 })
 
-test('flags are told from them wherever they stand', () => {
+test('flags are distinguished from arguments at any position', () => {
   const { flags, positionals } = parseFlags(['-l5', 'get', '--offset=3', '-r', 'all', '--', '--limit'])
   expect(positionals).toEqual(['get', 'all', '--limit'])
   expect([flags.get('limit'), flags.get('offset'), flags.has('raw')]).toEqual(['5', '3', true])

@@ -6,8 +6,8 @@ const render = (value: unknown, view: View = {}, width = 100) =>
   renderResponse(value, view, width, (_style, text) => text)
 const ID = '0b6f7e0e-58a2-4a7e-9e0c-0d9f3d0c0001'
 
-describe('answers on a terminal', () => {
-  it('are tables of the columns that the command prefers and the rows have', () => {
+describe('results on a terminal', () => {
+  it('are tables of the preferred columns that the rows have', () => {
     const page = {
       total: 12,
       offset: 0,
@@ -29,7 +29,7 @@ describe('answers on a terminal', () => {
     ])
   })
 
-  it('fit the terminal: texts are cut, then columns fall away, ids stay whole', () => {
+  it('fit the terminal: texts are cut, then columns are dropped, and ids stay whole', () => {
     const rows = [{ id: ID, name: 'a name of thirty characters ...', description: 'another long text of a row' }]
     for (const width of [100, 80, 60, 50]) {
       const [head = '', row = ''] = render({ rows }, {}, width).split('\n')
@@ -39,7 +39,7 @@ describe('answers on a terminal', () => {
     }
   })
 
-  it('are keys and values of one entity, with certificates as they are', () => {
+  it('are keys and values for one entity, with certificates unchanged', () => {
     const text = render({
       id: ID,
       credentials: { identity: 'x' },
@@ -63,16 +63,16 @@ describe('answers on a terminal', () => {
     )
   })
 
-  it('say that there is nothing', () => {
+  it('report an empty list', () => {
     expect(render({ total: 0, offset: 0, limit: 10, clients: [] })).toBe('none')
     expect(render({ available_actions: ['read', 'update'] })).toBe('read\nupdate')
   })
 
-  it('let no text move the cursor or begin a line', () => {
+  it('contain no text that moves the cursor or begins a line', () => {
     expect(render({ rows: [{ name: 'a\u001B[2J\nb\u009B1m\u202Ec' }] })).toBe('NAME\na�[2J�b�1m�c')
   })
 
-  it('take the first of two names for the same rows', () => {
+  it('use the first of two names for the same rows', () => {
     expect(render({ total: 1, users: [{ id: 'u' }], members: [{ id: 'u' }] })).toBe('ID\nu\n1-1 of 1')
   })
 })

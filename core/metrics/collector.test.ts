@@ -21,7 +21,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-test('a value is shown from the first reading on, and disappears when it cannot be read any more', async () => {
+test('a value is shown from the first reading on, and disappears when it can no longer be read', async () => {
   let isThere = true
   const collector = startCollector({
     logger,
@@ -52,7 +52,7 @@ test('a value is shown from the first reading on, and disappears when it cannot 
   expect(await sample('test_depth_meters')).toEqual([])
 })
 
-test('a reading that hangs is asked for once, and holds up neither other readings nor what is shown', async () => {
+test('a reading that hangs is requested once, and delays neither other readings nor the response', async () => {
   const { promise, resolve } = Promise.withResolvers<void>()
   let asked = 0
   const collector = startCollector({
@@ -87,7 +87,7 @@ test('a reading that hangs is asked for once, and holds up neither other reading
   await collector.stop()
 })
 
-test('several sources of a gauge are added up, or the largest is shown where all see the same', async () => {
+test('the values of a gauge from several sources are added, or the largest is shown where all sources measure the same thing', async () => {
   const remove = [
     METRICS.depth.fromValue(() => 2),
     METRICS.depth.fromValue(() => 3),

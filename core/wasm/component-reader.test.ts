@@ -32,7 +32,7 @@ test('lists exported functions with their types', async () => {
   })
 })
 
-test('names functions of an exported interface after it, with the types that a nested component gives them', async () => {
+test('names functions of an exported interface after it, with the types from a nested component', async () => {
   const bytes = await parse(`(component ${LIFTED}
     (component $shim (type $t (func (param "x" u32) (result u32))) (import "f" (func $f (type $t)))
       (export "twice" (func $f) (func (type $t))))
@@ -69,7 +69,7 @@ describe('imports', () => {
     ['wasi:cli/environment@0.2.6', '(export "get-arguments" (func (result (list string))))'],
     ['wasi:sockets/tcp-create-socket@0.2.3', '(export "create-tcp-socket" (func))'],
     ['wasi:http/types@0.2.3', '(export "anything" (func))'],
-  ])('of %s are offered', async (name, functions) => {
+  ])('of %s are supported', async (name, functions) => {
     expect(await refusalOf(instance(name, functions))).toBe('accepted')
   })
 
@@ -115,7 +115,7 @@ describe('bounds', () => {
     expect(await refusalOf(`(component ${inner} (instance (instantiate $c14)))`)).toContain('more than 1000 times')
   })
 
-  test('types whose text would be exponentially long are refused', async () => {
+  test('types with an exponentially long text are refused', async () => {
     let types = '(type $t0 (tuple u8 u8))'
     for (let level = 1; level < 30; level++) types += `(type $t${level} (tuple $t${level - 1} $t${level - 1}))`
     const shown = `(component ${types} (core module $m (func (export "f") (param i32)) (memory (export "memory") 1)
@@ -126,7 +126,7 @@ describe('bounds', () => {
     expect(await refusalOf(shown)).toContain('takes more than 20000 characters')
   })
 
-  test('every core module obeys the bounds of a core module', async () => {
+  test('every core module is limited like any core module', async () => {
     expect(await refusalOf('(component (core module (memory 1) (memory 1)))')).toContain('2 memories')
     expect(await refusalOf('(component (component (core module (memory 1 2 shared))))')).toContain('shared memory')
     expect(await refusalOf('(component (core module (type (struct))))')).toContain('garbage-collected')
@@ -134,7 +134,7 @@ describe('bounds', () => {
   })
 })
 
-test('never fails otherwise than with a refusal, whatever bytes it is given', async () => {
+test('fails only with a refusal, whatever the bytes', async () => {
   const whole = await parse(`(component ${RECORD} ${LIFTED} (export "twice" (func $f)))`)
   const changes = fc.array(fc.tuple(fc.nat(whole.length - 1), fc.nat(255)), { minLength: 1, maxLength: 6 })
   fc.assert(

@@ -10,11 +10,11 @@ test.each([
   ['env.memory memory', '--import-memory'],
   ['env.sqrt_fast (f64) -> (f64)', 'undefined symbol'],
   ['wasi_unstable.fd_write (i32, i32, i32, i32) -> (i32)', 'wasi_snapshot_preview1'],
-])('the refusal of %s names the cure', (unoffered, cure) => {
+])('the refusal of %s contains the remedy', (unoffered, cure) => {
   expect(describeUnoffered([unoffered])).toContain(cure)
 })
 
-test('a cure is named once, and an unknown import has none', () => {
+test('a remedy is given once, and an unknown import has none', () => {
   const sentence = describeUnoffered(['env.abort ()', 'env.abort ()', 'host.call ()'])
   expect(sentence.split('--use abort=')).toHaveLength(2)
   expect(describeUnoffered(['host.call ()'])).toBe('the module has unsupported imports: host.call ()')

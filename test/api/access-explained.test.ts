@@ -95,7 +95,7 @@ describe('the explanation of a decision', () => {
     })
   })
 
-  test('tells the four ways apart, the nearest first', async () => {
+  test('distinguishes the four paths, the nearest first', async () => {
     const member = await newMember(['client_read'])
     await grantRole(api, member.id, on('client', clientId), ['read'])
     await grantRole(api, member.id, on('group', bottom), ['client_read'])
@@ -106,7 +106,7 @@ describe('the explanation of a decision', () => {
     expect(ways[2]).toMatchObject({ role_name: 'admin' })
   })
 
-  test('names every place where a role would give what is missing, and the roles there that hold it', async () => {
+  test('names every entity where a role would grant the missing action, and its roles that have the action', async () => {
     const member = await newMember()
     const made = await tenant.call('POST', `/domains/${tenant.domainId}/roles`, {
       role_name: `operators ${newId()}`,
@@ -131,14 +131,14 @@ describe('the explanation of a decision', () => {
     expect((await member.call('PATCH', `/${tenant.domainId}/clients/${clientId}`, { name: 'x' })).status).toBe(200)
   })
 
-  test('says that read is missing where another action alone is held', async () => {
+  test('reports that read is missing when the caller has only another action', async () => {
     const member = await newMember(['client_update'])
     const answer = await explain(member, 'update')
     expect(answer).toMatchObject({ allowed: false, missing_actions: ['read'] })
     expect((await member.call('PATCH', `/${tenant.domainId}/clients/${clientId}`, { name: 'x' })).status).toBe(404)
   })
 
-  test('says what stands of the user and of the domain: no member, disabled, platform administrator', async () => {
+  test('reports the state of the user and of the domain: no member, disabled, platform administrator', async () => {
     const own = await newTenant(api)
     const client = await own.newClient()
     const outsider = await api.newUser()
@@ -157,7 +157,7 @@ describe('the explanation of a decision', () => {
     expect(await about(member.id)).toMatchObject({ allowed: false, subject_status: 'disabled' })
   })
 
-  test('answers for the domain itself and for groups', async () => {
+  test('covers the domain itself and groups', async () => {
     const member = await newMember(['update'])
     expect(await explain(member, 'update', `domain:${tenant.domainId}`)).toMatchObject({
       allowed: false,
@@ -169,8 +169,8 @@ describe('the explanation of a decision', () => {
   })
 })
 
-describe('who may ask', () => {
-  test('everybody about himself, and an entity that he may not read is like an unknown one', async () => {
+describe('explanations', () => {
+  test('of their own access are open to all users, and an unreadable entity is answered like an unknown one', async () => {
     const member = await newMember()
     const hidden = await ask(member.call, `client:${clientId}`, 'read')
     expect(hidden.status).toBe(200)
@@ -182,7 +182,7 @@ describe('who may ask', () => {
     expect(elsewhere.json()).toMatchObject({ allowed: false })
   })
 
-  test('about himself he sees groups that he may not read as stubs, and no roles of others', async () => {
+  test('of their own access show users unreadable groups as stubs, and no roles of others', async () => {
     const member = await newMember()
     await grantRole(api, member.id, on('group', top), ['subgroup_client_read'])
     const answer = (await ask(member.call, `client:${clientId}`, 'update')).json<Answer>()
@@ -193,7 +193,7 @@ describe('who may ask', () => {
     for (const place of answer.would_be_granted_by) expect(place.roles).toEqual([])
   })
 
-  test('about others who holds view_role_users on the entity, or administers the domain', async () => {
+  test('of the access of others require view_role_users on the entity or administration of the domain', async () => {
     const [subject, viewer, reader, stranger] = [
       await newMember(),
       await newMember(),
@@ -223,12 +223,12 @@ describe('who may ask', () => {
     [`client:${newId()}`, 'fly'],
     [`client:${newId()}`, 'client_read'],
     [`client:${newId()}`, 'read&subject=1'],
-  ])('a question about %s and %s is 400', async (entity, action) => {
+  ])('for %s and %s return 400', async (entity, action) => {
     expect((await ask(tenant.call, entity, action)).status).toBe(400)
   })
 })
 
-test('many questions in one call have the answers that each has alone', async () => {
+test('of many questions in one call equal the explanations of single calls', async () => {
   const member = await newMember(['read'])
   await grantRole(api, member.id, on('group', top), ['subgroup_client_read'])
   const questions = [
@@ -259,7 +259,7 @@ test('many questions in one call have the answers that each has alone', async ()
   expect((await stranger.call('POST', `/${tenant.domainId}/access/check`, { questions })).status).toBe(403)
 })
 
-test('what is explained is what is decided, for any roles', async () => {
+test('an explanation agrees with the decision, for any roles', async () => {
   const ACTIONS = ['read', 'update', 'delete', 'set_parent_group'] as const
   const places: [EntityType, string, string][] = [
     ['client', clientId, ''],

@@ -31,7 +31,7 @@ const locate = async (user: TestUser, type: 'client' | 'channel' | 'group', id: 
   await api.api.identity.access.locate(await principalOf(user), domainId, type, id)
 
 describe('an entity on a path without its domain', () => {
-  test('is found in the domain in which the caller may read it', async () => {
+  test('is found in the domain in which the caller can read it', async () => {
     const { id } = await tenant.newClient()
     const member = await newMember(['client_read'])
     const { domain, entity } = await locate(member, 'client', id)
@@ -40,7 +40,7 @@ describe('an entity on a path without its domain', () => {
     expect((await locate(member, 'client', id, tenant.domainId)).entity).toEqual(entity)
   })
 
-  test('is not found where he may not read it, alike for unknown ids and for what is no id', async () => {
+  test('is not found where the caller cannot read it, with one response for unknown and invalid ids', async () => {
     const { id } = await tenant.newClient()
     const member = await newMember(['client_update'])
     for (const wanted of [id, newId(), 'x', ''])
@@ -54,7 +54,7 @@ describe('an entity on a path without its domain', () => {
     })
   })
 
-  test('of an id that he may read in two domains is a conflict naming the scoped path, and of one alone is that one', async () => {
+  test('whose id the caller can read in two domains is a conflict that names the scoped path; one that exists once is found', async () => {
     const other = await newTenant(api)
     const id = newId()
     await tenant.newClient({ id })
@@ -73,7 +73,7 @@ describe('an entity on a path without its domain', () => {
     expect((await api.admin('GET', `/clients/${id}/roles`)).status).toBe(409)
   })
 
-  test('is not found in a domain that is closed to him', async () => {
+  test('is not found in a domain that is closed to the caller', async () => {
     const own = await newTenant(api)
     const { id } = await own.newChannel()
     const member = await newMember(['channel_read'], own)
@@ -85,7 +85,7 @@ describe('an entity on a path without its domain', () => {
 })
 
 describe('the access fields of a list item', () => {
-  test('name the strongest role: its own, of the parent, of a group above, of the domain', async () => {
+  test('name the strongest role: one of the entity, its parent, a group above or the domain', async () => {
     const top = await newGroup(api, tenant.domainId)
     const parent = await newGroup(api, tenant.domainId, top)
     const { id } = await tenant.newClient()
@@ -124,7 +124,7 @@ describe('the access fields of a list item', () => {
     expect(await shown()).toMatchObject({ access_type: 'direct', role_name: 'admin' })
   })
 
-  test('of a group say direct for its own roles and indirect_group for those above', async () => {
+  test('of a group are direct for its own roles and indirect_group for those above', async () => {
     const top = await newGroup(api, tenant.domainId)
     const below = await newGroup(api, tenant.domainId, top)
     const member = await newMember()
@@ -137,7 +137,7 @@ describe('the access fields of a list item', () => {
     expect(access.get(entity.key)).toMatchObject({ access_type: 'indirect_group', access_provider_id: top })
   })
 
-  test('come with what may be done with each item: what the policy says of it alone, by whatever path', async () => {
+  test('contain the permitted actions of each item, as the policy decides them for the single item by any path', async () => {
     const own = await newTenant(api)
     const top = await newGroup(api, own.domainId)
     const parent = await newGroup(api, own.domainId, top)
@@ -191,7 +191,7 @@ describe('the access fields of a list item', () => {
 })
 
 test(
-  'what is remembered is what is stored, after any change of roles, members, parents and hierarchy',
+  'cached access equals stored access after any change of roles, members, parents and hierarchy',
   { timeout: 180_000 },
   async () => {
     const own = await newTenant(api)

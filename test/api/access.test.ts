@@ -25,7 +25,7 @@ async function newMember(actions: readonly string[] = []) {
 }
 
 describe('an entity', () => {
-  test('without read is the same 404 as an unknown one, whatever else the caller may do with it', async () => {
+  test('without read is the same 404 as an unknown one, whatever other actions the caller has on it', async () => {
     const { id } = await tenant.newClient()
     const member = await newMember(['client_update', 'client_delete'])
     for (const [method, suffix, body] of [
@@ -44,7 +44,7 @@ describe('an entity', () => {
     }
   })
 
-  test('that the caller may read but not change is 403 that names what is missing', async () => {
+  test('that the caller may read but not change is 403 with the missing action', async () => {
     const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
     const reader = await newMember(['client_read', 'channel_read'])
     for (const [method, path, action] of [
@@ -63,7 +63,7 @@ describe('an entity', () => {
   })
 })
 
-test('creating needs client_create or channel_create in the domain, for one and for many', async () => {
+test('creating requires client_create or channel_create in the domain, for one and for many', async () => {
   const member = await newMember(['client_create', 'read'])
   expect((await member.call('POST', `/${tenant.domainId}/clients`, {})).status).toBe(201)
   expect((await member.call('POST', `/${tenant.domainId}/clients/bulk`, [{}])).status).toBe(200)
@@ -71,7 +71,7 @@ test('creating needs client_create or channel_create in the domain, for one and 
   expect((await member.call('POST', `/${tenant.domainId}/channels/bulk`, [{}])).status).toBe(403)
 })
 
-test('the creator of an entity holds its built-in role: he does everything with it, and nothing with others', async () => {
+test('the creator of an entity has its built-in role, with every action on it and none on others', async () => {
   const member = await newMember(['client_create'])
   const own = (await member.call('POST', `/${tenant.domainId}/clients`, {})).json<{ id: string }>()
   const other = await tenant.newClient()
@@ -80,7 +80,7 @@ test('the creator of an entity holds its built-in role: he does everything with 
   expect((await member.call('DELETE', `/${tenant.domainId}/clients/${own.id}`)).status).toBe(200)
 })
 
-test('changing, enabling and disabling a domain each need their own action', async () => {
+test('changing, enabling and disabling a domain each require their own action', async () => {
   const at = (suffix = '') => `/domains/${tenant.domainId}${suffix}`
   const reader = await newMember(['read'])
   expect((await reader.call('GET', at())).status).toBe(200)
@@ -93,7 +93,7 @@ test('changing, enabling and disabling a domain each need their own action', asy
   expect((await switcher.call('POST', at('/enable'))).status).toBe(200)
 })
 
-test('a role on an entity is worth nothing without membership of its domain', async () => {
+test('a role on an entity has no effect without membership of its domain', async () => {
   const client = await tenant.newClient()
   const user = await api.newUser()
   await grantRole(api, user.id, on('client', client.id), 'admin')
@@ -110,7 +110,7 @@ test('the platform administrator passes every check', async () => {
   expect((await api.admin('GET', `/${newId()}/clients`)).status).toBe(403)
 })
 
-test('a group role counts on its own members by client_ and channel_, below it by subgroup_, above it not at all', async () => {
+test('a group role applies to its own members by client_ and channel_, below it by subgroup_, and not above it', async () => {
   const [top, middle, bottom] = await (async () => {
     const first = await newGroup(api, tenant.domainId)
     const second = await newGroup(api, tenant.domainId, first)
@@ -141,7 +141,7 @@ test('a group role counts on its own members by client_ and channel_, below it b
   expect(await seenBy(['read', 'subgroup_read', 'channel_read'])).toEqual([])
 })
 
-test('a role that is taken counts no longer, and one that is given counts at once', async () => {
+test('a revoked role loses its effect at once, and a granted role takes effect at once', async () => {
   const client = await tenant.newClient()
   const member = await newMember()
   const view = async () => (await member.call('GET', `/${tenant.domainId}/clients/${client.id}`)).status
@@ -173,7 +173,7 @@ describe('listings', () => {
     channel: ['read', 'publish'],
   }
 
-  test('show exactly what is shown one by one, for any roles in any tree of groups', async () => {
+  test('contain exactly the entities that can be read one by one, for any roles in any tree of groups', async () => {
     const own = await newTenant(api)
     const random = randomFrom(20_261_121)
     const pick = <T>(items: readonly T[]) => items[random(items.length)] as T

@@ -46,7 +46,7 @@ async function newMember(tenant: Tenant): Promise<TestUser> {
 }
 
 describe('a domain', () => {
-  test('has users assigned by a relation, and lists them under both names', async () => {
+  test('assigns users by a relation, and lists them under both names', async () => {
     const tenant = await newTenant(api)
     const [first, second] = [await api.newUser(), await api.newUser()]
     const base = `/domains/${tenant.domainId}`
@@ -76,7 +76,7 @@ describe('a domain', () => {
     }
   })
 
-  test('loses a user by one relation, or by all and everything in it', async () => {
+  test('removes a user by one relation, or by all of them with every role in the domain', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     const base = `/domains/${tenant.domainId}`
@@ -100,7 +100,7 @@ describe('a domain', () => {
     expect((await unassign(tenant.call, base, 'domain', { user_id: user.id })).status).toBe(204)
   })
 
-  test('keeps its last administrator: 409 names the domain, and the platform administrator may force it', async () => {
+  test('keeps its last administrator: 409 names the domain, and the platform administrator may override it', async () => {
     const tenant = await newTenant(api)
     const base = `/domains/${tenant.domainId}`
     for (const body of [{ user_id: tenant.user.id }, { relation: 'administrator', user_ids: [tenant.user.id] }]) {
@@ -115,7 +115,7 @@ describe('a domain', () => {
     expect((await usersOf(api.admin, `${base}/users`)).total).toBe(1)
   })
 
-  test('of two administrators who take each other out at once one stays', async () => {
+  test('keeps one of two administrators who remove each other at once', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     const base = `/domains/${tenant.domainId}`
@@ -139,7 +139,7 @@ describe.each(ENTITY_TYPES)('a %s', (type) => {
     return { tenant, id, scoped: `/${tenant.domainId}/${type}s/${id}`, unscoped: `/${type}s/${id}` }
   }
 
-  test('is given to members of its domain by a relation, and taken from them, with the domain in the path or not', async () => {
+  test('is assigned to members of its domain by a relation and unassigned, with the domain in the path or not', async () => {
     const { tenant, scoped, unscoped } = await setUp()
     for (const base of [scoped, unscoped]) {
       const user = await newMember(tenant)
@@ -163,7 +163,7 @@ describe.each(ENTITY_TYPES)('a %s', (type) => {
     }
   })
 
-  test('is given to members of its domain alone, all of them or none', async () => {
+  test('is assigned to members of its domain only, to all of them or none', async () => {
     const { tenant, scoped } = await setUp()
     const [member, stranger] = [await newMember(tenant), await api.newUser()]
     const refused = await assign(tenant.call, scoped, type, 'viewer', [member, stranger])
@@ -174,7 +174,7 @@ describe.each(ENTITY_TYPES)('a %s', (type) => {
     expect(idsOf((await usersOf(tenant.call, `${scoped}/users`)).users)).toEqual([tenant.user.id])
   })
 
-  test('is not given away by who may not, nor with more than he holds himself', async () => {
+  test('is not assigned by a caller without the right, nor with more actions than the caller has', async () => {
     const { tenant, id, scoped } = await setUp()
     const [giver, reader, user, foreign] = [
       await newMember(tenant),
@@ -214,7 +214,7 @@ describe.each(ENTITY_TYPES)('a %s', (type) => {
     expect(idsOf((await usersOf(tenant.call, `${scoped}/users`)).users)).toEqual([user.id])
   })
 
-  test('names what is wrong with a body', async () => {
+  test('names the invalid part of a body', async () => {
     const { tenant, scoped } = await setUp()
     const [give, take] = wordsOf(type).map((word) => `${scoped}/${word}`) as [string, string]
     const ids = [newId()]
@@ -248,7 +248,7 @@ test('an id that fits entities of two domains is a conflict that names the scope
   expect((await user.call('GET', `/${one.domainId}/channels/${id}/permissions`)).status).toBe(200)
 })
 
-test('permissions are all that the caller may do, by inheritance too', async () => {
+test('permissions are all actions that the caller has, inherited ones included', async () => {
   const tenant = await newTenant(api)
   const user = await newMember(tenant)
   const { id } = await tenant.newClient()
@@ -269,7 +269,7 @@ test('permissions are all that the caller may do, by inheritance too', async () 
   expect((await user.call('GET', `/domains/${newId()}/permissions`)).status).toBe(403)
 })
 
-test('the groups of a user: what he may read, for himself and administrators', async () => {
+test('the groups of a user are listed for the user and for administrators, as far as the caller can read them', async () => {
   const tenant = await newTenant(api)
   const [user, other] = [await newMember(tenant), await newMember(tenant)]
   const group = await newGroup(api, tenant.domainId)
@@ -285,7 +285,7 @@ test('the groups of a user: what he may read, for himself and administrators', a
   }
 })
 
-test('of many assignments at once each counts, and the role is made once', async () => {
+test('many concurrent assignments all take effect, and the role is created once', async () => {
   const tenant = await newTenant(api)
   const users = await Promise.all(Array.from({ length: 6 }, () => newMember(tenant)))
   const { id } = await tenant.newChannel()
@@ -298,7 +298,7 @@ test('of many assignments at once each counts, and the role is made once', async
   expect(rows).toHaveLength(1)
 })
 
-test('the journal tells who was assigned to what by which relation', async () => {
+test('the journal records who was assigned to what by which relation', async () => {
   const tenant = await newTenant(api)
   const user = await newMember(tenant)
   const { id } = await tenant.newChannel()

@@ -17,16 +17,16 @@ afterAll(() => api[Symbol.asyncDispose]())
 const profile = (authorization: string) => api.anonymous('GET', '/users/profile', undefined, { authorization })
 
 describe('the scheme', () => {
-  test.each(['Bearer ', 'bearer ', 'BEARER ', 'Bearer    '])('%j brings a token', async (scheme) => {
+  test.each(['Bearer ', 'bearer ', 'BEARER ', 'Bearer    '])('%j contains a token', async (scheme) => {
     expect((await profile(`${scheme}${tenant.user.accessToken}`)).status).toBe(200)
   })
 
-  test.each(['Bearer', 'Bearerx ', 'Basic ', 'Thing '])('%j brings no token', async (scheme) => {
+  test.each(['Bearer', 'Bearerx ', 'Basic ', 'Thing '])('%j contains no token', async (scheme) => {
     expect((await profile(`${scheme}${tenant.user.accessToken}`)).status).toBe(401)
   })
 
   test.each(['Client ', 'client ', 'CLIENT  ', 'Thing ', 'thing ', 'THING   '])(
-    '%j brings the secret of a device',
+    '%j contains the secret of a device',
     async (scheme) => {
       const client = await tenant.newClient()
       const channel = await tenant.newChannel()
@@ -40,7 +40,7 @@ describe('the scheme', () => {
     },
   )
 
-  test('brings the id and the secret of a device', async () => {
+  test('contains the id and the secret of a device', async () => {
     const client = await tenant.newClient()
     const channel = await tenant.newChannel()
     await tenant.connect(client.id, channel.id)
@@ -53,7 +53,7 @@ describe('the scheme', () => {
   })
 })
 
-describe('where no token is needed', () => {
+describe('where no token is required', () => {
   const register = (authorization: string) => {
     const mark = newId().slice(-8)
     const user = {
@@ -66,13 +66,13 @@ describe('where no token is needed', () => {
   }
 
   test.each(['Bearer undefined', 'Bearer null', 'Bearer ', 'bearer', 'Bearer eyJh.b.c'])(
-    '%j is as if there were none',
+    '%j is treated as absent',
     async (authorization) => {
       expect((await register(authorization)).status).toBe(201)
     },
   )
 
-  test('a token is checked', async () => {
+  test('a token is verified', async () => {
     const [header, claims] = tenant.user.accessToken.split('.')
     expect((await register(`Bearer ${tenant.user.accessToken}`)).json()).toMatchObject({ owner: tenant.user.id })
     expect((await register(`Bearer ${header}.${claims}.AAAA`)).status).toBe(401)

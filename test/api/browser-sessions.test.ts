@@ -42,7 +42,7 @@ const shiftSession = (id: string, column: 'expires_at' | 'created_at', hours: nu
   )
 
 describe('a login of a browser', () => {
-  test('sets a cookie that scripts and other sites do not get, and gives the page a short access token', async () => {
+  test('sets a cookie that scripts and other sites cannot read, and returns a short access token to the page', async () => {
     const user = await api.newUser()
     const { issued, setCookie, answer } = await logIn(user)
     expect(setCookie).toMatchObject({ name: 'skein-session', path: '/', httpOnly: true, sameSite: 'strict' })
@@ -110,7 +110,7 @@ describe('a login of a browser', () => {
     expect((await renew(cookie)).status).toBe(200)
   })
 
-  test('opens nothing but the routes of the session: the cookie alone is no credential elsewhere', async () => {
+  test('gives access to the routes of the session only: the cookie is no credential elsewhere', async () => {
     const { cookie } = await logIn(await api.newUser())
     for (const path of ['/users/profile', '/domains', '/users/tokens/refresh-tokens'])
       expect((await api.anonymous('GET', path, undefined, { ...OWN_PAGE, cookie })).status, path).toBe(401)
@@ -155,7 +155,7 @@ describe('the session of a browser', () => {
     expect((await renew(cookie)).status).toBe(401)
   })
 
-  test('stands in the list of logins, and is ended there with its tokens', async () => {
+  test('is in the list of logins, and can be ended there with its tokens', async () => {
     const user = await api.newUser()
     const { cookie, issued } = await logIn(user)
     const { refresh_tokens: listed } = (await user.call('GET', '/users/tokens/refresh-tokens')).json<{
@@ -168,7 +168,7 @@ describe('the session of a browser', () => {
     expect(await profile(issued.access_token)).toBe(401)
   })
 
-  test('ends by logging out, which takes the cookie away; a second time is a 401', async () => {
+  test('ends by logging out, which deletes the cookie; a second time is a 401', async () => {
     const { cookie, issued } = await logIn(await api.newUser())
     const end = () => api.anonymous('DELETE', PATH, undefined, { ...OWN_PAGE, cookie })
     const ended = await end()

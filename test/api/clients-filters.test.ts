@@ -57,7 +57,7 @@ describe.each(['client', 'channel'] as const)('a listing of %ss', (type) => {
     return { tenant, member, domainId, top, group, direct, inGroup, below, plain, grant }
   }
 
-  test('says of each item by which role it is reached, and filters by it', async () => {
+  test('shows for each item the role that gives access, and filters by it', async () => {
     const { member, domainId, group, direct, grant } = await newMember()
     const names = async (query: string) => (await list(member.call, domainId, query)).map((item) => item.name)
     expect(await names('')).toEqual(['direct', 'direct_group', 'indirect_group'])
@@ -73,7 +73,7 @@ describe.each(['client', 'channel'] as const)('a listing of %ss', (type) => {
     expect((await member.call('GET', `/${domainId}/${type}s?access_type=magic`)).status).toBe(400)
   })
 
-  test('filters by the actions that the caller holds, and by his role', async () => {
+  test('filters by the actions and the role of the caller', async () => {
     const { tenant, member, domainId, direct } = await newMember()
     const names = async (query: string, call = member.call) =>
       (await list(call, domainId, query)).map((item) => item.name)
@@ -96,7 +96,7 @@ describe.each(['client', 'channel'] as const)('a listing of %ss', (type) => {
     expect(await names('role_name=admin', tenant.call)).toHaveLength(4)
   })
 
-  test('shows an administrator, and the user himself, what a user reaches; to others it is 403', async () => {
+  test('shows the entities of a user to that user and to administrators, and returns 403 to others', async () => {
     const { tenant, member, domainId } = await newMember()
     const reached = ['direct', 'direct_group', 'indirect_group']
     const paths = [
@@ -119,7 +119,7 @@ describe.each(['client', 'channel'] as const)('a listing of %ss', (type) => {
     expect(await list(tenant.call, domainId, `user=${stranger.user.id}`)).toEqual([])
   })
 
-  test('without a domain shows of another user what he reaches where the caller administers', async () => {
+  test('without a domain shows the entities of another user in the domains that the caller administers', async () => {
     const { tenant, member, domainId, direct } = await newMember()
     const elsewhere = await newTenant(api)
     const hidden = await make(elsewhere, 'hidden')
@@ -134,7 +134,7 @@ describe.each(['client', 'channel'] as const)('a listing of %ss', (type) => {
     expect(new Set(items.map((item) => item.domain_id))).toEqual(new Set([domainId]))
   })
 
-  test('knows the names of the specification: parentID, ownerID and visibility', async () => {
+  test('accepts the names of the specification: parentID, ownerID and visibility', async () => {
     const { tenant, member, domainId, group, grant } = await newMember()
     await grant('domain', domainId, [`${type}_read`, `${type}_create`])
     const names = async (query: string) => (await list(member.call, domainId, query)).map((item) => item.name)
@@ -149,7 +149,7 @@ describe.each(['client', 'channel'] as const)('a listing of %ss', (type) => {
     expect((await member.call('GET', `/${domainId}/${type}s?visibility=none`)).status).toBe(400)
   })
 
-  test('and a view show with roles=true the roles of the caller, and only then', async () => {
+  test('and a view show the roles of the caller with roles=true, and only then', async () => {
     const { tenant, member, domainId, direct, inGroup, group } = await newMember()
     const view = (id: string, query: string, call = member.call) => call('GET', `/${domainId}/${type}s/${id}${query}`)
     expect((await view(direct.id, '')).json()).not.toHaveProperty('roles')

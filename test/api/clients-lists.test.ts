@@ -61,7 +61,7 @@ test('the clients and channels of a group are its direct members', async () => {
   expect((await listOf(`/groups/${below}/channels`)).total).toBe(0)
 })
 
-test('of an unknown, a foreign and an unreadable one nothing is listed: 404', async () => {
+test('listing for an unknown, a foreign or an unreadable entity returns 404', async () => {
   const foreign = await newTenant(api)
   const theirs = {
     channels: (await foreign.newChannel()).id,
@@ -85,7 +85,7 @@ test('of an unknown, a foreign and an unreadable one nothing is listed: 404', as
   }
 })
 
-test('a member sees of the connected ones those that he may read', async () => {
+test('a member sees the connected entities that the member can read', async () => {
   const [shown, hidden, channel] = [await tenant.newClient(), await tenant.newClient(), await tenant.newChannel()]
   await tenant.connect(shown.id, channel.id)
   await tenant.connect(hidden.id, channel.id)
@@ -110,7 +110,7 @@ test('the members of a group are the users with a role on it, under both names',
   }
 })
 
-test('a list shows the secrets to callers with `update`, and no secret with secrets=false', async () => {
+test('a list shows secrets to callers with `update`, and no secrets with secrets=false', async () => {
   const secret = `secret-${newId()}`
   const client = await tenant.newClient({ credentials: { secret } })
   type Shown = { clients: { credentials: { secret: string } }[] }

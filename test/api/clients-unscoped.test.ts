@@ -49,7 +49,7 @@ describe.each(['client', 'channel'] as const)('a %s without a domain in the path
     expect((await tenant.call('GET', scoped)).status).toBe(404)
   })
 
-  test('is 404 for everybody who may not read it, like an unknown one', async () => {
+  test('is 404 for every caller who cannot read it, like an unknown one', async () => {
     const entity = await make(tenant)
     const stranger = await newTenant(api)
     const answers = await Promise.all(
@@ -73,7 +73,7 @@ describe.each(['client', 'channel'] as const)('a %s without a domain in the path
     expect((await stranger.call('DELETE', `${collection}/${entity.id}`)).status).toBe(403)
   })
 
-  test('whose id stands in two domains that the caller reaches is 409 that names the scoped path', async () => {
+  test('whose id exists in two domains of the caller is 409 with the scoped path', async () => {
     const own = await newTenant(api)
     const other = await secondDomain(own)
     const foreign = await newTenant(api)
@@ -90,7 +90,7 @@ describe.each(['client', 'channel'] as const)('a %s without a domain in the path
     expect((await bound('GET', `${collection}/${id}`)).json()).toMatchObject({ name: 'second' })
   })
 
-  test('is created in the only domain that the caller reaches, or in that of the token', async () => {
+  test('is created in the only domain of the caller, or in that of the token', async () => {
     const own = await newTenant(api)
     const created = await own.call('POST', collection, { name: 'pump' })
     expect(created.status).toBe(201)

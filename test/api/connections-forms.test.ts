@@ -104,7 +104,7 @@ describe.each(Object.entries(FORMS))('with %s', (name, form) => {
   const send = (verb: 'connect' | 'disconnect', pair: { clientId: string; channelId: string }, call = tenant.call) =>
     call(...form(verb, pair))
 
-  test('a pair is connected in both directions and disconnected, each as often as one likes', async () => {
+  test('a pair can be connected in both directions and disconnected, each repeatedly', async () => {
     const pair = await newPair()
     for (let round = 0; round < 2; round++) {
       const connected = await send('connect', pair)
@@ -119,7 +119,7 @@ describe.each(Object.entries(FORMS))('with %s', (name, form) => {
     }
   })
 
-  test('an unknown id is 404 in the path and 422 in the body; a disabled end is 422; nothing is connected', async () => {
+  test('an unknown id is 404 in the path and 422 in the body; a disabled entity is 422; nothing is connected', async () => {
     const pair = await newPair()
     const [, path] = form('connect', pair)
     for (const [end, unknown] of [
@@ -138,7 +138,7 @@ describe.each(Object.entries(FORMS))('with %s', (name, form) => {
     expect(await bitsOf(pair)).toBeUndefined()
   })
 
-  test('a stranger learns nothing, and a member needs the right on both ends', async () => {
+  test('a stranger learns nothing, and a member requires the right on both entities', async () => {
     const pair = await newPair()
     const stranger = await newTenant(api)
     const own = await newPair(stranger)
@@ -167,7 +167,7 @@ describe.each(Object.entries(FORMS))('with %s', (name, form) => {
   })
 })
 
-test('PUT of a pair answers its connection, and what was connected before keeps its beginning', async () => {
+test('PUT of a pair returns its connection, and an existing connection keeps its creation time', async () => {
   const pair = await newPair()
   const path = `/${tenant.domainId}/channels/${pair.channelId}/clients/${pair.clientId}`
   const made = (await tenant.call('PUT', path)).json<Connection>()
@@ -187,7 +187,7 @@ test('PUT of a pair answers its connection, and what was connected before keeps 
   expect(widened.json<Connection>().updated_at).not.toBe(ZERO_TIME)
 })
 
-test('ids that stand in two domains of the caller are 409 without a domain, and decided by the end that stands in one', async () => {
+test('ids that exist in two domains of the caller are 409 without a domain, unless the other entity exists in only one of them', async () => {
   const own = await newTenant(api)
   const other = tenantOf(own.user, (await own.call('POST', '/domains', { name: 'second' })).json<{ id: string }>().id)
   const shared = { clientId: newId(), channelId: newId() }
@@ -204,7 +204,7 @@ test('ids that stand in two domains of the caller are 409 without a domain, and 
   expect([await bitsOf(onlyOther, own), await bitsOf(onlyOther, other)]).toEqual([undefined, 3])
 })
 
-test('a call that changes nothing writes nothing down', async () => {
+test('a call that changes nothing writes no journal record', async () => {
   const pair = await newPair()
   const entries = async () => {
     const { rows } = await sql<{
@@ -219,7 +219,7 @@ test('a call that changes nothing writes nothing down', async () => {
   expect(await entries()).toEqual(['channel.connect', 'channel.disconnect'])
 })
 
-test('every item of a call is written down by itself, with the ids of both ends', async () => {
+test('every item of a call has a journal record, with the ids of both entities', async () => {
   const [first, second] = [await newPair(), await newPair()]
   const items = [
     { client_ids: [first.clientId], channel_ids: [first.channelId], types: ['publish'] },

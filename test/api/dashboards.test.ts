@@ -40,7 +40,7 @@ describe('a dashboard', () => {
     expect((await tenant.call('GET', pathOf(tenant, id))).status).toBe(404)
   })
 
-  test('is seen by others of the domain only while it is shared, and changed by its owner alone', async () => {
+  test('is visible to other members of the domain only while it is shared, and changed by its owner only', async () => {
     const owner = await newTenant(api)
     const member = await newMember(api, owner, ACTIONS.domain)
     const { id } = await make(owner, { name: 'Plant' })
@@ -69,7 +69,7 @@ describe('a dashboard', () => {
     ).toEqual([204, 404])
   })
 
-  test('of another domain is the same 403 as any other path of it', async () => {
+  test('of another domain returns the same 403 as any other path of that domain', async () => {
     const [tenant, stranger] = [await newTenant(api), await newTenant(api)]
     const { id } = await make(tenant, { name: 'Plant', shared: true })
     expect((await stranger.call('GET', pathOf(tenant, id))).status).toBe(403)
@@ -88,7 +88,7 @@ describe('a dashboard', () => {
     expect((await tenant.call('PATCH', pathOf(tenant, id), {})).status).toBe(400)
   })
 
-  test('is one of at most a hundred, whoever asks at once', async () => {
+  test('is one of at most a hundred, also with concurrent requests', async () => {
     const tenant = await newTenant(api)
     for (let made = 0; made < 98; made += 14)
       await Promise.all(Array.from({ length: 14 }, () => make(tenant, { name: 'many' })))
@@ -101,7 +101,7 @@ describe('a dashboard', () => {
 })
 
 describe('preferences', () => {
-  test('are empty at first, replaced as a whole, and those of one user in one domain', async () => {
+  test('are empty at first, replaced as a whole, and separate for each user and domain', async () => {
     const tenant = await newTenant(api)
     const member = await newMember(api, tenant, ['read'])
     const path = `/${tenant.domainId}/preferences`

@@ -35,7 +35,7 @@ const pageOf = async (call: Caller, path: string) => {
 const idsOf = async (call: Caller, path: string) => (await pageOf(call, path)).domains.map((domain) => domain.id)
 const onDomain = (domainId: string) => ({ type: 'domain', domainId, id: domainId }) as const
 
-test('each filter narrows the list, and only_total counts alone', async () => {
+test('each filter narrows the list, and only_total returns the count only', async () => {
   const user = await api.newUser()
   const north = await newDomain(user, { name: 'North 100%', tags: ['cold'], metadata: { site: { id: 7 }, k: 1 } })
   const south = await newDomain(user, { name: 'South', tags: ['warm'], metadata: { site: { id: 8 } } })
@@ -63,7 +63,7 @@ test('each filter narrows the list, and only_total counts alone', async () => {
     expect((await user.call('GET', `/domains?${query}`)).status, query).toBe(400)
 })
 
-test('an item says by which role the caller has it, and the role filters look at that role', async () => {
+test('an item names the role of the caller, and the role filters apply to that role', async () => {
   const [owner, user] = [await api.newUser(), await api.newUser()]
   const own = await newDomain(user)
   const shared = await newDomain(owner)
@@ -101,7 +101,7 @@ test('roles=true shows every role of the caller in the domain', async () => {
   expect(view.roles).toMatchObject([{ role_name: 'admin', access_type: 'direct' }, { actions: ['read'] }])
 })
 
-test('the domains of a user: all to himself and the platform administrator, to others those that they administer', async () => {
+test('users and the platform administrator list all domains of a user, other callers those that they administer', async () => {
   const [owner, user, stranger] = [await api.newUser(), await api.newUser(), await api.newUser()]
   const own = await newDomain(user)
   const shared = await newDomain(owner)

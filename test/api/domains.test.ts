@@ -23,7 +23,7 @@ type Domain = {
   actions?: string[]
 }
 
-test('whoever creates a domain administers it and finds it in his list', async () => {
+test('the creator of a domain administers it and finds it in their list', async () => {
   const user = await api.newUser()
   const created = await user.call('POST', '/domains', { name: 'plant one', alias: `plant-${newId().slice(0, 8)}` })
   expect(created.status).toBe(201)
@@ -38,7 +38,7 @@ test('whoever creates a domain administers it and finds it in his list', async (
   expect(list.domains[0]?.actions).toContain('client_create')
 })
 
-test('a domain without an alias gets one made from its name', async () => {
+test('the alias of a domain defaults to one made from its name', async () => {
   const user = await api.newUser()
   const domain = (await user.call('POST', '/domains', { name: 'Würzburg Süd 7' })).json<Domain>()
   expect(domain.alias).toMatch(/^wu-rzburg-su-d-7-[a-z0-9]{6}$|^w[a-z0-9-]+$/)
@@ -53,7 +53,7 @@ test('a domain may be created disabled, and in no other state', async () => {
   for (const status of ['freezed', 'deleted', 'all', '']) expect((await create(status)).status, status).toBe(400)
 })
 
-test('an alias is taken once, whatever its case, and never shadows the API', async () => {
+test('an alias is unique in any case, and never shadows the API', async () => {
   const user = await api.newUser()
   const alias = `a-${newId().slice(0, 8)}`
   expect((await user.call('POST', '/domains', { name: 'one', alias })).status).toBe(201)
@@ -66,7 +66,7 @@ test('an alias is taken once, whatever its case, and never shadows the API', asy
   expect((await user.call('POST', '/domains', { name: 'four', alias: newId() })).status).toBe(400)
 })
 
-test('an unknown domain and one of somebody else are refused alike', async () => {
+test('an unknown domain and one of another user are refused alike', async () => {
   const [owner, stranger] = [await api.newUser(), await api.newUser()]
   const { id } = (await owner.call('POST', '/domains', { name: 'mine' })).json<Domain>()
   const foreign = await stranger.call('GET', `/domains/${id}`)
@@ -77,7 +77,7 @@ test('an unknown domain and one of somebody else are refused alike', async () =>
   expect(malformed.text).toBe(foreign.text)
 })
 
-test('a change keeps what it does not name', async () => {
+test('a change keeps absent fields', async () => {
   const user = await api.newUser()
   const domain = (await user.call('POST', '/domains', { name: 'old', tags: ['a'], metadata: { k: 1 } })).json<Domain>()
   const updated = (await user.call('PATCH', `/domains/${domain.id}`, { name: 'new' })).json<Domain>()
@@ -85,7 +85,7 @@ test('a change keeps what it does not name', async () => {
   expect(updated.updated_at).not.toBe('0001-01-01T00:00:00Z')
 })
 
-test('an alias is changed by PATCH alias, to what is free and allowed; route in a PATCH is ignored', async () => {
+test('PATCH alias changes the alias to a free and allowed value; route in a PATCH is ignored', async () => {
   const user = await api.newUser()
   const alias = `a-${newId().slice(0, 8)}`
   const taken = (await user.call('POST', '/domains', { name: 'one', alias: `t-${newId().slice(0, 8)}` })).json<Domain>()
@@ -99,7 +99,7 @@ test('an alias is changed by PATCH alias, to what is free and allowed; route in 
   expect((await user.call('PATCH', path, { alias: domain.id })).json()).toMatchObject({ alias: domain.id })
 })
 
-test('an id that is given on creation is kept, and taken once', async () => {
+test('an id that is given on creation is kept, and unique', async () => {
   const user = await api.newUser()
   const id = newId()
   expect((await user.call('POST', '/domains', { name: 'one', id, route: id })).json()).toMatchObject({ id, alias: id })
@@ -107,7 +107,7 @@ test('an id that is given on creation is kept, and taken once', async () => {
   expect((await user.call('POST', '/domains', { name: 'three', id: 'three' })).status).toBe(400)
 })
 
-test('disabling closes the domain to everybody but its administrators, and repeating it changes nothing', async () => {
+test('disabling closes the domain to everyone except its administrators, and repeating it changes nothing', async () => {
   const user = await api.newUser()
   const domain = (await user.call('POST', '/domains', { name: 'closing' })).json<Domain>()
   const disabled = (await user.call('POST', `/domains/${domain.id}/disable`)).json<Domain>()
@@ -117,7 +117,7 @@ test('disabling closes the domain to everybody but its administrators, and repea
   expect((await user.call('POST', `/domains/${domain.id}/enable`)).json<Domain>().status).toBe('enabled')
 })
 
-test('bad input is named', async () => {
+test('an error names the invalid input', async () => {
   const user = await api.newUser()
   const missing = await user.call('POST', '/domains', {})
   expect(missing.status).toBe(400)

@@ -32,7 +32,7 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 const clients = () => `/${tenant.domainId}/clients`
 
 describe('a path', () => {
-  test('that nobody serves is 404, whatever the method and with or without credentials', async () => {
+  test('without a route is 404, with any method and with or without credentials', async () => {
     for (const path of ['/nothing', '/users/a/b/c', `/${newId()}/nothing`, '/%F0%9F%98%80'])
       for (const [caller, method] of [
         [call, 'GET'],
@@ -42,7 +42,7 @@ describe('a path', () => {
         expectError(await caller(method, path), 404, 'not_found')
   })
 
-  test('that is served with other methods is 405 and names them in Allow', async () => {
+  test('with a route for other methods is 405 and names them in Allow', async () => {
     for (const [method, path, allow] of [
       ['POST', '/users/profile', /GET/],
       ['PUT', '/domains', /^GET, HEAD, POST$/],
@@ -57,7 +57,7 @@ describe('a path', () => {
     }
   })
 
-  test('that is no UTF-8, holds a NUL or is longer than anything is 400 or 404', async () => {
+  test('with invalid UTF-8, a NUL or excessive length is 400 or 404', async () => {
     for (const path of ['/users/%ff', '/users/%zz', '/users/%00', `/${newId()}/clients/%00`, '/domains/a%00b'])
       expectError(await call('GET', path), 400, 'malformed')
     expect([400, 404, 414]).toContain((await call('GET', `/users/${'x'.repeat(5000)}`)).status)
@@ -86,7 +86,7 @@ describe('a query', () => {
       expectError(await call('GET', `${path}?${query}`), 400, 'malformed')
   })
 
-  test('that holds what nobody asked for is answered as without it', async () => {
+  test('with unknown parameters is answered as without them', async () => {
     for (const query of ['unknown=1', '__proto__=1', 'constructor=1', '=', '&&', '%F0%9F%98%80=1', 'name=%ff'])
       expect((await call('GET', `${clients()}?${query}`)).status, query).toBe(200)
   })
@@ -116,7 +116,7 @@ describe('a body', () => {
     expectError(await call('POST', '/domains', body, JSON_TYPE), 400, 'malformed')
   })
 
-  test('that is no UTF-8 is malformed', async () => {
+  test('with invalid UTF-8 is malformed', async () => {
     const answer = await api.app.inject({
       method: 'POST',
       url: clients(),
@@ -127,7 +127,7 @@ describe('a body', () => {
     expect(answer.json()).toMatchObject({ error: 'malformed' })
   })
 
-  test('that is malformed is not repeated to whoever sent it: it may hold a password', async () => {
+  test('that is malformed is not repeated to its sender: it may contain a password', async () => {
     const answer = await api.anonymous('POST', '/users/tokens/issue', '{"secret":"hunter2hunter2",}', JSON_TYPE)
     expectError(answer, 400, 'malformed')
     expect(answer.text).not.toContain('hunter2')
@@ -136,7 +136,7 @@ describe('a body', () => {
     expect(wrong.text).not.toContain('hunter2')
   })
 
-  test('of another content type is 415, with parameters after JSON it is read', async () => {
+  test('of another content type is 415, and parameters after the JSON type are accepted', async () => {
     for (const type of [
       'text/plain',
       'application/xml',
@@ -149,7 +149,7 @@ describe('a body', () => {
       expect((await call('POST', clients(), '{}', { 'content-type': type })).status, type).toBe(201)
   })
 
-  test('above its limit is 413, and a bulk has a larger limit than one item', async () => {
+  test('above its limit is 413, and a bulk has a larger limit than a single item', async () => {
     const large = JSON.stringify({ metadata: { text: 'x'.repeat(1024 * 1024) } })
     expectError(await call('POST', clients(), large, JSON_TYPE), 413, 'too_large')
     expect((await call('POST', `${clients()}/bulk`, `[${large}]`, JSON_TYPE)).status).toBe(200)
@@ -157,7 +157,7 @@ describe('a body', () => {
     expectError(await call('POST', `${clients()}/bulk`, huge, JSON_TYPE), 413, 'too_large')
   })
 
-  test('that a request does not need may be of any type, or empty in the name of JSON', async () => {
+  test('that a request does not require may have any type, or be empty as JSON', async () => {
     const client = await tenant.newClient()
     for (const [body, type] of [
       ['', 'application/json'],
@@ -190,7 +190,7 @@ describe('the order of refusals', () => {
     expectError(await call('POST', clients(), { id: existing.id }), 409, 'conflict')
   })
 
-  test('names what is wrong with a query or body before it says that a domain is foreign', async () => {
+  test('names the invalid part of a query or body before it refuses a foreign domain', async () => {
     for (const [method, path, body] of [
       ['GET', `/${newId()}/clients?metadata=x`, undefined],
       ['GET', `/${newId()}/channels?limit=0`, undefined],

@@ -33,7 +33,7 @@ const startWith = (server: RedisServer, environment: Record<string, string> = {}
 
 const redis = hasRedisServer()
 describe.runIf(redis)('events in Redis streams', { timeout: 120_000 }, () => {
-  test('a change stands in the stream of its service and in the stream of its operation, flat', async () => {
+  test('a change is in the stream of its service and in the stream of its operation, flat', async () => {
     await using server = await RedisServer.start()
     await using api = await startWith(server)
     const tenant = await newTenant(api)
@@ -82,7 +82,7 @@ describe.runIf(redis)('events in Redis streams', { timeout: 120_000 }, () => {
     expect(entries.every((entry) => entry['ids'] === undefined)).toBe(true)
   })
 
-  test('what is written while Redis is away arrives when it is back, in order, and nothing is missing', async () => {
+  test('events from a time without Redis arrive when it is back, in order and complete', async () => {
     await using server = await RedisServer.start()
     await using api = await startWith(server)
     const tenant = await newTenant(api)
@@ -97,7 +97,7 @@ describe.runIf(redis)('events in Redis streams', { timeout: 120_000 }, () => {
     expect(names).toEqual(Array.from({ length: 20 }, (_, index) => `name ${index}`))
   }, 120_000)
 
-  test('two nodes publish each change once, and one goes on when the other stops', async () => {
+  test('two nodes publish each change once, and one continues when the other stops', async () => {
     await using server = await RedisServer.start()
     await using database = await createTestDatabase()
     const environment = { SKEIN_REDIS_URL: server.url }

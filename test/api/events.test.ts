@@ -85,7 +85,7 @@ test('a change arrives as an event with its operation, its time, the fields of t
   expect((await events.next('client.update')).data).toMatchObject({ id, name: 'north pump' })
 })
 
-test('events of another domain do not arrive, and a stranger is not let in', async () => {
+test('events of another domain do not arrive, and a stranger is refused', async () => {
   const [mine, other] = [await newTenant(api), await newTenant(api)]
   await using events = await follow(mine.user, mine.domainId)
   await other.newClient()
@@ -102,7 +102,7 @@ test('events of another domain do not arrive, and a stranger is not let in', asy
   expect(anonymous.status).toBe(401)
 })
 
-test('a browser, which sets no header, shows its token in the query, on no other path', async () => {
+test('a browser, which sets no header, sends its token in the query, on no other path', async () => {
   const tenant = await newTenant(api)
   const query = `authorization=${encodeURIComponent(`Bearer ${tenant.user.accessToken}`)}`
   const at = `http://127.0.0.1:${listeners.ports[0]}/${tenant.domainId}`
@@ -114,7 +114,7 @@ test('a browser, which sets no header, shows its token in the query, on no other
   expect((await fetch(`${at}/clients?${query}`)).status).toBe(401)
 })
 
-test('a member is told only of what he may read, and of bulks only the ids of that', async () => {
+test('a member receives only events for readable entities, and for bulks only the ids of those', async () => {
   const tenant = await newTenant(api)
   const { domainId } = tenant
   const group = await newGroup(api, domainId)
@@ -147,7 +147,7 @@ test('a member is told only of what he may read, and of bulks only the ids of th
   expect(idsOf(all, 'client.update')).toEqual([hidden.id, seen.id])
 })
 
-test('changes of roles are told to those who may see who has them', async () => {
+test('changes of roles are sent to the callers who can see the members of the role', async () => {
   const tenant = await newTenant(api)
   const [plain, watcher] = [await newMember(tenant, ['read']), await newMember(tenant, ['read', 'view_role_users'])]
   await using one = await follow(plain, tenant.domainId)
@@ -182,7 +182,7 @@ test('a client that connects again with Last-Event-ID misses nothing and sees ev
   expect(got.slice(0, 30)).toEqual(made.slice(0, 30))
 })
 
-test('what is written while streams are opened and closed reaches each from its position on, exactly once', async () => {
+test('events that are written while streams open and close reach each stream after its position, exactly once', async () => {
   const tenant = await newTenant(api)
   const { domainId } = tenant
   const start = await follow(tenant.user, domainId)
@@ -261,7 +261,7 @@ test('a token that expires ends its stream', async () => {
   }
 })
 
-test('a reader that takes nothing is cut off with a last event, and goes on by its position without a gap', async () => {
+test('a reader that does not read is disconnected with a last event, and continues from its position without a gap', async () => {
   const tenant = await newTenant(api)
   const { domainId } = tenant
   await using slow = await follow(tenant.user, domainId)
@@ -298,7 +298,7 @@ test('a reader that takes nothing is cut off with a last event, and goes on by i
   expect(again.events.length).toBe(written - seen)
 }, 300_000)
 
-test('a quiet stream says so, and its position moves on with what is none of its business', async () => {
+test('a quiet stream sends signs of life, and its position advances past events that it does not send', async () => {
   const [tenant, other] = [await newTenant(api), await newTenant(api)]
   await using events = await follow(tenant.user, tenant.domainId)
   const before = await until(() => events.lastId(), 'the stream begins')
@@ -309,7 +309,7 @@ test('a quiet stream says so, and its position moves on with what is none of its
   expect(idsOf(events, 'client.create')).toEqual([])
 })
 
-test('a position older than what the journal keeps is answered with a gap', async () => {
+test('a position before the start of the journal is answered with a gap', async () => {
   const tenant = await newTenant(api)
   await using events = await follow(tenant.user, tenant.domainId)
   const start = await until(() => events.lastId(), 'a position')
@@ -322,7 +322,7 @@ test('a position older than what the journal keeps is answered with a gap', asyn
   await sql`DELETE FROM consumers WHERE name = 'removed from the journal'`.execute(api.database.db)
 })
 
-test('one user may not open any number of streams, and one that he leaves counts no more, however quiet it is', async () => {
+test('the streams of one user are limited, and an abandoned stream is no longer counted, however quiet it is', async () => {
   const quiet = await startTestApi({ eventHeartbeatMs: NEVER_MS })
   const served = await serve(quiet)
   const tenant = await newTenant(quiet)
@@ -357,7 +357,7 @@ test('a server that stops ends its streams at once', async () => {
   await Promise.all([stopping, served.stop(0)])
 })
 
-test('the readers of one domain are each told of each event', async () => {
+test('all readers of one domain receive each event', async () => {
   const tenant = await newTenant(api)
   const readers = await Promise.all(Array.from({ length: 60 }, () => follow(tenant.user, tenant.domainId)))
   const made = await Promise.all(Array.from({ length: 10 }, () => tenant.newClient()))

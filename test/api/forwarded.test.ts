@@ -55,7 +55,7 @@ const guess = async (edge: Edge, identity: string, peer: string, forwarded: stri
   ).statusCode
 
 describe('without trusted proxies', () => {
-  test('the peer is the caller, whatever it says of itself', async () => {
+  test('the peer is the caller, whatever its headers claim', async () => {
     expect(await addressOf(direct, STRANGER, {})).toBe(STRANGER)
     expect(await addressOf(direct, STRANGER, { 'x-forwarded-for': '198.51.100.1' })).toBe(STRANGER)
     expect(await addressOf(direct, STRANGER, { 'x-forwarded-for': '127.0.0.1', 'x-real-ip': '127.0.0.1' })).toBe(
@@ -64,7 +64,7 @@ describe('without trusted proxies', () => {
     expect(await addressOf(direct, STRANGER, { forwarded: 'for=198.51.100.1' })).toBe(STRANGER)
   })
 
-  test('nobody escapes the limit of an address by naming others', async () => {
+  test('no caller escapes the limit of an address by naming others', async () => {
     const { username } = await direct.api.newUser()
     for (let attempt = 0; attempt < PAIR_BURST; attempt++)
       expect(await guess(direct, username, STRANGER, `198.51.100.${attempt}`)).toBe(401)
@@ -73,24 +73,24 @@ describe('without trusted proxies', () => {
 })
 
 describe('with trusted proxies', () => {
-  test('the caller is the last address that is none of theirs', async () => {
+  test('the caller is the last address that is not a trusted proxy', async () => {
     expect(await addressOf(proxied, PROXY, { 'x-forwarded-for': '198.51.100.1' })).toBe('198.51.100.1')
     expect(await addressOf(proxied, PROXY, { 'x-forwarded-for': '2001:db9::1' })).toBe('2001:db9::1')
     expect(await addressOf(proxied, PROXY, { 'x-forwarded-for': `198.51.100.1, ${SECOND_PROXY}` })).toBe('198.51.100.1')
     expect(await addressOf(proxied, PROXY, { 'x-forwarded-for': '198.51.100.1, 2001:db8::7' })).toBe('198.51.100.1')
   })
 
-  test('what a caller put in front of it himself is not believed', async () => {
+  test('addresses that a caller added to the header are ignored', async () => {
     expect(await addressOf(proxied, PROXY, { 'x-forwarded-for': '127.0.0.1, 198.51.100.1' })).toBe('198.51.100.1')
     expect(await addressOf(proxied, PROXY, { 'x-forwarded-for': `${PROXY}, 198.51.100.1` })).toBe('198.51.100.1')
   })
 
-  test('a peer that is no proxy is the caller', async () => {
+  test('a peer that is not a proxy is the caller', async () => {
     expect(await addressOf(proxied, STRANGER, { 'x-forwarded-for': '198.51.100.1' })).toBe(STRANGER)
     expect(await addressOf(proxied, PROXY, {})).toBe(PROXY)
   })
 
-  test('what is no address counts as the proxy itself, of whatever length', async () => {
+  test('an invalid address of any length is counted as the proxy itself', async () => {
     for (const nonsense of ['unknown', '_hidden', '1.2.3', "'; --", 'x'.repeat(8000)])
       expect(await addressOf(proxied, PROXY, { 'x-forwarded-for': nonsense })).toBe(PROXY)
     const { username, secret } = proxied.user
@@ -99,7 +99,7 @@ describe('with trusted proxies', () => {
     expect(loggedIn.statusCode).toBe(201)
   })
 
-  test('each address behind them has a limit of its own', async () => {
+  test('each address behind the proxies has a limit of its own', async () => {
     const { username } = await proxied.api.newUser()
     for (let attempt = 0; attempt < PAIR_BURST; attempt++)
       expect(await guess(proxied, username, PROXY, '198.51.100.1')).toBe(401)

@@ -39,7 +39,7 @@ async function newPair(owner = tenant, fields: { client?: object; channel?: obje
 const MESSAGE = JSON.stringify([{ n: 'voltage', v: 1 }])
 const SENML = { 'content-type': 'application/senml+json' }
 
-test('a connected client sends and reads; no, a wrong or a foreign secret is 401', async () => {
+test('a connected client sends and reads; an absent, wrong or foreign secret is 401', async () => {
   const { at } = await newPair()
   const foreign = await newPair(await newTenant(api))
   expect([await publish(api, at), await read(api, at)]).toEqual([202, 200])
@@ -66,14 +66,14 @@ test('an unknown, a foreign, an unconnected and a disabled channel are the same 
   expect(answers[0]?.status).toBe(403)
 })
 
-test('a connection of one type allows that type alone', async () => {
+test('a connection of one type allows that type only', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   await tenant.connect(client.id, channel.id, ['subscribe'])
   const at = { secret: client.credentials.secret, domain: tenant.domainId, channel: channel.id }
   expect([await publish(api, at), await read(api, at)]).toEqual([403, 200])
 })
 
-test('domain and channel may be named by alias and route in any case', async () => {
+test('domain and channel may be given by alias and route in any case', async () => {
   const alias = `plant-${newId().slice(0, 8)}`
   const domain = (await tenant.call('PATCH', `/domains/${tenant.domainId}`, { alias })).json<{ route: string }>()
   expect(domain.route).toBe(alias)
@@ -84,7 +84,7 @@ test('domain and channel may be named by alias and route in any case', async () 
   expect(await publish(api, { ...at, channel: `${route}x` })).toBe(403)
 })
 
-test('an alias that moves to another domain takes its messages along at once', async () => {
+test('an alias that moves to another domain moves its messages at once', async () => {
   const [one, other] = [await newTenant(api), await newTenant(api)]
   const alias = `moving-${newId().slice(0, 8)}`
   const channelId = newId()
@@ -100,7 +100,7 @@ test('an alias that moves to another domain takes its messages along at once', a
   expect([await named(first), await named(next)]).toEqual([401, 202])
 })
 
-test('Basic credentials name the client; an id that does not fit the secret is 401', async () => {
+test('Basic credentials name the client; an id that does not match the secret is 401', async () => {
   const { client, at } = await newPair()
   const basic = (id: string, secret: string) =>
     api.as(`Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`)(
@@ -114,7 +114,7 @@ test('Basic credentials name the client; an id that does not fit the secret is 4
   for (const id of [newId(), 'nonsense', client.id.toUpperCase()]) expect((await basic(id, at.secret)).status).toBe(401)
 })
 
-test('a disabled client is 401, on every node within a second, and lets through again when it is enabled', async () => {
+test('a disabled client is 401, on every node within a second, and is accepted when it is enabled again', async () => {
   const { client, at } = await newPair()
   const post = (verb: string) => tenant.call('POST', `/${tenant.domainId}/clients/${client.id}/${verb}`)
   expect([await publish(api, at), await publish(second, at)]).toEqual([202, 202])
@@ -156,7 +156,7 @@ test.each<[string, number, (pair: Pair) => Promise<unknown>]>([
   await untilInForce(() => publish(second, pair.at), { from: 202, to: status }, 'the second node refuses')
 })
 
-test('messages are refused while the domain is not enabled, its members too, and its administrator can open it again', async () => {
+test('messages are refused while the domain is not enabled, also from its members, and its administrator can enable it again', async () => {
   const own = await newTenant(api)
   const { at } = await newPair(own)
   const member = await api.newUser()
@@ -182,7 +182,7 @@ test('messages are refused while the domain is not enabled, its members too, and
   expect(await publish(api, at)).toBe(202)
 })
 
-test('a user sends with publish and reads with subscribe; else 403 where he may read the channel or is no member, 404 where not', async () => {
+test('a user sends with publish and reads with subscribe; otherwise 403 for readers of the channel and non-members, else 404', async () => {
   const { channel } = await newPair()
   const member = await api.newUser()
   const domain = { type: 'domain', domainId: tenant.domainId, id: tenant.domainId } as const
@@ -203,7 +203,7 @@ test('a user sends with publish and reads with subscribe; else 403 where he may 
   expect([await send(), await get()]).toEqual([403, 404])
 })
 
-test('a user who reads is told 403 alike of a foreign, an unknown and a closed domain, and 404 in his own and without one', async () => {
+test('a user who reads from a foreign, an unknown or a closed domain gets the same 403, and 404 in their own or without one', async () => {
   const stranger = await newTenant(api)
   const { channel } = await newPair()
   const { route } = (await tenant.call('GET', `/domains/${tenant.domainId}`)).json<{ route: string }>()
@@ -237,7 +237,7 @@ test('a user who reads is told 403 alike of a foreign, an unknown and a closed d
   expect(await get(`/m/${closed.domainId}/c/${within.id}`, closed.call)).toMatch(/^403 /)
 })
 
-test('a user whose channel id fits two of his domains is told to name one', async () => {
+test('a user whose channel id exists in two of their domains is asked to name one', async () => {
   const [one, other] = [await newTenant(api), await newTenant(api)]
   const id = newId()
   await one.newChannel({ id })
@@ -254,7 +254,7 @@ test('a user whose channel id fits two of his domains is told to name one', asyn
   expect(refused.json()).toMatchObject({ message: expect.stringContaining('/m/<domain>/c/<channel>') as string })
 })
 
-test('on a path without a domain the one client whose secret fits and who is connected is it', async () => {
+test('a path without a domain selects the only connected client with the secret', async () => {
   const secret = `shared-${newId()}`
   const [one, other] = [await newTenant(api), await newTenant(api)]
   const mine = await newPair(one, { client: { credentials: { secret } } })
@@ -269,7 +269,7 @@ test('on a path without a domain the one client whose secret fits and who is con
   }
 })
 
-test('a secret and channel that come to fit in a second domain are 401 from then on, and both domains read why', async () => {
+test('a secret and channel that begin to match in a second domain are 401 from then on, and both journals record why', async () => {
   const [secret, id] = [`shared-${newId()}`, newId()]
   const [one, other] = [await newTenant(api), await newTenant(api)]
   const fields = { client: { credentials: { secret } }, channel: { id } }
@@ -293,7 +293,7 @@ test('a secret and channel that come to fit in a second domain are 401 from then
   expect(await publish(api, { secret, channel: id })).toBe(202)
 })
 
-test('an external secret shorter than 16 characters counts without a domain only together with the client id', async () => {
+test('an external secret shorter than 16 characters is accepted without a domain only together with the client id', async () => {
   const secret = newId().slice(0, 15)
   const { client, at } = await newPair(tenant, { client: { credentials: { secret } } })
   expect(await publish(api, at)).toBe(202)
@@ -302,7 +302,7 @@ test('an external secret shorter than 16 characters counts without a domain only
   expect((await api.as(basic)('POST', `/channels/${at.channel}/messages`, MESSAGE, SENML)).status).toBe(202)
 })
 
-test('a login that is ended, a user who is disabled and a role that is taken end on every node within a second', async () => {
+test('ending a login, disabling a user and revoking a role take effect on every node within a second', async () => {
   const users = [await api.newUser(), await api.newUser(), await api.newUser()] as const
   const [signedOut, disabled, removed] = users
   const domain = { type: 'domain', domainId: tenant.domainId, id: tenant.domainId } as const
@@ -319,7 +319,7 @@ test('a login that is ended, a user who is disabled and a role that is taken end
   await untilInForce(() => list(removed.accessToken), { from: 200, to: 403 }, 'removed')
 })
 
-test('a node that cannot read the journal never answers from what it remembers', async () => {
+test('a node that cannot read the journal never answers from its cache', async () => {
   await using deaf = await startTestApi({ database })
   const { client, at } = await newPair()
   expect(await publish(deaf, at)).toBe(202)

@@ -352,7 +352,7 @@ test.each([
   }
 })
 
-test('what the caller cannot see he cannot move: the group of the path is 404, one of the body 422', async () => {
+test('the caller cannot move invisible groups: one in the path is 404, one in the body 422', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const [seen, hidden] = [await hall.make('seen'), await hall.make('hidden')]
@@ -379,7 +379,7 @@ test('what the caller cannot see he cannot move: the group of the path is 404, o
   }
 })
 
-test('removing all children is refused while one of them is not to be moved by the caller, who learns nothing of it', async () => {
+test('removing all children is refused while the caller cannot move one of them, and the caller learns nothing of it', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const parent = await hall.make('parent')
@@ -393,7 +393,7 @@ test('removing all children is refused while one of them is not to be moved by t
   expect((await groupsOf(member).call('DELETE', `/${parent.id}/children/all`)).status).toBe(204)
 })
 
-test('what a role gives below its group ends with the move, at once', async () => {
+test('a role above a group loses its effect on it at once when the group moves', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const top = await hall.make('top')

@@ -55,7 +55,7 @@ test('a group is created with what it says and found at its Location', async () 
     expect((await tenant.call('GET', at)).json<Group>(), at).toMatchObject(group)
 })
 
-test('a group needs a name alone; an id of the caller is not taken, an empty parent is none', async () => {
+test('a group requires only a name; an id of the caller is ignored, and an empty parent means none', async () => {
   const id = newId()
   const group = await groups.make('alone', undefined, { id, parent_id: '', level: 7, path: 'x' })
   expect(group.id).toMatch(UUID)
@@ -73,7 +73,7 @@ test.each([
   [{ name: 'a', tags: 'one' }, 'tags'],
   [{ name: 'a', metadata: [] }, 'metadata'],
   [{ name: 'a', description: 1 }, 'description'],
-])('creating with %j names what is wrong', async (body, field) => {
+])('an error for %j names the invalid field', async (body, field) => {
   const refused = await groups.call('POST', '', body)
   expect(refused.status).toBe(400)
   expect(refused.json()).toMatchObject({ error: 'malformed', message: expect.stringContaining(field) as string })
@@ -93,7 +93,7 @@ test('a parent that is unknown, of another domain, unreadable or disabled is 422
   expect((await groups.call('POST', '', { name: 'a', parent_id: closed.id })).status).toBe(422)
 })
 
-test('without a parent creating needs group_create, below one subgroup_create or set_child on it', async () => {
+test('creating requires group_create without a parent, and subgroup_create or set_child on it with a parent', async () => {
   const parent = await groups.make('parent')
   const below = { name: 'a', parent_id: parent.id }
   for (const [domainActions, groupActions, root, child] of [
@@ -114,7 +114,7 @@ test('without a parent creating needs group_create, below one subgroup_create or
   }
 })
 
-test('who creates a group administers it, whatever else he may do in the domain', async () => {
+test('the creator of a group administers it, whatever other rights the creator has in the domain', async () => {
   const member = groupsOf(await newMember(tenant.domainId, ['group_create']))
   const group = await member.make('mine')
   expect((await member.call('PUT', `/${group.id}`, { name: 'still mine' })).status).toBe(200)
@@ -122,7 +122,7 @@ test('who creates a group administers it, whatever else he may do in the domain'
   expect((await member.call('DELETE', `/${group.id}`)).status).toBe(204)
 })
 
-test('without a domain in the path a group belongs to the only domain of the caller, or of his token', async () => {
+test('without a domain in the path a group belongs to the only domain of the caller, or of the token', async () => {
   const own = await newTenant(api)
   const created = await own.call('POST', '/groups', { name: 'here' })
   expect(created.json<Group>()).toMatchObject({ domain_id: own.domainId, name: 'here' })
@@ -136,7 +136,7 @@ test('without a domain in the path a group belongs to the only domain of the cal
   expect((await inSecond('POST', '/groups', { name: 'there' })).json<Group>()).toMatchObject({ domain_id: second })
 })
 
-test.each(['PUT', 'PATCH'])('%s changes what it names, keeps the rest and says who did it', async (method) => {
+test.each(['PUT', 'PATCH'])('%s changes the given fields, keeps the rest and records who did it', async (method) => {
   const group = await groups.make('before', undefined, { description: 'old', tags: ['a'], metadata: { a: 1 } })
   const changed = await groups.call(method, `/${group.id}`, { name: 'after', metadata: { b: 2 } })
   expect(changed.status).toBe(200)
@@ -154,7 +154,7 @@ test.each(['PUT', 'PATCH'])('%s changes what it names, keeps the rest and says w
     expect((await groups.call(method, `/${group.id}`, body)).status).toBe(400)
 })
 
-test('a change is journalled with what was before and after', async () => {
+test('the journal record of a change contains the values before and after', async () => {
   const own = await newTenant(api)
   const group = await groupsOf(own).make('old name')
   await groupsOf(own).call('PATCH', `/${group.id}`, { name: 'new name', tags: [] })
@@ -182,7 +182,7 @@ test('enabling and disabling answer the record from any state; repeating them ch
   expect((await tenant.call('POST', `/groups/${parent.id}/enable`)).json<Group>().status).toBe('enabled')
 })
 
-test('a deleted group is gone, its children are roots with their own below them, its members have no parent', async () => {
+test('a deleted group is gone, its children become roots with their own children, and its members have no parent', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const top = await hall.make('top')
@@ -232,7 +232,7 @@ test('the deletion of a group names everything that it changes in the journal', 
   expect(channels?.attributes).toEqual({ ids: [channel.id], parent_group_id: gone.id })
 })
 
-test('a group that was deleted leaves no role and no grant behind', async () => {
+test('a deleted group leaves no role and no grant', async () => {
   const own = await newTenant(api)
   const group = await groupsOf(own).make('short-lived')
   const member = await newMember(own.domainId)
@@ -249,7 +249,7 @@ test('a group that was deleted leaves no role and no grant behind', async () => 
   expect(await count()).toBe(0)
 })
 
-test('the filters of the listing narrow it', async () => {
+test('each filter narrows the listing', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const north = await hall.make('north hall', undefined, { tags: ['a', 'b'], metadata: { floor: { no: 1 } } })
@@ -352,7 +352,7 @@ test('a group of another domain, an unknown one and no id at all are the same 40
   }
 })
 
-test('each call needs its action on the group: without read it is 404, without the action 403', async () => {
+test('each call requires its action on the group: without read it is 404, without the action 403', async () => {
   const group = await groups.make('guarded')
   for (const [method, suffix, action, body] of [
     ['GET', '', 'read'],
@@ -375,7 +375,7 @@ test('each call needs its action on the group: without read it is 404, without t
   }
 })
 
-test('roles=true says who asks and by which roles, his own on the group first', async () => {
+test('roles=true shows the roles of the caller, those on the group first', async () => {
   const top = await groups.make('top')
   const seen = await groups.make('seen', top)
   const shown = async (caller: Groups) =>
@@ -399,7 +399,7 @@ test('roles=true says who asks and by which roles, his own on the group first', 
   expect((await groups.call('GET', `/${seen.id}`)).json()).not.toHaveProperty('roles')
 })
 
-test('listings can be narrowed to a role, a kind of access and actions of the caller', async () => {
+test('listings can be filtered by a role, a kind of access and actions of the caller', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const [top, apart] = [await hall.make('top'), await hall.make('apart')]
@@ -443,7 +443,7 @@ test('listings can be narrowed to a role, a kind of access and actions of the ca
   expect((await seen.call('GET', '?access_type=direct')).json<GroupPage>().total).toBe(2)
 })
 
-test('what another user reaches is listed for him and for administrators', async () => {
+test('the groups of another user are listed for that user and for administrators', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const [top] = [await hall.make('top'), await hall.make('hidden')]
@@ -457,7 +457,7 @@ test('what another user reaches is listed for him and for administrators', async
   expect((await groupsOf(member).call('GET', `?user=${own.user.id}`)).status).toBe(403)
 })
 
-test('root_group=true shows where the view of the caller begins, also below what he may not see', async () => {
+test('root_group=true shows the topmost visible groups, also below invisible ones', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const top = await hall.make('top')

@@ -62,7 +62,7 @@ async function expire(user: TestUser): Promise<void> {
 }
 
 describe('an invitation to a role', () => {
-  test('makes the invitee a member of it when he accepts', async () => {
+  test('makes the invitee a member of it when they accept', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     const roleId = await newRole(tenant, 'watcher', ['read', 'client_read'])
@@ -124,7 +124,7 @@ describe('an invitation to a role', () => {
     expect(await received(user)).toEqual([])
   })
 
-  test('whose role was deleted meanwhile is refused clearly, and can be sent anew', async () => {
+  test('is refused clearly after its role was deleted, and can be sent again', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     const roleId = await newRole(tenant, 'watcher', ['read'])
@@ -162,7 +162,7 @@ describe('an invitation by a relation', () => {
     expect(domains).toMatchObject([{ id: tenant.domainId, role_name: role, permission: relation }])
   })
 
-  test('is made again where somebody deleted its role', async () => {
+  test('creates its role again after the role was deleted', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     await inviteAs(tenant, user, 'viewer')
@@ -173,7 +173,7 @@ describe('an invitation by a relation', () => {
     expect((await user.call('GET', `/domains/${tenant.domainId}`)).status).toBe(200)
   })
 
-  test('is one of those that exist, and names its user and domain', async () => {
+  test('must name an existing relation, a user and a domain', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     expect((await inviteAs(tenant, user, 'owner')).status).toBe(400)
@@ -184,8 +184,8 @@ describe('an invitation by a relation', () => {
   })
 })
 
-describe('who may', () => {
-  test('send: administrators of the domain and of the platform, nobody else, whatever he holds', async () => {
+describe('who can', () => {
+  test('send: administrators of the domain and of the platform, and no other caller with any actions', async () => {
     const tenant = await newTenant(api)
     const [member, stranger, user] = [await api.newUser(), await api.newUser(), await api.newUser()]
     const onDomain = { type: 'domain', domainId: tenant.domainId, id: tenant.domainId } as const
@@ -199,7 +199,7 @@ describe('who may', () => {
     expect((await api.admin('POST', '/invitations', body)).status).toBe(201)
   })
 
-  test('view: invitee, inviter and administrators; strangers see nothing, members not even whether there is one', async () => {
+  test('view: invitee, inviter and administrators; strangers see nothing, and members get no hint of it', async () => {
     const tenant = await newTenant(api)
     const [user, second, member, stranger] = [
       await api.newUser(),
@@ -228,7 +228,7 @@ describe('who may', () => {
     expect((await stranger.call('GET', `/invitations/${stranger.id}/nothing`)).status).toBe(404)
   })
 
-  test('accept: the invitee; somebody else is refused, and where nobody is invited there is none', async () => {
+  test('accept: the invitee; any other user is refused, and without an invitation there is nothing to accept', async () => {
     const tenant = await newTenant(api)
     const [user, stranger] = [await api.newUser(), await api.newUser()]
     expect((await accept(stranger, tenant.domainId)).status).toBe(404)
@@ -281,7 +281,7 @@ describe('an answer', () => {
     expect((await view(tenant, no)).rejected_at).not.toBe(ZERO_TIME)
   })
 
-  test('of many at the same moment exactly one counts', async () => {
+  test('is counted once when many arrive at the same moment', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     await inviteAs(tenant, user, 'viewer')
@@ -296,7 +296,7 @@ describe('an answer', () => {
     expect(isMember).toBe(invitation.rejected_at === ZERO_TIME)
   })
 
-  test('comes within 168 hours; afterwards the invitation is sent anew', async () => {
+  test('is accepted for 168 hours; afterwards the invitation is sent again', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     await inviteAs(tenant, user, 'viewer')
@@ -320,7 +320,7 @@ describe('an answer', () => {
 })
 
 describe('one user is invited to a domain once', () => {
-  test('a second invitation is refused, resend renews the first', async () => {
+  test('a second invitation is refused, and resend renews the first', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     await inviteAs(tenant, user, 'viewer')
@@ -331,7 +331,7 @@ describe('one user is invited to a domain once', () => {
     expect(renewed.updated_at).not.toBe(ZERO_TIME)
   })
 
-  test('resend clears a rejection; an accepted one stays until its member has left', async () => {
+  test('resend clears a rejection; an accepted invitation stays until its member has left', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     await inviteAs(tenant, user, 'viewer')
@@ -353,7 +353,7 @@ describe('one user is invited to a domain once', () => {
     })
   })
 
-  test('of many sent at the same moment one is made', async () => {
+  test('many concurrent invitations create one', async () => {
     const tenant = await newTenant(api)
     const user = await api.newUser()
     const answers = await Promise.all(Array.from({ length: 6 }, () => inviteAs(tenant, user, 'viewer')))
@@ -362,7 +362,7 @@ describe('one user is invited to a domain once', () => {
 })
 
 describe('a list', () => {
-  test('of the caller holds what he received, filtered by state and the rest', async () => {
+  test('of the caller contains the received invitations, filtered by state and other fields', async () => {
     const [first, second, third] = [await newTenant(api), await newTenant(api), await newTenant(api)]
     const user = await api.newUser()
     await inviteAs(first, user, 'viewer')
@@ -389,7 +389,7 @@ describe('a list', () => {
       expect((await user.call('GET', `/invitations?${query}`)).status, query).toBe(400)
   })
 
-  test('of what the caller sent, and nothing of what others sent to others', async () => {
+  test('of the sent invitations contains those of the caller only', async () => {
     const [tenant, other] = [await newTenant(api), await newTenant(api)]
     const user = await api.newUser()
     await inviteAs(tenant, user, 'viewer')
@@ -403,7 +403,7 @@ describe('a list', () => {
     expect(await listed(api.admin, `user_id=${user.id}`)).toEqual([tenant.domainId, other.domainId])
   })
 
-  test('of a domain is for its administrators', async () => {
+  test('of a domain requires an administrator of the domain', async () => {
     const tenant = await newTenant(api)
     const [user, member] = [await api.newUser(), await api.newUser()]
     await grantRole(api, member.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, ['read'])
@@ -429,7 +429,7 @@ describe('a deletion', () => {
       ['older path', (call, domain, user) => call('DELETE', `/invitations/${user}/${domain}`)],
     ]
 
-  test.each(forms)('takes an open invitation back: %s', async (_form, remove) => {
+  test.each(forms)('withdraws an open invitation: %s', async (_form, remove) => {
     const tenant = await newTenant(api)
     const [user, stranger] = [await api.newUser(), await api.newUser()]
     await inviteAs(tenant, user, 'viewer')
@@ -458,7 +458,7 @@ describe('a deletion', () => {
   )
 })
 
-test('the journal tells who invited whom to what, and how it was answered', async () => {
+test('the journal records who invited whom to what, and the answer', async () => {
   const tenant = await newTenant(api)
   const user = await api.newUser()
   await inviteAs(tenant, user, 'viewer')

@@ -51,7 +51,7 @@ async function countEverything(): Promise<void> {
 const operationsOf = ({ journals }: JournalPage) => journals.map(({ operation }) => operation)
 const at = (type: string, id: string, query = '') => `/${tenant.domainId}/journal/${type}/${id}${query}`
 
-test('the journal of an entity shows what happened to it, newest first, and nothing of others', async () => {
+test('the journal of an entity shows its own records, newest first', async () => {
   const [client, other, channel] = [await tenant.newClient(), await tenant.newClient(), await tenant.newChannel()]
   const { call, domainId } = tenant
   await call('PATCH', `/${domainId}/clients/${client.id}`, { name: 'x', metadata: { a: 1 } })
@@ -73,7 +73,7 @@ test('the journal of an entity shows what happened to it, newest first, and noth
   }
 })
 
-test('attributes and metadata are shown when they are asked for: who, from where, before and after', async () => {
+test('attributes and metadata are shown on request: who, from where, before and after', async () => {
   const { call, domainId, user } = tenant
   const client = await tenant.newClient({ name: 'pump', metadata: { site: 'north' } })
   await call('PATCH', `/${domainId}/clients/${client.id}`, { name: 'new' }, { 'x-request-id': 'request-7' })
@@ -140,7 +140,7 @@ test('operation, from, to, dir, offset and limit narrow and turn the listing', a
     expect((await user.call('GET', at('client', client.id, `?${wrong}`))).status, wrong).toBe(400)
 })
 
-test('who may not read an entity is told that there is none, and a stranger nothing', async () => {
+test('a caller who cannot read an entity gets the response for a missing one, and a stranger is refused', async () => {
   const client = await tenant.newClient()
   const [stranger, member, reader] = [await api.newUser(), await api.newUser(), await api.newUser()]
   const domain = { type: 'domain', domainId: tenant.domainId, id: tenant.domainId } as const
@@ -160,7 +160,7 @@ test('who may not read an entity is told that there is none, and a stranger noth
   expect(operationsOf(await journalOf(tenant.user, at('client', client.id)))).toContain('client.role.add_members')
 })
 
-test('a bulk is one record, which the journal of each shows as its own', async () => {
+test('a bulk is one record, which the journal of each of its entities shows', async () => {
   const { call, domainId, user } = tenant
   const bulk = (
     await call(
@@ -202,7 +202,7 @@ test('the journal of a deleted entity stays readable to administrators by its id
   expect(operationsOf(await journalOf(user, at('group', group)))).toContain('group.remove')
 })
 
-test('the journal of a domain holds what happened in it, as far as the caller may read what it is about', async () => {
+test('the journal of a domain shows the records about entities that the caller can read', async () => {
   const own = await newTenant(api)
   const { domainId } = own
   const [client] = [await own.newClient(), await own.newChannel()]
@@ -223,7 +223,7 @@ test('the journal of a domain holds what happened in it, as far as the caller ma
   expect((await tenant.call('GET', path)).status).toBe(403)
 })
 
-test('a group shows its own story, not that of what is in it', async () => {
+test('a group shows its own records, not those of its members', async () => {
   const { domainId, user } = tenant
   const group = await newGroup(api, domainId)
   const client = await tenant.newClient()
@@ -232,7 +232,7 @@ test('a group shows its own story, not that of what is in it', async () => {
   expect(operationsOf(await journalOf(user, at('client', client.id)))).toEqual(['client.set_parent', 'client.create'])
 })
 
-test('a user sees what he did and what was done to him; so does the platform administrator, and nobody else', async () => {
+test('a user sees their own actions and the changes of their account; so does the platform administrator, and no one else', async () => {
   const own = await newTenant(api)
   const client = await own.newClient()
   await api.anonymous('POST', '/users/tokens/issue', { identity: own.user.username, secret: 'wrong password' })
@@ -318,7 +318,7 @@ test('records older than the setting are removed in bounded steps, but none that
   expect(rows[0]?.orphans).toBe(0)
 })
 
-test('of a domain that is removed the records go too, in parts, once every consumer has read them', async () => {
+test('the records of a removed domain are removed too, in parts, after every consumer has read them', async () => {
   const own = await newTenant(api)
   for (let index = 0; index < 5; index++) await own.newClient()
   const { rows } = await sql<{ key: number }>`SELECT key FROM domains WHERE id = ${own.domainId}::uuid`.execute(

@@ -32,7 +32,7 @@ async function newKey(call: Caller, fields: Record<string, unknown> = {}): Promi
 }
 
 describe('an API key', () => {
-  test('is made with its value, viewed without, listed, and dead when it is deleted', async () => {
+  test('is created with its value, viewed without it, listed, and invalid after deletion', async () => {
     const { call, id: userId } = await api.newUser()
     const key = await newKey(call, { duration: 3600 })
     expect(Date.parse(key.expires_at ?? '') - Date.parse(key.issued_at)).toBe(3_600_000)
@@ -64,7 +64,7 @@ describe('an API key', () => {
     expect((await call('DELETE', `/keys/${key.id}`)).status).toBe(404)
   })
 
-  test('does not end by itself without a duration, and does with one', async () => {
+  test('expires only if it was created with a duration', async () => {
     const { call } = await api.newUser()
     for (const fields of [{}, { duration: 0 }]) {
       const key = await newKey(call, fields)
@@ -92,7 +92,7 @@ describe('an API key', () => {
     expect((await call('POST', '/keys', body)).status).toBe(400)
   })
 
-  test('of somebody else and an unknown one are the same 404; who has no token is 401, a wrong content type 415', async () => {
+  test('of another user and an unknown one are the same 404; a request without a token is 401, a wrong content type 415', async () => {
     const [owner, stranger] = [await api.newUser(), await api.newUser()]
     const { id } = await newKey(owner.call)
     for (const method of ['GET', 'DELETE']) {
@@ -106,7 +106,7 @@ describe('an API key', () => {
     expect((await owner.call('GET', `/keys/${id}`)).status).toBe(200)
   })
 
-  test('makes no further credentials, refreshes nothing, and may do what its user may', async () => {
+  test('creates no other credentials, refreshes nothing, and has the rights of its user', async () => {
     const tenant = await newTenant(api)
     const { value, id } = await newKey(tenant.call)
     const call = api.as(`Bearer ${value}`)
@@ -147,7 +147,7 @@ describe('an API key', () => {
     expect((await boundCall('DELETE', `/keys/${key.id}`)).status).toBe(204)
   })
 
-  test('with another signature, another payload or no row is no key', async () => {
+  test('with another signature, another payload or no row is not a key', async () => {
     const { call } = await api.newUser()
     const [one, two] = [await newKey(call), await newKey(call)]
     const [header, payload, signature] = one.value.split('.')
@@ -163,7 +163,7 @@ describe('an API key', () => {
     expect((await api.as(`Bearer ${one.value}`)('GET', '/users/profile')).status).toBe(401)
   })
 
-  test('ends for its disabled user, and its value stands neither in the journal nor in the table', async () => {
+  test('is invalid while its user is disabled, and its value is neither in the journal nor in the table', async () => {
     const { call, id: userId } = await api.newUser()
     const key = await newKey(call)
     const own = api.as(`Bearer ${key.value}`)
@@ -180,7 +180,7 @@ describe('an API key', () => {
     expect(all).not.toContain(key.value.split('.')[1])
   })
 
-  test('has the time of its use written', async () => {
+  test('records the time of its last use', async () => {
     const { call } = await api.newUser()
     const key = await newKey(call)
     expect((await call('GET', `/keys/${key.id}`)).json()).toMatchObject({ last_used_at: ZERO_TIME })
@@ -191,7 +191,7 @@ describe('an API key', () => {
     )
   })
 
-  test('that is deleted here is dead on every node within a second', async () => {
+  test('that is deleted on one node is invalid on every node within a second', async () => {
     await using database = await createTestDatabase()
     await using one = await startTestApi({ database, tailIntervalMs: 250 })
     await using other = await startTestApi({ database, tailIntervalMs: 250 })
@@ -207,7 +207,7 @@ describe('an API key', () => {
 describe('the key that signs', () => {
   const rotate = (at: TestApi) => at.admin('POST', '/keys/rotate')
 
-  test('is replaced by the platform administrator without logging anybody out, and other nodes know at once', async () => {
+  test('is replaced by the platform administrator without ending any login, and other nodes use the new one at once', async () => {
     await using database = await createTestDatabase()
     await using one = await startTestApi({ database, tailIntervalMs: 250 })
     await using other = await startTestApi({ database, tailIntervalMs: 250 })
@@ -252,7 +252,7 @@ describe('the key that signs', () => {
     expect(await verifies((await api.newUser()).accessToken)).toBe(true)
   })
 
-  test('when it is retired can sign nothing more, and no private half stands in the published set or the journal', async () => {
+  test('signs nothing after it is retired, and no private half is in the published set or the journal', async () => {
     await rotate(api)
     const { rows } = await sql<{
       is_retired: boolean
@@ -270,7 +270,7 @@ describe('the key that signs', () => {
     expect(journal.rows[0]?.text).not.toMatch(/PRIVATE|sealed/)
   })
 
-  test('verifies until the last token that it signed has expired, and as long as an API key of it lives', async () => {
+  test('verifies until the last token that it signed has expired, and while it has an API key', async () => {
     await using database = await createTestDatabase()
     await using first = await startTestApi({ database })
     const user = await first.newUser()
@@ -294,7 +294,7 @@ describe('the key that signs', () => {
     expect(await kidsOfNewNode()).not.toContain(old)
   })
 
-  test('is replaced by itself when it is older than its lifetime, once, whatever the number of nodes', async () => {
+  test('is replaced automatically once when it exceeds its lifetime, with any number of nodes', async () => {
     await using database = await createTestDatabase()
     await using first = await startTestApi({ database })
     const [before] = (await jwksOf(first)).keys.map((key) => key.kid)
@@ -309,7 +309,7 @@ describe('the key that signs', () => {
     for (const node of nodes) await node[Symbol.asyncDispose]()
   })
 
-  test('is replaced by nobody but the platform administrator', async () => {
+  test('is replaced by the platform administrator only', async () => {
     const { call } = await api.newUser()
     expect((await call('POST', '/keys/rotate')).status).toBe(403)
     expect((await api.anonymous('POST', '/keys/rotate')).status).toBe(401)
@@ -317,7 +317,7 @@ describe('the key that signs', () => {
     expect((await api.as(`Bearer ${adminKey.value}`)('POST', '/keys/rotate')).status).toBe(403)
   })
 
-  test('of several rotations at once each has its effect and one key signs', async () => {
+  test('is one key after several concurrent rotations, each of which has its effect', async () => {
     const answers = await Promise.all(Array.from({ length: 4 }, () => rotate(api)))
     for (const answer of answers) expect(answer.status, answer.text).toBe(201)
     const { rows } = await sql`SELECT 1 FROM signing_keys WHERE retired_at IS NULL`.execute(api.database.db)
@@ -325,7 +325,7 @@ describe('the key that signs', () => {
     expect((await (await api.newUser()).call('GET', '/users/profile')).status).toBe(200)
   })
 
-  test('that is unknown makes nobody wait: a token that names it is 401', async () => {
+  test('rejects a token with an unknown key with 401 and without delay', async () => {
     const header = Buffer.from(JSON.stringify({ alg: 'EdDSA', kid: newId() })).toString('base64url')
     const [, payload, signature] = (await api.newUser()).accessToken.split('.')
     const answers = await Promise.all(

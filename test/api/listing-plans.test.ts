@@ -78,7 +78,7 @@ async function list(user: TestUser, query: string): Promise<ListPage> {
 }
 
 describe.each(['many', 'few', 'none'] as const)('a member who reaches %s clients', (kind) => {
-  test('is shown exactly those, in each order, from both ends and at any depth', async () => {
+  test('gets exactly those, in each order, from both ends and at any depth', async () => {
     const user = members[kind]
     const all = await expected(user)
     const text = (left: string, right: string) => (left < right ? -1 : left > right ? 1 : 0)
@@ -104,7 +104,7 @@ describe.each(['many', 'few', 'none'] as const)('a member who reaches %s clients
     }
   }, 60_000)
 
-  test('is shown to an administrator who asks for him as to himself, also beside what is asked of the records', async () => {
+  test('has the same list when an administrator requests it, also with filters on the records', async () => {
     const user = members[kind]
     const all = await expected(user)
     for (const status of ['all', 'enabled', 'disabled'])
@@ -122,7 +122,7 @@ describe.each(['many', 'few', 'none'] as const)('a member who reaches %s clients
       }
   }, 60_000)
 
-  test('is shown those beside what lies in a domain of his own', async () => {
+  test('gets them together with the entities of a domain of their own', async () => {
     const user = members[kind]
     const alias = `own-${kind}`
     const own = (await user.call('POST', '/domains', { name: alias, alias })).json<{ id: string }>().id
@@ -148,7 +148,7 @@ describe.each(['many', 'few', 'none'] as const)('a member who reaches %s clients
     expect((await user.call('POST', `/domains/${own}/disable`)).status).toBe(200)
   }, 60_000)
 
-  test('sees a change in the total and the page at once', async () => {
+  test('gets a change in the total and the page at once', async () => {
     const user = members[kind]
     const [one] = await expected(user)
     const before = await list(user, 'limit=1&status=enabled')
@@ -214,7 +214,7 @@ describe('a member with roles on more groups than travel with a statement', () =
     expect((await owner.call('POST', `/${domainId}/groups`, { name: 'another' })).status).toBe(201)
   }, 60_000)
 
-  test('is shown what lies in them and below them, with its secrets, and nothing else', async () => {
+  test('gets their entities and those below them, with secrets, and nothing else', async () => {
     const found: string[] = []
     const { total } = await list(member, 'status=all&only_total=true')
     expect(total).toBe(inGroups.length)
@@ -227,7 +227,7 @@ describe('a member with roles on more groups than travel with a statement', () =
     expect(found.toSorted()).toEqual(inGroups.toSorted())
   })
 
-  test('is shown them in the listing of groups', async () => {
+  test('gets them in the listing of groups', async () => {
     const page = async (query: string) =>
       (await member.call('GET', `/${domainId}/groups?${query}`)).json<{ total: number; groups: { name: string }[] }>()
     const administered = GROUPS - GROUPS / 10
@@ -237,7 +237,7 @@ describe('a member with roles on more groups than travel with a statement', () =
     expect(await page('limit=1&root_group=true')).toMatchObject({ total: administered })
   })
 
-  test('may do with each what its group allows, and loses it with the role', async () => {
+  test('has the rights of the group on each entity, and loses them with the role', async () => {
     const [reached] = inGroups
     expect((await member.call('GET', `/${domainId}/clients/${reached}`)).status).toBe(200)
     expect((await member.call('POST', `/${domainId}/clients/${reached}/disable`)).status).toBe(200)
@@ -247,7 +247,7 @@ describe('a member with roles on more groups than travel with a statement', () =
   })
 })
 
-describe('pages of a listing that is larger than what is sorted once', () => {
+describe('pages of a listing above the limit for a single sort', () => {
   /** More than are sorted once, and than are walked before an anchor is sought. */
   const MANY = 45_000
   const ORDERS = { created_at: 'h.created_at, h.id', name: 'left(h.name, 256), h.created_at, h.id' } as const
@@ -282,7 +282,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
     ['created_at', 'desc'],
     ['name', 'asc'],
     ['name', 'desc'],
-  ] as const)('are the same however often they are asked, by %s %s', async (order, dir) => {
+  ] as const)('are the same on every request, by %s %s', async (order, dir) => {
     const wanted = await idsInOrder([manyId], order)
     const all = dir === 'asc' ? wanted : wanted.toReversed()
     // A far page has rows sought to begin from, which the later ones use as soon as they are found.
@@ -298,7 +298,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       }
   })
 
-  test('by name are found in an index that has all that is asked of a row', async () => {
+  test('by name are found in an index with all fields of the conditions', async () => {
     const plan = await api.database.transaction(async (tx) => {
       // Of a few rows PostgreSQL rather sorts, and which way it takes is left to what it happens to know of the table.
       for (const way of ['sort', 'incremental_sort', 'seqscan', 'bitmapscan', 'indexscan'])
@@ -388,7 +388,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       return answer.json<{ total: number; channels: { id: string }[] }>()
     }
 
-    test('is shown how many there are, of each status and by each kind of access', async () => {
+    test('gets their number, by status and by kind of access', async () => {
       for (const status of ['all', 'enabled', 'disabled'])
         for (const access of [undefined, 'direct', 'direct_group', 'indirect_group', 'domain']) {
           const wanted = reached.filter(
@@ -403,7 +403,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       expect(named.total).toBe(reached.length)
     })
 
-    test('is shown the same pages however often they are asked', async () => {
+    test('gets the same pages on every request', async () => {
       const wanted = reached.filter(({ status }) => status === 'enabled').map(({ id }) => id)
       for (const offset of [0, 10, 190, 300, 20_000])
         for (let round = 0; round < 4; round++) {
@@ -418,7 +418,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       expect((await owner.call('POST', `/${manyId}/channels/${first}/enable`)).status).toBe(200)
     })
 
-    test('is shown the same by letters of their names', async () => {
+    test('gets the same pages by letters of their names', async () => {
       const { rows } = await api.database.pool.query<{ id: string; name: string; domain_key: number }>(
         `SELECT h.id, h.name, h.domain_key FROM channels h JOIN domains d ON d.key = h.domain_key WHERE d.id = $1 AND h.status = 'enabled'
           ORDER BY left(h.name, 256), h.created_at, h.id`,
@@ -439,7 +439,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
         }
     })
 
-    test('is shown them beside those of domains of which he reaches few or none', async () => {
+    test('gets them together with those of domains in which they have few or none', async () => {
       const few = (await member.call('POST', '/domains', { name: 'few', alias: 'few' })).json<{ id: string }>().id
       const none = (await owner.call('POST', '/domains', { name: 'none', alias: 'none' })).json<{ id: string }>().id
       const assigned = { relation: 'member', user_ids: [member.id] }
@@ -476,7 +476,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
   }
 })
 
-test('rows that lie behind all others are found', async () => {
+test('rows behind all others are found', async () => {
   const created = await owner.call('POST', '/domains', { name: 'behind', alias: 'behind' })
   const behindId = created.json<{ id: string }>().id
   const member = await api.newUser()
@@ -511,7 +511,7 @@ test('names are ordered by their first 256 characters, and then by creation', as
   expect(page.clients.map((client) => client.name.slice(255))).toEqual(['m'.repeat(45), 'nb', 'na', 'n'])
 })
 
-test('a text of one or two letters is sought like any other, in small letters and capitals', async () => {
+test('a text of one or two letters is searched like any other, in lower and upper case', async () => {
   const names = [
     'K',
     'k',
@@ -564,7 +564,7 @@ test('a text of one or two letters is sought like any other, in small letters an
   }
 })
 
-test('what is reached is found from the grants, by an index on the group', async () => {
+test('accessible entities are found from the grants, by an index on the group', async () => {
   const { rows } = await api.database.pool.query<{ 'QUERY PLAN': string }>(
     `EXPLAIN SELECT e.key FROM (SELECT unnest('{1,2}'::bigint[]) AS key OFFSET 0) above CROSS JOIN LATERAL (
        SELECT e.key FROM clients e WHERE e.parent_group_key = above.key OFFSET 0) e`,

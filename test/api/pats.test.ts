@@ -70,7 +70,7 @@ const addScopes = (call: Caller, id: string, scopes: readonly NewScope[]) =>
   call('PATCH', `/pats/${id}/scope/add`, { scopes })
 
 describe('the life of a token', () => {
-  test('making one answers it with its secret, the only time', async () => {
+  test('creation returns the secret, and no later response does', async () => {
     const { call, id: userId } = await api.newUser()
     const pat = await newPat(call, { name: 'backup', description: 'nightly', duration: '24h' })
     expect(pat).toMatchObject({
@@ -125,7 +125,7 @@ describe('the life of a token', () => {
     expect((await call('PATCH', `/pats/${id}/name`, 'x', { 'content-type': 'text/plain' })).status).toBe(415)
   })
 
-  test('a new secret kills the old one and ends a revocation; a revoked one works no more', async () => {
+  test('a new secret invalidates the old one and ends a revocation; a revoked token is rejected', async () => {
     const tenant = await newTenant(api)
     const { pat, call } = await robot(tenant, [['domains', 'read', tenant.domainId]])
     const view = (secret: string) => api.as(`Bearer ${secret}`)('GET', `/domains/${tenant.domainId}`)
@@ -147,7 +147,7 @@ describe('the life of a token', () => {
     expect((await view(again.secret ?? '')).status).toBe(200)
   })
 
-  test('a token ends with its lifetime', async () => {
+  test('a token expires at the end of its lifetime', async () => {
     const tenant = await newTenant(api)
     const { pat, call } = await robot(tenant, [['domains', 'read', tenant.domainId]])
     expect((await call('GET', `/domains/${tenant.domainId}`)).status).toBe(200)
@@ -162,7 +162,7 @@ describe('the life of a token', () => {
     expect((await tenant.call('GET', `/pats/${pat.id}`)).json()).toMatchObject({ status: 'expired', revoked: false })
   })
 
-  test('deleting one is 204 and its end; deleting all is 200', async () => {
+  test('deleting one token is 204 and invalidates it; deleting all is 200', async () => {
     const { call } = await api.newUser()
     const [one, two, three] = [await newPat(call), await newPat(call), await newPat(call)]
     expect((await call('DELETE', `/pats/${one.id}`)).status).toBe(204)
@@ -193,7 +193,7 @@ describe('the life of a token', () => {
       expect((await call('GET', `/pats?${query}`)).status, query).toBe(400)
   })
 
-  test("somebody else's token and an unknown one are the same 404 everywhere", async () => {
+  test('the token of another user and an unknown one are the same 404 everywhere', async () => {
     const [owner, stranger] = [await api.newUser(), await api.newUser()]
     const { id } = await newPat(owner.call)
     const scopes = [{ entity_type: 'users', entity_id: '*', operation: 'read' }]
@@ -217,7 +217,7 @@ describe('the life of a token', () => {
     expect((await owner.call('GET', `/pats/${id}`)).json()).toMatchObject({ name: 'robot', revoked: false })
   })
 
-  test('no secret and no hash of it stands in the journal or in the table', async () => {
+  test('neither a secret nor a part of it is in the journal or in the table', async () => {
     const { call, id: userId } = await api.newUser()
     const pat = await newPat(call)
     const { secret = '' } = (await call('PATCH', `/pats/${pat.id}/secret/reset`, { duration: '1h' })).json<Pat>()
@@ -317,7 +317,7 @@ describe('scopes', () => {
     expect((await tenant.call('GET', `/pats/${pat.id}/scope`)).json()).toMatchObject({ total: 0 })
   })
 
-  test('a foreign domain is 403, a foreign or unknown entity 422, a scope that is there 409; all or none', async () => {
+  test('a foreign domain is 403, a foreign or unknown entity 422, an existing scope 409; all scopes are added or none', async () => {
     const [tenant, other] = [await newTenant(api), await newTenant(api)]
     const foreign = await other.newClient()
     const pat = await newPat(tenant.call)
@@ -336,7 +336,7 @@ describe('scopes', () => {
     expect((await tenant.call('GET', `/pats/${pat.id}/scope`)).json()).toMatchObject({ total: 1 })
   })
 
-  test('of several additions of one scope at once exactly one wins', async () => {
+  test('exactly one of several concurrent additions of one scope succeeds', async () => {
     const tenant = await newTenant(api)
     const pat = await newPat(tenant.call)
     const scope = { optional_domain_id: tenant.domainId, entity_type: 'clients', entity_id: '*', operation: 'read' }
@@ -345,8 +345,8 @@ describe('scopes', () => {
   })
 })
 
-describe('what a token may do', () => {
-  test('nothing without a scope: 403 everywhere, 401 where it is no token', async () => {
+describe('the rights of a token', () => {
+  test('are none without a scope: 403 everywhere, 401 for a text that is not a token', async () => {
     const tenant = await newTenant(api)
     const client = await tenant.newClient()
     const { call } = await robot(tenant, [])
@@ -376,7 +376,7 @@ describe('what a token may do', () => {
     ['update', 'POST', '/disable', undefined, 200],
     ['delete', 'DELETE', '', undefined, 200],
   ] as const)(
-    '%s lets %s%s of a client through, and no other operation does',
+    '%s permits %s%s of a client, and no other operation does',
     async (operation, method, path, body, status) => {
       const tenant = await newTenant(api)
       for (const granted of ['read', 'list', 'update', 'delete', 'create', 'share', 'unshare']) {
@@ -390,7 +390,7 @@ describe('what a token may do', () => {
     },
   )
 
-  test('create makes clients, one and many, and gives no other right on them', async () => {
+  test('to create clients cover one and many, and give no other right on them', async () => {
     const tenant = await newTenant(api)
     const { call } = await robot(tenant, [['clients', 'create']])
     const made = await call('POST', `/${tenant.domainId}/clients`, { name: 'made by a robot' })
@@ -400,7 +400,7 @@ describe('what a token may do', () => {
     expect((await call('POST', `/${tenant.domainId}/channels`, {})).status).toBe(403)
   })
 
-  test('a listing shows what the scopes to list name, secrets only where it may change them', async () => {
+  test('to list select the listed entities, with secrets only if the token can change them', async () => {
     const tenant = await newTenant(api)
     const clients = [await tenant.newClient(), await tenant.newClient(), await tenant.newClient()]
     const ids = clients.map((client) => client.id) as [string, string, string]
@@ -432,7 +432,7 @@ describe('what a token may do', () => {
     expect(unscoped.json()).toMatchObject({ total: 1, clients: [{ id: ids[1] }] })
   })
 
-  test('a token of one domain sees and does nothing in another of its owner', async () => {
+  test('for one domain give no access to another domain of the owner', async () => {
     const tenant = await newTenant(api)
     const second = (await tenant.call('POST', '/domains', { name: 'second' })).json<{ id: string }>().id
     await tenant.call('POST', `/${second}/clients`, {})
@@ -451,7 +451,7 @@ describe('what a token may do', () => {
     expect([domains.total, domains.domains.map((domain) => domain.id)]).toEqual([1, [tenant.domainId]])
   })
 
-  test('connecting needs update on both ends', async () => {
+  test('to connect require update on both entities', async () => {
     const tenant = await newTenant(api)
     const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
     const body = { client_ids: [client.id], channel_ids: [channel.id], types: ['publish'] }
@@ -466,7 +466,7 @@ describe('what a token may do', () => {
     expect(connected.status, connected.text).toBe(201)
   })
 
-  test('messages:publish sends and messages:subscribe reads, each alone, on the channel that it names', async () => {
+  test('messages:publish and messages:subscribe each permit one direction, on the channel of the scope', async () => {
     const tenant = await newTenant(api)
     const [channel, other] = [await tenant.newChannel(), await tenant.newChannel()]
     const pack = JSON.stringify([{ n: 'voltage', u: 'V', v: 1 }])
@@ -494,7 +494,7 @@ describe('what a token may do', () => {
     expect((await send(api.as(`Bearer ${everywhere.secret}`), other.id)).status).toBe(202)
   })
 
-  test('a token never exceeds its owner: what he loses, it loses', async () => {
+  test('never exceed those of the owner: an action that the owner loses is lost', async () => {
     const tenant = await newTenant(api)
     const client = await tenant.newClient()
     const member = await api.newUser()
@@ -514,7 +514,7 @@ describe('what a token may do', () => {
     expect((await call('GET', `/${tenant.domainId}/clients/${client.id}`)).status).toBe(401)
   })
 
-  test('the token of the platform administrator reaches what he belongs to and administers nothing', async () => {
+  test('of the platform administrator cover their own domains, without administration of the platform', async () => {
     const [tenant, user] = [await newTenant(api), await api.newUser()]
     const pat = await newPat(api.admin)
     await addScopes(api.admin, pat.id, [
@@ -528,7 +528,7 @@ describe('what a token may do', () => {
     await api.admin('DELETE', '/pats')
   })
 
-  test('users:read on one user shows that user alone; users:update changes names and never the password', async () => {
+  test('users:read on one user shows only that user; users:update changes names and never the password', async () => {
     const [tenant, other] = [await newTenant(api), await api.newUser()]
     const { call } = await robot(tenant, [
       ['users', 'read', tenant.user.id],
@@ -556,7 +556,7 @@ describe('what a token may do', () => {
     expect((await call('GET', `/users/search?username=${tenant.user.username}`)).status).toBe(403)
   })
 
-  test('users:create registers a user who is owned by the owner of the token', async () => {
+  test('users:create registers a user whose owner is the owner of the token', async () => {
     const tenant = await newTenant(api)
     const registration = () => {
       const mark = newId().slice(0, 8)
@@ -572,7 +572,7 @@ describe('what a token may do', () => {
     expect((await tenant.call('GET', `/users?visibility=mine`)).json()).toMatchObject({ users: [{ id }] })
   })
 
-  test('no token, key or bound login manages tokens', async () => {
+  test('never include tokens, and neither do those of a key or a bound login', async () => {
     const tenant = await newTenant(api)
     const { pat, call } = await robot(tenant, [
       ['domains', 'update'],
@@ -622,7 +622,7 @@ describe('what a token may do', () => {
     expect((await tenant.call('GET', `/pats/${pat.id}`)).json()).toMatchObject({ name: 'robot', status: 'active' })
   })
 
-  test('it is no refresh token and no text near it is a token', async () => {
+  test('do not include a refresh, and no similar text is a token', async () => {
     const tenant = await newTenant(api)
     const { pat, call } = await robot(tenant, [['users', 'read', tenant.user.id]])
     expect((await call('GET', '/users/profile')).status).toBe(200)
@@ -640,7 +640,7 @@ describe('what a token may do', () => {
       expect((await api.as(`Bearer ${text}`)('GET', '/users/profile')).status, text).toBe(401)
   })
 
-  test('a scope on an entity is not for another that comes to have its id', async () => {
+  test('on an entity do not cover a later entity with the same id', async () => {
     const tenant = await newTenant(api)
     const id = newId()
     await tenant.newClient({ id })
@@ -655,7 +655,7 @@ describe('what a token may do', () => {
   })
 })
 
-test('what is revoked, changed or deleted here is dead on every node within a second', async () => {
+test('end on every node within a second after revocation, change or deletion', async () => {
   await using database = await createTestDatabase()
   await using one = await startTestApi({ database, tailIntervalMs: 250 })
   await using other = await startTestApi({ database, tailIntervalMs: 250 })
@@ -679,7 +679,7 @@ test('what is revoked, changed or deleted here is dead on every node within a se
   }
 })
 
-test('the time of use is written without a write per request', async () => {
+test('the time of use is recorded without a write per request', async () => {
   const tenant = await newTenant(api)
   const { pat, call } = await robot(tenant, [['domains', 'read', tenant.domainId]])
   await Promise.all(Array.from({ length: 20 }, () => call('GET', `/domains/${tenant.domainId}`)))

@@ -60,7 +60,7 @@ async function keyOf(table: 'users' | 'domains' | 'clients', id: string): Promis
 }
 
 describe('the granting rule', () => {
-  test('a caller puts into a role only actions that he holds himself, on whatever path', async () => {
+  test('a caller adds to a role only their own actions, on any path', async () => {
     const manager = await newMember(['manage_role', 'view_role_users', 'client_read'])
     const base = domainRoles()
     const refused = await manager.call('POST', base, { role_name: newId(), optional_actions: ['client_delete'] })
@@ -73,7 +73,7 @@ describe('the granting rule', () => {
     expect((await manager.call('PUT', at, { actions: ['client_read', 'manage_role'] })).status).toBe(200)
   })
 
-  test('what a role holds already stays when somebody who lacks it changes the rest', async () => {
+  test('existing actions of a role stay when a caller without them changes the rest', async () => {
     const role = await createRole(tenant.call, domainRoles(), { optional_actions: ['client_delete'] })
     const manager = await newMember(['manage_role', 'client_read'])
     const at = `${domainRoles()}/${role.role_id}`
@@ -82,7 +82,7 @@ describe('the granting rule', () => {
     expect((await manager.call('POST', `${at}/actions`, { actions: ['client_delete'] })).status).toBe(403)
   })
 
-  test('a caller gives to members only roles of which he holds everything, the built-in one included', async () => {
+  test('a caller assigns only roles whose actions they all have, the built-in role included', async () => {
     const adder = await newMember(['add_role_users', 'client_read'])
     const user = await api.newUser()
     const strong = await createRole(tenant.call, domainRoles(), { optional_actions: ['client_read', 'client_update'] })
@@ -93,14 +93,14 @@ describe('the granting rule', () => {
     expect((await give(weak.role_id)).status).toBe(200)
   })
 
-  test('creating a role with members needs the right to add members too', async () => {
+  test('creating a role with members requires the right to add members too', async () => {
     const manager = await newMember(['manage_role'])
     const body = { role_name: newId(), optional_members: [manager.id] }
     expect((await manager.call('POST', domainRoles(), body)).status).toBe(403)
     expect((await manager.call('POST', domainRoles(), { role_name: newId() })).status).toBe(201)
   })
 
-  test('what is inherited is held: a domain role is enough to give roles on a client and on a group', async () => {
+  test('inherited actions suffice: with a domain role a caller assigns roles on a client and on a group', async () => {
     const { id } = await tenant.newClient()
     const groupId = await newGroup(api, tenant.domainId)
     const manager = await newMember(['client_read', 'client_manage_role', 'group_read', 'group_manage_role'])
@@ -113,7 +113,7 @@ describe('the granting rule', () => {
       expect((await manager.call('POST', groupRoles, { role_name: newId(), actions: [action] })).status).toBe(403)
   })
 
-  test('a personal token of an administrator gives no more than its scope', async () => {
+  test('a personal token of an administrator grants no more than its scope', async () => {
     const { id } = await tenant.newClient()
     const role = await createRole(tenant.call, clientRoles(id), {})
     const made = await tenant.call('POST', '/pats', { name: 'narrow', duration: '1h' })
@@ -124,7 +124,7 @@ describe('the granting rule', () => {
   })
 })
 
-describe('each call needs its own action', () => {
+describe('each call requires its own action', () => {
   test.each([
     ['manage_role', 'GET', '', undefined],
     ['manage_role', 'POST', '', { role_name: 'x' }],
@@ -157,7 +157,7 @@ describe('each call needs its own action', () => {
     expect((await holder.call(method, url, sent)).status).toBeLessThan(300)
   })
 
-  test('who manages roles without seeing members sees roles without members', async () => {
+  test('a caller who manages roles without the right to view members sees roles without members', async () => {
     const { id } = await tenant.newClient()
     const manager = await newMember()
     await grantRole(api, manager.id, on('client', id), ['read', 'manage_role'])
@@ -167,7 +167,7 @@ describe('each call needs its own action', () => {
 })
 
 describe('the members of an entity', () => {
-  test('are all who have something on it, by each path, with filters', async () => {
+  test('are all users with a role that applies to it, by each path, with filters', async () => {
     const [top, parent] = await (async () => {
       const first = await newGroup(api, tenant.domainId)
       return [first, await newGroup(api, tenant.domainId, first)] as const
@@ -215,7 +215,7 @@ describe('the members of an entity', () => {
     expect(indirect?.roles[0]).toMatchObject({ access_provider_id: top, access_provider_path: top })
   })
 
-  test('DELETE takes every role on the entity and nothing elsewhere', async () => {
+  test('DELETE removes every role on the entity and no role on others', async () => {
     const { id } = await tenant.newClient()
     const user = await newMember(['client_read'])
     await createRole(tenant.call, clientRoles(id), { optional_actions: ['update'], optional_members: [user.id] })
@@ -228,8 +228,8 @@ describe('the members of an entity', () => {
   })
 })
 
-describe('who leaves a domain', () => {
-  test('loses every role of everything in it, and what he alone administered falls to its administrators', async () => {
+describe('a user who leaves a domain', () => {
+  test('loses every role in it, and entities without another administrator fall to the administrators of the domain', async () => {
     const own = await newTenant(api)
     const user = await newMember(['client_create', 'channel_create'], own)
     const alone = (await user.call('POST', `/${own.domainId}/clients`, {})).json<{ id: string }>().id
@@ -248,7 +248,7 @@ describe('who leaves a domain', () => {
     expect((await user.call('GET', `/${own.domainId}/clients/${alone}`)).status).toBe(404)
   })
 
-  test('is also who loses his last role in it, however that goes', async () => {
+  test('is also a user who loses their last role in it, by any request', async () => {
     for (const take of ['members/delete', 'members/delete-all', ''] as const) {
       const user = await api.newUser()
       const role = await createRole(tenant.call, domainRoles(), { optional_members: [user.id] })
@@ -282,7 +282,7 @@ describe('force=true', () => {
     expect((await api.admin('POST', `${at}?force=true`, { members: [admin.id] })).status).toBe(409)
   })
 
-  test('all members of a built-in role give way to him', async () => {
+  test('removes all members of a built-in role in favour of the platform administrator', async () => {
     const { id } = await tenant.newClient()
     const admin = (await api.admin('GET', '/users/profile')).json<{ id: string }>()
     await grantRole(api, (await newMember()).id, on('client', id), 'admin')
@@ -300,7 +300,7 @@ describe('relations', () => {
     return { type: 'domain', key, id: own.domainId, domainKey: key, domainId: own.domainId }
   }
 
-  test('a role of a relation is made once, also when two ask for it at the same moment', async () => {
+  test('the role of a relation is created once, also by two concurrent requests', async () => {
     const own = await newTenant(api)
     const entity = await entityOf(own)
     const roles = await Promise.all(
@@ -314,7 +314,7 @@ describe('relations', () => {
     expect(admin).toMatchObject({ id: adminRoleId('domain', entity.key), actions: ACTIONS.domain })
   })
 
-  test('members are given and taken by relation in one transaction, or not at all', async () => {
+  test('members are added and removed by relation in one transaction, or not at all', async () => {
     const own = await newTenant(api)
     const entity = await entityOf(own)
     const user = await api.newUser()
@@ -347,7 +347,7 @@ describe('the deletion of a user', () => {
       return removed
     })
 
-  test('is refused while a domain would lose its last administrator, naming it; by force it is taken over', async () => {
+  test('is refused with the domain while a domain would lose its last administrator; force overrides it', async () => {
     const own = await newTenant(api)
     const key = await keyOf('users', own.user.id)
     await expect(removeUser(key)).rejects.toMatchObject({
@@ -361,7 +361,7 @@ describe('the deletion of a user', () => {
     expect((await own.call('GET', `/domains/${own.domainId}`)).status).toBe(403)
   })
 
-  test('takes every role in every domain and fills emptied built-in roles with the administrators', async () => {
+  test('removes every role in every domain and fills empty built-in roles with the administrators', async () => {
     const [first, second] = [await newTenant(api), await newTenant(api)]
     const user = await newMember(['client_create'], first)
     await grantRole(api, user.id, on('domain', second.domainId, second.domainId), 'admin')
@@ -377,7 +377,7 @@ describe('the deletion of a user', () => {
     expect(await membersOf(second.call, clientRoles(made[1], second))).toEqual([second.user.id])
   })
 
-  test('of who administers 5,000 clients alone takes one statement for all of them', async () => {
+  test('takes one statement for 5,000 clients of which the user is the only administrator', async () => {
     const own = await newTenant(api)
     const user = await newMember(['client_create'], own)
     const bulk = Array.from({ length: 5000 }, () => ({}))
@@ -391,14 +391,14 @@ describe('the deletion of a user', () => {
   })
 })
 
-describe('two requests that meet', () => {
+describe('two concurrent requests', () => {
   /** Both orders of two requests are allowed, and nothing else. */
   async function race(...requests: (() => Promise<TestResponse>)[]): Promise<number[]> {
     return statusesOf(await Promise.all(requests.map((request) => request())))
   }
   const ROUNDS = 6
 
-  test('of two administrators who remove each other one stays', async () => {
+  test('that remove two administrators of each other keep one', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const own = await newTenant(api)
       const second = await newMember([], own)
@@ -416,7 +416,7 @@ describe('two requests that meet', () => {
     }
   })
 
-  test('an administrator who is disabled while the other one is removed: one who can sign in stays', async () => {
+  test('that disable one administrator and remove the other keep one who can sign in', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const own = await newTenant(api)
       const second = await newMember([], own)
@@ -433,7 +433,7 @@ describe('two requests that meet', () => {
     }
   })
 
-  test('who is given a role on a client while he is removed from the domain has none afterwards', async () => {
+  test('that assign a role on a client and remove the user from the domain leave no role', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const own = await newTenant(api)
       const user = await newMember([], own)
@@ -454,7 +454,7 @@ describe('two requests that meet', () => {
     }
   })
 
-  test('of two members of a built-in role of a client, one removed there and one from the domain, the role keeps members', async () => {
+  test('that remove two members of a built-in role, at the client and at the domain, keep members in it', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const own = await newTenant(api)
       const [first, second] = [await newMember([], own), await newMember([], own)]
@@ -475,7 +475,7 @@ describe('two requests that meet', () => {
     }
   })
 
-  test('a role that is given while its client is deleted leaves nothing behind', async () => {
+  test('that assign a role and delete its client leave nothing', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const user = await newMember()
       const { id } = await tenant.newClient()
@@ -495,7 +495,7 @@ describe('two requests that meet', () => {
     }
   })
 
-  test('of roles of one name, made at once, exactly one is made', async () => {
+  test('that create roles of one name create exactly one', async () => {
     const name = newId()
     const statuses = await race(
       ...Array.from({ length: 5 }, () => () => tenant.call('POST', domainRoles(), { role_name: name })),
@@ -504,7 +504,7 @@ describe('two requests that meet', () => {
   })
 })
 
-test('a membership that is taken stops working at once, for messages too', async () => {
+test('a revoked membership ends at once, for messages too', async () => {
   const user = await newMember()
   const channel = await tenant.newChannel()
   const base = `/${tenant.domainId}/channels/${channel.id}/roles`
@@ -523,7 +523,7 @@ test('a membership that is taken stops working at once, for messages too', async
   expect(await send()).toBe(403)
 })
 
-test('each change of roles is one journal row that says what happened and to whom', async () => {
+test('each change of roles is one journal record with the operation and the members', async () => {
   const { id } = await tenant.newClient()
   const user = await newMember()
   const role = await createRole(tenant.call, clientRoles(id), {
@@ -561,7 +561,7 @@ test('each change of roles is one journal row that says what happened and to who
 })
 
 // decision 24: `c_list` is membership, `m_write` publish, `m_read` subscribe
-test('actions are understood by the names of the older generation', async () => {
+test('actions are accepted by the names of earlier product versions', async () => {
   const { id } = await tenant.newChannel()
   const base = `/${tenant.domainId}/channels/${id}/roles`
   const role = await createRole(tenant.call, base, { optional_actions: ['m_write'] })

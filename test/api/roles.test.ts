@@ -75,7 +75,7 @@ describe.each(TYPES)('roles of a %s', (type) => {
   })
   const action = type === 'domain' ? 'client_read' : 'update'
 
-  test('a role is created with actions and members, under the names of both generations', async () => {
+  test('a role is created with actions and members, under the names of all product versions', async () => {
     const role = await createRole(tenant.call, base, {
       role_name: 'first',
       optional_actions: [action, 'read'],
@@ -179,7 +179,7 @@ describe.each(TYPES)('roles of a %s', (type) => {
     expect(await held()).toEqual([])
   })
 
-  test('actions and members go by the names of either generation, and one of them is required', async () => {
+  test('actions and members are accepted under the names of all product versions, and one of them is required', async () => {
     const { role_id: roleId } = await createRole(tenant.call, base, { role_name: 'both names' })
     const at = `${base}/${roleId}`
     const member = (await newMember()).id
@@ -218,7 +218,7 @@ describe.each(TYPES)('roles of a %s', (type) => {
     expect(await left()).toEqual([])
   })
 
-  test('who is no user, and on an entity who is no member of the domain, is refused and nobody is added', async () => {
+  test('an unknown user, or on an entity a user outside the domain, is refused and no member is added', async () => {
     const { role_id: roleId } = await createRole(tenant.call, base, { role_name: `strict ${newId()}` })
     const outsider = await api.newUser()
     const known = await newMember()
@@ -281,7 +281,7 @@ describe.each(TYPES)('roles of a %s', (type) => {
     expect((await second.call('GET', `${at}/${admin.id}`)).json()).toMatchObject({ members: [second.id] })
   })
 
-  test('every path answers alike, in the shape of its generation', async () => {
+  test('every path answers alike, in the form of its product version', async () => {
     const { role_id: roleId } = await createRole(tenant.call, base, {
       role_name: `everywhere ${newId()}`,
       optional_actions: ['read'],

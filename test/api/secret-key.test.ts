@@ -12,7 +12,7 @@ import { until } from '../harness/until.ts'
 
 const newKey = () => randomBytes(32).toString('base64')
 
-test('secrets are found and shown, and tokens verify, after the key was changed', async () => {
+test('secrets are found and shown, and tokens verify, after a change of the key', async () => {
   await using database = await createTestDatabase()
   const [first, second, third] = [newKey(), newKey(), newKey()]
   let token: string
@@ -75,7 +75,7 @@ test('secrets are found and shown, and tokens verify, after the key was changed'
   await found({ SKEIN_SECRET_KEY: third })
 }, 120_000)
 
-test('every column that is sealed is among those that are sealed anew', () => {
+test('every column with sealed values is sealed again with the new key', () => {
   const schema = readFileSync(resolve(import.meta.dirname, '..', '..', 'migrations', 'schema.sql'), 'utf8')
   const listed = new Set(SEALED_COLUMNS.map(({ table, column }) => `${table}.${column}`))
   const sealed = [...schema.matchAll(/^CREATE TABLE (\w+) \(([\s\S]*?)^\);?/gmu)].flatMap(([, table, columns]) =>

@@ -39,7 +39,7 @@ function newAddresses(): (host: number) => string {
   return (host) => `10.${network}.${Math.floor(host / 250)}.${host % 250}`
 }
 
-test('guessing from one address is answered 429 with Retry-After, for the right password and an unknown user alike', async () => {
+test('guesses from one address are answered with 429 and Retry-After, for the right password and an unknown user alike', async () => {
   const [user, at] = [await api.newUser(), newAddresses()]
   for (const identity of [user.username, `nobody-${newId()}`]) {
     for (let attempt = 0; attempt < PAIR_BURST; attempt++)
@@ -68,7 +68,7 @@ test('right passwords are never counted', async () => {
     expect((await logIn(api, user.username, user.secret, at(1))).status).toBe(201)
 })
 
-test('right passwords that are looked at together do not throttle one another', async () => {
+test('concurrent right passwords do not throttle each other', async () => {
   const [user, at] = [await api.newUser(), newAddresses()]
   const answers = await Promise.all(
     Array.from({ length: PAIR_BURST + 5 }, () => logIn(api, user.username, user.secret, at(1))),
@@ -77,7 +77,7 @@ test('right passwords that are looked at together do not throttle one another', 
 })
 
 test(
-  'an attack from many addresses does not shut the owner out of the ones that he uses, after a restart neither',
+  'an attack from many addresses does not lock owners out at addresses that they use, nor after a restart',
   async () => {
     await using database = await createTestDatabase()
     await using one = await startTestApi({ database })
@@ -101,7 +101,7 @@ test(
   FLOOD_DEADLINE_MS,
 )
 
-test('his own wrong passwords only slow him down', async () => {
+test('wrong passwords of the owner only delay the owner', async () => {
   const [user, at] = [await api.newUser(), newAddresses()]
   expect((await logIn(api, user.username, user.secret, at(1))).status).toBe(201)
   for (let attempt = 0; attempt < KNOWN_BURST + 1; attempt++)
@@ -110,7 +110,7 @@ test('his own wrong passwords only slow him down', async () => {
 })
 
 test(
-  'one address cannot try the passwords of many accounts, and its neighbours are not touched',
+  'one address cannot try the passwords of many accounts, and neighbouring addresses are not affected',
   async () => {
     const at = newAddresses()
     const answers = await Promise.all(
@@ -123,7 +123,7 @@ test(
   FLOOD_DEADLINE_MS,
 )
 
-test('of IPv6 the network is counted, not the address', async () => {
+test('IPv6 addresses are counted by network', async () => {
   const user = await api.newUser()
   for (let attempt = 0; attempt < PAIR_BURST; attempt++)
     expect((await logIn(api, user.username, 'wrong password', `2001:db8:9:9::${attempt}`)).status).toBe(401)
@@ -131,7 +131,7 @@ test('of IPv6 the network is counted, not the address', async () => {
   expect((await logIn(api, user.username, 'wrong password', '2001:db8:9:a::1')).status).toBe(401)
 })
 
-test('what is refused unseen is not journalled, and no password stands in the journal', async () => {
+test('an attempt that is refused unverified has no journal record, and the journal contains no password', async () => {
   const [user, at] = [await api.newUser(), newAddresses()]
   for (let attempt = 0; attempt < PAIR_BURST + 20; attempt++)
     await logIn(api, user.username, 'a-wrong-password-of-mine', at(1))
@@ -142,7 +142,7 @@ test('what is refused unseen is not journalled, and no password stands in the jo
 })
 
 test(
-  'a flood of logins starves neither the process nor whoever logged in before',
+  'a flood of logins starves neither the process nor users who logged in before',
   async () => {
     const [user, at] = [await api.newUser(), newAddresses()]
     expect((await logIn(api, user.username, user.secret, at(0))).status).toBe(201)
@@ -162,7 +162,7 @@ test(
 )
 
 test.runIf(hasRedisServer())(
-  'nodes that share a Redis count together, and by themselves while it is away',
+  'nodes that share a Redis count together, and each alone while it is unavailable',
   async () => {
     await using database = await createTestDatabase()
     await using redis = await RedisServer.start()

@@ -44,7 +44,7 @@ async function logIn(user: { username: string; secret: string }, userAgent: stri
 }
 
 describe('the sessions of a user', () => {
-  test('are listed with address, program and times, the newest first, and the present one is marked', async () => {
+  test('are listed with address, program and times, the newest first, and the current one is marked', async () => {
     const user = await api.newUser()
     const browser = await logIn(user, 'browser/1')
     const { total, refresh_tokens: sessions } = await sessionsOf(browser.access_token)
@@ -56,7 +56,7 @@ describe('the sessions of a user', () => {
     expect((await sessionsOf(user.accessToken)).refresh_tokens.map((session) => session.current)).toEqual([false, true])
   })
 
-  test('stand in pages, and are those of the caller alone', async () => {
+  test('are paged, and belong to the caller only', async () => {
     const [user, other] = [await api.newUser(), await api.newUser()]
     await logIn(user, 'two')
     await logIn(user, 'three')
@@ -72,7 +72,7 @@ describe('the sessions of a user', () => {
     expect((await api.anonymous('GET', LIST)).status).toBe(401)
   })
 
-  test('hold neither tokens nor what makes one, and a user agent of any length is cut', async () => {
+  test('contain neither tokens nor what creates one, and a long user agent is truncated', async () => {
     const user = await api.newUser()
     await logIn(user, 'x'.repeat(5000))
     const text = (await user.call('GET', LIST)).text
@@ -81,7 +81,7 @@ describe('the sessions of a user', () => {
     expect(text.length).toBeLessThan(2000)
   })
 
-  test('stay one session over refreshes, and leave the list when they end', async () => {
+  test('stay one session over refreshes, and leave the list at their end', async () => {
     const user = await api.newUser()
     const before = await sessionsOf(user.accessToken)
     const next = (await refresh(user.refreshToken)).json<Pair>()
@@ -139,7 +139,7 @@ describe('the sessions of a user', () => {
 })
 
 describe('a refresh token', () => {
-  test('whose answer was lost cannot be used again: its session ends and the user logs in anew', async () => {
+  test('with a lost response cannot be used again: its session ends and the user logs in again', async () => {
     const user = await api.newUser()
     const lost = (await refresh(user.refreshToken)).json<Pair>()
     expect((await refresh(user.refreshToken)).status).toBe(401)
@@ -148,7 +148,7 @@ describe('a refresh token', () => {
     expect(await profile((await logIn(user, 'again')).access_token)).toBe(200)
   })
 
-  test('used by two at once gives one pair, and the family ends with the second', async () => {
+  test('that two requests use returns one pair, and the second use ends the session', async () => {
     const user = await api.newUser()
     const answers = await Promise.all([refresh(user.refreshToken), refresh(user.refreshToken)])
     expect(statusesOf(answers)).toEqual([201, 401])
@@ -157,7 +157,7 @@ describe('a refresh token', () => {
     expect((await refresh(pair.refresh_token)).status).toBe(401)
   })
 
-  test('that comes back is told to the journal, without the token', async () => {
+  test('that is used again is recorded in the journal, without the token', async () => {
     const user = await api.newUser()
     await refresh(user.refreshToken)
     await refresh(user.refreshToken)
@@ -167,7 +167,7 @@ describe('a refresh token', () => {
     expect(rows[0]?.text).not.toContain(user.refreshToken.split('.')[2])
   })
 
-  test('ended here is dead on every node within a second', async () => {
+  test('that is revoked on one node is invalid on every node within a second', async () => {
     await using database = await createTestDatabase()
     await using one = await startTestApi({ database, tailIntervalMs: 250 })
     await using other = await startTestApi({ database, tailIntervalMs: 250 })
@@ -179,7 +179,7 @@ describe('a refresh token', () => {
   })
 })
 
-test('a token that is bound to a domain makes no other domain and rotates no keys', async () => {
+test('a token that is bound to a domain creates no other domain and rotates no keys', async () => {
   const tenant = await newTenant(api)
   const bound = api.as(`Bearer ${(await logIn(tenant.user, 'bound', tenant.domainId)).access_token}`)
   const before = (await tenant.call('GET', '/domains')).json<{ total: number }>().total
@@ -191,7 +191,7 @@ test('a token that is bound to a domain makes no other domain and rotates no key
   expect((await bound('POST', '/domains', { name: 'second' }, { 'content-type': 'text/plain' })).status).toBe(415)
 })
 
-test('each kind of token is good in its own place alone', async () => {
+test('each kind of token is accepted in its own place only', async () => {
   const user = await api.newUser()
   const key = (await user.call('POST', '/keys', { type: 3 })).json<{ value: string }>().value
   const pat = (await user.call('POST', '/pats', { name: 'x', duration: '1h' })).json<{ secret: string }>().secret

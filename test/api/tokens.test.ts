@@ -20,7 +20,7 @@ const profile = async (token: string) => (await api.as(`Bearer ${token}`)('GET',
 const decode = (part: string | undefined) =>
   JSON.parse(Buffer.from(part ?? '', 'base64url').toString()) as Record<string, unknown>
 
-test('a token is issued for username or email, in the names of every generation and mixtures of them', async () => {
+test('a token is issued for username or email, with the field names of every product version and mixtures of them', async () => {
   const user = await api.newUser()
   const email = `${user.username}@example.com`
   for (const body of [
@@ -52,7 +52,7 @@ test('an unknown user and a wrong password are refused alike, and a missing fiel
   expect((await issue({ identity: 7, secret: 'x' })).status).toBe(400)
 })
 
-test('tokens are EdDSA JWTs that verify with the published keys and hold the claims of the contract', async () => {
+test('tokens are EdDSA JWTs that verify with the published keys and contain the claims of the contract', async () => {
   const user = await api.newUser()
   const [header, payload, signature] = user.accessToken.split('.')
   const { kid, alg } = decode(header)
@@ -71,7 +71,7 @@ test('tokens are EdDSA JWTs that verify with the published keys and hold the cla
   expect(decode(user.refreshToken.split('.')[1])).toMatchObject({ type: 1, sub: user.id })
 })
 
-test('anything but a good access token is 401 with the error body', async () => {
+test('anything but a valid access token is 401 with the error body', async () => {
   const user = await api.newUser()
   const [header, payload, signature] = user.accessToken.split('.') as [string, string, string]
   const forged = Buffer.from(JSON.stringify({ ...decode(payload), role: 'admin' })).toString('base64url')
@@ -97,7 +97,7 @@ test('anything but a good access token is 401 with the error body', async () => 
   expect((await api.anonymous('GET', '/users/profile')).status).toBe(401)
 })
 
-test('a token ends with its lifetime', async () => {
+test('a token expires at the end of its lifetime', async () => {
   await using brief = await startTestApi({ environment: { SKEIN_ACCESS_TOKEN_TTL: '1s' } })
   const user = await brief.newUser()
   const claims = decode(user.accessToken.split('.')[1])
@@ -105,7 +105,7 @@ test('a token ends with its lifetime', async () => {
   await until(async () => (await user.call('GET', '/users/profile')).status === 401, 'the token has ended')
 })
 
-test('a refresh token gives a new pair once; using it again revokes its whole family', async () => {
+test('a refresh token returns a new pair once; a second use revokes its whole family', async () => {
   const user = await api.newUser()
   const second = (await refresh(user.refreshToken)).json<Pair>()
   expect(second.access_type).toBe('Bearer')
@@ -119,7 +119,7 @@ test('a refresh token gives a new pair once; using it again revokes its whole fa
     expect(await profile(token)).toBe(401)
 })
 
-test('another login of the same user survives the end of a family', async () => {
+test('another login of the same user survives the revocation of a family', async () => {
   const user = await api.newUser()
   const other = (
     await api.anonymous('POST', '/users/tokens/issue', { identity: user.username, secret: user.secret })
@@ -130,13 +130,13 @@ test('another login of the same user survives the end of a family', async () => 
   expect((await refresh(other.refresh_token)).status).toBe(201)
 })
 
-test('of several refreshes at once with one token exactly one wins', async () => {
+test('exactly one of several concurrent refreshes with one token succeeds', async () => {
   const user = await api.newUser()
   const answers = await Promise.all(Array.from({ length: 6 }, () => refresh(user.refreshToken)))
   expect(statusesOf(answers)).toEqual([201, 401, 401, 401, 401, 401])
 })
 
-test('refreshes that bind to a domain, many at once, do not wait for each other for ever', async () => {
+test('concurrent refreshes that bind to a domain do not block each other', async () => {
   const { user, domainId } = await newTenant(api)
   const logins = await Promise.all(
     Array.from({ length: 16 }, () =>
@@ -149,7 +149,7 @@ test('refreshes that bind to a domain, many at once, do not wait for each other 
   expect(answers.map((answer) => answer.status)).toEqual(Array.from({ length: 16 }, () => 201))
 })
 
-test('an access token is no refresh token, and 401 comes before what is wrong with the body', async () => {
+test('an access token is not a refresh token, and 401 takes precedence over an invalid body', async () => {
   const user = await api.newUser()
   expect((await refresh(user.accessToken)).status).toBe(401)
   expect((await refresh('nonsense', { domain_id: 7 })).status).toBe(401)
@@ -157,7 +157,7 @@ test('an access token is no refresh token, and 401 comes before what is wrong wi
   expect((await refresh(user.refreshToken, { domain_id: 7 })).status).toBe(400)
 })
 
-test('a refresh needs no body, whatever content type stands beside it', async () => {
+test('a refresh requires no body, with any content type', async () => {
   const user = await api.newUser()
   let token = user.refreshToken
   for (const headers of [{ 'content-type': 'application/json' }, {}] as Record<string, string>[]) {
@@ -176,7 +176,7 @@ test('revoking ends the session with its access tokens at once', async () => {
   expect((await api.as(`Bearer ${user.accessToken}`)('POST', '/users/tokens/revoke')).status).toBe(401)
 })
 
-test('a token that is bound to a domain works in that domain alone', async () => {
+test('a token that is bound to a domain is valid in that domain only', async () => {
   const [one, other] = [await newTenant(api), await newTenant(api)]
   await grantRole(api, one.user.id, { type: 'domain', domainId: other.domainId, id: other.domainId }, ['read'])
   const bound = (
@@ -197,7 +197,7 @@ test('a token that is bound to a domain works in that domain alone', async () =>
   expect(decode(again.access_token.split('.')[1])).toMatchObject({ domain: one.domainId })
 })
 
-test('a refresh into another domain takes no older token along', async () => {
+test('a refresh into another domain does not extend earlier tokens', async () => {
   const [one, other] = [await newTenant(api), await newTenant(api)]
   await grantRole(api, one.user.id, { type: 'domain', domainId: other.domainId, id: other.domainId }, ['read'])
   const reach = async (token: string) => {
@@ -213,7 +213,7 @@ test('a refresh into another domain takes no older token along', async () => {
   expect(await reach(second.access_token)).toEqual([403, 200])
 })
 
-test('nobody binds a token to a domain of which he is no member, or that does not exist', async () => {
+test('binding a token requires an existing domain with the user as a member', async () => {
   const [user, { domainId }] = [await api.newUser(), await newTenant(api)]
   for (const id of [domainId, newId(), 'nonsense']) {
     const refused = await api.anonymous('POST', '/users/tokens/issue', {
@@ -228,7 +228,7 @@ test('nobody binds a token to a domain of which he is no member, or that does no
   expect((await refresh(user.refreshToken)).status).toBe(201)
 })
 
-test('a member who is removed from the domain loses what his bound token could do', async () => {
+test('a member who is removed from the domain loses the rights of their bound token', async () => {
   const { domainId } = await newTenant(api)
   const member = await api.newUser()
   const on = { type: 'domain', domainId, id: domainId } as const

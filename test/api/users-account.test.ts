@@ -45,7 +45,7 @@ test.each([
   ['picture', { profile_picture: 'https://example.com/me.png' }, { profile_picture: 'https://example.com/me.png' }],
   ['username', { username: 'Ada_L-1' }, { credentials: { username: 'Ada_L-1' } }],
   ['email', { email: 'ada@lovelace.example' }, { email: 'ada@lovelace.example' }],
-])('PATCH %s with %j answers the changed user', async (field, body, expected) => {
+])('PATCH %s with %j returns the changed user', async (field, body, expected) => {
   const user = await api.newUser()
   const changed = await user.call('PATCH', `/users/${user.id}/${field}`, body)
   expect(changed.status).toBe(200)
@@ -84,7 +84,7 @@ test.each([
   expect(await profile(user)).toEqual(before)
 })
 
-test('an email and a username that somebody has are refused, in any case of their letters; the own ones are not', async () => {
+test("an email and a username of another user are refused, in any case; one's own are accepted", async () => {
   const [user, other] = [await api.newUser(), await api.newUser()]
   const email = `${other.username}@example.com`
   for (const [field, body] of [
@@ -98,7 +98,7 @@ test('an email and a username that somebody has are refused, in any case of thei
   }
 })
 
-test('of ten registrations at once with one email exactly one is made', async () => {
+test('exactly one of ten concurrent registrations with one email succeeds', async () => {
   const email = `${mark()}@example.com`
   const answers = await Promise.all(
     Array.from({ length: 10 }, () =>
@@ -114,14 +114,14 @@ test('of ten registrations at once with one email exactly one is made', async ()
   expect((await api.admin('GET', `/users?email=${email}`)).json()).toMatchObject({ total: 1 })
 })
 
-test('of ten users who want one username at once exactly one gets it', async () => {
+test('exactly one of ten users who request one username at once gets it', async () => {
   const users = await Promise.all(Array.from({ length: 10 }, () => api.newUser()))
   const username = `wanted-${mark()}`
   const answers = await Promise.all(users.map((user) => user.call('PATCH', `/users/${user.id}/username`, { username })))
   expect(statusesOf(answers)).toEqual([200, ...Array.from({ length: 9 }, () => 409)])
 })
 
-test('the new email and username sign in, the old ones do not', async () => {
+test('the new email and username sign in, and the old ones do not', async () => {
   const user = await api.newUser()
   const next = `next-${mark()}`
   await user.call('PATCH', `/users/${user.id}/email`, { email: `${next}@example.com` })
@@ -134,7 +134,7 @@ test('the new email and username sign in, the old ones do not', async () => {
   expect(await logIn(`${user.username}@example.com`)).toBe(401)
 })
 
-test('neither a stranger nor the owner changes the email, username, picture, tags, role or names, or deletes', async () => {
+test('neither a stranger nor the owner changes the email, username, picture, tags, role or names, or deletes the user', async () => {
   const [owner, stranger] = [await api.newUser(), await api.newUser()]
   const owned = (
     await owner.call('POST', '/users', {
@@ -158,7 +158,7 @@ test('neither a stranger nor the owner changes the email, username, picture, tag
   expect((await owner.call('POST', `/users/${owned.id}/disable`)).status).toBe(200)
 })
 
-test('the owner of a user who became a platform administrator does not disable him', async () => {
+test('the owner of a user cannot disable that user once they are a platform administrator', async () => {
   const owner = await api.newUser()
   const credentials = { identity: `raised-${mark()}`, secret: 'correct horse' }
   const { id } = (await owner.call('POST', '/users', { credentials })).json<User>()
@@ -166,7 +166,7 @@ test('the owner of a user who became a platform administrator does not disable h
   expect((await owner.call('POST', `/users/${id}/disable`)).status).toBe(403)
 })
 
-test('whoever is changed and does not exist is 404, and the body is looked at before', async () => {
+test('changing an unknown user is 404, and the body is validated first', async () => {
   for (const [field, good] of [
     ['tags', { tags: [] }],
     ['picture', { profile_picture: '' }],
@@ -187,7 +187,7 @@ test('whoever is changed and does not exist is 404, and the body is looked at be
   }
 })
 
-test('the platform administrator gives and takes his role, at once for whoever is signed in', async () => {
+test('the platform administrator grants and revokes the role, with effect on existing sessions at once', async () => {
   const user = await api.newUser()
   expect((await user.call('PATCH', `/users/${user.id}/role`, { role: 'admin' })).status).toBe(403)
   const raised = await api.admin('PATCH', `/users/${user.id}/role`, { role: 'admin' })
@@ -200,7 +200,7 @@ test('the platform administrator gives and takes his role, at once for whoever i
   expect((await user.call('POST', `/users/${other.id}/enable`)).status).toBe(403)
 })
 
-test('the only administrator of the platform keeps his role and his account', async () => {
+test('the only administrator of the platform keeps the role and the account', async () => {
   await using lone = await startTestApi()
   const { id } = (await lone.admin('GET', '/users/profile')).json<User>()
   for (const refused of [
@@ -226,7 +226,7 @@ test('the older field name is changed and cleared like any other', async () => {
   expect((await user.call('PATCH', `/users/${user.id}`, { name: '' })).json<User>().name).toMatch(/^First .* Last /)
 })
 
-test('the journal says what a change was before and after, and never a password', async () => {
+test('the journal records the values before and after a change, and never a password', async () => {
   const user = await api.newUser()
   await user.call('PATCH', `/users/${user.id}/tags`, { tags: ['a'] })
   expect(await latestEntry(user.id)).toEqual({
@@ -240,7 +240,7 @@ test('the journal says what a change was before and after, and never a password'
   })
 })
 
-test('whoever found a session does not guess the password in it', async () => {
+test('a caller with a stolen session cannot guess the password in it', async () => {
   const user = await api.newUser()
   const change = async (oldSecret: string) =>
     await user.call('PATCH', '/users/secret', { old_secret: oldSecret, new_secret: 'another password' })
@@ -299,7 +299,7 @@ test.each(['disabled', 'deleted'])('the API keys and personal access tokens of a
   expect(await Promise.all([key.value, pat.secret].map(ask))).toEqual([401, 401])
 })
 
-test('a deleted user is unknown to everybody, shown to the platform administrator who asks for deleted ones, and not brought back', async () => {
+test('a deleted user is invisible except to a platform administrator who lists deleted users, and cannot be restored', async () => {
   const user = await api.newUser()
   await api.admin('DELETE', `/users/${user.id}`)
   for (const refused of [
@@ -319,7 +319,7 @@ test('a deleted user is unknown to everybody, shown to the platform administrato
   expect((await api.admin('GET', `/users?id=${user.id}&status=gone`)).status).toBe(400)
 })
 
-test('the email of a deleted user stays taken until the record goes', async () => {
+test('the email of a deleted user stays reserved until the record is removed', async () => {
   const user = await api.newUser()
   await api.admin('DELETE', `/users/${user.id}`)
   const again = await api.anonymous('POST', '/users', {
@@ -331,7 +331,7 @@ test('the email of a deleted user stays taken until the record goes', async () =
   expect(again.status).toBe(409)
 })
 
-test('the only administrator of a domain is not deleted, unless the platform administrator takes his place', async () => {
+test('the only administrator of a domain is not deleted, unless the platform administrator replaces them', async () => {
   const { user, domainId } = await newTenant(api)
   for (const refused of [
     await user.call('DELETE', `/users/${user.id}`),
@@ -350,7 +350,7 @@ test('the only administrator of a domain is not deleted, unless the platform adm
   expect(listed.domains[0]?.role_name).toBe('admin')
 })
 
-test('of ten deletions at once one deletes', async () => {
+test('exactly one of ten concurrent deletions succeeds', async () => {
   const user = await api.newUser()
   const answers = await Promise.all(Array.from({ length: 10 }, () => api.admin('DELETE', `/users/${user.id}`)))
   expect(statusesOf(answers)).toEqual([200, ...Array.from({ length: 9 }, () => 404)])

@@ -12,7 +12,7 @@ beforeEach(async () => {
 })
 afterEach(() => database[Symbol.asyncDispose]())
 
-test('a round removes those whose grace is over, and nobody else', async () => {
+test('a round removes users after their grace period, and no others', async () => {
   const { db } = database.database
   await sql`INSERT INTO users (id, username, secret_hash, status, deleted_at)
     SELECT gen_random_uuid(), name, '', status, now() - make_interval(hours => hours)
@@ -35,7 +35,7 @@ test('a round removes those whose grace is over, and nobody else', async () => {
   expect(Number(deleted.rows[0]?.hours)).toBeLessThan(1)
 })
 
-test('more than one batch goes in one round, and late tokens with it', async () => {
+test('a round removes more than one batch, and late tokens with it', async () => {
   await sql`INSERT INTO users (id, username, secret_hash, status, deleted_at)
     SELECT gen_random_uuid(), 'gone-' || n, '', 'deleted', now() - interval '40 days' FROM generate_series(1, 250) n`.execute(
     database.database.db,

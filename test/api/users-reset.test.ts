@@ -34,7 +34,7 @@ async function tokenFor(user: TestUser, count = 1): Promise<string> {
   return await mailedToken(dataDir, emailOf(user), count)
 }
 
-test('asking is answered alike, whether the email is known or not, and only the known one gets a mail', async () => {
+test('the response does not depend on whether the email is known, and only a known email gets a mail', async () => {
   const user = await api.newUser()
   const [known, unknown] = [await request(emailOf(user).toUpperCase()), await request('nobody@example.com')]
   expect(known.status).toBe(201)
@@ -49,7 +49,7 @@ test('asking is answered alike, whether the email is known or not, and only the 
   expect(readMails(dataDir, 'nobody@example.com')).toEqual([])
 })
 
-test('the link is built from the settings, whatever the request says about itself', async () => {
+test('the link is built from the settings, independent of the headers of the request', async () => {
   const user = await api.newUser()
   await request(emailOf(user), { referer: 'https://evil.example/reset', host: 'evil.example' })
   const token = await mailedToken(dataDir, emailOf(user))
@@ -59,7 +59,7 @@ test('the link is built from the settings, whatever the request says about itsel
   expect(mail?.text).not.toContain(user.username)
 })
 
-test('the file of the mail is for its owner alone', async () => {
+test('the file of the mail is readable by its owner only', async () => {
   const user = await api.newUser()
   await tokenFor(user)
   const file = readMails(dataDir, emailOf(user))[0]?.file ?? ''
@@ -68,13 +68,13 @@ test('the file of the mail is for its owner alone', async () => {
 })
 
 test.each([[undefined], [''], ['no address'], [7], ['a@example.com\nb@example.com']])(
-  'asking for %j is refused as no address',
+  'a request for %j is refused as an invalid address',
   async (email) => {
     expect((await request(email)).status).toBe(400)
   },
 )
 
-test('with the token a new password is set, every session ends, and the answer is empty', async () => {
+test('the token sets a new password, every session ends, and the response is empty', async () => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   const answer = await reset(token, both('a new password'))
@@ -96,7 +96,7 @@ test('older clients send the token in the body, with or without the header', asy
   expect(await logIn(other, 'from both')).toBe(201)
 })
 
-test('a token works once, also for two who come at the same moment', async () => {
+test('a token works once, also for two concurrent requests', async () => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   const answers = await Promise.all(['first new password', 'second new password'].map((p) => reset(token, both(p))))
@@ -104,7 +104,7 @@ test('a token works once, also for two who come at the same moment', async () =>
   expect((await reset(token, both('third new password'))).status).toBe(401)
 })
 
-test('what is wrong with the new password is said, and the token stays good', async () => {
+test('an invalid new password is refused with the reason, and the token stays valid', async () => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   for (const body of [
@@ -118,7 +118,7 @@ test('what is wrong with the new password is said, and the token stays good', as
   expect((await reset(token, both('a new password'))).status).toBe(201)
 })
 
-test('any other token is refused before the body is looked at', async () => {
+test('any other token is refused before the body is validated', async () => {
   const user = await api.newUser()
   for (const token of ['nonsense', user.accessToken, user.refreshToken, 'x'.repeat(200)]) {
     expect((await reset(token, both('a new password'))).status).toBe(401)
@@ -129,7 +129,7 @@ test('any other token is refused before the body is looked at', async () => {
   expect((await api.anonymous('PUT', '/password/reset', { token: 'nonsense', ...both('new secret') })).status).toBe(401)
 })
 
-test('a recovery token is no token for anything else', async () => {
+test('a recovery token has no other use', async () => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   expect((await api.as(`Bearer ${token}`)('GET', '/users/profile')).status).toBe(401)
@@ -150,14 +150,14 @@ test.each([
     'another token that was used',
     async (user: TestUser) => await reset(await tokenFor(user, 2), both('with the other token')),
   ],
-])('%s makes the token worth nothing', async (_what, change) => {
+])('%s invalidates the token', async (_what, change) => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   expect((await change(user)).status).toBeLessThan(300)
   expect((await reset(token, both('a new password'))).status).toBe(401)
 })
 
-test('disabling makes the token worth nothing for good, also when the user is enabled again', async () => {
+test('disabling the user invalidates the token permanently, also after enabling', async () => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   await api.admin('POST', `/users/${user.id}/disable`)
@@ -165,7 +165,7 @@ test('disabling makes the token worth nothing for good, also when the user is en
   expect((await reset(token, both('a new password'))).status).toBe(401)
 })
 
-test('a token lives five minutes', async () => {
+test('a token is valid for five minutes', async () => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   const left = sql<{ seconds: number }>`SELECT extract(epoch FROM t.expires_at - t.created_at)::int AS seconds
@@ -176,7 +176,7 @@ test('a token lives five minutes', async () => {
   expect((await reset(token, both('a new password'))).status).toBe(401)
 })
 
-test('the database holds no token, and neither does the journal', async () => {
+test('neither the database nor the journal contains a token', async () => {
   const user = await api.newUser()
   const token = await tokenFor(user)
   const { rows } = await sql<{
@@ -190,7 +190,7 @@ test('the database holds no token, and neither does the journal', async () => {
   expect(JSON.stringify(entries.rows)).not.toContain(token)
 })
 
-test('three mails are sent in five minutes, and the answer does not say that there is no fourth', async () => {
+test('three mails are sent in five minutes, and the response does not reveal that the fourth is missing', async () => {
   const user = await api.newUser()
   const answers = []
   for (let count = 0; count < 6; count++) answers.push(await request(emailOf(user)))
@@ -210,7 +210,7 @@ test('a disabled user gets no mail', async () => {
   expect(readMails(dataDir, emailOf(user))).toEqual([])
 })
 
-test('the link opens a page that loads nothing, is kept nowhere and tells no other page where it came from', async () => {
+test('the page of the link loads nothing, is not cached, and sends no referrer', async () => {
   const page = await api.anonymous('GET', '/password/reset?token=x')
   expect(page.status).toBe(200)
   expect(page.headers['content-type']).toBe('text/html; charset=utf-8')
@@ -220,7 +220,7 @@ test('the link opens a page that loads nothing, is kept nowhere and tells no oth
   expect(page.text).not.toMatch(/(src|href)=/)
 })
 
-test('of the requests that come while nobody can look, two hundred wait and the others are refused', async () => {
+test('of the requests that arrive while none can be processed two hundred wait, and the others are refused', async () => {
   const answers = await api.database.transaction(async (tx) => {
     await sql`LOCK TABLE users IN ACCESS EXCLUSIVE MODE`.execute(tx)
     return await Promise.all(Array.from({ length: 250 }, (_, index) => request(`flood-${index}@example.com`)))

@@ -28,7 +28,7 @@ async function aUser(fields: Record<string, unknown> = {}): Promise<{ id: string
 }
 
 describe('search', () => {
-  test('any user finds another by part of a name, of the username or the email, in any case, and by id', async () => {
+  test('any user finds others by part of a name, of the username or the email, in any case, and by id', async () => {
     const user = await api.newUser()
     const { id, mark } = await aUser()
     for (const query of [
@@ -55,7 +55,7 @@ describe('search', () => {
       expect((await user.call('GET', `/users/search?${query}`)).json<FoundPage>().users, query).toEqual([])
   })
 
-  test('an item is id, username, email and names and nothing else', async () => {
+  test('an item consists of id, username, email and names', async () => {
     const { id, mark } = await aUser()
     const user = await api.newUser()
     const found = (await user.call('GET', `/users/search?username=${mark}`)).json<FoundPage>()
@@ -101,11 +101,11 @@ describe('search', () => {
     expect((await user.call('GET', `/users/search${query}`)).status).toBe(400)
   })
 
-  test('it needs a login', async () => {
+  test('a search requires a login', async () => {
     expect((await api.anonymous('GET', '/users/search?username=abc')).status).toBe(401)
   })
 
-  test('pages visit everybody once, in both directions', async () => {
+  test('pages contain every user once, in both directions', async () => {
     const mark = newId().slice(0, 8)
     const ids: string[] = []
     for (let count = 0; count < 5; count++)
@@ -145,7 +145,7 @@ describe('list', () => {
     expect((await api.admin('GET', `/users?${query}`)).status).toBe(400)
   })
 
-  test('an empty list is a page as well, with the limits of the question', async () => {
+  test('an empty list is a page as well, with the limits of the request', async () => {
     const user = await api.newUser()
     expect((await user.call('GET', '/users?visibility=mine&limit=100&offset=3')).json()).toEqual({
       total: 0,
@@ -196,7 +196,7 @@ describe('memberships', () => {
   }
   const idsOf = (page: MembershipPage) => page.memberships.map((group) => group.id).toSorted()
 
-  test('a user sees the groups in which he has a role', async () => {
+  test('users see the groups in which they have a role', async () => {
     const { member, parent, child } = await aMember()
     const page = await member.call('GET', of(member.id))
     expect(page.status).toBe(200)
@@ -207,7 +207,7 @@ describe('memberships', () => {
     ).toHaveLength(1)
   })
 
-  test('the owner of a user sees them all, and so does the platform administrator', async () => {
+  test('the owner of a user and the platform administrator see them all', async () => {
     const { domainId, parent } = await aMember()
     const owner = await api.newUser()
     const owned = (
@@ -221,7 +221,7 @@ describe('memberships', () => {
     expect(idsOf((await api.admin('GET', of(owned.id))).json<MembershipPage>())).toEqual([parent])
   })
 
-  test('another sees those on which he holds membership, which older clients call c_list', async () => {
+  test('other callers see the groups on which they have membership, which older clients call c_list', async () => {
     const { domainId, member, parent, child } = await aMember()
     const colleague = await api.newUser()
     await grantRole(api, colleague.id, { type: 'domain', domainId, id: domainId }, ['read'])
@@ -237,7 +237,7 @@ describe('memberships', () => {
     )
   })
 
-  test('whoever shares no such group is refused; without the action the group is none', async () => {
+  test('a caller without such a group in common is refused; a group without the action is left out', async () => {
     const { domainId, member, parent } = await aMember()
     const [stranger, reader] = [await api.newUser(), await api.newUser()]
     await grantRole(api, reader.id, { type: 'domain', domainId, id: domainId }, ['read'])
@@ -250,7 +250,7 @@ describe('memberships', () => {
     expect((await stranger.call('GET', of(member.id, '?limit=101'))).status).toBe(400)
   })
 
-  test('the filters of groups narrow it, and tree=true nests', async () => {
+  test('the filters of groups narrow the list, and tree=true nests it', async () => {
     const { member, parent, child, user } = await aMember()
     expect(idsOf((await member.call('GET', of(member.id, `?parentID=${parent}`))).json<MembershipPage>())).toEqual([
       child,

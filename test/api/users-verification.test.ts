@@ -11,7 +11,7 @@ import { mailedToken, readMails } from './mailbox.ts'
 
 const emailOf = (user: TestUser) => `${user.username}@example.com`
 
-describe('where the settings do not ask for it', () => {
+describe('where the settings do not require a verified email', () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'skein-verify-'))
   let api: TestApi
   beforeAll(async () => {
@@ -25,7 +25,7 @@ describe('where the settings do not ask for it', () => {
   const verifiedAt = async (user: TestUser) =>
     (await user.call('GET', '/users/profile')).json<{ verified_at?: string }>().verified_at
 
-  test('nobody is asked, and whoever wants may prove his address', async () => {
+  test('verification is optional', async () => {
     const user = await api.newUser()
     expect(await verifiedAt(user)).toBeUndefined()
     expect((await user.call('GET', '/users')).status).toBe(200)
@@ -43,7 +43,7 @@ describe('where the settings do not ask for it', () => {
     expect(await verifiedAt(user)).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/)
   })
 
-  test('the link may be followed again, and changes nothing then', async () => {
+  test('the link may be followed again, without effect', async () => {
     const user = await api.newUser()
     await user.call('POST', '/users/send-verification')
     const token = await mailedToken(dataDir, emailOf(user))
@@ -55,7 +55,7 @@ describe('where the settings do not ask for it', () => {
     expect(readMails(dataDir, emailOf(user))).toHaveLength(1)
   })
 
-  test('a changed email is unverified again, and the link to the older one proves nothing', async () => {
+  test('a changed email is unverified again, and the link to the previous one verifies nothing', async () => {
     const user = await api.newUser()
     await user.call('POST', '/users/send-verification')
     const token = await mailedToken(dataDir, emailOf(user))
@@ -69,7 +69,7 @@ describe('where the settings do not ask for it', () => {
     expect((await verify(token)).status).toBe(401)
   })
 
-  test('a token that is wrong, late or of a deleted user is refused, and one must be there', async () => {
+  test('a token that is wrong, expired or of a deleted user is refused, and a missing one too', async () => {
     const user = await api.newUser()
     await user.call('POST', '/users/send-verification')
     const token = await mailedToken(dataDir, emailOf(user))
@@ -95,7 +95,7 @@ describe('where the settings do not ask for it', () => {
     expect((await api.as(`Bearer ${token}`)('PUT', '/password/reset', body)).status).toBe(401)
   })
 
-  test('at most three links are sent in five minutes, and the sender needs a login and an address', async () => {
+  test('at most three links are sent in five minutes, and sending requires a login and an address', async () => {
     const user = await api.newUser()
     for (let count = 0; count < 3; count++)
       expect((await user.call('POST', '/users/send-verification')).status).toBe(200)
@@ -127,7 +127,7 @@ describe('where SKEIN_REQUIRE_VERIFIED_EMAIL is true', () => {
     expect((await api.admin('GET', '/users')).status).toBe(200)
   })
 
-  test('registering sends the link, and following it opens everything at once', async () => {
+  test('registering sends the link, and following it gives full access at once', async () => {
     const user = await api.newUser()
     const refused = await user.call('GET', '/domains')
     expect(refused.status).toBe(403)
@@ -137,7 +137,7 @@ describe('where SKEIN_REQUIRE_VERIFIED_EMAIL is true', () => {
     expect((await user.call('GET', '/domains')).status).toBe(200)
   })
 
-  test('whoever is not verified sees his profile, refreshes, corrects his address and asks for the link: nothing else', async () => {
+  test('unverified users can view their profile, refresh, change their address and request the link, and nothing else', async () => {
     const user = await api.newUser()
     expect((await user.call('GET', '/users/profile')).status).toBe(200)
     expect((await user.call('POST', '/users/send-verification')).status).toBe(200)
@@ -163,7 +163,7 @@ describe('where SKEIN_REQUIRE_VERIFIED_EMAIL is true', () => {
     expect((await user.call('GET', '/users')).status).toBe(200)
   })
 
-  test('a verified user who changes his address is asked for the proof again', async () => {
+  test('verified users who change their address must verify again', async () => {
     const user = await api.newUser()
     await api.anonymous('GET', `/verify-email?token=${await mailedToken(dataDir, emailOf(user))}`)
     expect((await user.call('GET', '/users')).status).toBe(200)
@@ -174,7 +174,7 @@ describe('where SKEIN_REQUIRE_VERIFIED_EMAIL is true', () => {
     expect((await user.call('GET', '/users')).status).toBe(200)
   })
 
-  test('a user without an address sets one first', async () => {
+  test('users without an address set one first', async () => {
     const credentials = { identity: `no-mail-${newId().slice(0, 8)}`, secret: 'correct horse' }
     const { id } = (await api.anonymous('POST', '/users', { credentials })).json<{ id: string }>()
     const { access_token: token } = (await api.anonymous('POST', '/users/tokens/issue', credentials)).json<{

@@ -43,7 +43,7 @@ function aUser(fields: Record<string, unknown> = {}): NewUser {
   }
 }
 
-test('registering answers the user without the secret, and where it is', async () => {
+test('registering returns the user without the secret, and its location', async () => {
   const body = aUser({
     tags: ['operator'],
     metadata: { shift: 2 },
@@ -74,7 +74,7 @@ test('registering answers the user without the secret, and where it is', async (
   expect(created.text).not.toContain('argon2')
 })
 
-test('a user created with a token is owned by its user, who may see, disable and enable it', async () => {
+test('a user created with a token is owned by the user of the token, who may see, disable and enable it', async () => {
   const owner = await api.newUser()
   const owned = (await owner.call('POST', '/users', aUser())).json<User>()
   expect(owned.owner).toBe(owner.id)
@@ -108,14 +108,14 @@ test('first name, last name, email and username are each unique, email and usern
   }
 })
 
-test('the conflict of names says which setting switches the rule off', async () => {
+test('the error for taken names contains the setting that disables the rule', async () => {
   const taken = aUser()
   await api.anonymous('POST', '/users', taken)
   const refused = await api.anonymous('POST', '/users', aUser({ first_name: taken['first_name'] }))
   expect(refused.text).toContain('SKEIN_USERS_UNIQUE_NAMES')
 })
 
-test('a name that a user gave up is free again', async () => {
+test('a name is free again after its user changed it', async () => {
   const user = await api.newUser()
   const before = (await user.call('GET', '/users/profile')).json<User>()
   await user.call('PATCH', `/users/${user.id}`, { first_name: `New ${newId()}` })
@@ -140,13 +140,13 @@ test.each([
   ['tags', { tags: 'one' }],
   ['metadata', { metadata: ['no object'] }],
   ['first_name', { first_name: 'x'.repeat(1025) }],
-])('registering names %s as what is wrong', async (field, fields) => {
+])('registering names %s as the invalid field', async (field, fields) => {
   const refused = await api.anonymous('POST', '/users', aUser(fields))
   expect(refused.status).toBe(400)
   expect(refused.json()).toMatchObject({ error: 'malformed', message: expect.stringContaining(field) as string })
 })
 
-test('the older shape keeps the name, and its identity is the email or the username', async () => {
+test('the legacy shape keeps the name, and its identity is the email or the username', async () => {
   const mark = newId().slice(0, 8)
   const byEmail = await api.anonymous('POST', '/users', {
     name: 'Older Jane',
@@ -167,7 +167,7 @@ test('the older shape keeps the name, and its identity is the email or the usern
   expect(byUsername.json<User>().credentials).toEqual({ username: `older-${mark}`, identity: `older-${mark}` })
 })
 
-test('a role is given by the platform administrator alone', async () => {
+test('only the platform administrator grants a role', async () => {
   const user = await api.newUser()
   expect((await api.anonymous('POST', '/users', aUser({ role: 'admin' }))).status).toBe(401)
   expect((await user.call('POST', '/users', aUser({ role: 'admin' }))).status).toBe(403)
@@ -175,14 +175,14 @@ test('a role is given by the platform administrator alone', async () => {
   expect(created.json<User>().role).toBe('admin')
 })
 
-test('the profile is the user of the token', async () => {
+test('the profile is that of the user of the token', async () => {
   const user = await api.newUser()
   const profile = await user.call('GET', '/users/profile')
   expect(profile.status).toBe(200)
   expect(profile.json<User>()).toMatchObject({ id: user.id, credentials: { username: user.username } })
 })
 
-test('a stranger sees id, names and username and nothing else; the platform administrator everything', async () => {
+test('a stranger sees id, names and username only; the platform administrator sees everything', async () => {
   const [user, stranger] = [await api.newUser(), await api.newUser()]
   const seen = (await stranger.call('GET', `/users/${user.id}`)).json<User>()
   expect(Object.keys(seen).toSorted()).toEqual(['credentials', 'first_name', 'id', 'last_name', 'name'])
@@ -190,13 +190,13 @@ test('a stranger sees id, names and username and nothing else; the platform admi
   expect((await api.admin('GET', `/users/${user.id}`)).json<User>().email).toBe(`${user.username}@example.com`)
 })
 
-test('an unknown user is 404, also when the id is no id', async () => {
+test('an unknown user is 404, also for an invalid id', async () => {
   const user = await api.newUser()
   for (const id of [newId(), 'nobody', user.id.toUpperCase()])
     expect((await user.call('GET', `/users/${id}`)).status).toBe(404)
 })
 
-test('a user changes his names and metadata; what is absent stays, and what is unknown is ignored', async () => {
+test('users change their own names and metadata; absent fields stay, and unknown fields are ignored', async () => {
   const user = await api.newUser()
   const before = (await user.call('GET', '/users/profile')).json<User>()
   const answer = await user.call('PATCH', `/users/${user.id}`, {
@@ -212,7 +212,7 @@ test('a user changes his names and metadata; what is absent stays, and what is u
   expect((await user.call('PATCH', `/users/${user.id}`, { first_name: '' })).status).toBe(400)
 })
 
-test('nobody but the user and the platform administrator changes a user', async () => {
+test('only the user and the platform administrator change a user', async () => {
   const [user, stranger] = [await api.newUser(), await api.newUser()]
   expect((await stranger.call('PATCH', `/users/${user.id}`, { metadata: {} })).status).toBe(403)
   expect((await stranger.call('POST', `/users/${user.id}/disable`)).status).toBe(403)
@@ -221,7 +221,7 @@ test('nobody but the user and the platform administrator changes a user', async 
   })
 })
 
-test('enabling and disabling answer the user, from any state, and repeating them changes nothing', async () => {
+test('enabling and disabling return the user, from any state, and repeating them changes nothing', async () => {
   const user = await api.newUser()
   const same = (await api.admin('POST', `/users/${user.id}/enable`)).json<User>()
   expect(same).toMatchObject({ status: 'enabled', updated_at: ZERO_TIME })
@@ -232,7 +232,7 @@ test('enabling and disabling answer the user, from any state, and repeating them
   expect(again.json<User>().updated_at).toBe(disabled.updated_at)
 })
 
-test('a disabled user is signed out, cannot sign in, and gets no session back when he is enabled', async () => {
+test('a disabled user is signed out, cannot sign in, and gets no session back after being enabled', async () => {
   const user = await api.newUser()
   await api.admin('POST', `/users/${user.id}/disable`)
   const login = { identity: user.username, secret: user.secret }
@@ -244,7 +244,7 @@ test('a disabled user is signed out, cannot sign in, and gets no session back wh
   expect((await api.anonymous('POST', '/users/tokens/issue', login)).status).toBe(201)
 })
 
-test('the only administrator of a domain is not disabled until somebody else is one', async () => {
+test('the only administrator of a domain is not disabled until there is another one', async () => {
   const { user, domainId } = await newTenant(api)
   const refused = await api.admin('POST', `/users/${user.id}/disable`)
   expect(refused.status).toBe(409)
@@ -254,7 +254,7 @@ test('the only administrator of a domain is not disabled until somebody else is 
   expect((await api.admin('POST', `/users/${user.id}/disable`)).status).toBe(200)
 })
 
-test('with force=true the platform administrator takes the place of the last administrator', async () => {
+test('with force=true the platform administrator replaces the last administrator', async () => {
   const { user, domainId } = await newTenant(api)
   expect((await user.call('POST', `/users/${user.id}/disable?force=true`)).status).toBe(409)
   expect((await api.admin('POST', `/users/${user.id}/disable?force=true`)).status).toBe(200)
@@ -262,7 +262,7 @@ test('with force=true the platform administrator takes the place of the last adm
   expect(listed.domains[0]?.role_name).toBe('admin')
 })
 
-test('of two administrators who leave a domain at the same moment one stays', async () => {
+test('one of two administrators who leave a domain at the same moment stays', async () => {
   const { user, domainId } = await newTenant(api)
   const other = await api.newUser()
   await grantRole(api, other.id, { type: 'domain', domainId, id: domainId }, 'admin')
@@ -278,7 +278,7 @@ test('the only administrator of the platform is not disabled', async () => {
   expect(refused.json()).toMatchObject({ error: 'invalid_state' })
 })
 
-test('changing the password needs the old one, answers the user and ends his other sessions', async () => {
+test('changing the password requires the old one, returns the user and ends the other sessions of the user', async () => {
   const user = await api.newUser()
   const other = (
     await api.anonymous('POST', '/users/tokens/issue', { identity: user.username, secret: user.secret })
@@ -301,7 +301,7 @@ test('changing the password needs the old one, answers the user and ends his oth
   expect((await login('a new password')).status).toBe(201)
 })
 
-test('of two password changes at once with the same old password one wins', async () => {
+test('one of two concurrent password changes with the same old password succeeds', async () => {
   const user = await api.newUser()
   const answers = await Promise.all(
     ['first new password', 'second new password'].map((secret) =>
@@ -311,7 +311,7 @@ test('of two password changes at once with the same old password one wins', asyn
   expect(statusesOf(answers)).toEqual([200, 401])
 })
 
-test('a user lists himself, those he owns and those who share a domain with him; the platform administrator all', async () => {
+test('users list themselves, users that they own and users in their domains; the platform administrator lists all', async () => {
   const { user, domainId } = await newTenant(api)
   const [member, stranger] = [await api.newUser(), await api.newUser()]
   await grantRole(api, member.id, { type: 'domain', domainId, id: domainId }, ['read'])
@@ -328,7 +328,7 @@ test('a user lists himself, those he owns and those who share a domain with him;
   expect((await user.call('GET', `/users?id=${stranger.id}`)).json<UserPage>().total).toBe(0)
 })
 
-test('a domain that is closed shows its users to nobody, a disabled one to its administrators alone', async () => {
+test('a closed domain shows its users to no one, a disabled one to its administrators only', async () => {
   const { user, domainId } = await newTenant(api)
   const member = await api.newUser()
   await grantRole(api, member.id, { type: 'domain', domainId, id: domainId }, ['read'])
@@ -345,7 +345,7 @@ test('a domain that is closed shows its users to nobody, a disabled one to its a
   expect(await both()).toEqual([0, 0])
 })
 
-test('the filters of the listing each narrow it, and wildcards in them are letters', async () => {
+test('each filter narrows the listing, and wildcards in filters are ordinary characters', async () => {
   const mark = newId().slice(0, 8)
   const fields = {
     first_name: `Ada_${mark}`,
@@ -380,7 +380,7 @@ test('the filters of the listing each narrow it, and wildcards in them are lette
   expect((await api.admin('GET', `/users?name=${mark}&only_total=true`)).json()).toEqual({ total: 1, users: [] })
 })
 
-test('self-registration that is switched off is refused before the body is looked at', async () => {
+test('disabled self-registration is refused before the body is validated', async () => {
   await using closed = await startTestApi({ environment: { SKEIN_ALLOW_SELF_REGISTER: 'false' } })
   expect((await closed.anonymous('POST', '/users', aUser())).status).toBe(401)
   expect((await closed.anonymous('POST', '/users', { nonsense: true })).status).toBe(401)
@@ -393,13 +393,13 @@ test('self-registration that is switched off is refused before the body is looke
   expect((await closed.as(`Bearer ${token}`)('POST', '/users', aUser())).status).toBe(403)
 })
 
-test('a wrong token makes no ownerless user', async () => {
+test('a wrong token creates no user without an owner', async () => {
   const forged = `${(await api.newUser()).accessToken.slice(0, -4)}AAAA`
   expect((await api.as(`Bearer ${forged}`)('POST', '/users', aUser())).status).toBe(401)
   expect((await api.as(`Bearer ${forged}`)('POST', '/users', { nonsense: true })).status).toBe(401)
 })
 
-test('where unique names are switched off, two users may share a first and last name', async () => {
+test('without the rule of unique names two users may share a first and last name', async () => {
   await using lax = await startTestApi({ environment: { SKEIN_USERS_UNIQUE_NAMES: 'false' } })
   const names = { first_name: 'Jane', last_name: 'Doe' }
   expect((await lax.anonymous('POST', '/users', aUser(names))).status).toBe(201)

@@ -96,7 +96,7 @@ describe('boundaries', () => {
       `import { createDatabase } from '#core/database/index.ts'`,
     ],
     ['a schema in a rule', 'manager/planted.ts', `import { Type } from 'typebox'`],
-    ['SQL of somebody else', 'manager/planted.ts', `import { sql } from '#core/sql.ts'`],
+    ['SQL of another slice', 'manager/planted.ts', `import { sql } from '#core/sql.ts'`],
     ['what is required', 'manager/planted.ts', `const load = createRequire(import.meta.url)\nload('pg')`],
     ['a computed import', 'core/planted.ts', 'await import(`./${name}.ts`)'],
     ['a file that is not there', 'core/planted.ts', `import { x } from './gone.ts'`],

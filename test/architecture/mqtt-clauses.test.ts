@@ -14,13 +14,13 @@ const rows = readFileSync(join(ROOT, 'docs/mqtt-clauses.md'), 'utf8')
     return match === null ? [] : [{ clause: match[1] ?? '', file: match[2] ?? '', name: match[3] ?? '' }]
   })
 
-it('each clause stands there once', () => {
+it('each clause has one row', () => {
   const clauses = rows.map(({ clause }) => clause)
   expect(clauses.length).toBeGreaterThanOrEqual(CLAUSES_AT_LEAST)
   expect([...new Set(clauses)]).toEqual(clauses)
 })
 
-it.each(rows)('$clause is held by a test', ({ file, name }) => {
+it.each(rows)('$clause has a test', ({ file, name }) => {
   expect(existsSync(join(ROOT, file)), `there is no ${file}`).toBe(true)
   const source = readFileSync(join(ROOT, file), 'utf8')
   const isThere = [`'${name}'`, `"${name}"`, `\`${name}\``].some((quoted) => source.includes(quoted))

@@ -38,7 +38,7 @@ afterAll(async () => {
 describe('routes', () => {
   const ours = () => full.routes.filter((route) => !isDocumentation(route))
 
-  it('are all seen', () => {
+  it('are all found', () => {
     const names = new Set(full.routes.map(nameOf))
     for (const name of [
       'GET /health',
@@ -52,7 +52,7 @@ describe('routes', () => {
     expect(full.routes.length).toBeGreaterThan(60)
   })
 
-  it('each has one success and the error body for whatever any request can meet', () => {
+  it('each declare one success and the error body for every failure of any request', () => {
     const faults = ours().flatMap((route) => {
       const statuses = statusesOf(route)
       // 101: a WebSocket.
@@ -65,7 +65,7 @@ describe('routes', () => {
     expect(faults).toEqual([])
   })
 
-  it('each that takes a body declares 413 and 415', () => {
+  it('each declare 413 and 415 if they take a body', () => {
     const faults = ours().filter(
       (route) =>
         route.schema?.body !== undefined && !['413', '415'].every((status) => statusesOf(route).includes(status)),
@@ -73,7 +73,7 @@ describe('routes', () => {
     expect(faults.map(nameOf)).toEqual([])
   })
 
-  it('each names the action of its caller or stands on the reviewed list', () => {
+  it('each name the action of the caller or are on the reviewed list', () => {
     const faults = full.routes.filter(
       ({ config }) => config?.action === undefined && config?.isPublic !== true && config?.ownCredentials === undefined,
     )
@@ -84,7 +84,7 @@ describe('routes', () => {
     expect(unknown).toEqual([])
   })
 
-  it('the ones without the bearer check of the edge are exactly those of public-routes.txt', () => {
+  it('without the bearer check of the edge are exactly those of public-routes.txt', () => {
     const listed = readFileSync(join(ROOT, 'test/architecture/public-routes.txt'), 'utf8')
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'))
@@ -96,7 +96,7 @@ describe('routes', () => {
     expect(listed.map(([route, kind]) => `${route}  ${kind}`).toSorted()).toEqual([...new Set(found)].toSorted())
   })
 
-  it('each answers what it declares, whatever it is asked', async () => {
+  it('each answer as they declare, for any request', async () => {
     const admin = await logIn(FULL_APP_ADMIN.SKEIN_ADMIN_USERNAME, FULL_APP_ADMIN.SKEIN_ADMIN_SECRET)
     const registered = await post('/users', {
       first_name: 'A',
@@ -121,7 +121,7 @@ describe('routes', () => {
     expect(odd.map(({ method, url, what, body }) => `${method} ${url}: ${what}: ${body}`)).toEqual([])
   })
 
-  it('each stands in /openapi.json with every status', async () => {
+  it('each are in /openapi.json with every status', async () => {
     const document = (await full.app.inject({ method: 'GET', url: '/openapi.json' })).json<{
       paths: Record<string, Record<string, { responses: Record<string, unknown>; security: unknown }>>
     }>()

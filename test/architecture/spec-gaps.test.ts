@@ -58,7 +58,7 @@ describe('docs/spec-gaps.md', () => {
     expect(isThere, `${file} has no test "${name}"`).toBe(true)
   })
 
-  it('no test is named that is skipped', () => {
+  it('no named test is skipped', () => {
     for (const cells of answered ?? []) {
       const [, file = '', name = ''] = /^`(.+)`: (.+)$/.exec(cells[5] ?? '') ?? []
       const source = readFileSync(join(ROOT, file), 'utf8')

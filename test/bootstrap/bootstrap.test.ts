@@ -109,7 +109,7 @@ describe('a bootstrap configuration', () => {
     ['an unknown channel', { channels: [newId()] }, 400],
     ['a channel that is no id', { channels: ['x'] }, 400],
     ['an unknown client', { client_id: newId() }, 404],
-  ])('is refused with %s', async (_what, fields, status) => {
+  ])('is rejected with %s', async (_what, fields, status) => {
     const { total } = (await tenant.call('GET', at('?limit=1'))).json<{ total: number }>()
     const { created } = await newConfig(fields)
     expect(created.status).toBe(status)

@@ -76,7 +76,7 @@ describe('the login', () => {
     expect(ended.code).toBe(1)
   })
 
-  it('says so when there is nobody to ask, and when the password is wrong', async () => {
+  it('fails with a clear error without a terminal, and with a wrong password', async () => {
     using at = newHome()
     const unasked = await at.run(['login'])
     expect(unasked).toMatchObject({ code: 1, stdout: '' })
@@ -87,14 +87,14 @@ describe('the login', () => {
     expect(wrong.stderr).not.toContain('wrong-password')
   })
 
-  it('keeps tokens where the owner alone can read them, and none in the configuration file', () => {
+  it('stores tokens readable by the owner only, and none in the configuration file', () => {
     const folder = join(home.folder, 'skein')
     for (const name of ['contexts.json', 'config.toml']) expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600)
     const { access_token: token } = contextsOf(home).contexts['default']?.login ?? { access_token: '?' }
     expect(readFileSync(join(folder, 'config.toml'), 'utf8')).not.toContain(token)
   })
 
-  it('is valid for every address that the context keeps of it, whatever `--url` overrides for one command', async () => {
+  it('is valid for every address of its context, whatever `--url` overrides for one command', async () => {
     using at = newHome()
     const login = ['login', 'admin', '--password-stdin', '--url', installation.base]
     expect((await at.run(login, { input: `${ADMIN_SECRET}\n` })).code).toBe(0)
@@ -103,7 +103,7 @@ describe('the login', () => {
     )
   })
 
-  it('outlives its access token, also for many commands at the same moment', async () => {
+  it('outlives its access token, also for many concurrent commands', async () => {
     using at = newHome()
     await logIn(at)
     const before = contextsOf(at).contexts['default']?.login
@@ -114,7 +114,7 @@ describe('the login', () => {
     expect(contextsOf(at).contexts['default']?.login?.refresh_token).not.toBe(before?.refresh_token)
   })
 
-  it('that the server has ended says to log in again', async () => {
+  it('that the server has ended fails with the advice to log in again', async () => {
     using at = newHome()
     await logIn(at)
     const refresh = contextsOf(at).contexts['default']?.login?.refresh_token ?? ''
@@ -124,7 +124,7 @@ describe('the login', () => {
     expect(ended.stderr).toContain('skein login')
   })
 
-  it('is not touched by a token on the command line, and an expired one is told', async () => {
+  it('is not changed by a token on the command line, and an expired token is reported', async () => {
     const issued = json<{ access_token: string }>(await home.run(['users', 'token', 'admin', ADMIN_SECRET]))
     const expiresAt = claimsOf(issued.access_token)?.exp ?? 0
     await until(() => Date.now() / 1000 > expiresAt, 'the access token expires')
@@ -133,7 +133,7 @@ describe('the login', () => {
     expect(ended.stderr).toContain('the token of the command line is invalid')
   })
 
-  it('goes to the addresses of its context alone, whatever a configuration file in a foreign folder says', async () => {
+  it('is sent to the addresses of its context only, whatever a configuration file in a foreign folder says', async () => {
     const seen: IncomingMessage['headers'][] = []
     const stranger = createServer((request, response) => {
       seen.push(request.headers)
@@ -154,7 +154,7 @@ describe('the login', () => {
     await new Promise((resolve) => stranger.close(resolve))
   })
 
-  it('ends with logout, here and at the server', async () => {
+  it('ends with logout, locally and at the server', async () => {
     using at = newHome()
     await logIn(at)
     const refresh = contextsOf(at).contexts['default']?.login?.refresh_token ?? ''
@@ -165,7 +165,7 @@ describe('the login', () => {
     expect((await at.run(['users', 'profile'])).stderr).toContain('you are not logged in')
   })
 
-  it('is what token prints, and what curl lines ask for instead of showing it', async () => {
+  it('is the output of token, and curl lines refer to it instead of showing it', async () => {
     const { stdout } = await home.run(['token'])
     expect(claimsOf(stdout)?.sub).toBeDefined()
     const ended = await home.run(['clients', 'get', 'all', '--curl'])
@@ -196,7 +196,7 @@ describe('contexts and settings', () => {
     ])
   })
 
-  it('go flag, environment, file, built in', async () => {
+  it('are taken from flags, the environment, the file and the defaults, in this order', async () => {
     using at = createHome()
     const shown = async (args: string[], environment: Record<string, string> = {}) =>
       json<{ addresses: Record<string, string> }>(await at.run(['context', 'show', ...args], { environment })).addresses
@@ -224,7 +224,7 @@ describe('contexts and settings', () => {
     })
   })
 
-  it('of a file are read in the tables of any generation, and kept with their comments when one is set', async () => {
+  it('in a file are accepted in the tables of all product versions, and setting one keeps its comments', async () => {
     using at = newHome()
     const file = join(at.folder, 'old.toml')
     writeFileSync(
@@ -247,7 +247,7 @@ describe('contexts and settings', () => {
     expect(broken.stderr).toContain('is not TOML')
   })
 
-  it('of the domain may be its route', async () => {
+  it('accept the route of a domain', async () => {
     expect(json(await home.run(['domains', 'get', 'plant']))['id']).toBe(domain)
     expect(json(await home.run(['clients', 'get', 'all', '--domain', 'plant']))['total']).toBeDefined()
     expect((await home.run(['clients', 'get', 'all', '--domain', 'no-such-plant'])).code).toBe(1)
@@ -260,7 +260,7 @@ describe('scripts', () => {
       await home.run(['users', 'token', 'admin', ADMIN_SECRET, ...(domainId === undefined ? [] : [domainId])]),
     ).access_token
 
-  it('of every generation run as they are, without any login', async () => {
+  it('of every product version run unchanged, without any login', async () => {
     using at = newHome()
     const created = json(await at.run(['things', 'create', '{"name": "older"}', await issue(domain)]))
     expect(created).toMatchObject({ name: 'older', domain_id: domain })
@@ -284,7 +284,7 @@ describe('scripts', () => {
     expect(page.messages).toMatchObject([{ name: 't', value: 1, publisher: id, subtopic: 'a.b' }])
   })
 
-  it('get bare ids and times with --raw, and JSON on a terminal too', async () => {
+  it('get ids and times as plain text with --raw, and JSON on a terminal too', async () => {
     const channel = String(json(await home.run(['channels', 'create', '{"name": "topic"}']))['id'])
     const created = await home.run(['subscription', 'create', channel, 'ops@example.com', '--raw'])
     expect(created).toMatchObject({ code: 0 })
@@ -299,7 +299,7 @@ describe('scripts', () => {
     ).not.toContain('\u001B')
   })
 
-  it('may take JSON from a file or from standard input, and are told what is wrong with it', async () => {
+  it('pass JSON in a file or on standard input, and get an error for invalid JSON', async () => {
     writeFileSync(join(home.folder, 'client.json'), '{"name": "of a file"}')
     expect(json(await home.run(['clients', 'create', '@client.json']))['name']).toBe('of a file')
     expect(json(await home.run(['clients', 'create', '-'], { input: '{"name": "of a pipe"}' }))['name']).toBe(
@@ -310,7 +310,7 @@ describe('scripts', () => {
     expect(wrong.stderr).toContain('<JSON_client> is not JSON')
   })
 
-  it('see the words of the server, and what to do', async () => {
+  it('get the message of the server, and advice', async () => {
     const unknown = await home.run(['clients', 'get', '00000000-0000-4000-8000-000000000000'])
     expect(unknown).toMatchObject({ code: 1, stdout: '' })
     expect(unknown.stderr).toContain('error: entity not found')
@@ -332,7 +332,7 @@ describe('scripts', () => {
 })
 
 describe('a terminal', () => {
-  it('is safe from the names that devices give themselves', async () => {
+  it('is safe from control characters in names of devices', async () => {
     const name = 'a\u001B[2Jb\nc\u009B31md'
     const created = json(await home.run(['clients', 'create', JSON.stringify({ name })]))
     expect(created['name']).toBe(name)
@@ -453,7 +453,7 @@ describe('files of bulk provisioning', () => {
     expect(halves.stderr).toContain('line 1: has no channel')
   })
 
-  it('that name a field as nobody knows it are made with a hint', async () => {
+  it('with an unknown field name are imported with a hint', async () => {
     const ended = await home.run(['clients', 'create', '{"name": "pump", "tgas": ["a"]}'])
     expect(ended.code).toBe(0)
     expect(ended.stderr).toBe('hint: tgas: did you mean tags?\n')
@@ -461,7 +461,7 @@ describe('files of bulk provisioning', () => {
     expect(listed.stderr).toBe('hint: stauts: did you mean status?\n')
   })
 
-  it('are not needed for a first try', async () => {
+  it('are not required for a first try', async () => {
     const { stdout, code } = await home.run(['provision', 'test'])
     expect(code).toBe(0)
     const [user, tokens, clients, channels] = JSON.parse(`[${stdout.replaceAll(/^([}\]])\n(?=[[{])/gm, '$1,')}]`) as [
@@ -478,13 +478,13 @@ describe('files of bulk provisioning', () => {
 })
 
 describe('long work', () => {
-  it('of a task gives upload, start and result in one command', async () => {
+  it('of a task takes one command for upload, start and result', async () => {
     const result = json(await home.run(['tasks', 'run', ADD, '--inputs', '1,2', '--wait', '--rm']))
     expect(result).toMatchObject({ state: 3, results: [3] })
     expect((await home.run(['tasks', 'get', String(result['task_id'])])).code).toBe(1)
   })
 
-  it('that failed ends with 1 and says why', async () => {
+  it('that failed ends with 1 and the reason', async () => {
     const ended = await home.run(['tasks', 'run', ADD, '--inputs', '1,2', '--function', 'nothing', '--wait'])
     expect(ended.code).toBe(1)
     expect(ended.stderr).toContain('nothing')
@@ -505,7 +505,7 @@ describe('long work', () => {
     await home.run(['tasks', 'delete', String(result['task_id'])])
   })
 
-  it('leaves no task behind whose module was refused', async () => {
+  it('leaves no task behind if its module was refused', async () => {
     const ended = await home.run(['tasks', 'run', import.meta.filename, '--name', 'refused'])
     expect(ended.code).toBe(1)
     expect(ended.stderr).not.toContain('not started')
@@ -513,7 +513,7 @@ describe('long work', () => {
     expect((await home.run(['tasks', 'get', 'all', '--name', 'refused', '--raw'])).stdout).toContain('"total": 0')
   })
 
-  it('of an invocation has its output shown by logs, which say when there is none', async () => {
+  it('of an invocation has its output in logs, which report when there is none', async () => {
     const result = json(await home.run(['tasks', 'run', ADD, '--inputs', '1,2', '--wait']))
     const taskId = String(result['task_id'])
     const logs = await home.run(['tasks', 'logs', taskId])
@@ -522,7 +522,7 @@ describe('long work', () => {
     await home.run(['tasks', 'delete', taskId])
   })
 
-  it('of a task that starts by itself is followed from run to run', async () => {
+  it('of a task that starts automatically is followed from run to run', async () => {
     const task = JSON.stringify({ name: 'yearly', schedule: '0 0 1 1 *', cli_args: ['greetings'] })
     const taskId = String(json(await home.run(['tasks', 'create', task]))['id'])
     await home.run(['tasks', 'upload', taskId, HELLO])
@@ -545,7 +545,7 @@ describe('long work', () => {
     await home.run(['tasks', 'delete', taskId, '--force'])
   })
 
-  it('shows how far it is on a terminal, and says how to go on when it is interrupted', async () => {
+  it('shows its progress on a terminal, and how to continue after an interruption', async () => {
     const ended = await home.runOnTerminal(['tasks', 'run', ENDLESS, '--wait'], {
       interruptWhen: (text) => text.includes('is running'),
     })
@@ -555,7 +555,7 @@ describe('long work', () => {
     expect(json(await home.run(['tasks', 'stop', taskId]))).toMatchObject({ stopped: true })
   })
 
-  it('of following ends with 0 when the user has seen enough', async () => {
+  it('of following ends with 0 when the user interrupts it', async () => {
     const channel = String(json(await home.run(['channels', 'create', '{"name": "followed"}']))['id'])
     let isSeen = false
     const following = home.run(['messages', 'tail', channel], {
@@ -576,7 +576,7 @@ describe('long work', () => {
 })
 
 describe('the doctor', () => {
-  it('finds a healthy installation healthy', async () => {
+  it('reports a healthy installation as healthy', async () => {
     const ended = await home.run(['doctor'])
     expect(ended.code).toBe(0)
     const { findings } = json<{ findings: { verdict: string; what: string }[] }>(ended)
@@ -589,7 +589,7 @@ describe('the doctor', () => {
     expect(said).toMatch(/^database: durable \(synchronous_commit=on\), no standby$/m)
   })
 
-  it('says what is wrong: an address, a login, a file that others can read', async () => {
+  it('reports what is wrong: an address, a login, a file that others can read', async () => {
     using at = newHome()
     await logIn(at)
     const { chmodSync } = await import('node:fs')

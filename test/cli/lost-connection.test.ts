@@ -24,7 +24,7 @@ async function balancer(answers: (number | string)[]) {
 }
 
 test.each([[['lost', 503, '{"results":[3]}']], [[502, '{"results":[3]}']]])(
-  'after %j the call is repeated under its key',
+  'after %j the call is repeated with its key',
   async (answers) => {
     const calls = answers.length
     await using server = await balancer([...answers])
@@ -39,7 +39,7 @@ test.each([[['lost', 503, '{"results":[3]}']], [[502, '{"results":[3]}']]])(
   60_000,
 )
 
-test('an answer of the manager is not repeated', async () => {
+test('a response of the manager is not repeated', async () => {
   await using server = await balancer([503])
   using home = createHome({ SKEIN_URL: server.url, SKEIN_MANAGER_URL: server.url })
   expect(await home.run(['tasks', 'invoke', 'a-task'])).toMatchObject({ code: 1 })

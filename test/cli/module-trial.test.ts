@@ -96,7 +96,7 @@ describe('a module without a message', () => {
     expect(run).toMatchObject({ state: 'completed', results: 42 })
   })
 
-  it('fails with the reason of a run that a worker would report', async () => {
+  it('fails with the reason that a worker would report', async () => {
     const [endless, full, unknown, wrong] = await Promise.all([
       tryModule(example('endless'), ['--timeout', '500ms']),
       tryModule(example('memory-eater'), ['--memory', '2MiB']),
@@ -119,7 +119,7 @@ describe('a module without a message', () => {
     expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('--memory must be a size') as string })
   })
 
-  it('needs no more than its own folder, and leaves nothing behind', async () => {
+  it('requires no more than its own folder, and leaves nothing behind', async () => {
     const { readdirSync, mkdtempSync } = await import('node:fs')
     const folder = mkdtempSync(join(home.folder, 'temporary-'))
     await tryModule(example('add'), ['--inputs', '1,2'], { environment: { TMPDIR: folder } })
@@ -150,7 +150,7 @@ describe('a message', () => {
     expect(code).toBe(0)
   })
 
-  it('is the text of a component and the standard input of a command', async () => {
+  it('is the argument of a component and the standard input of a command', async () => {
     const message = fileWith('message.json', JSON.stringify({ subtopic: 'raw', records: pack.slice(0, 1) }))
     const resolved = {
       channel_id: '00000000-0000-0000-0000-000000000000',
@@ -167,7 +167,7 @@ describe('a message', () => {
     expect(JSON.parse(component.run.inputs[0] as string)).toEqual(resolved)
   })
 
-  it('is what reads of a channel return', async () => {
+  it('is in the result when the guest reads its channel', async () => {
     const message = fileWith(
       'values.json',
       JSON.stringify([
@@ -179,13 +179,13 @@ describe('a message', () => {
     expect(round.runs.map(({ results }) => results)).toEqual([[1], [1]])
   })
 
-  it('that is no pack is refused', async () => {
+  it('that is not a pack is refused', async () => {
     const { code, round } = await tryModule(example('add'), ['--message', fileWith('bad.json', '[{"v": "x"}]')])
     expect(code).toBe(1)
     expect(round.error).toContain('must be a number')
   })
 
-  it('that the platform would not store is marked, and the guest is told what it would be told', async () => {
+  it('that the platform would not store is marked, and the guest gets the error that it would get there', async () => {
     const text = (payload: string, at: number) => `(data (i32.const ${at}) "${payload.replaceAll('"', '\\"')}")`
     const [noPack, noRecord] = ['{"n":"a"}', '[{"n":"a","v":"b"}]']
     const file = fileWith(

@@ -57,13 +57,13 @@ describe('wrong usage', () => {
     [['certs', 'get', 'all'], 'a domain is required'],
     [['health', 'nothing'], 'unknown service nothing'],
     [['completion', 'csh'], 'completion is not available for csh'],
-  ])('skein %j ends with 2 and says why on stderr', async (args, text) => {
+  ])('skein %j ends with 2 and the reason on stderr', async (args, text) => {
     const ended = await home.run(args)
     expect(ended).toMatchObject({ code: 2, stdout: '' })
     expect(ended.stderr).toContain(text)
   })
 
-  it('without a word shows everything there is, on stderr, with 2', async () => {
+  it('without a command shows all commands, on stderr, with 2', async () => {
     const ended = await home.run([])
     expect(ended).toMatchObject({ code: 2, stdout: '' })
     for (const group of GROUPS) expect(ended.stderr).toContain(group.name)
@@ -87,7 +87,7 @@ function catchUsage(call: () => unknown): UsageError {
 
 describe('an unreachable server', () => {
   it.each(['clients get all', 'users token a b', 'messages send c [{}] secret', 'tasks get all', 'health users'])(
-    'is told by %s, with what to do, and ends with 1',
+    'is reported by %s, with advice, and ends with 1',
     async (line) => {
       const ended = await home.run(line.split(' '))
       expect(ended).toMatchObject({ code: 1, stdout: '' })
@@ -101,7 +101,7 @@ describe('an unreachable server', () => {
     expect(ended.stdout).toContain('\u001B[31merror:\u001B[39m')
   })
 
-  it('is told for an unknown name as well', async () => {
+  it('is reported for an unknown name as well', async () => {
     const ended = await home.run(['users', 'profile', '--url', 'http://nowhere.invalid'])
     expect(ended.code).toBe(1)
     expect(ended.stderr).toMatch(/unknown host nowhere\.invalid|cannot reach/)
@@ -116,7 +116,7 @@ describe('words', () => {
     return { words: command.words, args, rest }
   }
 
-  it('stand before or after the entity, as the generations have it', () => {
+  it('may precede or follow the entity, as in each product version', () => {
     expect(resolve('get', 'c1', 'd', 't')).toEqual({ words: 'get', args: { client_id: 'c1' }, rest: ['d', 't'] })
     expect(resolve('c1', 'get', 'd', 't')).toEqual({ words: 'get', args: { client_id: 'c1' }, rest: ['d', 't'] })
     expect(resolve('all', 'get', 'd', 't')).toEqual({ words: 'get all', args: {}, rest: ['d', 't'] })
@@ -128,14 +128,14 @@ describe('words', () => {
     })
   })
 
-  it('of roles come in the order of either generation', () => {
+  it('of roles are accepted in the order of every product version', () => {
     const args = { client_id: 'c1', role_id: 'r1', new_name: 'n' }
     expect(resolve('roles', 'update', 'n', 'r1', 'c1', 'd', 't')).toMatchObject({ args, rest: ['d', 't'] })
     expect(resolve('c1', 'roles', 'update', 'r1', 'n', 'd', 't')).toMatchObject({ args, rest: ['d', 't'] })
     expect(resolve('c1', 'roles', 'get', 'all')).toMatchObject({ words: 'roles get all', args: { client_id: 'c1' } })
   })
 
-  it('take the types of a connection where they stand, and do without', () => {
+  it('accept the types of a connection at the usual position, or without types', () => {
     const ids = { client_id: 'c1', channel_id: 'ch1' }
     expect(resolve('connect', 'c1', 'ch1', 'd', 't')).toEqual({ words: 'connect', args: ids, rest: ['d', 't'] })
     expect(resolve('connect', 'c1', 'ch1', '["publish"]', 'd', 't')).toEqual({
@@ -147,7 +147,7 @@ describe('words', () => {
 })
 
 describe('help', () => {
-  it('has an example for every command, and the flags of each', () => {
+  it('has an example for every command, and its flags', () => {
     for (const { name, group, command } of rows) {
       const text = commandHelp(name, [command], group)
       expect(text).toContain(usageOf(name, command))
@@ -156,12 +156,12 @@ describe('help', () => {
     }
   })
 
-  it('is there for everything, on stdout, with 0', async () => {
+  it('exists for every command, on stdout, with 0', async () => {
     for (const args of [['--help'], ['help', 'flags'], ['clients', '--help'], ['clients', 'update', 'tags', '-h']])
       expect(await home.run(args)).toMatchObject({ code: 0, stderr: '' })
   })
 
-  it('loads no command group before it is needed, so that it is there at once', () => {
+  it('loads no command group before it is required, to be fast', () => {
     const sources = new Map(readSources().map((source) => [source.path, source]))
     const loaded = new Set<string>()
     const load = (path: string): void => {
@@ -177,7 +177,7 @@ describe('help', () => {
     expect(loaded.size).toBeLessThan(12)
   })
 
-  it('as a manual page holds every command', async () => {
+  it('as a manual page contains every command', async () => {
     const page = await renderManPage()
     for (const { name, command } of rows.filter((row) => row.command.isOlder !== true))
       expect(page).toContain(usageOf(name, command).replaceAll('-', '\\-'))

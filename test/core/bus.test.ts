@@ -29,7 +29,7 @@ async function arrives(from: Bus, topic: string, at: { hints: string[] }, mark: 
 
 /** The promises of every bus, whatever carries it. */
 function behavesAsABus(create: () => Promise<Bus>): void {
-  test('a hint reaches every subscriber of its topic in this process, each once and in order, and nobody else', async () => {
+  test('a hint reaches every subscriber of its topic in this process, each once and in order, and no other', async () => {
     const bus = await create()
     const [one, two, other] = [heard(bus, 'a'), heard(bus, 'a'), heard(bus, 'b')]
     for (const text of ['1', '2', '3']) bus.publish('a', bytes(text))
@@ -39,7 +39,7 @@ function behavesAsABus(create: () => Promise<Bus>): void {
     await bus.close()
   })
 
-  test('whoever ended his subscription hears nothing more, and ending it twice ends nobody else’s', async () => {
+  test('an ended subscription receives no hints, and ending it twice ends no other subscription', async () => {
     const bus = await create()
     const first = heard(bus, 'a')
     first.end()
@@ -62,7 +62,7 @@ function behavesAsABus(create: () => Promise<Bus>): void {
     await bus.close()
   })
 
-  test('can be closed twice, and publishing to it afterwards harms nobody', async () => {
+  test('closing it twice and publishing afterwards have no effect', async () => {
     const bus = await create()
     await bus.close()
     await bus.close()
@@ -78,7 +78,7 @@ describe('the bus of the processes of one machine', () => {
   const alone: HintPeers = { send: () => true, listen: () => undefined, isConnected: true }
   behavesAsABus(() => Promise.resolve(createLocalBus(alone)))
 
-  test('hints reach the others once, and what could not be sent to one of them is counted', async () => {
+  test('hints reach the other processes once, and hints that could not be sent to a process are counted', async () => {
     const sent: string[] = []
     let deliver: (topic: string, payload: Uint8Array) => void = () => undefined
     const bus = createLocalBus({
@@ -100,11 +100,11 @@ describe('the bus of the processes of one machine', () => {
   })
 })
 
-describe('the bus over a Redis that is away', () => {
+describe('the bus over an unavailable Redis', () => {
   // Port 9 is "discard": nobody listens there.
   behavesAsABus(() => createRedisBus({ url: 'redis://127.0.0.1:9', logger: silentLogger }))
 
-  test('says once that Redis is away, and nothing of the address that holds its password', async () => {
+  test('reports once that Redis is unavailable, without the address, which contains its password', async () => {
     const lines: string[] = []
     const stream = new Writable({ write: (chunk: Buffer, _encoding, done) => (lines.push(chunk.toString()), done()) })
     const bus = await createRedisBus({
@@ -130,7 +130,7 @@ describe('the bus over a Redis that is away', () => {
 
 const redis = hasRedisServer()
 describe.runIf(redis)('the bus over Redis', () => {
-  test('hints reach other processes, and come back to none twice', async () => {
+  test('hints reach other processes, and no process gets one twice', async () => {
     await using server = await RedisServer.start()
     const [here, there] = await Promise.all([1, 2].map(() => createRedisBus({ url: server.url, logger: silentLogger })))
     if (here === undefined || there === undefined) throw new Error('two buses')
@@ -146,7 +146,7 @@ describe.runIf(redis)('the bus over Redis', () => {
     await Promise.all([here.close(), there.close()])
   })
 
-  test('a Redis that is killed costs hints, not calls; when it is back they flow again by themselves', async () => {
+  test('a killed Redis loses hints but fails no calls, and hints flow again when it is back', async () => {
     await using server = await RedisServer.start()
     const here = await createRedisBus({ url: server.url, logger: silentLogger })
     const there = await createRedisBus({ url: server.url, logger: silentLogger })

@@ -54,7 +54,7 @@ test('reads int8 as a checked integer and timestamptz as UTC text with microseco
   await expect(sql`SELECT 9007199254740992::bigint AS n`.execute(database.db)).rejects.toThrow('2^53')
 })
 
-test('a backend killed between two statements of a transaction is one refusal, and the next transaction works', async () => {
+test('a backend killed between two statements of a transaction is one error, and the next transaction works', async () => {
   const refusal = await refusalOf(
     database.transaction(async (tx) => {
       await kill(await backendOf(tx))
@@ -67,7 +67,7 @@ test('a backend killed between two statements of a transaction is one refusal, a
   expect(await database.transaction((tx) => backendOf(tx))).toBeGreaterThan(0)
 })
 
-test('a backend killed under a statement is one refusal, and the process goes on', async () => {
+test('a backend killed during a statement is one error, and the process continues', async () => {
   let pid = 0
   const refused = refusalOf(
     database.transaction(async (tx) => {
@@ -80,7 +80,7 @@ test('a backend killed under a statement is one refusal, and the process goes on
   expect(kindOf(await refused)).toBe('unavailable')
 })
 
-test('idle connections killed behind the pool are replaced without anybody noticing', async () => {
+test('idle connections killed behind the pool are replaced without an error', async () => {
   await using other = await createTestDatabase()
   await sql`SELECT 1`.execute(other.database.db)
   await sql`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = ${other.address.database}`.execute(
@@ -89,7 +89,7 @@ test('idle connections killed behind the pool are replaced without anybody notic
   await until(async () => (await refusalOf(sql`SELECT 1`.execute(other.database.db))) === undefined, 'served again')
 })
 
-test('a server that ends the connections of a pool that is closing is no news', async () => {
+test('a server that ends the connections of a closing pool causes no error', async () => {
   const warnings: unknown[] = []
   const logger = { ...silentLogger, warn: (warning: unknown) => void warnings.push(warning) } as typeof silentLogger
   const other = connectTo(own.address, { logger })
@@ -102,7 +102,7 @@ test('a server that ends the connections of a pool that is closing is no news', 
   expect(warnings).toHaveLength(1)
 })
 
-test('a transaction in a deadlock is repeated, so that both of two opponents take effect', async () => {
+test('a transaction in a deadlock is repeated, and both opponents take effect', async () => {
   await sql`INSERT INTO rooms (id, size) VALUES (1, 0), (2, 0)`.execute(database.db)
   const bothLocked = Promise.withResolvers<void>()
   let locked = 0
@@ -119,7 +119,7 @@ test('a transaction in a deadlock is repeated, so that both of two opponents tak
   expect(rows).toEqual([{ size: 2 }, { size: 2 }])
 })
 
-test('a transaction that PostgreSQL keeps asking to repeat ends as unavailable, not as a bug', async () => {
+test('a transaction that PostgreSQL keeps rejecting with a retry fails as unavailable, not as a bug', async () => {
   let attempts = 0
   const refusal = await refusalOf(
     database.transaction(async (tx) => {
@@ -131,7 +131,7 @@ test('a transaction that PostgreSQL keeps asking to repeat ends as unavailable, 
   expect(attempts).toBe(4)
 })
 
-test('the name of a violated constraint decides what the refusal says', async () => {
+test('the name of a violated constraint decides the message of the error', async () => {
   const insert = () => sql`INSERT INTO rooms (id) VALUES (7)`.execute(database.db)
   await insert()
   const taken = () => new ServiceError('conflict', 'the room exists')
@@ -140,7 +140,7 @@ test('the name of a violated constraint decides what the refusal says', async ()
   expect(kindOf(other)).toBe('internal')
 })
 
-test('a pool without a free connection refuses within its deadline', async () => {
+test('a pool without a free connection fails within its deadline', async () => {
   const small = connectTo(own.address, { maxConnections: 1, connectDeadlineMs: 100 })
   const release = Promise.withResolvers<void>()
   const holder = small.transaction(() => release.promise)
@@ -152,7 +152,7 @@ test('a pool without a free connection refuses within its deadline', async () =>
   await small.close()
 })
 
-test('a statement that exceeds its time is a timeout, on the side of the server', async () => {
+test('a statement that exceeds its time limit is a timeout, which the server enforces', async () => {
   const quick = connectTo(own.address, { statementDeadlineMs: 100 })
   expect(kindOf(await refusalOf(quick.transaction((tx) => sql`SELECT pg_sleep(30)`.execute(tx))))).toBe('timeout')
   await quick.close()
@@ -171,7 +171,7 @@ test('a server that accepts and never answers is unavailable within the deadline
   await new Promise((resolve) => silent.close(resolve))
 })
 
-test('a server that falls silent under a statement is a timeout, and no request waits for ever', async () => {
+test('a server that stops responding during a statement is a timeout, and no request waits forever', async () => {
   await using relay = await Relay.start(own.address)
   const relayed = connectTo(relay.address, { maxConnections: 1, statementDeadlineMs: 100, silenceGraceMs: 100 })
   const refusal = await refusalOf(
@@ -188,7 +188,7 @@ test('a server that falls silent under a statement is a timeout, and no request 
   await relayed.close()
 })
 
-test('an address that nobody listens on is unavailable at once, and the reason is not lost', async () => {
+test('an address without a listener is unavailable at once, with the reason', async () => {
   const free = createServer()
   await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve))
   const { port } = free.address() as AddressInfo
@@ -201,12 +201,12 @@ test('an address that nobody listens on is unavailable at once, and the reason i
   }
 })
 
-test('a file that is missing is not a database that is away', async () => {
+test('a missing file is not an unavailable database', async () => {
   const missing = await refusalOf(readFile('/nowhere/at/all'))
   expect(kindOf(translateDatabaseError(missing))).toBe('internal')
 })
 
-test('a snapshot sees one state whatever others commit, writes nothing, and leaves its connection as it was', async () => {
+test('a snapshot sees one state despite other commits, writes nothing, and leaves its connection unchanged', async () => {
   await using stack = new AsyncDisposableStack()
   const one = connectTo(own.address, { maxConnections: 1 })
   stack.defer(() => one.close())
@@ -229,7 +229,7 @@ test('a snapshot sees one state whatever others commit, writes nothing, and leav
   expect(rows[0]?.statement_timeout).not.toBe('20ms')
 })
 
-test('a snapshot whose connection is killed is one refusal, and the next one works', async () => {
+test('a snapshot whose connection is killed is one error, and the next one works', async () => {
   const one = connectTo(own.address, { maxConnections: 1 })
   const refusal = await refusalOf(one.snapshot(async (tx) => kill(await backendOf(tx)).then(() => backendOf(tx)), 5000))
   expect(kindOf(refusal)).toBe('unavailable')

@@ -74,7 +74,7 @@ async function kill(client: pg.Client): Promise<void> {
   await ended
 }
 
-test('a batch whose COMMIT was done and not answered is recognised by its id and written once', async () => {
+test('a batch whose COMMIT succeeded without a response is recognised by its id and written once', async () => {
   let kills = 0
   await using notes = noteQueue(async (client, when) => {
     if (when === 'before' || kills++ > 0) return
@@ -95,7 +95,7 @@ test('a batch whose COMMIT never arrived is written again', async () => {
   expect(await storedNotes()).toEqual(['a', 'bb'])
 })
 
-test('values that PostgreSQL cannot store are refused alone, whatever their place', async () => {
+test('values that PostgreSQL cannot store are rejected individually, at any position', async () => {
   await using notes = noteQueue()
   const written = Array.from({ length: 33 }, (_, index) => ([0, 16, 17, 32].includes(index) ? 'a\0b' : `note ${index}`))
   const outcomes = await Promise.allSettled(written.map((note) => notes.queue.submit(note)))

@@ -119,7 +119,7 @@ const UNREADABLE = 'invalid HTTP request'
 
 const HEAD = 'POST /kept/a HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n'
 
-describe('the same bytes are answered alike, whole and in pieces', () => {
+describe('the same bytes get the same response, whole and in pieces', () => {
   test.each<[name: string, text: string, ...statuses: number[]]>([
     ['a plain request', post('a', 'one'), 202],
     ['two, one behind the other', post('a', 'one') + post('b', 'two'), 202, 202],
@@ -200,7 +200,7 @@ const statusesOf = ({ answers }: Talk) =>
 
 const occurrences = (text: string, part: string) => text.split(part).length - 1
 
-test('answers come in the order of the requests, also where a later one is done first', async () => {
+test('responses arrive in the order of the requests, also if a later one is ready first', async () => {
   await using site = await startSite()
   const { socket, received } = openRaw(site.port)
   socket.write(`${post('later', '1')}${post('bad', '2')}GET /pumps/1 HTTP/1.1\r\nHost: x\r\n\r\n`)
@@ -212,7 +212,7 @@ test('answers come in the order of the requests, also where a later one is done 
   socket.destroy()
 })
 
-test('of one connection sixteen requests wait at most, and none is lost', async () => {
+test('at most sixteen requests of one connection wait, and none is lost', async () => {
   await using site = await startSite()
   const { socket, received } = openRaw(site.port)
   socket.write(Array.from({ length: 50 }, (_, index) => post('later', String(index))).join(''))
@@ -226,7 +226,7 @@ test('of one connection sixteen requests wait at most, and none is lost', async 
   socket.destroy()
 })
 
-test('a stop lets running requests end, answers them with Connection: close, and closes idle connections', async () => {
+test('a stop lets running requests finish, answers them with Connection: close, and closes idle connections', async () => {
   const site = await startSite()
   const idle = openRaw(site.port)
   const busy = openRaw(site.port)
@@ -244,7 +244,7 @@ test('a stop lets running requests end, answers them with Connection: close, and
   await stopped
 })
 
-test('a stop cuts off who is not done at its deadline', async () => {
+test('a stop disconnects callers that have not finished by its deadline', async () => {
   const site = await startSite()
   const { socket, closed } = openRaw(site.port)
   socket.write(post('later', '1'))
@@ -257,14 +257,14 @@ test.each([
   ['nothing', ''],
   ['half a head', HEAD],
   ['half a body', `${HEAD}Content-Length: 5\r\n\r\nxy`],
-])('who sends %s is told at the deadline that the request did not arrive in time', async (_name, text) => {
+])('a caller that sends %s gets a timeout error at the deadline', async (_name, text) => {
   await using site = await startSite({ requestDeadlineMs: 100 })
   const { socket, closed } = openRaw(site.port)
   if (text !== '') socket.write(text)
   expect(await closed).toContain('the request did not arrive in time')
 })
 
-test('a caller who breaks off harms nobody, whatever of his was on its way', async () => {
+test('a caller that disconnects affects no other caller, whatever requests it had open', async () => {
   await using site = await startSite()
   const gone = openRaw(site.port)
   gone.socket.write(post('later', '1'))
@@ -278,7 +278,7 @@ test('a caller who breaks off harms nobody, whatever of his was on its way', asy
   expect((await talk(site, [Buffer.from(post('a', 'y'))])).answers[0]).toContain('202')
 })
 
-test('a caller who takes no answers is not read from without end', async () => {
+test('a caller that reads no responses is eventually no longer read from', async () => {
   await using site = await startSite()
   const { socket, received } = openRaw(site.port)
   socket.pause()
@@ -295,7 +295,7 @@ test('a caller who takes no answers is not read from without end', async () => {
   socket.destroy()
 })
 
-test('a caller who sends more than is answered is not read from without end, and has all answers in the end', async () => {
+test('a caller that sends more than it reads is no longer read from, and gets all responses in the end', async () => {
   await using site = await startSite()
   const { socket, received } = openRaw(site.port)
   const request = Buffer.from(post('later', 'x'.repeat(1000)).repeat(100))

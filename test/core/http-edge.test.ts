@@ -63,7 +63,7 @@ describe('paths and methods', () => {
     ['QUERY', '/pumps', 'GET, HEAD, POST'],
     ['POST', '/health', 'GET, HEAD'],
     ['DELETE', '/', 'GET, HEAD'],
-  ])('%s %s is 405 and names the methods that it takes', async (method, path, allow) => {
+  ])('%s %s is 405 and names the accepted methods', async (method, path, allow) => {
     const answer = await call(method, path)
     expect(answer.status).toBe(405)
     expect(answer.headers.get('allow')).toBe(allow)
@@ -71,12 +71,12 @@ describe('paths and methods', () => {
     expect(answer.json().error).toBe('method_not_allowed')
   })
 
-  test('an unknown path is 404 whatever body comes with it', async () => {
+  test('an unknown path is 404 with any body', async () => {
     expect((await call('POST', '/nowhere', '{broken', { 'content-type': 'application/json' })).status).toBe(404)
     expect((await call('POST', '/nowhere', 'x'.repeat(100), { 'content-type': 'text/html' })).status).toBe(404)
   })
 
-  test('a path with a broken escape is 400 and carries a request id', async () => {
+  test('a path with an invalid escape is 400 and has a request id', async () => {
     const answer = await call('GET', '/pumps/%zz?authorization=a-secret-of-somebody')
     expect(answer.text).not.toContain('somebody')
     expect(answer.status).toBe(400)
@@ -91,7 +91,7 @@ describe('paths and methods', () => {
 })
 
 describe('queries', () => {
-  test('the same key twice is 400 that names it', async () => {
+  test('a repeated key is 400 with its name', async () => {
     const answer = await call('GET', '/pumps?limit=1&limit=2')
     expect(answer.status).toBe(400)
     expect(answer.json().details).toEqual([{ path: 'limit', message: 'must be given once' }])
@@ -106,7 +106,7 @@ describe('queries', () => {
     },
   )
 
-  test('defaults are filled in and unknown parameters ignored', async () => {
+  test('defaults are filled in and unknown parameters are ignored', async () => {
     expect((await call('GET', '/pumps?colour=blue')).text).toBe('{"limit":10}')
   })
 
@@ -121,7 +121,7 @@ describe('queries', () => {
 })
 
 describe('bodies', () => {
-  test('a good body is taken, with parameters of the content type, and no undeclared field leaves', async () => {
+  test('a valid body is accepted, with parameters of the content type, and undeclared fields are removed from the response', async () => {
     const answer = await postJson('{"name":"pump","colour":"blue"}', {
       'content-type': 'Application/JSON; charset=utf-8',
     })
@@ -144,7 +144,7 @@ describe('bodies', () => {
     ['null', 'the request requires a JSON body'],
     ['"text"', 'the body must be an object'],
     ['', 'the request requires a JSON body'],
-  ])('%s is 400 that says what is wrong', async (body, message) => {
+  ])('%s is 400 with the reason', async (body, message) => {
     const answer = await postJson(body)
     expect(answer.status).toBe(400)
     expect(answer.json().error).toBe('malformed')
@@ -153,7 +153,7 @@ describe('bodies', () => {
   })
 
   test.each(['{"name":hunter2}', '{"name":"hunter2",}', '{"name":"hunter2"', 'hunter2'])(
-    'broken JSON is 400 and nothing of it is repeated: %s',
+    'invalid JSON is 400 and none of it is repeated: %s',
     async (body) => {
       const before = edge.lines.length
       const answer = await postJson(body)
@@ -164,11 +164,11 @@ describe('bodies', () => {
     },
   )
 
-  test('bytes that are no UTF-8 are 400', async () => {
+  test('bytes with invalid UTF-8 are 400', async () => {
     expect((await postJson(Buffer.from([0x22, 0xff, 0x22]))).json().message).toBe('the body must be UTF-8')
   })
 
-  test('brackets without end are 400, not the end of the stack', async () => {
+  test('brackets without end are 400, not a stack overflow', async () => {
     await using roomy = await startEdge({ maxBodyBytes: 4_000_000 })
     const response = await fetch(`${roomy.url}/pumps`, {
       method: 'POST',
@@ -178,7 +178,7 @@ describe('bodies', () => {
     expect(response.status).toBe(400)
   })
 
-  test('a body above the limit is 413 that names the limit, declared or not', async () => {
+  test('a body above the limit is 413 with the limit, declared or not', async () => {
     const declared = await postJson(JSON.stringify({ name: 'x'.repeat(2000) }))
     expect([declared.status, declared.json().message]).toEqual([413, 'the body must have at most 1024 bytes'])
     const raw = openRaw(edge.port)
@@ -189,7 +189,7 @@ describe('bodies', () => {
     expect(parseAnswer(await raw.closed)).toMatchObject({ status: 413, body: { error: 'too_large' } })
   })
 
-  test('a body above the limit is 413 for whoever reads the answer when he has sent everything', async () => {
+  test('a body above the limit is 413 also for a caller that reads the response after sending everything', async () => {
     // More than the buffers of both sides hold: closing the connection at once would reset it for the caller.
     const size = 8 * 1024 * 1024
     for (const isDeclared of [true, false]) {
@@ -221,7 +221,7 @@ describe('bodies', () => {
     expect(parseAnswer(await raw.closed).status).toBe(415)
   })
 
-  test('a compressed body is 415 where it is not offered', async () => {
+  test('a compressed body is 415 where compression is not supported', async () => {
     expect((await postJson('{"name":"a"}', { 'content-encoding': 'gzip' })).status).toBe(415)
     expect((await postJson('{"name":"a"}', { 'content-encoding': 'identity' })).status).toBe(201)
   })
@@ -231,11 +231,11 @@ describe('bodies', () => {
     ['application/json', '{broken'],
     ['application/x-www-form-urlencoded', 'a=b'],
     ['text/html', '<p>'],
-  ])('a request that needs no body takes any: %s %j', async (type, body) => {
+  ])('a request that requires no body accepts any: %s %j', async (type, body) => {
     expect((await call('POST', '/pumps/1/start', body, { 'content-type': type })).status).toBe(200)
   })
 
-  test('a body that is not needed is still bounded, and the answer arrives', async () => {
+  test('an unneeded body is still bounded, and the response arrives', async () => {
     const raw = openRaw(edge.port)
     raw.socket.write(
       'POST /pumps/1/start HTTP/1.1\r\nHost: a\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n',
@@ -246,7 +246,7 @@ describe('bodies', () => {
 })
 
 describe('credentials and errors', () => {
-  test('a missing or wrong credential is 401 with a challenge, and comes before what is wrong with the request', async () => {
+  test('a missing or wrong credential is 401 with a challenge, before any other error of the request', async () => {
     const answer = await call('GET', '/private')
     expect([answer.status, answer.json().error, answer.headers.get('www-authenticate')]).toEqual([
       401,
@@ -256,7 +256,7 @@ describe('credentials and errors', () => {
     expect((await call('GET', '/private', undefined, { authorization: 'Bearer good' })).status).toBe(200)
   })
 
-  test('a bug is 500 with the request id and nothing else, and the log says what it was', async () => {
+  test('a bug is 500 with only the request id, and the log contains the error', async () => {
     const answer = await call('GET', '/broken', undefined, { 'x-request-id': 'trace-1' })
     expect(answer.status).toBe(500)
     expect(answer.json()).toEqual({ error: 'internal', message: 'internal error', request_id: 'trace-1' })
@@ -264,7 +264,7 @@ describe('credentials and errors', () => {
   })
 
   test.each(['', ' ', 'two words', 'a'.repeat(129), 'ä'])(
-    'a request id that cannot stand in a log is replaced: %j',
+    'a request id with characters that are unsafe in a log is replaced: %j',
     async (id) => {
       const raw = openRaw(edge.port)
       raw.socket.write(
@@ -274,7 +274,7 @@ describe('credentials and errors', () => {
     },
   )
 
-  test('every answer is JSON and says so', async () => {
+  test('every response is JSON and declares it', async () => {
     for (const path of ['/nowhere', '/broken', '/private', '/pumps?limit=0', '/pumps'])
       expect((await call('GET', path)).headers.get('content-type')).toMatch(/^application\/json/)
   })
@@ -284,7 +284,7 @@ describe('browsers', () => {
   const preflight = (origin: string) =>
     call('OPTIONS', '/pumps', undefined, { origin, 'access-control-request-method': 'POST' })
 
-  test('a page of a listed origin may ask and call', async () => {
+  test('a page of a listed origin may preflight and call', async () => {
     const origin = 'https://console.example.com'
     const asked = await preflight(origin)
     expect([asked.status, asked.headers.get('access-control-allow-origin')]).toEqual([204, origin])
@@ -294,7 +294,7 @@ describe('browsers', () => {
   })
 
   test.each(['https://evil.example.com', 'null', 'https://console.example.com.evil.com', 'nonsense'])(
-    'a page of %s may change nothing, and is told so without leave to read',
+    'a page of %s may change nothing, and gets no permission to read',
     async (origin) => {
       const asked = await preflight(origin)
       expect(asked.headers.get('access-control-allow-origin')).toBeNull()
@@ -305,7 +305,7 @@ describe('browsers', () => {
     },
   )
 
-  test('answers that differ by origin say so to caches', async () => {
+  test('responses that depend on the origin declare it to caches', async () => {
     expect((await call('GET', '/pumps')).headers.get('vary')).toBe('Origin')
   })
 
@@ -340,13 +340,13 @@ describe('bytes below HTTP', () => {
     expect(answer.headers).toMatch(/^x-request-id: \S+$/m)
   })
 
-  test('an expectation that nobody knows is not one of ours, and the request is answered', async () => {
+  test('an unknown expectation is ignored, and the request is answered', async () => {
     const raw = openRaw(edge.port)
     raw.socket.write('GET /health HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\nConnection: close\r\n\r\n')
     expect(parseAnswer(await raw.closed)).toMatchObject({ status: 200, body: { status: 'pass' } })
   })
 
-  test('a body that never comes whole is refused at the deadline', async () => {
+  test('an incomplete body is refused at the deadline', async () => {
     await using hasty = await startEdge({ requestDeadlineMs: 200 })
     const raw = openRaw(hasty.port)
     raw.socket.write(
@@ -358,7 +358,7 @@ describe('bytes below HTTP', () => {
     })
   })
 
-  test('a request that is broken off is no fault of ours: nothing hangs, nothing is logged as an error', async () => {
+  test('an aborted request is not an error: nothing hangs, and nothing is logged as an error', async () => {
     const before = edge.lines.length
     for (let index = 0; index < 20; index++) {
       const raw = openRaw(edge.port)
@@ -396,7 +396,7 @@ describe('bytes below HTTP', () => {
 })
 
 describe('HEAD (RFC 9110 section 9.3.2)', () => {
-  test('answers as GET does, without the body', async () => {
+  test('returns the headers of GET without the body', async () => {
     const get = await call('GET', '/pumps/a')
     const head = await call('HEAD', '/pumps/a')
     expect([head.status, head.text]).toEqual([get.status, ''])
@@ -404,7 +404,7 @@ describe('HEAD (RFC 9110 section 9.3.2)', () => {
     expect(head.headers.get('content-type')).toBe(get.headers.get('content-type'))
   })
 
-  test('of several requests on one connection only that of HEAD lacks its body', async () => {
+  test('affects only its own response among several requests on one connection', async () => {
     const raw = openRaw(edge.port)
     const lines = (method: string, end = '') => `${method} /pumps/a HTTP/1.1\r\nHost: a\r\n${end}\r\n`
     raw.socket.write(lines('GET') + lines('HEAD') + lines('GET', 'Connection: close\r\n'))
@@ -413,7 +413,7 @@ describe('HEAD (RFC 9110 section 9.3.2)', () => {
     expect(text.match(/"id":"a"/g)).toHaveLength(2)
   })
 
-  test('is refused where GET would not end, where GET is refused, and where nothing is', async () => {
+  test('is refused for endless responses, for requests that GET refuses, and for unknown paths', async () => {
     for (const [path, status, allow] of [
       ['/endless', 405, 'GET'],
       ['/pumps/7/start', 405, 'POST'],
@@ -446,7 +446,7 @@ describe('health, metrics, document', () => {
     expect(asked.headers.get('content-type')).toMatch(/^application\/health\+json/)
   })
 
-  test('metrics count requests by protocol and route, with their time, and unknown paths together', async () => {
+  test('metrics count requests by protocol and route, with their duration, and unknown paths together', async () => {
     await call('GET', '/nowhere/1')
     await call('GET', '/nowhere/2')
     const { text, headers } = await call('GET', '/metrics')
@@ -477,7 +477,7 @@ describe('health, metrics, document', () => {
     expect(document['paths']).not.toHaveProperty('/docs')
   })
 
-  test('the page to browse it needs nothing from outside', async () => {
+  test('the page for browsing it loads nothing from outside', async () => {
     const page = await call('GET', '/docs')
     expect(page.status).toBe(200)
     expect(page.headers.get('content-type')).toMatch(/^text\/html/)
@@ -495,7 +495,7 @@ describe('health, metrics, document', () => {
 })
 
 describe('a stop', () => {
-  test('lets a running request end, closes its connection and those that idle, and is done', async () => {
+  test('lets a running request finish, closes its connection and idle ones, and ends', async () => {
     const release = Promise.withResolvers<void>()
     const began = Promise.withResolvers<void>()
     const stopping = await startEdge({
@@ -521,7 +521,7 @@ describe('a stop', () => {
     await stopped
   })
 
-  test('closes what does not end within its deadline', async () => {
+  test('closes connections that do not end by its deadline', async () => {
     const stopping = await startEdge({
       routes: (app) => void app.get('/never', { config: { isPublic: true } }, () => new Promise(() => undefined)),
     })
@@ -538,7 +538,7 @@ describe('a stop', () => {
 })
 
 describe('pages for people', () => {
-  test('the first one leads to the documents and the guides, and to the console where there is one', async () => {
+  test('the first page links to the documents and the guides, and to the console if there is one', async () => {
     const answer = await call('GET', '/')
     expect(answer.status).toBe(200)
     expect(answer.headers.get('content-type')).toBe('text/html; charset=utf-8')
@@ -554,7 +554,7 @@ describe('pages for people', () => {
     expect(await (await fetch(withConsole.url)).text()).toContain('href="/console"')
   })
 
-  test('guides are shown as they are, and what they link to in them is there', async () => {
+  test('guides are shown unchanged, and the targets of their links exist', async () => {
     const seen = new Set<string>()
     const left = ['/docs/guides']
     for (let path = left.pop(); path !== undefined; path = left.pop()) {
@@ -611,7 +611,7 @@ describe('names that a route does not know (contract decisions 64 and 71)', () =
     return { status: response.status, hint: response.headers.get('skein-hint') }
   }
 
-  test('a parameter is ignored and named, with the nearest known one where there is one', async () => {
+  test('an unknown parameter is ignored and reported, with the nearest known one', async () => {
     expect(await hintOf('/pumps?limit=5&name=x')).toEqual({ status: 200, hint: null })
     expect(await hintOf('/pumps?limt=5')).toEqual({ status: 200, hint: 'limt: did you mean limit?' })
     expect(await hintOf('/pumps?colour=red&Name=x')).toEqual({
@@ -621,7 +621,7 @@ describe('names that a route does not know (contract decisions 64 and 71)', () =
     expect(await hintOf('/pumps/7?limit=1')).toEqual({ status: 200, hint: 'limit: unknown parameter, ignored' })
   })
 
-  test('a refusal has the hint too', async () => {
+  test('an error response has the hint too', async () => {
     expect(await hintOf('/pumps', { nmae: 'x' })).toEqual({ status: 400, hint: 'nmae: did you mean name?' })
     expect(await hintOf('/nowhere?limt=5')).toEqual({ status: 404, hint: null })
   })
@@ -643,13 +643,13 @@ describe('names that a route does not know (contract decisions 64 and 71)', () =
     expect(await hintOf('/plants', body)).toEqual({ status: 200, hint })
   })
 
-  test('names of every object are parameters like others', async () => {
+  test('names in nested objects are treated like others', async () => {
     const { status, hint } = await hintOf('/pumps?__proto__=1&constructor=2&toString=3&hasOwnProperty=4&valueOf=5')
     expect(status).toBe(200)
     expect(hint?.split('; ')).toHaveLength(5)
   })
 
-  test('at most five names of 64 characters are named, and fifty compared', async () => {
+  test('at most five names of 64 characters are reported, and fifty compared', async () => {
     const many = Object.fromEntries(
       Array.from({ length: 20 }, (_, index) => [`schedule${String.fromCharCode(97 + index)}`, 1]),
     )
@@ -660,7 +660,7 @@ describe('names that a route does not know (contract decisions 64 and 71)', () =
     expect((await hintOf('/plants', { shedule: 'x', ...strangers })).hint).toBe('shedule: did you mean schedule?')
   })
 
-  test('thousands of names that are nearly known cost no more than a few', async () => {
+  test('thousands of names that nearly match cost no more than a few', async () => {
     const costOf = async (body: unknown) => {
       const text = JSON.stringify(body)
       const tries = []

@@ -43,7 +43,7 @@ async function takenPort() {
 
 const base = { port: 0, isOptional: false, setting: 'SKEIN_HTTP_PORT' }
 
-test('a taken port is one sentence that names the setting, and what was bound before is given back', async () => {
+test('a port in use is an error with its setting, and ports that were bound before are released', async () => {
   await using other = await takenPort()
   await using free = await takenPort()
   const { port } = free
@@ -65,7 +65,7 @@ test('a taken port is one sentence that names the setting, and what was bound be
   await again.stop()
 })
 
-test('a taken port that may be missing is a warning, and the others serve', async () => {
+test('an optional port in use is a warning, and the other ports serve', async () => {
   await using other = await takenPort()
   const listeners = await listen(anApp(), {
     host: '127.0.0.1',
@@ -78,7 +78,7 @@ test('a taken port that may be missing is a warning, and the others serve', asyn
   await listeners.stop()
 })
 
-test('a port that two settings name is bound once and is no conflict with ourselves', async () => {
+test('a port that two settings name is bound once, without a conflict', async () => {
   await using free = await takenPort()
   const { port } = free
   await free[Symbol.asyncDispose]()
@@ -105,7 +105,7 @@ test.each([
   ['EACCES', 'port 80 requires privileges that this user does not have; set SKEIN_HTTP_PORT to a port above 1023'],
   ['EADDRNOTAVAIL', '192.0.2.1 is not an address of this machine; set SKEIN_HOST'],
   ['EOTHER', 'cannot listen on 192.0.2.1:80 (SKEIN_HTTP_PORT): odd'],
-])('%s is one sentence that says what to do', (code, sentence) => {
+])('%s is an error in one sentence with a remedy', (code, sentence) => {
   const error = portError(
     Object.assign(new Error('odd'), { code }),
     { port: 80, setting: 'SKEIN_HTTP_PORT' },
@@ -115,7 +115,7 @@ test.each([
   expect(error.message).toBe(sentence)
 })
 
-test('half a TLS configuration, a missing file and a file that is no certificate are refused by name', async () => {
+test('half a TLS configuration, a missing file and a file without a certificate are refused by name', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'skein-tls-'))
   const file = join(folder, 'cert.pem')
   await writeFile(file, 'no certificate')

@@ -63,7 +63,7 @@ test('a process is in the list of nodes while it runs', async () => {
   expect(await nodes()).toEqual([])
 })
 
-test('another secret key than the one that the database was made with is refused in one sentence', async () => {
+test('a secret key other than that of the database is refused in one sentence', async () => {
   expect(await start({})).toBeUndefined()
   expect(await start({ SKEIN_SECRET_KEY: randomBytes(32).toString('base64') })).toBe(
     'the database uses another secret key; start with its SKEIN_SECRET_KEY or its data folder, or set SKEIN_SECRET_KEY_PREVIOUS to its key to rotate it',
@@ -76,7 +76,7 @@ const address = (change: { user?: string; password?: string; database?: string }
   return `postgres://${user}:${encodeURIComponent(password)}@localhost/${database}?host=${encodeURIComponent(host)}&port=${port}`
 }
 
-test('an external database is used where its address is right', async () => {
+test('an external database is used if its address is valid', async () => {
   expect(await start({ SKEIN_DATABASE_URL: address() })).toBeUndefined()
 })
 
@@ -107,14 +107,14 @@ test.each([
     /^SKEIN_DATABASE_URL must be an address such as postgres:/,
   ],
   ['no address', () => 'hunter2', /^SKEIN_DATABASE_URL must be an address such as postgres:/],
-])('%s is one sentence that says what to do, without the password', async (_what, url, sentence) => {
+])('%s is an error in one sentence with a remedy, without the password', async (_what, url, sentence) => {
   const refusal = await start({ SKEIN_DATABASE_URL: url() })
   expect(refusal).toMatch(sentence)
   expect(refusal).not.toContain('hunter2')
   expect(refusal?.split('\n')).toHaveLength(1)
 })
 
-test('the build names its version and commit', () => {
+test('the build contains its version and commit', () => {
   const { version, commit, buildTime } = readBuildInfo()
   expect(version).toMatch(/^\d+\.\d+\.\d+/)
   expect(commit).toMatch(/^[0-9a-f]{40}$|^unknown$/)

@@ -64,7 +64,7 @@ async function aLog() {
 
 const notes = (count: number) => Array.from({ length: count }, (_, index) => `note ${index}`)
 
-test('a consumer that takes a part of a page is given the rest, and nothing twice', async () => {
+test('a consumer that accepts part of a page gets the rest, and nothing twice', async () => {
   const { log, follow, apply, effects, arrived } = await aLog()
   for (const note of notes(20)) await append(database.db, log, note)
   const follower = follow({
@@ -78,7 +78,7 @@ test('a consumer that takes a part of a page is given the rest, and nothing twic
   expect(await effects()).toEqual(notes(20))
 })
 
-test('a consumer that begins at the end is told of nothing before, and keeps the position that it has', async () => {
+test('a consumer that begins at the end receives no earlier records, and keeps its stored position', async () => {
   const { log, follow, effects, arrived } = await aLog()
   for (const note of notes(3)) await append(database.db, log, note)
   await until(async () => {
@@ -99,7 +99,7 @@ test('a consumer that begins at the end is told of nothing before, and keeps the
   expect(await effects()).toEqual(['later', 'still later'])
 })
 
-test('applies what was there before it began and what comes later, page by page, in order and once', async () => {
+test('applies earlier and later records, page by page, in order and once', async () => {
   const { log, follow, effects, arrived } = await aLog()
   for (const note of notes(20)) await append(database.db, log, note)
   const follower = follow()
@@ -115,7 +115,7 @@ test('applies what was there before it began and what comes later, page by page,
   await again.stop()
 })
 
-test('a failure after the effect takes the effect back with the position: once in the end', async () => {
+test('a failure after the effect rolls back both effect and position: the effect occurs once', async () => {
   const { log, follow, apply, effects, arrived } = await aLog()
   for (const note of notes(10)) await append(database.db, log, note)
   let failures = 0
@@ -133,7 +133,7 @@ test('a failure after the effect takes the effect back with the position: once i
   await follower.stop()
 })
 
-test('a connection killed in the middle of an effect changes nothing in the end', async () => {
+test('a connection killed during an effect does not change the final result', async () => {
   const { log, follow, apply, effects, arrived } = await aLog()
   for (const note of notes(5)) await append(database.db, log, note)
   let kills = 0
@@ -154,7 +154,7 @@ test('a connection killed in the middle of an effect changes nothing in the end'
   await follower.stop()
 })
 
-test('of several followers of one name on several nodes each row takes effect once', async () => {
+test('each row takes effect once with several followers of one name on several nodes', async () => {
   const { log, follow, effects, arrived } = await aLog()
   const followers = [follow({ intervalMs: 1 }), follow({ intervalMs: 1 }), follow({ intervalMs: 1 })]
   for (const note of notes(40)) await append(database.db, log, note)
@@ -175,7 +175,7 @@ test('consumers of different names follow the same log independently', async () 
   expect(await findPosition(database.db, `${log} a`)).toEqual(await findPosition(database.db, `${log} b`))
 })
 
-test('waits for a transaction that may still commit a lower position, so that the order is final', async () => {
+test('waits for a transaction that may still commit a lower position, to keep the order final', async () => {
   const { log, follow, effects, arrived } = await aLog()
   const finish = Promise.withResolvers<void>()
   const began = Promise.withResolvers<void>()
@@ -196,7 +196,7 @@ test('waits for a transaction that may still commit a lower position, so that th
   await follower.stop()
 })
 
-test('reads at once when woken, and a stop waits for the round that runs', async () => {
+test('reads at once when woken, and a stop waits for the running round', async () => {
   const { log, follow, apply, effects, arrived } = await aLog()
   const release = Promise.withResolvers<void>()
   let isApplying = false

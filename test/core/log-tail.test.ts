@@ -70,7 +70,7 @@ function openTransaction() {
   }
 }
 
-test('hands on each committed row once and in order, and none that was committed before it began', async () => {
+test('delivers each committed row once and in order, and none that was committed before it began', async () => {
   await using followed = await followedLog()
   const expected = Array.from({ length: 50 }, (_, index) => `note ${index}`)
   for (const note of expected) await append(database.db, followed.log, note)
@@ -93,7 +93,7 @@ test('hands on each committed row once and in order, and none that was committed
   await second.stop()
 })
 
-test('a row of a long transaction that commits late with a lower position is handed on when it commits', async () => {
+test('a row of a long transaction that commits late with a lower position is delivered after its commit', async () => {
   await using followed = await followedLog()
   const long = openTransaction()
   await append(await long.tx, followed.log, 'early number, late commit')
@@ -105,7 +105,7 @@ test('a row of a long transaction that commits late with a lower position is han
   expect(followed.notes).toHaveLength(2)
 })
 
-test('a long transaction neither holds up nor repeats the rows of others', async () => {
+test('a long transaction neither delays nor repeats the rows of others', async () => {
   await using followed = await followedLog()
   const long = openTransaction()
   await append(await long.tx, followed.log, 'long')
@@ -119,7 +119,7 @@ test('a long transaction neither holds up nor repeats the rows of others', async
   expect(followed.notes).toHaveLength(21)
 })
 
-test('a transaction that is rolled back leaves nothing', async () => {
+test('a transaction that is rolled back delivers nothing', async () => {
   await using followed = await followedLog()
   await database
     .transaction(async (tx) => {
@@ -132,7 +132,7 @@ test('a transaction that is rolled back leaves nothing', async () => {
   expect(followed.notes).toEqual(['kept'])
 })
 
-test('many rows of many transactions at once all arrive', async () => {
+test('many rows of many concurrent transactions all arrive', async () => {
   await using followed = await followedLog()
   const work = Array.from({ length: 40 }, (_, transaction) =>
     database.transaction(async (tx) => {
@@ -144,7 +144,7 @@ test('many rows of many transactions at once all arrive', async () => {
   expect(new Set(followed.notes).size).toBe(1000)
 })
 
-test('more rows than are worth reading make the consumer forget everything, and the tail goes on', async () => {
+test('more rows than the limit make the consumer clear its cache, and the tail continues', async () => {
   await using followed = await followedLog({ maxRows: 100 })
   await sql`INSERT INTO ${sql.raw(followed.log)} (note) SELECT 'bulk' FROM generate_series(1, 101)`.execute(database.db)
   await until(() => followed.resets() === 1, 'the consumer is told')
@@ -160,7 +160,7 @@ test('reads at once when woken, long before its interval', async () => {
   await followed.arrived('woken')
 })
 
-test('a consumer that throws gets the same rows again instead of losing them', async () => {
+test('a consumer that throws gets the same rows again', async () => {
   const seen: string[] = []
   await using followed = await followedLog({
     onRows: (rows) => {
@@ -173,7 +173,7 @@ test('a consumer that throws gets the same rows again instead of losing them', a
   expect(seen).toEqual(['twice', 'twice'])
 })
 
-test('a killed connection is replaced, no row is lost, and the consumer forgets what it knew', async () => {
+test('a killed connection is replaced, no row is lost, and the consumer clears its cache', async () => {
   await using followed = await followedLog()
   await sql`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = ${`skein ${followed.log} tail`}`.execute(
     database.db,
@@ -184,7 +184,7 @@ test('a killed connection is replaced, no row is lost, and the consumer forgets 
   expect(followed.tail.isFresh()).toBe(true)
 })
 
-test('is not fresh 900 ms after the database went away, and fresh again when it is back', async () => {
+test('is not fresh 900 ms after the loss of the database, and fresh again when it is back', async () => {
   await using relay = await Relay.start(own.address)
   const away = createDatabase({
     address: relay.address,

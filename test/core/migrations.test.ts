@@ -54,7 +54,7 @@ async function version(...texts: string[]): Promise<Migration[]> {
   return await readMigrations(folder)
 }
 
-test('two processes that start at once migrate once', async () => {
+test('two processes that start at the same time migrate once', async () => {
   const migrations = await version(FIRST, SECOND)
   const both = await Promise.all([connect(), connect()])
   await Promise.all(both.map((client) => migrate(client, migrations, silentLogger)))
@@ -62,7 +62,7 @@ test('two processes that start at once migrate once', async () => {
   expect(rows).toEqual([{ number: 1 }, { number: 2 }])
 })
 
-test('a process does not wait for ever for another one that migrates', async () => {
+test('a process waits for another one that migrates for a limited time', async () => {
   const [holder, waiter] = await Promise.all([connect(), connect()])
   const migrations = await version(FIRST, SECOND)
   const working = migrate(
@@ -87,7 +87,7 @@ test('a process does not wait for ever for another one that migrates', async () 
   expect((await waiter.query('SELECT count(*) FROM migrations')).rows).toEqual([{ count: '2' }])
 })
 
-test('a database to which newer versions only added is used as it is', async () => {
+test('a database with only additions by newer versions is used unchanged', async () => {
   const client = await connect()
   await migrate(
     client,
@@ -100,7 +100,7 @@ test('a database to which newer versions only added is used as it is', async () 
   expect((await client.query('SELECT * FROM migrations ORDER BY number')).rows).toEqual(before)
 })
 
-test('a database from which a newer version removed something is refused in one line that names the migration', async () => {
+test('a database from which a newer version removed something is refused in one line with the migration', async () => {
   const client = await connect()
   await migrate(
     client,
@@ -116,14 +116,14 @@ test('a database from which a newer version removed something is refused in one 
   }
 })
 
-test('a database whose migrations had another text is refused', async () => {
+test('a database with another text of its migrations is refused', async () => {
   const client = await connect()
   await migrate(client, await version(FIRST, SECOND), silentLogger)
   const other = await version(FIRST, `${SECOND}\n-- changed`)
   await expect(migrate(client, other, silentLogger)).rejects.toMatchObject({ kind: 'invalid_state' })
 })
 
-test('a database of an older build is refused in one line that says what to do, and stays as it was', async () => {
+test('a database of an older build is refused in one line with a remedy, and is unchanged', async () => {
   const client = await connect()
   await migrate(client, await version(FIRST, SECOND), silentLogger)
   const ledger = 'SELECT number, name, digest FROM migrations ORDER BY number'
@@ -139,7 +139,7 @@ test('a database of an older build is refused in one line that says what to do, 
   expect((await client.query(`SELECT to_regclass('users') AS users`)).rows).toEqual([{ users: null }])
 })
 
-test('a migration that fails takes back all of itself, keeps those before it, and is named', async () => {
+test('a failed migration is rolled back completely, keeps those before it, and is named', async () => {
   const client = await connect()
   const broken = await version(FIRST, `${SECOND} SELECT nonsense;`)
   await expect(migrate(client, broken, silentLogger)).rejects.toThrow(/^migration 2 "step" failed .*nonsense/)
@@ -150,7 +150,7 @@ test('a migration that fails takes back all of itself, keeps those before it, an
   ])
 })
 
-test('what older nodes use is taken away only when none of them is alive', async () => {
+test('objects that older nodes use are removed only when none of these nodes is alive', async () => {
   const client = await connect()
   await migrate(client, await version(FIRST, SECOND), silentLogger)
   await client.query(`INSERT INTO nodes (id, migration) VALUES ('api-old', 2)`)
@@ -162,7 +162,7 @@ test('what older nodes use is taken away only when none of them is alive', async
   expect((await client.query(`SELECT to_regclass('rooms') AS rooms`)).rows).toEqual([{ rooms: null }])
 })
 
-test('files with a gap, a repeated number or no kind are refused before anything is done', async () => {
+test('files with a gap, a repeated number or no kind are refused before any change', async () => {
   await version(FIRST, SECOND)
   await writeFile(join(folder, '0004_gap.sql'), SECOND)
   await expect(readMigrations(folder)).rejects.toThrow('0004_gap.sql must have number 3')

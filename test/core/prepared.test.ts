@@ -30,7 +30,7 @@ afterAll(async () => {
 
 const roomsNow = async () => (await COUNT(database.db, [])).rows[0]?.count
 
-test('sees what statements before it wrote, whether they were awaited or not', async () => {
+test('sees the writes of earlier statements, awaited or not', async () => {
   const seen = await database.transaction(async (tx) => {
     tx.defer(INSERT(tx, [1]))
     await sql`INSERT INTO rooms (id) VALUES (2)`.execute(tx)
@@ -41,14 +41,14 @@ test('sees what statements before it wrote, whether they were awaited or not', a
   expect(await roomsNow()).toBe(3)
 })
 
-test('one statement under way several times is parsed once', async () => {
+test('a statement that runs several times concurrently is parsed once', async () => {
   const made = await database.transaction(
     async (tx) => await Promise.all([1, 2, 3, 4].map(async (id) => (await INSERT(tx, [id])).rows[0]?.id)),
   )
   expect(made).toEqual([1, 2, 3, 4])
 })
 
-test('a deferred statement that fails takes everything with it and says why', async () => {
+test('a deferred statement that fails rolls back everything and reports why', async () => {
   const work = database.transaction(async (tx) => {
     await INSERT(tx, [1])
     tx.defer(refusing(TAKEN, INSERT(tx, [1])))
@@ -59,7 +59,7 @@ test('a deferred statement that fails takes everything with it and says why', as
   expect(await roomsNow()).toBe(0)
 })
 
-test('the reason is the statement that failed first, not one that was not tried because of it', async () => {
+test('the reason is the statement that failed first, not one that was skipped because of it', async () => {
   const work = database.transaction(async (tx) => {
     await INSERT(tx, [1])
     tx.defer(refusing(TAKEN, INSERT(tx, [1])))
@@ -68,7 +68,7 @@ test('the reason is the statement that failed first, not one that was not tried 
   await expect(work).rejects.toMatchObject({ kind: 'conflict' })
 })
 
-test('a refusal of the work itself rolls back what was deferred', async () => {
+test('an error of the work itself rolls back deferred statements', async () => {
   const work = database.transaction(async (tx) => {
     tx.defer(INSERT(tx, [1]))
     throw new ServiceError('forbidden', 'not here')
@@ -77,7 +77,7 @@ test('a refusal of the work itself rolls back what was deferred', async () => {
   expect(await roomsNow()).toBe(0)
 })
 
-test('a constraint that is judged at the commit fails the commit', async () => {
+test('a constraint that is checked at the commit fails the commit', async () => {
   await sql`ALTER TABLE chairs ALTER CONSTRAINT chairs_room_fkey DEFERRABLE INITIALLY DEFERRED`.execute(database.db)
   const work = database.transaction(async (tx) => {
     tx.defer(INSERT_CHAIR(tx, [77]))
@@ -87,7 +87,7 @@ test('a constraint that is judged at the commit fails the commit', async () => {
   expect((await sql`SELECT FROM chairs`.execute(database.db)).rows).toEqual([])
 })
 
-test('nothing is written behind the end of a transaction', async () => {
+test('no statement is sent after the end of a transaction', async () => {
   const { promise: isOver, resolve: end } = Promise.withResolvers<undefined>()
   let late: Promise<unknown> | undefined
   await database.transaction(async (tx) => {
@@ -100,7 +100,7 @@ test('nothing is written behind the end of a transaction', async () => {
   expect(await roomsNow()).toBe(1)
 })
 
-test('a statement that was not sent before the commit is an error and no loss in silence', async () => {
+test('a statement that was not sent before the commit is an error, not a silent loss', async () => {
   const work = database.transaction(async (tx) => {
     await INSERT(tx, [1])
     tx.defer(new Promise<void>((resolve) => void setImmediate(resolve)).then(() => INSERT(tx, [2])))
@@ -108,7 +108,7 @@ test('a statement that was not sent before the commit is an error and no loss in
   await expect(work).rejects.toThrow('deferred before it was sent')
 })
 
-test('a deadlock that a deferred statement meets is repeated', async () => {
+test('a deadlock in a deferred statement is repeated', async () => {
   await sql`INSERT INTO rooms (id) VALUES (1), (2)`.execute(database.db)
   const held = { first: Promise.withResolvers<undefined>(), second: Promise.withResolvers<undefined>() }
   const lock = prepared('test_lock', 'SELECT FROM rooms WHERE id = $1 FOR UPDATE')
@@ -140,6 +140,6 @@ test('statements stay prepared when the transaction that first used them is roll
   expect((await INSERT(database.db, [5])).rows).toEqual([{ id: 5 }])
 })
 
-test('two statements of one name are refused when they are written', () => {
+test('a second statement of one name is refused at its definition', () => {
   expect(() => prepared('test_insert', 'SELECT 1')).toThrow('two prepared statements')
 })

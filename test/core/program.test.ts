@@ -22,7 +22,7 @@ function run(args: string[] = [], environment: Record<string, string> = {}) {
   return { child, ended, up: () => until(() => stdout.includes('"up"'), 'the program is up') }
 }
 
-test('--help says what it is, its flags and its settings with their defaults, and exits with 0', async () => {
+test('--help shows the purpose, the flags and the settings with their defaults, and exits with 0', async () => {
   for (const flag of ['--help', '-h']) {
     const { code, stdout } = await run([flag], { SKEIN_EXAMPLE_PORT: 'wrong' }).ended
     expect(code).toBe(0)
@@ -43,7 +43,7 @@ test.each([['--nonsense'], ['positional'], ['--mode'], ['--open=yes']])(
   },
 )
 
-test('all wrong settings are told at once, each in a line, without a secret, and the exit code is 1', async () => {
+test('all invalid settings are reported together, one line each, without a secret, and the exit code is 1', async () => {
   const { code, stderr, stdout } = await run([], {
     SKEIN_EXAMPLE_PORT: '99999',
     SKEIN_EXAMPLE_COUNT: 'many\nlines',
@@ -59,7 +59,7 @@ test('all wrong settings are told at once, each in a line, without a secret, and
   expect(stdout + stderr).not.toContain('hunter2')
 })
 
-test('a flag stands for its setting and wins over it; a misspelt variable is a warning that names the right one', async () => {
+test('a flag overrides its setting; a misspelt variable is a warning with the right name', async () => {
   const program = run(['--mode', 'fail'], {
     SKEIN_EXAMPLE_MODE: 'wait',
     SKEIN_EXAMPLE_CUONT: '3',
@@ -84,7 +84,7 @@ test.each(['SIGTERM', 'SIGINT'] as const)('%s stops the parts and exits with 0',
   expect(stdout).toContain('part stopped')
 })
 
-test('a reader of the output that goes away costs the lines alone', async () => {
+test('a closed output loses only its lines', async () => {
   const program = run(['--mode', 'talk'])
   await program.up()
   let dots = 0
@@ -111,7 +111,7 @@ test('a second signal ends the process at once, whatever still hangs', async () 
   expect((await program.ended).code).toBe(1)
 })
 
-test('a signal while it starts ends it too, also when the start hangs', async () => {
+test('a signal during the start ends it too, also when the start hangs', async () => {
   const program = run(['--mode', 'stuck'])
   await program.up()
   program.child.kill('SIGTERM')
@@ -120,7 +120,7 @@ test('a signal while it starts ends it too, also when the start hangs', async ()
   expect(stdout).toContain('part stopped')
 })
 
-test('a promise that nobody waited for stops the program with one line and exit code 1', async () => {
+test('an unhandled rejection stops the program with one line and exit code 1', async () => {
   const { code, stdout, stderr } = await run(['--mode', 'die']).ended
   expect(code).toBe(1)
   expect(stderr).toBe('a promise nobody waited for\n')

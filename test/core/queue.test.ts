@@ -60,7 +60,7 @@ async function aQueue(intervalMs: number, takeFails: () => boolean = () => false
   return { table, add, taken, errors, reader, looks: () => looks, untilTaken }
 }
 
-test('a hint has rows taken at once, all of them, and no reader of another queue looks', async () => {
+test('a hint makes a worker take all its rows at once, and readers of other queues stay idle', async () => {
   const hourMs = 3_600_000
   const [queue, other] = [await aQueue(hourMs), await aQueue(hourMs)]
   await until(() => (queue.looks() === 1 && other.looks() === 1 ? true : undefined), 'both have looked once')
@@ -72,7 +72,7 @@ test('a hint has rows taken at once, all of them, and no reader of another queue
   await Promise.all([queue.reader.stop(), other.reader.stop()])
 })
 
-test('rows of which nobody says anything are found, also those that become due later', async () => {
+test('rows without a hint are found, also those that become due later', async () => {
   const queue = await aQueue(10)
   await queue.add()
   await queue.add(0.3)
@@ -80,7 +80,7 @@ test('rows of which nobody says anything are found, also those that become due l
   await queue.reader.stop()
 })
 
-test('an empty queue is looked at less and less often, one with a row that waits as often as before', async () => {
+test('an empty queue is read less and less often, one with a waiting row as often as before', async () => {
   const [empty, waiting] = [await aQueue(20), await aQueue(20)]
   await waiting.add(3600)
   const beganMs = monotonicMs()
@@ -91,7 +91,7 @@ test('an empty queue is looked at less and less often, one with a row that waits
   await Promise.all([empty.reader.stop(), waiting.reader.stop()])
 })
 
-test('a round that fails is said and tried again', async () => {
+test('a round that fails is logged and repeated', async () => {
   let failures = 0
   const queue = await aQueue(10, () => failures++ < 1)
   await queue.add()

@@ -125,7 +125,7 @@ test('without a worker the task manager is degraded, and ready when one joins', 
   await untilLacks('manager', 200, [])
 })
 
-test('without the database nobody serves, and everybody says so at once until it is back', async () => {
+test('without the database no program is ready, and all report it at once until it is back', async () => {
   relay.cut()
   for (const name of ['api', 'manager'] as const) {
     const { checks } = await untilLacks(name, 503, ['database', 'changelog'])
@@ -141,7 +141,7 @@ test('without the database nobody serves, and everybody says so at once until it
   for (const name of ['api', 'manager', 'proxy'] as const) await untilLacks(name, 200, [])
 })
 
-test('a database that is frozen is as one that is away', async () => {
+test('a frozen database is treated like an unavailable one', async () => {
   relay.freeze()
   await untilLacks('api', 503, ['database', 'changelog'])
   relay.cut()
@@ -163,7 +163,7 @@ test('without the module proxy the task manager is degraded', async () => {
   await untilLacks('manager', 200, [])
 })
 
-test('HEAD answers as GET does, and other methods are refused', async () => {
+test('HEAD is answered like GET, and other methods are refused', async () => {
   const url = `http://127.0.0.1:${ports.api}/ready`
   const head = await fetch(url, { method: 'HEAD' })
   expect([head.status, await head.text(), head.headers.get('cache-control')]).toEqual([200, '', 'no-store'])
@@ -171,7 +171,7 @@ test('HEAD answers as GET does, and other methods are refused', async () => {
   expect([post.status, post.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
 })
 
-test('a program that stops says so and goes on serving for SKEIN_STOP_DELAY', async () => {
+test('a program that stops reports it and continues to serve for SKEIN_STOP_DELAY', async () => {
   const api = running.get('api')
   api?.kill('SIGTERM')
   const { checks } = await untilLacks('api', 503, ['program'])

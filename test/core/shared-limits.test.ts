@@ -13,7 +13,7 @@ const rule = { burst: 5, perMinute: 0.1 }
 
 /** The promises of shared limits, whatever counts. `nodes` are two that share them. */
 function behaveAsSharedLimits(nodes: () => readonly SharedLimits[]): void {
-  test('many nodes at once take as many as the bucket holds, and are told when there is one again', async () => {
+  test('many nodes together take as many tokens as the bucket holds, and get the time of the next one', async () => {
     const bucket = { name: newId(), rule }
     const answers = await Promise.all(
       Array.from({ length: 40 }, (_, index) => (nodes()[index % 2] as SharedLimits).take([bucket])),
@@ -23,7 +23,7 @@ function behaveAsSharedLimits(nodes: () => readonly SharedLimits[]): void {
     for (const waitMs of refused) expect(waitMs).toSatisfy((ms: number) => ms > 590_000 && ms <= 600_000)
   })
 
-  test('one of each bucket is taken, or none', async () => {
+  test('one token of each bucket is taken, or none', async () => {
     const [full, empty] = [
       { name: newId(), rule },
       { name: newId(), rule: { burst: 1, perMinute: 0.1 } },
@@ -35,7 +35,7 @@ function behaveAsSharedLimits(nodes: () => readonly SharedLimits[]): void {
     expect(await node.take([full])).toBeGreaterThan(0)
   })
 
-  test('what is given back can be taken again, and never more than the bucket holds', async () => {
+  test('a returned token can be taken again, up to the size of the bucket', async () => {
     const bucket = { name: newId(), rule: { burst: 2, perMinute: 0.1 } }
     const [node] = nodes() as [SharedLimits]
     expect(await node.take([bucket])).toBe(0)
@@ -45,7 +45,7 @@ function behaveAsSharedLimits(nodes: () => readonly SharedLimits[]): void {
   })
 }
 
-test('one process that has no Redis shares nothing; several of one machine share what their supervisor counts', async () => {
+test('a single process without Redis shares nothing; several of one machine share the count of their supervisor', async () => {
   expect(await connectSharedLimits(undefined, silentLogger)).toBeUndefined()
   const ofMachine = createMemoryLimits()
   expect(await connectSharedLimits(undefined, silentLogger, ofMachine)).toBe(ofMachine)
@@ -55,7 +55,7 @@ describe('limits in the memory of a supervisor', () => {
   const limits = createMemoryLimits()
   behaveAsSharedLimits(() => [limits, limits])
 
-  test('tokens come back with the time', async () => {
+  test('tokens are refilled over time', async () => {
     let nowMs = 0
     const timed = createMemoryLimits(() => nowMs)
     const bucket = { name: 'a', rule: { burst: 1, perMinute: 60 } }
@@ -86,7 +86,7 @@ describe.runIf(hasRedisServer())('limits in Redis', () => {
 
   behaveAsSharedLimits(() => nodes)
 
-  test('Redis is shown a digest of what was typed, and forgets a bucket that is full again', async () => {
+  test('Redis receives a digest of the input, and a full bucket expires', async () => {
     const name = `typed-${newId()}`
     const client = createClient({ url: redis.url })
     await client.connect()
@@ -101,7 +101,7 @@ describe.runIf(hasRedisServer())('limits in Redis', () => {
     }
   })
 
-  test('while Redis is away nobody can be asked and nobody waits long; afterwards it counts again', async () => {
+  test('while Redis is unavailable take returns undefined without a long wait; afterwards counting resumes', async () => {
     const [node] = nodes as [SharedLimits]
     const bucket = { name: newId(), rule }
     await redis.kill()

@@ -70,7 +70,7 @@ describe('kill -9', () => {
     await next.stop()
   })
 
-  it('of the server alone: its end is told, and the same process starts it again', async () => {
+  it('of the server alone is logged, and the same process starts it again', async () => {
     using folder = temporaryFolder()
     const first = await startEmbeddedPostgres({ dataDir: folder.path, log })
     const committed = await commitUntilItEnds(first.connection, (count) => {
@@ -114,7 +114,7 @@ describe('kill -9', () => {
 })
 
 describe('a postmaster.pid that is left', () => {
-  it('is removed when its process id was given to somebody else', async () => {
+  it('is removed when its process id belongs to another process now', async () => {
     using folder = temporaryFolder()
     const first = await startEmbeddedPostgres({ dataDir: folder.path, log })
     const file = join(folder.path, 'postgres', 'cluster', 'postmaster.pid')
@@ -139,7 +139,7 @@ describe('a postmaster.pid that is left', () => {
     }
   })
 
-  it('is removed with a server of another folder in that place, which is left alone', async () => {
+  it('is removed when a server of another folder has its place, and that server is left alone', async () => {
     using folder = temporaryFolder()
     const [mine, other] = [join(folder.path, 'mine'), join(folder.path, 'mine-too')]
     const neighbour = await startEmbeddedPostgres({ dataDir: other, log, unsafe: true })
@@ -157,7 +157,7 @@ describe('a postmaster.pid that is left', () => {
 })
 
 describe('supervision', () => {
-  it('starts a killed server again, and a pool goes on by connecting again', async () => {
+  it('starts a killed server again, and a pool reconnects and continues', async () => {
     using folder = temporaryFolder()
     const restarts: number[] = []
     const server = await superviseEmbeddedPostgres({
@@ -187,7 +187,7 @@ describe('supervision', () => {
     expect(restarts).toHaveLength(2)
   })
 
-  it('gives up a server that cannot be started again, with the reason', async () => {
+  it('stops with the reason when a server cannot be started again', async () => {
     using folder = temporaryFolder()
     const given = Promise.withResolvers<Error>()
     const server = await superviseEmbeddedPostgres({
@@ -221,7 +221,7 @@ describe('supervision', () => {
 
 // A file system of a few megabytes can be mounted by root alone.
 describe.runIf(isRoot && process.platform === 'linux')('a full disk', () => {
-  it('is named by the first start and by a later one', async () => {
+  it('is reported by the first start and by a later one', async () => {
     using folder = temporaryFolder()
     const disk = join(folder.path, 'disk')
     mkdirSync(disk)
@@ -248,7 +248,7 @@ describe.runIf(isRoot && process.platform === 'linux')('a full disk', () => {
     }
   })
 
-  it('takes the execute permission with noexec, which is said', async () => {
+  it('removes the execute permission with noexec, and is reported', async () => {
     using folder = temporaryFolder()
     const disk = join(folder.path, 'disk')
     mkdirSync(disk)

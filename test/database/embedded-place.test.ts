@@ -51,7 +51,7 @@ describe('a package whose install script did not run', () => {
 
 // Only root lends the server another user id, to which folders can be closed.
 describe.runIf(isRoot)('root, with a clone below a 0700 home', () => {
-  it('runs a copy of the binaries and keeps the data in the system folder, and says so', async () => {
+  it('runs a copy of the binaries, keeps the data in the system folder, and reports it', async () => {
     using folder = temporaryFolder()
     using home = temporaryFolder(0o700)
     const systemDir = join(folder.path, 'system')
@@ -84,7 +84,7 @@ describe.runIf(isRoot)('root, with a clone below a 0700 home', () => {
     await fresh.stop()
   })
 
-  it('is not served an empty database in place of one that lies there already', async () => {
+  it('does not get an empty database in place of an existing one', async () => {
     using home = temporaryFolder()
     const dataDir = join(home.path, 'data')
     const systemDir = join(home.path, 'system')
@@ -98,7 +98,7 @@ describe.runIf(isRoot)('root, with a clone below a 0700 home', () => {
     expect(existsSync(systemDir)).toBe(false)
   })
 
-  it('uses an empty 0700 folder of its own as it is asked to', async () => {
+  it('uses its own empty 0700 folder as configured', async () => {
     using folder = temporaryFolder(0o700)
     const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
     expect(server.dataDir).toBe(folder.path)
@@ -107,7 +107,7 @@ describe.runIf(isRoot)('root, with a clone below a 0700 home', () => {
     await server.stop()
   })
 
-  it('is told to give a database that belongs to root to the user that runs it', async () => {
+  it('is advised to give a database that belongs to root to the user that runs it', async () => {
     using folder = temporaryFolder()
     mkdirSync(join(folder.path, 'postgres', 'cluster'), { recursive: true })
     cpSync('/etc/hostname', join(folder.path, 'postgres', 'cluster', 'PG_VERSION'))
@@ -117,7 +117,7 @@ describe.runIf(isRoot)('root, with a clone below a 0700 home', () => {
     })
   })
 
-  it('gives the server nothing of its own environment', async () => {
+  it('passes none of its own environment to the server', async () => {
     using folder = temporaryFolder()
     const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
     const names = readFileSync(`/proc/${server.pid}/environ`, 'utf8')

@@ -10,7 +10,7 @@ import { isRoot, query, startProgram, temporaryFolder } from './embedded-support
 const log = () => {}
 
 describe('a data folder', () => {
-  it('is filled by the first start and found again by the next one', async () => {
+  it('is created by the first start and found by the next one', async () => {
     using folder = temporaryFolder()
     const dataDir = join(folder.path, 'data')
     const first = await startEmbeddedPostgres({ dataDir, log })
@@ -27,7 +27,7 @@ describe('a data folder', () => {
     expect(await second.exited).toEqual({ code: 0, signal: null })
   })
 
-  it('keeps checksums, sorts by code point and has trigram search in any alphabet', async () => {
+  it('has checksums, sorts by code point and supports trigram search in any alphabet', async () => {
     using folder = temporaryFolder()
     const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
     const [row] = await query(
@@ -51,7 +51,7 @@ describe('a data folder', () => {
     await server.stop()
   })
 
-  it('gives socket and password to the starter alone, and opens no TCP port', async () => {
+  it('gives socket and password to the starter only, and opens no TCP port', async () => {
     using folder = temporaryFolder()
     const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
     const modeOf = (path: string) => statSync(path).mode & 0o777
@@ -100,7 +100,7 @@ describe('a data folder', () => {
     rmSync(long.connection.host, { recursive: true })
   })
 
-  it('left unfinished by a start that was cut off is made anew by the next one', async () => {
+  it('that an interrupted start left unfinished is created again by the next one', async () => {
     using folder = temporaryFolder()
     const abort = new AbortController()
     const reason = new Error('stopping')
@@ -138,7 +138,7 @@ describe('one Skein per data folder', () => {
     await server.stop()
   })
 
-  it('lets exactly one of several simultaneous first starts through', async () => {
+  it('admits exactly one of several simultaneous first starts', async () => {
     using folder = temporaryFolder()
     const programs = await Promise.all([1, 2, 3].map(() => startProgram({ dataDir: folder.path, unsafe: true })))
     const refused = programs.filter(({ said }) => said.kind !== undefined)
@@ -178,7 +178,7 @@ describe('a folder that cannot be served', () => {
     })
   })
 
-  it('is not needed to say that the platform has no binaries', async () => {
+  it('does not hide that the platform has no binaries', async () => {
     using folder = temporaryFolder()
     const start = startEmbeddedPostgres({ dataDir: folder.path, log, binariesDir: folder.path })
     await expect(start).rejects.toMatchObject({
@@ -202,7 +202,7 @@ describe.runIf(isRoot)('an ordinary user', () => {
     expect(await query(program.said.connection, 'SELECT 1 AS one')).toEqual([{ one: 1 }])
   })
 
-  it('is refused a folder of somebody else, whose id is named', async () => {
+  it('is refused a folder of another user, with the id of that user', async () => {
     using folder = temporaryFolder()
     const dataDir = join(folder.path, 'data')
     mkdirSync(dataDir, { mode: 0o777 })
@@ -212,13 +212,13 @@ describe.runIf(isRoot)('an ordinary user', () => {
     expect(program.said.message).toContain('belongs to user id 34567, and Skein runs as 1;')
   })
 
-  it('is told when it may not write where the folder should be', async () => {
+  it('gets an error if the parent of the folder is not writable', async () => {
     using folder = temporaryFolder()
     await using program = await startProgram({ dataDir: join(folder.path, 'data'), unsafe: true }, USER_ID)
     expect(program.said).toMatchObject({ kind: 'unavailable', message: expect.stringContaining('permission denied') })
   })
 
-  it('is told that PostgreSQL wants a name for its id', async () => {
+  it('gets the error that PostgreSQL requires a name for its id', async () => {
     using folder = temporaryFolder()
     chmodSync(folder.path, 0o777)
     await using program = await startProgram({ dataDir: join(folder.path, 'data'), unsafe: true }, 23_456)
@@ -242,7 +242,7 @@ describe.runIf(isRoot)('an ordinary user', () => {
 })
 
 describe('a server that would lose acknowledged messages', () => {
-  it('is refused unless that is accepted', async () => {
+  it('is refused unless the setting accepts it', async () => {
     using folder = temporaryFolder()
     const unsafe = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
     const client = new pg.Client(unsafe.connection)

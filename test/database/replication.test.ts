@@ -114,7 +114,7 @@ describe.skipIf(!isRunnable)('a primary and a standby (needs the package postgre
     expect(wrong).not.toContain('hunter2')
   })
 
-  test('while no standby answers, a COMMIT is known to wait, and it ends when one is back', async () => {
+  test('a COMMIT without a standby is known to wait, and ends when a standby is back', async () => {
     const failed = await start(HA, async ({ canCommit, readiness, database }) => {
       await until(() => Promise.resolve(canCommit()), 'COMMIT is answered')
       await replay.end()
@@ -141,7 +141,7 @@ describe.skipIf(!isRunnable)('a primary and a standby (needs the package postgre
         return rows[0]
       }, 5000)
 
-    test('are served by the standby, and see what was committed before them', async () => {
+    test('are served by the standby, and include earlier commits', async () => {
       const failed = await start(replica(), async (infrastructure) => {
         for (let id = 100; id < 150; id++) {
           await sql`INSERT INTO things (id) VALUES (${id})`.execute(infrastructure.database.db)
@@ -155,7 +155,7 @@ describe.skipIf(!isRunnable)('a primary and a standby (needs the package postgre
       expect(failed).toBeUndefined()
     })
 
-    test('wait for a standby that is a little behind, and use the primary when it stays behind', async () => {
+    test('wait for a standby that is slightly behind, and use the primary when it stays behind', async () => {
       const failed = await start(replica(), async (infrastructure) => {
         const { database, readiness } = infrastructure
         expect(await seen(infrastructure, 0)).toMatchObject({ standby: true })
@@ -179,7 +179,7 @@ describe.skipIf(!isRunnable)('a primary and a standby (needs the package postgre
       expect(failed).toBeUndefined()
     })
 
-    test('use the primary while the standby is unavailable, and when the address leads to no standby', async () => {
+    test('use the primary while the standby is unavailable, and when the address is not that of a standby', async () => {
       // Without a synchronous standby, so that the standby may be away.
       await configure({ synchronous_standby_names: '' })
       const replicaAlone = { SKEIN_DATABASE_REPLICA_URL: pair.urlOf('standby') }

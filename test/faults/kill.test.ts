@@ -147,7 +147,7 @@ test('kill -9 of the main process loses nothing that was acknowledged', async ()
   })
 })
 
-test('kill -9 of the postmaster alone is healed without a restart', async () => {
+test('kill -9 of the postmaster alone is recovered without a restart', async () => {
   await whileTrafficRuns(async (whole) => {
     const postmaster = familyOf(whole.pid).find((pid) => commandOf(pid).includes(`-D ${installation.dataDir}`))
     expect(postmaster).toBeDefined()

@@ -11,7 +11,7 @@ const MESSAGES = 20
 const TOLD_WITHIN_MS = 200_000
 
 test(
-  'kill -9 right after messages were acknowledged: each is told after the next start',
+  'each message that was acknowledged right before kill -9 is notified after the next start',
   async () => {
     const told = new Set<number>()
     const contact = createServer((request, response) => {

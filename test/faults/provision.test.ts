@@ -12,7 +12,7 @@ const CHANNELS_OF_ONE = 2
 
 type Device = { client_cert?: string; channels?: unknown[] }
 
-test('kill -9 in the middle of /mapping: devices are there whole or not at all', async () => {
+test('kill -9 during /mapping leaves each device complete or absent', async () => {
   using installation = await createInstallation({ SKEIN_PROVISION_X509_PROVISIONING: 'true' })
   let whole = await startWhole(installation)
   try {

@@ -25,7 +25,7 @@ async function failingStart(
   return { code, lines: plainLines(whole.output()) }
 }
 
-test('a port that is taken is named with the setting that moves it', async () => {
+test('a port in use is reported with the setting that changes it', async () => {
   const server = createServer()
   await new Promise<void>(
     (resolve) => void server.listen(Number(installation.environment['SKEIN_HTTP_PORT']), '127.0.0.1', resolve),
@@ -37,7 +37,7 @@ test('a port that is taken is named with the setting that moves it', async () =>
   expect(lines[0]).toMatch(/^port \d+ on 127\.0\.0\.1 is already in use; .*SKEIN_HTTP_PORT/)
 })
 
-test('an unreachable database is named without its password', async () => {
+test('an unreachable database is reported without its password', async () => {
   const { code, lines } = await failingStart({
     SKEIN_DATABASE_URL: 'postgres://skein:very-secret@127.0.0.1:1/skein',
     SKEIN_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
@@ -48,14 +48,14 @@ test('an unreachable database is named without its password', async () => {
   expect(lines[0]).not.toContain('very-secret')
 })
 
-test('an external database needs the secret key', async () => {
+test('an external database requires the secret key', async () => {
   const { code, lines } = await failingStart({ SKEIN_DATABASE_URL: 'postgres://skein@127.0.0.1:1/skein' })
   expect(code).toBe(1)
   expect(lines).toHaveLength(1)
   expect(lines[0]).toMatch(/^SKEIN_SECRET_KEY is required with SKEIN_DATABASE_URL/)
 })
 
-test('every wrong setting is reported at once, in a line each', async () => {
+test('all invalid settings are reported together, one line each', async () => {
   const { code, lines } = await failingStart({
     SKEIN_HTTP_PORT: 'eighty',
     SKEIN_LOG_LEVEL: 'loud',
@@ -69,7 +69,7 @@ test('every wrong setting is reported at once, in a line each', async () => {
   ])
 })
 
-test('a second start in one data folder says who holds it, and harms nothing', async () => {
+test('a second start in one data folder names the process that holds it, and changes nothing', async () => {
   await using first = await startWhole(installation)
   const second = await createInstallation()
   const { code, lines } = await failingStart({ ...second.environment, SKEIN_DATA_DIR: installation.dataDir })
@@ -80,7 +80,7 @@ test('a second start in one data folder says who holds it, and harms nothing', a
   expect((await first.call('GET', '/health')).status).toBe(200)
 })
 
-test('a data folder of a newer PostgreSQL is left alone', async () => {
+test('a data folder of a newer PostgreSQL is left unchanged', async () => {
   const whole = await startWhole(installation)
   await whole[Symbol.asyncDispose]()
   writeFileSync(join(installation.dataDir, 'postgres', 'cluster', 'PG_VERSION'), '99\n')
@@ -102,7 +102,7 @@ test('an unknown flag is wrong usage', async () => {
   expect(text).toContain('--mangaer')
 })
 
-test('a certificate that cannot be read is named before a database is made', async () => {
+test('an unreadable certificate is reported before a database is created', async () => {
   const paths = { SKEIN_TLS_CERT: '/nowhere/cert.pem', SKEIN_TLS_KEY: '/nowhere/key.pem' }
   const { code, lines } = await failingStart(paths)
   expect([code, lines.length]).toEqual([1, 1])
@@ -118,7 +118,7 @@ test('a certificate that cannot be read is named before a database is made', asy
 
 // Each ends by itself: with a certificate, a token or a join token that it cannot use.
 test.each(['all', 'api', 'manager', 'proxy', 'worker'])(
-  '%s names a misspelt setting and the one that is meant',
+  '%s reports a misspelt setting and the intended one',
   async (name) => {
     const wrong = {
       SKEIN_DATABSE_URL: 'postgres://skein:very-secret@127.0.0.1:1/skein',

@@ -108,7 +108,7 @@ async function holdCommits(): Promise<() => Promise<void>> {
 }
 
 describe('POST', () => {
-  test('is answered 2.04 on its acknowledgement, and then the message is stored', async () => {
+  test('is answered with 2.04 on its acknowledgement, after which the message is stored', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const { token, messageId } = peer.ask({
@@ -125,7 +125,7 @@ describe('POST', () => {
     ])
   })
 
-  test('below the older path, and below the route of the domain, it is the same channel', async () => {
+  test('publishes to the same channel under the legacy path and the route of the domain', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     for (const path of [`/channels/${device.channelId}/messages`, `/m/${DOMAIN_ROUTE}/c/${device.channelId}`])
@@ -135,7 +135,7 @@ describe('POST', () => {
     expect(await device.stored('&subtopic=x')).toHaveLength(2)
   })
 
-  test('one that asks for no confirmation is answered by one that asks for none', async () => {
+  test('without confirmation is answered without confirmation', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const answer = await peer.request({ code: 'POST', path: device.at(), payload: PACK, confirmable: false })
@@ -143,7 +143,7 @@ describe('POST', () => {
     expect(await device.stored()).toHaveLength(1)
   })
 
-  test('an invalid message is refused, and counted in the telemetry of its client, as one over HTTP is', async () => {
+  test('with an invalid message is refused, and counted in the telemetry of its client like one over HTTP', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const shown = async () =>
@@ -195,7 +195,7 @@ describe('POST', () => {
     expect(await device.stored(`&format=${storedAs}`)).toHaveLength(code === '2.04' ? 1 : 0)
   })
 
-  test('a repeated one is stored once, and answered as before: at once, later, and while it waits', async () => {
+  test('that is repeated is stored once and answered alike: at once, later, and while it waits', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const ask = { code: 'POST', path: device.at(), payload: PACK, messageId: 4711, token: Buffer.from('abc') } as const
@@ -230,7 +230,7 @@ describe('POST', () => {
     await own.stop()
   })
 
-  test('what commits late is acknowledged first, and answered in a message that is sent until it is acknowledged', async () => {
+  test('with a late commit is acknowledged first, and its response is repeated until it is acknowledged', async () => {
     const own = await start(createMetrics([COAP_METRICS.set]), { acknowledgeAfterMs: 1000 })
     using peer = await openPeer(own.port)
     const device = await aDevice()
@@ -259,7 +259,7 @@ describe('POST', () => {
     await own.stop()
   })
 
-  test('beyond 1,000 that wait, a peer is told to come again, and what asks for no confirmation is dropped', async () => {
+  test('beyond 1,000 waiting requests is refused with a retry time, or dropped if it requires no confirmation', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     await peer.request({ code: 'POST', path: device.at(), payload: PACK })
@@ -317,7 +317,7 @@ describe('refusals', () => {
     expect((await peer.request({ code: 'POST', path: device.at('/a/%2B'), payload: PACK })).code).toBe('4.00')
   })
 
-  test('a client that is not connected, or for the other direction alone, is 4.03', async () => {
+  test('a client that is not connected, or for the other direction only, gets 4.03', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const [stranger, writer] = [await plant.newDevice(), await plant.newDevice()]
@@ -370,7 +370,7 @@ describe('refusals', () => {
     expect((await device.stored()).map(({ subtopic }) => subtopic)).toEqual(['after'])
   })
 
-  test('a ping is answered by a reset; so is what cannot be read and asks for confirmation', async () => {
+  test('a ping is answered with a reset, and so is an unreadable confirmable message', async () => {
     using peer = await openPeer(server.port)
     peer.send(Buffer.from([0x40, 0, 0x12, 0x34]))
     peer.send(Buffer.from([0x40, 1, 0x12, 0x35, 0xff]))
@@ -386,7 +386,7 @@ describe('refusals', () => {
     ])
   })
 
-  test('a stranger is never sent more than he sent, whatever he sends, and the server goes on', async () => {
+  test('a stranger receives at most as many bytes as they sent, for any input, and the server continues', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const token = Buffer.from('12345678')
@@ -439,7 +439,7 @@ describe('refusals', () => {
 })
 
 describe('GET', () => {
-  test('the newest message with its content format; 4.04 where there is none', async () => {
+  test('returns the newest message with its content format, and 4.04 without a message', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     expect((await peer.request({ path: device.at() })).code).toBe('4.04')
@@ -467,7 +467,7 @@ describe('GET', () => {
     expect((await peer.request({ path: device.at() })).payload.toString()).toContain('"old"')
   })
 
-  test('of the subtopic of the path, in which wildcards stand for elements', async () => {
+  test('selects the subtopic of the path, in which wildcards match elements', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     await device.publish('[{"n":"v","v":1}]', 'application/senml+json', '/a/b')
@@ -488,7 +488,7 @@ describe('GET', () => {
     expect(await got('/x/%23')).toBe('4.04')
   })
 
-  test('in the format that is accepted, or 4.06', async () => {
+  test('returns the accepted format, or 4.06', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     await device.publish(PACK)
@@ -502,7 +502,7 @@ describe('GET', () => {
     expect(await accepting(42)).toEqual(['4.06', undefined])
   })
 
-  test('a pack comes in the notation that is asked for, whichever it was sent in', async () => {
+  test('returns a pack in the requested notation, independent of the one it was sent in', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const cbor = Buffer.from('81a300617601636162630218 2a'.replaceAll(' ', ''), 'hex')
@@ -516,7 +516,7 @@ describe('GET', () => {
     expect(back.payload.subarray(0, 4).toString('hex')).toBe('81a40061')
   })
 
-  test('/.well-known/core names the paths, to anybody', async () => {
+  test('/.well-known/core lists the paths, for any caller', async () => {
     using peer = await openPeer(server.port)
     const answer = await peer.request({ path: '/.well-known/core' })
     expect([answer.code, optionOf(answer, 'Content-Format')]).toEqual(['2.05', 40])
@@ -552,7 +552,7 @@ async function observe(peer: CoapPeer, path: string, options: { name: string; va
 }
 
 describe('Observe', () => {
-  test('begins with the newest message or an empty payload, and every message follows with a growing value', async () => {
+  test('begins with the newest message or an empty payload, and every later message follows with a growing value', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const { token, first } = await observe(peer, device.at())
@@ -571,7 +571,7 @@ describe('Observe', () => {
     expect(again.first?.payload.toString()).toContain('"v":4')
   })
 
-  test('one observation keeps one format: a message of another ends it with 4.06 (RFC 7641 section 4.2)', async () => {
+  test('keeps one format: a message of another ends it with 4.06 (RFC 7641 section 4.2)', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     await device.publish(PACK)
@@ -597,7 +597,7 @@ describe('Observe', () => {
     expect(await peer.answers(token, 3)).toHaveLength(3)
   })
 
-  test('an observer that accepts another format than the newest message has is told 4.06 and observes nothing', async () => {
+  test('fails with 4.06 if the newest message has a format that the observer does not accept', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     await device.publish('text', 'text/plain')
@@ -643,7 +643,7 @@ describe('Observe', () => {
     expect(copies()).toBe(before)
   })
 
-  test('after a day of silence the observer is asked for a sign of life', async () => {
+  test('requests a sign of life from the observer after a day of silence', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     await device.publish(PACK)
@@ -655,7 +655,7 @@ describe('Observe', () => {
     peer.acknowledge(sign as never)
   })
 
-  test('a reset of a notification, Observe 1 and the loss of the peer end it', async () => {
+  test('ends on a reset of a notification, on Observe 1 and on the loss of the peer', async () => {
     const counted = createMetrics([COAP_METRICS.set])
     const own = await start(counted)
     using peer = await openPeer(own.port)
@@ -691,13 +691,13 @@ describe('Observe', () => {
     await own.stop()
   })
 
-  test('Observe 1 on an empty channel is 2.05 too', async () => {
+  test('with value 1 on an empty channel is 2.05 too', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     expect((await peer.request({ path: device.at(), options: [uint('Observe', 1)] })).code).toBe('2.05')
   })
 
-  test('the same token again replaces the observation, and its value goes on', async () => {
+  test('with the same token replaces the observation, and its value continues', async () => {
     // Who follows here alone: peers of other tests may be found lost meanwhile.
     let following = 0
     const { messages } = plant.api.api
@@ -725,7 +725,7 @@ describe('Observe', () => {
     await own.stop()
   })
 
-  test('a peer has at most 100 observations; a further one is answered as one that asks once', async () => {
+  test('is limited to 100 per peer; a further one is answered like a single request', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     for (let count = 0; count < 100; count++)
@@ -734,7 +734,7 @@ describe('Observe', () => {
     expect([first?.code, optionOf(first, 'Observe')]).toEqual(['2.05', undefined])
   })
 
-  test('whoever loses the channel is told 4.03 within a second, and sent nothing more', async () => {
+  test('ends with 4.03 within a second when the client loses the channel, and sends nothing more', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const reader = await plant.newDevice()
@@ -772,7 +772,7 @@ describe('blocks (RFC 7959)', () => {
       request.end(body)
     })
 
-  test('a body of many blocks is stored whole, and comes back in blocks', async () => {
+  test('carry a large body, which is stored whole and returned in blocks', async () => {
     const device = await aDevice()
     const body = Buffer.from(JSON.stringify({ text: 'x'.repeat(100_000) }))
     expect((await send(device.at(), 'POST', body)).code).toBe('2.04')
@@ -781,7 +781,7 @@ describe('blocks (RFC 7959)', () => {
     expect(back.payload.equals(body)).toBe(true)
   })
 
-  test('every block is answered 2.31 until the last, a repeated one too; the blocks are those of the first request', async () => {
+  test('are each answered with 2.31 until the last, repeated ones too; the blocks belong to the first request', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const part = (number: number, hasMore: boolean, length = 16) => ({
@@ -807,7 +807,7 @@ describe('blocks (RFC 7959)', () => {
     expect(payload.toString()).toBe(`${'A'.repeat(16)}${'B'.repeat(16)}CCC`)
   })
 
-  test('a missing block is 4.08, a body above the limit 4.13, a format that is not taken 4.15 at the first block', async () => {
+  test('are refused: a missing block with 4.08, a body above the limit with 4.13, another format with 4.15 at the first block', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const path = device.at()
@@ -827,7 +827,7 @@ describe('blocks (RFC 7959)', () => {
     )
   })
 
-  test('a message above one block is asked for in parts, of the same message though a newer one came', async () => {
+  test('of a large message are all of the same message, although a newer one arrived', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     await device.publish('A'.repeat(100), 'text/plain')
@@ -840,7 +840,7 @@ describe('blocks (RFC 7959)', () => {
     expect((await peer.request({ path: device.at(), options: [uint('Block2', (9 << 4) | 2)] })).code).toBe('4.00')
   })
 
-  test('a notification above one block brings its first block, and the rest is asked for', async () => {
+  test('of a notification begin with the first one, and the client requests the rest', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const { token } = await observe(peer, device.at())
@@ -858,7 +858,7 @@ describe('blocks (RFC 7959)', () => {
 })
 
 describe('with the other protocols', () => {
-  test('what comes in over CoAP goes out over WebSocket, server-sent events and HTTP, and what they bring is observed', async () => {
+  test('messages over CoAP reach WebSocket, server-sent events and HTTP, and messages over those reach observers', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
     const other = await plant.newDevice()
@@ -897,14 +897,14 @@ describe('with the other protocols', () => {
   })
 })
 
-test('requests are counted as those of coap', async () => {
+test('requests are counted as requests of coap', async () => {
   const text = await metrics.registry.metrics()
   expect(text).toMatch(/skein_requests_total\{protocol="coap",route="POST message",outcome="2\.04"\} \d+/)
   expect(text).toMatch(/skein_coap_observations \d+/)
   expect(text).toMatch(/skein_coap_remembered_requests \d+/)
 })
 
-test('a server that stops answers what it took, and closes its socket', async () => {
+test('a server that stops answers the received requests, and closes its socket', async () => {
   const stopping = await start()
   using peer = await openPeer(stopping.port)
   const device = await aDevice()
@@ -919,7 +919,7 @@ test('a server that stops answers what it took, and closes its socket', async ()
   expect(await device.stored()).toHaveLength(2)
 })
 
-test('another implementation reads what is written, and writes what is read', () => {
+test('another implementation reads what Skein writes, and writes what Skein reads', () => {
   const bytes = (maxLength: number) => fc.uint8Array({ maxLength }).map((array) => Buffer.from(array))
   const messages = fc.record({
     type: fc.constantFrom(...Object.values(TYPES)),

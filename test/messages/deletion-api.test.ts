@@ -23,7 +23,7 @@ async function aChannel() {
   return { device, asDevice, url, total }
 }
 
-test('whoever may delete the channel deletes its messages, all of them or a range', async () => {
+test('a caller who may delete the channel deletes its messages, all of them or a range', async () => {
   const { url, total } = await aChannel()
   expect((await plant.owner.call('DELETE', `${url}?to=1700000001`)).status).toBe(204)
   expect(await total()).toBe(1)
@@ -33,7 +33,7 @@ test('whoever may delete the channel deletes its messages, all of them or a rang
   expect((await plant.owner.call('DELETE', `${url}?from=0`)).status).toBe(204)
 })
 
-test('the domain may be named by its route, as wherever messages are', async () => {
+test('the domain may be given by its route, as on other paths of messages', async () => {
   const { device, total } = await aChannel()
   const url = `/${DOMAIN_ROUTE}/channels/${device.channelId}/messages?from=0`
   const stranger = await plant.api.newUser()
@@ -44,7 +44,7 @@ test('the domain may be named by its route, as wherever messages are', async () 
   expect(await total()).toBe(0)
 })
 
-test('only the messages of a publisher are deleted when one is named', async () => {
+test('the filter publisher deletes only the messages of that publisher', async () => {
   const { device, url, total } = await aChannel()
   const stranger = '00000000-0000-4000-8000-000000000000'
   expect((await plant.owner.call('DELETE', `${url}?publisher=${stranger}`)).status).toBe(204)
@@ -53,7 +53,7 @@ test('only the messages of a publisher are deleted when one is named', async () 
   expect(await total()).toBe(0)
 })
 
-test('a deletion that does not say of what, or not in numbers, is refused and deletes nothing', async () => {
+test('a deletion without a filter or with an invalid number is refused and deletes nothing', async () => {
   const { url, total } = await aChannel()
   for (const query of [
     '',
@@ -85,7 +85,7 @@ test('devices, strangers and members without the action delete nothing', async (
   expect(await total()).toBe(2)
 })
 
-test('the journal of the channel tells who deleted what', async () => {
+test('the journal of the channel records who deleted what', async () => {
   const { device, url } = await aChannel()
   await plant.owner.call('DELETE', `${url}?from=5&to=1800000000&publisher=${device.id}`)
   const journal = await plant.owner.call(

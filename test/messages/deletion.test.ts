@@ -228,7 +228,7 @@ function sorted(pages: Awaited<ReturnType<typeof everything>>) {
   })
 }
 
-test('what is published while a deletion runs is neither lost nor counted twice', async () => {
+test('messages that are published during a deletion are neither lost nor counted twice', async () => {
   const channel = newChannel()
   const old = Array.from({ length: 200 }, (_, index) => ({
     name: 'a',

@@ -179,7 +179,7 @@ describe('one connection', () => {
     second.socket.terminate()
   })
 
-  test('refuses what is no frame, too many subscriptions and their ids, and stays open', async () => {
+  test('refuses invalid frames, too many subscriptions and repeated ids, and stays open', async () => {
     const channel = await plant.newChannel()
     const peer = await connected()
     const refused = async (frame: object | string) => {
@@ -222,7 +222,7 @@ describe('one connection', () => {
 })
 
 describe('credentials', () => {
-  test('are in the first frame; without them, or with wrong ones, the connection ends', async () => {
+  test('are in the first frame; without valid ones the connection ends', async () => {
     for (const frame of [
       { type: 'subscribe', id: 'a', source: 'events' },
       { type: 'authenticate', token: 'wrong' },
@@ -234,7 +234,7 @@ describe('credentials', () => {
     }
   })
 
-  test('of another tenant, and an unknown domain, are refused in the same words', async () => {
+  test('for the domain of another tenant and for an unknown one are refused with the same message', async () => {
     const stranger = await newTenant(plant.api)
     const texts = []
     for (const domain of [plant.domainId, '00000000-0000-4000-8000-000000000000']) {
@@ -250,7 +250,7 @@ describe('credentials', () => {
     peer.socket.terminate()
   })
 
-  test('of a browser session need no frame, and no page of another origin can use them', async () => {
+  test('of a browser session require no frame, and pages of another origin cannot use them', async () => {
     const { username, secret } = plant.owner
     const answer = await plant.api.anonymous(
       'POST',
@@ -283,7 +283,7 @@ describe('credentials', () => {
     expect(await own.closed).toMatchObject({ code: 1008 })
   })
 
-  test('that are lost end the connection within a second, also without subscriptions', async () => {
+  test('that are revoked end the connection within a second, also without subscriptions', async () => {
     const tenant = await newTenant(plant.api)
     const member = await newMember(plant.api, tenant, ['read', 'task_read'])
     const [idle, busy] = [
@@ -308,7 +308,7 @@ describe('credentials', () => {
     peer.socket.terminate()
   })
 
-  test('show what their rights show: not the tasks without task_read', async () => {
+  test('limit the stream to their rights: no tasks without task_read', async () => {
     const tenant = await newTenant(plant.api)
     const member = await newMember(plant.api, tenant, ['read'])
     const peer = await connected(member.user.accessToken, tenant.domainId)
@@ -325,7 +325,7 @@ describe('credentials', () => {
   })
 })
 
-test('a reader that takes nothing loses its connection, and the server little memory', async () => {
+test('a reader that does not read loses its connection, and costs the server little memory', async () => {
   const channel = await plant.newChannel()
   const peer = await connected()
   await peer.subscribe('a', { source: 'messages', channel })
@@ -343,7 +343,7 @@ test('a reader that takes nothing loses its connection, and the server little me
   expect(peer.events('a').length).toBeLessThan(60)
 })
 
-test('a request without an upgrade is told so, and strangers are refused before', async () => {
+test('a request without an upgrade gets an error, and strangers are refused before', async () => {
   const path = `/${plant.domainId}/stream`
   const answer = await plant.owner.call('GET', path)
   expect([answer.status, answer.json<{ message: string }>().message]).toEqual([

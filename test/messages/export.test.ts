@@ -34,7 +34,7 @@ const parsed = (text: string): unknown[] =>
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line))
 
-test('JSON lines hold what all pages hold, in their order, in both directions and under every filter', async () => {
+test('JSON lines contain what all pages contain, in their order, in both directions and with every filter', async () => {
   const { asDevice, path, send } = await aChannel()
   for (let hour = 0; hour < 6; hour++) {
     const records = Array.from({ length: 150 }, (_, place) => ({
@@ -63,7 +63,7 @@ test('JSON lines hold what all pages hold, in their order, in both directions an
   }
 })
 
-test('CSV has a header, quotes as RFC 4180 says, and no cell that a spreadsheet would run', async () => {
+test('CSV has a header, the quotes of RFC 4180, and no cell that a spreadsheet would evaluate', async () => {
   const { asDevice, path, send, device } = await aChannel()
   await send([
     { n: 'a', u: 'Cel', t: 1_700_000_000, v: -1.5 },
@@ -97,7 +97,7 @@ test('JSON and raw messages are exported too', async () => {
   expect(raw.text).toContain(`text/plain,${Buffer.from('hello').toString('base64')}\r\n`)
 })
 
-test('an export refuses what a page refuses, and aggregations and other orders', async () => {
+test('an export refuses what a page refuses, and also aggregations and other orders', async () => {
   const { asDevice, path } = await aChannel()
   for (const query of ['?aggregation=sum&from=1&to=2', '?order=value', '?from=x'])
     expect((await asDevice('GET', `${path}${query}`, undefined, CSV)).status, query).toBe(400)
@@ -106,7 +106,7 @@ test('an export refuses what a page refuses, and aggregations and other orders',
   expect(page.headers['content-type']).toContain('application/json')
 })
 
-test('of the types that are accepted the one with the highest weight decides, of equal ones the first', async () => {
+test('the accepted type with the highest weight is used, of equal ones the first', async () => {
   const { asDevice, path, send } = await aChannel()
   await send([{ n: 'a', v: 1 }])
   const typeOf = async (accept: string) =>
@@ -121,7 +121,7 @@ test('of the types that are accepted the one with the highest weight decides, of
   expect(await typeOf('image/png')).toBe('application/json')
 })
 
-test('a few are open at a time, more are told to come back, and one that is left frees its place', async () => {
+test('a few exports are open at a time, further ones get a retry time, and an abandoned one releases its slot', async () => {
   const { device, send } = await aChannel()
   await send([{ n: 'a', v: 1 }])
   const access = await plant.api.api.devices.gate.authorize(

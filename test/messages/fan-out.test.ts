@@ -210,7 +210,7 @@ async function followersAre(count: number): Promise<void> {
   await untilAllFollow(plant.api.api)
 }
 
-test('what comes in by one protocol goes out by all, once per subscriber, in order per publisher', async () => {
+test('a message over one protocol is delivered over all, once per subscriber, in order per publisher', async () => {
   const MESSAGES = 40
   const channel = await aChannel()
   using stack = new DisposableStack()
@@ -247,7 +247,7 @@ test('what comes in by one protocol goes out by all, once per subscriber, in ord
   await followersAre(before)
 }, 180_000)
 
-test('a slow subscriber among a thousand is left behind; the others get everything, in order', async () => {
+test('a slow subscriber among a thousand falls behind; the others get everything, in order', async () => {
   const FAST = 1000
   const LARGE_BYTES = 512 * 1024
   /** Far more than what may wait for a reader and what the system keeps for its socket. */

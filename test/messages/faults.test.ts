@@ -89,7 +89,7 @@ function kindOf(outcome: PromiseSettledResult<void>): string {
   return outcome.reason instanceof ServiceError ? outcome.reason.kind : String(outcome.reason)
 }
 
-test('a message that the database refuses is refused alone, its neighbours are stored in order', async () => {
+test('a message that the database rejects is rejected alone, and its neighbours are stored in order', async () => {
   await withMessages(async (messages) => {
     const access = newAccess()
     const poisoned = new Set([7, 30, 31])
@@ -108,7 +108,7 @@ test('a message that the database refuses is refused alone, its neighbours are s
   })
 })
 
-test('connections killed while messages run: what was acknowledged is there once, what was refused is not', async () => {
+test('after killed connections acknowledged messages are stored once, and refused ones are not', async () => {
   // A busy machine does not make an outcome unknown.
   const patient = { acknowledgeDeadlineMs: 120_000 }
   await withMessages(async (messages) => {
@@ -150,7 +150,7 @@ test('connections killed while messages run: what was acknowledged is there once
 }, 180_000)
 
 describe('a COMMIT without an answer', () => {
-  test('is looked up: the message is there once and its publisher hears of it', async () => {
+  test('is looked up: the message is stored once and acknowledged to its publisher', async () => {
     await using link = await startLink(server.address)
     const messages = await startMessages({
       database: link.database,
@@ -191,7 +191,7 @@ describe('a COMMIT without an answer', () => {
   })
 })
 
-test('a full queue refuses at once with Retry-After, and what it took is stored', async () => {
+test('a full queue refuses at once with Retry-After, and the queued messages are stored', async () => {
   await withMessages(async (messages) => {
     const access = newAccess()
     const body = Buffer.alloc(1024 * 1024)
@@ -212,7 +212,7 @@ test('a full queue refuses at once with Retry-After, and what it took is stored'
   })
 })
 
-test('a commit that takes too long ends as timeout: the outcome is unknown', async () => {
+test('a commit that takes too long is a timeout with an unknown outcome', async () => {
   await withMessages(
     async (messages) => {
       const locker = await server.database.dedicated('locker')
@@ -226,7 +226,7 @@ test('a commit that takes too long ends as timeout: the outcome is unknown', asy
   )
 })
 
-test('a disk without room refuses before anything is queued', async () => {
+test('a full disk refuses messages before they are queued', async () => {
   await withMessages(
     async (messages) => {
       const publishing = messages.publish(aMessage(newAccess(), aRecord('a')))
@@ -237,7 +237,7 @@ test('a disk without room refuses before anything is queued', async () => {
   )
 })
 
-test('synchronous standbys that do not answer refuse before anything is queued', async () => {
+test('missing synchronous standbys refuse messages before they are queued', async () => {
   await withMessages(
     async (messages) => {
       const publishing = messages.publish(aMessage(newAccess(), aRecord('a')))
@@ -249,7 +249,7 @@ test('synchronous standbys that do not answer refuse before anything is queued',
 })
 
 describe('limits of series', () => {
-  test('a channel takes no new names beyond its limit, known ones go on', async () => {
+  test('a channel accepts no new names above its limit, and known ones continue', async () => {
     await withMessages(
       async (messages) => {
         const access = newAccess()
@@ -271,7 +271,7 @@ describe('limits of series', () => {
     )
   })
 
-  test('a domain takes no new names beyond its limit, over all its channels', async () => {
+  test('a domain accepts no new names above its limit, over all its channels', async () => {
     await withMessages(
       async (messages) => {
         const first = newAccess()
@@ -286,7 +286,7 @@ describe('limits of series', () => {
     )
   })
 
-  test('two processes that meet the same new names make each series once', async () => {
+  test('two processes that receive the same new names create each series once', async () => {
     const other = await startMessages({ database: server.database, logger, bus: createLocalBus(), hasRoom: () => true })
     await withMessages(async (messages) => {
       const access = newAccess()
@@ -308,7 +308,7 @@ describe('limits of series', () => {
   })
 })
 
-test('a partition that is missing is made, and the message finds its place', async () => {
+test('a missing partition is created, and the message is stored', async () => {
   await withMessages(async (messages) => {
     const { rows } = await server.database.pool.query<{ name: string }>(
       `SELECT leaf.relname AS name FROM pg_inherits JOIN pg_class leaf ON leaf.oid = inhrelid WHERE inhparent = 'records_r7'::regclass`,
@@ -321,7 +321,7 @@ test('a partition that is missing is made, and the message finds its place', asy
   })
 })
 
-test('closing writes everything that was taken and refuses what comes later', async () => {
+test('closing writes all queued messages and refuses later ones', async () => {
   const messages = await startMessages({
     database: server.database,
     logger,

@@ -103,7 +103,7 @@ async function settled(): Promise<void> {
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index))
 
-test('a message reaches the followers of the process that took it and of every other, once', async () => {
+test('a message reaches the followers of its process and of every other, once', async () => {
   const access = newAccess()
   const readers = [await follow(here, access), await follow(elsewhere, access), await follow(here, access)]
   for (const text of numbers(0, 50)) await here.publish(aMessage(access, text))
@@ -116,7 +116,7 @@ test('a message reaches the followers of the process that took it and of every o
   expect(readers.map((reader) => reader.ends)).toEqual([['closed'], ['closed'], ['closed']])
 })
 
-test('what each publisher sends through either process comes in its order', async () => {
+test('the messages of each publisher through either process arrive in order', async () => {
   const channel = newAccess()
   const reader = await follow(here, channel)
   await Promise.all(
@@ -133,7 +133,7 @@ test('what each publisher sends through either process comes in its order', asyn
   reader.close()
 })
 
-test('a follower is given its channel and its subtopics and nothing else', async () => {
+test('a follower receives only messages of its channel and subtopic', async () => {
   const [access, other] = [newAccess(), newAccess()]
   const readers = await Promise.all(['>', '', 'a.*', 'a.>'].map((filter) => follow(here, access, { filter })))
   for (const subtopic of ['', 'a', 'a.b', 'a.b.c', 'd'])
@@ -146,7 +146,7 @@ test('a follower is given its channel and its subtopics and nothing else', async
   }
 })
 
-test('whoever comes back with the id of an event misses nothing and is given nothing twice behind it', async () => {
+test('a follower that reconnects with the id of an event misses nothing and gets no message twice', async () => {
   const access = newAccess()
   const first = await follow(here, access)
   let sent = 0
@@ -171,7 +171,7 @@ test('whoever comes back with the id of an event misses nothing and is given not
   second.close()
 })
 
-test('whoever caught up beyond what a read under way sees is given nothing of it twice', async () => {
+test('a follower that caught up beyond a running read gets none of its messages twice', async () => {
   const access = newAccess()
   let opened = Promise.withResolvers<void>()
   opened.resolve()
@@ -219,7 +219,7 @@ test('whoever caught up beyond what a read under way sees is given nothing of it
   await node.close()
 })
 
-test('the bytes are those that were sent; out of the store a pack is resolved and JSON keeps its text', async () => {
+test('live messages keep their bytes; stored packs are resolved and stored JSON keeps its text', async () => {
   const access = newAccess()
   const pack = '[{"bn":"urn:dev:1:","bt":1700000000,"n":"v","u":"V","v":120.1},{"n":"on","vb":true}]'
   const resolved =
@@ -238,7 +238,7 @@ test('the bytes are those that were sent; out of the store a pack is resolved an
   for (const reader of [near, far]) reader.close()
 })
 
-test('who may not follow any more is told so and given nothing more', async () => {
+test('a follower that loses its rights gets an error and no more messages', async () => {
   const access = newAccess()
   let isAllowed = true
   const reader = await follow(here, access, {
@@ -256,7 +256,7 @@ test('who may not follow any more is told so and given nothing more', async () =
   other.close()
 })
 
-test('a database connection that breaks loses no message', async () => {
+test('a broken database connection loses no message', async () => {
   const access = newAccess()
   const reader = await follow(here, access)
   await here.publish(aMessage(access, 'before'))
@@ -270,7 +270,7 @@ test('a database connection that breaks loses no message', async () => {
 })
 
 test.each(['', 'x', '1:2:3', '-1', '1~', '1~2', '99999999999999999999999', '1:a', '1 2'])(
-  'the id %j is no id of an event',
+  '%j is not the id of an event',
   async (after) => {
     await expect(follow(here, newAccess(), { after })).rejects.toMatchObject({ kind: 'malformed' })
   },

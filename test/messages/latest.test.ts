@@ -36,7 +36,7 @@ async function aChannel() {
   }
 }
 
-test('the newest record of every series is given, whatever its kind and whenever it came', async () => {
+test('the newest record of every series is returned, of any kind and age', async () => {
   const { send, latest } = await aChannel()
   await send([
     { n: 'a', t: 1_700_000_010, v: 1 },
@@ -65,7 +65,7 @@ test('the newest record of every series is given, whatever its kind and whenever
   expect(pages.flatMap(({ shown }) => shown.map(([name]) => name)).toSorted()).toEqual(['a', 'b', 'c'])
 })
 
-test('it is filtered by name, subtopic, publisher and the protocol of the newest record', async () => {
+test('the result is filtered by name, subtopic, publisher and the protocol of the newest record', async () => {
   const { send, latest, device } = await aChannel()
   await send([{ n: 'a', v: 1 }])
   await send([{ n: 'a', v: 2 }], '/x/y')
@@ -78,7 +78,7 @@ test('it is filtered by name, subtopic, publisher and the protocol of the newest
   expect((await latest('?protocol=mqtt')).total).toBe(0)
 })
 
-test('the same paths as for reading, the same credentials, and the same refusals', async () => {
+test('the paths, credentials and errors are those of reading', async () => {
   const { send, device, path, asDevice } = await aChannel()
   await send([{ n: 'a', v: 1 }])
   for (const url of [
@@ -95,7 +95,7 @@ test('the same paths as for reading, the same credentials, and the same refusals
   expect((await plant.api.as(`Client ${other.secret}`)('GET', `${path}/latest`)).status).toBe(403)
 })
 
-test('what goes with its partition is replaced by the newest record that stays', async () => {
+test('a record that is removed with its partition is replaced by the newest remaining one', async () => {
   const { send, latest } = await aChannel()
   await send([{ n: 'a', t: 1_700_000_000, v: 1 }])
   await send([{ n: 'a', t: 1_700_000_900, v: 2 }])

@@ -81,7 +81,7 @@ describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
     return { heard, close: () => client.destroy() }
   }
 
-  test('hints name what is followed elsewhere and nothing else', async () => {
+  test('hints contain the messages that other nodes follow and no others', async () => {
     const [followed, other] = [await plant.newConnectedDevice(), await plant.newConnectedDevice()]
     const ear = await listen()
     await using reader = await follow(followed, followed.channelId)
@@ -96,7 +96,7 @@ describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
     ear.close()
   })
 
-  test('what is no hint of ours is ignored', async () => {
+  test('an invalid hint is ignored', async () => {
     const device = await plant.newConnectedDevice()
     await using reader = await follow(device, device.channelId)
     const client = createClient({ url: redis.url })
@@ -116,7 +116,7 @@ describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
   describe('without Redis', () => {
     beforeAll(() => redis.kill())
 
-    test('publishing and reading go on at both nodes, and what one takes reaches the followers of the other', async () => {
+    test('publishing and reading continue at both nodes, and messages of one reach the followers of the other', async () => {
       const device = await plant.newConnectedDevice()
       const { channelId } = device
       await using reader = await follow(device, channelId)
@@ -129,7 +129,7 @@ describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
       }
     })
 
-    test('a connection that is taken is dead on both nodes within a second, open streams included', async () => {
+    test('a removed connection is invalid on both nodes within a second, open streams included', async () => {
       const device = await plant.newConnectedDevice()
       const { channelId } = device
       await using reader = await follow(device, channelId)
@@ -143,7 +143,7 @@ describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
       expect(reader.events.at(-1)?.data).toMatchObject({ reason: 'forbidden' })
     })
 
-    test('a client that is disabled at the one node is refused by the other within a second', async () => {
+    test('a client that is disabled at one node is refused by the other within a second', async () => {
       const device = await plant.newConnectedDevice()
       expect(await publish(second, device, device.channelId, numbered(1))).toBe(202)
       const disabled = await plant.owner.call('POST', `/${plant.domainId}/clients/${device.id}/disable`)
@@ -152,7 +152,7 @@ describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
     })
   })
 
-  test('when Redis is back the hints are', async () => {
+  test('hints flow again when Redis is back', async () => {
     await redis.begin()
     const device = await plant.newConnectedDevice()
     await using reader = await follow(device, device.channelId)

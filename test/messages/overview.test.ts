@@ -81,7 +81,7 @@ test('the owner sees entities, arrivals, tasks, runs, workers and the last chang
   expect((await overview('?window=6h')).runs).toMatchObject({ started: 5, failed: 3 })
 })
 
-test('a member without actions sees that the domain is there, and nothing of what they may not read', async () => {
+test('a member without actions sees that the domain exists, and nothing that they cannot read', async () => {
   const member = await plant.api.newUser()
   const role = await plant.owner.call('POST', `/domains/${plant.domainId}/roles`, {
     role_name: 'nothing',
@@ -101,7 +101,7 @@ test.each([
   ['1h', 60, 60],
   ['6h', 300, 72],
   ['24h', 900, 96],
-] as const)('a series of %s has equal steps, and its rates are those of each step', async (window, step, count) => {
+] as const)('a series of %s has equal steps, and a rate for each step', async (window, step, count) => {
   const { db, pool } = plant.api.database
   await pool.query('DELETE FROM domain_minutes')
   // Six messages in every minute of more than a day: a tenth a second, in every step that is over.
@@ -124,7 +124,7 @@ test.each([
   expect((await findRates(db, -1, window)).every(({ messages }) => messages === 0)).toBe(true)
 })
 
-test('the overview of the platform is for its administrators', async () => {
+test('the overview of the platform requires a platform administrator', async () => {
   const all = await plant.api.admin('GET', '/overview')
   expect(all.status, all.text).toBe(200)
   expect(all.json()).toMatchObject({

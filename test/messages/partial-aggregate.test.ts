@@ -154,7 +154,7 @@ async function projectAllAnew(): Promise<void> {
   await projectNext(server.database)
 }
 
-test('a partial aggregate adds what its batches hold, whatever they hold', async () => {
+test('a partial aggregate adds the records of its batches, for any content', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.array(someMessage, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 4 }),
@@ -201,7 +201,7 @@ test('a partial aggregate of more series than one statement adds is added as a w
   expect(added).toEqual(await projections())
 })
 
-test('a partial aggregate of which another process projected a batch is left alone, and the rest is read', async () => {
+test('a partial aggregate with a batch that another process projected is skipped, and the rest is read', async () => {
   const input = fc.sample(someMessage, { numRuns: 6, seed: SAMPLE_SEED }).map(toMessage)
   await Promise.all(input.map((message) => node.publish(message)))
   await projectNext(server.database)
@@ -215,7 +215,7 @@ test('a partial aggregate of which another process projected a batch is left alo
   expect(projected).toEqual(await projections())
 })
 
-test('a partial aggregate that midnight divides is left alone, and its batches are read from the tables', async () => {
+test('a partial aggregate across midnight is skipped, and its batches are read from the tables', async () => {
   await empty([...TABLES, ...STORED])
   node.own.takePartial()
   const input = fc.sample(someMessage, { numRuns: 6, seed: SAMPLE_SEED }).map(toMessage)
@@ -238,7 +238,7 @@ test('a partial aggregate that midnight divides is left alone, and its batches a
   expect(projected).toEqual(await projections())
 })
 
-test('a time that is too far away for a partial aggregate is projected from the tables', async () => {
+test('a time beyond the range of a partial aggregate is projected from the tables', async () => {
   const [message] = fc
     .sample(someMessage, { numRuns: 1, seed: SAMPLE_SEED })
     .map((input) => toMessage({ ...input, kind: 'records' }))
@@ -278,7 +278,7 @@ const someEvent = fc.oneof(
   },
 )
 
-test('whatever happens to processes and their rounds, nothing is added twice and nothing is lost', async () => {
+test('no record is added twice or lost, whatever happens to processes and their rounds', async () => {
   const { database } = server
   await fc.assert(
     fc.asyncProperty(fc.array(someEvent, { minLength: 3, maxLength: 14 }), async (events) => {

@@ -40,7 +40,7 @@ async function becomes(isOnline: boolean, key = client): Promise<void> {
   await until(async () => (await seen(key)).is_online === isOnline, `the client is ${isOnline ? 'online' : 'offline'}`)
 }
 
-test('a client that was never seen is offline since never', async () => {
+test('a client that was never seen is offline without a time', async () => {
   expect(await seen()).toEqual({
     subscriptions: 0,
     inbound_messages: 0,
@@ -55,7 +55,7 @@ test('a client that was never seen is offline since never', async () => {
   })
 })
 
-test('a client is online as long as it has a session at any node, by any protocol', async () => {
+test('a client is online while it has a session at any node, over any protocol', async () => {
   here.online(client, 'ws')
   await becomes(true)
   const { state_since: since } = await seen()
@@ -74,7 +74,7 @@ test('a client is online as long as it has a session at any node, by any protoco
   expect((last.state_since as string) > (since as string)).toBe(true)
 })
 
-test('messages that were handed over are added up over nodes', async () => {
+test('delivered messages are added up over nodes', async () => {
   for (let count = 0; count < 500; count++) {
     here.delivered(client, 1)
     elsewhere.delivered(client, 2)
@@ -82,7 +82,7 @@ test('messages that were handed over are added up over nodes', async () => {
   await until(async () => (await seen()).outbound_messages === 1500, 'both have written')
 })
 
-test('two nodes at which clients come and go agree in the end', async () => {
+test('two nodes with changing clients agree in the end', async () => {
   const keys = await Promise.all(Array.from({ length: 8 }, async () => await keyOf((await plant.newDevice()).id)))
   const nodes = [here, elsewhere]
   const open = new Map(keys.map((key) => [key, 0]))
@@ -99,7 +99,7 @@ test('two nodes at which clients come and go agree in the end', async () => {
   for (const key of keys) await becomes(open.get(key) === 1, key)
 })
 
-test('a node that died leaves nobody online, since it was seen last; one that was only slow writes its sessions again', async () => {
+test('the clients of a dead node are offline since it was last seen; a slow node writes its sessions again', async () => {
   const slow = start()
   slow.online(client, 'mqtt')
   await becomes(true)
@@ -129,7 +129,7 @@ test('a node that died leaves nobody online, since it was seen last; one that wa
   await becomes(false)
 })
 
-test('the end of a node ends its sessions', async () => {
+test('the shutdown of a node ends its sessions', async () => {
   const node = start()
   node.online(client, 'mqtt')
   await becomes(true)
@@ -137,7 +137,7 @@ test('the end of a node ends its sessions', async () => {
   expect((await seen()).is_online).toBe(false)
 })
 
-test('a client that is deleted while it is online takes its rows along, and the others are written', async () => {
+test('the rows of a client that is deleted while online are removed, and the others are written', async () => {
   const gone = await plant.newDevice()
   const goneKey = await keyOf(gone.id)
   here.online(goneKey, 'ws')
@@ -191,7 +191,7 @@ test('GET telemetry shows what a client sent, received and follows, and since wh
   here.offline(key, 'mqtt')
 })
 
-test('telemetry is for those who may read the client', async () => {
+test('telemetry requires read on the client', async () => {
   const device = await plant.newDevice()
   expect((await plant.api.anonymous('GET', telemetryUrl(device.id))).status).toBe(401)
   const stranger = await plant.api.newUser()

@@ -104,7 +104,7 @@ describe.runIf(process.platform === 'linux')('two processes', { timeout: 120_000
 
   behaveAsNodes(() => nodes)
 
-  test('each answers for the whole, and says which one it is', async () => {
+  test('each answers for all, and identifies itself', async () => {
     for (const node of [0, 1] as const) {
       const call = nodes.as(node, undefined)
       expect((await call('GET', '/health')).json()).toMatchObject({ status: 'pass', process: String(node + 1) })

@@ -40,7 +40,7 @@ async function post(path: string, body: string | Buffer, headers: Record<string,
   return { status: response.status, headers: Object.fromEntries(response.headers), body: await response.text() }
 }
 
-test('an answer has the headers of the edge and no others, whether the message is stored or refused', async () => {
+test('a response has exactly the headers of the edge, whether the message is stored or refused', async () => {
   const base = `/m/${plant.domainId}/c/${device.channelId}`
   for (const [path, body, type, status] of [
     [base, PACK, 'application/senml+json', 202],
@@ -97,7 +97,7 @@ test('a plain publish is stored, under its name and subtopic, and counted under 
   await until(async () => (await counted()) === before + 1, 'it is counted')
 })
 
-test('each form of a publish is decided on by itself', async () => {
+test('each form of a publish is authorized separately', async () => {
   const path = `/m/${plant.domainId}/c/${device.channelId}`
   for (const [target, headers, status] of [
     [`${path}?x=1`, {}, 202],
@@ -136,7 +136,7 @@ test('a device that is disconnected is refused by the next request', async () =>
   await until(async () => (await post(path, PACK, { authorization })).status === 403, 'the device is refused')
 })
 
-test('requests behind one another on a connection, in pieces, and one that breaks off', async () => {
+test('requests are answered when they are pipelined, split, or aborted', async () => {
   const head = (length: number) =>
     `POST /m/${plant.domainId}/c/${device.channelId} HTTP/1.1\r\nHost: x\r\nAuthorization: Client ${device.secret}\r\n` +
     `Content-Type: application/senml+json\r\nContent-Length: ${length}\r\n\r\n`

@@ -55,7 +55,7 @@ async function freshChannel() {
   return { channelId, url: `/m/${plant.domainId}/c/${channelId}` }
 }
 
-test('202 with an empty body, and the records are in the next read, resolved and newest first', async () => {
+test('publishing returns 202 with an empty body, and the next read has the records, resolved and newest first', async () => {
   const response = await publish(PACK)
   expect([response.statusCode, response.body]).toEqual([202, ''])
   const common = { channel: device.channelId, publisher: device.id, protocol: 'http' }
@@ -127,7 +127,7 @@ describe('credentials', () => {
     expect(response.json()).toMatchObject({ error: 'unauthenticated', message: expect.stringMatching(/./) })
   })
 
-  test('of an unknown domain, or in a foreign one, they are 401 alike, and the answer says that it may be the domain', async () => {
+  test('for an unknown or a foreign domain are 401 alike, and the message mentions the domain', async () => {
     const foreign = await plant.api.newUser()
     const { id } = (await foreign.call('POST', '/domains', { name: 'foreign' })).json<{ id: string }>()
     for (const domain of ['00000000-0000-4000-8000-000000000000', 'no-such-route', id]) {
@@ -139,7 +139,7 @@ describe('credentials', () => {
     }
   })
 
-  test('none is 401', async () => {
+  test('that are absent are 401', async () => {
     const response = await plant.api.app.inject({ method: 'POST', url: path, payload: '[]' })
     expect(response.statusCode).toBe(401)
   })
@@ -155,7 +155,7 @@ describe('credentials', () => {
     expect(new Set(answers.map((answer) => answer.body)).size).toBe(1)
   })
 
-  test('a client connected for subscribe alone may not publish, one for publish alone may not read', async () => {
+  test('a client connected for subscribe only cannot publish, and one for publish only cannot read', async () => {
     const [channelId, listener, sender] = [await plant.newChannel(), await plant.newDevice(), await plant.newDevice()]
     await plant.connect(listener, channelId, ['subscribe'])
     await plant.connect(sender, channelId, ['publish'])
@@ -167,7 +167,7 @@ describe('credentials', () => {
     expect((await read('', channelId, `Client ${listener.secret}`)).total).toBe(3)
   })
 
-  test('a user outside the domain is refused alike when he publishes and when he reads: 403', async () => {
+  test('a user outside the domain gets the same 403 for publishing and for reading', async () => {
     const { accessToken } = await plant.api.newUser()
     const authorization = `Bearer ${accessToken}`
     expect((await publish(PACK, { authorization })).statusCode).toBe(403)
@@ -201,7 +201,7 @@ describe('content', () => {
     expect((await read('', channelId)).messages[0]).toMatchObject({ name: 'a', value: 21.5 })
   })
 
-  test('all kinds of value come back as they were sent', async () => {
+  test('all kinds of value are read back as they were sent', async () => {
     const { channelId, url } = await freshChannel()
     await publish(
       [
@@ -225,7 +225,7 @@ describe('content', () => {
     }
   })
 
-  test('the extremes of numbers and times come back unaltered', async () => {
+  test('the extremes of numbers and times are read back unchanged', async () => {
     const { channelId, url } = await freshChannel()
     const values = [5e-324, -1.7976931348623157e308, 0.1 + 0.2, Number.MAX_SAFE_INTEGER]
     const times = [253_402_300_799.5, 1_276_020_076.000001, 1_700_000_000.123456, 268_435_456]
@@ -304,7 +304,7 @@ describe('content', () => {
     ])
   })
 
-  test('without a content type the bytes are judged', async () => {
+  test('the type of a body without a content type is detected from its bytes', async () => {
     const { channelId, url } = await freshChannel()
     const send = (payload: string | Buffer) =>
       plant.api.app.inject({
@@ -322,7 +322,7 @@ describe('content', () => {
     expect(totals).toEqual([1, 1, 2])
   })
 
-  test('gzip is inflated within the bound', async () => {
+  test('gzip is decompressed up to the limit', async () => {
     const { channelId, url } = await freshChannel()
     const gzip = { 'content-encoding': 'gzip' }
     expect((await publish(gzipSync(JSON.stringify(PACK)), gzip, url)).statusCode).toBe(202)
@@ -354,14 +354,14 @@ describe('content', () => {
     ['an element that is no object', 'application/json', '[{"a":1},2]', '/1'],
     ['a reserved key', 'application/json', '{"channel":"x"}', '/channel'],
     ['a JSON number alone', 'application/json', '5', ''],
-  ])('%s is 400 naming the place', async (_, type, body, place) => {
+  ])('%s is 400 with the position', async (_, type, body, place) => {
     const response = await publish(body, { 'content-type': type })
     expect(response.statusCode).toBe(400)
     expect(response.json<{ error: string }>().error).toBe('malformed')
     if (place !== '') expect(response.json<{ details: { path: string }[] }>().details[0]?.path).toBe(place)
   })
 
-  test('bytes that are no UTF-8 are 400', async () => {
+  test('bytes with invalid UTF-8 are 400', async () => {
     expect((await publish(Buffer.from([0x5b, 0x22, 0xff, 0x22, 0x5d]))).statusCode).toBe(400)
   })
 
@@ -394,7 +394,7 @@ describe('Idempotency-Key', () => {
     expect((await read('', channelId)).total).toBe(3)
   })
 
-  test('another channel, subtopic or client has keys of its own', async () => {
+  test('another channel, subtopic or client has separate keys', async () => {
     const { channelId, url } = await freshChannel()
     const key = { 'idempotency-key': 'k-1' }
     const other = await plant.newDevice()

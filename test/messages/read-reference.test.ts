@@ -231,7 +231,7 @@ async function expectAgreement(
   await expectLatest(channel, sent)
 }
 
-test('every page and total agrees with the plain order of what was sent, whatever is projected', async () => {
+test('every page and total agrees with the plain order of the sent messages, whatever is projected', async () => {
   await fc.assert(
     fc.asyncProperty(someMessages, fc.array(someQuery, { minLength: 4, maxLength: 8 }), (input, queries) =>
       expectAgreement(input, queries),
@@ -244,7 +244,7 @@ test('every page and total agrees with the plain order of what was sent, whateve
 const APART = 200
 const apart = (seconds: number) => START_SECONDS + (seconds - START_SECONDS) * APART
 
-test('every page and total agrees whatever the weeks and retention classes of arrival, and the times are', async () => {
+test('every page and total agrees for any weeks and retention classes of arrival, and any times', async () => {
   const { pool } = server.database
   await pool.query(`SELECT create_message_partitions(now() - interval '20 weeks', now())`)
   /** The last batch arrived so many weeks earlier, in another class. */
@@ -286,7 +286,7 @@ test('every page and total agrees whatever the weeks and retention classes of ar
   expect(await projectionDifferences(server.database.db)).toEqual([])
 }, 120_000)
 
-test('a page inside a quarter of an hour with very many records agrees too', async () => {
+test('a page inside a quarter of an hour with very many records agrees', async () => {
   const channel = newChannel()
   const sent: Sent[][] = []
   const quarterSeconds = Math.ceil(START_SECONDS / 900) * 900
@@ -321,7 +321,7 @@ const INTERVALS = ['1s', '15m', '45 minutes', '1 hour', '1 day', '1 month'] as c
 /** Decimals whose doubles give another sum in another order. */
 const someValue = fc.constantFrom(0.1, 0.2, 0.3, 1e16, -1e16, 1 / 3, 5e-324, 1.7e308, -1.7e308)
 
-test('aggregates are the same to the last bit, whatever is projected, and are those of the plain records', async () => {
+test('aggregates are exact to the last bit, whatever is projected, and equal those of the plain records', async () => {
   const someNumbers = fc.array(
     fc.record({
       publisher: fc.integer({ min: 0, max: 1 }),

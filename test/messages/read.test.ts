@@ -63,13 +63,13 @@ async function statusOf(query: string): Promise<number> {
 }
 
 describe('pages', () => {
-  test('newest first, ten by default, with the total', async () => {
+  test('have ten records by default, newest first, with the total', async () => {
     const page = await read('')
     expect(page).toMatchObject({ offset: 0, limit: 10, format: 'messages', total: 24 })
     expect(page.messages.map((message) => message.value)).toEqual([19, 18, 17, 16, 15, 14, 13, 12, 11, 10])
   })
 
-  test('names and publishers may be lists', async () => {
+  test('accept lists of names and publishers', async () => {
     const all = await read('limit=100')
     const named = await read('limit=100&name=temp,x:on')
     expect(named.messages).toEqual(all.messages.filter(({ name }) => name === 'temp' || name === 'x:on'))
@@ -77,7 +77,7 @@ describe('pages', () => {
     expect((await read(`limit=100&publisher=${other.id},none`)).total).toBe(10)
   })
 
-  test('pages laid end to end are the whole, in both directions', async () => {
+  test('cover the whole stream without overlap, in both directions', async () => {
     for (const dir of ['asc', 'desc']) {
       const whole = (await read(`limit=1000&dir=${dir}`)).messages
       const pages: object[] = []
@@ -87,7 +87,7 @@ describe('pages', () => {
     }
   })
 
-  test('records of one time stay in the order in which they were sent', async () => {
+  test('keep records of one time in the order in which they were sent', async () => {
     expect((await read('dir=desc&offset=20')).messages.map((message) => message.name)).toEqual([
       'x:on',
       'x:label',
@@ -102,7 +102,7 @@ describe('pages', () => {
     ])
   })
 
-  test('so do as many as take more rows of the table than a page has records', async () => {
+  test('keep that order also when the records take more rows than a page has records', async () => {
     const clock = await plant.newConnectedDevice()
     const names = Array.from({ length: 800 }, (_, index) => `n${index}`)
     await publish(
@@ -128,11 +128,11 @@ describe('pages', () => {
         expect(await shown(`dir=${dir}&offset=${offset}&limit=${limit}`)).toEqual(names.slice(offset, offset + limit))
   })
 
-  test('an offset beyond the end is an empty array with the total', async () => {
+  test('beyond the end are empty arrays with the total', async () => {
     expect(await read('offset=100')).toMatchObject({ total: 24, messages: [] })
   })
 
-  test('another order, equal ones newest first', async () => {
+  test('accept another order, with equal values newest first', async () => {
     expect((await read('order=name&dir=asc&limit=3')).messages.map((message) => message.value)).toEqual([0, 1, 2])
     expect((await read('order=name&dir=desc&limit=2')).messages.map((message) => message.name)).toEqual([
       'x:on',
@@ -151,7 +151,7 @@ describe('pages', () => {
     },
   )
 
-  test('the same stream under every path', async () => {
+  test('return the same stream under every path', async () => {
     for (const url of [
       `/m/plant/c/${device.channelId}`,
       `/${plant.domainId}/channels/${device.channelId}/messages`,
@@ -162,7 +162,7 @@ describe('pages', () => {
     }
   })
 
-  test('a user with the action subscribe reads with a Bearer token', async () => {
+  test('are available to a user with the action subscribe and a Bearer token', async () => {
     const url = `/m/${plant.domainId}/c/${device.channelId}`
     const response = await plant.api.app.inject({
       url,
@@ -171,7 +171,7 @@ describe('pages', () => {
     expect(response.json<Page>().total).toBe(24)
   })
 
-  test('no credentials 401, an unknown channel 403 for a client and 404 for a user', async () => {
+  test('require credentials (401), and the channel must exist: 403 for a client and 404 for a user', async () => {
     const unknown = `/m/${plant.domainId}/c/11111111-1111-4111-8111-111111111111`
     const statuses = await Promise.all(
       [{}, { authorization: `Client ${device.secret}` }, { authorization: `Bearer ${plant.owner.accessToken}` }].map(
@@ -183,7 +183,7 @@ describe('pages', () => {
 })
 
 describe('filters', () => {
-  test('by name, subtopic, publisher and protocol, echoed in the answer', async () => {
+  test('select by name, subtopic, publisher and protocol, and are repeated in the response', async () => {
     expect(await read('name=temp&limit=1')).toMatchObject({ total: 20, name: 'temp' })
     expect(await read('subtopic=hall/a&limit=1')).toMatchObject({ total: 10, subtopic: 'hall/a' })
     expect(await read('subtopic=hall.a&limit=1')).toMatchObject({ total: 10 })
@@ -256,7 +256,7 @@ describe('filters', () => {
     },
   )
 
-  test('a format that nothing was stored under is an empty page', async () => {
+  test('a format without stored messages gives an empty page', async () => {
     expect(await read('format=unknown')).toMatchObject({ format: 'unknown', total: 0, messages: [] })
   })
 })
@@ -278,12 +278,12 @@ describe('aggregation', () => {
     expect(page.messages.every((message) => message.time % 300 === 0)).toBe(true)
   })
 
-  test('series are never mixed, whatever the interval', async () => {
+  test('series are never mixed, for any interval', async () => {
     const { messages } = await read(`${range}&aggregation=count&interval=1%20hour`)
     expect(messages.map((message) => message.value)).toEqual([10, 10])
   })
 
-  test('several aggregations of several series in one call are those of a call for each', async () => {
+  test('several aggregations of several series in one call equal those of separate calls', async () => {
     const range = `from=${START}&to=${START + 1200}&interval=5m&limit=1000`
     const publishers = `publisher=${device.id},${other.id}`
     const page = await read(`${range}&${publishers}&name=temp,none&aggregation=min,MAX,avg,sum,count`)
@@ -311,7 +311,7 @@ describe('aggregation', () => {
     expect(await first('&tz=Europe/Belgrade')).toBe(Date.UTC(2023, 10, 13, 23) / 1000)
   })
 
-  test('a day on which the hour after midnight comes twice begins with the first of them, and holds both', async () => {
+  test('a day with a repeated hour after midnight begins with the first of them, and contains both', async () => {
     const { channelId } = await plant.newConnectedDevice()
     await plant.connect(device, channelId)
     // In the Azores 26 October 2025 begins at 00:00 UTC; from 01:00 UTC on it is midnight again.
@@ -325,7 +325,7 @@ describe('aggregation', () => {
     expect((await read(`${query}&interval=1%20day&limit=1&offset=1`, channelId)).messages).toMatchObject([day(0, 3)])
   })
 
-  test('a day of 26 hours holds its last one', async () => {
+  test('a day of 26 hours contains its last one', async () => {
     const { channelId } = await plant.newConnectedDevice()
     await plant.connect(device, channelId)
     // At Troll clocks go back by two hours: 26 October 2025 is from 22:00 UTC of the day before to midnight UTC.
@@ -387,7 +387,7 @@ test('an acknowledged message is in the next read, always', async () => {
   }
 })
 
-test('the total of a channel without messages is 0, whether batches of others are pending or not', async () => {
+test('the total of a channel without messages is 0, whether or not batches of others are pending', async () => {
   const channelId = await plant.newChannel()
   await plant.connect(device, channelId)
   const read = plant.api.as(`Client ${device.secret}`)
@@ -398,7 +398,7 @@ test('the total of a channel without messages is 0, whether batches of others ar
   }
 })
 
-test('only_total answers the total alone, of pages, aggregates and the newest records', async () => {
+test('only_total returns the total only, for pages, aggregates and the newest records', async () => {
   const channelId = await plant.newChannel()
   await plant.connect(device, channelId)
   const records = [1, 2, 3].map((value) => ({ n: `n${value}`, v: value, t: START + value }))

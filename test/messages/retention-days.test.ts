@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => plant[Symbol.asyncDispose]())
 
-test('a message is kept as its channel says, else its domain, as soon as they say so; what is stored stays as it was', async () => {
+test('a message is kept as its channel or else its domain says, as soon as it is set; stored messages are unchanged', async () => {
   const device = await plant.newConnectedDevice()
   const asDevice = plant.api.as(`Client ${device.secret}`)
   let sent = 0

@@ -38,7 +38,7 @@ async function arrive(classes: readonly number[], fromDays: number, untilDays: n
   return rows.map(({ week }) => week)
 }
 
-test('partitions are made ahead once, however many nodes start together', async () => {
+test('partitions are created ahead once, however many nodes start together', async () => {
   // Weeks begin on the way there, whatever day it is.
   const made = await Promise.all([1, 2, 3].map(() => createPartitions(server.database, 45)))
   expect(made.filter((count) => count > 0)).toHaveLength(1)
@@ -56,7 +56,7 @@ test('partitions are made ahead once, however many nodes start together', async 
   expect(rows).toEqual([{ start: weeks[0], is_monday: true }])
 })
 
-test('the weeks of arrivals meet without a gap, also where the session lives in another time zone', async () => {
+test('the weeks of arrivals have no gaps, also in a session with another time zone', async () => {
   const client = await server.database.dedicated('another time zone')
   try {
     await client.query(`SET timezone = 'Europe/Berlin'`)
@@ -77,7 +77,7 @@ test('the weeks of arrivals meet without a gap, also where the session lives in 
   }
 })
 
-test('a partition goes when its last arrival is older than its class; what is kept for ever stays', async () => {
+test('a partition is removed when its last arrival is older than its class; unlimited classes stay', async () => {
   const { pool } = server.database
   await pool.query(`SELECT create_message_partitions(now() - interval '70 days', now() - interval '40 days')`)
   await arrive([90, 0], 70, 40)
@@ -94,7 +94,7 @@ test('a partition goes when its last arrival is older than its class; what is ke
   expect(await partitionsOf('records_r7')).toEqual(after.week)
 })
 
-test('a week in which nothing arrived goes soon; one with records stays, and so do its rollups and what is ahead', async () => {
+test('a week without arrivals is removed soon; one with records stays, and so do its rollups and the partitions ahead', async () => {
   await server.database.pool.query(
     `SELECT create_message_partitions(now() - interval '30 days', now() + interval '1 day')`,
   )
@@ -132,7 +132,7 @@ test('a partition whose removal waited too long for a reader is removed in the n
   }
 })
 
-test('rollups by week go after the partition of their records, and not before', async () => {
+test('rollups by week are removed after the partition of their records, and not before', async () => {
   const { pool } = server.database
   await pool.query(`SELECT create_message_partitions(now() - interval '30 days', now())`)
   const [passed] = await arrive([7], 27, 27)
@@ -162,7 +162,7 @@ test('rollups by week go after the partition of their records, and not before', 
   ])
 })
 
-test('idempotency keys are forgotten after 24 hours, not before', async () => {
+test('idempotency keys are deleted after 24 hours, not before', async () => {
   await server.database.pool.query(`
     INSERT INTO idempotency_keys (scope, request_digest, created_at)
     VALUES ('\\x01', '\\x00', now() - interval '25 hours'), ('\\x02', '\\x00', now() - interval '23 hours')`)
@@ -171,7 +171,7 @@ test('idempotency keys are forgotten after 24 hours, not before', async () => {
   expect(rows).toEqual([{ scope: '02' }])
 })
 
-test('batches are forgotten when they are projected and older than eight days', async () => {
+test('batches are deleted when they are projected and older than eight days', async () => {
   await server.database.pool.query(`
     INSERT INTO ingest_batches (batch, arrived_at, messages, records, projected)
     SELECT gen_random_uuid(), now() - make_interval(days => days), 1, 1, projected

@@ -59,7 +59,7 @@ export function behaveAsNodes(nodes: () => SeveralNodes): void {
   const connect = (node: NodeIndex, { id, secret }: Device, more: Connecting = {}) =>
     connectPeer(nodes().mqttPort(node), { username: id, password: Buffer.from(secret), ...more })
 
-  test('what one node takes reaches the followers of the other, once, in order, as it was sent', async () => {
+  test('messages of one node reach the followers of the other once, in order and unchanged', async () => {
     const device = await newDevice()
     await using reader = await follow(1, device)
     // The first node knows the followers of other nodes after their hint; until then the changelog is enough.
@@ -75,7 +75,7 @@ export function behaveAsNodes(nodes: () => SeveralNodes): void {
     }, 'a message arrives by a hint')
   })
 
-  test('a message that is too large for a hint arrives all the same', async () => {
+  test('a message that is too large for a hint arrives as well', async () => {
     const device = await newDevice()
     await using reader = await follow(1, device)
     const text = 'x'.repeat(60_000)
@@ -85,7 +85,7 @@ export function behaveAsNodes(nodes: () => SeveralNodes): void {
     expect(payloads(reader)[0]).toContain(text)
   })
 
-  test('what either node acknowledged is in every read of both', async () => {
+  test('a message that one node acknowledged is in every read of both', async () => {
     const device = await newDevice()
     for (let number = 0; number < 20; number++)
       expect(await publish(number % 2 === 0 ? 0 : 1, device, numbered(number))).toBe(202)
@@ -95,7 +95,7 @@ export function behaveAsNodes(nodes: () => SeveralNodes): void {
     }
   })
 
-  test('a connection that is taken is dead on both nodes within a second, open streams included', async () => {
+  test('a removed connection is invalid on both nodes within a second, open streams included', async () => {
     const device = await newDevice()
     await using reader = await follow(1, device)
     for (const node of [0, 1] as const) expect(await publish(node, device, numbered(1))).toBe(202)
@@ -127,7 +127,7 @@ export function behaveAsNodes(nodes: () => SeveralNodes): void {
     expect(statuses.slice(0, 9)).toEqual(Array.from({ length: 9 }, () => 401))
   })
 
-  test('a session is taken over by whatever node its client connects to, with what it has not received', async () => {
+  test('a session moves to the node that its client connects to, with its undelivered messages', async () => {
     const device = await newDevice()
     const topic = pathOf(device).slice(1)
     const kept: Connecting = {
@@ -152,7 +152,7 @@ export function behaveAsNodes(nodes: () => SeveralNodes): void {
     last[Symbol.dispose]()
   })
 
-  test('the members of a share group receive each message once, whatever nodes they are connected to', async () => {
+  test('the members of a share group receive each message once, on any nodes', async () => {
     const device = await newDevice()
     const topic = pathOf(device).slice(1)
     using sender = await connect(0, device)
@@ -178,7 +178,7 @@ export function behaveAsNodes(nodes: () => SeveralNodes): void {
     expect(received.toSorted()).toEqual(sent.toSorted())
   })
 
-  test('a retained message is sent to those who subscribe at either node', async () => {
+  test('a retained message is sent to new subscribers at both nodes', async () => {
     const device = await newDevice()
     const topic = pathOf(device).slice(1)
     using sender = await connect(0, device)

@@ -105,7 +105,7 @@ describe('WebSocket', () => {
     for (const peer of [sender, receiver, user]) peer.socket.close()
   })
 
-  test('what comes in over HTTP goes out over WebSocket, below every path and on every form of credentials', async () => {
+  test('messages over HTTP are delivered over WebSocket, on every path and with every form of credentials', async () => {
     const { first, second, channelId, path } = await aChannel()
     const { secret } = second
     const peers = await Promise.all([
@@ -125,7 +125,7 @@ describe('WebSocket', () => {
     }
   })
 
-  test('the subtopic of the path is published to, and as a filter it may have wildcards', async () => {
+  test('the subtopic of the path is published to, and may have wildcards as a filter', async () => {
     const { first, second, path } = await aChannel()
     const [exact, any, all, root] = await Promise.all(
       ['/a/b', '/a/%2B', '/%23', ''].map((rest) => open(`${path}${rest}`, as(second))),
@@ -152,7 +152,7 @@ describe('WebSocket', () => {
     sender.socket.close()
   })
 
-  test('a device that may only publish sends, and is sent nothing; one that may only subscribe is closed when it sends', async () => {
+  test('a device that may only publish sends and receives nothing; one that may only subscribe is closed when it sends', async () => {
     const { path, channelId, second } = await aChannel()
     const [writer, reader] = [await plant.newDevice(), await plant.newDevice()]
     await plant.connect(writer, channelId, ['publish'])
@@ -188,7 +188,7 @@ describe('WebSocket', () => {
     expect(await sender.closed).toMatchObject({ code: 1009 })
   })
 
-  test('refusals come before the upgrade, with the error body of the contract', async () => {
+  test('errors precede the upgrade, with the error body of the contract', async () => {
     const { first, path } = await aChannel()
     const stranger = await plant.newDevice()
     const refusal = (url: string, options?: ClientOptions) =>
@@ -232,7 +232,7 @@ async function live(path: string, headers: Record<string, string>): Promise<Stre
 }
 
 describe('server-sent events', () => {
-  test('what any protocol brings is sent as it is committed, for devices and for users', async () => {
+  test('messages of any protocol are sent when they are committed, for devices and for users', async () => {
     const { first, second, path, channelId } = await aChannel()
     const streams = [
       await live(`${path}/live`, { authorization: `Client ${second.secret}` }),
@@ -273,7 +273,7 @@ describe('server-sent events', () => {
     after.close()
   })
 
-  test('a device that leaves its stream is offline, though nothing came that it could have been sent', async () => {
+  test('a device that leaves its stream is offline, although no message was due to it', async () => {
     const { second, path } = await aChannel()
     const isOnline = async () => {
       const shown = await plant.owner.call('GET', `/${plant.domainId}/journal/client/${second.id}/telemetry`)
@@ -285,7 +285,7 @@ describe('server-sent events', () => {
     await expect.poll(isOnline, { timeout: BEFORE_HEARTBEAT_MS }).toBe(false)
   })
 
-  test('a stream of somebody who may not follow any more ends and says why', async () => {
+  test('a stream ends with the reason when its user loses the right to follow', async () => {
     const { second, channelId, path } = await aChannel()
     const stream = await live(`${path}/live`, { authorization: `Client ${second.secret}` })
     const disabled = await plant.owner.call('POST', `/${plant.domainId}/clients/${second.id}/disable`)
@@ -293,7 +293,7 @@ describe('server-sent events', () => {
     await expect.poll(stream.text).toContain('event: end\ndata: {"reason":"forbidden"')
   })
 
-  test('refusals: 401 without credentials, 403 where a device is not connected or a user no member, 400', async () => {
+  test('errors are 401 without credentials, 403 for an unconnected device or a non-member, and 400', async () => {
     const { first, path } = await aChannel()
     const stranger = await plant.newDevice()
     const get = async (url: string, headers: Record<string, string>) =>

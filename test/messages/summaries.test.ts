@@ -45,7 +45,7 @@ const untilKeptUp = (summaries: Summaries) =>
     }
   }, 'no partition is busy')
 
-test('what arrived is summarised but for the range that is not full', async () => {
+test('arrivals are summarised except for the incomplete range', async () => {
   const summaries = createSummaries(server.database)
   await arrive(3000)
   await untilKeptUp(summaries)
@@ -55,7 +55,7 @@ test('what arrived is summarised but for the range that is not full', async () =
   expect(await unsummarised()).toBeLessThanOrEqual(1)
 })
 
-test('a partition that somebody keeps busy is left for the next call', async () => {
+test('a locked partition is left for the next call', async () => {
   const summaries = createSummaries(server.database)
   await arrive(3000)
   await server.database.transaction(async (tx) => {

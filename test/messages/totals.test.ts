@@ -53,13 +53,13 @@ async function read(query: string): Promise<Page> {
   return response.json<Page>()
 }
 
-test('a total that takes too long is a lower bound, above what the page shows while more follow', async () => {
+test('a total that takes too long is a lower bound, above the records of the page while more follow', async () => {
   const page = await read('limit=5&offset=3')
   expect(page.messages.map(({ value }) => value)).toEqual([16, 15, 14, 13, 12])
   expect(page).toMatchObject({ total: 9, total_exact: false })
 })
 
-test('a client that goes on while the offset is below the total reads everything', async () => {
+test('a client that continues while the offset is below the total reads everything', async () => {
   const values: number[] = []
   for (let total = 1; values.length < total;) {
     const page = await read(`limit=7&offset=${values.length}&name=temp`)
@@ -69,17 +69,17 @@ test('a client that goes on while the offset is below the total reads everything
   expect(values).toEqual(Array.from({ length: RECORDS }, (_, index) => RECORDS - 1 - index))
 })
 
-test('a page that is not full tells the exact total by itself', async () => {
+test('a page that is not full gives the exact total', async () => {
   const page = await read('limit=30')
   expect(page.total).toBe(RECORDS)
   expect(page).not.toHaveProperty('total_exact')
 })
 
-test('the total alone says that it is not exact', async () => {
+test('the total alone reports that it is not exact', async () => {
   expect(await read('only_total=true&offset=2')).toEqual({ total: 2, total_exact: false, messages: [] })
 })
 
-test('an exact total needs no word about it', async () => {
+test('an exact total has no such mark', async () => {
   await blocker.query('ROLLBACK')
   const page = await read('limit=5')
   expect(page.total).toBe(RECORDS)

@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => plant[Symbol.asyncDispose]())
 
-test('messages and records are counted once per day and in total, for members of the domain alone', async () => {
+test('messages and records are counted per day and in total, and visible to members of the domain only', async () => {
   const device = await plant.newConnectedDevice()
   const asDevice = plant.api.as(`Client ${device.secret}`)
   const path = `/m/${plant.domainId}/c/${device.channelId}`

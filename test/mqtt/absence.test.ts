@@ -35,7 +35,7 @@ async function sendOneByOne(device: Awaited<ReturnType<typeof aDevice>>, count: 
   }
 }
 
-test('a session that missed very many batches is given all of them once and in order, and then what comes', async () => {
+test('a session that missed very many batches gets all of them once and in order, and then new messages', async () => {
   const device = await aDevice(plant, node.port)
   const other = await aDevice(plant, node.port)
   {
@@ -61,7 +61,7 @@ test('a session that missed very many batches is given all of them once and in o
   expect((await back.next('publish')).payload.toString()).toBe('1')
 }, 120_000)
 
-test('of more than the newest 100,000 messages of a channel the older ones are skipped and counted', async () => {
+test('beyond the newest 100,000 messages of a channel older ones are skipped and counted', async () => {
   const device = await aDevice(plant, node.port)
   {
     using before = await device.connect(kept)
@@ -94,7 +94,7 @@ test('of more than the newest 100,000 messages of a channel the older ones are s
   await until(async () => (await skipped()) === 60_001, 'they are counted')
 }, 120_000)
 
-test('what cleared a retained message is told to a session that was away', async () => {
+test('an offline session receives the message that cleared a retained message', async () => {
   const device = await aDevice(plant, node.port)
   {
     using before = await device.connect(kept)

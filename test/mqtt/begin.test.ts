@@ -41,7 +41,7 @@ test.each([
   ['with another subscription on the channel', 'own'],
   ['whose channel another client follows', 'foreign'],
 ])(
-  'a client %s is sent a message that was acknowledged before once, as the retained one',
+  'a client %s gets a message that was acknowledged before once, as the retained one',
   async (_, whose) => {
     const device = await aDevice(plant, node.port)
     using publisher = await device.connect({ clientId: 'publisher' })
@@ -61,7 +61,7 @@ test.each([
   60_000,
 )
 
-test('what is acknowledged after SUBACK is sent, also to those who subscribe to the same filter again', async () => {
+test('a message that is acknowledged after SUBACK is sent, also to clients that repeat the subscription', async () => {
   const device = await aDevice(plant, node.port)
   using publisher = await device.connect({ clientId: 'publisher' })
   using subscriber = await device.connect({ clientId: 'subscriber' })
@@ -79,7 +79,7 @@ test('what is acknowledged after SUBACK is sent, also to those who subscribe to 
   expect(got).toEqual(sent)
 }, 60_000)
 
-test('a session that has still to read what it missed is sent nothing of it for a subscription that it makes meanwhile', async () => {
+test('a session with missed messages gets none of them for a subscription that it adds meanwhile', async () => {
   const device = await aDevice(plant, node.port)
   const kept = { clientId: 'kept', clean: false }
   {

@@ -154,15 +154,18 @@ test.each<[string, Bytes, number]>([
   ['[MQTT-3.8.3-1] a filter that is no UTF-8', subscribe5(NOT_UTF8), 0x81],
   ['[MQTT-4.7.3-2] the null character in a filter', subscribe5([0x61, 0]), 0x81],
   ['[MQTT-3.10.3-1] a filter to end that is no UTF-8', unsubscribe5(NOT_UTF8), 0x81],
-])('%s: DISCONNECT says why, and nothing follows it [MQTT-3.14.4-1, MQTT-3.14.4-2]', async (_what, bytes, reason) => {
-  using peer = await enter()
-  // What comes behind it is not looked at.
-  peer.send(bytes, [0xc0, 0])
-  const answer = await peer.untilClosed()
-  expect(answer.slice(0, 3)).toEqual([DISCONNECT, answer.length - 2, reason])
-  // A reason string and nothing else: an expiry is no property that a server sends [MQTT-3.14.2-2].
-  expect(answer[4]).toBe(0x1f)
-})
+])(
+  '%s: DISCONNECT contains the reason and is the last packet [MQTT-3.14.4-1, MQTT-3.14.4-2]',
+  async (_what, bytes, reason) => {
+    using peer = await enter()
+    // What comes behind it is not looked at.
+    peer.send(bytes, [0xc0, 0])
+    const answer = await peer.untilClosed()
+    expect(answer.slice(0, 3)).toEqual([DISCONNECT, answer.length - 2, reason])
+    // A reason string and nothing else: an expiry is no property that a server sends [MQTT-3.14.2-2].
+    expect(answer[4]).toBe(0x1f)
+  },
+)
 
 const badConnect = (name: string, level: number, flags: number, ...payload: Bytes[]) =>
   packet(0x10, field(name), [level, flags, 0, 0, 0], ...payload)
@@ -195,14 +198,14 @@ test.each<[string, Bytes]>([
   expect((await peer.untilClosed())[0]).not.toBe(DISCONNECT)
 })
 
-test('what follows a CONNECT that is refused is not looked at, and session present is 0', async () => {
+test('packets after a refused CONNECT are ignored, and session present is 0', async () => {
   using peer = await open()
   // 3.1.1, no identifier for a session that is to be kept.
   peer.send(packet(0x10, field('MQTT'), [4, 0, 0, 0], field('')), packet(0x82, uint16(1), field('a'), [0]))
   expect(await peer.untilClosed()).toEqual([0x20, 2, 0, 2])
 })
 
-test('CONNACK comes first and once, whatever was sent behind CONNECT', async () => {
+test('CONNACK is the first packet and is sent once, whatever follows CONNECT', async () => {
   using peer = await open()
   peer.send(connect5(newId()), subscribe5(newTopic()), [0xc0, 0])
   const connack = await peer.next()
@@ -212,7 +215,7 @@ test('CONNACK comes first and once, whatever was sent behind CONNECT', async () 
   expect(await peer.next()).toEqual([0xd0, 0])
 })
 
-test('a session that is not there is made, and one that is there is said to be', async () => {
+test('a missing session is created, and an existing one is announced as present', async () => {
   const id = newId()
   const keep = { flags: 0, properties: SESSION_EXPIRY }
   const first = await enter(id, keep)
@@ -222,14 +225,14 @@ test('a session that is not there is made, and one that is there is said to be',
   expect(again.connack[2]).toBe(1)
 })
 
-test('CONNACK has neither response information nor a method that nobody asked for', async () => {
+test('CONNACK has neither response information nor an authentication method that was not requested', async () => {
   using peer = await enter('abcdefghijklmnopqrstuvw', { properties: [0x19, 0] })
   const properties = peer.connack.slice(5)
   // Receive maximum, maximum packet size and topic alias maximum: 3, 5 and 3 bytes.
   expect([properties.length, properties[0], properties[3], properties[8]]).toEqual([11, 0x21, 0x27, 0x22])
 })
 
-test('each connection without an identifier is given another one', async () => {
+test('each connection without an identifier gets a different one', async () => {
   using one = await enter('')
   using other = await enter('')
   const assigned = ({ connack }: { connack: Bytes }) => Buffer.from(connack.slice(connack.indexOf(0x12))).toString()
@@ -249,7 +252,7 @@ test('more messages with QoS 2 than the receive maximum end the connection (sect
   expect(disconnect.slice(0, 3)).toEqual([DISCONNECT, disconnect.length - 2, 0x93])
 })
 
-test('as many messages as the receive maximum may be unanswered, those with QoS 2 until PUBCOMP', async () => {
+test('as many messages as the receive maximum may be unacknowledged, those with QoS 2 until PUBCOMP', async () => {
   using peer = await enter()
   peer.send(...burst(0x34, 1, 1_000))
   for (let id = 1; id <= 1_000; id++) expect(await peer.next()).toEqual(packet(0x50, uint16(id)))
@@ -263,7 +266,7 @@ test('as many messages as the receive maximum may be unanswered, those with QoS 
   expect((await peer.untilClosed())[2]).toBe(0x93)
 })
 
-test('QoS 0 has no receive maximum, and no client of 3.1.1 has one', async () => {
+test('QoS 0 has no receive maximum, and neither has a client of 3.1.1', async () => {
   using peer = await enter()
   peer.send(...Array.from({ length: 1_500 }, () => publish5('t', '')), [0xc0, 0])
   expect(await peer.next()).toEqual([0xd0, 0])
@@ -279,7 +282,7 @@ test.each<[string, number, Bytes]>([
   ['PUBCOMP for QoS 1', 1, packet(0x70, uint16(1))],
   ['PUBREC for QoS 1', 1, packet(0x50, uint16(1))],
   ['PUBCOMP before PUBREL', 2, packet(0x70, uint16(1))],
-])('%s is a protocol error, and what nothing awaits is not', async (_, qos, answer) => {
+])('%s is a protocol error, and an acknowledgement of no message is ignored', async (_, qos, answer) => {
   const topic = newTopic()
   using peer = await subscribed(topic, qos)
   using publisher = await enter()
@@ -291,7 +294,7 @@ test.each<[string, number, Bytes]>([
   expect((await peer.untilClosed())[2]).toBe(0x82)
 })
 
-test('a client that allows topic aliases is sent each long topic once, and no more of them than it allows', async () => {
+test('a client that allows topic aliases receives each long topic once, and no more aliases than it allows', async () => {
   const [topic, second] = [`long/topic/${newTopic()}`, `long/other/${newTopic()}`]
   using peer = await enter(newId(), { properties: [0x22, 0, 1] })
   peer.send(subscribe5('long/#', 2))
@@ -306,7 +309,7 @@ test('a client that allows topic aliases is sent each long topic once, and no mo
   expect(await peer.next()).toEqual(publish5(second, 'y', { properties: [0x01, 1] }))
 })
 
-test('what fits the largest packet of the client without an alias alone is sent without', async () => {
+test('a message that fits the maximum packet size only without an alias is sent without one', async () => {
   const topic = 'long/topic/of-a-client-with-small-packets'
   const size = publish5(topic, '').length
   using peer = await enter(newId(), { properties: [0x22, 0, 10, 0x27, 0, 0, 0, size] })
@@ -317,7 +320,7 @@ test('what fits the largest packet of the client without an alias alone is sent 
   expect([await peer.next(), await peer.next()]).toEqual([publish5(topic, ''), publish5(topic, '')])
 })
 
-test('MQTT 3.1 does not use the reserved connect flag: it is let in', async () => {
+test('CONNECT of MQTT 3.1 with the reserved connect flag is accepted', async () => {
   using peer = await open()
   peer.send([0x10, 0x0f, 0, 6, 0x4d, 0x51, 0x49, 0x73, 0x64, 0x70, 3, 1, 0, 0x0a, 0, 1, 0x70])
   expect(await peer.next()).toEqual([0x20, 2, 0, 0])
@@ -331,7 +334,7 @@ test('the filter test/nosubscribe is refused in the conformance profile', async 
   expect(await peer.next()).toEqual(SUBACK_QOS_1)
 })
 
-test('a reason that does not fit the largest packet of the client is left out, and CONNACK that does not fit is a refusal', async () => {
+test('a reason that exceeds the maximum packet size is left out, and a CONNACK that exceeds it is a refusal', async () => {
   const small: Bytes = [0x27, 0, 0, 0, 20]
   using peer = await enter(newId(), { properties: small })
   peer.send([0xc1, 0])
@@ -347,7 +350,7 @@ test('a reason that does not fit the largest packet of the client is left out, a
   expect(await none.untilClosed()).toEqual([])
 })
 
-test('a message above the largest packet of the client is taken as delivered', async () => {
+test('a message above the maximum packet size of the client is treated as delivered', async () => {
   const topic = newTopic()
   // One message at a time, and 30 bytes each.
   using peer = await enter(newId(), { properties: [0x27, 0, 0, 0, 30, 0x21, 0, 1] })
@@ -361,7 +364,7 @@ test('a message above the largest packet of the client is taken as delivered', a
   expect(next).toContainEqual(publish5(topic, 'small', { first: 0x32, id: 1 }))
 })
 
-test('SUBACK answers all filters in their order, with the identifier of SUBSCRIBE and no properties', async () => {
+test('SUBACK answers all filters in order, with the identifier of SUBSCRIBE and no properties', async () => {
   using peer = await enter()
   peer.send(
     packet(0x82, uint16(0x1234), [0], field('a/1'), [1], field('a/#/b'), [1], field('a/2'), [2], field('a+'), [0]),
@@ -369,7 +372,7 @@ test('SUBACK answers all filters in their order, with the identifier of SUBSCRIB
   expect(await peer.next()).toEqual([0x90, 7, 0x12, 0x34, 0, 1, 0x8f, 2, 0x8f])
 })
 
-test('UNSUBACK answers all filters in their order, also where there is nothing to end', async () => {
+test('UNSUBACK answers all filters in order, also those without a subscription', async () => {
   using peer = await enter()
   peer.send(subscribe5('u/+'), packet(0xa2, uint16(0x1235), [0], field('u/1'), field('u/+'), field('u/#')))
   expect(await peer.next()).toEqual(SUBACK_QOS_1)
@@ -377,7 +380,7 @@ test('UNSUBACK answers all filters in their order, also where there is nothing t
   expect(await peer.next()).toEqual([0xb0, 6, 0x12, 0x35, 0, 0x11, 0, 0x11])
 })
 
-test('PUBLISH is answered by its QoS, with its identifier, and an identifier that is free again names a new message', async () => {
+test('PUBLISH is acknowledged by its QoS with its identifier, and a released identifier names a new message', async () => {
   const topic = newTopic()
   using peer = await subscribed(topic, 0)
   for (const dup of [0, 0x08]) {
@@ -401,7 +404,7 @@ test('PUBLISH is answered by its QoS, with its identifier, and an identifier tha
   expect(last).toContainEqual([0xd0, 0])
 })
 
-test('lengths are written in as few bytes as there can be', async () => {
+test('lengths are encoded in as few bytes as possible', async () => {
   const topic = newTopic()
   using peer = await subscribed(topic, 0)
   for (const size of [1, 100, 150, 2000]) {
@@ -410,14 +413,14 @@ test('lengths are written in as few bytes as there can be', async () => {
   }
 })
 
-test('topics are taken as they are: U+FEFF stays, and nothing is normalised', async () => {
+test('topics are used unchanged: U+FEFF is kept, and nothing is normalised', async () => {
   const composed = '\uFEFFt/\u00E9'
   using peer = await subscribed(composed, 0)
   peer.send(publish5('t/\u00E9', ''), publish5('\uFEFFt/e\u0301', ''), publish5(composed, 'this one'))
   expect(await peer.next()).toEqual(publish5(composed, 'this one'))
 })
 
-test('topic aliases up to the maximum are taken, and none is carried forward to another connection', async () => {
+test('topic aliases up to the maximum are accepted, and none is carried over to another connection', async () => {
   const topic = newTopic()
   const id = newId()
   using peer = await enter(id)
@@ -436,7 +439,7 @@ test('topic aliases up to the maximum are taken, and none is carried forward to 
   expect((await again.untilClosed())[2]).toBe(0x82)
 })
 
-test('overlapping subscriptions: one copy with the identifiers of all', async () => {
+test('overlapping subscriptions deliver one copy with the identifiers of all', async () => {
   using peer = await enter()
   const topic = newTopic()
   peer.send(subscribe5(topic, 0, [0x0b, 7]), subscribe5(`${topic}/#`, 0, [0x0b, 9]))
@@ -449,7 +452,7 @@ test('overlapping subscriptions: one copy with the identifiers of all', async ()
   expect(await peer.next()).toEqual([0xd0, 0])
 })
 
-test('a client that has its receive maximum is answered everything else', async () => {
+test('a client at its receive maximum still receives all other packets', async () => {
   const topic = newTopic()
   using peer = await enter(newId(), { properties: [0x21, 0, 1] })
   peer.send(subscribe5(topic))
@@ -466,7 +469,7 @@ test('a client that has its receive maximum is answered everything else', async 
   expect(await peer.next()).toEqual(publish5(topic, '2', { first: 0x32, id: 2 }))
 })
 
-test('PUBREC is answered with PUBREL of its identifier; one that says no ends the message for good', async () => {
+test('PUBREC is answered with PUBREL of its identifier; one with an error ends the message', async () => {
   const [topic, id] = [newTopic(), newId()]
   const keep = { flags: 0, properties: SESSION_EXPIRY }
   const peer = await enter(id, keep)
@@ -492,7 +495,7 @@ test('PUBREC is answered with PUBREL of its identifier; one that says no ends th
   expect(await again.next()).toEqual([0xd0, 0])
 })
 
-test('a subscription that ends does not take back what is on its way', async () => {
+test('a subscription that ends does not withdraw messages in flight', async () => {
   const [topic, id] = [newTopic(), newId()]
   const keep = { flags: 0, properties: SESSION_EXPIRY }
   const peer = await enter(id, keep)
@@ -506,7 +509,7 @@ test('a subscription that ends does not take back what is on its way', async () 
   expect(await again.next()).toEqual(publish5(topic, 'x', { first: 0x3a, id: 1 }))
 })
 
-test('a subscription that is made again replaces the one before and is sent what is retained', async () => {
+test('a repeated subscription replaces the previous one and receives retained messages', async () => {
   const topic = newTopic()
   using peer = await enter()
   peer.send(publish5(topic, 'kept', { first: 0x33, id: 1 }))
@@ -527,7 +530,7 @@ test('a subscription that is made again replaces the one before and is sent what
   expect(both).toContainEqual(publish5(topic, 'new'))
 })
 
-test('an empty retained message is not kept', async () => {
+test('an empty retained message is not stored', async () => {
   const topic = newTopic()
   using peer = await enter()
   peer.send(
@@ -540,7 +543,7 @@ test('an empty retained message is not kept', async () => {
   expect(await peer.next()).toEqual([0xd0, 0])
 })
 
-test('a will is sent as it was given, its user properties in their order, and is not retained without the flag', async () => {
+test('a will is sent unchanged, with its user properties in order, and is not retained without the flag', async () => {
   const topic = newTopic()
   using peer = await subscribed(topic, 0x08)
   const properties = ['b', 'a', 'b'].flatMap((name, index) => [0x26, ...field(name), ...field(`${index}`)])
@@ -556,7 +559,7 @@ test('a will is sent as it was given, its user properties in their order, and is
   expect(await late.next()).toEqual([0xd0, 0])
 })
 
-test('a message whose expiry passed is not sent to who was away', async () => {
+test('a message whose expiry passed is not sent to a session that was offline', async () => {
   const [topic, id] = [newTopic(), newId()]
   const keep = { flags: 0, properties: SESSION_EXPIRY }
   const peer = await enter(id, keep)
@@ -576,7 +579,7 @@ test('a message whose expiry passed is not sent to who was away', async () => {
   expect((await again.next()).slice(-3)).toEqual([...Buffer.from('new')])
 })
 
-test('a shared subscription keeps to the QoS that was granted, and what a member refuses goes to nobody else', async () => {
+test('a shared subscription keeps the granted QoS, and a message that a member refuses goes to no other', async () => {
   const topic = newTopic()
   const members = [await subscribed(`$share/g/${topic}`), await subscribed(`$share/g/${topic}`)]
   const publisher = await enter()

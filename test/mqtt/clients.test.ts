@@ -114,7 +114,7 @@ describe.each([
   })
 })
 
-test('a text frame is no MQTT: the WebSocket is closed with 1003', async () => {
+test('a text frame is not MQTT: the WebSocket is closed with 1003', async () => {
   const socket = new WebSocket(`ws://127.0.0.1:${listeners.ports[0]}/mqtt`, 'mqtt')
   await new Promise((resolve) => socket.once('open', resolve))
   const closed = new Promise<number>((resolve) => socket.once('close', resolve))

@@ -55,7 +55,7 @@ const publish = (topic: string, payload: string, qos: 0 | 1 | 2 = 1): Packet => 
   messageId: 1,
 })
 
-test('it refuses to start on an address that others reach', async () => {
+test('the server refuses to start on an address that other machines reach', async () => {
   const options = {
     config: { mqttPort: 1, mqttsPort: 0, mqttProfile: 'conformance' },
     host: '0.0.0.0',
@@ -112,7 +112,7 @@ const step = fc.oneof(
   fc.record({ kind: fc.constantFrom('drop' as const, 'reconnect' as const, 'clean' as const) }),
 )
 
-test('random subscribing, publishing, breaking and coming back delivers what a simple model says', async () => {
+test('random subscriptions, publications, disconnections and reconnections deliver what a simple model predicts', async () => {
   using sender = await connectPeer(port, { clientId: 'model-sender' })
   let number = 0
   await fc.assert(
@@ -182,7 +182,7 @@ test('random subscribing, publishing, breaking and coming back delivers what a s
   )
 }, 240_000)
 
-test('whatever a client sends, it is answered by the standard or closed, and the server goes on', async () => {
+test('any input of a client is answered as the standard requires or closed, and the server continues', async () => {
   const packets: Packet[] = [
     publish('a', 'x'),
     publish('a', 'x', 2),
@@ -227,7 +227,7 @@ test('whatever a client sends, it is answered by the standard or closed, and the
   await peer.next('pingresp')
 })
 
-test('a peer that connects and says nothing, or half a packet, holds nothing but its socket', async () => {
+test('a peer that connects and sends nothing, or half a packet, uses only its socket', async () => {
   const sockets: Socket[] = []
   for (let index = 0; index < 200; index++) {
     const socket = connect({ port, host: '127.0.0.1' })
@@ -241,7 +241,7 @@ test('a peer that connects and says nothing, or half a packet, holds nothing but
   await until(() => server.connections < 50, 'they are gone')
 })
 
-test('10,000 idle connections are held, and messages go on', { timeout: 240_000 }, async () => {
+test('10,000 idle connections stay open, and messages are delivered', { timeout: 240_000 }, async () => {
   const count = 10_000
   const connecting = generate({
     cmd: 'connect',
@@ -289,7 +289,7 @@ async function heldBytes(): Promise<number> {
   return heapUsed + external
 }
 
-test('a subscriber that reads a byte now and then does not grow the server', async () => {
+test('a subscriber that reads a byte now and then does not increase the memory of the server', async () => {
   using slow = await connectPeer(port, { clientId: 'byte' })
   slow.send({
     cmd: 'subscribe',

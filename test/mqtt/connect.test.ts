@@ -21,7 +21,7 @@ afterAll(async () => {
 })
 
 describe.each([3, 4, 5] as const)('protocol level %i', (protocolVersion) => {
-  test('client id and secret are let in', async () => {
+  test('client id and secret are accepted', async () => {
     const device = await aDevice(plant, node.port)
     using peer = await device.connect({ protocolVersion, clientId: 'one' })
     expect(peer.connack.returnCode ?? peer.connack.reasonCode).toBe(0)
@@ -46,14 +46,14 @@ describe.each([3, 4, 5] as const)('protocol level %i', (protocolVersion) => {
     await peer.closed()
   })
 
-  test('a zero-length user name leaves the secret alone to identify', async () => {
+  test('a zero-length user name leaves the identification to the secret', async () => {
     const device = await plant.newConnectedDevice()
     using peer = await connectPeer(node.port, as(device, { protocolVersion, clientId: 'c', username: '' }))
     expect(peer.connack.returnCode ?? peer.connack.reasonCode).toBe(0)
   })
 })
 
-test('an empty identifier is given out by the server in 5.0, and needs a clean session before', async () => {
+test('an empty identifier is replaced by the server in 5.0, and requires a clean session in earlier versions', async () => {
   const device = await aDevice(plant, node.port)
   using newer = await device.connect({ protocolVersion: 5, clientId: '' })
   expect(newer.connack.properties?.assignedClientIdentifier).toMatch(/^[0-9a-f-]{36}$/)
@@ -65,7 +65,7 @@ test('an empty identifier is given out by the server in 5.0, and needs a clean s
   await kept.closed()
 })
 
-test('an unknown version is answered with "unacceptable protocol version" in its own shape', async () => {
+test('an unknown version is answered with "unacceptable protocol version" in its own format', async () => {
   using peer = await openPeer(node.port)
   peer.send(Buffer.from([0x10, 12, 0, 4, 77, 81, 84, 84, 9, 2, 0, 0, 0, 0]))
   await peer.closed()
@@ -85,7 +85,7 @@ test('a second CONNECT, and anything before the first, closes the connection [MQ
   await early.closed()
 })
 
-test('an authentication method is refused cleanly, and AUTH without one is a protocol error', async () => {
+test('an authentication method is refused, and AUTH without one is a protocol error', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect({ protocolVersion: 5, properties: { authenticationMethod: 'SCRAM' } })
   expect(peer.connack.reasonCode).toBe(0x8c)
@@ -95,7 +95,7 @@ test('an authentication method is refused cleanly, and AUTH without one is a pro
   expect((await other.next('disconnect')).reasonCode).toBe(0x82)
 })
 
-test('the same client and identifier takes the session over; another client with the same identifier does not', async () => {
+test('the same client and identifier takes over the session; another client with the same identifier does not', async () => {
   const [one, other] = [await aDevice(plant, node.port), await aDevice(plant, node.port)]
   using first = await one.connect({ clientId: 'same', protocolVersion: 5 })
   using stranger = await other.connect({ clientId: 'same', protocolVersion: 5 })
@@ -114,7 +114,7 @@ test('a peer that is silent for one and a half keep alives is closed [MQTT-3.1.2
   await peer.closed()
 })
 
-test('what the server offers in 5.0 stands in CONNACK', async () => {
+test('CONNACK lists the features of the server in 5.0', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect({
     protocolVersion: 5,
@@ -145,7 +145,7 @@ test.each([
   await peer.closed()
 })
 
-test('a client that is disabled loses the sessions that it left behind, too', async () => {
+test('a disabled client loses its stored sessions, too', async () => {
   const device = await aDevice(plant, node.port)
   const sessions = async () =>
     (await plant.owner.call('GET', `/${plant.domainId}/clients/${device.id}/sessions`)).json<{

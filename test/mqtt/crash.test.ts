@@ -62,7 +62,7 @@ const kept: Connecting = {
   properties: { sessionExpiryInterval: 1000, receiveMaximum: 1 },
 }
 
-test('a node that dies right after SUBACK has lost nothing that came since, nor has the next that dies before it caught up', async () => {
+test('a node that dies right after SUBACK loses no later messages, nor does the next node that dies before it caught up', async () => {
   const device = await aDevice(plant, first.port)
   using sender = await device.connect({}, alive.port)
   using atFirst = await device.connect(kept)
@@ -79,7 +79,7 @@ test('a node that dies right after SUBACK has lost nothing that came since, nor 
   expect([await receive(atLast), await receive(atLast), await receive(atLast)]).toEqual(['one', 'two', 'three'])
 })
 
-test('what may have been sent with QoS 2 comes again with its identifier and the DUP flag [MQTT-4.3.3-3]', async () => {
+test('messages with QoS 2 that may have been sent are sent again with their identifier and the DUP flag [MQTT-4.3.3-3]', async () => {
   const device = await aDevice(plant, first.port)
   using sender = await device.connect({}, alive.port)
   using before = await device.connect(kept)
@@ -91,7 +91,7 @@ test('what may have been sent with QoS 2 comes again with its identifier and the
   expect(await after.next('publish')).toMatchObject({ messageId: sent.messageId, dup: true, qos: 2 })
 })
 
-test('an end of a session that cannot be written is written when the database is back', async () => {
+test('a session end that could not be written is written when the database is back', async () => {
   const device = await aDevice(plant, alive.port)
   using sender = await device.connect()
   {
@@ -175,7 +175,7 @@ async function aSession(store: SessionStore) {
   return { session: { key: opened.key, epoch: opened.epoch }, open }
 }
 
-test('a word about a session that was closed or taken over meanwhile moves nothing', async () => {
+test('a position report for a session that was closed or taken over meanwhile has no effect', async () => {
   await using one = speaking()
   await using other = speaking()
   const { session, open } = await aSession(one.store)
@@ -194,7 +194,7 @@ test('a word about a session that was closed or taken over meanwhile moves nothi
   expect(await positionOf(session.key)).toBe('end')
 })
 
-test('what could not be written is told again', async () => {
+test('a failed position report is sent again', async () => {
   const one = speaking()
   await one.untilSaid()
   expect(one.undone).toBe(0)

@@ -86,7 +86,7 @@ const heardOf = (node: string, when: 'long ago' | 'in an hour') =>
   )
 
 test.for([1, 2] as const)(
-  'a thousand messages with QoS %i reach a group with members on two nodes once each, though members come and go',
+  'a thousand messages with QoS %i reach a group with members on two nodes once each, although members come and go',
   { timeout: 300_000 },
   async (qos) => {
     const device = await aDevice(plant, one.port)
@@ -124,7 +124,7 @@ test.for([1, 2] as const)(
   },
 )
 
-test('what a member did not acknowledge goes to another one, on whatever node', async () => {
+test('a message that a member did not acknowledge goes to another one, on any node', async () => {
   const device = await aDevice(plant, one.port)
   const shared = `$share/g/${device.topic}`
   using sender = await device.connect()
@@ -142,7 +142,7 @@ test('what a member did not acknowledge goes to another one, on whatever node', 
   expect(await receive(second)).toBe('five')
 })
 
-test('a member that was away is sent nothing of what others took meanwhile', async () => {
+test('a member that was offline receives no messages that others took meanwhile', async () => {
   const device = await aDevice(plant, one.port)
   const shared = `$share/g/${device.topic}/#`
   using sender = await device.connect()
@@ -163,7 +163,7 @@ test('a member that was away is sent nothing of what others took meanwhile', asy
   expect([await receive(back), await receive(back)]).toEqual(['three', 'four'])
 })
 
-test('a group that everybody left begins anew', async () => {
+test('a group without members is dropped, and the next member starts a new one', async () => {
   const device = await aDevice(plant, one.port)
   const shared = `$share/g/${device.topic}/#`
   using sender = await device.connect()
@@ -195,7 +195,7 @@ test('groups of one name on two forms of a topic are one group, those of two fil
   expect(taken.toSorted()).toEqual(['once', 'twice', 'twice'])
 })
 
-test('a node that stood still closes its sessions: their wills were sent, once, and they are taken up again whole', async () => {
+test('a suspended node closes its sessions: their wills were sent once, and the sessions resume complete', async () => {
   await using stack = new AsyncDisposableStack()
   const still = await startNode(otherApi, { roundMs: NEVER_MS })
   stack.defer(() => still.stop())
@@ -221,7 +221,7 @@ test('a node that stood still closes its sessions: their wills were sent, once, 
   expect([await receive(back), await receive(back)]).toEqual(['dead', 'end'])
 })
 
-test('a node that stood still loses its groups and closes its sessions; with QoS 2 nobody else is sent what a member may have', async () => {
+test('a suspended node loses its groups and closes its sessions; a message with QoS 2 that a member may have goes to no other', async () => {
   // It writes its heartbeat when a group is to be served and never again, so it is declared dead.
   await using stack = new AsyncDisposableStack()
   const still = await startNode(otherApi, { roundMs: NEVER_MS, deadAfterSeconds: 600 })

@@ -53,7 +53,7 @@ async function setUp(whole: Whole) {
 }
 
 test(
-  'kill -9 of the process loses nothing that was acknowledged, and QoS 2 counts once',
+  'kill -9 of the process loses no acknowledged message, and QoS 2 is stored once',
   { timeout: 400_000 },
   async () => {
     const [port] = (await freePorts(1)) as [number]

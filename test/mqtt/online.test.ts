@@ -29,7 +29,7 @@ async function list(query: string): Promise<Page> {
 
 const idsOf = ({ clients }: Page) => clients.map(({ id }) => id)
 
-test('a client with an MQTT connection is online until it ends, and every form of the list says so', async () => {
+test('a client with an MQTT connection is online until it ends, in every form of the list', async () => {
   const [connected, other, away] = [
     await aDevice(plant, node.port),
     await aDevice(plant, node.port),
@@ -70,7 +70,7 @@ test('a client with an MQTT connection is online until it ends, and every form o
   expect(idsOf(await list('online=true'))).toEqual([other.id])
 })
 
-test('what is neither true nor false is refused', async () => {
+test('a value other than true and false is refused', async () => {
   const answer = await plant.owner.call('GET', `/${plant.domainId}/clients?online=perhaps`)
   expect(answer.status).toBe(400)
   expect(answer.text).toContain('online')

@@ -59,7 +59,7 @@ describe.each([4, 5] as const)('protocol level %i', (protocolVersion) => {
     expect(await device.stored()).toHaveLength(2)
   })
 
-  test('the identifier of a QoS 2 message outlives the connection until PUBREL', async () => {
+  test('the identifier of a QoS 2 message stays in use over reconnections until PUBREL', async () => {
     const device = await aDevice(plant, node.port)
     const options = { protocolVersion, clientId: 'kept', clean: false } as const
     const properties = protocolVersion === 5 ? { properties: { sessionExpiryInterval: 100 } } : {}
@@ -77,7 +77,7 @@ describe.each([4, 5] as const)('protocol level %i', (protocolVersion) => {
     expect(await device.stored()).toHaveLength(1)
   })
 
-  test('PUBREL of what was never received is completed', async () => {
+  test('PUBREL for an unknown identifier is completed', async () => {
     const device = await aDevice(plant, node.port)
     using peer = await device.connect({ protocolVersion })
     peer.send({ cmd: 'pubrel', messageId: 77 })
@@ -100,7 +100,7 @@ describe.each([4, 5] as const)('protocol level %i', (protocolVersion) => {
   })
 })
 
-test('a valid pack is SenML, other JSON is JSON, anything else raw: content is never refused', async () => {
+test('a valid pack is SenML, other JSON is JSON, anything else raw: no content is refused', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()
   const bodies = [PACK, '{"a":1}', '[{"n":', Buffer.from([0, 255, 1])]
@@ -116,7 +116,7 @@ test('a valid pack is SenML, other JSON is JSON, anything else raw: content is n
   ])
 })
 
-test('what looks like SenML or JSON and is stored as something else is counted, and its owner sees the last reason', async () => {
+test('content that resembles SenML or JSON but is stored in another format is counted, and the owner sees the last reason', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()
   const shown = async () => {
@@ -170,7 +170,7 @@ test('both forms of topics and the route of the domain name the same stream', as
   expect((await device.stored()).map(({ subtopic }) => subtopic)).toEqual(topics.map(() => 'a.b'))
 })
 
-describe('what is not allowed', () => {
+describe('publishing without permission', () => {
   const TOPICS = [
     ['a topic of no form', () => 'somewhere/else', 0x90],
     ['a channel that is not connected', async () => `channels/${await plant.newChannel()}/messages`, 0x87],
@@ -178,19 +178,22 @@ describe('what is not allowed', () => {
     ['white space in the subtopic', (topic: string) => `${topic}/a b`, 0x90],
   ] as const
 
-  test.each(TOPICS)('%s: 5.0 says why in PUBACK and PUBREC, and goes on', async (_what, topicOf, reasonCode) => {
-    const device = await aDevice(plant, node.port)
-    using peer = await device.connect({ protocolVersion: 5 })
-    peer.send(publish(await topicOf(device.topic), PACK))
-    expect((await peer.next('puback')).reasonCode).toBe(reasonCode)
-    peer.send(publish(await topicOf(device.topic), PACK, { qos: 2 }))
-    expect((await peer.next('pubrec')).reasonCode).toBe(reasonCode)
-    peer.send(publish(device.topic, PACK))
-    expect((await peer.next('puback')).reasonCode ?? 0).toBe(0)
-  })
+  test.each(TOPICS)(
+    '%s: 5.0 gets the reason in PUBACK and PUBREC, and the connection continues',
+    async (_what, topicOf, reasonCode) => {
+      const device = await aDevice(plant, node.port)
+      using peer = await device.connect({ protocolVersion: 5 })
+      peer.send(publish(await topicOf(device.topic), PACK))
+      expect((await peer.next('puback')).reasonCode).toBe(reasonCode)
+      peer.send(publish(await topicOf(device.topic), PACK, { qos: 2 }))
+      expect((await peer.next('pubrec')).reasonCode).toBe(reasonCode)
+      peer.send(publish(device.topic, PACK))
+      expect((await peer.next('puback')).reasonCode ?? 0).toBe(0)
+    },
+  )
 
   test.each(TOPICS)(
-    '%s with QoS 0: 5.0 is disconnected with the reason, because nothing acknowledges it',
+    '%s with QoS 0: 5.0 is disconnected with the reason, because there is no acknowledgement',
     async (_what, topicOf, reasonCode) => {
       const device = await aDevice(plant, node.port)
       using peer = await device.connect({ protocolVersion: 5 })
@@ -209,7 +212,7 @@ describe('what is not allowed', () => {
   })
 })
 
-test('a packet above the limit is refused with 0x95, before its content is there', async () => {
+test('a packet above the limit is refused with 0x95 before its content arrives', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect({ protocolVersion: 5 })
   peer.send(Buffer.from([0x32, 0xff, 0xff, 0xff, 0x7f]))
@@ -217,7 +220,7 @@ test('a packet above the limit is refused with 0x95, before its content is there
   expect(peer.connack.properties?.maximumPacketSize).toBe(MAX_PACKET_BYTES)
 })
 
-test('topic aliases stand for their topics; one that stands for nothing, or above the maximum, is an error', async () => {
+test('topic aliases are replaced by their topics; an unknown one, or one above the maximum, is an error', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect({ protocolVersion: 5 })
   peer.send(publish(`${device.topic}/al`, PACK, { properties: { topicAlias: 3 } }))
@@ -232,7 +235,7 @@ test('topic aliases stand for their topics; one that stands for nothing, or abov
   expect((await other.next('disconnect')).reasonCode).toBe(0x94)
 })
 
-test('while nothing can be stored the socket is not read, and everything is stored in order afterwards', async () => {
+test('while messages cannot be stored the socket is not read, and all are stored in order afterwards', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()
   peer.send(publish(device.topic, '[{"n":"v","v":0,"t":1700000000}]', { messageId: 1000 }))
@@ -255,7 +258,7 @@ test('while nothing can be stored the socket is not read, and everything is stor
   expect((await device.stored()).map(({ value }) => value)).toEqual(Array.from({ length: 51 }, (_, index) => index))
 })
 
-test('more messages with QoS 1 than the receive maximum that await their commit end the connection of 5.0 (section 4.9)', async () => {
+test('more messages with QoS 1 than the receive maximum that wait for their commit end a connection of 5.0 (section 4.9)', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect({ protocolVersion: 5 })
   using older = await device.connect({ protocolVersion: 4, clientId: 'older' })
@@ -277,7 +280,7 @@ test('more messages with QoS 1 than the receive maximum that await their commit 
   await until(() => older.inbox.length === maximum + 1, 'all are acknowledged')
 })
 
-test('what an MQTT publisher says beside the content is stored once per batch, and nothing where there is nothing to say', async () => {
+test('the properties of MQTT messages are stored once per batch, and not at all if there are none', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()
   peer.send(publish(device.topic, PACK))

@@ -64,7 +64,7 @@ const publish = (topic: string, messageId: number, qos: 0 | 1 = 1, payload = PAC
 
 const acknowledged = (peer: Peer) => peer.inbox.filter(({ cmd }) => cmd === 'puback').length
 
-test('beyond the rate a connection is read slowly: every message is stored, in its order, also with QoS 0', async () => {
+test('a connection above the rate is read slowly: every message is stored in order, also with QoS 0', async () => {
   const plant = await newPlant()
   await plant.limit({ messages_per_second: 20 })
   const peer = await plant.connect()
@@ -93,7 +93,7 @@ test('connections of a domain take turns at its rate', async () => {
   expect(acknowledged(many)).toBeLessThan(100)
 }, 60_000)
 
-test('bytes are limited as messages are', async () => {
+test('bytes are limited like messages', async () => {
   const plant = await newPlant()
   await plant.limit({ message_bytes_per_second: PACK.length * 10 })
   using peer = await plant.connect()
@@ -103,7 +103,7 @@ test('bytes are limited as messages are', async () => {
   await until(() => acknowledged(peer) === 30, 'all')
 }, 60_000)
 
-test('over HTTP a message waits for a second, and is then refused with 429 and Retry-After', async () => {
+test('a message over HTTP waits for a second, and is then refused with 429 and Retry-After', async () => {
   const plant = await newPlant()
   await plant.limit({ messages_per_second: 1 })
   const send = () => plant.device('POST', plant.path, JSON.parse(PACK))
@@ -125,7 +125,7 @@ test.each([
   ['another domain', true],
   ['the same domain', false],
 ])(
-  'without quotas the messages of a connection of %s pass a flood',
+  'the messages of a connection of %s without quotas overtake a flood',
   async (_name, isForeign) => {
     const flooding = await newPlant()
     const quiet = isForeign ? await newPlant() : flooding

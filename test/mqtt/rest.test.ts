@@ -42,7 +42,7 @@ async function aNode(deadAfterSeconds: number) {
   return { ...node, name }
 }
 
-test('a node to which nothing happens writes nothing for a while, and what moves its sessions is written at once', async () => {
+test('an idle node writes nothing for a while, and changes of its sessions are written at once', async () => {
   const node = await aNode(3600)
   const device = await aDevice(plant, node.port)
   using peer = await device.connect({ clientId: 'still', clean: false })
@@ -58,14 +58,14 @@ test('a node to which nothing happens writes nothing for a while, and what moves
   await node.stop()
 })
 
-test('it says that it lives long before it would be taken for dead', async () => {
+test('an idle node writes its heartbeat long before it would be declared dead', async () => {
   const node = await aNode(2)
   const first = await wordOf(node.name)
   await until(async () => (await wordOf(node.name))?.seen !== first?.seen, 'the next word')
   await node.stop()
 })
 
-test('a node that others cleared away is there again with its next round', async () => {
+test('a node whose row was removed by others writes it again in its next round', async () => {
   const node = await aNode(3600)
   await sql`DELETE FROM mqtt_nodes WHERE node = ${node.name}`.execute(plant.api.database.db)
   await until(async () => (await wordOf(node.name)) !== undefined, 'it is there again')

@@ -46,7 +46,7 @@ async function gone(peer: Peer) {
 }
 
 describe.each([4, 5] as const)('protocol level %i', (version) => {
-  test('what comes while the client is away is delivered when it is back, in its order', async () => {
+  test('messages that arrive while the client is offline are delivered in order when it is back', async () => {
     const device = await aDevice(plant, node.port)
     {
       using peer = await device.connect({ ...KEPT[version], clientId: 'away' })
@@ -63,7 +63,7 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
     expect(back.inbox).toEqual([])
   })
 
-  test('what was not acknowledged is sent again with its identifier and the DUP flag [MQTT-4.4.0-1]', async () => {
+  test('unacknowledged messages are sent again with their identifiers and the DUP flag [MQTT-4.4.0-1]', async () => {
     const device = await aDevice(plant, node.port)
     using sender = await device.connect({ clientId: 'sender' })
     let first: IPublishPacket
@@ -82,7 +82,7 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
     expect((await back.next('publish')).payload.toString()).toBe('later')
   })
 
-  test('QoS 2: after PUBREC only PUBREL comes again, before it the message', async () => {
+  test('QoS 2: after PUBREC only PUBREL is repeated, before it the message', async () => {
     const device = await aDevice(plant, node.port)
     using sender = await device.connect({ clientId: 'sender' })
     {
@@ -110,7 +110,7 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
     expect(back.inbox).toEqual([])
   })
 
-  test('another node takes the session up with everything, and the first one closes its connection', async () => {
+  test('another node takes over the whole session, and the first one closes its connection', async () => {
     const device = await aDevice(plant, node.port)
     using peer = await device.connect({ ...KEPT[version], clientId: 'moving' })
     await subscribe(peer, `${device.topic}/#`)
@@ -126,7 +126,7 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
   })
 })
 
-test('a clean session ends with its connection, and ends what was kept before', async () => {
+test('a clean session ends with its connection, and deletes the stored session', async () => {
   const device = await aDevice(plant, node.port)
   {
     using kept = await device.connect({ clean: false, clientId: 'c' })
@@ -142,7 +142,7 @@ test('a clean session ends with its connection, and ends what was kept before', 
   expect(after.connack.sessionPresent).toBe(false)
 })
 
-test('a session of 5.0 ends when its expiry is over, and DISCONNECT may shorten it', async () => {
+test('a session of 5.0 ends after its expiry, which DISCONNECT may shorten', async () => {
   const device = await aDevice(plant, node.port)
   const sessions = async () =>
     (await plant.owner.call('GET', `/${plant.domainId}/clients/${device.id}/sessions`)).json<{ total: number }>().total
@@ -156,7 +156,7 @@ test('a session of 5.0 ends when its expiry is over, and DISCONNECT may shorten 
   expect((await raised.next('disconnect')).reasonCode).toBe(0x82)
 })
 
-test('a client that is disabled loses its connections and its sessions on every node', async () => {
+test('a disabled client loses its connections and its sessions on every node', async () => {
   const device = await aDevice(plant, node.port)
   using here = await device.connect({ ...KEPT[5], clientId: 'here' })
   using there = await device.connect({ ...KEPT[5], clientId: 'there' }, other.port)
@@ -191,7 +191,7 @@ test('sessions are listed with their subscriptions', async () => {
   expect((await stranger.call('GET', path)).status).toBe(403)
 })
 
-test('what a session does stands in the journal of its client', async () => {
+test('the changes of a session are in the journal of its client', async () => {
   const device = await aDevice(plant, node.port)
   {
     using peer = await device.connect({ clientId: 'seen' })
@@ -230,7 +230,7 @@ test('what a session does stands in the journal of its client', async () => {
   })
 })
 
-test('caches forget nothing for what sessions do', async () => {
+test('changes of sessions invalidate no caches', async () => {
   const { journal } = plant.api.api.identity
   const [observed, changed] = [Number.MAX_SAFE_INTEGER - 1, Number.MAX_SAFE_INTEGER - 2]
   const forgotten: number[] = []
@@ -245,7 +245,7 @@ test('caches forget nothing for what sessions do', async () => {
   expect(forgotten).not.toContain(observed)
 })
 
-test('a client with an open session is online, and offline when it ended', async () => {
+test('a client with an open session is online, and offline after its end', async () => {
   const device = await aDevice(plant, node.port)
   const path = `/${plant.domainId}/journal/client/${device.id}/telemetry`
   const telemetry = async () =>
@@ -263,7 +263,7 @@ test('a client with an open session is online, and offline when it ended', async
   expect((await telemetry()).subscriptions).toBe(0)
 })
 
-test('a stop of the server keeps sessions, and what comes in between is delivered by the next', async () => {
+test('sessions survive a stop of the server, and the next server delivers messages from in between', async () => {
   const device = await aDevice(plant, node.port)
   const stopping = await startNode(plant.api)
   using peer = await device.connect({ ...KEPT[5], clientId: 'restart' }, stopping.port)
@@ -277,7 +277,7 @@ test('a stop of the server keeps sessions, and what comes in between is delivere
   expect(await receiveAll(back, 1)).toEqual(['between'])
 })
 
-describe('wills', () => {
+describe('a will', () => {
   const will = (topic: string, more = {}) => ({
     will: { topic, payload: Buffer.from('gone'), qos: 1 as const, retain: false, ...more },
   })
@@ -321,7 +321,7 @@ describe('wills', () => {
     expect(await late.next('publish')).toMatchObject({ retain: true })
   })
 
-  test('with a delay is not sent where the client is back in time', async () => {
+  test('with a delay is not sent if the client is back in time', async () => {
     const device = await aDevice(plant, node.port)
     using watching = await watcher(device)
     const delayed = will(`${device.topic}/will`, { properties: { willDelayInterval: 100 } })
@@ -336,7 +336,7 @@ describe('wills', () => {
     expect((await watching.next('publish')).topic).toBe(`${device.topic}/end`)
   })
 
-  test('with a delay is sent when the session ends before', async () => {
+  test('with a delay is sent if the session ends before', async () => {
     const device = await aDevice(plant, node.port)
     using watching = await watcher(device)
     const delayed = will(`${device.topic}/will`, { properties: { willDelayInterval: 100 } })
@@ -356,7 +356,7 @@ describe('wills', () => {
     await peer.closed()
   })
 
-  test('and again when it is sent', async () => {
+  test('is authorised again when it is sent', async () => {
     const device = await aDevice(plant, node.port)
     const watchingDevice = await plant.newDevice()
     await plant.connect(watchingDevice, device.channelId)
@@ -386,7 +386,7 @@ describe('wills', () => {
   })
 })
 
-test('a subscriber that does not read is no burden: it falls behind, and reads everything later', async () => {
+test('a subscriber that does not read falls behind without cost to others, and reads everything later', async () => {
   const device = await aDevice(plant, node.port)
   using slow = await device.connect({ clientId: 'slow', clean: false })
   await subscribe(slow, `${device.topic}/#`)

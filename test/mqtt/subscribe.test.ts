@@ -119,7 +119,7 @@ describe.each([4, 5] as const)('protocol level %i', (protocolVersion) => {
     expect(granted).toEqual([protocolVersion === 5 ? code : 0x80, 1])
   })
 
-  test('nothing more is delivered after UNSUBACK, and a filter that was not there is told in 5.0', async () => {
+  test('nothing is delivered after UNSUBACK, and a missing filter is reported in 5.0', async () => {
     const { sender, connectReceiver, topic } = await two()
     using receiver = await connectReceiver({ protocolVersion })
     await subscribe(receiver, `${topic}/#`)
@@ -134,7 +134,7 @@ describe.each([4, 5] as const)('protocol level %i', (protocolVersion) => {
   })
 })
 
-test('a session has at most 1,000 subscriptions, those that one packet asks for included', async () => {
+test('a session has at most 1,000 subscriptions, those of one packet included', async () => {
   const { sender, topic } = await two()
   using peer = await sender.connect({ protocolVersion: 5 })
   const filters = Array.from({ length: 1005 }, (_, index) => ({ topic: `${topic}/s${index}`, qos: 0 as const }))
@@ -156,7 +156,7 @@ test('a message from HTTP reaches subscribers of MQTT, and one from MQTT a reade
   expect(await peer.next('publish')).toMatchObject({ topic: `${device.topic}/from/http`, qos: 1 })
 })
 
-test('what one publisher sends comes in its order', async () => {
+test('messages of one publisher are delivered in order', async () => {
   const { sender, connectReceiver, topic } = await two()
   using receiver = await connectReceiver()
   await subscribe(receiver, `${topic}/#`)
@@ -173,7 +173,7 @@ test('what one publisher sends comes in its order', async () => {
   expect(seen).toEqual(Array.from({ length: count }, (_, index) => `${index + 1}`))
 })
 
-test('the receive maximum of the client bounds what is under way to it', async () => {
+test('the receive maximum of the client limits the messages in flight to it', async () => {
   const { sender, connectReceiver, topic } = await two()
   using receiver = await connectReceiver({ protocolVersion: 5, properties: { receiveMaximum: 2 } })
   await subscribe(receiver, `${topic}/#`)
@@ -188,7 +188,7 @@ test('the receive maximum of the client bounds what is under way to it', async (
   expect((await receiver.next('publish')).payload.toString()).toBe('2')
 })
 
-test('properties of a message are handed on unaltered and in order, and what is left of its expiry', async () => {
+test('properties of a message are delivered unchanged and in order, with the rest of its expiry', async () => {
   const { sender, connectReceiver, topic } = await two()
   using receiver = await connectReceiver({ protocolVersion: 5 })
   await subscribe(receiver, `${topic}/#`, {}, 42)
@@ -219,7 +219,7 @@ test('properties of a message are handed on unaltered and in order, and what is 
   expect((await older.next('publish')).properties).toBeUndefined()
 })
 
-test('no local keeps a client from its own messages, and those of others come', async () => {
+test('no local excludes the own messages of a client, and those of others are delivered', async () => {
   const { sender, connectReceiver, topic } = await two()
   using peer = await sender.connect({ protocolVersion: 5, clientId: 'local' })
   await subscribe(peer, `${topic}/#`, { nl: true })
@@ -259,7 +259,7 @@ test('a malformed shared subscription is refused, and no local on one is a proto
 })
 
 describe('retained messages', () => {
-  test('the last one is sent to a new subscription, with the flag, and an empty one clears it', async () => {
+  test('the last one is sent to a new subscription with the flag, and an empty one clears it', async () => {
     const { sender, connectReceiver, topic } = await two()
     using peer = await sender.connect()
     await publish(peer, `${topic}/r`, 'first', { retain: true })
@@ -289,7 +289,7 @@ describe('retained messages', () => {
     expect(listed.json()).toMatchObject({ total: 0, messages: [] })
   })
 
-  test('an empty one is sent to those who are subscribed, by whatever protocol, and stored nowhere [MQTT-3.3.1-10]', async () => {
+  test('an empty one is sent to current subscribers of any protocol, and stored nowhere [MQTT-3.3.1-10]', async () => {
     const device = await aDevice(plant, node.port)
     using subscriber = await device.connect()
     subscriber.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: `${device.topic}/#`, qos: 1 }] })
@@ -309,7 +309,7 @@ describe('retained messages', () => {
     expect((await late.next('publish')).payload.toString()).toBe('end')
   })
 
-  test('retain handling and retain as published are kept', async () => {
+  test('retain handling and retain as published are obeyed', async () => {
     const { sender, connectReceiver, topic } = await two()
     using peer = await sender.connect({ protocolVersion: 5 })
     await publish(peer, `${topic}/r`, 'kept', { retain: true })
@@ -325,7 +325,7 @@ describe('retained messages', () => {
     expect(once.inbox).toEqual([])
   })
 
-  test('they are listed and deleted over HTTP', async () => {
+  test('are listed and deleted over HTTP', async () => {
     const { sender, topic } = await two()
     using peer = await sender.connect()
     for (const name of ['a', 'b', 'c']) await publish(peer, `${topic}/${name}`, name, { retain: true })

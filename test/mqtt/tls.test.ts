@@ -56,14 +56,14 @@ const refusalOf = (options: IClientOptions) =>
   )
 
 describe('over TLS', () => {
-  test('a certificate lets its client in without a password, and what it publishes is its own', async () => {
+  test('a certificate authenticates its client without a password, for its own messages', async () => {
     const device = await aDevice(plant, node.port)
     const client = await connect(pairOf(await issue(device.id)))
     await client.publishAsync(`${device.topic}/a`, '[{"n":"t","v":1}]', { qos: 2 })
     expect(await device.stored()).toMatchObject([{ publisher: device.id, protocol: 'mqtt', value: 1 }])
   })
 
-  test('a secret is as good as without TLS, and no certificate and no secret is nobody', async () => {
+  test('a secret is accepted as without TLS, and a connection with neither certificate nor secret is refused', async () => {
     const device = await aDevice(plant, node.port)
     const client = await connect({ username: device.id, password: device.secret, protocolVersion: 5 })
     await client.publishAsync(device.topic, 'raw', { qos: 1 })
@@ -72,13 +72,13 @@ describe('over TLS', () => {
     expect(await refusalOf({ protocolVersion: 5 })).toBe(0x86)
   })
 
-  test('a wrong secret is not helped by a certificate', async () => {
+  test('a wrong secret is refused despite a certificate', async () => {
     const device = await aDevice(plant, node.port)
     const pair = await issue(device.id)
     expect(await refusalOf({ ...pairOf(pair), username: device.id, password: 'wrong' })).toBe(4)
   })
 
-  test('a revoked certificate is refused within a second and its open session ends, while another one goes on', async () => {
+  test('a revoked certificate is refused within a second and its open session ends, while another one continues', async () => {
     const device = await aDevice(plant, node.port)
     const [gone, kept] = [await issue(device.id), await issue(device.id)]
     const lost = await connect({ ...pairOf(gone), clientId: 'lost', protocolVersion: 5 })
@@ -96,7 +96,7 @@ describe('over TLS', () => {
     expect(await device.stored('raw')).toHaveLength(1)
   })
 
-  test('a client that is disabled loses the session that its certificate opened', async () => {
+  test('a disabled client loses the session that its certificate opened', async () => {
     const device = await aDevice(plant, node.port)
     const pair = await issue(device.id)
     const client = await connect(pairOf(pair))

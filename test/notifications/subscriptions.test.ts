@@ -98,7 +98,7 @@ async function send(value: number | string, subtopic = ''): Promise<void> {
 }
 
 describe('a subscription', () => {
-  it('is created with 201 and its Location, viewed by its owner alone, and deleted', async () => {
+  it('is created with 201 and its Location, viewed by its owner only, and deleted', async () => {
     const contact = newContact()
     const made = await subscribe(channel.id, contact)
     expect(made).toMatchObject({ owner_id: tenant.user.id, topic: channel.id, contact, pending: 0, missed: 0 })
@@ -132,7 +132,7 @@ describe('a subscription', () => {
     expect((await tenant.call('POST', '/subscriptions', body)).status).toBe(status)
   })
 
-  it('takes subscribe on the channel: a foreign one is as unknown', async () => {
+  it('requires subscribe on the channel: a foreign channel is like an unknown one', async () => {
     const other = await newTenant(api)
     const body = { topic: channel.id, contact: newContact() }
     expect((await other.call('POST', '/subscriptions', body)).status).toBe(404)
@@ -179,7 +179,7 @@ describe('a token that is bound to a domain (decision 69)', () => {
     return api.as(`Bearer ${issued.json<{ access_token: string }>().access_token}`)
   }
 
-  it('subscribes to channels of that domain, and sees and ends those subscriptions alone', async () => {
+  it('subscribes to channels of that domain, and shows and ends those subscriptions only', async () => {
     const second = await tenant.call('POST', '/domains', { name: 'second' })
     const other = tenantOf(tenant.user, second.json<{ id: string }>().id)
     const elsewhere = await other.newChannel()
@@ -206,7 +206,7 @@ describe('a token that is bound to a domain (decision 69)', () => {
 })
 
 describe('a post', () => {
-  it('tells of each message that is stored from then on, signed', async () => {
+  it('is sent for each later message, signed', async () => {
     const contact = newContact()
     const { id, signing_secret: secret } = await subscribe(`m/${tenant.domainId}/c/${channel.id}`, contact)
     await send(7)
@@ -249,7 +249,7 @@ describe('a post', () => {
     expect(told(all)).toEqual(['', 'room', 'room.1', 'room.2', 'room.2.x'])
   })
 
-  it('is tried again until it is taken', async () => {
+  it('is repeated until it is accepted', async () => {
     const contact = newContact()
     answers.set(pathOf(contact), [500, 302])
     await subscribe(channel.id, contact)
@@ -258,7 +258,7 @@ describe('a post', () => {
     expect(new Set(postsTo(contact).map(({ body }) => body)).size).toBe(1)
   })
 
-  it('that is never taken becomes a dead letter, at once for 410', async () => {
+  it('that is never accepted becomes a dead letter, at once for 410', async () => {
     for (const [statuses, attempts] of [
       [[500, 500, 500], 3],
       [[410], 1],
@@ -285,7 +285,7 @@ describe('a post', () => {
     }
   })
 
-  it('is not sent to whoever may no longer read the channel', async () => {
+  it('is not sent for a subscriber who can no longer read the channel', async () => {
     const reader = await api.newUser()
     const on = { type: 'channel' as const, domainId: tenant.domainId, id: channel.id }
     const domain = { type: 'domain' as const, domainId: tenant.domainId, id: tenant.domainId }
@@ -309,7 +309,7 @@ describe('a post', () => {
 })
 
 describe('a mail', () => {
-  it('tells of the message', async () => {
+  it('reports the message', async () => {
     const { id, status } = await subscribe(channel.id, 'jane@example.com')
     expect(status).toBe('pending')
     const asking = await until(() => readMails(dataDir, 'jane@example.com')[0], 'the link')
@@ -325,8 +325,8 @@ describe('a mail', () => {
   })
 })
 
-describe('what waits to be delivered', () => {
-  it('is limited for each contact: the rest comes later, nothing is lost', async () => {
+describe('waiting notifications', () => {
+  it('are limited for each contact: the rest is sent later, and none is lost', async () => {
     const contact = newContact()
     const { id } = await subscribe(channel.id, contact)
     await Promise.all(Array.from({ length: 35 }, (_, index) => send(index)))
@@ -337,7 +337,7 @@ describe('what waits to be delivered', () => {
     expect((await view()).missed).toBe(0)
   })
 
-  it('is taken up by another process after kill -9: it lies in the database', async () => {
+  it('are sent by another process after kill -9, because they are in the database', async () => {
     const contact = newContact()
     const { id } = await subscribe(channel.id, contact)
     // What a process leaves that died in the middle: taken, and never settled.

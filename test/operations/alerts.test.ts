@@ -93,7 +93,7 @@ describe.skipIf(!hasPrometheus)('alerts (needs the Debian package prometheus)', 
     await untilTrue('SkeinRegistryFailing')
   })
 
-  test('a worker that stands still loses its lease, and a run waits for one', async () => {
+  test('a suspended worker loses its lease, and a run waits for one', async () => {
     const { id } = (await whole.call('POST', '/tasks', { body: { name: 'add', inputs: [1, 2] } })).json<{
       id: string
     }>()
@@ -118,7 +118,7 @@ describe.skipIf(!hasPrometheus)('alerts (needs the Debian package prometheus)', 
     )
   })
 
-  test('a database that does not commit: messages wait, then their publishers are told', async () => {
+  test('a database that does not commit: messages wait, then their publishers get an error', async () => {
     const authorization = `Bearer ${
       (
         await whole.call('POST', '/users/tokens/issue', { body: { identity: 'admin', secret: 'the-first-admin' } })
@@ -147,7 +147,7 @@ describe.skipIf(!hasPrometheus)('alerts (needs the Debian package prometheus)', 
     expect(new Set(await Promise.all(sent)).has(504)).toBe(true)
   })
 
-  test('a database that is stopped', async () => {
+  test('a stopped database', async () => {
     await whileStopped(
       (command) => /postgres/.test(command),
       async () => {

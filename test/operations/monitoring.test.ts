@@ -54,7 +54,7 @@ describe('rules and dashboards', () => {
     expect(wrong).toEqual([])
   })
 
-  test('every alert says what to do, and has a section of the guide; every section has an alert', () => {
+  test('every alert contains a remedy and has a section of the guide; every section has an alert', () => {
     const guide = readFileSync(join(ROOT, 'docs/guides/monitor.md'), 'utf8')
     const sections = [...guide.matchAll(/^### (\w+)$/gm)].map(([, name]) => name)
     const alerts = readAlerts()

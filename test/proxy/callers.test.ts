@@ -10,7 +10,7 @@ import { PROXY_TOKEN, blobPath, resolveAt, runProxy, ticketFor } from './running
 const unauthenticated = { kind: 'unauthenticated' }
 
 describe('a manager', () => {
-  test('is whoever has the proxy token; nobody else learns what a reference stands for', async () => {
+  test('is authenticated by the proxy token; no other caller learns the target of a reference', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     registry.module('m', 'latest', WASM)
@@ -28,7 +28,7 @@ describe('a manager', () => {
     expect(await proxy.resolve('m')).toMatchObject({ digest: digestOf(WASM) })
   })
 
-  test('of the same data folder leaves the token in a file, which may come after the proxy and be replaced', async () => {
+  test('with the same data folder writes the token into a file, which may be created after the proxy starts and be replaced', async () => {
     await using registry = await startRegistry()
     registry.module('m', 'latest', WASM)
     const dataDir = await mkdtemp(join(tmpdir(), 'skein-proxy-'))
@@ -114,7 +114,7 @@ describe('a reader', () => {
     expect((await proxy.get('/token')).status).toBe(401)
   })
 
-  test('that takes nothing is cut off, and one reader has a share of all streams at the most', async () => {
+  test('that does not read is disconnected, and one reader has at most a share of all streams', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: registry.host },

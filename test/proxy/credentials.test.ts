@@ -39,7 +39,7 @@ function tokenService(registry: TestRegistry, mayHave: (authorization: string | 
 }
 
 describe('Basic', () => {
-  test('is sent to the configured registry when it asks, and from then on at once', async () => {
+  test('is sent to the configured registry when it asks, and from then on with the first request', async () => {
     await using registry = await startRegistry()
     protect(registry, () => BASIC, 'Basic realm="r"')
     await using proxy = await runProxy({ environment: login(registry) })
@@ -67,7 +67,7 @@ describe('Basic', () => {
     expect(registry.seen.every((request) => request.authorization === undefined)).toBe(true)
   })
 
-  test('never goes to another registry, whatever it asks for', async () => {
+  test('is never sent to another registry, whatever it requests', async () => {
     await using registry = await startRegistry()
     await using other = await startRegistry()
     protect(other, () => BASIC, `Basic realm="${registry.host}"`)
@@ -76,7 +76,7 @@ describe('Basic', () => {
     expect(other.seen.every((request) => request.authorization === undefined)).toBe(true)
   })
 
-  test('never crosses a redirect, not even one back to the registry', async () => {
+  test('is never sent after a redirect, not even one back to the registry', async () => {
     await using registry = await startRegistry()
     await using storage = await startRegistry()
     protect(registry, () => BASIC, 'Basic realm="r"')
@@ -94,7 +94,7 @@ describe('Basic', () => {
 })
 
 describe('an identity token', () => {
-  test('is exchanged at the realm, in the body, and neither the registry nor a query sees it', async () => {
+  test('is exchanged at the realm, in the body, and is sent neither to the registry nor in a query', async () => {
     await using registry = await startRegistry()
     const forms: string[] = []
     registry.intercept(async (request, response, path) => {
@@ -123,7 +123,7 @@ describe('an identity token', () => {
     ])
   })
 
-  test('is no password: a registry that asks for Basic does not get it', async () => {
+  test('is not a password: a registry that asks for Basic does not get it', async () => {
     await using registry = await startRegistry()
     protect(registry, () => 'Basic other', 'Basic realm="r"')
     await using proxy = await runProxy({ environment: login(registry, { PROXY_REGISTRY_USERNAME: '<token>' }) })
@@ -182,7 +182,7 @@ describe('Bearer', () => {
     expect(tokens.queries).toHaveLength(2)
   })
 
-  test('does not ask for ever when no token is good enough', async () => {
+  test('stops asking when no token is sufficient', async () => {
     await using registry = await startRegistry()
     const tokens = tokenService(registry)
     protect(registry, () => 'nothing', `Bearer realm="http://${registry.host}/token"`)
@@ -192,7 +192,7 @@ describe('Bearer', () => {
     expect(registry.count('/manifests/')).toBe(2)
   })
 
-  test('a realm on another host, named over plain HTTP, does not see the credentials', async () => {
+  test('a realm on another host that was named over plain HTTP does not get the credentials', async () => {
     await using registry = await startRegistry()
     await using realm = await startRegistry()
     const tokens = tokenService(realm, (authorization) => authorization === BASIC)
@@ -202,7 +202,7 @@ describe('Bearer', () => {
     expect(realm.seen.map((request) => request.authorization)).toEqual([undefined])
   })
 
-  test('a realm in the network that the proxy stands in is out of reach', async () => {
+  test('a realm in the private network of the proxy is refused', async () => {
     await using registry = await startRegistry()
     await using realm = await startRegistry()
     protect(registry, () => 'x', `Bearer realm="http://localhost:${realm.port}/token"`)
@@ -216,7 +216,7 @@ describe('Bearer', () => {
     ['no token', '{}'],
     ['a token that would end the header', '{"token":"a\\r\\nX: y"}'],
     ['too much', `{"token":"${'a'.repeat(300_000)}"}`],
-  ])('a realm that answers %s gives an error, not a request', async (_what, body) => {
+  ])('a realm that returns %s gives an error, not a request', async (_what, body) => {
     await using registry = await startRegistry()
     registry.intercept((_request, response, path) => {
       if (path !== '/token') return false

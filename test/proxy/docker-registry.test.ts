@@ -141,7 +141,7 @@ const WASM_CONFIG = {
 }
 
 describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo)', () => {
-  test('gives a Wasm artifact that skopeo pushed, by tag and by digest, also when it is gone itself', async () => {
+  test('serves a Wasm artifact that skopeo pushed, by tag and by digest, also after the registry is gone', async () => {
     await using registry = await startDockerRegistry()
     const wasm = wasmOf(5_000_000)
     await registry.push('acme/add:1.0', WASM_CONFIG, { mediaType: 'application/wasm', bytes: wasm })
@@ -156,7 +156,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect((await proxy.bring(reference)).equals(wasm)).toBe(true)
   })
 
-  test('gives the module inside the layer of a container image', async () => {
+  test('serves the module inside the layer of a container image', async () => {
     await using registry = await startDockerRegistry()
     const wasm = wasmOf(300_000)
     const archive = tarOf('hello.wasm', wasm)
@@ -175,7 +175,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect((await proxy.bring(`${registry.host}/acme/hello`)).equals(wasm)).toBe(true)
   })
 
-  test('gives what other tools push: any file type of oras, the config of solo.io, an image with zstd', async () => {
+  test('serves what other tools push: any file type of oras, the config of solo.io, an image with zstd', async () => {
     await using registry = await startDockerRegistry()
     const wasm = wasmOf(300_000)
     const tar = 'application/vnd.oci.image.layer.v1.tar'
@@ -217,7 +217,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     })
   })
 
-  test('lets in with a login and not without', async () => {
+  test('admits with a login and not without', async () => {
     await using registry = await startDockerRegistry({ login: true })
     const wasm = wasmOf(1000)
     await registry.push('private/add', WASM_CONFIG, { mediaType: 'application/wasm', bytes: wasm })
@@ -237,7 +237,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     await expect(proxy.resolve('private/none')).rejects.toMatchObject({ kind: 'not_found' })
   })
 
-  test('takes a pushed module as an artifact that skopeo reads, and gives it back', async () => {
+  test('stores a pushed module as an artifact that skopeo reads, and serves it', async () => {
     await using registry = await startDockerRegistry()
     const wasm = wasmOf(3_000_000)
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
@@ -262,7 +262,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect(await proxy.push({ reference: 'acme/pushed:1.1' }, wasm)).toContain('/acme/pushed@sha256:')
   })
 
-  test('takes pushes with a login: the configured one, or that of the call', async () => {
+  test('accepts pushes with a login: the configured one, or that of the call', async () => {
     await using registry = await startDockerRegistry({ login: true })
     const environment = { PROXY_REGISTRY_URL: `http://${registry.host}` }
     const login = { PROXY_REGISTRY_USERNAME: 'robot', PROXY_REGISTRY_PASSWORD: 's3cret', PROXY_AUTHENTICATE: 'true' }
@@ -280,7 +280,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     await expect(stranger.resolve('acme/b:1')).rejects.toMatchObject({ kind: 'unauthenticated' })
   })
 
-  test('is pulled through by skopeo with a ticket and no account: the manifest as it is, and a copy of it', async () => {
+  test('is pulled through by skopeo with a ticket and no account: the manifest unchanged, and a copy of it', async () => {
     await using registry = await startDockerRegistry()
     const wasm = wasmOf(2_000_000)
     await registry.push('acme/add:1.0', WASM_CONFIG, { mediaType: 'application/wasm', bytes: wasm })
@@ -304,7 +304,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     await expect(skopeo.copy(`${name}:2.0`)).rejects.toThrow(/unknown|denied|unavailable|cannot be reached/i)
   })
 
-  test('skopeo reads an upload, which has the same manifest every time, and is told where tickets come from', async () => {
+  test('has the same manifest of an upload for skopeo every time, and tells skopeo where to get tickets', async () => {
     const wasm = wasmOf(300_000)
     const digest = digestOf(wasm)
     const name = `uploads/${digest.slice(7)}`

@@ -49,7 +49,7 @@ describe('a blob', () => {
     })
   })
 
-  test('that breaks off is resumed with Range', async () => {
+  test('that is interrupted is resumed with Range', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     const wasm = wasmOf(500_000)
@@ -63,7 +63,7 @@ describe('a blob', () => {
     expect(registry.seen.at(-1)?.range).toMatch(/^bytes=\d+-$/)
   })
 
-  test('that ends early without a word is resumed, also where the registry ignores the Range', async () => {
+  test('that ends early without an error is resumed, also if the registry ignores the Range', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     const wasm = wasmOf(500_000)
@@ -80,7 +80,7 @@ describe('a blob', () => {
     expect(registry.count('/blobs/')).toBe(2)
   })
 
-  test('that stalls is given up after its deadline and resumed', async () => {
+  test('that stalls is aborted after its deadline and resumed', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host }, limits: { stallMs: 400 } })
     const wasm = wasmOf(500_000)
@@ -93,7 +93,7 @@ describe('a blob', () => {
     expect((await proxy.bring('m')).equals(wasm)).toBe(true)
   })
 
-  test('that is slow and never silent for long arrives', async () => {
+  test('that is slow but never silent for long arrives', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: registry.host },
@@ -118,7 +118,7 @@ describe('a blob', () => {
     expect(registry.count('/blobs/')).toBe(1)
   })
 
-  test('that stalls for ever fails within the deadline of the pull, and leaves nothing', async () => {
+  test('that stalls forever fails within the deadline of the pull, and leaves nothing', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: registry.host },
@@ -152,7 +152,7 @@ describe('a manifest', () => {
     }
   })
 
-  test('with other bytes than its digest, asked for or announced, is refused', async () => {
+  test('with other bytes than its requested or announced digest is refused', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     const { manifestDigest } = registry.module('m', 'latest', WASM)
@@ -169,7 +169,7 @@ describe('a manifest', () => {
     }
   })
 
-  test('is asked for by digest once its tag was resolved, so a tag that moves changes nothing', async () => {
+  test('is requested by digest after its tag was resolved, and a moved tag changes nothing', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     const first = wasmOf(1000, 1)
@@ -179,7 +179,7 @@ describe('a manifest', () => {
     expect((await proxy.fetch(found.digest, found.reference)).equals(first)).toBe(true)
   })
 
-  test('of a moved tag is seen once the answer is no longer fresh', async () => {
+  test('of a moved tag is used when the cached answer is no longer fresh', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: registry.host },
@@ -210,7 +210,7 @@ describe('a registry', () => {
     expect((asked[1] ?? 0) - (asked[0] ?? 0)).toBeGreaterThanOrEqual(990)
   })
 
-  test('that wants a longer pause than a pull can take is reported at once', async () => {
+  test('that asks for a longer pause than the deadline of a pull is reported at once', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
     registry.intercept((_request, response) => {
@@ -236,7 +236,7 @@ describe('a registry', () => {
     expect(registry.count('/always')).toBe(3)
   })
 
-  test('that never answers is given up', async () => {
+  test('that never answers is abandoned', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: `http://${registry.host}` },
@@ -246,7 +246,7 @@ describe('a registry', () => {
     await expect(proxy.resolve('m')).rejects.toMatchObject({ kind: 'timeout' })
   })
 
-  test('that is gone after the first pull does no harm: by digest from the cache, by tag from the last answer', async () => {
+  test('that fails after the first pull does no harm: digests come from the cache, tags from the last answer', async () => {
     const registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: `http://${registry.host}` },
@@ -261,7 +261,7 @@ describe('a registry', () => {
     expect((await proxy.resolve(before.reference)).stale).toBe(false)
   })
 
-  test('that deleted the tag is believed', async () => {
+  test('that deleted the tag is obeyed', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: `http://${registry.host}` },
@@ -292,7 +292,7 @@ describe('redirects', () => {
     expect(storage.count('/blobs/')).toBe(1)
   })
 
-  test('in a loop end', async () => {
+  test('in a loop are ended', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     registry.module('m', 'latest', WASM)
@@ -307,7 +307,7 @@ describe('redirects', () => {
   })
 })
 
-describe('the network that the proxy stands in', () => {
+describe('the private network of the proxy', () => {
   test.each([
     ['127.0.0.1 by number', (port: number) => `127.0.0.1:${port}/m`],
     ['127.0.0.1 by name', (port: number) => `localhost:${port}/m`],
@@ -315,7 +315,7 @@ describe('the network that the proxy stands in', () => {
     ['an IPv4 address in an IPv6 one', (port: number) => `[::ffff:127.0.0.1]:${port}/m`],
     ['a private address', () => '10.255.255.1/m'],
     ['the metadata service', () => '169.254.169.254/m'],
-  ])('is out of reach of references: %s', async (_what, reference) => {
+  ])('is inaccessible to references: %s', async (_what, reference) => {
     await using registry = await startRegistry()
     await using proxy = await runProxy()
     registry.module('m', 'latest', WASM)
@@ -333,7 +333,7 @@ describe('the network that the proxy stands in', () => {
     'http://[::1]:PORT/x',
     'file:///etc/passwd',
     'ftp://127.0.0.1/x',
-  ])('is out of reach of redirects: %s', async (location) => {
+  ])('is inaccessible to redirects: %s', async (location) => {
     await using registry = await startRegistry()
     await using inside = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })

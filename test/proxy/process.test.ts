@@ -9,7 +9,7 @@ import { startProxyProgram } from './proxy-program.ts'
 const CALL_DEADLINE_MS = 60_000
 const MIB = 1024 * 1024
 
-test('kill -9 in the middle of a pull leaves nothing that is served, and the next start pulls again', async () => {
+test('kill -9 during a pull leaves no partial module, and the next start pulls again', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'skein-proxy-'))
   await using registry = await startRegistry()
   const wasm = wasmOf(4 * MIB)
@@ -40,7 +40,7 @@ test('kill -9 in the middle of a pull leaves nothing that is served, and the nex
   }
 }, 240_000)
 
-test('kill -9 in the middle of a delivery costs the reader nothing but the rest of it, and the registry nothing', async () => {
+test('kill -9 during a delivery costs the reader only the rest of it, and the registry nothing', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'skein-proxy-'))
   await using registry = await startRegistry()
   const wasm = wasmOf(8 * MIB)
@@ -70,7 +70,7 @@ test('kill -9 in the middle of a delivery costs the reader nothing but the rest 
 }, 240_000)
 
 test.runIf(process.platform === 'linux')(
-  'a module of 64 MiB lets the proxy grow by less than 16 MiB while it is pulled and served',
+  'a module of 64 MiB increases the memory of the proxy by less than 16 MiB while it is pulled and served',
   async () => {
     const dataDir = mkdtempSync(join(tmpdir(), 'skein-proxy-'))
     await using registry = await startRegistry()

@@ -22,7 +22,7 @@ const TAR = 'application/vnd.oci.image.layer.v1.tar'
 const IMAGE_CONFIG = 'application/vnd.oci.image.config.v1+json'
 
 describe('a reference', () => {
-  test('brings a module by tag, by digest and without a registry', async () => {
+  test('pulls a module by tag, by digest and without a registry', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
     const { manifestDigest, moduleDigest } = registry.module('acme/add', '1.0', WASM)
@@ -39,7 +39,7 @@ describe('a reference', () => {
     expect(await proxy.bring(`acme/add:another@${manifestDigest}`)).toEqual(WASM)
   })
 
-  test('asks with identity encoding, and for the four manifest types', async () => {
+  test('requests identity encoding and the four manifest types', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { SKEIN_PROXY_HTTP_HOSTS: '127.0.0.1' } })
     registry.module('add', 'latest', WASM)
@@ -47,7 +47,7 @@ describe('a reference', () => {
     expect(new Set(registry.seen.map((request) => request.encoding))).toEqual(new Set(['identity']))
   })
 
-  test('that is none, or names nothing, is refused with its reason', async () => {
+  test('that is invalid, or of a missing module, is refused with the reason', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
     await expect(proxy.resolve('Not A Reference')).rejects.toMatchObject({ kind: 'malformed' })
@@ -79,7 +79,7 @@ describe('a layer', () => {
     [TAR, '', 'gnu'],
     [`${TAR}+gzip`, 'z', 'gnu'],
     ['application/vnd.docker.image.rootfs.diff.tar.gzip', 'z', 'gnu'],
-  ])('of type %s holds the module as its one .wasm file', async (layerType, flags) => {
+  ])('of type %s contains the module as its only .wasm file', async (layerType, flags) => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     const wasm = wasmOf(1_000_003)
@@ -125,7 +125,7 @@ describe('a layer', () => {
     ['as its module', (bomb) => ({ 'a.wasm': Buffer.concat([WASM, bomb]) }), /module of more than 1000000 bytes/],
     ['beside its module', (bomb) => ({ 'a.txt': bomb, 'b.wasm': WASM }), /unpacks to more than \d+ bytes/],
     ['behind its module', (bomb) => ({ 'a.wasm': WASM, 'b.txt': bomb }), /unpacks to more than \d+ bytes/],
-  ])('of some kilobytes with 80 MB of zeros %s is refused, and nothing of it stays', async (_where, files, message) => {
+  ])('of some kilobytes with 80 MB of zeros %s is refused, and none of it is kept', async (_where, files, message) => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: registry.host },
@@ -176,7 +176,7 @@ describe('an index', () => {
     })
   })
 
-  test('that names itself, or one that names one that names one, ends', async () => {
+  test('that refers to itself, or to a chain of indexes, ends', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     let { manifestDigest: digest } = registry.module('m', 'hidden', WASM)
@@ -207,7 +207,7 @@ describe('the cache', () => {
     expect(registry.count('/blobs/')).toBe(1)
   })
 
-  test('answers from a restart on without the registry, and says that the tag is old', async () => {
+  test('works after a restart without the registry, and reports that the tag is old', async () => {
     const registry = await startRegistry()
     const environment = { PROXY_REGISTRY_URL: registry.host }
     const first = await runProxy({ environment })
@@ -237,7 +237,7 @@ describe('the cache', () => {
     expect(digestOf(readFileSync(path))).toBe(moduleDigest)
   })
 
-  test('refuses a pinned reference that holds another module than the digest asked for', async () => {
+  test('refuses a pinned reference to another module than the requested digest', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     registry.module('m', 'latest', WASM)
@@ -249,7 +249,7 @@ describe('the cache', () => {
 })
 
 describe('delivery', () => {
-  test('asks who waits for long to come again, while the module is still being pulled', async () => {
+  test('asks long-waiting readers to retry while the module is still being pulled', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: registry.host },
@@ -269,7 +269,7 @@ describe('delivery', () => {
     expect(registry.count('/blobs/')).toBe(1)
   })
 
-  test('resumes from an offset, gives a part and refuses what is beyond the end', async () => {
+  test('resumes from an offset, returns a part and refuses an offset beyond the end', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     const wasm = wasmOf(600_000)

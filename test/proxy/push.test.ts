@@ -30,13 +30,13 @@ function acceptPushes(registry: TestRegistry, uploadsTo = `http://${registry.hos
 }
 
 describe('a push', () => {
-  test('is the business of managers', async () => {
+  test('requires the token of managers', async () => {
     await using proxy = await runProxy()
     const pushed = proxy.push({ reference: 'm:1' }, wasm, 'a wrong token of tests')
     await expect(pushed).rejects.toMatchObject({ kind: 'unauthenticated' })
   })
 
-  test('of a domain never goes below the id of another one, with a login or without', async () => {
+  test('of a domain is never stored below the id of another one, with a login or without', async () => {
     await using registry = await startRegistry()
     acceptPushes(registry)
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
@@ -48,7 +48,7 @@ describe('a push', () => {
     expect(await proxy.push({ ...order, domainId: OTHER }, wasm)).toContain(`/${OTHER}/m@`)
   })
 
-  test('of a domain goes to a registry that wants no login', async () => {
+  test('of a domain is accepted by a registry without logins', async () => {
     await using registry = await startRegistry()
     acceptPushes(registry)
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
@@ -59,7 +59,7 @@ describe('a push', () => {
     expect(registry.seen.map(({ authorization }) => authorization).filter((one) => one !== undefined)).toEqual([])
   })
 
-  test('of a domain uses the configured login below its own id alone, and is told so', async () => {
+  test('of a domain uses the configured login below its own id only, and reports this', async () => {
     await using registry = await startRegistry()
     const configured = `Basic ${Buffer.from('robot:s3cret').toString('base64')}`
     const own = `Basic ${Buffer.from('u:p').toString('base64')}`
@@ -94,7 +94,7 @@ describe('a push', () => {
     expect(shown()).toEqual(new Set([undefined, own]))
   })
 
-  test('below the id of a domain is found by that domain and the platform alone', async () => {
+  test('below the id of a domain is visible to that domain and the platform only', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     registry.module(`${DOMAIN}/m`, 'latest', wasm)
@@ -106,7 +106,7 @@ describe('a push', () => {
     await expect(proxy.resolve(`${DOMAIN}/m`, { domain_id: OTHER })).rejects.toMatchObject(notFound)
   })
 
-  test('of what is no module, too large, of another digest, or under a digest is refused and not kept', async () => {
+  test('of an invalid or too large module, another digest, or under a digest is refused and not kept', async () => {
     await using registry = await startRegistry()
     acceptPushes(registry)
     await using proxy = await runProxy({
@@ -127,7 +127,7 @@ describe('a push', () => {
     expect(await proxy.ask('POST', '/modules/status', { digests, exports: true })).toEqual({ modules: [] })
   })
 
-  test('goes on at another host without the credentials', async () => {
+  test('continues at another host without the credentials', async () => {
     await using registry = await startRegistry()
     await using storage = await startRegistry()
     acceptPushes(registry, `http://${storage.host}`)
@@ -146,7 +146,7 @@ describe('a push', () => {
     [404, 'not_found'],
     [429, 'rate_limited'],
     [500, 'unavailable'],
-  ])('that the registry answers with %i says so', async (answer, kind) => {
+  ])('that the registry answers with %i reports it', async (answer, kind) => {
     await using registry = await startRegistry()
     registry.intercept((request, response) => {
       response.writeHead(request.method === 'HEAD' ? 404 : answer).end()
@@ -165,7 +165,7 @@ describe('a push', () => {
   })
 })
 
-test('managers pull ahead, see what is cached and drop it', async () => {
+test('managers pre-pull modules, list what is cached and remove it', async () => {
   await using registry = await startRegistry()
   await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
   const { moduleDigest } = registry.module('m', 'latest', wasm)

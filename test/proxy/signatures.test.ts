@@ -89,7 +89,7 @@ describe('a signature under its tag', () => {
     ['ECDSA P-384', generateKeyPairSync('ec', { namedCurve: 'P-384' })],
     ['RSA', generateKeyPairSync('rsa', { modulusLength: 2048 })],
     ['Ed25519', generateKeyPairSync('ed25519')],
-  ])('of a key of the policy lets a module in: %s', async (_name, pair) => {
+  ])('with a key of the policy admits a module: %s', async (_name, pair) => {
     await using it = await world()
     const { manifestDigest, moduleDigest } = it.registry.module('m', 'latest', WASM)
     signUnderTag(it.registry, 'm', manifestDigest, pair.privateKey)
@@ -123,7 +123,7 @@ describe('a signature under its tag', () => {
         })
       },
     ],
-  ])('that %s: refused under require, told of under warn, not asked for under off', async (_what, put) => {
+  ])('that %s: refused under require, reported under warn, ignored under off', async (_what, put) => {
     await using it = await world()
     const { manifestDigest, moduleDigest } = it.registry.module('m', 'latest', WASM)
     put(it.registry, manifestDigest)
@@ -138,7 +138,7 @@ describe('a signature under its tag', () => {
     expect(it.registry.count('.sig')).toBe(asked)
   })
 
-  test('that was seen counts when the registry is gone; one that was not does not', async () => {
+  test('that was seen is valid when the registry is gone; a new one is not', async () => {
     await using it = await world()
     const { manifestDigest } = it.registry.module('m', 'latest', WASM)
     const unsigned = it.registry.module('unsigned', 'latest', wasmOf(77))
@@ -166,7 +166,7 @@ describe('a signature under its tag', () => {
     expect(await it.proxy.resolve('m', require)).toMatchObject({ signed: true })
   })
 
-  test('needs a key that is one', async () => {
+  test('requires a valid key', async () => {
     await using it = await world()
     it.registry.module('m', 'latest', WASM)
     for (const key of ['nonsense', '-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----']) {
@@ -179,7 +179,7 @@ describe('a signature under its tag', () => {
 })
 
 describe('a bundle', () => {
-  test('among the referrers lets a module in, from the API and from the tag that stands in for it', async () => {
+  test('among the referrers admits a module, from the API and from the tag that replaces it', async () => {
     await using it = await world()
     const { manifestDigest } = it.registry.module('m', 'latest', WASM)
     const index = bundleManifest(it.registry, 'm', manifestDigest, {
@@ -226,7 +226,7 @@ describe('a bundle', () => {
     ],
     ['over other bytes', () => ({ messageSignature: { signature: signatureOf(Buffer.from('x'), ours.privateKey) } })],
     ['of nothing', () => ({})],
-  ])('%s does not', async (_what, bundleOf) => {
+  ])('%s is not accepted', async (_what, bundleOf) => {
     await using it = await world()
     const { manifestDigest } = it.registry.module('m', 'latest', WASM)
     const index = bundleManifest(it.registry, 'm', manifestDigest, bundleOf(manifestDigest))

@@ -118,7 +118,7 @@ const post = (contact: string, privateHosts: readonly string[] = []) =>
   })
 
 describe('a webhook', () => {
-  test.each(INNER)('to %s (%s) is refused when it is subscribed, and when it is sent', async (_what, host) => {
+  test.each(INNER)('to %s (%s) is refused at the subscription and at the delivery', async (_what, host) => {
     const contact = `https://${host}:${port}/`
     const answer = await user.call('POST', '/subscriptions', { topic: channel, contact })
     expect(answer.status, answer.text).toBe(400)
@@ -127,11 +127,11 @@ describe('a webhook', () => {
     await expect(post(contact)).rejects.toMatchObject({ kind: 'forbidden' })
   })
 
-  test.each(NAMES)('to %s is refused by the address that the name has', async (_what, host) => {
+  test.each(NAMES)('to %s is refused by the address of the name', async (_what, host) => {
     await expect(post(`https://${host}:${port}/`)).rejects.toMatchObject({ kind: 'forbidden' })
   })
 
-  test.each(DOUBTFUL)('to %s reaches nothing', async (_what, host) => {
+  test.each(DOUBTFUL)('to %s connects to nothing', async (_what, host) => {
     await expect(post(`https://${host}:${port}/`)).rejects.toThrow()
   })
 
@@ -173,16 +173,16 @@ describe('the module proxy', () => {
   afterAll(() => transport.close())
   const get = (url: string) => transport.get(new URL(url), {}, AbortSignal.timeout(DEADLINE_MS))
 
-  test.each([...INNER, ...NAMES])('asks no registry at %s (%s)', async (_what, host) => {
+  test.each([...INNER, ...NAMES])('sends no request to a registry at %s (%s)', async (_what, host) => {
     for (const scheme of ['https', 'http'])
       await expect(get(`${scheme}://${host}:${port}/v2/`)).rejects.toMatchObject({ kind: 'forbidden' })
   })
 
-  test.each(DOUBTFUL)('reaches nothing at %s', async (_what, host) => {
+  test.each(DOUBTFUL)('connects to nothing at %s', async (_what, host) => {
     await expect(get(`http://${host}:${port}/v2/`)).rejects.toThrow()
   })
 
-  test.each([...INNER, ...NAMES])('asks no token realm at %s (%s)', async (_what, host) => {
+  test.each([...INNER, ...NAMES])('sends no request to a token realm at %s (%s)', async (_what, host) => {
     const auth = createAuth({ transport, configured: undefined })
     const scope = {
       registry: 'registry.example.com',
@@ -198,7 +198,7 @@ describe('the module proxy', () => {
     }
   })
 
-  test('follows no redirect of a listed registry to a place that is not listed', async () => {
+  test('follows no redirect of a listed registry to an unlisted host', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { SKEIN_PROXY_HTTP_HOSTS: `127.0.0.1:${registry.port}` } })
     for (const location of [
@@ -220,7 +220,7 @@ describe('the module proxy', () => {
     }
   })
 
-  test('asks no realm that a listed registry names elsewhere', async () => {
+  test('sends no request to a realm that a listed registry names elsewhere', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { SKEIN_PROXY_HTTP_HOSTS: `127.0.0.1:${registry.port}` } })
     registry.module('m', 'latest', WASM)
@@ -232,7 +232,7 @@ describe('the module proxy', () => {
   })
 })
 
-test('what the machine itself is called is an inner address too, unless it is public', async () => {
+test('the own names of the machine are internal addresses too, unless they are public', async () => {
   const { lookup } = await import('node:dns/promises')
   const found = await lookup(hostname(), { all: true }).catch(() => [])
   // Refused by its address, or not found: a name that only the hosts file contains is not accepted for a public contact.

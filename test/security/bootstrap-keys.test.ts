@@ -49,11 +49,11 @@ describe('external keys', () => {
     expect(mapped.status, mapped.text).toBe(400)
   })
 
-  test('of 16 characters are taken', async () => {
+  test('of 16 characters are accepted', async () => {
     expect((await newConfig('16 characters...')).made.status).toBe(201)
   })
 
-  test('of any length are taken with SKEIN_BOOTSTRAP_WEAK_KEYS', async () => {
+  test('of any length are accepted with SKEIN_BOOTSTRAP_WEAK_KEYS', async () => {
     await using other = await startTestApi({ environment: { SKEIN_BOOTSTRAP_WEAK_KEYS: 'true' } })
     const tenant = await tenantOf(other)
     const body = { external_id: 'old', external_key: 'k', channels: [tenant.channel] }
@@ -63,7 +63,7 @@ describe('external keys', () => {
 })
 
 describe('wrong keys', () => {
-  test('are limited for each external id, from wherever they come and by whichever path', async () => {
+  test('are limited for each external id, from any address and on any path', async () => {
     const { external_id: id, external_key: key } = await newConfig('a-key-of-the-factory')
     const other = await newConfig('a-key-of-the-factory-2')
     const answers = await Promise.all(
@@ -92,7 +92,7 @@ describe('wrong keys', () => {
     expect((await ask(last?.external_id ?? '', 'a-key-of-the-factory', '203.0.113.8')).status).toBe(200)
   })
 
-  test('right keys and unknown devices cost nothing', async () => {
+  test('do not include right keys and unknown devices', async () => {
     const { external_id: id, external_key: key } = await newConfig('a-key-of-the-factory')
     const unknown = newId()
     for (let count = 0; count < 3 * LIMIT_PER_EXTERNAL_ID; count++) {

@@ -36,17 +36,17 @@ test.each(FORMS)('the id of a client of another tenant is refused as common name
   expect(answer?.json()).toMatchObject({ error: 'malformed', details: [{ path: '/options/common_name' }] })
 })
 
-test('an id that nobody has is refused in the same words: it tells nothing of what there is', async () => {
+test('an id that does not exist is refused with the same message, which reveals nothing', async () => {
   const unknown = await issue({ common_name: 'ffffffff-ffff-4fff-bfff-ffffffffffff' })
   expect(unknown?.text).toBe((await issue({ common_name: foreign }))?.text)
 })
 
-test('it is refused as DNS name too', async () => {
+test('the id of another client is refused as DNS name too', async () => {
   expect((await issue({ dns_names: ['pump.example.com', foreign] }))?.status).toBe(400)
   expect((await issue({ dns_names: [foreign.replaceAll('-', '')] }))?.status).toBe(400)
 })
 
-test('the own id and other names are taken', async () => {
+test('the own id and other names are accepted', async () => {
   for (const name of [own, own.toUpperCase(), 'pump 7', '']) {
     const answer = await issue({ common_name: name, dns_names: ['pump.example.com'] })
     expect(answer?.status, answer?.text).toBe(201)

@@ -120,7 +120,7 @@ describe('the file of the current folder', () => {
   })
 
   test.each([...urlKeys(), 'tls_verification', 'user_token'])(
-    '%s is refused with one line where nobody can be asked, and nothing is sent',
+    '%s is refused with one line where there is no terminal, and nothing is sent',
     async (key) => {
       const value = key === 'tls_verification' ? 'false' : JSON.stringify(key === 'user_token' ? JWT : evil.url)
       inFolder(`${key} = ${value}\n`, { access: JWT })
@@ -133,7 +133,7 @@ describe('the file of the current folder', () => {
     },
   )
 
-  test('is asked about once: after yes its addresses count, and the answer lies in the configuration of the user', async () => {
+  test('is confirmed once: after yes its addresses are used, and the answer is stored in the configuration of the user', async () => {
     inFolder(everyAddress(evil.url))
     const first = await answering(['api', 'GET', '/x'], 'y')
     expect(first.code).toBe(0)
@@ -147,7 +147,7 @@ describe('the file of the current folder', () => {
     expect(JSON.parse(kept)).toMatchObject({ folders: { [join(folder, 'config.toml')]: { isAgreed: true } } })
   })
 
-  test('is asked about again when other addresses stand in it, and not when a filter does', async () => {
+  test('is confirmed again after a change of addresses, and not after a change of a filter', async () => {
     inFolder(everyAddress(mine.url))
     await answering(['api', 'GET', '/x'], 'y')
     writeFileSync(join(folder, 'config.toml'), `limit = "3"\n${everyAddress(mine.url)}`)
@@ -157,7 +157,7 @@ describe('the file of the current folder', () => {
     expect(evil.seen).toEqual([])
   })
 
-  test.each(['n', ''])('is asked about once: after "%s" only its filters count', async (answer) => {
+  test.each(['n', ''])('is confirmed once: after "%s" only its filters are used', async (answer) => {
     inFolder(`raw_output = "true"\n${everyAddress(evil.url)}`)
     mkdirSync(join(home.folder, 'skein'), { recursive: true })
     writeFileSync(join(home.folder, 'skein', 'config.toml'), `[remotes]\nurl = "${mine.url}"\n`)
@@ -167,13 +167,13 @@ describe('the file of the current folder', () => {
     expect(evil.seen).toEqual([])
   })
 
-  test('is used without a question where it is named', async () => {
+  test('is used without a question when it is named', async () => {
     inFolder(everyAddress(mine.url))
     expect(await run(['api', 'GET', '/x', '--config', './config.toml'])).toMatchObject({ code: 0 })
     expect(mine.seen).toHaveLength(1)
   })
 
-  test('shows nothing that acts on the terminal in its question', async () => {
+  test('shows no control characters in its question', async () => {
     const url = JSON.stringify(`${evil.url}/\u202Ex`)
     // TOML takes no DEL in a text; escapes it takes.
     inFolder(`user_token = ${JSON.stringify(HOSTILE).replace('\u007F', '')}\nusers_url = ${url}\n`)
@@ -185,12 +185,12 @@ describe('the file of the current folder', () => {
     expect(stdout).not.toContain(']0;title')
   })
 
-  test('is no question for what needs no server', async () => {
+  test('needs no confirmation for commands without a server', async () => {
     inFolder(everyAddress(evil.url))
     expect(await run(['completion', 'bash'])).toMatchObject({ code: 0, stderr: '' })
   })
 
-  test('that is no plain file, or too large, is refused', async () => {
+  test('that is not a plain file, or too large, is refused', async () => {
     inFolder(`# ${'x'.repeat(1024 * 1024)}\n`)
     const ended = await run(['api', 'GET', '/x'])
     expect(ended.code).toBe(1)
@@ -199,7 +199,7 @@ describe('the file of the current folder', () => {
 })
 
 describe('tokens', () => {
-  test('of the saved login go to the addresses of the login alone, whoever names others', async () => {
+  test('of the saved login are sent to the addresses of the login only, whatever names other addresses', async () => {
     for (const [config, args, environment] of [
       [everyAddress(evil.url), ['--config', './config.toml'], {}],
       ['', ['--url', evil.url], {}],
@@ -219,7 +219,7 @@ describe('tokens', () => {
     expect(mine.seen).toMatchObject([{ authorization: `Bearer ${JWT}` }])
   })
 
-  test('are not refreshed anywhere else: an old login, with the address of users alone changed', async () => {
+  test('are not refreshed at another address: an old login, with a changed address of users', async () => {
     inFolder('', { access: ENDED_JWT })
     const environment = { SKEIN_URL: mine.url }
     const ended = await run(['channels', 'get', 'all', '--users-url', evil.url, '--domain', 'd'], environment)
@@ -227,7 +227,7 @@ describe('tokens', () => {
     expect(evil.seen).toEqual([])
   })
 
-  test('of SKEIN_TOKEN go to the addresses that the user names', async () => {
+  test('of SKEIN_TOKEN are sent to the addresses that the user names', async () => {
     inFolder('[filter]\nlimit = "1"\n')
     mkdirSync(join(home.folder, 'skein'), { recursive: true })
     const environment = { SKEIN_TOKEN: JWT }
@@ -240,7 +240,7 @@ describe('tokens', () => {
     )
   })
 
-  test('of SKEIN_TOKEN never go to an address of the folder, agreed or not', async () => {
+  test('of SKEIN_TOKEN are never sent to an address of the folder, confirmed or not', async () => {
     inFolder(everyAddress(evil.url))
     expect((await run(PROFILE, { SKEIN_TOKEN: JWT })).stderr).toMatch(REFUSED)
     const agreed = await answering(PROFILE, 'y', { SKEIN_TOKEN: JWT })
@@ -249,7 +249,7 @@ describe('tokens', () => {
     expect(evil.seen).toEqual([])
   })
 
-  test('of a file go to the addresses of that file', async () => {
+  test('of a file are sent to the addresses of that file', async () => {
     inFolder(`user_token = "${JWT}"\n${everyAddress(mine.url)}`)
     expect(await run([...PROFILE, '-c', 'config.toml'])).toMatchObject({ code: 0 })
     expect(mine.seen).toMatchObject([{ authorization: `Bearer ${JWT}` }])
@@ -283,14 +283,14 @@ describe('a terminal', () => {
     ['an answer that names an id', ['clients', 'create', '{}', DOMAIN, JWT]],
     ['a command that nobody knows', ['clients', HOSTILE]],
     ['the notes of a file', ['provision', 'clients', `nowhere${HOSTILE}.csv`, DOMAIN, JWT]],
-  ])('is sent nothing that acts on it: %s', async (_what, args) => {
+  ])('receives no control characters: %s', async (_what, args) => {
     inFolder('')
     const { stdout } = await home.runOnTerminal(args, { cwd: folder, environment: { SKEIN_URL: mine.url } })
     expect(stdout.length).toBeGreaterThan(0)
     expect(stdout.replaceAll(OUR_STYLES, '').replaceAll('\r\n', '\n')).not.toMatch(ACTS)
   })
 
-  test('and a pipe is sent the text as it is', async () => {
+  test('receives escaped text, while a pipe receives the text unchanged', async () => {
     inFolder('')
     const environment = { SKEIN_URL: mine.url }
     expect((await run(['api', 'GET', '/text'], environment)).stdout).toBe(`${HOSTILE}\n`)

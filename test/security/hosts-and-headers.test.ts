@@ -23,7 +23,7 @@ describe('the host of a request', () => {
   const BODY = '{"name":"a"}'
   const LENGTH = `Content-Type: application/json\r\nContent-Length: ${BODY.length}\r\nConnection: close`
 
-  test('two of them are 400, also where they are equal', async () => {
+  test('is unique: two of them are 400, also if they are equal', async () => {
     for (const hosts of ['Host: a\r\nHost: b', 'Host: a\r\nhost: a', 'Host: a\r\nX-Other: b\r\nHOST: c']) {
       for (const text of [
         `POST /pumps HTTP/1.1\r\n${hosts}\r\n${LENGTH}\r\n\r\n${BODY}`,
@@ -36,7 +36,7 @@ describe('the host of a request', () => {
     }
   })
 
-  test('two of them are 400 for an upgrade too', async () => {
+  test('is unique in an upgrade too', async () => {
     edge.app.server.on('upgrade', (_request, socket) => socket.end('HTTP/1.1 101 Switching Protocols\r\n\r\n'))
     const upgrade = 'Connection: Upgrade\r\nUpgrade: websocket'
     expect((await ask(`GET /ws HTTP/1.1\r\nHost: a\r\nHost: b\r\n${upgrade}\r\n\r\n`)).status).toBe(400)
@@ -45,13 +45,13 @@ describe('the host of a request', () => {
     expect(await closed).toMatch(/^HTTP\/1.1 101/)
   })
 
-  test('one is enough', async () => {
+  test('is accepted once', async () => {
     const { status } = await ask(`POST /pumps HTTP/1.1\r\nHost: a\r\n${LENGTH}\r\n\r\n${BODY}`)
     expect(status).toBe(201)
   })
 })
 
-describe('what answers say to browsers', () => {
+describe('headers for browsers', () => {
   const answers: [string, string, RequestInit][] = [
     ['a result', '/health', {}],
     ['a refusal', '/private', {}],
@@ -66,7 +66,7 @@ describe('what answers say to browsers', () => {
     ['a file of the page', '/docs/static/swagger-ui-bundle.js', {}],
   ]
 
-  test.each(answers)('%s is what its content type says', async (_what, path, init) => {
+  test.each(answers)('%s has the content type of its content', async (_what, path, init) => {
     const response = await fetch(`${edge.url}${path}`, init)
     await response.arrayBuffer()
     expect(response.headers.get('x-content-type-options')).toBe('nosniff')
@@ -75,11 +75,11 @@ describe('what answers say to browsers', () => {
   test.each([
     ['no request at all', 'nonsense\r\n\r\n'],
     ['a request without a host', 'GET /health HTTP/1.1\r\n\r\n'],
-  ])('so is the answer to %s', async (_what, text) => {
+  ])('the response to %s has the content type of its content', async (_what, text) => {
     expect((await ask(text)).headers).toContain('x-content-type-options: nosniff')
   })
 
-  test('the page loads what is ours alone, stands in no frame and tells nobody where it was left from', async () => {
+  test('the page loads only its own files, allows no frame and sends no referrer', async () => {
     for (const path of ['/docs', '/docs/', '/docs/static/index.html', '/docs/static/swagger-initializer.js']) {
       const response = await fetch(`${edge.url}${path}`)
       await response.arrayBuffer()
@@ -100,7 +100,7 @@ describe('what answers say to browsers', () => {
     }
   })
 
-  test('the page needs no script within itself', async () => {
+  test('the page requires no inline script', async () => {
     const html = await (await fetch(`${edge.url}/docs`)).text()
     const scripts = [...html.matchAll(/<script([^>]*)>([^<]*)</g)]
     expect(scripts.length).toBeGreaterThan(0)

@@ -80,7 +80,7 @@ const LISTS = new Set([
 /** What makes tasks of no domain, or says what a task of no domain would refuse. */
 const MAKES = new Set(['POST /tasks', 'POST /workflows', 'POST /jobs', 'POST /modules/inspect'])
 
-test('every route of the manager refuses what belongs to a domain, as if it were not there', async () => {
+test('every route of the manager refuses what belongs to a domain, as if it did not exist', async () => {
   const names: string[] = []
   for (const { method, url } of full.routes) {
     if (!isOfManager(url)) continue
@@ -118,7 +118,7 @@ test('every route of the manager refuses what belongs to a domain, as if it were
   expect([...LISTS, ...MAKES].filter((name) => !names.includes(name))).toEqual([])
 })
 
-test('lists and placements show what belongs to no domain alone', async () => {
+test('lists and placements show only entities without a domain', async () => {
   const own = await made('POST', '/tasks', { name: 'own-task' })
   const tasks = await ask('GET', '/tasks')
   expect(tasks).toMatchObject({ status: 200, body: { total: 1, tasks: [{ id: own['id'] }] } })
@@ -132,7 +132,7 @@ test('lists and placements show what belongs to no domain alone', async () => {
   expect((await ask('GET', '/tasks', undefined, owner)).text).toContain('foreign-task')
 })
 
-test('workers of the platform are seen as how busy they are, and are not driven', async () => {
+test('workers of the platform show their load only, and cannot be controlled', async () => {
   const { status, body } = await ask('GET', '/workers')
   expect(status).toBe(200)
   expect(body['workers']).toEqual([
@@ -151,7 +151,7 @@ test('workers of the platform are seen as how busy they are, and are not driven'
   expect((await ask('DELETE', `/workers/${platformWorker}`)).status).toBe(401)
 })
 
-test('a task of no domain has no rights of anybody', async () => {
+test('a task without a domain has no rights', async () => {
   const target = { channel_id: randomUUID() }
   for (const field of [
     { trigger: target },
@@ -163,7 +163,7 @@ test('a task of no domain has no rights of anybody', async () => {
     expect(await ask('POST', '/tasks', { name: 'x', ...field })).toMatchObject({ status: 401 })
 })
 
-test('auto asks for a token from everybody behind a proxy or a public address', () => {
+test('auto requires a token from all callers behind a proxy or a public address', () => {
   const here = { trustProxy: [], publicUrl: 'http://127.0.0.1:8080' }
   expect(effectiveAuthMode('auto', here)).toBe('auto')
   expect(effectiveAuthMode('auto', { ...here, publicUrl: 'http://[::1]:8080' })).toBe('auto')

@@ -77,7 +77,7 @@ test.each(LOSSES)('the events of tasks end when $what', async ({ lose, restore }
   await restore?.()
 })
 
-test('who may still read in another domain is shown that one alone', async () => {
+test('a caller with rights left in one domain continues to receive that domain only', async () => {
   const user = await newMember()
   const made = await user.call('POST', '/domains', { name: 'own' })
   const { id: own } = made.json<{ id: string }>()

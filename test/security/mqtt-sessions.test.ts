@@ -63,7 +63,7 @@ const end = (device: Device, identifier?: string, call = plant.owner.call) =>
 describe.each([4, 5] as const)('protocol level %i', (version) => {
   const refused = version === 5 ? QUOTA_EXCEEDED : SERVER_UNAVAILABLE
 
-  test('stored sessions count, the next CONNECT is refused, and none is ended to make room', async () => {
+  test('stored sessions are counted, the next CONNECT is refused, and none is ended to make room', async () => {
     const device = await aDevice(plant, node.port)
     for (const clientId of ['a', 'b', 'c']) {
       const peer = await device.connect({ ...KEPT[version], clientId })
@@ -83,7 +83,7 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
     expect([codeOf(back), back.connack.sessionPresent]).toEqual([0, true])
   })
 
-  test('connections without a session to keep count while they last', async () => {
+  test('connections without a stored session are counted while they last', async () => {
     const device = await aDevice(plant, node.port)
     const connectClean = (clientId: string) => device.connect({ protocolVersion: version, clean: true, clientId })
     using first = await connectClean('a')
@@ -98,7 +98,7 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
   })
 })
 
-test('of many that connect at once, at two nodes, as many are let in as there is room for', async () => {
+test('concurrent connections at two nodes are accepted up to the limit', async () => {
   const device = await aDevice(plant, node.port)
   const peers = await Promise.all(
     Array.from({ length: 8 * MAX_SESSIONS }, (_, index) =>
@@ -114,7 +114,7 @@ test('of many that connect at once, at two nodes, as many are let in as there is
   }
 })
 
-test('another client has room of its own', async () => {
+test('another client has a limit of its own', async () => {
   const [full, free] = [await aDevice(plant, node.port), await aDevice(plant, node.port)]
   for (const clientId of ['a', 'b', 'c']) await goneFrom(await full.connect({ ...KEPT[5], clientId }))
   using peer = await free.connect({ ...KEPT[5], clientId: 'a' })
@@ -140,7 +140,7 @@ test('the owner ends one session or all of them, with and without a connection, 
   expect((await end(device)).status).toBe(204)
 })
 
-test('an ended session sends its will, and what waited for it is gone', async () => {
+test('an ended session sends its will, and its waiting messages are dropped', async () => {
   const device = await aDevice(plant, node.port)
   using watcher = await device.connect({ clientId: 'watcher' })
   await subscribe(watcher, `${device.topic}/will`)
@@ -157,7 +157,7 @@ test('an ended session sends its will, and what waited for it is gone', async ()
   expect(back.connack.sessionPresent).toBe(false)
 })
 
-test('ending needs update on the client, and stands in its journal', async () => {
+test('ending requires update on the client, and is recorded in its journal', async () => {
   const device = await aDevice(plant, node.port)
   await goneFrom(await device.connect({ ...KEPT[5], clientId: 'kept' }))
   const stranger = await plant.api.newUser()

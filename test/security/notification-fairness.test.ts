@@ -107,8 +107,8 @@ async function tenantWith(contacts: readonly string[]): Promise<{ tenant: Tenant
 
 const silentContact = (host: string) => `http://${host}:${silentPort}/${newId()}`
 
-describe('what does not answer', () => {
-  it('at 300 addresses of one tenant does not delay another one: he is told while all of them hang', async () => {
+describe('a contact that does not respond', () => {
+  it('at 300 addresses of one tenant does not delay another one, whose notifications are sent meanwhile', async () => {
     await start()
     const hostile = await tenantWith(SILENT_HOSTS.map(silentContact))
     const path = `/${newId()}`
@@ -123,7 +123,7 @@ describe('what does not answer', () => {
     expect([open.size, accepted]).toEqual([MAX_OF_OWNER, MAX_OF_OWNER])
   })
 
-  it('of many tenants together leaves the next free place to who has none', async () => {
+  it('of many tenants together leaves the next free slot to a tenant without one', async () => {
     await start()
     const hostile = await Promise.all(
       Array.from({ length: MAX_IN_FLIGHT / MAX_OF_OWNER }, (_, place) =>
@@ -153,7 +153,7 @@ describe('what does not answer', () => {
     expect(accepted - before).toBeLessThanOrEqual(1)
   })
 
-  it('and is not due yet does not hide what is: every owner is looked at, however many have something that waits', async () => {
+  it('and is not due yet hides no due one: every owner is served, with any number of waiting owners', async () => {
     await start()
     const path = `/${newId()}`
     await tenantWith([])
@@ -171,7 +171,7 @@ describe('what does not answer', () => {
     await until(() => told.includes(path), 'the owner who came last is told')
   })
 
-  it('at one host takes a share of it: others who tell the same host have the rest', async () => {
+  it('at one host uses a share of it: other senders to the same host have the rest', async () => {
     await start()
     const [host = ''] = SILENT_HOSTS
     const hostile = await tenantWith(Array.from({ length: 20 }, () => silentContact(host)))
@@ -191,7 +191,7 @@ describe('what does not answer', () => {
 })
 
 describe('a host that was silent', () => {
-  it('is not tried for each message that waits: they have failed together, and become dead letters in their time', async () => {
+  it('is not tried for each waiting message: they fail together, and become dead letters in time', async () => {
     await start([0.5, 0.5])
     isBreaking = true
     const [host = ''] = SILENT_HOSTS
@@ -212,7 +212,7 @@ describe('a host that was silent', () => {
     expect(accepted).toBeLessThan(90 / 2)
   })
 
-  it('of one owner is nothing to another one who tells the same host', async () => {
+  it('of one owner does not affect another one with the same host', async () => {
     await start([600])
     isBreaking = true
     const [host = ''] = SILENT_HOSTS

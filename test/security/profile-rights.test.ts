@@ -79,7 +79,7 @@ const callsOf = (id: string) =>
   ] as const
 
 describe('a call of profiles', () => {
-  it('is refused to a member with every other action of the domain, client_create among them', async () => {
+  it('is refused to a member with every other action of the domain, client_create included', async () => {
     const everything = (await tenant.call('GET', '/domains/roles/available-actions')).json<{
       available_actions: string[]
     }>().available_actions
@@ -99,7 +99,7 @@ describe('a call of profiles', () => {
     expect(assigned.status).toBe(403)
   })
 
-  it('takes the one action that it is about, and no other of the four does', async () => {
+  it('requires the one action of its subject, and none of the other three permits it', async () => {
     for (const action of PROFILE_ACTIONS) {
       const member = await memberWith([action])
       for (const [method, url, body, needed] of callsOf(await newProfile())) {
@@ -133,7 +133,7 @@ describe('a call of profiles', () => {
 })
 
 describe('a change of a profile', () => {
-  it('takes update on each client that is enrolled with it, and on each that is bound', async () => {
+  it('requires update on each client that is enrolled with it, and on each that is bound', async () => {
     const profileId = await newProfile()
     const { enrolled, bound, key, externalId } = await enrol(profileId)
     const before = await contentOf(externalId, key)
@@ -155,7 +155,7 @@ describe('a change of a profile', () => {
     expect((await byDomain.call('PATCH', at(`/${profileId}`), { content_template: HARMLESS })).status).toBe(200)
   })
 
-  it('concerns all of its enrolments: one client among many is enough to refuse it', async () => {
+  it('applies to all of its enrolments: a missing right on one client refuses it', async () => {
     const profileId = await newProfile()
     const enrolments = await Promise.all([enrol(profileId), enrol(profileId), enrol(profileId)])
     const all = enrolments.flatMap(({ enrolled, bound }) => [enrolled.id, bound.id])
@@ -167,7 +167,7 @@ describe('a change of a profile', () => {
     expect(await change(all)).toBe(200)
   })
 
-  it('is no way around by another profile: to assign one takes update on what is bound', async () => {
+  it('cannot be avoided by another profile: assigning one requires update on the bound clients', async () => {
     const { enrolled, bound, key, externalId } = await enrol(await newProfile())
     const thief = await memberWith(PROFILE_ACTIONS, [enrolled.id])
     const own = await thief.call('POST', at(), { name: 'own', content_format: 'json', content_template: STEALING })
@@ -178,7 +178,7 @@ describe('a change of a profile', () => {
     expect((await assign(await memberWith(PROFILE_ACTIONS, [enrolled.id, bound.id]))).status).toBe(204)
   })
 
-  it('by a personal access token takes the scope on all clients of the domain', async () => {
+  it('by a personal access token requires the scope on all clients of the domain', async () => {
     const profileId = await newProfile()
     const { enrolled, bound } = await enrol(profileId)
     const tokenFor = async (entityIds: readonly string[]) => {

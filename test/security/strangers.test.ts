@@ -39,7 +39,7 @@ describe('a co-member', () => {
     ['GET /users', () => '/users?limit=100'],
     ['GET /users?visibility=shared', () => '/users?limit=100&visibility=shared'],
     ['GET /domains/{id}/users', () => `/domains/${domain}/users?limit=100`],
-  ])('is shown by %s as by GET /users/{id}', async (_what, url) => {
+  ])('appears in %s as in GET /users/{id}', async (_what, url) => {
     for (const [caller, other] of [
       [owner, member],
       [member, member],
@@ -54,7 +54,7 @@ describe('a co-member', () => {
     expect(Object.keys(seen ?? {}).toSorted()).toEqual(['credentials', 'first_name', 'id', 'last_name', 'name'])
   })
 
-  test('is found by no filter on what is not shown', async () => {
+  test('cannot be found by a filter on hidden fields', async () => {
     const email = `${member.username}@example.com`
     const metadata = encodeURIComponent('{"salary":4711}')
     const filters = [`email=${email}`, `identity=${email}`, 'tag=unhappy', `metadata=${metadata}`]
@@ -81,7 +81,7 @@ describe('an explanation of access', () => {
   const explain = (user: TestUser, subject: string, at = domain) =>
     user.call('GET', `/${at}/access?subject=${subject}&entity=domain:${at}&action=read`)
 
-  test('tells nothing of users who are no members, not that there are any', async () => {
+  test('reveals nothing of users outside the domain, not even their existence', async () => {
     const [stranger, disabled] = [await api.newUser(), await api.newUser()]
     await api.admin('POST', `/users/${disabled.id}/disable`)
     const admin = (await api.admin('GET', '/users/profile')).json<Listed>()
@@ -98,7 +98,7 @@ describe('an explanation of access', () => {
   })
 })
 
-test('the journal of a user shows from where that user called, and nobody else', async () => {
+test('the journal of a user shows the addresses of that user and not those of others', async () => {
   const [actor, subject] = [await api.newUser(), await api.newUser()]
   const from = (address: string) => ({ 'x-forwarded-for': address })
   const place = (

@@ -302,7 +302,7 @@ const isNamed = (operation: Operation) => {
 }
 
 test(
-  'no operation tells or does anything to another tenant, and each refuses what exists as what does not',
+  'no operation shows or changes anything of another tenant, and existing and missing entities are refused alike',
   async () => {
     const faults: string[] = []
     const asked = operations().filter(isNamed)

@@ -138,7 +138,7 @@ test('without a token every route of tasks and workers is 401', async () => {
   expect((await client.get('/health')).status).toBe(200)
 })
 
-test("a task belongs to the caller's only domain, and strangers neither see nor drive it", async () => {
+test("a task belongs to the caller's only domain, and strangers neither see nor control it", async () => {
   const owner = await member(1)
   const stranger = await member(1)
   const client = clientOf(manager.app)
@@ -166,7 +166,7 @@ test("a task belongs to the caller's only domain, and strangers neither see nor 
   expect((await client.post(`${path}/invoke-many`, { inputs: [[1, 2]] }, stranger.headers)).status).toBe(404)
 })
 
-test('a member of several domains names the one that is meant, a foreign one is 403', async () => {
+test('a member of several domains must name one, and a foreign one is 403', async () => {
   const owner = await member(2)
   const stranger = await member(1)
   const client = clientOf(manager.app)
@@ -182,7 +182,7 @@ test('a member of several domains names the one that is meant, a foreign one is 
   expect((await client.post('/tasks', { name: 'x' }, (await member(0)).headers)).status).toBe(403)
 })
 
-test("the platform's worker is shown to members of domains as how busy it is, and no more", async () => {
+test('a worker of the platform shows members of domains its load only', async () => {
   const owner = await member(1)
   const { body } = await clientOf(manager.app).call('GET', '/workers', undefined, owner.headers)
   expect(body['workers']).toEqual([
@@ -198,7 +198,7 @@ test("the platform's worker is shown to members of domains as how busy it is, an
   ])
 })
 
-test("a domain's administrator drains the domain's own worker, and is told why the platform's is none of them", async () => {
+test("a domain's administrator drains the domain's own worker, and gets the reason why the platform's is refused", async () => {
   const owner = await member(1)
   const client = clientOf(manager.app)
   const { body: made } = await client.post('/workers/tokens', {}, owner.headers)
@@ -223,7 +223,7 @@ test("a domain's administrator drains the domain's own worker, and is told why t
   }
 })
 
-test('auto needs no token from this machine, and one from anywhere else', async () => {
+test('auto requires no token from this machine, and one from other addresses', async () => {
   const auto = await managerWith('auto')
   try {
     const ask = (headers: Headers, remoteAddress = '127.0.0.1') =>

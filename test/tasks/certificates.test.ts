@@ -70,7 +70,7 @@ async function comeBack(worker: RegisterResponse, shown?: { cert: string; key: s
   }
 }
 
-test('the certificate names the worker, whatever the request named, and is valid for 90 days', async () => {
+test('the certificate contains the name of the worker, whatever the request contains, and is valid for 90 days', async () => {
   const { request } = await newKey()
   const worker = await joinWith(request)
   const certificate = new X509Certificate(worker.certificate?.certificatePem ?? '')
@@ -80,7 +80,7 @@ test('the certificate names the worker, whatever the request named, and is valid
   expect(certificate.verify(authority.publicKey)).toBe(true)
 })
 
-test('a worker that has a certificate must show it; one without goes on with its secret', async () => {
+test('a worker with a certificate must show it; one without continues with its secret', async () => {
   const { request, key } = await newKey()
   const worker = await joinWith(request)
   const cert = worker.certificate?.certificatePem ?? ''
@@ -90,7 +90,7 @@ test('a worker that has a certificate must show it; one without goes on with its
   expect((await comeBack(plain)).workerId).toBe(plain.workerId)
 })
 
-test('the certificate of another worker does not count', async () => {
+test('the certificate of another worker is refused', async () => {
   const [mine, theirs] = [await newKey(), await newKey()]
   const worker = await joinWith(mine.request)
   const other = await joinWith(theirs.request)
@@ -98,7 +98,7 @@ test('the certificate of another worker does not count', async () => {
   await expect(comeBack(worker, shown)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
 })
 
-test('a certificate is renewed with the old one, and both count until the old one ends', async () => {
+test('a certificate is renewed with the old one, and both are valid until the old one expires', async () => {
   const [old, fresh] = [await newKey(), await newKey()]
   const worker = await joinWith(old.request)
   const before = { cert: worker.certificate?.certificatePem ?? '', key: old.key }
@@ -122,7 +122,7 @@ test('a revoked worker is refused with its certificate and without', async () =>
   await expect(comeBack(worker)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
 })
 
-test('a revoked worker is not back with the join token that it has kept; with a new one it is another worker', async () => {
+test('a revoked worker cannot join with its old join token; with a new one it is another worker', async () => {
   const worker = await joinWith(new Uint8Array())
   const client = dial()
   const joinAs = ({ workerId, workerSecret }: { workerId: string; workerSecret: string }, joinToken: string) =>
@@ -145,6 +145,6 @@ test('a revoked worker is not back with the join token that it has kept; with a 
   }
 })
 
-test('what is no request is refused', async () => {
+test('an invalid request is refused', async () => {
   await expect(joinWith(new Uint8Array([1, 2, 3]))).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
 })

@@ -134,7 +134,7 @@ const untilDropped = async (task: string, count: number) =>
     ({ trigger_status: status }) => status.dropped === count,
   )
 
-test('a message on the channel starts a run with its record, and the result comes to another channel once', async () => {
+test('a message on the channel starts a run with its record, and the result is published to another channel once', async () => {
   const [from, to] = await Promise.all([newChannel(), newChannel()])
   const task = await newTask({
     inputs: [1000],
@@ -195,7 +195,7 @@ test('a function of numbers runs once for each record of a message', async () =>
   ])
 })
 
-test('the runs of one message are started together: nobody waits for one after the other', async () => {
+test('the runs of one message are started together, not one after the other', async () => {
   const from = await newChannel()
   const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
   const count = 50
@@ -209,7 +209,7 @@ test('the runs of one message are started together: nobody waits for one after t
   expect(new Set(runs.map((run) => run.created_at)).size).toBeLessThanOrEqual(count / 2)
 })
 
-test('a record that the function cannot take is dropped, counted and said', async () => {
+test('a record that does not match the function is dropped, counted and reported', async () => {
   const from = await newChannel()
   const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
   await publish(from, [{ n: 'a', vs: 'text' }])
@@ -218,7 +218,7 @@ test('a record that the function cannot take is dropped, counted and said', asyn
   expect(await runsOf(task)).toEqual([])
 })
 
-test('a record that the function cannot take keeps none of its message from running', async () => {
+test('a record that does not match the function does not prevent the other runs of its message', async () => {
   const from = await newChannel()
   const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
   await publish(from, [
@@ -234,7 +234,7 @@ test('a record that the function cannot take keeps none of its message from runn
   await untilDropped(task, 2)
 })
 
-test('what the debounce replaces uses nothing of the rate', async () => {
+test('messages that the debounce replaces are not counted by the rate limit', async () => {
   const from = await newChannel()
   const task = await newTask({ inputs: [0], trigger: { channel_id: from, debounce: '3s', rate_limit: '1/1h' } })
   for (const v of [1, 2, 3, 4, 5]) await publish(from, [{ n: 'a', v }])
@@ -244,7 +244,7 @@ test('what the debounce replaces uses nothing of the rate', async () => {
   expect(await runsOf(task)).toHaveLength(1)
 })
 
-test('rate_limit bounds the runs, debounce takes the last message', async () => {
+test('rate_limit limits the runs, and debounce uses the last message', async () => {
   const from = await newChannel()
   const limited = await newTask({ inputs: [0], trigger: { channel_id: from, rate_limit: '2/1h' } })
   // Longer than a busy machine takes between two of the messages.
@@ -258,7 +258,7 @@ test('rate_limit bounds the runs, debounce takes the last message', async () => 
   expect(await runsOf(debounced)).toHaveLength(1)
 })
 
-test('a task does not start itself by its own results', async () => {
+test('results of a task do not start the task itself', async () => {
   const channel = await newChannel()
   const task = await newTask({
     inputs: [1],
@@ -276,7 +276,7 @@ test('a task does not start itself by its own results', async () => {
   expect(await runsOf(task)).toHaveLength(2)
 })
 
-test('results of others start a task that publishes to the same channel under another subtopic', async () => {
+test('results of other tasks start a task that publishes to the same channel under another subtopic', async () => {
   const channel = await newChannel()
   const other = await newChannel()
   const task = await newTask({
@@ -293,7 +293,7 @@ test('results of others start a task that publishes to the same channel under an
   expect((await allEnded(task, 1)).map(({ results }) => results)).toEqual([[12]])
 })
 
-test('a replay runs the task over every stored record once, the oldest first', async () => {
+test('a replay runs the task for every stored record once, the oldest first', async () => {
   const channel = await newChannel()
   const values = Array.from({ length: 450 }, (_, index) => ({ n: 'a', v: index, t: 1_700_000_000 + index }))
   await publish(channel, values)
@@ -316,7 +316,7 @@ test('a replay runs the task over every stored record once, the oldest first', a
   expect(Number(rows[0]?.sum)).toBe((399 * 400) / 2)
 })
 
-test('a replay leaves nothing out and repeats nothing while records come and go before it', async () => {
+test('a replay neither skips nor repeats records while records are added and removed before it', async () => {
   const channel = await newChannel()
   const at = 1_700_000_000
   // Some of one time, across the end of a page.
@@ -353,7 +353,7 @@ const CHANNEL_FIELDS: [string, (channel: string) => Record<string, unknown>][] =
   ['a grant to read', (channel) => ({ grants: [{ kind: 'read', channel_id: channel }] })],
 ]
 
-test.each(CHANNEL_FIELDS)('%s needs the right on the channel when it is written', async (_name, field) => {
+test.each(CHANNEL_FIELDS)('%s requires the right on the channel when it is written', async (_name, field) => {
   const stranger = await api.newUser()
   const theirs = await newDomain(stranger.call)
   const foreign = await newChannel(stranger.call, theirs)
@@ -368,7 +368,7 @@ test.each(CHANNEL_FIELDS)('%s needs the right on the channel when it is written'
   expect(anonymous.text).toContain('requires a token')
 })
 
-test('a right that was taken away stops triggers and publications at once', async () => {
+test('revoking a right stops triggers and publications at once', async () => {
   const member = await api.newUser()
   const theirs = await newDomain(member.call)
   const [from, to] = [await newChannel(member.call, theirs), await newChannel(member.call, theirs)]
@@ -393,7 +393,7 @@ test('a right that was taken away stops triggers and publications at once', asyn
   expect(shown).toMatchObject({ trigger_status: { dropped_reason: expect.stringContaining('disabled') as string } })
 })
 
-test('secrets are kept sealed, shown redacted, and stay when they are written back redacted', async () => {
+test('secrets are stored encrypted, shown redacted, and kept when they are written back redacted', async () => {
   const task = await newTask({ secrets: { TOKEN: 'very-secret-value', OTHER: 'o' } }, 'hello')
   const shown = await owner.call('GET', `/tasks/${task}`)
   expect(shown.json()).toMatchObject({ secrets: { OTHER: '[redacted]', TOKEN: '[redacted]' } })
@@ -423,13 +423,13 @@ test.each([
   [{ publish_result: { channel_id: randomUUID(), subtopic: 'a//b' } }, '/publish_result/subtopic'],
   [{ grants: [{ kind: 'write', channel_id: randomUUID() }] }, 'kind'],
   [{ secrets: { A: 1 } }, 'secrets'],
-])('%j is 400 and names the field', async (fields, path) => {
+])('%j is 400 with the name of the field', async (fields, path) => {
   const refused = await owner.call('POST', '/tasks', { name: 'x', domain_id: domain, ...fields })
   expect(refused.status, refused.text).toBe(400)
   expect(refused.text).toContain(path)
 })
 
-test('every run says why it was started, and is found by its cause, its task, its state and its time', async () => {
+test('every run has its cause, and is found by its cause, its task, its state and its time', async () => {
   const [from, to] = await Promise.all([newChannel(), newChannel()])
   const task = await newTask({ inputs: [1], trigger: { channel_id: from }, publish_result: { channel_id: to } })
   const plain = await newTask({ inputs: [1, 2] })

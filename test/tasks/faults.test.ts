@@ -108,7 +108,7 @@ async function aliveWorker(client: ReturnType<typeof clientOf>, name: string): P
   return String((body['workers'] as { id: string }[])[0]?.id)
 }
 
-test('kill -9 of the worker that runs a task: the task goes to another worker, where its timeout ends it', async () => {
+test('kill -9 of the worker of a task: the task goes to another worker, where its timeout ends it', async () => {
   const host = await manager()
   const client = clientOf(host.app)
   const first = workerProcess(host, 'first')
@@ -155,7 +155,7 @@ test('kill -9 of the only worker of a task that must not run twice: it fails wit
   expect((await client.get(`/workers/${workerId}`)).body).toMatchObject({ alive: false, state: 'dead', task_count: 0 })
 }, 300_000)
 
-test('a worker that was killed and started again is the same worker, and its lost run is tried again at once', async () => {
+test('a killed worker that starts again is the same worker, and its lost run is repeated at once', async () => {
   const host = await manager()
   const client = clientOf(host.app)
   const folder = temporaryFolder('skein-killed-')
@@ -209,7 +209,7 @@ function remote(base: string) {
   }
 }
 
-test('kill -9 of the manager while tasks run: they go on, and each result is recorded once after its return', async () => {
+test('kill -9 of the manager during tasks: they continue, and each result is recorded once after its return', async () => {
   const { base, joins, start } = await managerProcess()
   const first = await start()
   const workerFolder = temporaryFolder('skein-worker-')
@@ -254,7 +254,7 @@ test('kill -9 of the manager while tasks run: they go on, and each result is rec
   }
 }, 300_000)
 
-test('kill -9 of the manager while ten thousand runs wait and run: each ends and is recorded once', async () => {
+test('kill -9 of the manager with ten thousand waiting and running runs: each ends and is recorded once', async () => {
   const { base, joins, start } = await managerProcess()
   const first = await start()
   const api = remote(base)

@@ -216,7 +216,7 @@ async function started(worker: FakeWorker, fields: Message = {}): Promise<{ id: 
   return { id, assignment: await worker.assignment() }
 }
 
-test('an assignment holds everything, and its result is recorded and acknowledged', async () => {
+test('an assignment is complete, and its result is recorded and acknowledged', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
@@ -245,7 +245,7 @@ test('a result that comes twice is recorded once and acknowledged twice', async 
   expect((await client.get(`/tasks/${id}/runs`)).body).toMatchObject({ total: 1, runs: [{ results: [3] }] })
 })
 
-test('a result under a stale or invented fence is not recorded, and the worker is told to drop it', async () => {
+test('a result with a stale or invented fence is not recorded, and the worker receives an order to drop it', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
@@ -258,7 +258,7 @@ test('a result under a stale or invented fence is not recorded, and the worker i
   expect(await client.results(id)).toMatchObject({ results: [3] })
 })
 
-test('a run given back is assigned again under a higher fence and costs no attempt', async () => {
+test('a returned run is assigned again with a higher fence and is not counted as an attempt', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
@@ -298,7 +298,7 @@ test('a guest error has one attempt', async () => {
   expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'trap' })
 })
 
-test('a worker that comes back with the run keeps it, and its spooled result is asked for', async () => {
+test('a worker that reconnects with the run keeps it, and its spooled result is requested', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
@@ -332,7 +332,7 @@ test('a worker that comes back with the run keeps it, and its spooled result is 
   })
 })
 
-test('a run that the manager does not know any more is to be stopped', async () => {
+test('a run that the manager does not know is stopped', async () => {
   const worker = new FakeWorker()
   await worker.register()
   const stranger = { run_id: randomUUID(), attempt: 1, fence: '7' }
@@ -342,7 +342,7 @@ test('a run that the manager does not know any more is to be stopped', async () 
   })
 })
 
-test('an assignment that never arrived is made again when the worker is back, at no cost', async () => {
+test('an assignment that never arrived is repeated when the worker is back, and is not counted as an attempt', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
@@ -355,7 +355,7 @@ test('an assignment that never arrived is made again when the worker is back, at
   expect(await client.ended(id)).toMatchObject({ state: 3 })
 })
 
-test('a worker that was restarted has lost what it ran, without waiting for the lease', async () => {
+test('the runs of a restarted worker are lost at once, without waiting for the lease', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker, { retry: { backoff: '1ms' } })
@@ -406,7 +406,7 @@ test.each([
   }
 })
 
-test('when the lease ends, the run goes to another worker and the old one is not believed', async () => {
+test('at the end of the lease the run goes to another worker and the old one is rejected', async () => {
   const [lost, heir] = [new FakeWorker(), new FakeWorker()]
   await lost.register({ labels: { fake: lost.labels } })
   await lost.hello()
@@ -434,7 +434,7 @@ test('when the lease ends, the run goes to another worker and the old one is not
   expect((await client.get(`/workers/${heir.id}`)).body).toMatchObject({ alive: true })
 })
 
-test('a registration makes the earlier session void', async () => {
+test('a registration ends the earlier session', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const earlier = worker.epoch
@@ -452,7 +452,7 @@ test('an unknown token, a wrong secret and a session without Hello are refused',
   await expect(new FakeWorker().register({ slots: 0 })).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
 })
 
-test('a stop that the worker does not confirm is forced at its deadline, and a later result does not count', async () => {
+test('a stop that the worker does not confirm is forced at its deadline, and a later result is ignored', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
@@ -469,7 +469,7 @@ test('a stop that the worker does not confirm is forced at its deadline, and a l
   expect(await client.results(id)).toMatchObject({ state: 6, results: null })
 })
 
-test('a result above 256 KiB comes in parts and is given back whole', async () => {
+test('a result above 256 KiB arrives in parts and is returned whole', async () => {
   const worker = new FakeWorker()
   await worker.join()
   const { id, assignment } = await started(worker)

@@ -29,7 +29,7 @@ afterAll(async () => {
   await registry.close()
 })
 
-test('a task with an image_url needs no upload: the digest is resolved at the start and recorded with the run', async () => {
+test('a task with an image_url requires no upload: the digest is resolved at the start and recorded with the run', async () => {
   const { moduleDigest, manifestDigest } = registry.module('acme/add', '1.0', exampleModule('add'))
   const { body } = await client.post('/tasks', { name: 'add', inputs: [20, 22], image_url: 'acme/add:1.0' })
   const id = String(body['id'])
@@ -40,7 +40,7 @@ test('a task with an image_url needs no upload: the digest is resolved at the st
   })
 })
 
-test('an image that does not exist, or is no reference, is 422 and the task stays pending', async () => {
+test('a missing image or an invalid reference is 422 and the task stays pending', async () => {
   for (const image of ['acme/nothing:1.0', 'Not A Reference']) {
     const { body } = await client.post('/tasks', { name: 'add', inputs: [1, 2], image_url: image })
     const answer = await client.post(`/tasks/${String(body['id'])}/start`)
@@ -50,7 +50,7 @@ test('an image that does not exist, or is no reference, is 422 and the task stay
   }
 })
 
-test('the later of an upload and an image_url wins and clears the other', async () => {
+test('the later of an upload and an image_url overrides and clears the other', async () => {
   const id = await client.task('add')
   const edited = await client.put(`/tasks/${id}`, { image_url: 'acme/add:1.0' })
   expect(edited.body['module']).toBeUndefined()

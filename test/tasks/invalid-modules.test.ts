@@ -28,7 +28,7 @@ async function upload(bytes: Buffer) {
   return { id, ...(await client.upload(id, bytes)) }
 }
 
-test('a component that no engine takes is refused at upload and says why; a valid one runs', async () => {
+test('a component that no engine accepts is refused at upload with the reason; a valid one runs', async () => {
   const valid = Buffer.from(await parse(COMPONENT))
   const { id, status } = await upload(valid)
   expect(status).toBe(200)
@@ -40,7 +40,7 @@ test('a component that no engine takes is refused at upload and says why; a vali
   })
 })
 
-test('a core module whose code has other types than it says is refused at upload', async () => {
+test('a core module whose code does not match its types is refused at upload', async () => {
   const bytes = exampleModule('add')
   // i32.add becomes f64.add.
   bytes[bytes.lastIndexOf(0x6a)] = 0xa0
@@ -50,7 +50,7 @@ test('a core module whose code has other types than it says is refused at upload
   })
 })
 
-test('an initial memory is judged by the memory_limit of its task', async () => {
+test('an initial memory is checked against the memory_limit of its task', async () => {
   const bytes = Buffer.from(
     await moduleFromText('(module (memory 1100) (func (export "run") (result i32) memory.size))'),
   )
@@ -69,7 +69,7 @@ test('an initial memory is judged by the memory_limit of its task', async () => 
   expect((await client.post(`/tasks/${id}/invoke`)).body['results']).toEqual([1100])
 })
 
-test('what the upload takes of a component with one byte changed can be transpiled and compiled', async () => {
+test('an accepted component with one byte changed can be transpiled and compiled', async () => {
   const valid = Buffer.from(await parse(COMPONENT))
   let taken = 0
   for (let change = 0; change < CHANGES; change++) {

@@ -24,7 +24,7 @@ test('a thousand inputs in one call are a thousand runs, answered in the order o
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
 })
 
-test('no batch of runs is without end: what is too much at once is refused and says so', async () => {
+test('a batch of runs is bounded: what exceeds the limit is refused with the reason', async () => {
   const id = await client.task('add', { labels: { zone: 'nowhere' } })
   await leaveWorker(manager, 'zone=nowhere')
   const runs = await invokeMany(id, {
@@ -39,7 +39,7 @@ test('no batch of runs is without end: what is too much at once is refused and s
   expect(await client.delete(`/tasks/${id}?force=true`)).toMatchObject({ status: 204 })
 })
 
-test('one that is refused says why and keeps nobody else from running', async () => {
+test('a refused run reports why and does not affect the others', async () => {
   const id = await client.task('add')
   const runs = await invokeMany(id, { inputs: [[1, 2], [1], [3, 4]] })
   expect(runs).toMatchObject([
@@ -50,7 +50,7 @@ test('one that is refused says why and keeps nobody else from running', async ()
   expect((await client.get(`/tasks/${id}/runs`)).body['total']).toBe(2)
 })
 
-test('when none can be started the answer is the refusal', async () => {
+test('the response is the refusal if none can be started', async () => {
   const id = await client.task('add')
   expect((await client.post(`/tasks/${id}/invoke-many`, { inputs: [[1], ['two']] })).status).toBe(422)
   const { body: bare } = await client.post('/tasks', { name: 'add' })
@@ -58,7 +58,7 @@ test('when none can be started the answer is the refusal', async () => {
   expect(refused).toMatchObject({ status: 422, body: { message: expect.stringContaining('no module') as string } })
 })
 
-test('none, more than a thousand, and what is no list of inputs are malformed; an unknown task is not found', async () => {
+test('no inputs, more than a thousand and invalid lists are malformed; an unknown task is not found', async () => {
   const id = await client.task('add')
   const tooMany = Array.from({ length: 1001 }, () => [1, 2])
   for (const inputs of [undefined, [], tooMany, [1, 2], 'all']) {
@@ -69,7 +69,7 @@ test('none, more than a thousand, and what is no list of inputs are malformed; a
   expect((await client.post(`/tasks/${unknown}/invoke-many`, { inputs: [[1, 2]] })).status).toBe(404)
 })
 
-test('what has not ended in time is named, goes on and is found under its run', async () => {
+test('a run that has not ended in time is named, continues and is found by its id', async () => {
   const id = await client.task('endless', { timeout: '2s' })
   const runs = await invokeMany(id, { inputs: [[], []], timeout: '50ms' })
   expect(runs).toMatchObject([
@@ -86,7 +86,7 @@ test('what has not ended in time is named, goes on and is found under its run', 
   }
 })
 
-test('arguments and environment of the call are those of each of its runs', async () => {
+test('arguments and environment of the call apply to each of its runs', async () => {
   const id = await client.task('hello')
   const runs = await invokeMany(id, { inputs: [[], []], cli_args: ['both'] })
   for (const { results } of runs) {

@@ -6,7 +6,7 @@ import { exampleModule, startSite, until } from './support.ts'
 const { worker, client, close } = await startSite()
 afterAll(close)
 
-test('a task just created is pending, with zero times and its defaults', async () => {
+test('a new task is pending, with zero times and its defaults', async () => {
   const { status, body, headers } = await client.post('/tasks', { name: 'add', inputs: [1, 2] })
   expect(status).toBe(201)
   expect(headers['location']).toBe(`/tasks/${String(body['id'])}`)
@@ -76,7 +76,7 @@ test('the upload shows what the module exports and imports', async () => {
   })
 })
 
-test('invoke starts and waits in one call and leaves the state of the task as it is', async () => {
+test('invoke starts and waits in one call and does not change the state of the task', async () => {
   const id = await client.task('fibonacci')
   const { status, body } = await client.post(`/tasks/${id}/invoke`, { inputs: [20] })
   expect(status).toBe(200)
@@ -84,7 +84,7 @@ test('invoke starts and waits in one call and leaves the state of the task as it
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
 })
 
-test('any number of invocations run at once, each a run of its own', async () => {
+test('any number of invocations run concurrently, each as its own run', async () => {
   const id = await client.task('add')
   const sums = await Promise.all(
     Array.from({ length: 100 }, (_, index) => client.post(`/tasks/${id}/invoke`, { inputs: [index, 1] })),
@@ -129,7 +129,7 @@ test.each([
   [null, MIB],
   [4 * MIB, 2 * MIB],
 ])(
-  'with max_output_bytes of %s a run that writes 2 MiB keeps %i bytes, and says that the rest was cut',
+  'with max_output_bytes of %s a run that writes 2 MiB keeps %i bytes, and reports that the rest was cut',
   async (bound, kept) => {
     const created = await client.post('/tasks', { name: 'talkative', max_output_bytes: bound })
     const id = String(created.body['id'])
@@ -196,7 +196,7 @@ test('an invocation takes standard input, and a failure shows the last lines of 
   expect((await client.get(`/tasks/${fail}/runs/${String(body['run_id'])}`)).body).toMatchObject(failure)
 })
 
-test('logs show the newest run, also one that was invoked', async () => {
+test('logs show the newest run, including an invoked one', async () => {
   const id = await client.task('hello')
   expect((await client.get(`/tasks/${id}/logs?follow=true`)).status).toBe(404)
   await client.post(`/tasks/${id}/invoke`, { cli_args: ['invoked'] })
@@ -213,7 +213,7 @@ test('an endless loop ends as failed with the reason timeout', async () => {
   expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'timeout', results: null })
 })
 
-test('a task that is under way is not started again, edited, deleted or given another module', async () => {
+test('an active task is not started again, edited, deleted or given another module', async () => {
   const id = await client.task('endless', { timeout: '30s' })
   await client.post(`/tasks/${id}/start`)
   await until(
@@ -242,7 +242,7 @@ test('deletion with force stops a running task first', async () => {
   expect((await client.delete(`/tasks/${id}?force=true`)).status).toBe(204)
 })
 
-test('stop of a task that is not under way changes nothing', async () => {
+test('stopping an inactive task changes nothing', async () => {
   const id = await client.task('add', { inputs: [1, 1] })
   expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
@@ -252,7 +252,7 @@ test.each([
   ['too few inputs', { inputs: [1] }, 'add takes 2 inputs (i32, i32), not 1'],
   ['an input out of range', { inputs: [1, 2 ** 40] }, 'input 1 must be an integer'],
   ['a fraction for an integer', { inputs: [1, 0.5] }, 'input 1 must be an integer'],
-])('a start with %s is 422 and names what the function takes', async (_name, body, message) => {
+])('a start with %s is 422 with the inputs of the function', async (_name, body, message) => {
   const id = await client.task('add')
   const answer = await client.post(`/tasks/${id}/start`, body)
   expect(answer.status).toBe(422)
@@ -291,7 +291,7 @@ test('an upload of garbage is 400, of an unknown task 404, in the wrong field 40
   expect(await client.put(`/tasks/${id}/upload`, { file: 'x' })).toMatchObject({ status: 415 })
 })
 
-test('fields of a workflow are refused by name outside of one, unknown ones are ignored', async () => {
+test('fields of a workflow are refused by name outside of one, and unknown ones are ignored', async () => {
   expect(await client.post('/tasks', { name: 'x', depends_on: ['y'] })).toMatchObject({
     status: 422,
     body: { error: 'unprocessable' },
@@ -319,7 +319,7 @@ test.each([
   expect(await client.post('/tasks', body)).toMatchObject({ status: 400, body: { error: 'malformed' } })
 })
 
-test('the same Idempotency-Key starts once, and with another body it is 422', async () => {
+test('a repeated Idempotency-Key starts once, and with another body it is 422', async () => {
   const id = await client.task('add', { inputs: [1, 2] })
   const headers = { 'idempotency-key': 'k1' }
   const [first, second] = await Promise.all([
@@ -333,7 +333,7 @@ test('the same Idempotency-Key starts once, and with another body it is 422', as
   expect((await client.get(`/tasks/${id}/runs`)).body['total']).toBe(1)
 })
 
-test('an edit of a task that ended makes it pending again, absent fields stay', async () => {
+test('an edit of an ended task makes it pending again, and absent fields stay', async () => {
   const id = await client.task('add', { inputs: [1, 2], metadata: { a: 1 } })
   await client.post(`/tasks/${id}/start`)
   await client.ended(id)
@@ -348,7 +348,7 @@ test('an edit of a task that ended makes it pending again, absent fields stay', 
   expect(await client.results(id)).toMatchObject({ state: 0, results: null, run_id: null })
 })
 
-test('an invocation sees every edit of its task that was answered before it, and that the task is gone', async () => {
+test('an invocation sees every edit of its task that was answered before, and its deletion', async () => {
   const id = await client.task('add', { inputs: [0, 1] })
   for (const value of [1, 2, 3, 4]) {
     // The second one finds the task remembered.
@@ -384,7 +384,7 @@ test('a listing filters by state, name and metadata, and gives total and page', 
   expect((await client.get('/tasks?limit=101')).status).toBe(400)
 })
 
-test('the worker is listed alive with its slots and its signs of life', async () => {
+test('the worker is listed alive with its slots and its heartbeats', async () => {
   const { body } = await client.get('/workers')
   expect(body).toMatchObject({
     total: 1,
@@ -405,7 +405,7 @@ test('the worker is listed alive with its slots and its signs of life', async ()
   expect((await client.get('/workers/00000000-0000-4000-8000-000000000000')).status).toBe(404)
 })
 
-test('a task that no worker fits stays scheduled, and its placement says why', async () => {
+test('a task without a suitable worker stays scheduled, and its placement reports why', async () => {
   const id = await client.task('add', { inputs: [1, 2], labels: { zone: 'moon' } })
   await client.post(`/tasks/${id}/start`)
   const { body } = await client.get(`/tasks/${id}/placement`)
@@ -418,7 +418,7 @@ test('a task that no worker fits stays scheduled, and its placement says why', a
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(6)
 })
 
-test('GET with wait answers when the run has ended, and at the deadline with the task as it is', async () => {
+test('GET with wait returns when the run has ended, and at the deadline with the current task', async () => {
   const id = await client.task('add', { inputs: [1, 2] })
   // Nothing runs: the answer comes at once.
   expect(await client.get(`/tasks/${id}?wait=60s`)).toMatchObject({ status: 200, body: { state: 0 } })

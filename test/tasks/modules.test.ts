@@ -176,7 +176,7 @@ async function upload(who: Member, name: string): Promise<{ task: string; digest
 }
 
 describe('the list of modules', () => {
-  test('shows what tasks of the domain used: where it is, what it exports, and to nobody else', async () => {
+  test('shows the modules of tasks to their domain only, with their place and exports', async () => {
     const { moduleDigest, manifestDigest } = registry.module('acme/add', '1.0', exampleModule('add'))
     expect((await runImage(one, 'acme/add:1.0')).state).toBe(3)
     // What a worker has comes with its heartbeat.
@@ -236,7 +236,7 @@ describe('the list of modules', () => {
     expect(await stored()).toBe(0)
   })
 
-  test('refuses what is no page, no digest, and whoever has no token', async () => {
+  test('refuses an invalid page, an invalid digest, and a caller without a token', async () => {
     expect((await call(one, 'GET', '/modules?limit=101')).status).toBe(400)
     expect((await call(one, 'GET', '/modules/nonsense')).status).toBe(400)
     const nobody = clientOf(manager.app)
@@ -264,8 +264,8 @@ describe('removing a module', () => {
   })
 })
 
-describe('pulling ahead', () => {
-  test('brings a module to the proxy and to the chosen workers before anybody starts it', async () => {
+describe('pre-pulling', () => {
+  test('fetches a module to the proxy and to the chosen workers before its first start', async () => {
     const bytes = exampleModule('endless')
     const { moduleDigest } = registry.module('acme/ahead', '1.0', bytes)
     const order = { reference: 'acme/ahead:1.0', workers: 'all', labels: { zone: 'north' } }
@@ -280,7 +280,7 @@ describe('pulling ahead', () => {
     expect(there?.cached.proxy).toBe(true)
   })
 
-  test('leaves out workers without the label, and refuses what a start would refuse', async () => {
+  test('skips workers without the label, and refuses what a start would refuse', async () => {
     const elsewhere = { reference: 'acme/ahead:1.0', workers: 'all', labels: { zone: 'south' } }
     expect((await call(one, 'POST', '/modules', elsewhere)).body['workers']).toBe(0)
     expect((await call(one, 'POST', '/modules', { reference: 'acme/nothing:1' })).status).toBe(422)
@@ -312,7 +312,7 @@ describe('a policy', () => {
     expect((await runImage(two, 'acme/unsigned:1.0')).state).toBe(3)
   })
 
-  test('that warns lets the module run and says so in the run', async () => {
+  test('that warns lets the module run and reports it in the run', async () => {
     expect((await set(one, { signatures: 'warn', keys: [publicKey] })).status).toBe(200)
     const { id, state } = await runImage(one, 'acme/unsigned:1.0')
     expect(state).toBe(3)
@@ -322,7 +322,7 @@ describe('a policy', () => {
     ])
   })
 
-  test('has public keys, belongs to a domain, and is set by those who manage its workers', async () => {
+  test('has public keys, belongs to a domain, and is set by users who manage its workers', async () => {
     const privateKey = pair.privateKey.export({ format: 'pem', type: 'pkcs8' }).toString()
     for (const body of [
       { signatures: 'require' },
@@ -342,7 +342,7 @@ describe('a policy', () => {
 })
 
 describe('a push', () => {
-  test('of a domain goes below its own id and comes back as the module of a task', async () => {
+  test('of a domain is stored below its own id and is the module of a task afterwards', async () => {
     const taken = new Map<string, Buffer>()
     registry.intercept(async (request, response, path) => {
       if (request.method === 'GET') return false
@@ -384,7 +384,7 @@ describe('a push', () => {
     expect(own).toMatchObject({ status: 201, body: { login: 'own' } })
   })
 
-  test('refuses what is no module, another media type, too many bytes and a broken login', async () => {
+  test('refuses an invalid module, another media type, too many bytes and an invalid login', async () => {
     const reference = `reference=${one.domain}/x:1`
     expect((await push(one, reference, Buffer.from('hello world, no module'))).status).toBe(422)
     expect((await push(one, reference, Buffer.alloc(0))).status).toBe(422)
@@ -426,7 +426,7 @@ describe('a ticket', () => {
     expect((await ticketOf(one, { digest, reference: `${registry.host}/acme/other@${digests[0]}` })).status).toBe(404)
   })
 
-  test('is not made for another tenant, without a token, or for what no task used', async () => {
+  test('is not issued for another tenant, without a token, or for a module without a task', async () => {
     const digest = digestOf(exampleModule('moving-average'))
     expect((await ticketOf(two, { digest })).status).toBe(404)
     expect((await ticketOf(two, { digest, domain_id: one.domain })).status).toBe(403)
@@ -436,7 +436,7 @@ describe('a ticket', () => {
     expect((await clientOf(manager.app).post('/modules/tickets', { digest }, {})).status).toBe(401)
   })
 
-  test('reads the bytes of an upload, whole or in part, and of no other module', async () => {
+  test('gives access to the bytes of an upload, whole or in part, and of no other module', async () => {
     const bytes = exampleModule('threshold-alarm')
     const { task, digest } = await upload(two, 'threshold-alarm')
     const other = await upload(two, 'unit-conversion')
@@ -463,7 +463,7 @@ describe('the bytes of a module', () => {
   const readContent = (digest: string, headers: Record<string, string>, method: 'GET' | 'HEAD' = 'GET') =>
     manager.app.inject({ method, url: `/modules/${digest}/content`, headers })
 
-  test('are those of an upload or of a registry, whole or in part, for whoever can read a task that uses it', async () => {
+  test('are those of an upload or of a registry, whole or in part, for callers who can read a task with it', async () => {
     const uploaded = await upload(one, 'threshold-alarm')
     const bytes = exampleModule('endless')
     const { moduleDigest } = registry.module('acme/endless', '1.0', bytes)
@@ -496,7 +496,7 @@ describe('the bytes of a module', () => {
     expect((await call(one, 'DELETE', `/tasks/${uploaded.task}`)).status).toBe(204)
   })
 
-  test('of a registry that is gone are refused before anything is sent', async () => {
+  test('of an unavailable registry are refused before anything is sent', async () => {
     const { moduleDigest } = registry.module('acme/gone', '1.0', wasmOf(8_000))
     expect((await call(one, 'POST', '/modules', { reference: 'acme/gone:1.0' })).status).toBe(202)
     await until(
@@ -549,7 +549,7 @@ describe('inspection', () => {
     expect(await sql`SELECT key FROM modules`.execute(db.database.db)).toEqual(before)
   })
 
-  test('of a module that a task would refuse says why', async () => {
+  test('of a module that a task would refuse contains the reason', async () => {
     const { status, body } = await inspect(one, foreignImport)
     expect([status, body]).toEqual([
       200,
@@ -561,7 +561,7 @@ describe('inspection', () => {
     expect(body).not.toHaveProperty('runtime')
   })
 
-  test('refuses what is no module, strangers, and domains of others', async () => {
+  test('refuses an invalid module, strangers, and domains of others', async () => {
     expect((await inspect(one, Buffer.from('no module'))).status).toBe(400)
     expect((await inspect(one, Buffer.alloc(0))).status).toBe(400)
     expect((await inspect({ headers: {} }, exampleModule('add'))).status).toBe(401)
@@ -569,7 +569,7 @@ describe('inspection', () => {
     expect(await call(one, 'POST', '/modules/inspect', {})).toMatchObject({ status: 415 })
   })
 
-  test('of what a task of the domain uses needs no bytes', async () => {
+  test('of a module of the domain requires no bytes', async () => {
     const { task, digest } = await upload(one, 'threshold-alarm')
     const { body } = await call(one, 'GET', `/modules/${digest}`)
     const { body: shown } = await call(one, 'GET', `/tasks/${task}`)
@@ -579,7 +579,7 @@ describe('inspection', () => {
   })
 })
 
-test('a registry that does not answer is told of in the run, and the last known module is used', async () => {
+test('a registry that does not respond is reported in the run, and the last known module is used', async () => {
   registry.module('acme/stale', '1.0', exampleModule('add'))
   expect((await runImage(two, 'acme/stale:1.0')).state).toBe(3)
   registry.intercept((_request, response) => {

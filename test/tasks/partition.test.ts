@@ -109,7 +109,7 @@ async function expectOfUse(label: string, value: string): Promise<void> {
   expect(await client.ended(id, DEADLINE_MS)).toMatchObject({ state: 3, results: [3] })
 }
 
-test('a worker that stands still for longer than its lease loses its task, and what it says afterwards does not count', async () => {
+test('a worker that is suspended for longer than its lease loses its task, and its later messages are ignored', async () => {
   const folder = temporaryFolder('skein-still-')
   const still = startProgram('worker', {
     SKEIN_DATA_DIR: folder,
@@ -143,7 +143,7 @@ test('a worker that stands still for longer than its lease loses its task, and w
   })
 })
 
-test('a worker behind a network that lets nothing through loses its task, and joins again when it does', async () => {
+test('a worker behind a blocked network loses its task, and joins again afterwards', async () => {
   const relay = await startRelay()
   const joins = { grpcAddress: relay.address, workerToken: host.workerToken }
   const cut = await startTestWorker(joins, { name: 'cut', labels: 'name=cut,pool=split' })

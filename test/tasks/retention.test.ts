@@ -8,7 +8,7 @@ afterAll(close)
 
 const HOUR_MS = 3_600_000
 
-test('runs that ended long ago go, but for the newest start of a task and what is under way', async () => {
+test('runs that ended long ago are removed, except the newest start of a task and active ones', async () => {
   const task = await client.task('add', { inputs: [1, 2] })
   const group = await client.task('add', { inputs: [1, 2], broadcast: true })
   const long = await client.task('endless', { timeout: '60s' })

@@ -35,7 +35,7 @@ test('a schedule starts the task at its ticks, and shows the next one', async ()
   expect((await client.get(`/tasks/${id}`)).body).not.toHaveProperty('schedule')
 })
 
-test('ticks that passed while no manager ran start nothing, or one run where the task says so', async () => {
+test('ticks without a running manager start nothing, or one run if the task says so', async () => {
   const none = await client.task('add', { inputs: [1, 2], schedule: SELDOM })
   const once = await client.task('add', { inputs: [1, 2], schedule: SELDOM, catch_up: 'once' })
   const before = (await client.get(`/tasks/${once}`)).body['next_tick_at']
@@ -68,7 +68,7 @@ test('several managers start a tick once', async () => {
   await Promise.all(others.map((other) => other.close()))
 })
 
-test('a tick that finds the task running starts nothing, and the next one is waited for', async () => {
+test('a tick during a run of the task starts nothing, and the next one is awaited', async () => {
   const id = await client.task('endless', { timeout: '30s', schedule: SELDOM, catch_up: 'once' })
   await client.post(`/tasks/${id}/start`)
   await moveTick(id, `now() - interval '1 hour'`)
@@ -81,7 +81,7 @@ test('a tick that finds the task running starts nothing, and the next one is wai
   await client.post(`/tasks/${id}/stop`)
 })
 
-test('ticks that no worker can take keep nobody else from starting, and a crowd of ticks is started at once', async () => {
+test('ticks without a worker do not delay others, and many due ticks are started at once', async () => {
   const crowd = async (count: number, fields: Record<string, unknown>) =>
     await Promise.all(
       Array.from({ length: count }, () =>
@@ -128,7 +128,7 @@ test('a daemon outlives the timeout of its task', async () => {
   await client.post(`/tasks/${id}/stop`)
 })
 
-test('a broadcast runs once on every worker that fits, with a result for each', async () => {
+test('a broadcast runs once on every suitable worker, with a result for each', async () => {
   const others = await Promise.all([startTestWorker(manager), startTestWorker(manager)])
   const stranger = await startTestWorker(manager, { labels: 'site=elsewhere' })
   await client.post(`/workers/${stranger.id}/drain`)
@@ -147,7 +147,7 @@ test('a broadcast runs once on every worker that fits, with a result for each', 
   await Promise.all([...others, stranger].map((one) => one.close()))
 })
 
-test('a broadcast in which a worker fails is failed, and says of whom', async () => {
+test('a broadcast with a failed worker is failed, and names the worker', async () => {
   const id = await client.task('endless', { broadcast: true, timeout: '100ms' })
   await client.post(`/tasks/${id}/start`)
   const ended = await client.ended(id)
@@ -155,7 +155,7 @@ test('a broadcast in which a worker fails is failed, and says of whom', async ()
   expect(ended['results']).toMatchObject([{ worker_id: worker.id, state: 4, reason: 'timeout' }])
 })
 
-test('a broadcast ends although one of its workers is gone before it was given its part', async () => {
+test('a broadcast ends although one of its workers leaves before it received its part', async () => {
   const leaving = await startTestWorker(manager, { slots: 1, labels: 'role=leaving' })
   const busy = await client.task('endless', { labels: { role: 'leaving' }, timeout: '60s', on_lost: 'fail' })
   await client.post(`/tasks/${busy}/start`)
@@ -184,7 +184,7 @@ test('a broadcast can be stopped as a whole', async () => {
   expect(await client.ended(id)).toMatchObject({ state: 6 })
 })
 
-test('a broadcast that no worker fits is 503 with the time to come back', async () => {
+test('a broadcast without a suitable worker is 503 with a retry time', async () => {
   const id = await client.task('add', { inputs: [1, 2], broadcast: true, labels: { site: 'nowhere' } })
   const refused = await client.post(`/tasks/${id}/start`)
   expect(refused).toMatchObject({ status: 503, body: { error: 'unavailable' } })

@@ -101,7 +101,7 @@ async function bring(site: string, workers: readonly string[]): Promise<void> {
   }
 }
 
-test('ten workers of one site are sent a module once, whoever of them fetches it', async () => {
+test('ten workers of one site receive a module from outside once, whichever worker fetches it', async () => {
   const workers: string[] = []
   for (let index = 0; index < WORKERS; index++) workers.push(await joinSite('north'))
   const before = relay.receivedBytes
@@ -111,7 +111,7 @@ test('ten workers of one site are sent a module once, whoever of them fetches it
   expect(relay.receivedBytes - before).toBeLessThan(2 * MODULE_BYTES)
 }, 180_000)
 
-test('ten workers that are given a run at the same moment are sent its module once, and none waits for one that waits for it', async () => {
+test('ten workers that receive a run at the same moment fetch its module once, and none waits in a circle', async () => {
   const workers: string[] = []
   for (let index = 0; index < WORKERS; index++) workers.push(await joinSite('south'))
   registry.module('south', 'latest', wasmOf(MODULE_BYTES, 'S'.charCodeAt(0)))
@@ -143,7 +143,7 @@ test('workers without a port of their own ask the proxy, each for itself', async
   expect(relay.receivedBytes - before).toBeGreaterThan(2 * MODULE_BYTES)
 }, 180_000)
 
-test('a port for a site without a name is refused with what to do', async () => {
+test('a port for a site without a name is refused with a remedy', async () => {
   const starting = startTestWorker(manager, { environment: { SKEIN_WORKER_PEER_PORT: '0' } })
   await expect(starting).rejects.toThrow('add site=<name> to SKEIN_WORKER_LABELS')
 })

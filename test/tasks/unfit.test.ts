@@ -37,7 +37,7 @@ async function invoke(id: string, body: Record<string, unknown> = {}) {
   return { ...answer, tookMs: monotonicMs() - begunMs }
 }
 
-test('without any worker the answer is 409 at once and says that none has joined', async () => {
+test('without any worker the response is 409 at once with this reason', async () => {
   const id = await client.task('add')
   const answer = await invoke(id)
   expect(answer).toMatchObject({
@@ -50,7 +50,7 @@ test('without any worker the answer is 409 at once and says that none has joined
   expect(many).toMatchObject({ status: 409, body: { message: 'no worker fits: no worker has joined' } })
 })
 
-test('where none fits the answer names the workers and why, as /placement does', async () => {
+test('without a suitable worker the response names the workers and the reasons, like /placement', async () => {
   await aWorker(manager, 'north', 'zone=north')
   const id = await client.task('add', { labels: { zone: 'south' } })
   expect(await invoke(id)).toMatchObject({
@@ -67,7 +67,7 @@ test('where none fits the answer names the workers and why, as /placement does',
   await client.post(`/workers/${north?.id}/resume`)
 })
 
-test('wait gives a worker that fits the time to join', async () => {
+test('wait gives a suitable worker time to join', async () => {
   const id = await client.task('add', { labels: { zone: 'west' } })
   const waiting = invoke(id, { wait: '30s' })
   await aWorker(manager, 'west', 'zone=west')
@@ -78,7 +78,7 @@ test('wait gives a worker that fits the time to join', async () => {
   expect(answer.tookMs).toBeGreaterThan(390)
 })
 
-test('the times are bounded, and each refusal says what is accepted', async () => {
+test('the times are bounded, and each error contains the accepted values', async () => {
   const id = await client.task('add')
   for (const [field, value, message] of [
     ['wait', '61s', 'wait must be between 0s and 60s'],
@@ -89,7 +89,7 @@ test('the times are bounded, and each refusal says what is accepted', async () =
     expect(await invoke(id, { [field]: value })).toMatchObject({ status: 400, body: { message } })
 })
 
-test('one that fits and is busy is waited for, and so is one that is connected to another manager', async () => {
+test('a suitable worker that is busy, or connected to another manager, is awaited', async () => {
   await aWorker(other, 'east', 'zone=east', 1)
   const endless = await client.task('endless', { labels: { zone: 'east' }, timeout: '2s' })
   await client.post(`/tasks/${endless}/start`)
@@ -97,7 +97,7 @@ test('one that fits and is busy is waited for, and so is one that is connected t
   expect(await invoke(id)).toMatchObject({ status: 200, body: { results: [3] } })
 })
 
-test('a worker whose lease has not ended counts, connected or not', async () => {
+test('a worker with a valid lease is counted, connected or not', async () => {
   const leaving = await aWorker(manager, 'leaving', 'zone=leaving')
   await leaving.close()
   const id = await client.task('add', { labels: { zone: 'leaving' } })

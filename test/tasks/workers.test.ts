@@ -15,7 +15,7 @@ async function follow(path: string, headers: Record<string, string> = {}): Promi
   return await openEvents(`http://127.0.0.1:${port}${path}`, headers)
 }
 
-test('a drained worker is given nothing new until it is resumed', async () => {
+test('a drained worker receives no new runs until it is resumed', async () => {
   const drained = await client.post(`/workers/${worker.id}/drain`)
   expect(drained).toMatchObject({ status: 200, body: { id: worker.id, state: 'draining' } })
   const id = await client.task('add', { inputs: [1, 2] })
@@ -55,7 +55,7 @@ test('drain, resume, revoke and delete of an unknown worker are 404', async () =
   expect((await client.delete(`/workers/${id}`)).status).toBe(404)
 })
 
-test('a worker that is alive and runs a task is not deleted; once it is gone it is', async () => {
+test('an alive worker with a running task is not deleted; a dead one is', async () => {
   const other = await startTestWorker(manager, { labels: 'role=doomed' })
   const id = await client.task('endless', { labels: { role: 'doomed' }, timeout: '30s' })
   await client.post(`/tasks/${id}/start`)
@@ -91,7 +91,7 @@ test('a revoked worker loses its session and its secret, and its runs go to othe
   await folder.close()
 })
 
-test('a join token is shown once, is good for its number of workers, and then no more', async () => {
+test('a join token is shown once, and is valid for its number of workers', async () => {
   const made = await client.post('/workers/tokens', { uses: 1, expires_in: '10m' })
   expect(made).toMatchObject({ status: 201, body: { uses: 1 } })
   expect(made.headers['cache-control']).toBe('no-store')
@@ -114,7 +114,7 @@ test.each([
   expect(JSON.stringify(answer)).toContain(field)
 })
 
-test('every state of a task and of its run comes over /events, and nothing is missed after a reconnect', async () => {
+test('every state of a task and of its run is sent over /events, and nothing is missed after a reconnect', async () => {
   const stream = await follow('/events')
   expect(stream.status).toBe(200)
   const id = await client.task('add', { inputs: [20, 22] })
@@ -135,7 +135,7 @@ test('every state of a task and of its run comes over /events, and nothing is mi
   again.close()
 })
 
-test('joining and leaving of a worker comes over /events', async () => {
+test('joining and leaving of a worker is sent over /events', async () => {
   const stream = await follow('/events')
   const other = await startTestWorker(manager, { name: 'announced' })
   await stream.next('worker', (data) => data['worker_id'] === other.id)
@@ -145,7 +145,7 @@ test('joining and leaving of a worker comes over /events', async () => {
   stream.close()
 })
 
-test('draining of a worker comes over /events where something of it is seen', async () => {
+test('draining of a worker is sent over /events to callers that can see it', async () => {
   const other = await startTestWorker(manager, { name: 'drained' })
   const path = `/workers/${other.id}`
   const stream = await follow('/events')
@@ -179,7 +179,7 @@ test.each(['nonsense', '1-2', '1-2-x'])('/events refuses %s as the id of an even
   expect(response.statusCode).toBe(400)
 })
 
-test('output is followed as it comes, until the run has ended', async () => {
+test('output is followed as it arrives, until the run has ended', async () => {
   const id = await client.task('hello', { cli_args: ['there'] })
   await client.post(`/tasks/${id}/start`)
   const stream = await follow(`/tasks/${id}/logs?follow=true`)

@@ -47,7 +47,7 @@ test('results of parents become inputs of their children, and a diamond ends onc
   expect((await client.get(`/tasks/${String(steps['bottom']?.task_id)}/runs`)).body).toMatchObject({ total: 1 })
 })
 
-test('after a failure run on failure and always, and on success is skipped with what depends on it', async () => {
+test('after a failure tasks with failure and always run, and those with success are skipped with their dependents', async () => {
   const id = await workflow([
     { name: 'bad', module: 'endless', function: 'run', timeout: '100ms' },
     { name: 'good', inputs: [1, 1], depends_on: ['bad'] },
@@ -89,7 +89,7 @@ test.each([
   expect(String(body['message'])).toContain(words)
 })
 
-test('a workflow that runs is neither started again nor deleted; stopped, it starts nothing more', async () => {
+test('a running workflow is neither started again nor deleted; a stopped one starts nothing more', async () => {
   const id = await workflow([
     { name: 'long', module: 'endless', function: 'run', timeout: '30s' },
     { name: 'next', inputs: [1, 1], depends_on: ['long'], run_if: 'always' },
@@ -114,7 +114,7 @@ test('a workflow that runs is neither started again nor deleted; stopped, it sta
   expect((await client.get(`/tasks/${String(taskId[1]?.id)}`)).status).toBe(404)
 })
 
-test('a workflow whose task has no module fails and says why', async () => {
+test('a workflow with a task without a module fails with the reason', async () => {
   const { body } = await client.post('/workflows', { name: 'flow', tasks: [{ name: 'empty' }] })
   await client.post(`/workflows/${String(body['id'])}/start`)
   const { state, steps } = await ended(String(body['id']))
@@ -122,7 +122,7 @@ test('a workflow whose task has no module fails and says why', async () => {
   expect(steps['empty']?.error).toContain('no module')
 })
 
-test('a workflow can be run again, and another manager drives it as well', async () => {
+test('a workflow can be run again, also by another manager', async () => {
   const other = await startTestManager(db.database)
   const id = await workflow([
     { name: 'one', inputs: [1, 1] },
@@ -137,7 +137,7 @@ test('a workflow can be run again, and another manager drives it as well', async
   await other.close()
 })
 
-test.each(['env', 'labels', 'secrets'])('an empty name in %s of a task of a workflow is named', async (field) => {
+test.each(['env', 'labels', 'secrets'])('an empty name in %s of a task of a workflow is reported', async (field) => {
   const refused = await client.post('/workflows', { name: 'w', tasks: [{ name: 'a', [field]: { '': 'x' } }] })
   expect(refused).toMatchObject({
     status: 400,

@@ -46,7 +46,7 @@ describe('a bomb of garbage-collected arrays', () => {
     expect(await explode(bomb)).toMatchObject({ state: 'failed', reason: 'oom' })
   })
 
-  test('is refused where they were not allowed', async () => {
+  test('is refused if they were not allowed', async () => {
     await using strict = await startPool({ slots: 1, runners: 1 })
     const bomb = await parse('(module (type $a (array i8)) (func (export "run")))')
     expect(await strict.run(bomb)).toMatchObject({ reason: 'module_invalid' })
@@ -64,7 +64,7 @@ describe('memory', () => {
     expect(outcome).toMatchObject({ reason: 'module_invalid', error: expect.stringContaining(sentence) as string })
   })
 
-  test('of 64 bits is bounded like any other', async () => {
+  test('of 64 bits is limited like any other', async () => {
     const eater = await parse(`(module (memory (export "memory") i64 1) (func (export "run")
       (loop $again (if (i64.eq (memory.grow (i64.const 16)) (i64.const -1)) (then unreachable)) (br $again))))`)
     expect(await explode(eater, { memoryLimitBytes: 16 * MIB })).toMatchObject({
@@ -73,7 +73,7 @@ describe('memory', () => {
     })
   })
 
-  test('that is filled to its limit again and again does not add up', async () => {
+  test('that is repeatedly filled to its limit does not accumulate', async () => {
     const eater = await moduleFromText(`(module (memory (export "memory") 1 1024) (func (export "run")
       (drop (memory.grow (i32.const 1023))) (memory.fill (i32.const 0) (i32.const 1) (i32.const 67108864))))`)
     for (let time = 0; time < 10; time++) expect(await runToEnd(eater)).toMatchObject({ state: 'completed' })
@@ -118,14 +118,14 @@ describe('a large module', () => {
     expect(outcome).toMatchObject({ error: expect.stringContaining('at most 67108864 are accepted') as string })
   })
 
-  test('of a hundred thousand functions runs, of one more it does not', async () => {
+  test('of a hundred thousand functions runs, and with one more it does not', async () => {
     expect(await explode(moduleOfBodies(100_000, 20))).toMatchObject({ state: 'completed' })
     expect(await explode(moduleOfBodies(100_001, 20))).toMatchObject({ reason: 'module_invalid' })
   })
 })
 
 describe('a guest', () => {
-  test('that floods stdout has it cut at its bound and ends as it would', async () => {
+  test('that floods stdout has its output cut at the limit and ends normally', async () => {
     const flood = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
       (memory (export "memory") 2)
@@ -143,12 +143,12 @@ describe('a guest', () => {
     expect(JSON.stringify(stdout).length).toBeLessThan(MIB * 1.5)
   })
 
-  test('that calls itself for ever ends with trap', async () => {
+  test('that recurses forever ends with trap', async () => {
     const deep = await moduleFromText('(module (func $run (export "run") (call $run)))')
     expect(await explode(deep)).toMatchObject({ reason: 'trap', error: 'call stack exhausted' })
   })
 
-  test('of garbage bytes, of none, and of a header alone ends with a reason', async () => {
+  test('of garbage bytes, of none, and of a header only ends with a reason', async () => {
     for (const bytes of [new Uint8Array(), Uint8Array.of(1, 2, 3), Buffer.from('<html>'.repeat(1000))]) {
       await expect(host.run(bytes)).rejects.toMatchObject({ kind: 'malformed' })
     }
@@ -157,7 +157,7 @@ describe('a guest', () => {
     expect(await explode(Buffer.concat([header, Buffer.alloc(1000, 7)]))).toMatchObject({ reason: 'module_invalid' })
   })
 
-  test('is given NaN and infinities back by their names, and takes none', async () => {
+  test('returns NaN and infinities by their names, and accepts none', async () => {
     const module = await moduleFromText(`(module (func (export "run") (param f64) (result f64 f64 f32)
       (f64.div (f64.const 0) (f64.const 0)) (f64.div (local.get 0) (f64.const 0)) (f32.const -inf)))`)
     expect(await explode(module, { inputs: [1] })).toMatchObject({ results: ['NaN', 'Infinity', '-Infinity'] })
@@ -165,7 +165,7 @@ describe('a guest', () => {
   })
 })
 
-test('heartbeats go on and no lease is lost while bombs of every kind explode', async () => {
+test('heartbeats continue and no lease is lost while bombs of every kind run', async () => {
   await using joined = await JoinedWorker.start({ SKEIN_WORKER_ALLOW_GC: 'true' })
   const { manager } = joined
   // Manager, worker and test are one process here: three intervals of silence are what it may stand still for.

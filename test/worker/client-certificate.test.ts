@@ -39,7 +39,7 @@ async function issue(request: Uint8Array) {
   return create(IssuedCertificateSchema, { certificatePem: certificate.toString('pem') })
 }
 
-test('a certificate waits for two thirds of its time before it is renewed, also after a restart', async () => {
+test('a certificate is renewed after two thirds of its lifetime, also after a restart', async () => {
   const path = join(folder, 'waits.pem')
   const first = await ClientCertificate.open(path)
   expect(first.isDue(FROM_MS)).toBe(true)
@@ -68,7 +68,7 @@ test('the old certificate is shown until the renewed one is on disk, and a renew
   expect(certificate.shown?.key).not.toBe(before?.key)
 })
 
-test('a damaged file is as good as none', async () => {
+test('a damaged file is treated as absent', async () => {
   const path = join(folder, 'damaged.pem')
   await writeFile(path, '-----BEGIN PRIVATE KEY-----\nx\n-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n')
   const certificate = await ClientCertificate.open(path)

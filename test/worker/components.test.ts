@@ -25,7 +25,7 @@ function component(core: string, type: string, options = OPTIONS, exported = '(e
 }
 
 describe('a component', () => {
-  test('gets its inputs and answers with the returned value', async () => {
+  test('receives its inputs and returns a value', async () => {
     const add = await componentFromText(
       component(
         '(func (export "f") (param i32 i32) (result i32) (i32.add (local.get 0) (local.get 1)))',
@@ -39,7 +39,7 @@ describe('a component', () => {
     })
   })
 
-  test('takes text and returns it', async () => {
+  test('accepts text and returns it', async () => {
     const echo = await componentFromText(
       component(
         `(func (export "f") (param i32 i32) (result i32)
@@ -50,7 +50,7 @@ describe('a component', () => {
     expect(await host.run(echo, { inputs: ['größe 温度'] })).toMatchObject({ results: 'größe 温度' })
   })
 
-  test('carries 64-bit integers whole', async () => {
+  test('preserves 64-bit integers', async () => {
     const same = await componentFromText(
       component('(func (export "f") (param i64) (result i64) (local.get 0))', '(func (param "n" u64) (result u64))'),
     )
@@ -77,7 +77,7 @@ describe('a component', () => {
     })
   })
 
-  test('imports interfaces of types alone, and uses them as inputs and results', async () => {
+  test('imports interfaces with types only, and uses them as inputs and results', async () => {
     const sharing = await componentFromText(`(component
       (type $types (instance
         (type $r (record (field "level" u32) (field "total" u64))) (export "reading" (type (eq $r)))))
@@ -103,7 +103,7 @@ describe('a component', () => {
     })
   })
 
-  test('takes and gives bytes as base64 too', async () => {
+  test('accepts and returns bytes as base64 too', async () => {
     const echo = await componentFromText(
       component(
         `(func (export "f") (param i32 i32) (result i32)
@@ -138,7 +138,7 @@ describe('a component', () => {
     })
   })
 
-  test('starts anew at every run', async () => {
+  test('starts with a new instance for every run', async () => {
     const counter = await componentFromText(
       component(
         `(global $n (mut i32) (i32.const 0)) (func (export "f") (result i32)
@@ -196,7 +196,7 @@ describe('a command', () => {
     })
   })
 
-  test('is refused a socket as an ordinary error', async () => {
+  test('gets an ordinary error for a socket', async () => {
     const codes = ['unknown', 'access-denied', 'not-supported'].map((name) => `"${name}"`).join(' ')
     const text = command(
       `(import "wasi:sockets/network@0.2.3" (instance $net (export "network" (type (sub resource)))
@@ -236,7 +236,7 @@ describe('a component that goes wrong', () => {
     expect(await host.run(deep)).toMatchObject({ reason: 'trap', error: 'call stack exhausted' })
   })
 
-  test('is refused memory beyond its limit, which all its memories share; a trap says that a memory stands there', async () => {
+  test('cannot grow its memories together beyond its limit, and a trap mentions the full memory', async () => {
     const grow = (pages: number) => `(component
       (core module $a (memory 10)) (core instance (instantiate $a))
       (core module $m (memory (export "memory") 1) (func (export "f") (drop (memory.grow (i32.const 9)))
@@ -254,7 +254,7 @@ describe('a component that goes wrong', () => {
     })
   })
 
-  test('ends with oom when its command fails while its memory stands at its limit, and not otherwise', async () => {
+  test('ends with oom when its command fails at its memory limit, and not otherwise', async () => {
     const fail = (pages: number) => `(component
       (core module $m (memory (export "memory") 1)
         (func (export "f") (result i32) (drop (memory.grow (i32.const ${pages}))) (i32.const 1)))
@@ -273,12 +273,12 @@ describe('a component that goes wrong', () => {
     })
   })
 
-  test('ends with module_invalid when the limit of the run is below what its memories start with', async () => {
+  test('ends with module_invalid when the limit of the run is below its initial memory', async () => {
     const large = await componentFromText('(component (core module $m (memory 20)) (core instance (instantiate $m)))')
     expect(await host.run(large, { memoryLimitBytes: 10 * 65_536 })).toMatchObject({ reason: 'module_invalid' })
   })
 
-  test('ends with trap, naming it, when it calls what was not granted', async () => {
+  test('ends with trap and the name when it calls a function that was not granted', async () => {
     const text = `(component
       (import "wasi:http/types@0.2.3" (instance $http (export "fields" (type $f (sub resource))) (type $own (own $f))
         (export "[constructor]fields" (func (result $own)))))
@@ -293,7 +293,7 @@ describe('a component that goes wrong', () => {
     })
   })
 
-  test('that is damaged inside is refused by the transpiler, once and for good', async () => {
+  test('that is damaged inside is refused by the transpiler permanently', async () => {
     const whole = await componentFromText(
       component('(func (export "f") (result i32) i32.const 1)', '(func (result u8))'),
     )
@@ -309,7 +309,7 @@ describe('a component that goes wrong', () => {
   })
 })
 
-test('a component is transpiled once, whoever asks for it at the same time', async () => {
+test('a component is transpiled once for concurrent requests', async () => {
   const bytes = await componentFromText(component('(func (export "f") (result i32) i32.const 9)', '(func (result u8))'))
   const before = readdirSync(host.componentsFolder).length
   const outcomes = await Promise.all(Array.from({ length: 10 }, () => host.run(bytes)))

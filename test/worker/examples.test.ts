@@ -68,7 +68,7 @@ test('the moving average returns the mean of the stored values', async () => {
   expect(await joined.manager.result('mean')).toMatchObject({ resultsJson: `[${(4 - 1.5 + 250) / 3}]` })
 })
 
-test('the unit conversion publishes what it could convert', async () => {
+test('the unit conversion publishes converted records', async () => {
   const records = [
     { n: 'room', t: 1_700_000_000, u: 'degF', v: 212 },
     { n: 'door', t: 1_700_000_000, vb: true },

@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => host[Symbol.asyncDispose]())
 
 describe('a core module', () => {
-  test('gets its inputs and returns its results as an array', async () => {
+  test('receives its inputs and returns its results as an array', async () => {
     expect(await host.run('add', { inputs: [5, 3] })).toMatchObject({ state: 'completed', results: [8] })
   })
 
@@ -29,7 +29,7 @@ describe('a core module', () => {
     expect(await host.run(none)).toMatchObject({ state: 'completed', results: [] })
   })
 
-  test('whose pointers lie outside of its memory traps or gets an error number, and is never taken for one without memory', async () => {
+  test('whose pointers lie outside of its memory traps or gets an error number, and is never treated as one without memory', async () => {
     const modules = WASI_PREVIEW1_FUNCTIONS.filter((name) => name !== 'proc_exit').flatMap((name) => {
       const { params } = wasiPreview1Signature(name)
       const calls = [-1, -16, 65_535, 65_536].map((value) =>
@@ -48,7 +48,7 @@ describe('a core module', () => {
     expect(new Set(ends)).toEqual(new Set(['completed', 'trap']))
   })
 
-  test('has no sockets: a descriptor of its own is none, another one does not exist', async () => {
+  test('has no sockets: its own descriptor is not one, and no other descriptor exists', async () => {
     const shutdown = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "sock_shutdown" (func $shutdown (param i32 i32) (result i32)))
       (func (export "run") (param $fd i32) (result i32) (call $shutdown (local.get $fd) (i32.const 1))))`)
@@ -57,12 +57,12 @@ describe('a core module', () => {
     expect(await host.run(shutdown, { inputs: [7] })).toMatchObject({ results: [8] })
   })
 
-  test('is refused inputs that it does not take, naming what it takes', async () => {
+  test('is refused invalid inputs, with the accepted ones', async () => {
     const outcome = await host.run('add', { inputs: [1] })
     expect(outcome).toMatchObject({ reason: 'guest_error', error: 'add takes 2 inputs (i32, i32), not 1' })
   })
 
-  test('ends with no_such_function, naming what is there', async () => {
+  test('ends with no_such_function and the existing ones', async () => {
     const outcome = await host.run('add', { functionName: 'subtract', inputs: [1, 2] })
     expect(outcome).toMatchObject({
       reason: 'no_such_function',
@@ -70,7 +70,7 @@ describe('a core module', () => {
     })
   })
 
-  test('has its function chosen by name, then task name, then _start, run, main, then the only one', async () => {
+  test('runs the function with the given name, else task name, _start, run, main, or its only one', async () => {
     const module = await moduleFromText(`(module
       (func (export "main") (result i32) i32.const 1) (func (export "run") (result i32) i32.const 2)
       (func (export "pump") (result i32) i32.const 3) (func (export "other") (result i32) i32.const 4))`)
@@ -80,7 +80,7 @@ describe('a core module', () => {
     expect(await host.run('add', { taskName: 'unknown', inputs: [1, 1] })).toMatchObject({ results: [2] })
   })
 
-  test('starts anew at every run: nothing of a run is seen by the next', async () => {
+  test('starts with a new instance for every run: nothing of an earlier run is visible', async () => {
     const counter = await moduleFromText(`(module (global $n (mut i32) (i32.const 0))
       (func (export "run") (result i32) (global.set $n (i32.add (global.get $n) (i32.const 1))) (global.get $n)))`)
     for (let run = 0; run < 3; run++) expect(await host.run(counter)).toMatchObject({ results: [1] })
@@ -88,13 +88,13 @@ describe('a core module', () => {
 })
 
 describe('a command of WASI preview 1', () => {
-  test('prints its arguments, whatever their script', async () => {
+  test('prints its arguments in any script', async () => {
     const outcome = await host.run('hello', { args: ['größe', '温度', ''] })
     const stdout = 'hello\ngröße\n温度\n\n'
     expect(outcome).toMatchObject({ state: 'completed', results: { exit_code: 0, stdout, stderr: '' } })
   })
 
-  test('ends with guest_error when its exit code is not 0, and keeps what it printed', async () => {
+  test('ends with guest_error when its exit code is not 0, and keeps its output', async () => {
     const outcome = await host.run('hello', { args: ['--fail'] })
     expect(outcome).toMatchObject({
       state: 'failed',
@@ -103,7 +103,7 @@ describe('a command of WASI preview 1', () => {
     })
   })
 
-  test('has its output cut at the bound, with a mark', async () => {
+  test('has its output cut at the limit, with a mark', async () => {
     const outcome = await host.run('hello', { args: ['x'.repeat(1000)], maxOutputBytes: 100 })
     expect(outcome).toMatchObject({ isOutputTruncated: true })
     expect(outcome).toMatchObject({ stdout: `hello\n${'x'.repeat(94)}\n[truncated: 907 more bytes]\n` })
@@ -121,7 +121,7 @@ describe('a command of WASI preview 1', () => {
     expect(await host.run(module, { env: { A: 'ä' } })).toMatchObject({ results: [1, 5, 8] })
   })
 
-  test('waits without burning a core, and its wait ends with its timeout', async () => {
+  test('waits without using a core, and its timeout ends the wait', async () => {
     const sleeper = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
       (memory (export "memory") 1)
@@ -134,7 +134,7 @@ describe('a command of WASI preview 1', () => {
     expect(outcome).toMatchObject({ reason: 'timeout' })
   })
 
-  test('is refused an import that no worker offers, naming it', async () => {
+  test('is refused an import that no worker offers, with its name', async () => {
     const module = await moduleFromText('(module (import "env" "open" (func)) (func (export "run")))')
     const outcome = await host.run(module)
     expect(outcome).toMatchObject({ reason: 'module_invalid', error: expect.stringContaining('env.open') as string })
@@ -148,7 +148,7 @@ describe('a guest that goes wrong', () => {
 
   const memoryLimitBytes = 8 * 65_536
 
-  test('ends with trap when it traps, and the text says when its memory stands at its limit', async () => {
+  test('ends with trap when it traps, and the text mentions a memory at its limit', async () => {
     expect(await host.run('memory-eater', { memoryLimitBytes })).toMatchObject({
       state: 'failed',
       reason: 'trap',
@@ -161,7 +161,7 @@ describe('a guest that goes wrong', () => {
     expect(await host.run(module, { inputs: [100], memoryLimitBytes })).toMatchObject(ofSmall)
   })
 
-  test('ends with oom when it exits with a failure while its memory stands at its limit, and not otherwise', async () => {
+  test('ends with oom when it exits with a failure at its memory limit, and not otherwise', async () => {
     const module = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
       (memory (export "memory") 1)
@@ -189,7 +189,7 @@ describe('a guest that goes wrong', () => {
     (data (i32.const 16) ${JSON.stringify(text)})
     (func (export "run") (drop (call $write (i32.const ${stream}) (i32.const 0) (i32.const 1) (i32.const 8))) ${end}))`
 
-  test('says in its error what it wrote to stderr before, and nothing of stdout', async () => {
+  test('has its earlier stderr in its error, and nothing of stdout', async () => {
     const exits = await moduleFromText(speaker(2, 'line 1: no sensor', '(call $exit (i32.const 3))'))
     expect(await host.run(exits)).toMatchObject({
       reason: 'guest_error',
@@ -202,7 +202,7 @@ describe('a guest that goes wrong', () => {
   })
 
   test.each(['fatal error: out of memory', 'memory allocation of 104857600 bytes failed'])(
-    'ends with oom when it fails and says: %s',
+    'ends with oom when it fails with: %s',
     async (sentence) => {
       const exits = await moduleFromText(speaker(2, sentence, '(call $exit (i32.const 2))'))
       expect(await host.run(exits)).toMatchObject({ reason: 'oom' })
@@ -236,7 +236,7 @@ describe('a guest that goes wrong', () => {
     expect(await host.run(binary)).toMatchObject({ state: 'completed', stdout: { base64: '/wBjZA==' } })
   })
 
-  test('finds no position in its standard streams, as in a pipe', async () => {
+  test('has no position in its standard streams, as in a pipe', async () => {
     const module = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "fd_pwrite" (func $write (param i32 i32 i32 i64 i32) (result i32)))
       (import "wasi_snapshot_preview1" "fd_pread" (func $read (param i32 i32 i32 i64 i32) (result i32)))
@@ -252,14 +252,14 @@ describe('a guest that goes wrong', () => {
     expect(await host.run(module)).toMatchObject({ results: [ESPIPE, ESPIPE, ESPIPE, ESPIPE] })
   })
 
-  test('of a reactor with one function needs no name of it, and is initialized before', async () => {
+  test('with one function as a reactor requires no name of it, and is initialized before', async () => {
     const module = await moduleFromText(`(module (global $state (mut i32) (i32.const 0))
       (func (export "_initialize") (global.set $state (i32.const 7)))
       (func (export "measure") (result i32) (global.get $state)))`)
     expect(await host.run(module)).toMatchObject({ state: 'completed', results: [7] })
   })
 
-  test('ends with trap when it gives a function of the host a place outside of its memory', async () => {
+  test('ends with trap when it passes the host a pointer outside of its memory', async () => {
     const module = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "args_sizes_get" (func $sizes (param i32 i32) (result i32)))
       (memory (export "memory") 1)
@@ -267,7 +267,7 @@ describe('a guest that goes wrong', () => {
     expect(await host.run(module)).toMatchObject({ state: 'failed', reason: 'trap' })
   })
 
-  test('ends with module_invalid when its tables would take gigabytes, and the neighbours go on', async () => {
+  test('ends with module_invalid when its tables require gigabytes, and other runs continue', async () => {
     const [bomb, neighbour] = await Promise.all([host.run('table-bomb'), host.run('add', { inputs: [1, 2] })])
     expect(bomb).toMatchObject({
       reason: 'module_invalid',
@@ -276,7 +276,7 @@ describe('a guest that goes wrong', () => {
     expect(neighbour).toMatchObject({ results: [3] })
   })
 
-  test('ends with module_invalid when its memory starts above the limit, naming both figures', async () => {
+  test('ends with module_invalid when its initial memory exceeds the limit, with both figures', async () => {
     const module = await moduleFromText('(module (memory 9) (func (export "run")))')
     const outcome = await host.run(module, { memoryLimitBytes: 8 * 65_536 })
     expect(outcome).toMatchObject({ reason: 'module_invalid' })
@@ -309,14 +309,14 @@ describe('a guest that goes wrong', () => {
     expect(await host.run(bytes)).toMatchObject({ reason: 'module_invalid' })
   })
 
-  test('traps in its start function like anywhere else', async () => {
+  test('traps in its start function as in any other', async () => {
     const module = await moduleFromText('(module (func $s unreachable) (start $s) (func (export "run")))')
     expect(await host.run(module)).toMatchObject({ reason: 'trap' })
   })
 })
 
 describe('a runner process', () => {
-  test('has no environment, no descriptors of ours and, below root, a user of its own', async () => {
+  test('has no environment, no descriptors of the worker and, below root, its own user', async () => {
     const abort = new AbortController()
     const running = host.run('endless', {}, abort.signal)
     await until(() => host.pool.stats().runners.some(({ underWay }) => underWay > 0))

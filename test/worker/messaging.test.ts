@@ -38,7 +38,7 @@ const output = (joined: JoinedWorker, runId: string) =>
     .join('')
 
 describe('a core module', () => {
-  test('publishes through the manager under its fence, and goes on when the message is stored', async () => {
+  test('publishes through the manager with its fence, and continues when the message is stored', async () => {
     await using joined = await JoinedWorker.start()
     const { manager } = joined
     manager.assign(await publisher('alarms/pump'), 'run-1', { grants: PUBLISH, run: runRef('run-1', 7n) })
@@ -54,7 +54,7 @@ describe('a core module', () => {
     expect(await manager.result('run-1')).toMatchObject({ resultsJson: '[0]' })
   })
 
-  test('asks again under the same number when the stream breaks before the answer', async () => {
+  test('repeats the request with the same number when the stream breaks before the response', async () => {
     await using joined = await JoinedWorker.start()
     const { manager } = joined
     manager.assign(await publisher('alarms'), 'run-1', { grants: PUBLISH })
@@ -72,7 +72,7 @@ describe('a core module', () => {
     ['with a grant to read', [grant(GrantKind.READ)], 'alarms'],
     ['for another channel', PUBLISH, 'other'],
     ['outside of the granted subtopic', [grant(GrantKind.PUBLISH, { subtopic: 'pump' })], 'alarms/valve'],
-  ])('is refused %s, and nobody is asked', async (_, grants, topic) => {
+  ])('is refused %s without a request to the manager', async (_, grants, topic) => {
     await using joined = await JoinedWorker.start()
     joined.manager.assign(await publisher(topic), 'run-1', { grants })
     expect(await joined.manager.result('run-1')).toMatchObject({ resultsJson: '[-2]' })
@@ -80,7 +80,7 @@ describe('a core module', () => {
     expect(output(joined, 'run-1')).toBe(`the task has no grant to publish to "${topic}"`)
   })
 
-  test('is told the kind of a refusal by its code and the sentence when it asks', async () => {
+  test('receives the kind of a refusal as a code, and its message on request', async () => {
     await using joined = await JoinedWorker.start()
     const { manager } = joined
     manager.assign(await publisher('alarms'), 'run-1', { grants: PUBLISH })
@@ -114,7 +114,7 @@ describe('a core module', () => {
     expect(await manager.result('run-1')).toMatchObject({ resultsJson: '[17,91]' })
   })
 
-  test('that waits for an answer for ever ends with its timeout, and others go on', async () => {
+  test('that waits forever for a response ends with its timeout, and others continue', async () => {
     await using joined = await JoinedWorker.start({ SKEIN_WORKER_SLOTS: '1' })
     const { manager } = joined
     const limits = { timeoutMs: 200n, memoryLimitBytes: 1048576n, maxOutputBytes: 1000n, maxResultBytes: 1000n }
@@ -125,7 +125,7 @@ describe('a core module', () => {
   })
 })
 
-test('a component publishes through its interface and is given a refusal as an error', async () => {
+test('a component publishes through its interface and receives a refusal as an error', async () => {
   await using joined = await JoinedWorker.start()
   const { manager } = joined
   const component = await componentFromText(`(component
@@ -174,12 +174,12 @@ describe('a topic', () => {
     expect(resolveTopic(topic, grants)).toEqual(place)
   })
 
-  test('that is empty means the only channel', () => {
+  test('that is empty selects the only channel', () => {
     expect(resolveTopic('', PUBLISH)).toEqual({ channelId: 'channel-1', subtopic: '' })
   })
 })
 
-test('a command reads what triggered it from stdin and its secrets from the environment, which never reach the disk', async () => {
+test('a command reads its trigger from stdin and its secrets from the environment, which never reach the disk', async () => {
   await using joined = await JoinedWorker.start()
   const echo = await moduleFromText(`(module
     (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))

@@ -49,7 +49,7 @@ function serve(...modules: Uint8Array[]): { source: ModuleSource; offsets: numbe
 }
 
 describe('a download', () => {
-  test('happens once for all who want the module at the same time, and never again', async () => {
+  test('happens once for all concurrent requests of the module, and never again', async () => {
     const bytes = module(1_000, 1)
     const { source, offsets } = serve(bytes)
     const cache = await open(source)
@@ -61,7 +61,7 @@ describe('a download', () => {
     await cache.close()
   })
 
-  test('that breaks goes on where it stood', async () => {
+  test('that is interrupted resumes at its position', async () => {
     const bytes = module(1_000, 2)
     const offsets: number[] = []
     const cache = await open(async function* (_, offset) {
@@ -74,7 +74,7 @@ describe('a download', () => {
     await cache.close()
   })
 
-  test('that another process began goes on where it stood', async () => {
+  test('that another process began resumes at its position', async () => {
     const bytes = module(1_000, 3)
     const first = await open(async function* () {
       yield bytes.subarray(0, 300)
@@ -89,7 +89,7 @@ describe('a download', () => {
     await second.close()
   })
 
-  test('of other bytes than the digest names is refused, and nothing stays', async () => {
+  test('of other bytes than those of the digest is refused, and nothing is kept', async () => {
     const bytes = module(1_000, 4)
     const cache = await open(async function* () {
       yield module(1_000, 5)
@@ -109,7 +109,7 @@ describe('a download', () => {
     await cache.close()
   })
 
-  test('that nobody has ends with the kind of the refusal, without further tries', async () => {
+  test('of a missing module ends with the kind of the refusal, without retries', async () => {
     let tries = 0
     const cache = await open(async function* () {
       tries++
@@ -121,7 +121,7 @@ describe('a download', () => {
     await cache.close()
   })
 
-  test('goes on for the others when one of those who wait gives up', async () => {
+  test('continues for the others when one of its callers aborts', async () => {
     const bytes = module(1_000, 7)
     const gate = Promise.withResolvers<void>()
     const cache = await open(async function* () {
@@ -139,10 +139,10 @@ describe('a download', () => {
   })
 })
 
-describe('what an earlier process left', () => {
+describe('a file of an earlier process', () => {
   const nameOf = (bytes: Uint8Array, ending: string) => join(folder, digestOf(bytes).replace('sha256:', '') + ending)
 
-  test('and a power cut damaged is fetched anew, for all who want it at once', async () => {
+  test('that a power cut damaged is fetched again once for all concurrent requests', async () => {
     const bytes = module(1_000, 8)
     writeFileSync(nameOf(bytes, '.wasm'), new Uint8Array(1_000))
     const { source, offsets } = serve(bytes)
@@ -153,7 +153,7 @@ describe('what an earlier process left', () => {
     await cache.close()
   })
 
-  test('of a download and is damaged costs another try, not the run', async () => {
+  test('with a damaged download costs another attempt, not the run', async () => {
     const bytes = module(1_000, 9)
     writeFileSync(nameOf(bytes, '.part'), new Uint8Array(500))
     const { source, offsets } = serve(bytes)
@@ -166,7 +166,7 @@ describe('what an earlier process left', () => {
 })
 
 describe('the bound in bytes', () => {
-  test('lets the least recently used module go, and never one in use', async () => {
+  test('evicts the least recently used module, and never one in use', async () => {
     const modules = [1, 2, 3, 4].map((fill) => module(1_000, fill))
     const [a, b, c, d] = modules as [Uint8Array, Uint8Array, Uint8Array, Uint8Array]
     const { source } = serve(...modules)
@@ -181,7 +181,7 @@ describe('the bound in bytes', () => {
     await cache.close()
   })
 
-  test('holds across restarts: what is on disk is known', async () => {
+  test('applies after a restart: the files on disk are known', async () => {
     const bytes = module(1_000, 1)
     const first = await open(serve(bytes).source)
     await first.get(wanted(bytes), never)
@@ -204,7 +204,7 @@ describe('a full disk', () => {
   }
   afterEach(() => vi.restoreAllMocks())
 
-  test('lets modules go that nobody uses, and the download goes on', async () => {
+  test('evicts unused modules, and the download continues', async () => {
     const [old, used, bytes] = [module(1_000, 1), module(1_000, 2), module(1_000, 3)]
     const cache = await open(serve(old, used, bytes).source)
     ;(await cache.get(wanted(old), never)).release()
@@ -216,7 +216,7 @@ describe('a full disk', () => {
     await cache.close()
   })
 
-  test('without any is said after a few tries, and leaves nothing of the module behind', async () => {
+  test('without unused modules is reported after a few attempts, and leaves no part of the module', async () => {
     const bytes = module(1_000, 1)
     const { source, offsets } = serve(bytes)
     const cache = await open(source)
@@ -233,7 +233,7 @@ describe('a full disk', () => {
   })
 })
 
-test('a digest that is none never becomes a path', async () => {
+test('an invalid digest never becomes a path', async () => {
   const cache = await open(serve().source)
   const evil = { ...wanted(module(1, 1)), digest: 'sha256:../../etc/passwd' }
   await expect(cache.get(evil, never)).rejects.toMatchObject({ kind: 'malformed' })

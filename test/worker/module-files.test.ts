@@ -21,7 +21,7 @@ function clockOf(tookMs: readonly number[]): () => number {
   }
 }
 
-test('this thread writes until a write was slow, and again after one of another thread was quick', async () => {
+test('the thread writes until a write was slow, and again after a fast write of another thread', async () => {
   await using file = await open(join(folder, 'turns'), 'w')
   const writer = new FileWriter(file, clockOf([1, 1, 1, 400, 300, 200, 1, 1]))
   const parts = Array.from({ length: 8 }, () => randomBytes(1_000))
@@ -35,7 +35,7 @@ test('this thread writes until a write was slow, and again after one of another 
   expect(readFileSync(join(folder, 'turns'))).toEqual(Buffer.concat(parts))
 })
 
-test('what is written follows what was there', async () => {
+test('written bytes follow the existing ones', async () => {
   const path = join(folder, 'part')
   for (const text of ['begun ', 'and ', 'ended']) {
     await using file = await open(path, 'a')
@@ -46,7 +46,7 @@ test('what is written follows what was there', async () => {
   expect(readFileSync(path, 'utf8')).toBe('begun and ended')
 })
 
-test.runIf(process.platform === 'linux')('a full disk is told of, whoever writes', async () => {
+test.runIf(process.platform === 'linux')('a full disk is reported by every writer', async () => {
   await using file = await open('/dev/full', 'w')
   const writer = new FileWriter(file, clockOf([]))
   await expect(writer.write(Buffer.from('a'))).rejects.toMatchObject({ code: 'ENOSPC' })

@@ -25,7 +25,7 @@ function startWorker(folder: string, manager: ScriptedManager) {
   }
 }
 
-test('a worker that was killed in the middle of a download goes on where it stood', async () => {
+test('a worker that was killed during a download resumes it', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'skein-worker-'))
   // Runner processes have users of their own: in a closed folder the modules would be kept elsewhere.
   chmodSync(folder, 0o755)

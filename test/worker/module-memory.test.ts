@@ -17,7 +17,7 @@ function peakBytes(pid: number | undefined): number {
 }
 
 test.runIf(process.platform === 'linux')(
-  'a module of 64 MiB lets a worker grow by less than 16 MiB while it downloads it',
+  'a module of 64 MiB increases the memory of a worker by less than 16 MiB during its download',
   async () => {
     const folder = mkdtempSync(join(tmpdir(), 'skein-worker-'))
     // Runner processes have users of their own: in a closed folder the modules would be kept elsewhere.

@@ -7,7 +7,7 @@ import { moduleFromText, until } from './pool.ts'
 const WAIT = { onLost: OnLost.WAIT }
 
 describe('a run with on_lost wait', () => {
-  test('goes on after a restart without network, and its result is delivered when the manager is back', async () => {
+  test('continues after a restart without network, and its result is delivered when the manager is back', async () => {
     await using joined = await JoinedWorker.start()
     const patience = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
@@ -32,7 +32,7 @@ describe('a run with on_lost wait', () => {
     expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [], spooled: [] })
   })
 
-  test('that nobody wants any more is stopped when the manager says so', async () => {
+  test('that is no longer needed is stopped when the manager says so', async () => {
     await using joined = await JoinedWorker.start()
     joined.manager.assign('endless', 'run-1', WAIT)
     await joined.manager.running('run-1')
@@ -48,7 +48,7 @@ describe('a run with on_lost wait', () => {
     expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [] })
   })
 
-  test('is given back, not kept, when the worker stops in good order', async () => {
+  test('is returned, not kept, when the worker shuts down normally', async () => {
     await using joined = await JoinedWorker.start()
     joined.manager.assign('endless', 'run-1', WAIT)
     await joined.manager.running('run-1')
@@ -78,7 +78,7 @@ describe('output', () => {
   const said = (joined: JoinedWorker) =>
     joined.manager.heard('logChunk').map(({ offset, data }) => [Number(offset), Buffer.from(data).toString()])
 
-  test('of a run that takes its time comes while it runs, each byte once', async () => {
+  test('of a long run arrives while it runs, each byte once', async () => {
     await using joined = await JoinedWorker.start()
     joined.manager.assign(await talker(), 'run-1', { inputsJson: '["60000000000"]' })
     await until(() => said(joined).length === 1)
@@ -89,7 +89,7 @@ describe('output', () => {
     expect(second.map(({ data }) => Buffer.from(data).toString()).join('')).toBe('one\ntwo\n')
   })
 
-  test('that came up without a manager is told when one is there', async () => {
+  test('without a manager is sent when the manager is back', async () => {
     await using joined = await JoinedWorker.start()
     // Silent for so long that the manager is gone before it goes on.
     joined.manager.assign(await talker(), 'run-1', { inputsJson: '["3000000000"]' })
@@ -101,7 +101,7 @@ describe('output', () => {
   })
 })
 
-test('a daemon is ended by no timeout', async () => {
+test('a daemon has no timeout', async () => {
   await using joined = await JoinedWorker.start()
   const { manager } = joined
   const limits = { timeoutMs: 0n, memoryLimitBytes: 1048576n, maxOutputBytes: 1000n, maxResultBytes: 1000n }

@@ -112,7 +112,7 @@ async function strangePeer(answer: (response: ServerResponse) => void): Promise<
   return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, workerId: idOf(99) }
 }
 
-test('ten workers that want one module at the same time cost its source one transfer', async () => {
+test('ten workers that request one module at the same time cost its source one transfer', async () => {
   const origin = originOf()
   const limits = { ...PEER_LIMITS, graceMs: 60_000 }
   const site = await Promise.all(Array.from({ length: 10 }, (_, index) => worker(index, origin.source, limits)))
@@ -123,7 +123,7 @@ test('ten workers that want one module at the same time cost its source one tran
   expect(origin.offsets).toEqual([0])
 })
 
-test('a worker that came later is given what the others have, and the source hears nothing', async () => {
+test('a later worker gets the module from the others, without a request to the source', async () => {
   const origin = originOf()
   const [first, second] = [await worker(1, origin.source), await worker(2, origin.source)]
   await first.bring([])
@@ -131,7 +131,7 @@ test('a worker that came later is given what the others have, and the source hea
   expect(origin.offsets).toEqual([0])
 })
 
-test('bytes of a lying peer are thrown away, and the source is asked for all of them', async () => {
+test('bytes of a peer that sends wrong content are dropped, and the source is asked for all of them', async () => {
   const liar = await strangePeer((response) => response.end(new Uint8Array(bytes.length)))
   const origin = originOf()
   const honest = await worker(1, origin.source)
@@ -139,7 +139,7 @@ test('bytes of a lying peer are thrown away, and the source is asked for all of 
   expect(origin.offsets).toEqual([0])
 })
 
-test('a peer that sends more than the module has is cut off', async () => {
+test('a peer that sends more bytes than the module has is disconnected', async () => {
   const flood = await strangePeer((response) => {
     const more = () => {
       while (!response.destroyed && response.write(new Uint8Array(100 * KIB)));
@@ -151,7 +151,7 @@ test('a peer that sends more than the module has is cut off', async () => {
   expect((await (await worker(1, origin.source)).bring([flood])).equals(bytes)).toBe(true)
 })
 
-test('a peer that dies in the middle is left, and the source goes on from there', async () => {
+test('a peer that dies during a transfer is dropped, and the source continues it', async () => {
   const dying = await strangePeer((response) => {
     response.writeHead(200, { 'content-length': bytes.length })
     response.write(bytes.subarray(0, 100 * KIB), () => setTimeout(() => response.destroy(), 100))
@@ -161,7 +161,7 @@ test('a peer that dies in the middle is left, and the source goes on from there'
   expect(origin.offsets).toEqual([100 * KIB])
 })
 
-test('peers that are gone, or never were, cost nothing but the way to the source', async () => {
+test('missing peers delay only the request to the source', async () => {
   const gone = createServer()
   await new Promise<void>((resolve) => gone.listen(0, '127.0.0.1', resolve))
   const { port } = gone.address() as AddressInfo
@@ -173,14 +173,14 @@ test('peers that are gone, or never were, cost nothing but the way to the source
   expect(origin.offsets).toEqual([0])
 })
 
-test('a peer that waits for a module which never comes says so in the end', async () => {
+test('a peer that waits for a module which never arrives fails in the end', async () => {
   const origin = originOf()
   const empty = await worker(1, origin.source, { ...PEER_LIMITS, graceMs: 50 })
   expect((await (await worker(2, origin.source)).bring([empty.peer])).equals(bytes)).toBe(true)
   expect(origin.offsets).toEqual([0])
 })
 
-test('two that are told to ask each other both get the module', async () => {
+test('two workers that are directed to each other both get the module', async () => {
   const origin = originOf()
   const short = { ...PEER_LIMITS, graceMs: 50 }
   const [one, two] = [await worker(1, origin.source, short), await worker(2, origin.source, short)]
@@ -188,7 +188,7 @@ test('two that are told to ask each other both get the module', async () => {
   for (const copy of both) expect(copy.equals(bytes)).toBe(true)
 })
 
-test('who follows a download that breaks goes on at the source', async () => {
+test('a reader of an interrupted download continues at the source', async () => {
   const gate = Promise.withResolvers<void>()
   const breaking: ModuleSource = async function* () {
     yield bytes.subarray(0, 100 * KIB)
@@ -218,7 +218,7 @@ async function askAsStranger(peer: Peer, ticket: string, of = digest): Promise<u
   }
 }
 
-test('a stranger gets nothing: no ticket, one that ended, one of another module, one of another installation', async () => {
+test('a stranger is refused: without a ticket, with an expired one, one of another module or of another installation', async () => {
   const holder = await worker(1, originOf().source)
   await holder.bring([])
   const id = idOf(2)
@@ -234,7 +234,7 @@ test('a stranger gets nothing: no ticket, one that ended, one of another module,
   expect(await askAsStranger(holder.peer, ticketOf(id))).toBe(bytes.length)
 })
 
-test('a worker gives a bounded number of modules at a time', async () => {
+test('a worker serves a bounded number of modules at a time', async () => {
   const limits = { ...PEER_LIMITS, maxStreams: 1, graceMs: 60_000 }
   const busy = await worker(1, originOf().source, limits)
   const waiting = askAsStranger(busy.peer, ticketOf(idOf(2)))
@@ -270,7 +270,7 @@ function authorityOf(name: string) {
   }
 }
 
-test('over TLS a ticket counts for the worker that it names, and a worker only for the one that was named', async () => {
+test('over TLS a ticket is valid for the worker that it names, and a connection for the intended worker only', async () => {
   const [ours, foreign] = [authorityOf('ours'), authorityOf('foreign')]
   const tlsTrust = (shown: ClientPair | undefined) => {
     const trust = new SiteTrust({ isTls: true, shown: () => shown })

@@ -59,7 +59,7 @@ async function nextHello() {
 }
 
 describe('joining', () => {
-  test('registers with the token, says Hello first and beats from then on', async () => {
+  test('registers with the token, sends Hello first and heartbeats from then on', async () => {
     const worker = await joinManager({ SKEIN_WORKER_NAME: 'edge', SKEIN_WORKER_LABELS: 'zone=north' })
     expect(worker.id).toBe('worker-1')
     expect(manager.registrations[0]).toMatchObject({
@@ -82,7 +82,7 @@ describe('joining', () => {
     expect(manager.heard('heartbeat')[0]).toMatchObject({ freeSlots: 2, running: 0 })
   })
 
-  test('comes back as the same worker with another boot id', async () => {
+  test('rejoins as the same worker with another boot id', async () => {
     await (await joinManager()).stop()
     await joinManager({ SKEIN_WORKER_TOKEN: '' })
     const [first, second] = manager.registrations
@@ -90,11 +90,11 @@ describe('joining', () => {
     expect(second?.bootId).not.toBe(first?.bootId)
   })
 
-  test('with a token that nobody knows is refused at once', async () => {
+  test('with an unknown token is refused at once', async () => {
     await expect(joinManager({ SKEIN_WORKER_TOKEN: 'guess' })).rejects.toMatchObject({ kind: 'unauthenticated' })
   })
 
-  test('twice from one folder is refused, naming the setting', async () => {
+  test('twice from one folder is refused, with the setting', async () => {
     await joinManager()
     const script = `const { lockWorkerFolder } = await import('#worker/identity/folder-lock.ts'); await lockWorkerFolder(process.argv[1])`
     const other = spawnSync(process.execPath, ['--input-type=module', '-e', script, join(folder, 'worker')], {
@@ -103,7 +103,7 @@ describe('joining', () => {
     expect(other.stderr).toContain('SKEIN_WORKER_DATA_DIR')
   })
 
-  test('waits for a manager that is not there yet', async () => {
+  test('waits for a manager that is not available yet', async () => {
     const { address } = manager
     await manager[Symbol.asyncDispose]()
     const joining = joinManager({ SKEIN_WORKER_MANAGER: address })
@@ -123,7 +123,7 @@ describe('TLS', () => {
     await manager.listen('127.0.0.1:0', { cert: pem('server-cert'), key: pem('server-key') })
   })
 
-  test('trusts exactly the certificate that the join token names, whatever it was issued to', async () => {
+  test('trusts exactly the certificate of the join token, for any subject', async () => {
     const worker = await joinManager({ SKEIN_WORKER_TOKEN: `${fingerprint}.${JOIN_TOKEN}` })
     expect(manager.registrations[0]?.joinToken).toBe(JOIN_TOKEN)
     manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
@@ -133,15 +133,15 @@ describe('TLS', () => {
     expect(manager.registrations.at(-1)).toMatchObject({ workerSecret: 'secret-1' })
   })
 
-  test('gives the token to no server with another certificate', async () => {
+  test('sends the token to no server with another certificate', async () => {
     const token = `${'0'.repeat(64)}.${JOIN_TOKEN}`
     await expect(joinManager({ SKEIN_WORKER_TOKEN: token })).rejects.toMatchObject({ kind: 'forbidden' })
     expect(manager.registrations).toEqual([])
   })
 })
 
-describe('a data folder below a closed one', () => {
-  test('serves runners all the same, from a folder that they can enter', async () => {
+describe('a data folder below an inaccessible one', () => {
+  test('is usable for runners, which run from another folder', async () => {
     chmodSync(folder, 0o700)
     await joinManager()
     manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
@@ -151,7 +151,7 @@ describe('a data folder below a closed one', () => {
 })
 
 describe('a run', () => {
-  test('is reported ended, with its module fetched from the proxy', async () => {
+  test('is reported as ended, with its module fetched from the proxy', async () => {
     await joinManager()
     manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
     const result = await manager.result('run-1')
@@ -159,7 +159,7 @@ describe('a run', () => {
     expect(manager.bearers).toEqual([`Bearer ${TICKET}`])
   })
 
-  test('that lasts is reported running, and one that waits for others accepted', async () => {
+  test('that takes long is reported as running, and one that waits for others as accepted', async () => {
     await joinManager({ SKEIN_WORKER_SLOTS: '1' })
     manager.assign('endless', 'run-1')
     await manager.running('run-1')
@@ -168,7 +168,7 @@ describe('a run', () => {
     expect(manager.results()).toEqual([])
   })
 
-  test('that is assigned again is not run again, and what was said about it is said again', async () => {
+  test('that is assigned again is not run again, and its reports are repeated', async () => {
     manager.acknowledges = false
     await joinManager()
     const told = () => manager.heard('stateUpdate').flatMap(({ running }) => running).length
@@ -187,7 +187,7 @@ describe('a run', () => {
     await until(() => manager.heard('heartbeat').at(-1)?.running === 0)
   })
 
-  test('whose result nobody acknowledges is reported again in the same session', async () => {
+  test('without an acknowledged result is reported again in the same session', async () => {
     manager.acknowledges = false
     manager.heartbeatIntervalMs = 200
     await joinManager()
@@ -208,7 +208,7 @@ describe('a run', () => {
     expect(log.join('')).toBe('hello\na b\n')
   })
 
-  test('that fails names its reason', async () => {
+  test('that fails has its reason', async () => {
     await joinManager()
     manager.assign('hello', 'run-1', { cliArgs: ['--fail'] })
     manager.assign('add', 'run-2')
@@ -219,7 +219,7 @@ describe('a run', () => {
     expect(await manager.result('run-3')).toMatchObject({ reason: FailureReason.TIMEOUT, state: WireTaskState.FAILED })
   })
 
-  test('whose module is missing fails with fetch_failed, whose module is another one with module_invalid', async () => {
+  test('with a missing module fails with fetch_failed, with another module with module_invalid', async () => {
     await joinManager()
     const digest = `sha256:${'a'.repeat(64)}`
     manager.assign('add', 'run-1', { module: { digest, sizeBytes: 10n, sourceAddress: manager.proxyAddress } })
@@ -229,13 +229,13 @@ describe('a run', () => {
     expect(await manager.result('run-2')).toMatchObject({ reason: FailureReason.MODULE_INVALID })
   })
 
-  test('without limits is refused, because zero would mean without limit', async () => {
+  test('without limits is refused, because zero would mean unlimited', async () => {
     await joinManager()
     manager.assign('add', 'run-1', { limits: { timeoutMs: 0n } })
     expect(await manager.result('run-1')).toMatchObject({ reason: FailureReason.MODULE_INVALID })
   })
 
-  test('with a large result sends it in chunks before it names their digest', async () => {
+  test('with a large result sends it in chunks before their digest', async () => {
     await joinManager()
     const argument = 'x'.repeat(300_000)
     manager.assign('hello', 'run-1', { cliArgs: [argument] })
@@ -249,7 +249,7 @@ describe('a run', () => {
     expect(JSON.parse(whole.toString())).toMatchObject({ stdout: `hello\n${argument}\n` })
   })
 
-  test('beyond the slots and the places behind them is given back with NO_SLOT', async () => {
+  test('beyond the slots and the backlog is returned with NO_SLOT', async () => {
     await joinManager({ SKEIN_WORKER_SLOTS: '1' })
     const assignments = Array.from({ length: 514 }, (_, n) => manager.assignment('endless', `run-${n}`))
     manager.tell({ case: 'assign', value: { assignments } })
@@ -272,7 +272,7 @@ describe('cancelling', () => {
     expect(manager.heard('cancelAck')[0]).toMatchObject({ run: { runId: 'run-1' }, stopped: true })
   })
 
-  test('what it does not hold is answered with stopped=false', async () => {
+  test('of an unknown run is answered with stopped=false', async () => {
     await joinManager()
     manager.tell({ case: 'cancel', value: { runs: [runRef('run-9')] } })
     await until(() => manager.heard('cancelAck').length === 1)
@@ -281,7 +281,7 @@ describe('cancelling', () => {
 })
 
 describe('a broken stream', () => {
-  test('ends no run: the worker comes back, claims it, and its result arrives there', async () => {
+  test('ends no run: the worker reconnects, claims it, and its result arrives there', async () => {
     await joinManager()
     manager.assign('endless', 'run-1')
     await manager.running('run-1')
@@ -290,7 +290,7 @@ describe('a broken stream', () => {
     expect(await manager.result('run-1')).toMatchObject({ state: WireTaskState.STOPPED })
   })
 
-  test('a run that Welcome says to stop is stopped without a word', async () => {
+  test('lets Welcome stop a run without a further message', async () => {
     await joinManager()
     manager.assign('endless', 'run-1')
     await manager.running('run-1')
@@ -302,7 +302,7 @@ describe('a broken stream', () => {
     expect(manager.results()).toEqual([])
   })
 
-  test('a result without acknowledgement is named by the next Hello and sent again, also after a restart', async () => {
+  test('makes the next Hello list unacknowledged results, which are sent again, also after a restart', async () => {
     manager.acknowledges = false
     const worker = await joinManager()
     manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
@@ -338,7 +338,7 @@ describe('a broken stream', () => {
 })
 
 describe('the lease', () => {
-  test('ends runs before it ends, but for those that are told to wait, and Hello says that they are gone', async () => {
+  test('ends runs before it expires, except those with on_lost wait, and Hello reports them as gone', async () => {
     // Three silent intervals end a session, and the next one begins a new lease: this lease ends before.
     manager.leaseTtlMs = 3_000
     manager.heartbeatIntervalMs = 1_200
@@ -357,8 +357,8 @@ describe('the lease', () => {
   })
 })
 
-describe('draining and stopping', () => {
-  test('takes nothing while it drains and takes work again afterwards', async () => {
+describe('a worker that drains or stops', () => {
+  test('accepts nothing while it drains and accepts work again afterwards', async () => {
     await joinManager()
     manager.tell({ case: 'drain', value: { draining: true } })
     await until(() => manager.heard('drainState').length === 1)
@@ -370,7 +370,7 @@ describe('draining and stopping', () => {
     expect(await manager.result('run-2')).toMatchObject({ resultsJson: '[3]' })
   })
 
-  test('a worker that stops gives back what it could not end', async () => {
+  test('returns the runs that it could not finish', async () => {
     const worker = await joinManager()
     manager.assign('endless', 'run-1')
     await manager.running('run-1')

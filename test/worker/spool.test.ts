@@ -20,7 +20,7 @@ const open = () => Spool.open(path, { maxBytes: MIB })
 const bytes = (text: string) => new TextEncoder().encode(text)
 const keys = (spool: Spool) => spool.results().map(({ key }) => key)
 
-test('a result is there after a restart until it is acknowledged', async () => {
+test('a result is kept over a restart until it is acknowledged', async () => {
   let spool = await open()
   await spool.add('a', bytes('one'))
   await spool.add('b', bytes('two'))
@@ -39,7 +39,7 @@ test('a result is there after a restart until it is acknowledged', async () => {
   await spool.close()
 })
 
-test('many results at once are all kept, in order', async () => {
+test('many concurrent results are all kept, in order', async () => {
   const spool = await open()
   const names = Array.from({ length: 300 }, (_, index) => `run-${index}`)
   await Promise.all(names.map((name) => spool.add(name, bytes(name))))
@@ -49,14 +49,14 @@ test('many results at once are all kept, in order', async () => {
   await again.close()
 })
 
-test('the same result twice is kept once', async () => {
+test('a repeated result is kept once', async () => {
   const spool = await open()
   await Promise.all([spool.add('a', bytes('one')), spool.add('a', bytes('one'))])
   expect(spool.size).toBe(1)
   await spool.close()
 })
 
-test('a file whose results are all acknowledged begins anew', async () => {
+test('a file whose results are all acknowledged is truncated', async () => {
   const spool = await open()
   for (let round = 0; round < 50; round++) {
     await spool.add(`run-${round}`, new Uint8Array(10_000))
@@ -85,7 +85,7 @@ describe('a patient result', () => {
     expect(onDisk()).toBe('')
   })
 
-  test('is on disk when nobody has acknowledged it for a while, and its acknowledgement behind it', async () => {
+  test('is on disk when it was not acknowledged for a while, followed by its acknowledgement', async () => {
     vi.useRealTimers()
     const spool = await open()
     await spool.add('a', bytes('one'), 'deferred')
@@ -98,7 +98,7 @@ describe('a patient result', () => {
     await again.close()
   })
 
-  test('is on disk at once when there is nobody to acknowledge it, as is one that the spool closes with', async () => {
+  test('is on disk at once without a manager to acknowledge it, and when the spool closes', async () => {
     const spool = await open()
     const adding = spool.add('a', bytes('one'), 'deferred')
     spool.writeDeferredNow()
@@ -109,7 +109,7 @@ describe('a patient result', () => {
     expect(onDisk()).toContain('btwo')
   })
 
-  test('beside results that are written at once leaves the file empty when all of it is acknowledged', async () => {
+  test('next to results that are written at once leaves the file empty after all acknowledgements', async () => {
     const spool = await open()
     await spool.add('a', bytes('one'))
     const adding = spool.add('b', bytes('two'), 'deferred')
@@ -121,7 +121,7 @@ describe('a patient result', () => {
   })
 })
 
-test('says that it is full at its bound, and not any more after acknowledgements', async () => {
+test('the spool reports that it is full at its limit, and no longer after acknowledgements', async () => {
   const spool = await open()
   await spool.add('a', new Uint8Array(MIB))
   expect(spool.isFull).toBe(true)
@@ -130,7 +130,7 @@ test('says that it is full at its bound, and not any more after acknowledgements
   await spool.close()
 })
 
-test('a record that a crash cut off is dropped, and what was whole before it stays', async () => {
+test('a record that a crash truncated is dropped, and complete ones before it stay', async () => {
   const spool = await open()
   await spool.add('a', bytes('one'))
   const whole = statSync(path).size
@@ -146,7 +146,7 @@ test('a record that a crash cut off is dropped, and what was whole before it sta
   await last.close()
 })
 
-test('whatever is in the file, opening it neither fails nor invents results', async () => {
+test('opening any file neither fails nor invents results', async () => {
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), fc.boolean(), async (garbage, isBehindResult) => {
       rmSync(path, { force: true })

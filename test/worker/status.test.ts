@@ -11,7 +11,7 @@ import { statusPath } from '#worker/status/index.ts'
 import { health } from '../harness/health.ts'
 import { JoinedWorker } from './joined-worker.ts'
 
-test('tells what runs, what is unsent and how long the lease is', async () => {
+test('the status contains the runs, the unsent results and the rest of the lease', async () => {
   await using joined = await JoinedWorker.start({ SKEIN_WORKER_NAME: 'edge' })
   const folder = join(joined.folder, 'worker')
   joined.manager.assign('endless', 'run-1', { onLost: OnLost.WAIT, secrets: { KEY: 'hush-hush' } })
@@ -28,7 +28,7 @@ test('tells what runs, what is unsent and how long the lease is', async () => {
   expect(statSync(statusPath(folder)).mode & 0o777).toBe(0o600)
 })
 
-test('is answered without a manager too, and by nobody when no worker runs', async () => {
+test('the status is available without a manager, and not without a running worker', async () => {
   await using joined = await JoinedWorker.start()
   const folder = join(joined.folder, 'worker')
   await joined.stopManager()
@@ -42,7 +42,7 @@ test('is answered without a manager too, and by nobody when no worker runs', asy
   await expect(readStatus(folder)).rejects.toThrow('no worker is running')
 })
 
-test('is refused in words where the worker ends before it has answered', async () => {
+test('the status fails with a message if the worker ends before it has answered', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'skein-status-'))
   const path = statusPath(folder)
   mkdirSync(dirname(path), { recursive: true })

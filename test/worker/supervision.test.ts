@@ -13,7 +13,7 @@ async function runnerWith(host: TestPool, count: number): Promise<number> {
 }
 
 describe('stopping', () => {
-  test('ends a call under way and frees its slot', async () => {
+  test('ends an active call and frees its slot', async () => {
     await using host = await startPool({ slots: 1, runners: 1 })
     const abort = new AbortController()
     const run = host.run('endless', { onStarted: () => abort.abort() }, abort.signal)
@@ -21,7 +21,7 @@ describe('stopping', () => {
     expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({ results: [3] })
   })
 
-  test('ends a call that waits without disturbing the one under way', async () => {
+  test('ends a waiting call without disturbing the active one', async () => {
     await using host = await startPool({ slots: 1, runners: 1 })
     const first = new AbortController()
     const running = host.run('endless', {}, first.signal)
@@ -35,7 +35,7 @@ describe('stopping', () => {
     expect(await running).toMatchObject({ state: 'stopped' })
   })
 
-  test('of the pool ends everything and leaves no process behind', async () => {
+  test('of the pool ends everything and leaves no process', async () => {
     const host = await startPool()
     const runs = [host.run('endless'), host.run('endless'), host.run('endless')]
     await until(() => host.pool.stats().runners.reduce((sum, { underWay }) => sum + underWay, 0) === 3)
@@ -48,7 +48,7 @@ describe('stopping', () => {
 })
 
 describe('a runner that dies', () => {
-  test('by kill -9 gives back what was under way, and the pool goes on', async () => {
+  test('by kill -9 returns its active runs, and the pool continues', async () => {
     await using host = await startPool({ slots: 2, runners: 1 })
     const runs = [host.run('endless'), host.run('endless')]
     process.kill(await runnerWith(host, 2), 'SIGKILL')
@@ -56,7 +56,7 @@ describe('a runner that dies', () => {
     expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({ results: [3] })
   })
 
-  test('takes down nobody in another runner', async () => {
+  test('affects no run in another runner', async () => {
     await using host = await startPool({ slots: 2, runners: 2 })
     const abort = new AbortController()
     const first = host.run('endless', {}, abort.signal)
@@ -70,7 +70,7 @@ describe('a runner that dies', () => {
     expect(await second).toMatchObject({ state: 'stopped' })
   })
 
-  test('six times with one module fails it: three times in company, three times alone', async () => {
+  test('six times with one module fails it: three times with others, three times alone', async () => {
     await using host = await startPool({ slots: 2, runners: 1 })
     for (let death = 0; death < 3; death++) {
       const runs = [host.run('endless'), host.run('endless')]
@@ -91,7 +91,7 @@ describe('a runner that dies', () => {
     }
   })
 
-  test('for its memory ends the only run in it with oom', async () => {
+  test('because of its memory ends the only run in it with oom', async () => {
     const eater = await moduleFromText(`(module (table 1000000 funcref) (elem declare func $f) (func $f)
       (func (export "run") (table.fill (i32.const 0) (ref.func $f) (i32.const 1000000)) (loop $again (br $again))))`)
     let idleBytes = 0
@@ -112,7 +112,7 @@ describe('a runner that dies', () => {
   })
 })
 
-test('runs are given back when runner processes do not start, instead of waiting for ever', async () => {
+test('runs are returned when runner processes do not start', async () => {
   // No code lies there: each process ends before it serves.
   await using host = await startPool({ slots: 1, runners: 1, codeFolder: '/nonexistent' })
   expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({
@@ -122,7 +122,7 @@ test('runs are given back when runner processes do not start, instead of waiting
 })
 
 describe('sharing', () => {
-  test('many short runs come back each with its own result', async () => {
+  test('many short runs each return their own result', async () => {
     await using host = await startPool({ slots: 2, runners: 2 })
     const outcomes = await Promise.all(Array.from({ length: 500 }, (_, n) => host.run('add', { inputs: [n, 1] })))
     expect(outcomes.map((outcome) => (outcome.state === 'completed' ? outcome.results : outcome))).toEqual(
@@ -130,7 +130,7 @@ describe('sharing', () => {
     )
   })
 
-  test('a short run does not wait behind a long one of the same module', async () => {
+  test('a short run does not wait for a long one of the same module', async () => {
     await using host = await startPool({ slots: 2, runners: 1 })
     const module = await moduleFromText(`(module (func (export "run") (param $forever i32)
       (loop $again (br_if $again (local.get $forever)))))`)
@@ -144,7 +144,7 @@ describe('sharing', () => {
     expect(await endless).toMatchObject({ state: 'stopped' })
   })
 
-  test('short runs go to the runner that is free while an endless run has the other one', async () => {
+  test('short runs use the free runner while an endless run occupies the other one', async () => {
     await using host = await startPool({ slots: 2, runners: 2 })
     const runners = () => host.pool.stats().runners.filter(({ underWay }) => underWay > 0).length
     // Both runners know the module, and that it is short.
@@ -167,7 +167,7 @@ describe('sharing', () => {
     }
   })
 
-  test('runs of two domains are under way in different runners', async () => {
+  test('runs of two domains are active in different runners', async () => {
     await using host = await startPool({ slots: 4, runners: 2 })
     const abort = new AbortController()
     const north = [host.run('endless', {}, abort.signal), host.run('endless', {}, abort.signal)]
@@ -189,7 +189,7 @@ describe('sharing', () => {
     for (const outcome of await Promise.all([...north, south])) expect(outcome.state).toBe('stopped')
   })
 
-  test('a runner serves the first domain that it met and never another', async () => {
+  test('a runner serves its first domain and never another', async () => {
     await using host = await startPool({ slots: 1, runners: 1 })
     const runnerOf = async (domain: string) => {
       const abort = new AbortController()
@@ -206,7 +206,7 @@ describe('sharing', () => {
     expect(await runnerOf('south')).toBe(south)
   })
 
-  test('more domains than there are runners come one after the other, and a spare is kept for the next', async () => {
+  test('more domains than runners are served one after the other, with a spare runner for the next', async () => {
     await using host = await startPool({ slots: 1, runners: 1 })
     for (let domain = 0; domain < 20; domain++) {
       expect(await host.run('add', { domain: `domain ${domain}`, inputs: [domain, 1] })).toMatchObject({

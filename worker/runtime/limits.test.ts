@@ -37,7 +37,7 @@ test('treats imported and 64-bit memories alike', () => {
   expect(limited('(module (memory i64 1 100000))').memories).toEqual([[1n, 4n]])
 })
 
-test('gives tables without a maximum a share of what is left', () => {
+test('gives tables without a maximum a share of the rest', () => {
   expect(limited('(module (table 10 20 funcref) (table 4 funcref) (table 6 funcref))').tables).toEqual([
     [10n, 20n],
     [4n, 4n + 499_985n],

@@ -20,7 +20,7 @@ const offered = Object.entries(WASI_PREVIEW2_FUNCTIONS).flatMap(([name, function
   functions.map((wanted): [string, string] => [name, wanted]),
 )
 
-test.each(offered)('%s offers %s, as a module may import it', (name, wanted) => {
+test.each(offered)('%s offers %s as importable by modules', (name, wanted) => {
   const [, resource, method] = /^\[method\](.+)\.(.+)$/.exec(wanted) ?? []
   const holder = host()[name] ?? {}
   if (resource === undefined || method === undefined) {
@@ -37,7 +37,7 @@ test.each(WASI_PREVIEW2_DENIED)('%s can be linked and always fails', (name) => {
   expect(() => (holder['anything'] as () => void)()).toThrow(`${name}: anything is not granted to this task`)
 })
 
-test('waits until the earliest of what is polled', () => {
+test('waits until the earliest polled time', () => {
   const { poll } = host()['wasi:io/poll'] as { poll: (list: unknown[]) => Uint32Array }
   const clock = host()['wasi:clocks/monotonic-clock'] as {
     now: () => bigint

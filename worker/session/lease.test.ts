@@ -43,7 +43,7 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(false)
   })
 
-  test('is not renewed by an answer that comes twice, or to a heartbeat that was never sent', () => {
+  test('is not renewed by a repeated answer, or by one to a heartbeat that was never sent', () => {
     renewAfter(1n, 0)
     nowMs += 10_000
     lease.renewed(1n, TTL_MS)
@@ -66,7 +66,7 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(true)
   })
 
-  test('ends when the machine slept for more than 2 s, and no late answer brings it back', () => {
+  test('ends when the machine slept for more than 2 s, and no late answer renews it', () => {
     renewAfter(1n, 0)
     lease.sent(2n)
     sleptMs = 2_001
@@ -81,7 +81,7 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(true)
   })
 
-  test('does not take a wall clock that is corrected slowly for a sleep', () => {
+  test('does not treat a slow correction of the wall clock as sleep', () => {
     renewAfter(1n, 0)
     for (let step = 0; step < 10; step++) {
       sleptMs += 400

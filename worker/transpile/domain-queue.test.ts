@@ -42,7 +42,7 @@ function aWorld(limits: Partial<typeof LIMITS> = {}) {
 const kindOfRejection = async (work: Promise<unknown>) => await work.then(() => 'done', kindOf)
 
 describe('work of several domains', () => {
-  test('is done in turn: what came first of one domain comes before the second of another', async () => {
+  test('is done in turn: the first job of one domain precedes the second of another', async () => {
     const { ask, end, begun, queue } = aWorld()
     const all = [ask('a', 'a1'), ask('a', 'a2'), ask('a', 'a3'), ask('b', 'b1'), ask('c', 'c1'), ask('b', 'b2')]
     expect(['a1', 'a2', 'b1', 'c1', 'a3', 'b2'].map((key) => queue.positionOf(key))).toEqual([0, 1, 2, 3, 4, 5])

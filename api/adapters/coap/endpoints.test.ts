@@ -3,7 +3,7 @@ import { Endpoints } from './endpoints.ts'
 
 const peer = (number: number) => ({ key: `10.0.0.1 ${number}`, address: '10.0.0.1', port: number })
 
-test('an answer is remembered for 247 seconds, and then forgotten', () => {
+test('a response is kept for 247 seconds and then discarded', () => {
   let now = 0
   const endpoints = new Endpoints(() => now)
   endpoints.remember(peer(1), 7, 68)
@@ -19,7 +19,7 @@ test('an answer is remembered for 247 seconds, and then forgotten', () => {
   expect(endpoints.find(peer(1).key)).toBeUndefined()
 })
 
-test('a message identifier that is used anew is remembered anew', () => {
+test('a reused message identifier is kept for the full lifetime again', () => {
   let now = 0
   const endpoints = new Endpoints(() => now)
   endpoints.remember(peer(1), 7, 68)
@@ -41,7 +41,7 @@ test('seconds may pass the end of their counter', () => {
   expect(endpoints.responseCodeOf(peer(1).key, 7)).toBeUndefined()
 })
 
-test('what waits for its answer counts before it is remembered', () => {
+test('a request that waits for its response is counted before the response is kept', () => {
   const endpoints = new Endpoints(() => 0)
   expect(endpoints.isFull(0)).toBe(false)
   expect(endpoints.isFull(4 * 1024 * 1024)).toBe(true)
@@ -49,7 +49,7 @@ test('what waits for its answer counts before it is remembered', () => {
   expect(endpoints.isFull(0)).toBe(true)
 })
 
-test('message identifiers of a peer come each once before one comes again, in an order of its own', () => {
+test('the message identifiers for a peer each occur once before one repeats, in an order of their own', () => {
   const endpoint = new Endpoints(() => 0).of(peer(1))
   const first = endpoint.nextMessageId()
   const all = new Set([first])
@@ -58,7 +58,7 @@ test('message identifiers of a peer come each once before one comes again, in an
   expect(endpoint.nextMessageId()).toBe(first)
 })
 
-test('a message identifier cannot be guessed from the one before', () => {
+test('a message identifier cannot be guessed from the previous one', () => {
   const endpoint = new Endpoints(() => 0).of(peer(1))
   const distances = new Map<number, number>()
   let before = endpoint.nextMessageId()
@@ -72,7 +72,7 @@ test('a message identifier cannot be guessed from the one before', () => {
   expect(Math.max(...distances.values())).toBeLessThan(20)
 })
 
-test('an address that proved itself is known for five minutes, whatever else is forgotten', () => {
+test('a verified address stays known for five minutes, whatever else is discarded', () => {
   let now = 0
   const endpoints = new Endpoints(() => now)
   endpoints.prove(peer(1))

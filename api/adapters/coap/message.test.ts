@@ -27,7 +27,7 @@ const messages: fc.Arbitrary<CoapMessage> = fc.record({
 })
 
 describe('messages of CoAP', () => {
-  test('what is written is read again as it was (RFC 7252 section 3)', () => {
+  test('a written message reads back unchanged (RFC 7252 section 3)', () => {
     fc.assert(
       fc.property(messages, (message) => {
         expect(parseMessage(encodeMessage(message))).toEqual(message)
@@ -35,7 +35,7 @@ describe('messages of CoAP', () => {
     )
   })
 
-  test('no bytes make the reader throw, and what it takes is within the datagram', () => {
+  test('no bytes make the reader throw, and the parts of a message lie within its datagram', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (array) => {
         const message = parseMessage(Buffer.from(array))

@@ -12,7 +12,7 @@ const codeOf = (act: () => unknown): unknown => {
   }
 }
 
-test('blocks in their order make the body, with the last one (RFC 7959 section 2.5)', () => {
+test('blocks in order form the body, which is complete with the last one (RFC 7959 section 2.5)', () => {
   const taking = uploads()
   expect(taking.take('a', block(0, true), sixteen(1), undefined)).toBeUndefined()
   expect(taking.take('b', block(0, true), sixteen(9), undefined)).toBeUndefined()
@@ -22,7 +22,7 @@ test('blocks in their order make the body, with the last one (RFC 7959 section 2
   expect(taking.size).toBe(1)
 })
 
-test('a block that comes again goes to its place', () => {
+test('a repeated block is stored at its position', () => {
   const taking = uploads()
   taking.take('a', block(0, true), sixteen(1), undefined)
   taking.take('a', block(1, true), sixteen(2), undefined)
@@ -38,19 +38,19 @@ test('later blocks may be smaller', () => {
   expect(taking.take('a', block(2, false, 0), sixteen(2), undefined)).toHaveLength(48)
 })
 
-test('a block without those before it is 4.08', () => {
+test('a block without the earlier blocks is refused with 4.08', () => {
   const taking = uploads()
   expect(codeOf(() => taking.take('a', block(1, false), sixteen(1), undefined))).toBe((4 << 5) | 8)
   taking.take('a', block(0, true), sixteen(1), undefined)
   expect(codeOf(() => taking.take('a', block(2, false), sixteen(1), undefined))).toBe((4 << 5) | 8)
 })
 
-test('a block that is not as long as it says is malformed', () => {
+test('a block with another length than it declares is malformed', () => {
   expect(codeOf(() => uploads().take('a', block(0, true), Buffer.alloc(15), undefined))).toBe('malformed')
   expect(codeOf(() => uploads().take('a', block(0, false), Buffer.alloc(17), undefined))).toBe('malformed')
 })
 
-test('a body above the limit is refused at the block that shows it, or at the first that says so', () => {
+test('a body above the limit is refused at the first block that exceeds or announces it', () => {
   const taking = uploads(40)
   expect(codeOf(() => taking.take('a', block(0, true), sixteen(1), 41))).toBe('too_large')
   taking.take('a', block(0, true), sixteen(1), 40)
@@ -59,7 +59,7 @@ test('a body above the limit is refused at the block that shows it, or at the fi
   expect(taking.size).toBe(0)
 })
 
-test('unfinished bodies are bounded: the one that waited longest is given up', () => {
+test('unfinished bodies are bounded: the one that has waited longest is dropped', () => {
   const taking = uploads()
   for (let peer = 0; peer <= 10_000; peer++) taking.take(`peer ${peer}`, block(0, true), sixteen(1), undefined)
   expect(taking.size).toBe(10_000)

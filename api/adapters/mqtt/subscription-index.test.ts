@@ -32,7 +32,7 @@ function createRandom(seed: number): (below: number) => number {
   }
 }
 
-test('topics match the subscriptions that MQTT says, while subscriptions come and go', () => {
+test('topics match the subscriptions that MQTT specifies while subscriptions are added and removed', () => {
   const random = createRandom(7)
   const levels = ['a', 'b', '', '$s', '+']
   const randomLevels = (kinds: number) => Array.from({ length: 1 + random(5) }, () => levels[random(kinds)] ?? 'a')
@@ -62,7 +62,7 @@ test('topics match the subscriptions that MQTT says, while subscriptions come an
   expect([index.size, index.sessions().size, filtersMatched(index, 'a/b')]).toEqual([0, 0, []])
 })
 
-test('a subscription that is not there is not deleted', () => {
+test('deleting a missing subscription has no effect', () => {
   const index = new SubscriptionIndex('/')
   index.add(subscriptionTo('a/b/c'))
   for (const filter of ['a', 'a/b', 'a/b/c', 'a/b/c/d', 'a/x/c']) index.delete(subscriptionTo(filter))

@@ -19,7 +19,7 @@ test('a domain without a quota never waits', () => {
   expect(rates.require(2, 1_000_000)).toBeUndefined()
 })
 
-test('the messages of a second are admitted, and the ones after them in their order', async () => {
+test('the messages of one second are admitted, and later ones wait in order', async () => {
   const { rates, pass } = ratesWith({ messages_per_second: 20 })
   const admitted: number[] = []
   const waits = Array.from({ length: 30 }, async (_, index) => {
@@ -82,7 +82,7 @@ test('messages that are only counted delay the ones after them', async () => {
   expect(isAdmitted).toBe(true)
 })
 
-test('who can be refused is refused with the quota and a time, and then does not delay others', async () => {
+test('a message that can be refused is refused with the quota and a time, and then does not delay others', async () => {
   const { rates, pass } = ratesWith({ messages_per_second: 1, message_bytes_per_second: 1000 })
   await rates.require(1, 1)
   await expect(rates.require(1, 1)).rejects.toMatchObject({
@@ -96,7 +96,7 @@ test('who can be refused is refused with the quota and a time, and then does not
   rates.stop()
 })
 
-test('without the quota the waiting messages are admitted', async () => {
+test('removing the quota admits the waiting messages', async () => {
   const values: Record<string, number> = { messages_per_second: 1 }
   const { rates } = ratesWith(values)
   await rates.admit(1, 1)

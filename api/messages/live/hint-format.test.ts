@@ -22,7 +22,7 @@ const channels = new Map([
   [2, 'two'],
 ])
 
-test('the messages of the channels that are followed read back, the others are left out', () => {
+test('the messages of followed channels read back, and the others are left out', () => {
   fc.assert(
     fc.property(fc.array(message, { maxLength: 20 }), fc.nat(), fc.array(fc.nat()), (drawn, seq, others) => {
       const messages: LiveMessage[] = drawn.map((one) => {
@@ -37,7 +37,7 @@ test('the messages of the channels that are followed read back, the others are l
   )
 })
 
-test('what is too large for a hint is a hint without content', () => {
+test('content that is too large becomes a hint without content', () => {
   const [drawn] = fc.sample(message, 1)
   const large = { ...drawn, payload: Buffer.alloc(MAX_HINT_BYTES), batchSeq: 1, channelId: 'one' } as LiveMessage
   const hint = formatHint({ mark: 'node', seq: 1, messages: [large], others: [] })
@@ -57,7 +57,7 @@ test.each([
   expect(parseHint(Buffer.concat([Buffer.from([1, 0, 0, 0, head.length]), head]), channels)).toBeUndefined()
 })
 
-test('bytes that are no hint are a hint without content, never a fault', () => {
+test('invalid bytes are a hint without content, never an error', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
       expect(parseHint(bytes, channels)).toBeUndefined()

@@ -10,9 +10,9 @@ test.each([
   '0.1234567890123456789',
   '[1.0,{"a":12345678901234567890}]',
   '{"a":1.5}',
-])('%s comes back as it was written', (text) => expect(JSON.stringify(parseExactJson(text))).toBe(text))
+])('%s reads back as it was written', (text) => expect(JSON.stringify(parseExactJson(text))).toBe(text))
 
-test('any JSON text of JSON.stringify comes back as it was', () => {
+test('any output of JSON.stringify reads back unchanged', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const text = JSON.stringify(value)

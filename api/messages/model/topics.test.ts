@@ -10,9 +10,12 @@ describe('message paths', () => {
     ['/channels/x/messages/a.b', { domain: undefined, channel: 'x', rest: 'a.b' }],
   ])('%s', (path, expected) => expect(parseMessagePath(path)).toEqual(expected))
 
-  test.each(['', 'm/d/c', 'm/d/c/', 'm//c/x', 'channels/x', 'channels/x/messagesx', 'other'])('%j is none', (path) => {
-    expect(parseMessagePath(path)).toBeUndefined()
-  })
+  test.each(['', 'm/d/c', 'm/d/c/', 'm//c/x', 'channels/x', 'channels/x/messagesx', 'other'])(
+    '%j is not a message path',
+    (path) => {
+      expect(parseMessagePath(path)).toBeUndefined()
+    },
+  )
 })
 
 describe('subtopics', () => {
@@ -32,7 +35,7 @@ describe('subtopics', () => {
     },
   )
 
-  test('a published subtopic is canonical: reading it again changes nothing', () => {
+  test('a published subtopic is canonical: parsing it again changes nothing', () => {
     fc.assert(
       fc.property(fc.string({ unit: fc.constantFrom('a', 'b', '/', '.') }), (text) => {
         const subtopic = parseSubtopic(text)

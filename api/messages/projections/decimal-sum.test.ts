@@ -7,7 +7,7 @@ function sumOf(...values: number[]): string | null {
   return sum.toNumeric()
 }
 
-test('decimals add up to the last digit, in any order', () => {
+test('decimals are added exactly, in any order', () => {
   expect(sumOf()).toBe(null)
   expect(sumOf(0.1, 0.2)).toBe('300000e-6')
   expect(sumOf(-1.5)).toBe('-1500000e-6')
@@ -17,18 +17,18 @@ test('decimals add up to the last digit, in any order', () => {
   expect(sumOf(1.25e-7, 2e20)).toBe('200000000000000000000000000125e-9')
 })
 
-test('no digit is lost beyond what a double counts to', () => {
+test('no digit beyond the precision of a double is lost', () => {
   const sum = new DecimalSum()
   for (let turn = 0; turn < 20; turn++) sum.add(999_999_999.999_999)
   expect(sum.toNumeric()).toBe('19999999999999980e-6')
 })
 
-test('the ends of what a double holds are summed', () => {
+test('the smallest and largest doubles are added', () => {
   expect(sumOf(1.7e308, -1.7e308)).toBe('0')
   expect(sumOf(5e-324)).toBe('5e-324')
 })
 
-test('of large integers the decimal is the one that PostgreSQL writes', () => {
+test('the decimal of a large integer is the one that PostgreSQL writes', () => {
   // String() gives 24443399539154030, which lies halfway to the next double.
   expect(sumOf(-24_443_399_539_154_032)).toBe('-24443399539154032')
   expect(sumOf(24_922_153_550_676_912)).toBe('24922153550676912')

@@ -52,7 +52,7 @@ describe('RFC 8949 examples', () => {
   })
 })
 
-describe('refused', () => {
+describe('refused input', () => {
   test.each([
     ['an end in the middle', '8201'],
     ['a length that the input does not back', '9affffffff'],
@@ -69,7 +69,7 @@ describe('refused', () => {
   ])('%s', (_, hex) => expect(() => decodeHex(hex)).toThrow(CborFault))
 })
 
-test('what an independent encoder writes is read back', () => {
+test('the output of an independent encoder is decoded', () => {
   const encoder = new Encoder({ useRecords: false, mapsAsObjects: true, variableMapSize: true })
   const item = fc.letrec((tie) => ({
     // cbor-x writes -0 as the integer 0, so it cannot vouch for -0.
@@ -89,7 +89,7 @@ test('what an independent encoder writes is read back', () => {
   )
 })
 
-test('any bytes are decoded or refused, never a crash', () => {
+test('any bytes are decoded or refused, and never crash the decoder', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
       try {
@@ -103,7 +103,7 @@ test('any bytes are decoded or refused, never a crash', () => {
 })
 
 describe('packs', () => {
-  test('integer keys become labels, text keys stay', () => {
+  test('integer keys become labels, and text keys stay', () => {
     expect(parseCborPack(Buffer.from('81a3006161020163666f6ff5', 'hex'))).toEqual([{ n: 'a', v: 1, foo: true }])
   })
 

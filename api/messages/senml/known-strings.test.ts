@@ -4,7 +4,7 @@ import { KnownStrings, NO_PREFIX, prefixOf } from './known-strings.ts'
 
 const ascii = fc.string({ unit: 'grapheme-ascii', maxLength: 140 })
 
-test('a string is its prefix and its bytes, whatever was asked for before', () => {
+test('a string is read from its prefix and bytes, independent of earlier look-ups', () => {
   const known = new KnownStrings()
   fc.assert(
     fc.property(ascii, ascii, ascii, (prefix, text, around) => {
@@ -16,7 +16,7 @@ test('a string is its prefix and its bytes, whatever was asked for before', () =
   )
 })
 
-test('what takes the place of another one drives it out, and nothing else', () => {
+test('an entry evicts only the entry whose place it takes', () => {
   const known = new KnownStrings()
   const texts = Array.from({ length: 20_000 }, (_, index) => `name-${index}`)
   for (let time = 0; time < 2; time++)
@@ -26,7 +26,7 @@ test('what takes the place of another one drives it out, and nothing else', () =
     }
 })
 
-test('what is not valid is not given, also when it is asked for again', () => {
+test('an invalid string is never returned, even when it is requested again', () => {
   const known = new KnownStrings((text) => text !== 'ab')
   const bytes = Buffer.from('ab')
   expect(known.get(NO_PREFIX, bytes, 0, 2)).toBeUndefined()
@@ -34,7 +34,7 @@ test('what is not valid is not given, also when it is asked for again', () => {
   expect(known.get(NO_PREFIX, bytes, 0, 1)).toBe('a')
 })
 
-test('an empty string is one like others', () => {
+test('an empty string is treated like any other', () => {
   expect(new KnownStrings().get(NO_PREFIX, Buffer.from('x'), 1, 1)).toBe('')
   expect(new KnownStrings((text) => text !== '').get(NO_PREFIX, Buffer.from('x'), 1, 1)).toBeUndefined()
 })

@@ -22,7 +22,7 @@ const record = fc.record(
   { requiredKeys: [] },
 )
 
-test('a pack in CBOR and back is the same pack', () => {
+test('a pack that is converted to CBOR and back is unchanged', () => {
   fc.assert(
     fc.property(fc.array(record, { maxLength: 40 }), (pack) => {
       const json = Buffer.from(JSON.stringify(pack))
@@ -31,14 +31,14 @@ test('a pack in CBOR and back is the same pack', () => {
   )
 })
 
-test('the example of RFC 8428 section 6 is as it stands there', () => {
+test('the example of RFC 8428 section 6 is encoded as in the standard', () => {
   const json = Buffer.from('[{"bn":"urn:dev:ow:10e2073a0108006:","n":"voltage","u":"V","v":120.1,"vb":true,"t":-5}]')
   const cbor = packToCbor(json)
   expect(cbor.subarray(0, 4).toString('hex')).toBe('81a62178')
   expect(parseCborPack(cbor)).toEqual(JSON.parse(json.toString()))
 })
 
-test('labels that SenML does not know are left out', () => {
+test('unknown labels are left out', () => {
   expect(packToJson(packToCbor(Buffer.from('[{"n":"a","v":1,"x":[1],"y_":{"z":1}}]'))).toString()).toBe(
     '[{"n":"a","v":1}]',
   )

@@ -37,20 +37,20 @@ describe('resolution', () => {
     ])
   })
 
-  test('the base value is added to values and stands alone where a record has none', () => {
+  test('the base value is added to values and used alone where a record has none', () => {
     const values = resolvePack([{ bn: 'a', bv: 20, v: 1.5 }, { v: -1 }, { n: '1' }, { n: '2', vs: 'on' }], NOW)
     expect(values.map((record) => record.value)).toEqual([21.5, 19, 20, undefined])
   })
 
-  test('the base sum is added to sums and stands alone where a record has none', () => {
+  test('the base sum is added to sums and used alone where a record has none', () => {
     expect(resolvePack([{ bn: 'a', bs: 10, s: 1 }, { v: 2 }], NOW).map((record) => record.sum)).toEqual([11, 10])
   })
 
-  test('a sum may stand without a value', () => {
+  test('a record may have a sum and no value', () => {
     expect(resolveOne({ n: 'energy', s: 12 })).toMatchObject({ sum: 12, value: undefined })
   })
 
-  test('a record of base fields alone yields nothing', () => {
+  test('a record with only base fields yields nothing', () => {
     expect(resolvePack([{ bn: 'a', bt: 1e9 }, { v: 1 }], NOW)).toHaveLength(1)
   })
 
@@ -65,7 +65,7 @@ describe('resolution', () => {
     expect(resolveOne({ n: 'a', v: 1, ...(t === undefined ? {} : { t }) })?.timeSeconds).toBe(expected)
   })
 
-  test('unknown fields are ignored and the link is not kept', () => {
+  test('unknown fields are ignored and the link is dropped', () => {
     expect(resolveOne({ n: 'a', v: 1, hint: [1], l: '[]' })).not.toHaveProperty('hint')
   })
 
@@ -74,7 +74,7 @@ describe('resolution', () => {
   })
 })
 
-describe('refusal names record and field', () => {
+describe('a refusal names the record and the field', () => {
   test.each([
     ['no array', { n: 'a', v: 1 }, '', 'must be an array of records'],
     ['an empty pack', [], '', 'must contain at least one record with a value or a sum'],
@@ -162,7 +162,7 @@ describe('refusal names record and field', () => {
     expect(faultOf([{ n, v: 1 }]).path).toBe('/0/n')
   })
 
-  test('a base name that is too long is blamed itself', () => {
+  test('a base name that is too long is named as the invalid field', () => {
     expect(faultOf([{ bn: 'a'.repeat(1025) }, { n: 'x', v: 1 }]).path).toBe('/0/bn')
   })
 })
@@ -217,7 +217,7 @@ const LABEL = fc.constantFrom(
   '__proto__',
 )
 
-test('any mutation of a pack is resolved or refused with a reason, never a crash', () => {
+test('any mutation of a pack is resolved or refused with a reason, and never crashes the parser', () => {
   fc.assert(
     fc.property(
       fc.array(RECORD, { maxLength: 5 }),

@@ -32,9 +32,9 @@ function resolveFile(file: string, receivedAt = RECEIVED_AT) {
 const resolved = readdirSync(FOLDER).filter((file) => file.endsWith('.resolved.json'))
 
 describe('RFC 8428 examples', () => {
-  test('all twelve resolutions are there', () => expect(resolved).toHaveLength(12))
+  test('all twelve resolutions exist', () => expect(resolved).toHaveLength(12))
 
-  test.each(resolved.filter((file) => !file.startsWith('ex7.')))('%s is what its pack resolves to', (file) => {
+  test.each(resolved.filter((file) => !file.startsWith('ex7.')))('%s is the resolution of its pack', (file) => {
     const expected = (read(file) as Resolved[]).map((record) => ({
       name: record.n,
       unit: record.u ?? '',
@@ -53,7 +53,7 @@ describe('RFC 8428 examples', () => {
     ])
   })
 
-  test('ex13 resolves although it has no official resolution', () => {
+  test('ex13 is resolved although it has no official resolution', () => {
     expect(resolveFile('ex13.json').map(({ time, value }) => [time, value])).toEqual([
       [1_320_078_429_000_000, 0.5],
       [1_320_078_429_000_000, 0.5],

@@ -8,19 +8,19 @@ function aRecord(timeSeconds: number): ResolvedRecord {
   return { name: 'n', unit: '', timeSeconds, value: 1, updateTimeSeconds: undefined, ...nothing }
 }
 
-test('the records of an ordinary message are one chunk, in the order in which they were sent', () => {
+test('the records of an ordinary message form one chunk, in the order in which they were sent', () => {
   const records = [3, 1, 2].map((second) => aRecord(1_700_000_100 + second))
   expect(chunksOf(records, [7, 8, 9])).toEqual([
     { records, seriesKeys: [7, 8, 9], minSeconds: 1_700_000_101, maxSeconds: 1_700_000_103 },
   ])
 })
 
-test('a time that is rounded into the next quarter of an hour belongs to it', () => {
+test('a time that is rounded into the next quarter of an hour belongs to that quarter', () => {
   expect(chunksOf([aRecord(899.999_999_9), aRecord(901)], [1, 2])).toHaveLength(1)
   expect(chunksOf([aRecord(899.999), aRecord(900)], [1, 2])).toHaveLength(2)
 })
 
-test('every record is in one chunk with its series, no chunk crosses a quarter of an hour or holds more than 64', () => {
+test('every record is in one chunk with its series, and no chunk crosses a quarter of an hour or holds more than 64 records', () => {
   const times = fc.array(fc.double({ min: -1e5, max: 1e5, noNaN: true }), { minLength: 1, maxLength: 300 })
   fc.assert(
     fc.property(times, (seconds) => {

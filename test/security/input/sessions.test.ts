@@ -325,7 +325,7 @@ describe('sessions of workers', () => {
     await requireLinear(`a flood of ${name}`, most, (count) => session(hello(), messagesOf(count)))
   })
 
-  test('nothing more is read from a worker that does not read what it is told', TIMEOUT, async () => {
+  test('a worker that does not read its messages is no longer read from', TIMEOUT, async () => {
     const beat = field(2, number(1, 1))
     const said = (function* () {
       yield hello()

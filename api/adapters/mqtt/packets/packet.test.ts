@@ -44,7 +44,7 @@ function read(raw: Buffer, protocolVersion: 3 | 4 | 5 | undefined, cutAt: readon
   return found
 }
 
-test('PUBLISH reads as it was written, however its bytes are cut', () => {
+test('PUBLISH reads back unchanged, however its bytes are split', () => {
   fc.assert(
     fc.property(
       fc.record({ topic, payload: bytes, qos, retain: fc.boolean(), packetId, properties: publishProperties }),
@@ -81,7 +81,7 @@ test('PUBLISH reads as it was written, however its bytes are cut', () => {
   )
 })
 
-test('what we write the other implementation reads, long properties included', () => {
+test('the other implementation reads what we write, long properties included', () => {
   const pair = fc.tuple(text, text)
   fc.assert(
     fc.property(
@@ -114,7 +114,7 @@ test('what we write the other implementation reads, long properties included', (
   )
 })
 
-test('CONNECT reads as it was written', () => {
+test('CONNECT reads back unchanged', () => {
   const connect = fc.record({
     clientId: topic,
     clean: fc.boolean(),
@@ -166,7 +166,7 @@ const SAMPLES: readonly OtherPacket[] = [
   { cmd: 'disconnect' },
 ]
 
-test('every change of every byte of every packet reads as a packet or is refused, and nothing else', () => {
+test('a packet with any changed byte is read or refused, and nothing else happens', () => {
   for (const protocolVersion of [4, 5] as const) {
     const connect = generate({
       cmd: 'connect',

@@ -37,7 +37,7 @@ async function follow() {
   return { log, failed, session, states, tracker: new OffsetTracker(delivery, groups, states), end: follower?.onEnd }
 }
 
-test('a session whose follower fell behind stands where it was left, wherever the log goes', async () => {
+test('a session whose follower fell behind keeps its position while the log advances', async () => {
   const { log, failed, session, states, tracker, end } = await follow()
   log.position = 'left'
   end?.('behind')
@@ -48,7 +48,7 @@ test('a session whose follower fell behind stands where it was left, wherever th
   expect(tracker.take()).toMatchObject({ node: 'later', moved: [{ filter: 'f', position: 'left' }] })
 })
 
-test('where a session stands is reported once, and again when it was not written', async () => {
+test('the position of a session is reported once, and again if it was not written', async () => {
   const { states, tracker } = await follow()
   const one = [...states.values()][0]
   for (const cursor of one?.cursors.values() ?? []) cursor.isStored = false
@@ -59,7 +59,7 @@ test('where a session stands is reported once, and again when it was not written
   expect(tracker.take().moved).toHaveLength(1)
 })
 
-test('a session whose end is not written yet is reported with the others until it is', async () => {
+test('a session whose end is not written yet is reported with the others until it is written', async () => {
   const { states, tracker } = await follow()
   const one = [...states.values()][0]
   if (one === undefined) throw new Error('no session')
