@@ -7,8 +7,8 @@ import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { monotonicMs, sleep } from '../time.ts'
 import { isAnswered, isOutage, isRefusedData, isRepeatable, translateDatabaseError } from './errors.ts'
-import type { BatchTurn } from './batch-turns.ts'
-import { BatchTurns } from './batch-turns.ts'
+import type { BatchLockMode } from './batch-lock.ts'
+import { BatchLock } from './batch-lock.ts'
 
 /** A value, or the error of this item. */
 export type ItemOutcome<Result> = Result | Error
@@ -51,7 +51,7 @@ export type CommitPolicy<Item, Result> = {
   inDoubtMs?: number
   /** The error of an item in doubt when the look-ups end; defaults to `timeout`. */
   refuseInDoubt?: (error: unknown) => Error
-  /** Whether these items are independent of another batch for which this is true; called when their turn begins. */
+  /** Whether these items are independent of another batch for which this is true; called when the lock is acquired. */
   mayShare?: (items: readonly Item[]) => boolean
 }
 
@@ -72,7 +72,7 @@ export type Submitted<Item, Result> = {
 export class BatchCommitter<Item, Result> {
   readonly #policy: CommitPolicy<Item, Result>
   readonly #onSettled: (items: number) => void
-  readonly #turns = new BatchTurns()
+  readonly #lock = new BatchLock()
 
   /** `onSettled` is called before the submitters of the items are answered. */
   constructor(policy: CommitPolicy<Item, Result>, onSettled: (items: number) => void) {
@@ -82,36 +82,36 @@ export class BatchCommitter<Item, Result> {
 
   /** Resolves when every submitter has its outcome. Never rejects. Batches begin in the order of the calls. */
   async write(submitted: readonly Submitted<Item, Result>[]): Promise<void> {
-    const turn = new RenewableTurn(this.#turns)
+    const lock = new RenewableLock(this.#lock)
     const { mayShare } = this.#policy
-    await turn.take(() => mayShare === undefined || mayShare(submitted.map(({ item }) => item)))
+    await lock.acquire(() => mayShare === undefined || mayShare(submitted.map(({ item }) => item)))
     try {
-      await this.#commitOrHalve(submitted, turn)
+      await this.#commitOrHalve(submitted, lock)
     } finally {
-      turn.release()
+      lock.release()
     }
   }
 
-  async #commitOrHalve(submitted: readonly Submitted<Item, Result>[], turn: RenewableTurn): Promise<void> {
+  async #commitOrHalve(submitted: readonly Submitted<Item, Result>[], lock: RenewableLock): Promise<void> {
     const batch = new BatchInProgress<Item, Result>(submitted, this.#onSettled)
     try {
-      batch.settle(await this.#commit(batch, turn))
+      batch.settle(await this.#commit(batch, lock))
     } catch (error) {
       if (!isRefusedData(error)) return this.#refuseAll(batch, error)
       if (batch.items.length === 1) return batch.settle([this.#refuseAlone(batch.items[0] as Item, error)])
       const middle = batch.items.length >> 1
-      await this.#commitOrHalve(batch.submitted.slice(0, middle), turn)
-      await this.#commitOrHalve(batch.submitted.slice(middle), turn)
+      await this.#commitOrHalve(batch.submitted.slice(0, middle), lock)
+      await this.#commitOrHalve(batch.submitted.slice(middle), lock)
     }
   }
 
   /** Throws when the batch is known not to be committed; the error becomes that of its remaining items. */
-  async #commit(batch: BatchInProgress<Item, Result>, turn: RenewableTurn): Promise<readonly ItemOutcome<Result>[]> {
+  async #commit(batch: BatchInProgress<Item, Result>, lock: RenewableLock): Promise<readonly ItemOutcome<Result>[]> {
     const { repair, item, logger, signal } = this.#policy
     const sinceMs = monotonicMs()
     let repeats = 0
     for (;;) {
-      batch.begin(turn.isShared)
+      batch.begin(lock.isShared)
       try {
         return await this.#attempt(batch)
       } catch (error) {
@@ -126,9 +126,9 @@ export class BatchCommitter<Item, Result> {
         if (batch.isInDoubt)
           logger.warn({ err: error, items: batch.items.length }, `commit outcome of ${item} unknown; checking`)
         // A repeated batch runs alone, and its pause must not delay other batches.
-        turn.release()
+        lock.release()
         await sleep(RETRY_PAUSE_MS, signal).catch(() => undefined)
-        await turn.take(() => false)
+        await lock.acquire(() => false)
       }
     }
   }
@@ -234,26 +234,26 @@ class BatchInProgress<Item, Result> implements Batch<Item, Result> {
   }
 }
 
-/** The turn of a batch, which it releases while it waits and then takes again. */
-class RenewableTurn {
-  readonly #turns: BatchTurns
-  #turn: BatchTurn | undefined
+/** The lock of a batch, which releases it while it waits and then acquires it again. */
+class RenewableLock {
+  readonly #lock: BatchLock
+  #mode: BatchLockMode | undefined
 
-  constructor(turns: BatchTurns) {
-    this.#turns = turns
+  constructor(lock: BatchLock) {
+    this.#lock = lock
   }
 
   get isShared(): boolean {
-    return this.#turn === 'shared'
+    return this.#mode === 'shared'
   }
 
-  async take(mayShare: () => boolean): Promise<void> {
-    this.#turn = await this.#turns.take(mayShare)
+  async acquire(mayShare: () => boolean): Promise<void> {
+    this.#mode = await this.#lock.acquire(mayShare)
   }
 
   release(): void {
-    if (this.#turn !== undefined) this.#turns.release(this.#turn)
-    this.#turn = undefined
+    if (this.#mode !== undefined) this.#lock.release(this.#mode)
+    this.#mode = undefined
   }
 }
 

@@ -1,14 +1,14 @@
 /** Which batches run at the same time (docs/performance.md). */
 import { expect, test } from 'vitest'
-import type { BatchTurn } from './batch-turns.ts'
-import { BatchTurns } from './batch-turns.ts'
+import type { BatchLockMode } from './batch-lock.ts'
+import { BatchLock } from './batch-lock.ts'
 
-/** Takes a turn and records when it begins. */
-function taking(turns: BatchTurns, begun: string[]) {
-  return (name: string, mayShare: () => boolean): Promise<BatchTurn> =>
-    turns.take(mayShare).then((turn) => {
-      begun.push(`${name} ${turn}`)
-      return turn
+/** Acquires the lock and records when. */
+function taking(lock: BatchLock, begun: string[]) {
+  return (name: string, mayShare: () => boolean): Promise<BatchLockMode> =>
+    lock.acquire(mayShare).then((mode) => {
+      begun.push(`${name} ${mode}`)
+      return mode
     })
 }
 const yes = () => true
@@ -17,40 +17,40 @@ const settle = () => new Promise(setImmediate)
 
 test('batches that may share begin together', async () => {
   const begun: string[] = []
-  const take = taking(new BatchTurns(), begun)
+  const take = taking(new BatchLock(), begun)
   await Promise.all([take('a', yes), take('b', yes)])
   expect(begun).toEqual(['a shared', 'b shared'])
 })
 
 test('an exclusive batch waits for all earlier batches and delays all later ones, in order', async () => {
   const begun: string[] = []
-  const turns = new BatchTurns()
-  const take = taking(turns, begun)
+  const lock = new BatchLock()
+  const take = taking(lock, begun)
   const before = [take('a', yes), take('b', yes)]
   void take('c', no)
   void take('d', yes)
   await settle()
   expect(begun).toEqual(['a shared', 'b shared'])
-  turns.release((await before[0]) as BatchTurn)
+  lock.release((await before[0]) as BatchLockMode)
   await settle()
   expect(begun).toHaveLength(2)
-  turns.release((await before[1]) as BatchTurn)
+  lock.release((await before[1]) as BatchLockMode)
   await settle()
-  expect(begun.slice(2)).toEqual(['c alone'])
-  turns.release('alone')
+  expect(begun.slice(2)).toEqual(['c exclusive'])
+  lock.release('exclusive')
   await settle()
   expect(begun.slice(3)).toEqual(['d shared'])
 })
 
-test('mayShare is called when the turn begins, not when it is requested', async () => {
+test('mayShare is called when the lock is acquired, not when it is requested', async () => {
   const begun: string[] = []
-  const turns = new BatchTurns()
-  const take = taking(turns, begun)
+  const lock = new BatchLock()
+  const take = taking(lock, begun)
   let isPlain = true
   await take('a', no)
   void take('b', () => isPlain)
   isPlain = false
-  turns.release('alone')
+  lock.release('exclusive')
   await settle()
-  expect(begun).toEqual(['a alone', 'b alone'])
+  expect(begun).toEqual(['a exclusive', 'b exclusive'])
 })
