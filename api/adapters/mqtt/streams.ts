@@ -51,7 +51,7 @@ export class Streams {
   }
 }
 
-/** Members in turn; those that can accept a message now come first (section 4.8.2). */
+/** Members in rotation; those that can accept a message now come first (section 4.8.2). */
 function chooseMember(shared: SharedMatch): Subscription {
   const { members } = shared
   for (let tried = 0; tried < members.length; tried++) {

@@ -7,8 +7,8 @@ import type { GroupName, GroupPassed, GroupPosition, Messages, SessionStoreOptio
 import { monotonicMs } from '#core/time.ts'
 import type { BackendHost } from '../backend.ts'
 import type { Outbound, Session, Subscription } from '../session.ts'
-import type { GroupBatch, TurnHost } from './group-turn.ts'
-import { GroupMembers, GroupTurn, isOfGroup } from './group-turn.ts'
+import type { GroupBatch, GroupConsumerHost } from './group-consumer.ts'
+import { GroupMembers, GroupConsumer, isOfGroup } from './group-consumer.ts'
 import { subtopicFilterOf } from './topics.ts'
 
 export type GroupsDeps = {
@@ -20,12 +20,12 @@ export type GroupsDeps = {
   wake: () => void
 }
 
-type Group = { readonly members: GroupMembers; turn: GroupTurn | undefined }
+type Group = { readonly members: GroupMembers; consumer: GroupConsumer | undefined }
 
 const idOf = ({ channelKey, name, filter }: GroupName) => `${channelKey}\n${name}\n${filter}`
 
 export class Groups {
-  readonly #turnHost: TurnHost
+  readonly #consumerHost: GroupConsumerHost
   readonly #wake: () => void
   readonly #groups = new Map<string, Group>()
   /** The time until which the node may serve groups: afterwards another node may consider it dead. */
@@ -34,7 +34,7 @@ export class Groups {
 
   constructor({ messages, host, position, wake }: GroupsDeps) {
     this.#wake = wake
-    this.#turnHost = { messages, host, position, mayServe: () => !this.#isStopped && monotonicMs() <= this.#untilMs }
+    this.#consumerHost = { messages, host, position, mayServe: () => !this.#isStopped && monotonicMs() <= this.#untilMs }
   }
 
   /** The session may receive messages of the group from now on. */
@@ -43,12 +43,12 @@ export class Groups {
     if (name === undefined) return
     let group = this.#groups.get(idOf(name))
     if (group === undefined) {
-      group = { members: new GroupMembers(name, subscription.access as ChannelAccess), turn: undefined }
+      group = { members: new GroupMembers(name, subscription.access as ChannelAccess), consumer: undefined }
       this.#groups.set(idOf(name), group)
     }
     group.members.add(subscription)
-    if (group.turn === undefined) this.#wake()
-    else group.turn.deliverWaiting()
+    if (group.consumer === undefined) this.#wake()
+    else group.consumer.deliverWaiting()
   }
 
   /** It receives no more; delivered messages stay with its session while that is connected. */
@@ -56,8 +56,8 @@ export class Groups {
     const group = this.#groupOf(subscription)
     if (group === undefined) return
     group.members.delete(subscription)
-    if (group.members.size > 0 || group.turn === undefined) return
-    group.turn.beginEnding()
+    if (group.members.size > 0 || group.consumer === undefined) return
+    group.consumer.beginEnding()
     this.#wake()
   }
 
@@ -71,8 +71,8 @@ export class Groups {
       if (isOfGroup(batch) && (qos === 1 || packetId === 0)) back.push({ ...outbound, batch })
       else kept.push(outbound)
     }
-    for (const { batch, applicationMessage } of back) batch.turn.redeliver(batch, applicationMessage)
-    for (const turn of new Set(back.map(({ batch }) => batch.turn))) if (turn.hasLeft) turn.deliverWaiting()
+    for (const { batch, applicationMessage } of back) batch.consumer.redeliver(batch, applicationMessage)
+    for (const consumer of new Set(back.map(({ batch }) => batch.consumer))) if (consumer.hasLeft) consumer.deliverWaiting()
     return kept
   }
 
@@ -81,33 +81,33 @@ export class Groups {
     for (const { batch } of outbound) {
       if (!isOfGroup(batch)) continue
       batch.pending--
-      if (batch.turn.isEnding) this.#wake()
+      if (batch.consumer.isEnding) this.#wake()
     }
   }
 
   /** The queue of a session that fell behind is empty. */
   drained(session: Session): void {
-    for (const subscription of session.subscriptions.values()) this.#groupOf(subscription)?.turn?.deliverWaiting()
+    for (const subscription of session.subscriptions.values()) this.#groupOf(subscription)?.consumer?.deliverWaiting()
   }
 
   /** Of QoS 2 messages about to be sent, those of groups that must not be delivered to others from now on. */
   passedOf(outbound: readonly Outbound[]): GroupPassed[] {
     return outbound.flatMap(({ batch, state, applicationMessage: { facts } }) => {
       if (!isOfGroup(batch) || state !== 'waiting' || facts.batchSeq === undefined) return []
-      return [{ group: batch.turn.noteExactly(), batchSeq: facts.batchSeq, message: facts.index }]
+      return [{ group: batch.consumer.noteExactly(), batchSeq: facts.batchSeq, message: facts.index }]
     })
   }
 
   /** Groups with members here that this node does not read for. */
   wanted(): GroupName[] {
-    return [...this.#groups.values()].flatMap(({ members, turn }) =>
-      turn === undefined && members.size > 0 ? [members.name] : [],
+    return [...this.#groups.values()].flatMap(({ members, consumer }) =>
+      consumer === undefined && members.size > 0 ? [members.name] : [],
     )
   }
 
   /** The positions of groups to store. */
   take(): { report: GroupPosition[]; undo(): void } {
-    const taken = [...this.#groups.values()].flatMap(({ turn }) => turn?.take() ?? [])
+    const taken = [...this.#groups.values()].flatMap(({ consumer }) => consumer?.take() ?? [])
     return {
       report: taken.map(({ report }) => report),
       undo() {
@@ -123,24 +123,24 @@ export class Groups {
     for (const one of claimed) {
       const group = this.#groups.get(idOf(one.name))
       if (group !== undefined && epochs.get(one.key) === one.epoch)
-        group.turn = new GroupTurn(group.members, one, this.#turnHost)
+        group.consumer = new GroupConsumer(group.members, one, this.#consumerHost)
     }
     let isWanted = false
     for (const [id, group] of this.#groups) {
-      const { turn, members } = group
-      if (turn !== undefined && epochs.get(turn.ref.key) !== turn.ref.epoch) {
-        turn.end()
-        group.turn = undefined
+      const { consumer, members } = group
+      if (consumer !== undefined && epochs.get(consumer.ref.key) !== consumer.ref.epoch) {
+        consumer.end()
+        group.consumer = undefined
         isWanted ||= members.size > 0
-      } else turn?.deliverWaiting()
-      if (group.turn === undefined && members.size === 0) this.#groups.delete(id)
+      } else consumer?.deliverWaiting()
+      if (group.consumer === undefined && members.size === 0) this.#groups.delete(id)
     }
     if (isWanted) this.#wake()
   }
 
   stop(): void {
     this.#isStopped = true
-    for (const { turn } of this.#groups.values()) turn?.pause()
+    for (const { consumer } of this.#groups.values()) consumer?.pause()
   }
 
   #groupOf(subscription: Subscription): Group | undefined {

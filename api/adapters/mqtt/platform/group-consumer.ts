@@ -1,6 +1,6 @@
 /**
- * The time during which this node reads the changelog for a group: delivers each message to one connected member, and redelivers messages
- * that a member did not acknowledge.
+ * The consumer of a group, while this node reads the changelog for it: delivers each message to one connected member, and
+ * redelivers messages that a member did not acknowledge.
  */
 import type {
   Delivery,
@@ -48,7 +48,7 @@ export class GroupMembers {
     this.#members = this.#members.filter((one) => one !== subscription)
   }
 
-  /** Members in turn, preferring those that can accept a message now; undefined when all queues are full. */
+  /** Members in rotation, preferring those that can accept a message now; undefined when all queues are full. */
   takeNext(): Subscription | undefined {
     let possible: number | undefined
     for (let tried = 0; tried < this.#members.length; tried++) {
@@ -71,12 +71,12 @@ export class GroupMembers {
   }
 }
 
-export type GroupBatch = LogBatch & { turn: GroupTurn; messages: PassedMessage[] }
+export type GroupBatch = LogBatch & { consumer: GroupConsumer; messages: PassedMessage[] }
 
-export const isOfGroup = (batch: LogBatch | undefined): batch is GroupBatch => batch !== undefined && 'turn' in batch
+export const isOfGroup = (batch: LogBatch | undefined): batch is GroupBatch => batch !== undefined && 'consumer' in batch
 
-/** State that all turns share. */
-export type TurnHost = {
+/** State that all consumers share. */
+export type GroupConsumerHost = {
   readonly messages: Messages
   readonly host: BackendHost
   /** The position of sessions that keep pace; undefined without followers. */
@@ -88,10 +88,10 @@ export type TurnHost = {
 /** A position to store, and a function that undoes the report when the write fails. */
 export type PositionReport = { report: GroupPosition; undo(): void }
 
-export class GroupTurn {
+export class GroupConsumer {
   readonly members: GroupMembers
   readonly ref: GroupRef
-  readonly #host: TurnHost
+  readonly #host: GroupConsumerHost
   #mode: 'own' | 'live' | 'paused' = 'paused'
   /** Everything up to here was read. */
   #token: string
@@ -108,13 +108,13 @@ export class GroupTurn {
   #isStored = true
   /** Whether deliveries beyond the position are stored. */
   #isExact: boolean
-  /** The monotonic time at which the last member left; the turn ends, even if a member joins. */
+  /** The monotonic time at which the last member left; the consumer ends, even if a member joins. */
   #endingSinceMs: number | undefined
   #isOver = false
   #close: (() => void) | undefined
   #onDrained: (() => void) | undefined
 
-  constructor(members: GroupMembers, { key, epoch, position, passed }: ServedGroup, host: TurnHost) {
+  constructor(members: GroupMembers, { key, epoch, position, passed }: ServedGroup, host: GroupConsumerHost) {
     this.members = members
     this.#host = host
     this.ref = { key, epoch }
@@ -180,7 +180,7 @@ export class GroupTurn {
     this.#continue()
   }
 
-  /** The position to store, if it changed; at the end of the turn also the state for the next node. */
+  /** The position to store, if it changed; when the consumer ends also the state for the next node. */
   take(): PositionReport | undefined {
     passBatches(this)
     if (this.#endingSinceMs !== undefined) {
@@ -218,7 +218,7 @@ export class GroupTurn {
     // Another node may be reading for it; messages are read again when that is known.
     if (!mayServe()) return this.pause()
     if (this.batches.length === 0) this.settled = (this.#mode === 'live' ? position() : undefined) ?? this.#token
-    const batch: GroupBatch = { token: messages.tokenOf(deliveries.at(-1)), pending: 0, turn: this, messages: [] }
+    const batch: GroupBatch = { token: messages.tokenOf(deliveries.at(-1)), pending: 0, consumer: this, messages: [] }
     this.batches.push(batch)
     for (const { message } of deliveries) {
       const { batchSeq, index } = message
