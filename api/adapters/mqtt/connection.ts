@@ -4,7 +4,7 @@ import type { DeviceCredentials } from '#api/devices/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { BudgetEntry, StreamReader, StreamBudget } from '#core/streams/index.ts'
-import { createTurns as createLongTurns } from '#core/turns.ts'
+import { createTurns } from '#core/turns.ts'
 import { handleConnect } from './connecting.ts'
 import type { ConnectingConnection } from './connecting.ts'
 import type { MqttBackend } from './backend.ts'
@@ -30,7 +30,7 @@ import type { Outlet, Session, Subscription } from './session.ts'
 import { subscribe, unsubscribe } from './subscribing.ts'
 import type { SubscribingConnection } from './subscribing.ts'
 import type { Identity } from './targets.ts'
-import type { Writable } from './turns.ts'
+import type { Writable } from './write-coalescing.ts'
 
 /** The maximum size of a packet before CONNECT was accepted. */
 const MAX_CONNECT_BYTES = 256 * 1024
@@ -99,7 +99,7 @@ export class Connection
   #unread: Packet[] = []
   #head = 0
   /** A chunk may contain tens of thousands of packets: the rest waits when a turn has been long enough. */
-  readonly #turns = createLongTurns()
+  readonly #turns = createTurns()
   #isWaitingForTurn = false
   /** A packet that is handled synchronously asks for the next one while it is handled. */
   #isDraining = false

@@ -14,7 +14,7 @@ import { REASON } from './packets/reason-codes.ts'
 import type { Unsettled } from './publishing.ts'
 import type { Session } from './session.ts'
 import type { Identity } from './targets.ts'
-import { createTurns } from './turns.ts'
+import { coalesceWrites } from './write-coalescing.ts'
 
 /** The resolution of the clock for keep alives and deadlines. */
 const CLOCK_MS = 250
@@ -42,7 +42,7 @@ export class Connections implements ConnectionHost {
   readonly logger: Logger
   readonly budget: StreamBudget
   readonly maxPacketBytes: number
-  readonly flushLater: (connection: Connection) => void = createTurns(setImmediate)
+  readonly flushLater: (connection: Connection) => void = coalesceWrites(setImmediate)
   readonly #counts: Counts
   readonly #backend: MqttBackend
   readonly #open = new Set<Connection>()

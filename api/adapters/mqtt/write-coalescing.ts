@@ -14,7 +14,7 @@ export type Writable = {
 }
 
 /** Call the result for a connection with its first bytes since the last write; `atEnd` runs its argument at the end of the turn. */
-export function createTurns(atEnd: (end: () => void) => void): (connection: Writable) => void {
+export function coalesceWrites(atEnd: (end: () => void) => void): (connection: Writable) => void {
   let waiting: Writable[] = []
   let turn = 0
   let isUnderWay = false
