@@ -25,7 +25,7 @@ let running = 0
 const waiting: (() => void)[] = []
 const preferred: (() => void)[] = []
 
-async function takeTurn(isPreferred: boolean): Promise<void> {
+async function acquireSlot(isPreferred: boolean): Promise<void> {
   if (running < MAX_RUNNING) {
     running += 1
     return
@@ -38,7 +38,7 @@ async function takeTurn(isPreferred: boolean): Promise<void> {
   await new Promise<void>((resolve) => void queue.push(resolve))
 }
 
-function passTurn(): void {
+function releaseSlot(): void {
   const next = preferred.shift() ?? waiting.shift()
   if (next === undefined) running -= 1
   else next()
@@ -52,12 +52,12 @@ async function derive(
   parallelism: number,
   isPreferred = false,
 ): Promise<Buffer> {
-  await takeTurn(isPreferred)
+  await acquireSlot(isPreferred)
   try {
     const message = Buffer.from(password.normalize('NFC'))
     return await argon2Async('argon2id', { message, nonce: salt, memory, passes, parallelism, tagLength: TAG_BYTES })
   } finally {
-    passTurn()
+    releaseSlot()
   }
 }
 

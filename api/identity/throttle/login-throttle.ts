@@ -111,7 +111,7 @@ export class LoginThrottle {
    */
   async admit({ account, address, isKnown }: LoginAttempt): Promise<Admission> {
     const pair = `${account}\n${address}`
-    if (isKnown) return await this.#takeTurn(pair)
+    if (isKnown) return await this.#pace(pair)
     return await this.#take([
       ['pair', pair],
       ['address', address],
@@ -222,18 +222,18 @@ export class LoginThrottle {
     }
   }
 
-  async #takeTurn(pair: string): Promise<Admission> {
+  async #pace(pair: string): Promise<Admission> {
     const admission = await this.#takeKnown(pair)
     if (admission !== undefined) return admission
     const queue = this.#queues.get(pair)
     const length = queue?.length ?? 0
     if (length >= MAX_PACED_PER_PAIR || this.#waiting >= MAX_PACED) throw this.#refusal(length * this.#rules.paceMs)
-    const turn = (queue?.tail ?? Promise.resolve()).then(() => sleep(this.#rules.paceMs, this.#stopping.signal))
-    const entry = { tail: turn.catch(() => undefined), length: length + 1 }
+    const paced = (queue?.tail ?? Promise.resolve()).then(() => sleep(this.#rules.paceMs, this.#stopping.signal))
+    const entry = { tail: paced.catch(() => undefined), length: length + 1 }
     this.#queues.set(pair, entry)
     this.#waiting += 1
     try {
-      await turn
+      await paced
     } catch {
       throw new ServiceError('unavailable', 'stopping')
     } finally {
