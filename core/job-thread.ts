@@ -1,6 +1,6 @@
 /**
  * Runs jobs with hostile input in a thread that is terminated when a job exceeds its time or memory. One job runs at a time. The
- * queue is bounded, and owners take turns, so that no owner waits for all jobs of another.
+ * queue is bounded, and owners are served in rotation, so that no owner waits for all jobs of another.
  */
 import { Worker } from 'node:worker_threads'
 import type { Transferable } from 'node:worker_threads'
@@ -78,7 +78,7 @@ export function createJobThread<Job, Result>(options: JobThreadOptions): JobThre
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMib },
     })
     started.on('message', (result: Result) => {
-      if (options.isEndedAfterJob === true) forget()
+      if (options.isEndedAfterJob === true) terminate()
       finish((one) => one.resolve(result))
     })
     // The thread ends when it exceeds its memory: the input is hostile.
@@ -88,7 +88,7 @@ export function createJobThread<Job, Result>(options: JobThreadOptions): JobThre
     return started
   }
 
-  function forget(): void {
+  function terminate(): void {
     const ended = thread
     thread = undefined
     // Messages of a thread that is ending are ignored.
@@ -97,7 +97,7 @@ export function createJobThread<Job, Result>(options: JobThreadOptions): JobThre
   }
 
   function end(reason: string): void {
-    forget()
+    terminate()
     finish((one) => one.reject(new ServiceError('too_large', reason)))
   }
 

@@ -79,10 +79,10 @@ export class EventStream extends Readable {
   #whenDrained: (() => void)[] = []
   #whenEnded: (() => void)[] = []
 
-  /** Throws the errors of `StreamLimits.open`. */
+  /** Throws the errors of `StreamLimits.admit`. */
   constructor({ streams, owner, keptBytes, quiet = () => ':\n\n', heartbeatMs = HEARTBEAT_MS }: EventStreamOptions) {
     super({ highWaterMark: PIECE_BYTES })
-    const release = streams.limits.open(owner)
+    const release = streams.limits.admit(owner)
     const waitingBytes = () => this.waitingBytes
     this.#account = streams.budget.open({
       get waitingBytes() {

@@ -71,7 +71,7 @@ export function startCollector({
 }: CollectorOptions): { stop(): Promise<void> } {
   const stopping = new AbortController()
   const loops = collected.map((one) => collect(one))
-  const forget = COLLECTOR_METRICS.age.from(() =>
+  const removeAgeSource = COLLECTOR_METRICS.age.from(() =>
     loops.map(({ name, ageMs }) => ({ labels: { reading: name }, value: ageMs() / 1000 })),
   )
 
@@ -121,7 +121,7 @@ export function startCollector({
     async stop() {
       stopping.abort()
       await Promise.all(loops.map(({ done }) => done))
-      forget()
+      removeAgeSource()
     },
   }
 }

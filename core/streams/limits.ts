@@ -40,7 +40,7 @@ export class StreamLimits {
   }
 
   /** Counts a stream. The returned function stops counting it and may be called again. Throws `rate_limited`, `unavailable`. */
-  open(owner: StreamOwner): () => void {
+  admit(owner: StreamOwner): () => void {
     if (this.#size >= MAX_STREAMS) {
       countRefusal('streams')
       throw new ServiceError('unavailable', `this process is limited to ${MAX_STREAMS} open streams: close one first`, {

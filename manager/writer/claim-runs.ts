@@ -1,5 +1,5 @@
 /**
- * Claims: queued runs are assigned to workers of this manager with free slots. Domains take turns (`FairShares`); within a
+ * Claims: queued runs are assigned to workers of this manager with free slots. Domains share them fairly (`FairShares`); within a
  * queue, runs are in the order of priority and age. Several managers claim from one queue; a row that another one has
  * locked is skipped.
  */
@@ -7,7 +7,7 @@ import { TASK_STATE } from '#proto/index.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import { RUN_METRICS } from './metrics.ts'
 import type { RunBatch } from './batch.ts'
-import type { Turn, WaitingQueue } from './fair-shares.ts'
+import type { PlannedClaim, WaitingQueue } from './fair-shares.ts'
 import { MAX_CLAIMED_PER_BATCH } from '../model/limits.ts'
 import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
 
@@ -33,10 +33,10 @@ const ASSIGN = `
 type Waiting = Pick<RunRow, 'key' | 'task_key' | 'module_digest' | 'spec'>
 
 /**
- * Queues whose domain is in turn before others. A queue without a worker that fits is passed over: it waits for a worker, not
+ * The queues in the order of the fair shares of their domains. A queue without a worker that fits is passed over: it waits for a worker, not
  * for a slot.
  */
-function planTurns(batch: RunBatch): Turn[] {
+function planClaims(batch: RunBatch): PlannedClaim[] {
   const { queues, cluster, shares } = batch.context
   const rooms = new Map<WorkerSession, number>()
   const waiting: WaitingQueue[] = []
@@ -56,11 +56,11 @@ function planTurns(batch: RunBatch): Turn[] {
   return total === 0 ? [] : shares.plan(waiting, Math.min(total, MAX_CLAIMED_PER_BATCH), (share) => batch.roomOf(share))
 }
 
-/** The waiting runs of the planned turns, per queue. */
-async function findWaiting(batch: RunBatch, turns: readonly Turn[]): Promise<Map<string, Waiting[]>> {
+/** The waiting runs of the planned claims, per queue. */
+async function findWaiting(batch: RunBatch, planned: readonly PlannedClaim[]): Promise<Map<string, Waiting[]>> {
   const { queues } = batch.context
   const wanted = new Map<string, number>()
-  for (const { needs, reserves } of turns) if (!reserves) wanted.set(needs, (wanted.get(needs) ?? 0) + 1)
+  for (const { needs, reserves } of planned) if (!reserves) wanted.set(needs, (wanted.get(needs) ?? 0) + 1)
   const found = await Promise.all(
     [...wanted].map(async ([needs, count]) => {
       const rows = await batch.rows<Waiting>('find-waiting', FIND_WAITING, [needs, count])
@@ -78,14 +78,14 @@ async function findWaiting(batch: RunBatch, turns: readonly Turn[]): Promise<Map
 export async function claimRuns(batch: RunBatch): Promise<void> {
   const { queues, cluster, timing, shares } = batch.context
   const placed: { row: Waiting; session: WorkerSession }[] = []
-  const turns = planTurns(batch)
-  if (turns.length === 0) return
-  const found = await findWaiting(batch, turns)
-  // Workers that a run in turn waits for: another domain's short runs would otherwise fill them again for ever, while a run
+  const planned = planClaims(batch)
+  if (planned.length === 0) return
+  const found = await findWaiting(batch, planned)
+  // Workers that the next run waits for: another domain's short runs would otherwise fill them again for ever, while a run
   // of unknown duration needs a free slot.
   const reserved = new Set<WorkerSession>()
   const stopped = new Set<string>()
-  for (const { needs, share, reserves } of turns) {
+  for (const { needs, share, reserves } of planned) {
     if (stopped.has(needs)) continue
     const row = reserves ? undefined : found.get(needs)?.shift()
     if (row === undefined && !reserves) continue
@@ -111,7 +111,7 @@ export async function claimRuns(batch: RunBatch): Promise<void> {
     sorted.map(({ session }) => session.epoch),
   ])
   const taken = new Map(assigned.map((row) => [row.key, row]))
-  // In the order of the turns: a worker begins its runs in the order in which they arrive.
+  // In the order of the plan: a worker begins its runs in the order in which they arrive.
   for (const { row: waiting, session } of placed) {
     const row = taken.get(waiting.key)
     if (row === undefined) {

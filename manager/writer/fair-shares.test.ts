@@ -13,12 +13,12 @@ const order = (shares: FairShares, queues: WaitingQueue[], runs: number) =>
   shares.plan(queues, runs).map(({ needs, reserves }) => (reserves ? `(${needs})` : needs))
 
 function serve(shares: FairShares, queues: WaitingQueue[], runs: number): string[] {
-  const turns = shares.plan(queues, runs)
-  for (const { share, reserves } of turns) if (!reserves) shares.served(share)
-  return turns.map(({ needs }) => needs)
+  const planned = shares.plan(queues, runs)
+  for (const { share, reserves } of planned) if (!reserves) shares.served(share)
+  return planned.map(({ needs }) => needs)
 }
 
-test('domains take turns in the order in which they queued, and so do runs of no domain', () => {
+test('domains are served in rotation, in the order in which they queued, and so are runs of no domain', () => {
   expect(order(new FairShares(), [queue('a', 8_000), queue(null, 3), queue('b', 2)], 8)).toEqual([
     'a',
     'null',
@@ -35,14 +35,14 @@ test('a domain gets all slots that no other domain wants', () => {
   expect(order(new FairShares(), [queue('a', 5), queue('b', 1)], 10)).toEqual(['a', 'b', 'a', 'a', 'a', 'a'])
 })
 
-test('turns continue from one claim to the next', () => {
+test('the rotation continues from one claim to the next', () => {
   const shares = new FairShares()
   const queues = [queue('a', 100), queue('b', 100), queue('c', 100)]
   const served = Array.from({ length: 9 }, () => serve(shares, queues, 1)).flat()
   expect(served).toEqual(['a', 'b', 'c', 'a', 'b', 'c', 'a', 'b', 'c'])
 })
 
-test('a domain that comes late is next, and saves no turns while it is idle', () => {
+test('a domain that comes late is next, and saves nothing while it is idle', () => {
   const shares = new FairShares()
   serve(shares, [queue('a', 8_000)], 1_000)
   expect(serve(shares, [queue('a', 7_000), queue('b', 10)], 6)).toEqual(['b', 'a', 'b', 'a', 'b', 'a'])
@@ -68,16 +68,16 @@ test('several queues of a domain are one share', () => {
   expect(order(new FairShares(), queues, 6)).toEqual(['a1', 'b', 'a2', 'b', 'a1', 'b'])
 })
 
-test('a domain in turn without room reserves its workers before the next domain gets any', () => {
+test('a domain that is next and has no room reserves its workers before the next domain gets any', () => {
   expect(order(new FairShares(), [queue('a', 3, 0), queue('b', 5)], 2)).toEqual(['(a)', 'b', 'b'])
   expect(order(new FairShares(), [queue('a', 3, 1), queue('b', 5)], 4)).toEqual(['a', 'b', '(a)', 'b', 'b'])
 })
 
 test('domains that find no room each get one reservation, and the one that finds room gets it', () => {
   const queues = Array.from({ length: 10_000 }, (_, index) => queue(`domain ${index}`, 1, index === 9_000 ? 1 : 0))
-  const turns = new FairShares().plan(queues, 500)
-  expect(turns.filter(({ reserves }) => !reserves).map(({ needs }) => needs)).toEqual(['domain 9000'])
-  expect(turns.map(({ needs }) => needs)).toEqual(queues.map(({ needs }) => needs))
+  const planned = new FairShares().plan(queues, 500)
+  expect(planned.filter(({ reserves }) => !reserves).map(({ needs }) => needs)).toEqual(['domain 9000'])
+  expect(planned.map(({ needs }) => needs)).toEqual(queues.map(({ needs }) => needs))
 })
 
 test('a domain of weight three gets three runs for each run of a domain of weight one', () => {

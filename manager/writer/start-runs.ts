@@ -105,7 +105,7 @@ function awaitedWorkers(batch: RunBatch): ReadonlySet<WorkerSession> {
 }
 
 /**
- * Places at once, except on workers that queued runs wait for: those are claimed in turn at the end of the batch, and so is
+ * Places at once, except on workers that queued runs wait for: those are claimed fairly at the end of the batch, and so is
  * this run. Throws `unavailable` at the limit, and the error of the quota of queued runs.
  */
 function placeNow(

@@ -130,7 +130,7 @@ async function endOverdue(batch: RunBatch, runs: readonly AssignedRun[]): Promis
 
 type NeedsCount = { needs: string; runs: number }
 
-// In the order in which they have waited: it decides between domains of equal turns.
+// In the order in which they have waited: it decides between domains of equal start tags.
 const COUNT_QUEUES =
   'SELECT needs, count(*)::int AS runs FROM runs WHERE queue_seq IS NOT NULL GROUP BY needs ORDER BY min(queue_seq)'
 const READ_NEEDS = 'SELECT hash, definition FROM run_needs WHERE hash = ANY($1::text[])'

@@ -40,14 +40,14 @@ export function configuredAuthorities(configured: ConfiguredRegistry | undefined
 /** Maps names of registries to base URLs. The scheme of a listed one is probed once and cached. */
 export type Registries = { baseUrl(registry: string, signal: AbortSignal): Promise<URL> }
 
-const MAX_REMEMBERED = 1000
+const MAX_CACHED_BASE_URLS = 1000
 
 export function createRegistries(
   configured: ConfiguredRegistry | undefined,
   policy: AddressPolicy,
   transport: TransferClient,
 ): Registries {
-  const remembered = new Map<string, URL>()
+  const baseUrls = new Map<string, URL>()
 
   async function probe(registry: string, signal: AbortSignal): Promise<URL> {
     const secure = baseOf('https:', registry)
@@ -65,7 +65,7 @@ export function createRegistries(
 
   return {
     async baseUrl(registry, signal) {
-      const known = remembered.get(registry)
+      const known = baseUrls.get(registry)
       if (known !== undefined) return known
       if (registry === configured?.name && configured.scheme !== undefined) return baseOf(configured.scheme, registry)
       const secure = baseOf('https:', registry)
@@ -73,8 +73,8 @@ export function createRegistries(
       if (!isConfiguredLoopback && !isListed(secure, policy) && !isListed(baseOf('http:', registry), policy))
         return secure
       const found = await probe(registry, signal)
-      if (remembered.size >= MAX_REMEMBERED) remembered.clear()
-      remembered.set(registry, found)
+      if (baseUrls.size >= MAX_CACHED_BASE_URLS) baseUrls.clear()
+      baseUrls.set(registry, found)
       return found
     },
   }

@@ -18,7 +18,7 @@ export type Observation = {
 /** EXCHANGE_LIFETIME (RFC 7252 section 4.8.2): the time for which a message identifier identifies the same message. */
 const EXCHANGE_LIFETIME_SECONDS = 247
 /** About 40 bytes each: enough for 17,000 requests per second. Above it, requests are rejected (contract section 7.6). */
-const MAX_REMEMBERED = 4 * 1024 * 1024
+const MAX_ANSWERED_REQUESTS = 4 * 1024 * 1024
 /** About 500 bytes each. */
 const MAX_ENDPOINTS = 250_000
 /** The number of sent notifications that a reset is matched with. */
@@ -108,7 +108,7 @@ export class Endpoint {
 export class Endpoints {
   readonly #endpoints = new Map<string, Endpoint>()
   readonly #nowMs: () => number
-  #remembered = 0
+  #answeredRequests = 0
   #sweeping: Iterator<[string, Endpoint]> | undefined
 
   /** `nowMs`: a monotonic clock. */
@@ -116,12 +116,12 @@ export class Endpoints {
     this.#nowMs = nowMs
   }
 
-  get remembered(): number {
-    return this.#remembered
+  get answeredRequests(): number {
+    return this.#answeredRequests
   }
 
   isFull(pending: number): boolean {
-    return this.#remembered + pending >= MAX_REMEMBERED || this.#endpoints.size + pending >= MAX_ENDPOINTS
+    return this.#answeredRequests + pending >= MAX_ANSWERED_REQUESTS || this.#endpoints.size + pending >= MAX_ENDPOINTS
   }
 
   find(key: string): Endpoint | undefined {
@@ -148,7 +148,7 @@ export class Endpoints {
   remember(peer: Peer, messageId: number, code: number): void {
     const { answered } = this.of(peer)
     // Inserted again, so that the oldest stay in front.
-    if (!answered.delete(messageId)) this.#remembered++
+    if (!answered.delete(messageId)) this.#answeredRequests++
     answered.set(messageId, ((Math.floor(this.#nowMs() / 1000) % CLOCK_SECONDS) << 8) | code)
   }
 
@@ -173,7 +173,7 @@ export class Endpoints {
       for (const [messageId, entry] of endpoint.answered) {
         if (!this.#isOver(entry)) break
         endpoint.answered.delete(messageId)
-        this.#remembered--
+        this.#answeredRequests--
       }
       const isIdle = now - endpoint.lastAt > EXCHANGE_LIFETIME_SECONDS * 1000
       const isNeeded = endpoint.answered.size > 0 || endpoint.observations.size > 0 || this.isProven(key)

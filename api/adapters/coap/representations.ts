@@ -1,6 +1,6 @@
 /**
  * Blockwise transfer of large messages (RFC 7959 section 2.4). Later blocks are requested when there may be a newer message, so the
- * message of the first block is kept for the peer for a while.
+ * message of the first block is cached for the peer for a while.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -11,29 +11,29 @@ import { CoapRefusal, OPTIONS, uintOption } from './options.ts'
 import { codeOfKind } from './message.ts'
 import type { CoapOption } from './message.ts'
 
-const MAX_KEPT_BYTES = 32 * 1024 * 1024
+const MAX_CACHED_BYTES = 32 * 1024 * 1024
 /** The maximum time from the first block to the last. */
-const KEPT_MS = 300_000
+const CACHE_TTL_MS = 300_000
 /** Long enough not to be guessed: a request with the ETag proves that the first block was received. */
 const ETAG_BYTES = 6
 
-type Kept = Representation & { etag: Buffer }
+type CachedRepresentation = Representation & { etag: Buffer }
 
 export class Representations {
-  readonly #kept = new LRUCache<string, Kept>({
-    maxSize: MAX_KEPT_BYTES,
+  readonly #cached = new LRUCache<string, CachedRepresentation>({
+    maxSize: MAX_CACHED_BYTES,
     sizeCalculation: ({ payload }) => payload.length + 200,
-    ttl: KEPT_MS,
+    ttl: CACHE_TTL_MS,
   })
 
   /** The message of whose first block the peer has received. */
   find(key: string): Representation | undefined {
-    return this.#kept.get(key)
+    return this.#cached.get(key)
   }
 
   /** Whether one of them is the ETag that the peer received with the first block. */
   isKnown(key: string, etags: readonly Buffer[]): boolean {
-    const etag = this.#kept.get(key)?.etag
+    const etag = this.#cached.get(key)?.etag
     return etag !== undefined && etags.some((one) => one.length === ETAG_BYTES && timingSafeEqual(one, etag))
   }
 
@@ -69,13 +69,13 @@ export class Representations {
     }
   }
 
-  /** The ETag of the kept message, if it has the same bytes; otherwise a new one. */
+  /** The ETag of the cached message, if it has the same bytes; otherwise a new one. */
   #etagOf(key: string, { payload, contentFormat }: Representation): Buffer {
-    const kept = this.#kept.get(key)
-    const isSame = kept?.payload === payload || kept?.payload.equals(payload) === true
-    if (kept !== undefined && isSame && kept.contentFormat === contentFormat) return kept.etag
+    const cached = this.#cached.get(key)
+    const isSame = cached?.payload === payload || cached?.payload.equals(payload) === true
+    if (cached !== undefined && isSame && cached.contentFormat === contentFormat) return cached.etag
     const etag = randomBytes(ETAG_BYTES)
-    this.#kept.set(key, { payload, contentFormat, etag })
+    this.#cached.set(key, { payload, contentFormat, etag })
     return etag
   }
 }

@@ -2,7 +2,7 @@
 import type { Envelope } from '#api/messages/index.ts'
 import type { Properties } from './packets/properties.ts'
 import { NO_PROPERTIES } from './packets/properties.ts'
-import type { Qos, Version } from './packets/protocol.ts'
+import type { Qos, ProtocolVersion } from './packets/protocol.ts'
 import type { PublishTemplate } from './packets/publish.ts'
 import { formatPublish } from './packets/publish.ts'
 
@@ -27,7 +27,7 @@ export class ApplicationMessage {
   readonly facts: ApplicationMessageFields
   /** The number of outbound messages that share it. */
   #holders = 0
-  #last: { version: Version; retain: boolean; prefix: string | undefined; template: PublishTemplate } | undefined
+  #last: { version: ProtocolVersion; retain: boolean; prefix: string | undefined; template: PublishTemplate } | undefined
 
   constructor(facts: ApplicationMessageFields) {
     this.facts = facts
@@ -66,7 +66,7 @@ export class ApplicationMessage {
 
   /** Returns the packet in this form. The last packet is cached, because the next receiver usually needs the same form. */
   template(
-    version: Version,
+    version: ProtocolVersion,
     qos: Qos,
     retain: boolean,
     prefix: string | undefined,

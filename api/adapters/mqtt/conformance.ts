@@ -16,12 +16,12 @@ const FREE: Identity = { scope: '', ownerKey: 0, domainKey: undefined, credentia
 /** All topics belong to one stream. */
 const STREAM = 0
 /** The limit of each kind of state; above it the oldest entries are dropped. */
-const MAX_KEPT = 100_000
+const MAX_STORED = 100_000
 const FOR_EVER = 2 ** 32 - 1
 /** A filter that is rejected, for suites that test a rejected subscription. */
 const REFUSED_FILTER = 'test/nosubscribe'
 
-type Kept = {
+type StoredSession = {
   session: Session
   will: SessionWill | undefined
   /** The times of the will and of the session's end; undefined while it is connected. */
@@ -32,7 +32,7 @@ type Kept = {
 export class ConformanceBackend implements MqttBackend {
   readonly #host: SessionHost
   readonly #streams = new Streams('/')
-  readonly #sessions = new Map<string, Kept>()
+  readonly #sessions = new Map<string, StoredSession>()
   readonly #retained = new Map<string, ApplicationMessage>()
   #nextKey = 1
   #subscriptionCount = 0
@@ -118,15 +118,15 @@ export class ConformanceBackend implements MqttBackend {
 
   close(session: Session, isWillDropped: boolean): Promise<void> {
     const name = session.clientIdentifier
-    const kept = this.#sessions.get(name)
-    if (kept?.session !== session) return Promise.resolve()
+    const stored = this.#sessions.get(name)
+    if (stored?.session !== session) return Promise.resolve()
     const now = Date.now()
-    if (isWillDropped) kept.will = undefined
-    const delaySeconds = Math.min(kept.will?.delaySeconds ?? 0, session.expirySeconds)
-    if (delaySeconds === 0) this.#sendWill(kept)
-    else kept.willAtMs = now + delaySeconds * 1000
-    if (!session.isPersistent) this.#drop(name, kept)
-    else if (session.expirySeconds < FOR_EVER) kept.endsAtMs = now + session.expirySeconds * 1000
+    if (isWillDropped) stored.will = undefined
+    const delaySeconds = Math.min(stored.will?.delaySeconds ?? 0, session.expirySeconds)
+    if (delaySeconds === 0) this.#sendWill(stored)
+    else stored.willAtMs = now + delaySeconds * 1000
+    if (!session.isPersistent) this.#drop(name, stored)
+    else if (session.expirySeconds < FOR_EVER) stored.endsAtMs = now + session.expirySeconds * 1000
     return Promise.resolve()
   }
 
@@ -152,11 +152,11 @@ export class ConformanceBackend implements MqttBackend {
 
   tick(): void {
     const now = Date.now()
-    for (const [name, kept] of this.#sessions) {
-      if (kept.willAtMs !== undefined && now >= kept.willAtMs) this.#sendWill(kept)
-      if (kept.endsAtMs !== undefined && now >= kept.endsAtMs) {
-        this.#sendWill(kept)
-        this.#drop(name, kept)
+    for (const [name, stored] of this.#sessions) {
+      if (stored.willAtMs !== undefined && now >= stored.willAtMs) this.#sendWill(stored)
+      if (stored.endsAtMs !== undefined && now >= stored.endsAtMs) {
+        this.#sendWill(stored)
+        this.#drop(name, stored)
       }
     }
   }
@@ -173,22 +173,22 @@ export class ConformanceBackend implements MqttBackend {
     this.#retained.delete(topic)
     if (applicationMessage.facts.payload.length > 0) this.#retained.set(topic, applicationMessage)
     for (const [oldest] of this.#retained) {
-      if (this.#retained.size <= MAX_KEPT) break
+      if (this.#retained.size <= MAX_STORED) break
       this.#retained.delete(oldest)
     }
   }
 
-  #sendWill(kept: Kept): void {
-    const { will } = kept
-    kept.will = undefined
-    kept.willAtMs = undefined
+  #sendWill(stored: StoredSession): void {
+    const { will } = stored
+    stored.will = undefined
+    stored.willAtMs = undefined
     if (will === undefined) return
     const { target, payload, qos, retain, properties } = will
     this.publish({ target, payload, qos, retain, properties, session: undefined, packetId: 0 })
   }
 
-  #drop(name: string, kept: Kept): void {
-    for (const subscription of kept.session.subscriptions.values()) this.#remove(subscription)
+  #drop(name: string, stored: StoredSession): void {
+    for (const subscription of stored.session.subscriptions.values()) this.#remove(subscription)
     this.#sessions.delete(name)
   }
 
@@ -200,7 +200,7 @@ export class ConformanceBackend implements MqttBackend {
     this.#subscriptionCount--
   }
 
-  #renew({ clientIdentifier, expirySeconds }: OpenRequest, before: Kept | undefined): Session {
+  #renew({ clientIdentifier, expirySeconds }: OpenRequest, before: StoredSession | undefined): Session {
     const key = before?.session.key ?? this.#nextKey++
     const session = new Session({ key, epoch: 0, identity: FREE, clientIdentifier, expirySeconds }, this.#host)
     if (before === undefined) return session

@@ -18,7 +18,7 @@ import { Frames } from './packets/frames.ts'
 import type { Packet } from './packets/packet.ts'
 import { parsePacket } from './packets/packet.ts'
 import { PINGRESP } from './packets/ping.ts'
-import type { Version } from './packets/protocol.ts'
+import type { ProtocolVersion } from './packets/protocol.ts'
 import { OutgoingAliases } from './outgoing-aliases.ts'
 import type { PublishPacket, PublishTemplate } from './packets/publish.ts'
 import { stamp, stampAliased } from './packets/publish.ts'
@@ -85,7 +85,7 @@ export class Connection
   heardAtMs: number
   /** The deadline of the next packet; 0: none. */
   keepAliveMs = 0
-  version: Version = 4
+  version: ProtocolVersion = 4
   receiveMaximum = 65_535
   maxPacketBytes = NO_LIMIT
   session: Session | undefined

@@ -6,7 +6,7 @@ import { kindOf } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
 import type { MqttBackend, Publication } from './backend.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
-import type { Version } from './packets/protocol.ts'
+import type { ProtocolVersion } from './packets/protocol.ts'
 import type { PublishPacket } from './packets/publish.ts'
 import { REASON, permittedReasonCode, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
@@ -27,7 +27,7 @@ const COMPACT_AT = 256
 
 /** The connection of the messages. */
 export type PublishingConnection = {
-  readonly version: Version
+  readonly version: ProtocolVersion
   readonly isOpen: boolean
   send(bytes: Buffer): void
   /** Closes it; clients of 5.0 receive the reason. */
@@ -169,16 +169,16 @@ export class Publishing {
       return undefined
     }
     if (qos > 0) this.#unsettled.set(packetId, stored)
-    const forget = () => {
+    const removeUnsettled = () => {
       if (qos > 0 && this.#unsettled.get(packetId) === stored) this.#unsettled.delete(packetId)
     }
     return stored.then(
       () => {
-        forget()
+        removeUnsettled()
         this.#settle(pending, undefined)
       },
       (error: unknown) => {
-        forget()
+        removeUnsettled()
         if (kindOf(error) !== 'unavailable') this.#settle(pending, error)
         else if (qos > 0) this.#stall(pending)
         else {

@@ -4,7 +4,7 @@
  */
 import type { ApplicationMessage } from './application-message.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
-import type { Qos, Version } from './packets/protocol.ts'
+import type { Qos, ProtocolVersion } from './packets/protocol.ts'
 import type { PublishTemplate } from './packets/publish.ts'
 import { REASON } from './packets/reason-codes.ts'
 import { protocolError } from './packets/wire.ts'
@@ -24,7 +24,7 @@ const COMPACT_AT = 256
 
 /** The interface of a session to its connection. */
 export type Outlet = {
-  readonly version: Version
+  readonly version: ProtocolVersion
   readonly receiveMaximum: number
   /** Larger packets are not sent to it [MQTT-3.1.2-24]. */
   readonly maxPacketBytes: number

@@ -2,7 +2,7 @@
 import { kindOf } from '#core/errors/index.ts'
 import { createTurns } from '#core/turns.ts'
 import type { MqttBackend } from './backend.ts'
-import type { Version } from './packets/protocol.ts'
+import type { ProtocolVersion } from './packets/protocol.ts'
 import { REASON, SUBACK_FAILURE, permittedReasonCode, reasonCodeOf } from './packets/reason-codes.ts'
 import type { SubscribeFilter, SubscribePacket } from './packets/subscribe.ts'
 import { formatSuback } from './packets/subscribe.ts'
@@ -17,7 +17,7 @@ const MAX_SUBSCRIPTIONS = 1000
 
 /** The connection of the packets. */
 export type SubscribingConnection = {
-  readonly version: Version
+  readonly version: ProtocolVersion
   send(bytes: Buffer): void
   /** A filter was rejected, with the reason. */
   refused(reasonCode: number): void

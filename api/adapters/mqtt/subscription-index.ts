@@ -28,7 +28,7 @@ const NO_MATCHES: Matches = { own: [], shared: [] }
 export class SubscriptionIndex {
   readonly #root = newNode([])
   readonly #separator: string
-  #remembered = new Map<string, Matches>()
+  #cached = new Map<string, Matches>()
   #size = 0
 
   /** `separator` is between the levels of a subtopic. */
@@ -47,7 +47,7 @@ export class SubscriptionIndex {
     if (node.subscriptions.has(subscription)) return
     node.subscriptions.add(subscription)
     this.#size++
-    this.#remembered.clear()
+    this.#cached.clear()
   }
 
   delete(subscription: Subscription): void {
@@ -60,7 +60,7 @@ export class SubscriptionIndex {
     }
     if (!node.subscriptions.delete(subscription)) return
     this.#size--
-    this.#remembered.clear()
+    this.#cached.clear()
     if (node === this.#root || node.subscriptions.size > 0) return
     if (node.children.size === 0) parent.children.delete(node.label[0] ?? '')
     else mergeWithOnlyChild(node)
@@ -79,13 +79,13 @@ export class SubscriptionIndex {
 
   match(subtopic: string): Matches {
     if (this.#size === 0) return NO_MATCHES
-    const known = this.#remembered.get(subtopic)
+    const known = this.#cached.get(subtopic)
     if (known !== undefined) return known
     const found: Subscription[] = []
     collect(this.#root, subtopic === '' && this.#separator === '.' ? [] : subtopic.split(this.#separator), 0, found)
     const matches = group(found)
-    if (this.#remembered.size >= MAX_CACHED_MATCHES) this.#remembered.clear()
-    this.#remembered.set(subtopic, matches)
+    if (this.#cached.size >= MAX_CACHED_MATCHES) this.#cached.clear()
+    this.#cached.set(subtopic, matches)
     return matches
   }
 }

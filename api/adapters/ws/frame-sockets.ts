@@ -87,7 +87,7 @@ function serve(upgraded: WebSocket, raw: Duplex, { streams, known, open }: Servi
   )
   const session = open({
     admit(owner: StreamOwner) {
-      release = streams.limits.open(owner)
+      release = streams.limits.admit(owner)
       clearTimeout(admitting)
       known()
     },

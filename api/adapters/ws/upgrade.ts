@@ -64,7 +64,7 @@ export class Upgrades {
     if (open !== undefined) return await this.#frameSockets.take(request, socket, head, open)
     const reading = readOpening(request, this.#deps)
     const opening = await withDeadline(reading, AUTHORIZE_DEADLINE_MS, 'looking at the credentials')
-    const release = this.#deps.streams.limits.open(opening.owner)
+    const release = this.#deps.streams.limits.admit(opening.owner)
     // In every outcome of the upgrade.
     socket.once('close', release)
     if (socket.destroyed) return release()

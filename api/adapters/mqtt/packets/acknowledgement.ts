@@ -1,7 +1,7 @@
 /** PUBACK, PUBREC, PUBREL and PUBCOMP (sections 3.4 to 3.7): one shape, four steps of QoS 1 and 2. */
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties } from './properties.ts'
-import type { Version } from './protocol.ts'
+import type { ProtocolVersion } from './protocol.ts'
 import { REASON } from './reason-codes.ts'
 import { malformed } from './wire.ts'
 import type { PacketReader } from './wire.ts'
@@ -23,7 +23,7 @@ export function parseAcknowledgement(
   type: AcknowledgementType,
   reader: PacketReader,
   flags: number,
-  version: Version,
+  version: ProtocolVersion,
 ): AcknowledgementPacket {
   if (flags !== flagsOf(type))
     throw malformed(`the flags in the fixed header of ${type.toUpperCase()} must be ${flagsOf(type)}`)
@@ -42,7 +42,7 @@ export function parseAcknowledgement(
 /** The reason code is omitted before 5.0 and when it is success. */
 export function formatAcknowledgement(
   type: AcknowledgementType,
-  version: Version,
+  version: ProtocolVersion,
   packetId: number,
   reasonCode: number = REASON.success,
 ): Buffer {

@@ -1,7 +1,7 @@
 /** CONNECT (3.1.1 and 5.0 section 3.1) and its answer CONNACK (section 3.2). */
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties, writeProperties } from './properties.ts'
-import type { Qos, Version } from './protocol.ts'
+import type { Qos, ProtocolVersion } from './protocol.ts'
 import { REASON, returnCodeOf } from './reason-codes.ts'
 import { PacketWriter, ProtocolError, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
@@ -16,7 +16,7 @@ export type Will = {
 
 export type ConnectPacket = {
   type: 'connect'
-  version: Version
+  version: ProtocolVersion
   /** Clean session of 3.1 and 3.1.1. */
   cleanStart: boolean
   keepAliveSeconds: number
@@ -85,7 +85,7 @@ export function parseConnect(reader: PacketReader, flags: number): ConnectPacket
   }
 }
 
-function readVersion(reader: PacketReader): Version {
+function readVersion(reader: PacketReader): ProtocolVersion {
   const name = reader.text()
   const level = reader.byte()
   if (name === 'MQIsdp') {
@@ -97,14 +97,14 @@ function readVersion(reader: PacketReader): Version {
   throw new UnsupportedVersion(level)
 }
 
-function readWill(reader: PacketReader, version: Version, qos: Qos, retain: boolean): Will {
+function readWill(reader: PacketReader, version: ProtocolVersion, qos: Qos, retain: boolean): Will {
   const properties = version === 5 ? readProperties(reader, 'will') : NO_PROPERTIES
   return { properties, topic: reader.text(), payload: reader.binary(), qos, retain }
 }
 
 /** `reasonCode` is of 5.0; older versions get their return code for it. */
 export function formatConnack(
-  version: Version,
+  version: ProtocolVersion,
   reasonCode: number,
   sessionPresent: boolean,
   properties: Readonly<Properties> = NO_PROPERTIES,

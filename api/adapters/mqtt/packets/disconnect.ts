@@ -1,7 +1,7 @@
 /** DISCONNECT (section 3.14): from the client in every version, from the server in 5.0. */
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties, writeProperties } from './properties.ts'
-import type { Version } from './protocol.ts'
+import type { ProtocolVersion } from './protocol.ts'
 import { REASON } from './reason-codes.ts'
 import { PacketWriter, malformed } from './wire.ts'
 import type { PacketReader } from './wire.ts'
@@ -10,7 +10,7 @@ export type DisconnectPacket = { type: 'disconnect'; reasonCode: number; propert
 
 const DISCONNECT = 14
 
-export function parseDisconnect(reader: PacketReader, flags: number, version: Version): DisconnectPacket {
+export function parseDisconnect(reader: PacketReader, flags: number, version: ProtocolVersion): DisconnectPacket {
   // [MQTT-3.14.1-1]
   if (flags !== 0) throw malformed('the flags in the fixed header of DISCONNECT must be 0')
   let reasonCode: number = REASON.success

@@ -9,7 +9,7 @@ import type { DisconnectPacket } from './disconnect.ts'
 import { parseDisconnect } from './disconnect.ts'
 import type { PingPacket } from './ping.ts'
 import { parsePing } from './ping.ts'
-import type { Version } from './protocol.ts'
+import type { ProtocolVersion } from './protocol.ts'
 import type { PublishPacket } from './publish.ts'
 import { parsePublish } from './publish.ts'
 import type { SubscribePacket } from './subscribe.ts'
@@ -38,7 +38,7 @@ export function parsePacket(
   bytes: Buffer,
   start: number,
   end: number,
-  version: Version | undefined,
+  version: ProtocolVersion | undefined,
 ): Packet {
   const type = first >> 4
   const flags = first & 0x0f

@@ -2,7 +2,7 @@
 import { leb128Length, writeLeb128 } from '#core/bytes/index.ts'
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, formatProperties, readProperties } from './properties.ts'
-import type { Qos, Version } from './protocol.ts'
+import type { Qos, ProtocolVersion } from './protocol.ts'
 import { REASON } from './reason-codes.ts'
 import { ProtocolError, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
@@ -24,7 +24,7 @@ const PUBLISH = 3
 const DUP = 0x08
 const RETAIN = 0x01
 
-export function parsePublish(reader: PacketReader, flags: number, version: Version): PublishPacket {
+export function parsePublish(reader: PacketReader, flags: number, version: ProtocolVersion): PublishPacket {
   const qos = (flags >> 1) & 0x03
   // [MQTT-3.3.1-4], [MQTT-3.3.1-2]
   if (qos > 2) throw malformed('the QoS of a message must be 0, 1 or 2')
@@ -75,7 +75,7 @@ export type PublishTemplate = {
   propertyBytes: number
 }
 
-export function formatPublish(version: Version, packet: OutgoingPublish): PublishTemplate {
+export function formatPublish(version: ProtocolVersion, packet: OutgoingPublish): PublishTemplate {
   const { topic, payload, qos, retain } = packet
   const topicBytes = Buffer.byteLength(topic)
   const properties = version === 5 ? formatProperties(packet.properties) : undefined

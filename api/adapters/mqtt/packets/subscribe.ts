@@ -1,7 +1,7 @@
 /** SUBSCRIBE (section 3.8) and its answer SUBACK (section 3.9). */
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties } from './properties.ts'
-import type { Qos, Version } from './protocol.ts'
+import type { Qos, ProtocolVersion } from './protocol.ts'
 import { PacketWriter, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
 
@@ -25,7 +25,7 @@ export type SubscribePacket = {
 const SUBACK = 9
 const RESERVED_FLAGS = 0x02
 
-export function parseSubscribe(reader: PacketReader, flags: number, version: Version): SubscribePacket {
+export function parseSubscribe(reader: PacketReader, flags: number, version: ProtocolVersion): SubscribePacket {
   // [MQTT-3.8.1-1]
   if (flags !== RESERVED_FLAGS) throw malformed('the flags in the fixed header of SUBSCRIBE must be 2')
   const packetId = reader.packetId()
@@ -37,7 +37,7 @@ export function parseSubscribe(reader: PacketReader, flags: number, version: Ver
   return { type: 'subscribe', packetId, filters, properties }
 }
 
-function readFilter(reader: PacketReader, version: Version): SubscribeFilter {
+function readFilter(reader: PacketReader, version: ProtocolVersion): SubscribeFilter {
   const filter = reader.text()
   if (filter === '') throw malformed('a topic filter must not be empty')
   const options = reader.byte()
@@ -59,12 +59,12 @@ function readFilter(reader: PacketReader, version: Version): SubscribeFilter {
   }
 }
 
-export function formatSuback(version: Version, packetId: number, codes: readonly number[]): Buffer {
+export function formatSuback(version: ProtocolVersion, packetId: number, codes: readonly number[]): Buffer {
   return formatCodes(SUBACK, version, packetId, codes)
 }
 
 /** Packet identifier, in 5.0 no properties, and a code for each filter. */
-export function formatCodes(type: number, version: Version, packetId: number, codes: readonly number[]): Buffer {
+export function formatCodes(type: number, version: ProtocolVersion, packetId: number, codes: readonly number[]): Buffer {
   const writer = new PacketWriter().uint16(packetId)
   if (version === 5) writer.byte(0)
   return writer.bytes(Uint8Array.from(codes)).packet(type)
