@@ -13,9 +13,9 @@ test('a response is kept for 247 seconds and then discarded', () => {
   expect(endpoints.responseCodeOf(peer(2).key, 7)).toBeUndefined()
   now = 248_000
   expect(endpoints.responseCodeOf(peer(1).key, 7)).toBeUndefined()
-  expect(endpoints.remembered).toBe(1)
+  expect(endpoints.answeredRequests).toBe(1)
   for (let round = 0; round < 100; round++) endpoints.sweep()
-  expect(endpoints.remembered).toBe(0)
+  expect(endpoints.answeredRequests).toBe(0)
   expect(endpoints.find(peer(1).key)).toBeUndefined()
 })
 
@@ -28,7 +28,7 @@ test('a reused message identifier is kept for the full lifetime again', () => {
   endpoints.remember(peer(1), 7, 164)
   for (let round = 0; round < 100; round++) endpoints.sweep()
   expect(endpoints.responseCodeOf(peer(1).key, 7)).toBe(164)
-  expect(endpoints.remembered).toBe(2)
+  expect(endpoints.answeredRequests).toBe(2)
 })
 
 test('seconds may pass the end of their counter', () => {

@@ -88,7 +88,7 @@ export class CoapServer {
     this.#clock = setInterval(() => this.#tick(), TICK_MS)
     this.#sources = [
       COAP_METRICS.observations.fromValue(() => observations.size),
-      COAP_METRICS.remembered.fromValue(() => endpoints.remembered),
+      COAP_METRICS.remembered.fromValue(() => endpoints.answeredRequests),
       COAP_METRICS.unanswered.fromValue(() => this.#exchanges.unanswered),
       COAP_METRICS.unacknowledged.fromValue(() => outbox.size),
     ]
