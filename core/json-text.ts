@@ -125,6 +125,7 @@ export async function readJsonInTurns(
       scanner.findEnd(-1, Math.min(bytes.length, scanner.at + BYTES_PER_LOOK))
       if (turns.isOver) await turns.next()
     }
+    await turns.next()
     return parse(bytes, undefined)
   }
   if (!isUtf8(bytes)) throw new ServiceError('malformed', 'the body must be UTF-8')

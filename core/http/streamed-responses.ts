@@ -3,8 +3,10 @@
  * that the event loop is not blocked.
  */
 import { Readable } from 'node:stream'
+import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { TObject, TSchema } from 'typebox'
+import { SMALL_JSON_BYTES } from '../json-text.ts'
 import { createTurns } from '../turns.ts'
 import { compileSerializer } from './serialize.ts'
 
@@ -23,9 +25,16 @@ export function registerStreamedResponses(app: FastifyInstance, maxBodyBytes: nu
     if ((route.bodyLimit ?? 0) <= maxBodyBytes) return
     const { handler } = route
     route.handler = async function answer(request, reply) {
+      // In a turn of its own: the validation of a large body has just used this one.
+      if (isLarge(request)) await setImmediate()
       return inTurns(request, reply, await handler.call(this, request, reply))
     }
   })
+}
+
+/** A body without a length may be large. */
+function isLarge({ headers, body }: FastifyRequest): boolean {
+  return body !== undefined && !(Number(headers['content-length']) <= SMALL_JSON_BYTES)
 }
 
 /** The payload of a handler, as a stream when it contains a long list. */

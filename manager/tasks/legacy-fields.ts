@@ -32,9 +32,13 @@ const ACCEPTED: readonly [keyof Legacy, readonly unknown[]][] = [
   ['latent', [false, '', null]],
 ]
 
-/** The body in the fields of Skein, and the bytes of its module. Throws `unprocessable` with the field that Skein refuses. */
+/**
+ * The known fields of the body in those of Skein, and the bytes of its module; a body can have tens of thousands of others. Throws
+ * `unprocessable` with the field that Skein refuses.
+ */
 export function newerFields<Body extends object>(
   body: Body & Legacy & { worker_id?: string | null; broadcast?: boolean | null; schedule?: string | null },
+  known: readonly string[],
 ): { body: Body; file: Uint8Array<ArrayBuffer> | undefined } {
   for (const [field, values] of ACCEPTED) {
     const value = body[field]
@@ -48,8 +52,12 @@ export function newerFields<Body extends object>(
   if (body.broadcast === true && worker !== undefined && worker !== '')
     throw refusedField('/broadcast', 'must not be true for a task of one worker')
   const { file = '' } = body
-  const fields = { ...body, ...(worker === undefined ? {} : { worker_id: worker }) }
-  delete fields.file
+  const given = { ...(worker === undefined ? {} : { worker_id: worker }) } as Record<string, unknown>
+  for (const name of known) {
+    const value = (body as Record<string, unknown>)[name]
+    if (value !== undefined && name !== 'file') given[name] ??= value
+  }
+  const fields = given as Body
   if (JSON.stringify(fields).length > MAX_FIELDS_CHARS)
     throw new ServiceError('too_large', `a task must have at most ${MAX_FIELDS_CHARS} characters without its file`)
   return { body: fields, file: file === '' ? undefined : fileOf(file) }

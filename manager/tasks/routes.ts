@@ -9,7 +9,17 @@ import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import type { BodyReceiver } from '../modules/received-body.ts'
 import { TASK_BODY_BYTES, newerFields } from './legacy-fields.ts'
-import { NewTask, Task, TaskId, TaskPage, TaskQuery, TaskUpdate, presentListedTask, presentTask } from './schema.ts'
+import {
+  NEW_TASK_FIELDS,
+  NewTask,
+  Task,
+  TaskId,
+  TaskPage,
+  TaskQuery,
+  TaskUpdate,
+  presentListedTask,
+  presentTask,
+} from './schema.ts'
 import type { TasksService } from './service.ts'
 import { uploadRoute } from './upload-routes.ts'
 
@@ -44,7 +54,7 @@ export function taskRoutes({
         },
       },
       async (request, reply) => {
-        const { body, file } = newerFields(request.body)
+        const { body, file } = newerFields(request.body, NEW_TASK_FIELDS)
         const task = presentTask(await tasks.create(callers.of(request), body, file))
         void reply.code(201).header('Location', `/tasks/${task.id}`)
         return task
@@ -117,7 +127,7 @@ export function taskRoutes({
         },
       },
       async (request) => {
-        const { body, file } = newerFields(request.body)
+        const { body, file } = newerFields(request.body, NEW_TASK_FIELDS)
         return presentTask(await tasks.update(callers.of(request), request.params.task_id, body, file))
       },
     )

@@ -48,6 +48,7 @@ export const NewTask = Type.Object(
   { $id: 'TaskCreate' },
 )
 export type NewTask = Static<typeof NewTask>
+export const NEW_TASK_FIELDS = Object.keys(NewTask.properties)
 /** An empty name is ignored: older clients send every field. */
 export const TaskUpdate = Type.Object({
   name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS })),

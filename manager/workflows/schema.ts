@@ -5,7 +5,7 @@ import { recordOf } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import type { TaskRecord } from '../store/tasks.ts'
-import { ListedTask, NewTask, RunIf, TaskId, Timestamp, presentListedTask } from '../tasks/schema.ts'
+import { ListedTask, NEW_TASK_FIELDS, NewTask, RunIf, TaskId, Timestamp, presentListedTask } from '../tasks/schema.ts'
 import type { WorkflowRecord, WorkflowRunRecord } from '../store/workflows.ts'
 
 const PAGE_LIMIT = 100
@@ -36,6 +36,7 @@ export const WorkflowTask = Type.Intersect([
   }),
 ])
 export type WorkflowTask = Static<typeof WorkflowTask>
+export const WORKFLOW_TASK_FIELDS = [...NEW_TASK_FIELDS, 'id', 'depends_on', 'run_if']
 
 export const NewWorkflow = Type.Object(
   {

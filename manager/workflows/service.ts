@@ -31,6 +31,7 @@ import {
   type Workflow,
   type WorkflowQuery,
   type WorkflowTask,
+  WORKFLOW_TASK_FIELDS,
 } from './schema.ts'
 
 export type WorkflowsDeps = {
@@ -171,7 +172,7 @@ export class WorkflowsService {
 }
 
 /** Throws the errors of `newerFields` as a rejection. */
-const newerTask = async (task: WorkflowTask) => await Promise.resolve(newerFields(task))
+const newerTask = async (task: WorkflowTask) => await Promise.resolve(newerFields(task, WORKFLOW_TASK_FIELDS))
 
 /** The tasks with the names of their dependencies in the place of the ids that the caller gave. */
 function byName(tasks: readonly WorkflowTask[]): WorkflowTask[] {

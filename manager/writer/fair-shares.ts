@@ -58,7 +58,11 @@ export class FairShares {
    * the one that has waited longest (the order of `queues`). The queues of a share alternate. A share gets no more runs than
    * `allowedOf` says, and then reserves nothing.
    */
-  plan(queues: readonly WaitingQueue[], runs: number, allowedOf: (share: Share) => number = () => Infinity): PlannedClaim[] {
+  plan(
+    queues: readonly WaitingQueue[],
+    runs: number,
+    allowedOf: (share: Share) => number = () => Infinity,
+  ): PlannedClaim[] {
     this.#removeIdle(new Set(queues.map((queue) => queue.share)))
     const shares = new Map<Share, PlannedShare>()
     for (const queue of queues) {

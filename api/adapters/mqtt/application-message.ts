@@ -27,7 +27,9 @@ export class ApplicationMessage {
   readonly facts: ApplicationMessageFields
   /** The number of outbound messages that share it. */
   #holders = 0
-  #last: { version: ProtocolVersion; retain: boolean; prefix: string | undefined; template: PublishTemplate } | undefined
+  #last:
+    | { version: ProtocolVersion; retain: boolean; prefix: string | undefined; template: PublishTemplate }
+    | undefined
 
   constructor(facts: ApplicationMessageFields) {
     this.facts = facts

@@ -4,6 +4,7 @@
  * together, and the caches of this process are invalidated before the caller gets the response.
  */
 import { randomBytes } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { startLogTail } from '#core/changelog/index.ts'
@@ -53,6 +54,8 @@ const OBSERVED = /^mqtt\./
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */
 const MARK_BYTES = 16
+/** A change of more entities ends with the turn of the event loop. */
+const MANY_ENTITIES = 1000
 
 export async function startJournal(options: {
   database: Database
@@ -113,6 +116,8 @@ export async function startJournal(options: {
         announce(entries)
         bus.publish(JOURNAL_TOPIC, mark)
       }
+      // Listeners have looked at each of the entities: the caller goes on in a turn of its own.
+      if (entries.some(({ entityKeys }) => entityKeys.length > MANY_ENTITIES)) await setImmediate()
       return result
     },
     listen: (listener) => void listeners.push(listener),

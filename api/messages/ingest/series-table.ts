@@ -25,7 +25,7 @@ export type WantedSeries = {
 }
 
 /** The number of rows of one statement. */
-const MAX_ROWS_PER_STATEMENT = 5000
+const MAX_ROWS_PER_STATEMENT = 1000
 
 type SeriesRow = { key: number; channel_key: number; digest: Buffer }
 

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
+import { inTurns } from '#core/turns.ts'
 import type { IncomingMessage } from '../model/message.ts'
 import type { SeriesLimits, WantedSeries } from './series-table.ts'
 import { SERIES_LIMITS, createSeries, readKeys } from './series-table.ts'
@@ -25,11 +26,13 @@ const MAX_CACHE_BYTES = 32 * 1024 * 1024
 const ENTRY_BYTES = 96
 /** A prefix of SHA-256: long enough to exclude collisions, and short for the index. */
 const DIGEST_BYTES = 16
+/** The most that fit in an integer of a number. */
+const ORDER_BYTES = 6
 /** The part of a series that all records of a message share, in the cache. Keys are found by unit and name. */
 type Stream = { units: Map<string, Map<string, number>>; bytes: number }
 
-/** A wanted series and its stream in the cache. */
-type Wanted = WantedSeries & { streamId: string }
+/** A wanted series, its stream in the cache, and the beginning of its digest as a number, for sorting. */
+type Wanted = WantedSeries & { streamId: string; order: number }
 
 export function createSeriesKeys(database: Database, limits: SeriesLimits = SERIES_LIMITS): SeriesKeys {
   const streams = new LRUCache<string, Stream>({ maxSize: MAX_CACHE_BYTES, sizeCalculation: (stream) => stream.bytes })
@@ -54,16 +57,14 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
     return keys
   }
 
-  /** Adds keys whose transaction is committed. */
-  function remember(found: ReadonlyMap<Wanted, number>): void {
-    for (const [{ streamId, name, unit }, key] of found) {
-      const stream: Stream = streams.get(streamId) ?? { units: new Map(), bytes: ENTRY_BYTES + streamId.length }
-      const names = stream.units.get(unit) ?? new Map<string, number>()
-      if (names.size === 0) stream.bytes += ENTRY_BYTES + unit.length
-      if (!names.has(name)) stream.bytes += ENTRY_BYTES + name.length
-      stream.units.set(unit, names.set(name, key))
-      streams.set(streamId, stream, { size: stream.bytes })
-    }
+  /** Adds a key whose transaction is committed. */
+  function remember({ streamId, name, unit }: Wanted, key: number): void {
+    const stream: Stream = streams.get(streamId) ?? { units: new Map(), bytes: ENTRY_BYTES + streamId.length }
+    const names = stream.units.get(unit) ?? new Map<string, number>()
+    if (names.size === 0) stream.bytes += ENTRY_BYTES + unit.length
+    if (!names.has(name)) stream.bytes += ENTRY_BYTES + name.length
+    stream.units.set(unit, names.set(name, key))
+    streams.set(streamId, stream, { size: stream.bytes })
   }
 
   return {
@@ -72,12 +73,12 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
       const cached = messages.map(find)
       if (!cached.includes(undefined)) return cached as number[][]
       const unknown = messages.filter((_, index) => cached[index] === undefined)
-      const wanted = seriesOf(unknown)
+      const wanted = await seriesOf(unknown)
       const found = new Map<Wanted, number>()
       await readKeys(database, wanted, found)
       const absent = wanted.filter((series) => !found.has(series))
       const refused = absent.length === 0 ? NO_REFUSALS : await createSeries(database, absent, limits, found)
-      remember(found)
+      await inTurns(found, ([series, key]) => remember(series, key))
 
       // From the local result: the bounded cache may have evicted what was just found.
       const answers = new Map<string, number | ServiceError>()
@@ -120,16 +121,17 @@ function idOf({ streamId, name, unit }: Wanted): string {
   return `${streamId}\n${entryOf(name, unit)}`
 }
 
-/** The series that the messages need, without duplicates, sorted. */
-function seriesOf(messages: readonly IncomingMessage[]): Wanted[] {
+/** The series that the messages need, without duplicates, sorted. In turns: a message can have thousands of new series. */
+async function seriesOf(messages: readonly IncomingMessage[]): Promise<Wanted[]> {
   const wanted = new Map<string, Wanted>()
   for (const message of messages) {
     if (message.content.kind !== 'records') continue
     const { access, subtopic } = message
     const streamId = streamIdOf(message)
-    for (const { name, unit } of message.content.records) {
+    await inTurns(message.content.records, ({ name, unit }) => {
       const id = `${streamId}\n${entryOf(name, unit)}`
-      if (wanted.has(id)) continue
+      if (wanted.has(id)) return
+      const digest = digestOf(access.publisherKey, subtopic, name, unit)
       wanted.set(id, {
         domainKey: access.domainKey,
         channelKey: access.channelKey,
@@ -138,15 +140,19 @@ function seriesOf(messages: readonly IncomingMessage[]): Wanted[] {
         subtopic,
         name,
         unit,
-        digest: digestOf(access.publisherKey, subtopic, name, unit),
+        digest,
         streamId,
+        order: digest.readUIntBE(0, ORDER_BYTES),
       })
-    }
+    })
   }
   // Sorted, like every statement over many rows: unsorted ones could deadlock.
   return [...wanted.values()].toSorted(
     (left, right) =>
-      left.domainKey - right.domainKey || left.channelKey - right.channelKey || left.digest.compare(right.digest),
+      left.domainKey - right.domainKey ||
+      left.channelKey - right.channelKey ||
+      left.order - right.order ||
+      left.digest.compare(right.digest),
   )
 }
 

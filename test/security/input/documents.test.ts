@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { CSV, DOCUMENTS, SENML, TOML, YAML, fill } from './forms.ts'
 import type { Form } from './forms.ts'
-import { MAX_TRIES, cheapest, createLedger, growthFault } from './ledger.ts'
+import { MAX_TRIES, cheapest, createLedger, growthFault, measureInput } from './ledger.ts'
 import { startPlatform } from './platform.ts'
 import type { Measured, Platform, Sent } from './platform.ts'
 
@@ -51,7 +51,7 @@ const toChannel = (type: string | undefined, body: string | Buffer, headers: Rec
 
 async function measure(name: string, sent: Sent): Promise<{ measured: Measured; status: number; text: string }> {
   let answer = { status: 0, text: '' }
-  const measured = await platform.measure(async () => (answer = await platform.send(sent)))
+  const measured = await measureInput(() => platform.measure(async () => (answer = await platform.send(sent))))
   ledger.note(`${name} (${answer.status})`, measured)
   return { measured, ...answer }
 }

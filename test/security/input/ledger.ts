@@ -8,7 +8,7 @@ export const MAX_GROWTH = 3
 /** Below this the cost is not that of the input. */
 const MIN_COMPARED_MS = 100
 const PRINTED = 12
-/** Of an input whose growth seems too large. */
+/** Of an input whose growth or whose longest turn seems too large. */
 export const MAX_TRIES = 5
 
 export type Ledger = {
@@ -44,6 +44,19 @@ export function createLedger(subject = ''): Ledger {
       console.log(`${head}\n${rows.join('\n')}`)
     },
   }
+}
+
+/**
+ * Measures an input, again while a turn of it was too long. The host of a virtual machine takes time from it that the guest counts as
+ * processor time of the thread, and so does a neighbour on the same core: what an input costs is the shortest of its longest turns.
+ */
+export async function measureInput(measure: () => Promise<Measured>): Promise<Measured> {
+  let best = await measure()
+  for (let time = 1; time < MAX_TRIES && best.longestMs > MAX_TURN_MS; time++) {
+    const next = await measure()
+    if (next.longestMs < best.longestMs) best = next
+  }
+  return best
 }
 
 export function cheapest(tries: readonly Measured[]): Measured {

@@ -2,7 +2,7 @@
 import { Encoder } from 'cbor-x'
 import { afterAll, beforeAll, expect } from 'vitest'
 import { JSON_VALUES, SENML } from './forms.ts'
-import { MAX_TRIES, cheapest, createLedger, growthFault } from './ledger.ts'
+import { MAX_TRIES, cheapest, createLedger, growthFault, measureInput } from './ledger.ts'
 import { startPlatform } from './platform.ts'
 import type { Measured, Platform } from './platform.ts'
 
@@ -38,7 +38,7 @@ export function ledgerOf(protocol: string, platform: () => Platform) {
   afterAll(() => ledger.print())
 
   async function once(name: string, work: () => Promise<unknown>): Promise<Measured> {
-    const measured = await platform().measure(work)
+    const measured = await measureInput(() => platform().measure(work))
     ledger.note(name, measured)
     return measured
   }

@@ -64,7 +64,12 @@ export function formatSuback(version: ProtocolVersion, packetId: number, codes: 
 }
 
 /** Packet identifier, in 5.0 no properties, and a code for each filter. */
-export function formatCodes(type: number, version: ProtocolVersion, packetId: number, codes: readonly number[]): Buffer {
+export function formatCodes(
+  type: number,
+  version: ProtocolVersion,
+  packetId: number,
+  codes: readonly number[],
+): Buffer {
   const writer = new PacketWriter().uint16(packetId)
   if (version === 5) writer.byte(0)
   return writer.bytes(Uint8Array.from(codes)).packet(type)

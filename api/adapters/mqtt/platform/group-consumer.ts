@@ -73,7 +73,8 @@ export class GroupMembers {
 
 export type GroupBatch = LogBatch & { consumer: GroupConsumer; messages: PassedMessage[] }
 
-export const isOfGroup = (batch: LogBatch | undefined): batch is GroupBatch => batch !== undefined && 'consumer' in batch
+export const isOfGroup = (batch: LogBatch | undefined): batch is GroupBatch =>
+  batch !== undefined && 'consumer' in batch
 
 /** State that all consumers share. */
 export type GroupConsumerHost = {

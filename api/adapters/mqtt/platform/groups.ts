@@ -34,7 +34,12 @@ export class Groups {
 
   constructor({ messages, host, position, wake }: GroupsDeps) {
     this.#wake = wake
-    this.#consumerHost = { messages, host, position, mayServe: () => !this.#isStopped && monotonicMs() <= this.#untilMs }
+    this.#consumerHost = {
+      messages,
+      host,
+      position,
+      mayServe: () => !this.#isStopped && monotonicMs() <= this.#untilMs,
+    }
   }
 
   /** The session may receive messages of the group from now on. */
@@ -72,7 +77,8 @@ export class Groups {
       else kept.push(outbound)
     }
     for (const { batch, applicationMessage } of back) batch.consumer.redeliver(batch, applicationMessage)
-    for (const consumer of new Set(back.map(({ batch }) => batch.consumer))) if (consumer.hasLeft) consumer.deliverWaiting()
+    for (const consumer of new Set(back.map(({ batch }) => batch.consumer)))
+      if (consumer.hasLeft) consumer.deliverWaiting()
     return kept
   }
 
