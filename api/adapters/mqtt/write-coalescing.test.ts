@@ -32,3 +32,29 @@ function start(connections: number) {
   return { all, writes, deliver, endTurn, sum }
 }
 
+test('packets to few connections leave in one write per connection at the end of the turn', () => {
+  const { deliver, endTurn, writes, sum } = start(WRITTEN_TOGETHER)
+  for (let message = 0; message < 10; message++) deliver()
+  expect(sum()).toBe(0)
+  endTurn()
+  expect(writes.every((count) => count === 1)).toBe(true)
+})
+
+test('a message to many connections reaches the first before the last is processed, and all by the end of the turn', () => {
+  const { deliver, endTurn, writes, sum, all } = start(WRITTEN_TOGETHER * 3)
+  deliver()
+  expect(writes[0]).toBe(1)
+  expect(sum()).toBe(WRITTEN_TOGETHER * 2)
+  endTurn()
+  expect(writes.every((count) => count === 1)).toBe(true)
+  expect(all.every(({ unsent }) => unsent.count === 0)).toBe(true)
+})
+
+test('of several messages to many connections the first is sent early and the others together, in every turn', () => {
+  const { deliver, endTurn, writes } = start(WRITTEN_TOGETHER * 4)
+  for (let turn = 1; turn <= 3; turn++) {
+    for (let message = 0; message < 10; message++) deliver()
+    endTurn()
+    expect(Math.max(...writes)).toBe(turn * 2)
+  }
+})
