@@ -17,7 +17,7 @@ afterAll(() => api[Symbol.asyncDispose]())
 type GroupPage = Page<'groups', { id: string }>
 const pathsOf = (channelId: string) => [`/${tenant.domainId}/channels/${channelId}`, `/channels/${channelId}`]
 
-test('a channel is assigned to a group, which then is its parent and its only group, and taken out again', async () => {
+test('assigning a channel to a group sets its parent and only group, and unassigning removes it', async () => {
   for (const place of [0, 1]) {
     const [channel, group, other] = [
       await tenant.newChannel(),
@@ -41,7 +41,7 @@ test('a channel is assigned to a group, which then is its parent and its only gr
   }
 })
 
-test('several groups are 422, none and no list 400, unknown ones 422, an unknown channel 404', async () => {
+test('several groups are 422, none and invalid lists 400, unknown ones 422, an unknown channel 404', async () => {
   const [channel, group] = [await tenant.newChannel(), await newGroup(api, tenant.domainId)]
   for (const at of pathsOf(channel.id)) {
     for (const [status, body] of [
@@ -59,7 +59,7 @@ test('several groups are 422, none and no list 400, unknown ones 422, an unknown
   }
 })
 
-test('the refusal of several groups counts each once', async () => {
+test('the error for several groups counts each once', async () => {
   const [channel, group] = [await tenant.newChannel(), await newGroup(api, tenant.domainId)]
   const refused = await tenant.call('POST', `/channels/${channel.id}/groups/assign`, {
     group_ids: [group, group, newId()],
@@ -67,7 +67,7 @@ test('the refusal of several groups counts each once', async () => {
   expect(refused.json()).toMatchObject({ message: 'a channel has one parent group: got 2 groups' })
 })
 
-test('a parent that the caller may not read is not among the groups', async () => {
+test('an unreadable parent is not in the list of groups', async () => {
   const [channel, group] = [await tenant.newChannel(), await newGroup(api, tenant.domainId)]
   await tenant.call('POST', `/channels/${channel.id}/groups/assign`, { group_ids: [group] })
   const reader = await api.newUser()

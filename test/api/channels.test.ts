@@ -18,7 +18,7 @@ type ChannelPage = Page<'channels', Channel>
 const path = (suffix = '') => `/${tenant.domainId}/channels${suffix}`
 const create = (body: unknown) => tenant.call('POST', path(), body)
 
-test('a channel is created with what it says and found at its Location', async () => {
+test('a channel is created with the given fields and found at its Location', async () => {
   const body = {
     id: newId(),
     name: 'hall',
@@ -43,14 +43,14 @@ test('a channel is created with what it says and found at its Location', async (
   expect((await tenant.call('GET', path(`/${body.id}`))).json<Channel>()).toEqual(channel)
 })
 
-test('an id is made in UUID form when it is absent', async () => {
+test('the id defaults to a UUID', async () => {
   const channel = (await create({})).json<Channel>()
   expect(channel.id).toMatch(UUID)
   expect(channel).toMatchObject({ name: '', status: 'enabled', tags: [], metadata: {} })
   expect(channel).not.toHaveProperty('route')
 })
 
-test('an external id and a route, in any case, exist once in a domain and may exist in another', async () => {
+test('an external id and a route, in any case, are unique in a domain and may exist in another', async () => {
   const other = await newTenant(api)
   const [id, route] = [newId(), `route-${newId().slice(0, 8)}`]
   await tenant.newChannel({ id, route })
@@ -71,14 +71,14 @@ test.each([
   ['status', { status: 'all' }],
   ['retention_days', { retention_days: 0 }],
   ['metadata', { metadata: [] }],
-])('creating names %s as what is wrong, before it says who may', async (field, body) => {
+])('creating names %s as the invalid field, before it checks rights', async (field, body) => {
   const refused = await create(body)
   expect(refused.status).toBe(400)
   expect(refused.json()).toMatchObject({ error: 'malformed', message: expect.stringContaining(field) as string })
   expect((await tenant.call('POST', `/${newId()}/channels`, body)).status).toBe(400)
 })
 
-test('a bulk answers every channel in the order given, and is all or nothing', async () => {
+test('a bulk returns every channel in the given order, and is all or nothing', async () => {
   const createAll = (body: unknown) => tenant.call('POST', path('/bulk'), body)
   const created = await createAll([{ name: 'b' }, { name: 'a' }])
   expect(created.status).toBe(200)
@@ -103,7 +103,7 @@ test('a bulk answers every channel in the order given, and is all or nothing', a
   expect(await total()).toBe(before)
 })
 
-test.each(['PUT', 'PATCH'])('%s changes what it names, keeps the rest and says who did it', async (method) => {
+test.each(['PUT', 'PATCH'])('%s changes the given fields, keeps the rest and records who did it', async (method) => {
   const channel = await tenant.newChannel({ name: 'old', description: 'stays', metadata: { k: 1 }, tags: ['a'] })
   const answer = await tenant.call(method, path(`/${channel.id}`), { name: 'new', status: 'disabled', id: newId() })
   expect(answer.status).toBe(200)
@@ -129,7 +129,7 @@ test('tags are replaced, and cleared when they are missing', async () => {
   expect(await tags({})).toEqual([])
 })
 
-test('a disabled channel takes and gives no messages; enabling it opens it again, and repeating changes nothing', async () => {
+test('a disabled channel neither accepts nor delivers messages; enabling it restores both, and repeating changes nothing', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   await tenant.connect(client.id, channel.id)
   const at = { secret: client.credentials.secret, domain: tenant.domainId, channel: channel.id }
@@ -143,7 +143,7 @@ test('a disabled channel takes and gives no messages; enabling it opens it again
   expect([await publish(api, at), await read(api, at)]).toEqual([202, 200])
 })
 
-test('a deleted channel is gone with its connections; another one with its id has none', async () => {
+test('a deleted channel is gone with its connections; a new one with its id has none', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   await tenant.connect(client.id, channel.id)
   const deleted = await tenant.call('DELETE', path(`/${channel.id}`))
@@ -157,7 +157,7 @@ test('a deleted channel is gone with its connections; another one with its id ha
   expect((await tenant.call('GET', path(`?client=${client.id}`))).json<ChannelPage>().total).toBe(0)
 })
 
-test('the filters of the listing narrow it, also to what a client is connected to', async () => {
+test('each filter narrows the listing, the connected client included', async () => {
   const own = await newTenant(api)
   const list = async (query: string) =>
     (await own.call('GET', `/${own.domainId}/channels?${query}`)).json<ChannelPage>()
@@ -187,7 +187,7 @@ test.each(['limit=101', 'limit=0', 'offset=-1', 'status=gone', 'dir=sideways', '
   },
 )
 
-test('without a domain in the path the channels of every domain that the caller reaches are listed', async () => {
+test('without a domain in the path the channels of every domain of the caller are listed', async () => {
   const [one, other] = [await newTenant(api), await newTenant(api)]
   await grantRole(api, one.user.id, { type: 'domain', domainId: other.domainId, id: other.domainId }, ['channel_read'])
   const [mine, shared] = [await one.newChannel(), await other.newChannel()]
@@ -195,7 +195,7 @@ test('without a domain in the path the channels of every domain that the caller 
   expect(listed.channels.map((channel) => channel.id).toSorted()).toEqual([mine.id, shared.id].toSorted())
 })
 
-test('a channel of another domain, an unknown one and no id at all are the same 404; a foreign domain is 403', async () => {
+test('a channel of another domain, an unknown and an invalid id are the same 404; a foreign domain is 403', async () => {
   const foreign = await newTenant(api)
   const channel = await foreign.newChannel()
   const answers = await Promise.all([channel.id, newId(), 'nonsense'].map((id) => tenant.call('GET', path(`/${id}`))))

@@ -41,7 +41,7 @@ describe.each(['client', 'channel'] as const)('the parent of a %s', (type) => {
     call('POST', `${collection()}/${id}/parent`, body)
   const removeParent = (id: string, call = tenant.call) => call('DELETE', `${collection()}/${id}/parent`)
 
-  test('is set with an empty answer, shown in the record, found by the filter and written down', async () => {
+  test('is set with an empty response, shown in the record, found by the filter and recorded in the journal', async () => {
     const [entity, group] = [await create(), await newGroup(api, tenant.domainId)]
     const set = await setParent(entity.id, { parent_group_id: group })
     expect([set.status, set.text]).toEqual([200, ''])
@@ -56,7 +56,7 @@ describe.each(['client', 'channel'] as const)('the parent of a %s', (type) => {
     expect(listed.json<Record<string, Placed[]>>()[`${type}s`]?.map((one) => one.id)).toEqual([entity.id])
   })
 
-  test('that it has already changes nothing; another one is 409 until it is removed', async () => {
+  test('that is already set stays unchanged; another one is 409 until it is removed', async () => {
     const [entity, group, other] = [
       await create(),
       await newGroup(api, tenant.domainId),
@@ -76,7 +76,7 @@ describe.each(['client', 'channel'] as const)('the parent of a %s', (type) => {
     expect((await setParent(entity.id, { parent_group_id: other })).status).toBe(200)
   })
 
-  test('may be no unknown, foreign, unreadable or disabled group: 422', async () => {
+  test('cannot be an unknown, foreign, unreadable or disabled group: 422', async () => {
     const foreign = await newTenant(api)
     const [entity, disabled, hidden] = [
       await create(),
@@ -108,7 +108,7 @@ describe.each(['client', 'channel'] as const)('the parent of a %s', (type) => {
     },
   )
 
-  test('needs set_parent_group on it and set_child on the group, to be set and to be removed', async () => {
+  test('requires set_parent_group on it and set_child on the group, for setting and removing', async () => {
     const [entity, group] = [await create(), await newGroup(api, tenant.domainId)]
     const member = await api.newUser()
     const on = (what: 'domain' | 'group' | 'client' | 'channel', id: string) => ({
@@ -145,7 +145,7 @@ describe.each(['client', 'channel'] as const)('the parent of a %s', (type) => {
     expect(answers[0]?.status).toBe(404)
   })
 
-  test('is given at creation, alone and in bulk, and gives its members what its roles say', async () => {
+  test('can be set at creation, alone and in bulk, and grants its members the rights of its roles', async () => {
     const group = await newGroup(api, tenant.domainId)
     const member = await api.newUser()
     await grantRole(api, member.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, [])

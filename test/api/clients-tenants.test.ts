@@ -128,7 +128,7 @@ const fill = (path: string, chosen: Chosen, userId: string) =>
 const fails = ({ status }: TestResponse) => status < 200 || status > 299
 
 describe.each([true, false])('with the domain in the path: %s', (isScoped) => {
-  test('no call of one tenant shows or changes anything of the other', async () => {
+  test('no call of one tenant shows or changes anything of another', async () => {
     const { chosen, mine, theirs } = await newTwins()
     const before = await dump(theirs)
     for (const [method, path, body] of CALLS) {
@@ -142,7 +142,7 @@ describe.each([true, false])('with the domain in the path: %s', (isScoped) => {
   })
 })
 
-test('in the domain of the other every call is the same 403 as in a domain that does not exist', async () => {
+test('in the domain of another tenant every call is the same 403 as in a missing domain', async () => {
   const { chosen, mine, theirs } = await newTwins()
   const before = await dump(theirs)
   for (const [method, path, body] of CALLS) {
@@ -156,7 +156,7 @@ test('in the domain of the other every call is the same 403 as in a domain that 
   expect(await dump(theirs)).toBe(before)
 })
 
-test('a group of the other is no parent, whatever its id', async () => {
+test('a group of another tenant is rejected as a parent', async () => {
   const { chosen, mine, theirs } = await newTwins()
   await sql`UPDATE groups SET id = ${newId()} WHERE domain_key = (SELECT key FROM domains WHERE id = ${mine.domainId})`.execute(
     api.database.db,
@@ -168,7 +168,7 @@ test('a group of the other is no parent, whatever its id', async () => {
   expect(refused.status).toBe(422)
 })
 
-test('the secret of both is taken in the domain that the path names, and refused where none is named', async () => {
+test('a secret of two tenants is accepted with the domain in the path, and refused without', async () => {
   const { chosen, mine, theirs } = await newTwins()
   const device = api.as(`Client ${chosen.secret}`)
   const send = (path: string) => device('POST', path, '[{"n":"v","v":1}]', { 'content-type': 'application/senml+json' })
@@ -188,7 +188,7 @@ test('the secret of both is taken in the domain that the path names, and refused
   expect((await device('POST', '/clients/identify')).json()).toMatchObject({ domain_id: mine.domainId })
 })
 
-test('no endpoint of clients, channels and connections is left out', async () => {
+test('every endpoint of clients, channels and connections is covered', async () => {
   const document = (await api.anonymous('GET', '/openapi.json')).json<{
     paths: Record<string, Record<string, { tags?: string[] }>>
   }>()

@@ -19,7 +19,7 @@ const path = (suffix = '') => `/${tenant.domainId}/clients${suffix}`
 const create = (body: unknown) => tenant.call('POST', path(), body)
 const createAll = (body: unknown) => tenant.call('POST', path('/bulk'), body)
 
-test('a client is created with what it says, shown with its secret, and found at its Location', async () => {
+test('a client is created with the given fields, shown with its secret, and found at its Location', async () => {
   const body = {
     id: newId(),
     name: 'pump',
@@ -44,7 +44,7 @@ test('a client is created with what it says, shown with its secret, and found at
   })
 })
 
-test('id and secret are made in UUID form when they are absent, and the client is enabled', async () => {
+test('id and secret default to UUIDs, and the client is enabled', async () => {
   const client = (await create({ name: 'pump' })).json<Client>()
   expect(client.id).toMatch(UUID)
   expect(client.credentials.secret).toMatch(UUID)
@@ -52,7 +52,7 @@ test('id and secret are made in UUID form when they are absent, and the client i
   expect((await create({})).status).toBe(201)
 })
 
-test('an external id or secret exists once in a domain, and may exist in another', async () => {
+test('an external id or secret is unique in a domain, and may exist in another', async () => {
   const other = await newTenant(api)
   const [id, secret] = [newId(), `shared-${newId()}`]
   await tenant.newClient({ id, credentials: { secret } })
@@ -79,13 +79,13 @@ test.each([
   ['credentials.secret', { credentials: { secret: 'ä' } }],
   ['credentials.secret', { credentials: { secret: 'x'.repeat(251) } }],
   ['the body', []],
-])('creating names %s as what is wrong', async (field, body) => {
+])('creating names %s as the invalid field', async (field, body) => {
   const refused = await create(body)
   expect(refused.status).toBe(400)
   expect(refused.json()).toMatchObject({ error: 'malformed', message: expect.stringContaining(field) as string })
 })
 
-test('a bulk answers every client with its secret, in the order given', async () => {
+test('a bulk returns every client with its secret, in the given order', async () => {
   const names = ['c', 'a', 'b']
   const created = await createAll(names.map((name) => ({ name })))
   expect(created.status).toBe(200)
@@ -95,7 +95,7 @@ test('a bulk answers every client with its secret, in the order given', async ()
   expect(new Set(clients.map((client) => client.credentials.secret)).size).toBe(3)
 })
 
-test('of a bulk that is written in several steps the last item counts as much as the first', async () => {
+test('the last item of a bulk in several steps is validated like the first', async () => {
   // More than one step, in the opposite of the order in which they are written.
   const items = Array.from({ length: 1200 }, () => ({ id: newId() })).toSorted((left, right) =>
     left.id < right.id ? 1 : -1,
@@ -142,13 +142,13 @@ test('a bulk is all or nothing', async () => {
   })
 })
 
-test('more items than one call may name are too large, not malformed', async () => {
+test('a call with too many items is too large, not malformed', async () => {
   const refused = await createAll(Array.from({ length: 10_001 }, () => ({})))
   expect(refused.status).toBe(413)
   expect(refused.json()).toMatchObject({ error: 'too_large', message: expect.stringContaining('10000') as string })
 })
 
-test('a change keeps what it does not name and ignores what it does not know', async () => {
+test('a change keeps absent fields and ignores unknown ones', async () => {
   const client = await tenant.newClient({ name: 'old', tags: ['a'], metadata: { k: 1 } })
   const updated = await tenant.call('PATCH', path(`/${client.id}`), {
     name: 'new',
@@ -173,7 +173,7 @@ test('tags are replaced, and cleared when they are missing', async () => {
   expect(await tags({})).toEqual([])
 })
 
-test('after a change of the secret the new one counts at once and the old one no longer', async () => {
+test('after a change of the secret the new one is valid at once and the old one is not', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   await tenant.connect(client.id, channel.id)
   const send = (secret: string) => publish(api, { secret, domain: tenant.domainId, channel: channel.id })
@@ -186,7 +186,7 @@ test('after a change of the secret the new one counts at once and the old one no
   expect(await send(secret)).toBe(202)
 })
 
-test('the new secret may stand inside credentials, must be there, and must be free', async () => {
+test('the new secret is required, may be in credentials, and must be free', async () => {
   const [client, other] = [await tenant.newClient(), await tenant.newClient()]
   const change = (body: unknown) => tenant.call('PATCH', path(`/${client.id}/secret`), body)
   expect((await change({ credentials: { secret: `inside-${newId()}` } })).status).toBe(200)
@@ -195,7 +195,7 @@ test('the new secret may stand inside credentials, must be there, and must be fr
   expect((await change({ secret: 'white space' })).status).toBe(400)
 })
 
-test('enabling and disabling answer the record from any state; repeating them changes nothing', async () => {
+test('enabling and disabling return the record from any state; repeating them changes nothing', async () => {
   const client = await tenant.newClient()
   const post = async (verb: string) => (await tenant.call('POST', path(`/${client.id}/${verb}`))).json<Client>()
   expect(await post('enable')).toMatchObject({ status: 'enabled', updated_at: ZERO_TIME })
@@ -205,7 +205,7 @@ test('enabling and disabling answer the record from any state; repeating them ch
   expect((await post('enable')).status).toBe('enabled')
 })
 
-test('a deleted client is gone with its connections, and its id is free for another one that inherits nothing', async () => {
+test('a deleted client is gone with its connections, and a new client with its id inherits nothing', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   await tenant.connect(client.id, channel.id)
   const deleted = await tenant.call('DELETE', path(`/${client.id}`))
@@ -220,7 +220,7 @@ test('a deleted client is gone with its connections, and its id is free for anot
   expect((await tenant.call('GET', path(`?channel=${channel.id}`))).json<ClientPage>().total).toBe(0)
 })
 
-test('lists show secrets to callers who could change them, and to nobody else', async () => {
+test('lists show secrets to callers who can change them, and to no others', async () => {
   const own = await newTenant(api)
   const client = await own.newClient()
   const reader = await api.newUser()
@@ -233,7 +233,7 @@ test('lists show secrets to callers who could change them, and to nobody else', 
   expect(await secretSeenBy(reader.call)).toBe(client.credentials.secret)
 })
 
-test('a listing begins with ten enabled clients, and its filters narrow it', async () => {
+test('a listing has ten enabled clients by default, and each filter narrows it', async () => {
   const own = await newTenant(api)
   const list = async (query: string) => (await own.call('GET', `/${own.domainId}/clients?${query}`)).json<ClientPage>()
   const names = Array.from({ length: 12 }, (_, index) => `meter ${String(index).padStart(2, '0')}`)
@@ -276,7 +276,7 @@ test('a listing begins with ten enabled clients, and its filters narrow it', asy
   expect((await list(`channel=${newId()}`)).total).toBe(0)
 })
 
-test('pages by creation visit every client that existed at the start exactly once while others come and go', async () => {
+test('pages by creation contain every client that existed at the start exactly once while others come and go', async () => {
   const own = await newTenant(api)
   const made = (
     await own.call(
@@ -316,7 +316,7 @@ test.each([
   expect(refused.json()).toMatchObject({ error: 'malformed' })
 })
 
-test('without a domain in the path the clients of every domain that the caller reaches are listed, and no others', async () => {
+test('without a domain in the path the clients of every domain of the caller are listed, and no others', async () => {
   const [one, other, foreign] = [await newTenant(api), await newTenant(api), await newTenant(api)]
   await grantRole(api, one.user.id, { type: 'domain', domainId: other.domainId, id: other.domainId }, ['client_read'])
   const [mine, shared] = [await one.newClient(), await other.newClient()]
@@ -328,7 +328,7 @@ test('without a domain in the path the clients of every domain that the caller r
   expect((await newcomer.call('GET', '/clients')).json()).toEqual({ total: 0, offset: 0, limit: 10, clients: [] })
 })
 
-test('a client of another domain, an unknown one and no id at all are the same 404; a foreign domain is 403', async () => {
+test('a client of another domain, an unknown and an invalid id are the same 404; a foreign domain is 403', async () => {
   const foreign = await newTenant(api)
   const client = await foreign.newClient()
   const answers = await Promise.all(
@@ -351,7 +351,7 @@ test('a client of another domain, an unknown one and no id at all are the same 4
   }
 })
 
-test('a domain that was refused as unknown is there as soon as it is created', async () => {
+test('a domain that was refused as unknown is found as soon as it is created', async () => {
   const id = newId()
   expect((await tenant.call('GET', `/domains/${id}`)).status).toBe(403)
   expect((await tenant.call('POST', '/domains', { name: 'with an id', id })).status).toBe(201)

@@ -46,7 +46,7 @@ async function countOf(query: Promise<{ rows: { total: number }[] }>): Promise<n
   return (await query).rows[0]?.total ?? 0
 }
 
-test('of creations with one id, secret, route or alias at once exactly one wins', async () => {
+test('exactly one of concurrent creations with one id, secret, route or alias succeeds', async () => {
   const at = `/${tenant.domainId}`
   const [id, secret, route, alias, domainId] = [
     newId(),
@@ -66,7 +66,7 @@ test('of creations with one id, secret, route or alias at once exactly one wins'
     expect(statusesOf(await everywhere(() => ['POST', path, body])), path).toEqual(oneWins(success))
 })
 
-test('of registrations with one email, username or name at once exactly one wins', async () => {
+test('exactly one of concurrent registrations with one email, username or name succeeds', async () => {
   for (const shared of ['email', 'username', 'first_name'] as const) {
     const value = `same-${newId().slice(0, 8)}`
     const answers = await everywhere((index) => {
@@ -80,7 +80,7 @@ test('of registrations with one email, username or name at once exactly one wins
   }
 })
 
-test('of bulks that share one item, in any order, exactly one wins and the others leave nothing', async () => {
+test('exactly one of concurrent bulks that share an item, in any order, succeeds and the others leave nothing', async () => {
   const shared = Array.from({ length: 5 }, () => newId())
   const total = () =>
     countOf(
@@ -96,7 +96,7 @@ test('of bulks that share one item, in any order, exactly one wins and the other
   expect((await total()) - before).toBe(7)
 })
 
-test('of bulks that share a secret and an id crosswise at most one wins and none hangs', async () => {
+test('at most one of concurrent bulks that share a secret and an id crosswise succeeds, and none hangs', async () => {
   const [id, secret] = [newId(), newId()]
   const answers = await everywhere((index) => {
     const items = [{ id }, { credentials: { secret } }]
@@ -105,7 +105,7 @@ test('of bulks that share a secret and an id crosswise at most one wins and none
   expect(statusesOf(answers)).toEqual(oneWins(200))
 })
 
-test('connecting the same pairs at once, in any order, is 201 for all and one row for each pair', async () => {
+test('concurrent connections of the same pairs, in any order, are 201 for all and one row for each pair', async () => {
   const clients = (
     await tenant.call(
       'POST',
@@ -143,7 +143,7 @@ test('connecting the same pairs at once, in any order, is 201 for all and one ro
   expect(await rows()).toBe(0)
 })
 
-test('connecting, disconnecting and deleting at once ends, and leaves no connection of what is gone', async () => {
+test('concurrent connecting, disconnecting and deleting ends, and leaves no connection of deleted entities', async () => {
   for (let round = 0; round < 3; round++) {
     const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
     const pair = { client_ids: [client.id], channel_ids: [channel.id] }
@@ -163,7 +163,7 @@ test('connecting, disconnecting and deleting at once ends, and leaves no connect
   }
 })
 
-test('PUT of one pair at once, with the domain in the path and without, is 201 for all and one row', async () => {
+test('concurrent PUT of one pair, with the domain in the path and without, is 201 for all and one row', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const pair = `/channels/${channel.id}/clients/${client.id}`
   const answers = await everywhere((index) => ['PUT', index % 3 === 0 ? pair : `/${tenant.domainId}${pair}`])
@@ -175,7 +175,7 @@ test('PUT of one pair at once, with the domain in the path and without, is 201 f
   expect(await countOf(rows)).toBe(1)
 })
 
-test('of different parents at once exactly one wins; of the same parent all', async () => {
+test('exactly one of concurrent different parents is set; the same parent succeeds for all', async () => {
   for (const type of ['client', 'channel'] as const) {
     const groups = await Promise.all(Array.from({ length: AT_ONCE }, () => newGroup(api, tenant.domainId)))
     const [entity, other] =
@@ -192,7 +192,7 @@ test('of different parents at once exactly one wins; of the same parent all', as
   }
 })
 
-test('setting a parent, creating inside it and removing it while the group is deleted leaves nothing behind', async () => {
+test('setting, using and removing a parent while the group is deleted leaves nothing behind', async () => {
   for (let round = 0; round < 3; round++) {
     const group = await newGroup(api, tenant.domainId)
     const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
@@ -223,7 +223,7 @@ test('setting a parent, creating inside it and removing it while the group is de
   }
 })
 
-test('changing, disabling and deleting one client at once ends with it gone, and nothing is left of it', async () => {
+test('concurrent changing, disabling and deleting of one client deletes it completely', async () => {
   const client = await tenant.newClient()
   const at = `/${tenant.domainId}/clients/${client.id}`
   const answers = await everywhere((index) => {
@@ -239,7 +239,7 @@ test('changing, disabling and deleting one client at once ends with it gone, and
   expect(await countOf(left)).toBe(0)
 })
 
-test('of deletions at once one finds the entity and the others do not', async () => {
+test('exactly one of concurrent deletions finds the entity', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const clientAnswers = await everywhere(() => ['DELETE', `/${tenant.domainId}/clients/${client.id}`])
   expect(statusesOf(clientAnswers)).toEqual([200, ...Array.from({ length: AT_ONCE - 1 }, () => 404)])
@@ -247,7 +247,7 @@ test('of deletions at once one finds the entity and the others do not', async ()
   expect(statusesOf(channelAnswers)).toEqual([204, ...Array.from({ length: AT_ONCE - 1 }, () => 404)])
 })
 
-test('changes of one record at once all succeed and the record is one of them', async () => {
+test('concurrent changes of one record all succeed, and the record is one of them', async () => {
   const client = await tenant.newClient()
   const answers = await everywhere((index) => [
     'PATCH',
@@ -262,7 +262,7 @@ test('changes of one record at once all succeed and the record is one of them', 
   expect(after.tags).toEqual([after.name])
 })
 
-test('a member with many entities who connects and lists at once starves nobody', async () => {
+test('a member with many entities who connects and lists concurrently starves no other caller', async () => {
   // Twice as many calls as a node has connections: a call that needed a second one while it holds one would wait for ever.
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const pair = { client_ids: [client.id], channel_ids: [channel.id] }

@@ -33,7 +33,7 @@ async function rowsOf(clientIds: readonly string[]): Promise<number> {
 const NOTHING = { publish: false, subscribe: false }
 const BOTH = { publish: true, subscribe: true }
 
-test('every client of the one list is connected with every channel of the other, with an empty answer', async () => {
+test('every client of one list is connected with every channel of the other, with an empty response', async () => {
   const clients = [await tenant.newClient(), await tenant.newClient()]
   const channels = [await tenant.newChannel(), await tenant.newChannel()]
   const answer = await connect({
@@ -46,7 +46,7 @@ test('every client of the one list is connected with every channel of the other,
   for (const client of clients) for (const channel of channels) expect(await rightsOf(client, channel.id)).toEqual(BOTH)
 })
 
-test('a type is one of publish and subscribe in any case, or its older name; none at all means both', async () => {
+test('a type is publish, subscribe or a legacy name in any case; without a type both are connected', async () => {
   for (const [body, rights] of [
     [{ types: ['publish'] }, { publish: true, subscribe: false }],
     [{ types: ['Subscribe'] }, { publish: false, subscribe: true }],
@@ -61,7 +61,7 @@ test('a type is one of publish and subscribe in any case, or its older name; non
   }
 })
 
-test('the older names subjects and objects mean clients and channels', async () => {
+test('the legacy names subjects and objects mean clients and channels', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   expect((await connect({ subjects: [client.id], objects: [channel.id] })).status).toBe(201)
   expect(await rightsOf(client, channel.id)).toEqual(BOTH)
@@ -70,7 +70,7 @@ test('the older names subjects and objects mean clients and channels', async () 
   expect(await rightsOf(client, channel.id)).toEqual(NOTHING)
 })
 
-test('a device that was refused is let through as soon as it is connected, and refused as soon as it is not', async () => {
+test('a refused device is admitted as soon as it is connected, and refused as soon as it is disconnected', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const pair = { client_ids: [client.id], channel_ids: [channel.id] }
   for (let round = 0; round < 3; round++) {
@@ -81,7 +81,7 @@ test('a device that was refused is let through as soon as it is connected, and r
   }
 })
 
-test('connecting what is connected changes nothing, and adds what is missing', async () => {
+test('connecting existing pairs changes nothing, and adds missing ones', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const pair = { client_ids: [client.id], channel_ids: [channel.id] }
   expect((await connect({ ...pair, types: ['publish'] })).status).toBe(201)
@@ -94,7 +94,7 @@ test('connecting what is connected changes nothing, and adds what is missing', a
   expect(await rowsOf([client.id])).toBe(1)
 })
 
-test('disconnecting takes the types that it names; a pair that is not connected is no error', async () => {
+test('disconnecting removes the given types; a missing pair is not an error', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const pair = { client_ids: [client.id], channel_ids: [channel.id] }
   await connect(pair)
@@ -120,7 +120,7 @@ test('the path may name the channel', async () => {
   expect((await tenant.call('POST', at('connect'), { types: ['publish'] })).status).toBe(400)
 })
 
-test('several connections in one call are all made or none, and a pair may be named twice', async () => {
+test('several connections in one call are all created or none, and a pair may be repeated', async () => {
   const [client, other] = [await tenant.newClient(), await tenant.newClient()]
   const [channel, second] = [await tenant.newChannel(), await tenant.newChannel()]
   const items = [
@@ -137,7 +137,7 @@ test('several connections in one call are all made or none, and a pair may be na
   expect(await rowsOf([client.id, other.id])).toBe(0)
 })
 
-test('unknown, foreign and disabled ids are 422 that names them, and nothing is connected', async () => {
+test('unknown, foreign and disabled ids are 422 with the ids, and nothing is connected', async () => {
   const foreign = await newTenant(api)
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const disabledClient = await tenant.newClient({ status: 'disabled' })
@@ -171,7 +171,7 @@ test.each([
   ['types', { client_ids: [newId()], channel_ids: [newId()], types: ['listen'] }],
   ['types', { client_ids: [newId()], channel_ids: [newId()], types: [] }],
   ['body', []],
-])('connecting without proper %s is malformed', async (_field, body) => {
+])('connecting without valid %s is malformed', async (_field, body) => {
   for (const answer of [await connect(body), await disconnect(body)]) {
     expect(answer.status).toBe(400)
     expect(answer.json()).toMatchObject({ error: 'malformed' })
@@ -191,13 +191,13 @@ test('an unknown id fails with the operation of the request', async () => {
   }
 })
 
-test('more pairs or ids than one call may name are too large', async () => {
+test('a call with too many pairs or ids is too large', async () => {
   const ids = (count: number) => Array.from({ length: count }, () => newId())
   expect((await connect({ client_ids: ids(1001), channel_ids: ids(100) })).status).toBe(413)
   expect((await connect({ client_ids: ids(10_001), channel_ids: ids(1) })).status).toBe(413)
 })
 
-test('connecting needs connect_to_channel on the client and connect_to_client on the channel', async () => {
+test('connecting requires connect_to_channel on the client and connect_to_client on the channel', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const member = await api.newUser()
   const domain = { type: 'domain', domainId: tenant.domainId, id: tenant.domainId } as const
@@ -216,7 +216,7 @@ test('connecting needs connect_to_channel on the client and connect_to_client on
   expect(listed.clients.map((one) => one.id)).toEqual([client.id])
 })
 
-test('thousands of pairs part also when the statistics of the table know nothing of them', async () => {
+test('thousands of pairs are disconnected also without statistics about them', async () => {
   const bulk = async (type: string, count: number) => {
     const items = Array.from({ length: count }, () => ({}))
     const made = await tenant.call('POST', `/${tenant.domainId}/${type}/bulk`, items)

@@ -18,7 +18,7 @@ afterAll(() => requests[Symbol.asyncDispose]())
 const JSON_TYPE = { 'content-type': expect.stringMatching(/^application\/json/) }
 
 describe('0 conventions', () => {
-  test('authorization: a token behind the scheme Bearer', async () => {
+  test('authorization is a token with the scheme Bearer', async () => {
     for (const authorization of ['', 'Bearer', `Token ${ann.token}`, ann.token])
       await requests.nobody('GET /domains -> 401', {
         with: { authorization },
@@ -27,7 +27,7 @@ describe('0 conventions', () => {
       })
   })
 
-  test('JSON bodies: application/json with parameters, else 415; what needs no body takes any (decision 42)', async () => {
+  test('JSON bodies have the type application/json with parameters, else 415; unneeded bodies any type (decision 42)', async () => {
     const json = '{"name":"one"}'
     await ann(`POST /${d}/clients -> 201`, { sends: json, with: { 'content-type': 'application/json; charset=utf-8' } })
     for (const type of ['text/plain', 'application/xml'])
@@ -42,7 +42,7 @@ describe('0 conventions', () => {
     await ann(`GET /${d}/clients?name=extra&colour=red -> 200`, { gives: { total: 1 } })
   })
 
-  test('pages: limit, offset, total and the array, also when empty', async () => {
+  test('pages have limit, offset, total and the array, also when empty', async () => {
     for (const type of ['clients', 'channels', 'groups']) {
       await ann(`GET /${d}/${type}?name=none -> 200`, { gives: page(type, []), headers: JSON_TYPE })
       for (const query of [
@@ -58,7 +58,7 @@ describe('0 conventions', () => {
     }
   })
 
-  test('X-Request-Id is taken', async () => {
+  test('X-Request-Id is accepted', async () => {
     await ann('GET /domains -> 200', { with: { 'x-request-id': 'mine-1' }, headers: { 'x-request-id': 'mine-1' } })
   })
 })
@@ -140,7 +140,7 @@ describe('12 errors', () => {
     await bob(`GET /${d}/clients/${UNKNOWN_ID} -> 403`)
   })
 
-  test('a foreign id and an unknown id are answered alike', async () => {
+  test('a foreign id and an unknown id get the same response', async () => {
     const { id: other } = await bob('POST /domains -> 201', { sends: { name: 'other' } })
     for (const type of ['clients', 'channels', 'groups']) {
       const { id } = await bob(`POST /${other}/${type} -> 201`, { sends: { name: 'theirs' } })

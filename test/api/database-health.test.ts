@@ -42,7 +42,7 @@ test('a platform administrator sees durability, migrations, programs and the old
   }
 })
 
-test('the time of the last backup is there after the first one', async () => {
+test('the time of the last backup appears after the first one', async () => {
   const backups = async () => (await api.admin('GET', '/health/database')).json<{ backups: object }>().backups
   expect(await backups()).toEqual({ installed_at: expect.stringMatching(/^20\d\d-.*Z$/) as string })
   const client = await api.infrastructure.database.dedicated('backup of a test')
@@ -54,7 +54,7 @@ test('the time of the last backup is there after the first one', async () => {
   expect(Math.abs(Date.parse(lastAt) - Date.parse(before))).toBeLessThan(60_000)
 })
 
-test('nobody else does', async () => {
+test('other callers are refused', async () => {
   const user = await api.newUser()
   expect((await user.call('GET', '/health/database')).status).toBe(403)
   expect((await api.anonymous('GET', '/health/database')).status).toBe(401)

@@ -39,7 +39,7 @@ async function withDevice(tenant: Tenant) {
   return { client: client.id, channel: channel.id, secret: client.credentials.secret }
 }
 
-test('a disabled domain is closed to its members but not to its administrators, and stops its messages', async () => {
+test('a disabled domain is closed to its members but not to its administrators, and delivers no messages', async () => {
   const tenant = await newTenant(api)
   const ids = await withDevice(tenant)
   const everything = ['read', 'client_read', 'client_create', 'channel_read', 'client_connect_to_channel']
@@ -86,7 +86,7 @@ function urlOf(path: string, domainId: string): string {
   return path.endsWith('/search') ? `${url}?q=no-such-name` : url
 }
 
-test('every path of a closed domain is closed: disabled to members, frozen and deleted to administrators too', async () => {
+test('every path of a closed domain is refused: disabled to members, frozen and deleted to administrators too', async () => {
   const tenant = await newTenant(api)
   const member = await newMember(api, tenant, ACTIONS.domain)
   const paths = await domainPaths()
@@ -112,7 +112,7 @@ test('every path of a closed domain is closed: disabled to members, frozen and d
   expect(await openTo(tenant)).toEqual([])
 })
 
-test('a frozen domain is open to the platform administrator alone, who alone ends that', async () => {
+test('a frozen domain is open to the platform administrator only, who can end that', async () => {
   const tenant = await newTenant(api)
   const ids = await withDevice(tenant)
   const { domainId } = tenant
@@ -140,7 +140,7 @@ test('a frozen domain is open to the platform administrator alone, who alone end
   expect(await callsOf(tenant, ids)).toEqual([200, 200, 200, 200, 201, 201])
 })
 
-test('a deleted domain answers 403 everywhere until its administrator enables it again', async () => {
+test('a deleted domain returns 403 everywhere until its administrator enables it again', async () => {
   const tenant = await newTenant(api)
   const ids = await withDevice(tenant)
   const { domainId } = tenant
@@ -167,7 +167,7 @@ test('a deleted domain answers 403 everywhere until its administrator enables it
   expect([await publish(api, path), await read(api, path)]).toEqual([202, 200])
 })
 
-test('the platform administrator restores a deleted domain too; a token of another domain does not', async () => {
+test('the platform administrator restores a deleted domain too; a token of another domain cannot', async () => {
   const tenant = await newTenant(api)
   const other = tenantOf(tenant.user, (await tenant.call('POST', '/domains', { name: 'other' })).json<Domain>().id)
   const bound = await api.anonymous('POST', '/users/tokens/issue', {
@@ -183,7 +183,7 @@ test('the platform administrator restores a deleted domain too; a token of anoth
   expect((await domainOf(tenant)).status).toBe('enabled')
 })
 
-test('a personal access token restores nothing, whatever its scopes', async () => {
+test('a personal access token restores no domain, whatever its scopes', async () => {
   const tenant = await newTenant(api)
   const pat = await tenant.call('POST', '/pats', { name: 'robot', duration: '1h' })
   const { id, secret } = pat.json<{ id: string; secret: string }>()
@@ -201,7 +201,7 @@ test('a personal access token restores nothing, whatever its scopes', async () =
   expect((await tenant.call('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(200)
 })
 
-test('who may not delete is refused, and nothing is deleted', async () => {
+test('a caller without delete is refused, and nothing is deleted', async () => {
   const tenant = await newTenant(api)
   const member = await newMember(api, tenant, ['read', 'update', 'disable', 'enable'])
   const stranger = await api.newUser()
@@ -211,7 +211,7 @@ test('who may not delete is refused, and nothing is deleted', async () => {
   expect((await domainOf(tenant)).status).toBe('enabled')
 })
 
-test('of many deletions and disablings at once none brings a deleted domain back', async () => {
+test('concurrent deletions and disablings never restore a deleted domain', async () => {
   const tenant = await newTenant(api)
   const { call, domainId } = tenant
   const answers = await Promise.all(
@@ -223,7 +223,7 @@ test('of many deletions and disablings at once none brings a deleted domain back
   expect((await call('GET', '/domains?status=deleted')).json()).toMatchObject({ domains: [{ id: domainId }] })
 })
 
-test('the journal tells each change of a domain before and after', async () => {
+test('the journal records each change of a domain before and after', async () => {
   const tenant = await newTenant(api)
   const { call, domainId } = tenant
   await call('PATCH', `/domains/${domainId}`, { name: 'renamed', tags: ['a'] })

@@ -101,7 +101,7 @@ test('roles=true shows every role of the caller in the domain', async () => {
   expect(view.roles).toMatchObject([{ role_name: 'admin', access_type: 'direct' }, { actions: ['read'] }])
 })
 
-test('users and the platform administrator list all domains of a user, other callers those that they administer', async () => {
+test('the user and the platform administrator list all domains of a user, other callers those that they administer', async () => {
   const [owner, user, stranger] = [await api.newUser(), await api.newUser(), await api.newUser()]
   const own = await newDomain(user)
   const shared = await newDomain(owner)

@@ -84,7 +84,7 @@ async function rowsOf(domainKey: number, channelKeys: readonly number[]): Promis
   return counts
 }
 
-test('a domain whose grace is over goes with everything of it, and nothing else does', async () => {
+test('a domain whose grace period is over is removed with all its entities, and nothing else is', async () => {
   const [tenant, other] = [await newTenant(api), await newTenant(api)]
   const [mine, theirs] = [await fill(tenant), await fill(other)]
   const key = await keyOf(tenant)
@@ -121,7 +121,7 @@ test('a domain whose grace is over goes with everything of it, and nothing else 
   expect((await tenant.call('GET', `/${tenant.domainId}/clients`)).json()).toMatchObject({ total: 0 })
 })
 
-test('a login that is bound to a domain ends with it, and is never good for more', async () => {
+test('a login that is bound to a domain ends with it, and is never valid for more', async () => {
   const tenant = await newTenant(api)
   const refresh = (token: string, body?: object) => api.as(`Bearer ${token}`)('POST', '/users/tokens/refresh', body)
   const bound = (await refresh(tenant.user.refreshToken, { domain_id: tenant.domainId })).json<{
@@ -135,7 +135,7 @@ test('a login that is bound to a domain ends with it, and is never good for more
   expect((await tenant.call('GET', '/users/profile')).status).toBe(200)
 })
 
-test('a domain within its grace stays, and is restored whole', async () => {
+test('a domain within its grace period stays, and is restored whole', async () => {
   const tenant = await newTenant(api)
   const { secret, channel } = await fill(tenant)
   await deletedDaysAgo(tenant, 29)
@@ -145,7 +145,7 @@ test('a domain within its grace stays, and is restored whole', async () => {
   expect(await api.api.domainPurge.round()).toEqual([])
 })
 
-test('a restoration that meets the removal keeps the domain whole or comes too late', async () => {
+test('a restoration during the removal keeps the domain whole or is too late', async () => {
   for (let attempt = 0; attempt < 4; attempt++) {
     const tenant = await newTenant(api)
     const { channelKeys } = await fill(tenant)
@@ -166,7 +166,7 @@ test('a restoration that meets the removal keeps the domain whole or comes too l
   }
 })
 
-test('of two rounds at once one works; a removal that was cut off is taken up again', async () => {
+test('one of two concurrent rounds works; an interrupted removal is resumed', async () => {
   const user = await api.newUser()
   const made = await user.call('POST', '/domains', { name: 'half' })
   const tenant = tenantOf(user, made.json<{ id: string }>().id)
@@ -179,7 +179,7 @@ test('of two rounds at once one works; a removal that was cut off is taken up ag
   expect(rounds.flat()).toEqual([tenant.domainId])
 })
 
-test('every reference that goes with a domain, a user or a group has an index to find it by', async () => {
+test('every reference that is removed with a domain, a user or a group has an index', async () => {
   const { rows } = await sql<{ reference: string }>`
     SELECT c.conname AS reference FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid AND t.relkind = 'r'
      WHERE c.contype = 'f' AND c.confdeltype IN ('c', 'n') AND NOT EXISTS (

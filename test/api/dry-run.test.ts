@@ -38,7 +38,7 @@ async function stored(): Promise<unknown> {
   return rows
 }
 
-test('of a deletion names what goes with it, and nothing goes', async () => {
+test('of a deletion lists the entities that it removes, and nothing is removed', async () => {
   const client = await tenant.newClient({ name: 'pump' })
   const [one, other] = [await tenant.newChannel(), await tenant.newChannel()]
   const wanted = { client_ids: [client.id], channel_ids: [one.id, other.id], types: ['publish', 'subscribe'] }
@@ -55,7 +55,7 @@ test('of a deletion names what goes with it, and nothing goes', async () => {
   expect((await tenant.call('DELETE', `/${tenant.domainId}/clients/${client.id}`)).status).toBe(200)
 })
 
-test('of a group says that its children move', async () => {
+test('of a group reports that its children move', async () => {
   const top = await newGroup(api, tenant.domainId)
   const bottom = await newGroup(api, tenant.domainId, top)
   const client = await tenant.newClient()
@@ -92,7 +92,7 @@ test('of a bulk creation has a line for each entity, and refuses what the creati
   expect((await tenant.call('POST', `/${tenant.domainId}/clients/bulk`, [{ id: ids[0] }])).status).toBe(200)
 })
 
-test('of connections and disconnections says which are new', async () => {
+test('of connections and disconnections reports which are new', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const wanted = { client_ids: [client.id], channel_ids: [channel.id], types: ['publish'] }
   const before = await stored()

@@ -50,7 +50,7 @@ async function admins(): Promise<{ email: string; username: string }[]> {
 
 const secretFile = () => join(dataDir, 'admin-secret')
 
-test('it is made at the first start from the settings, and nothing is written', async () => {
+test('the first administrator is created at the first start from the settings, and no file is written', async () => {
   await using room = await start({
     SKEIN_ADMIN_EMAIL: 'root@example.com',
     SKEIN_ADMIN_USERNAME: 'root',
@@ -62,7 +62,7 @@ test('it is made at the first start from the settings, and nothing is written', 
   await expect(room.logIn('root@example.com', 'a chosen secret')).resolves.toMatchObject({ access_type: 'Bearer' })
 })
 
-test('without a secret a random one is made, shown once, and kept in the data folder for its owner alone', async () => {
+test('without a secret a random one is created, shown once, and kept in the data folder for its owner only', async () => {
   // An older file with a wider mode.
   writeFileSync(secretFile(), 'old', { mode: 0o644 })
   {
@@ -80,7 +80,7 @@ test('without a secret a random one is made, shown once, and kept in the data fo
   expect(again.firstAdmin).toMatchObject({ createdSecret: undefined, secretFile: secretFile() })
 })
 
-test('a later start changes nothing about it, whatever the settings say', async () => {
+test('a later start changes nothing, whatever the settings are', async () => {
   await (await start({ SKEIN_ADMIN_SECRET: 'the first secret' }))[Symbol.asyncDispose]()
   await using room = await start({ SKEIN_ADMIN_USERNAME: 'second', SKEIN_ADMIN_SECRET: 'the second secret' })
   expect(await admins()).toHaveLength(1)
@@ -88,7 +88,7 @@ test('a later start changes nothing about it, whatever the settings say', async 
   await expect(room.logIn('admin', 'the second secret')).rejects.toMatchObject({ kind: 'unauthenticated' })
 })
 
-test('an existing user is never promoted: the start fails with one line that says how', async () => {
+test('an existing user is never promoted: the start fails with one line and a remedy', async () => {
   await sql`INSERT INTO users (id, name, email, username, secret_hash)
     VALUES (gen_random_uuid(), 'Jane', 'jane@example.com', 'admin', '')`.execute(database.database.db)
   await expect(start()).rejects.toMatchObject({
@@ -105,14 +105,14 @@ test.each([
   ['SKEIN_ADMIN_EMAIL', 'no address'],
   ['SKEIN_ADMIN_USERNAME', 'two words'],
   ['SKEIN_ADMIN_SECRET', 'short'],
-])('a %s that cannot be used is named, and its value is not repeated if it is secret', async (name, value) => {
+])('an invalid %s is named, and its value is not repeated if it is secret', async (name, value) => {
   const failure: unknown = await start({ [name]: value }).catch((error: unknown) => error)
   expect(failure).toMatchObject({ kind: 'malformed', message: expect.stringContaining(name) as string })
   expect((failure as Error).message).not.toContain('short')
   expect(await admins()).toEqual([])
 })
 
-test('of several nodes that start at once one makes it and all of them run', async () => {
+test('one of several nodes that start together creates the administrator and all of them run', async () => {
   const rooms = await Promise.all([start(), start(), start()])
   const made = rooms.filter((room) => room.firstAdmin.createdSecret !== undefined)
   expect(made).toHaveLength(1)

@@ -18,7 +18,7 @@ afterAll(() => api[Symbol.asyncDispose]())
 const identify = (secret: string, domain?: string) =>
   api.as(`Client ${secret}`)('POST', `${domain === undefined ? '' : `/${domain}`}/clients/identify`)
 
-test('a client learns its id by its secret, with the domain in the path and without', async () => {
+test('a client gets its id for its secret, with the domain in the path and without', async () => {
   const client = await tenant.newClient()
   for (const domain of [undefined, tenant.domainId]) {
     const found = await identify(client.credentials.secret, domain)
@@ -27,7 +27,7 @@ test('a client learns its id by its secret, with the domain in the path and with
   }
 })
 
-test('no, another scheme, a wrong and a foreign secret are the same 401', async () => {
+test('an absent secret, another scheme, a wrong and a foreign secret are the same 401', async () => {
   const foreign = await (await newTenant(api)).newClient()
   const answers = [
     await identify('wrong-secret-that-is-long', tenant.domainId),
@@ -57,7 +57,7 @@ test('a disabled client, a deleted one and a client of a disabled domain are 401
   expect((await identify(shut.credentials.secret)).status).toBe(401)
 })
 
-test('a secret of several domains is refused and written down in each; the domain in the path tells them apart', async () => {
+test('a secret of several domains is refused and recorded in each; the domain in the path resolves it', async () => {
   const other = await newTenant(api)
   const secret = `shared-by-two-${newId()}`
   const [mine, theirs] = [
@@ -74,7 +74,7 @@ test('a secret of several domains is refused and written down in each; the domai
   expect((await identify(secret, other.domainId)).json()).toMatchObject({ id: theirs.id })
 })
 
-test('a short secret from outside counts only in the domain of the path', async () => {
+test('a short external secret is accepted only in the domain of the path', async () => {
   const secret = 'short-one'
   const client = await tenant.newClient({ credentials: { secret } })
   expect((await identify(secret)).status).toBe(401)

@@ -254,7 +254,7 @@ test('a user whose channel id exists in two of their domains is asked to name on
   expect(refused.json()).toMatchObject({ message: expect.stringContaining('/m/<domain>/c/<channel>') as string })
 })
 
-test('a path without a domain selects the only connected client with the secret', async () => {
+test('a path without a domain selects the only client with the secret and a connection to the channel', async () => {
   const secret = `shared-${newId()}`
   const [one, other] = [await newTenant(api), await newTenant(api)]
   const mine = await newPair(one, { client: { credentials: { secret } } })

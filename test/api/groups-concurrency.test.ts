@@ -37,7 +37,7 @@ const ROUNDS = 8
 const moveBelow = (node: Groups, child: Group, parent: Group) =>
   node.call('POST', `/${child.id}/parent`, { parent_id: parent.id })
 
-test('of two moves that together would make a cycle exactly one wins', async () => {
+test('exactly one of two moves that together would create a cycle succeeds', async () => {
   const [one, other] = nodes
   for (let round = 0; round < ROUNDS; round++) {
     const [left, right] = [await one.make('left'), await one.make('right')]
@@ -47,7 +47,7 @@ test('of two moves that together would make a cycle exactly one wins', async () 
   expect(await faultsOf(api, tenant.domainId)).toEqual([])
 })
 
-test('of three moves that together would make a ring one loses', async () => {
+test('one of three moves that together would create a ring fails', async () => {
   const [one, other] = nodes
   for (let round = 0; round < ROUNDS; round++) {
     const ring = await Promise.all(['a', 'b', 'c'].map((name) => one.make(name)))
@@ -59,7 +59,7 @@ test('of three moves that together would make a ring one loses', async () => {
   expect(await faultsOf(api, tenant.domainId)).toEqual([])
 })
 
-test('a group that is given several parents at once gets one of them', async () => {
+test('a group that gets several parents concurrently has one of them', async () => {
   const [one, other] = nodes
   const child = await one.make('wanted')
   const parents = await Promise.all(Array.from({ length: 6 }, (_, index) => one.make(`parent ${index}`)))
@@ -77,7 +77,7 @@ test('a group that is given several parents at once gets one of them', async () 
   expect(holders.reduce((sum, total) => sum + total, 0)).toBe(1)
 })
 
-test('two chains that are too long together are not joined from both ends at once', async () => {
+test('two chains that together exceed the limit are not joined from both ends', async () => {
   const [one, other] = nodes
   const [upper, lower] = [await chain(one, 10, 'upper'), await chain(one, 10, 'lower')]
   const [upperRoot, upperEnd] = [upper[0] as Group, upper[9] as Group]
@@ -92,7 +92,7 @@ test('two chains that are too long together are not joined from both ends at onc
   expect(await faultsOf(api, tenant.domainId)).toEqual([])
 })
 
-test('whatever is created, moved and deleted at once, the hierarchy stays whole and nobody fails', async () => {
+test('the hierarchy stays consistent under concurrent creations, moves and deletions, and none fails', async () => {
   const [one, other] = nodes
   for (let round = 0; round < ROUNDS; round++) {
     const top = await one.make('top')
@@ -112,7 +112,7 @@ test('whatever is created, moved and deleted at once, the hierarchy stays whole 
   expect(await faultsOf(api, tenant.domainId)).toEqual([])
 })
 
-test('a group that becomes a parent in an open transaction is deleted only after it, and the deletion knows of it', async () => {
+test('a group that becomes a parent in an open transaction is deleted only after it, and the deletion includes it', async () => {
   const own = await newTenant(api)
   const [one, other] = [groupsOf(own), groupsOf({ ...own, call: second.as(`Bearer ${own.user.accessToken}`) })]
   const group = await one.make('held')
@@ -141,7 +141,7 @@ test('a group that becomes a parent in an open transaction is deleted only after
   })
 })
 
-test('as a parent a disabled group, one of another domain and no id at all are unprocessable', async () => {
+test('a disabled, a foreign and an invalid group are unprocessable as a parent', async () => {
   const [one] = nodes
   const [open, closed] = [await one.make('open'), await one.make('closed', undefined, { status: 'disabled' })]
   const foreign = await groupsOf(await newTenant(api)).make('foreign')

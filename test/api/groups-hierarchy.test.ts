@@ -100,7 +100,7 @@ test.each([
   ['start_level=0&end_level=1', ['a', 'ab', 'ax']],
   ['start_level=3', []],
   ['end_level=-1&name=b&limit=2', ['ab', 'abc']],
-])('children with %j are those of these levels', async (query, names) => {
+])('children with %j are those of the given levels', async (query, names) => {
   const { a } = await family(groupsOf(await newTenant(api)))
   expect(
     (await api.admin('GET', `/groups/${a.id}/children?order=name&${query}`))
@@ -129,12 +129,12 @@ test.each([
   '/hierarchy?level=-1',
   '/hierarchy?dir=up',
   '/hierarchy?tree=2',
-])('%s is malformed, whatever the group', async (suffix) => {
+])('%s is malformed for any group', async (suffix) => {
   for (const id of [(await groups.make('a')).id, newId(), 'nonsense'])
     expect((await groups.call('GET', `/${id}${suffix}`)).json()).toMatchObject({ error: 'malformed' })
 })
 
-test('the hierarchy holds the group with everything below or above it, levels counted from the root', async () => {
+test('the hierarchy contains the group with everything below or above it, with levels from the root', async () => {
   const { a, ab, abc, abd } = await family(groups)
   const of = async (id: string, query: string) =>
     (await groups.call('GET', `/${id}/hierarchy?${query}`)).json<Hierarchy>()
@@ -164,7 +164,7 @@ test('the hierarchy holds the group with everything below or above it, levels co
   expect(namesIn(tree.groups)).toEqual(['a', 'ab', 'abc', 'abd', 'ax'])
 })
 
-test('in the hierarchy a group that the caller may not read shows its level alone, and nothing else of it', async () => {
+test('the hierarchy shows only the level of an unreadable group', async () => {
   const own = await newTenant(api)
   const { a, abc } = await family(groupsOf(own))
   const member = await newMember(own.domainId)
@@ -191,7 +191,7 @@ test('in the hierarchy a group that the caller may not read shows its level alon
   expect(levelsOf(children)).toEqual([['abc', 2]])
 })
 
-test('a root gets a parent and loses it again with everything below it, and the group says who did it', async () => {
+test('a root gets a parent and loses it again with everything below it, and the group records who did it', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const top = await hall.make('top')
@@ -225,7 +225,7 @@ test('a root gets a parent and loses it again with everything below it, and the 
   ])
 })
 
-test('children are put below a group and taken from it, all of them or none', async () => {
+test('children are added to a group and removed, all of them or none', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const [top, other] = [await hall.make('top'), await hall.make('other')]
@@ -268,7 +268,7 @@ test('children are put below a group and taken from it, all of them or none', as
   ])
 })
 
-test('a move that is malformed is 400: no UUID, none at all, the group itself', async () => {
+test('a malformed move is 400: an invalid UUID, an empty list, the group itself', async () => {
   const group = await groups.make('a')
   for (const [method, suffix, body] of [
     ['POST', '/parent', {}],
@@ -288,7 +288,7 @@ test('a move that is malformed is 400: no UUID, none at all, the group itself', 
   }
 })
 
-test('a group with a parent is not moved: 409; a cycle, an unknown or a disabled parent: 422', async () => {
+test('moving a group with a parent is 409; a cycle, an unknown or a disabled parent is 422', async () => {
   const { a, ab, abc, ax } = await family(groups)
   const closed = await groups.make('closed', undefined, { status: 'disabled' })
   const put = async (id: string, parentId: string) =>
@@ -308,7 +308,7 @@ test('a group with a parent is not moved: 409; a cycle, an unknown or a disabled
   expect((await groups.call('POST', `/${closed.id}/children`, { children_ids: [root.id] })).status).toBe(422)
 })
 
-test('a hierarchy has at most 20 levels, however it grows', async () => {
+test('a hierarchy has at most 20 levels by any sequence of moves', async () => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const deep = await chain(hall, 20)
@@ -332,7 +332,7 @@ test.each([
   [['read'], ['read', 'set_child'], 'refused'],
   [['read', 'set_parent'], ['read'], 'refused'],
   [['read', 'set_child'], ['read', 'set_parent'], 'refused'],
-] as const)('with %j on what moves and %j on the parent every move is %s', async (onChild, onParent, outcome) => {
+] as const)('with %j on the moved group and %j on the parent every move is %s', async (onChild, onParent, outcome) => {
   const own = await newTenant(api)
   const hall = groupsOf(own)
   const [parent, root] = [await hall.make('parent'), await hall.make('root')]

@@ -136,7 +136,7 @@ async function take(groups: Groups, model: Model, made: Step): Promise<{ answere
 }
 
 test(
-  'every step answers as the rules say, and the hierarchy is whole after each run',
+  'every step returns what the rules say, and the hierarchy is consistent after each run',
   { timeout: 300_000 },
   async () => {
     await fc.assert(

@@ -142,7 +142,7 @@ async function doDevices(): Promise<void> {
   await act('PATCH', `/domains/${tenant.domainId}`, { name: 'renamed', secret: `stray-${newId()}` })
 }
 
-test('no record holds a secret, a password, a key or a token, whatever was done', async () => {
+test('no record contains a secret, a password, a key or a token, after any operation', async () => {
   for (const secret of [tenant.user.secret, tenant.user.accessToken, tenant.user.refreshToken]) secrets.add(secret)
   await doUsers()
   await doKeys()
@@ -179,7 +179,7 @@ test('no record holds a secret, a password, a key or a token, whatever was done'
   expect(text).not.toMatch(/argon2|"secret_(hash|mac|sealed)"|eyJ[A-Za-z0-9_-]{20}/)
 })
 
-test('every change says what was before and what is after, in the names of the entity', async () => {
+test('every change has the values before and after, with the names of the entity', async () => {
   const { rows } = await sql<{ operation: string; attributes: Record<string, unknown> }>`
     SELECT operation, attributes FROM journal WHERE operation ~ '\.(update|enable|disable|update_[a-z_]+)$' AND operation !~ 'secret'`.execute(
     api.database.db,

@@ -81,7 +81,7 @@ test('every change writes one row with its operation, its actor, its request and
   }
 })
 
-test('what changes nothing, is refused or only reads writes nothing', async () => {
+test('requests that change nothing, are refused or only read write no record', async () => {
   const { call, domainId } = tenant
   const client = await tenant.newClient()
   for (const [method, path, body] of [
@@ -97,7 +97,7 @@ test('what changes nothing, is refused or only reads writes nothing', async () =
     expect(await rowsOf(() => call(method, path, body)), `${method} ${path}`).toEqual([])
 })
 
-test('sign-ins and refused sign-ins are journalled, and the refused one says whose name was tried', async () => {
+test('sign-ins and refused sign-ins are recorded, and a refused one contains the name', async () => {
   const user = await api.newUser()
   const issue = (secret: string) => api.anonymous('POST', '/users/tokens/issue', { identity: user.username, secret })
   expect(await rowsOf(() => issue(user.secret))).toMatchObject([
@@ -108,7 +108,7 @@ test('sign-ins and refused sign-ins are journalled, and the refused one says who
   ])
 })
 
-test('what nobody signed in did says from where as well: registering and refreshing', async () => {
+test('registering and refreshing are recorded with the address as well', async () => {
   const user = await api.newUser()
   const row = async (operation: string) => {
     const own = await user.call('GET', `/journal/user/${user.id}?operation=${operation}&with_attributes=true`)
@@ -119,7 +119,7 @@ test('what nobody signed in did says from where as well: registering and refresh
   expect(await row('user.refresh_token')).toMatchObject({ id: user.id, address: '127.0.0.1' })
 })
 
-test('facts have the times of the record, written as everywhere', async () => {
+test('times in records have the usual format', async () => {
   const user = await api.newUser()
   const profile = (await user.call('GET', '/users/profile')).json<{ created_at: string }>()
   const domain = (await user.call('POST', '/domains', { name: 'timed' })).json<{ created_at: string }>()
@@ -130,7 +130,7 @@ test('facts have the times of the record, written as everywhere', async () => {
   expect([at('user.create'), at('domain.create')]).toEqual([profile.created_at, domain.created_at])
 })
 
-test('no row holds a secret, a password or a token, also when a body carries one where it does not belong', async () => {
+test('no row contains a secret, a password or a token, also when a body contains one in a wrong place', async () => {
   const marks = Array.from({ length: 9 }, (_, index) => `mark-${index}-${newId()}`)
   const [a, b, c, d, e, f, g, h, i] = marks as [string, string, string, string, string, string, string, string, string]
   const user = await api.newUser()
@@ -150,7 +150,7 @@ test('no row holds a secret, a password or a token, also when a body carries one
   expect(everything).not.toContain('argon2')
 })
 
-test('the row and the change are of one transaction', async () => {
+test('the record and the change are in one transaction', async () => {
   const { id } = await tenant.newClient()
   const { rows } = await sql<{
     same: boolean

@@ -65,7 +65,7 @@ describe('a part of a name', () => {
     expect(page.total).toBe(wanted.length)
   })
 
-  test('of three letters or more is sought in the index of names, in any alphabet', async () => {
+  test('of three letters or more is found by the index of names, in any alphabet', async () => {
     const client = await api.database.dedicated('plans')
     try {
       await client.query('SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off')
@@ -92,7 +92,7 @@ test.each([
     ],
   ],
   ['C.UTF-8', []],
-] as const)('a start on a database with LC_CTYPE %s says whether such searches are slow', async (ctype, wanted) => {
+] as const)('a start on a database with LC_CTYPE %s reports whether such searches are slow', async (ctype, wanted) => {
   const name = `ctype_${ctype.replaceAll(/\W/g, '_').toLowerCase()}`
   const address = { ...inject('postgres'), database: name }
   const { pool } = api.database
@@ -132,7 +132,7 @@ describe('the number of clients', () => {
     ])
   }
 
-  test('is right after creations, changes of status and deletions, alone and of many at once', async () => {
+  test('is exact after creations, changes of status and deletions, single ones and bulks', async () => {
     const { id, key } = await newDomain('counted')
     const at = `/${id}/clients`
     const many = Array.from({ length: 30 }, (_, index) => ({ status: index % 3 === 0 ? 'disabled' : 'enabled' }))
@@ -157,7 +157,7 @@ describe('the number of clients', () => {
     expect(rows).toEqual([])
   })
 
-  test('stays right while its parts are merged and clients come and go', async () => {
+  test('stays exact while its parts are merged and clients come and go', async () => {
     const { id, key } = await newDomain('merged')
     const come = async () => {
       for (let turn = 0; turn < 30; turn++) {
@@ -177,7 +177,7 @@ describe('the number of clients', () => {
     expect(rows[0]?.parts).toBeLessThanOrEqual(16)
   })
 
-  test('of a creation that is undone is as before', async () => {
+  test('is unchanged after a creation that is rolled back', async () => {
     const { id, key } = await newDomain('undone')
     expect(
       (await owner.call('POST', `/${id}/clients/bulk`, [{ credentials: { secret: 'a'.repeat(20) } }])).status,

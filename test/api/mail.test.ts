@@ -81,7 +81,7 @@ function temporaryFolder() {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
 }
 
-test('a mail reaches its recipient alone, with its text as it was', async () => {
+test('a mail reaches its recipient only, with its text unchanged', async () => {
   await using server = await startServer()
   const mailer = createMailer({
     transport: smtpTransport(`smtp://127.0.0.1:${server.port}`, FROM),
@@ -95,7 +95,7 @@ test('a mail reaches its recipient alone, with its text as it was', async () => 
   )
 })
 
-test('smtps is TLS from the first byte with the login of the address, and a wrong certificate is refused', async () => {
+test('smtps uses TLS from the first byte and the login of the address, and a wrong certificate is refused', async () => {
   await using server = await startServer({
     secure: true,
     onAuth: (auth, _session, done) =>
@@ -120,7 +120,7 @@ test('smtps is TLS from the first byte with the login of the address, and a wron
   expect(server.received).toMatchObject([{ secure: true, user: 'me' }])
 })
 
-test('a server that is away or busy is tried again until it takes the mail', async () => {
+test('sending to an unavailable or busy server is repeated until it accepts the mail', async () => {
   let refusals = 2
   await using server = await startServer({
     onRcptTo: (_address, _session, done) => {
@@ -138,7 +138,7 @@ test('a server that is away or busy is tried again until it takes the mail', asy
   expect(server.received).toHaveLength(1)
 })
 
-test('after the last attempt the mail is given up, and the log names neither link nor subject', async () => {
+test('after the last attempt the mail is dropped, and the log contains neither link nor subject', async () => {
   const { logger, written } = captureLog()
   await using server = await startServer({
     onData: (stream, _session, done) => {
@@ -160,7 +160,7 @@ test('after the last attempt the mail is given up, and the log names neither lin
   expect(written()).not.toContain('Quiet please')
 })
 
-test('a recipient whom the server does not know is not tried again', async () => {
+test('a recipient that the server does not know is not tried again', async () => {
   let attempts = 0
   await using server = await startServer({
     onRcptTo: (_address, _session, done) => {
@@ -183,7 +183,7 @@ test.each([
   'jane@example.com, joe@example.com',
   'Jane <jane@example.com>',
   '',
-])('to %j nothing is sent', async (to) => {
+])('a mail to %j is not sent', async (to) => {
   await using server = await startServer()
   const mailer = createMailer({
     transport: smtpTransport(`smtp://127.0.0.1:${server.port}`, FROM),
@@ -194,7 +194,7 @@ test.each([
   expect(server.received).toEqual([])
 })
 
-test('a subject with line breaks makes no header', async () => {
+test('a subject with line breaks adds no header', async () => {
   await using server = await startServer()
   const mailer = createMailer({
     transport: smtpTransport(`smtp://127.0.0.1:${server.port}`, FROM),
@@ -206,7 +206,7 @@ test('a subject with line breaks makes no header', async () => {
   expect(server.received[0]?.message).not.toMatch(/^Bcc:/m)
 })
 
-test('mails beyond the bound are given up at once, and a stop loses none in silence', async () => {
+test('mails above the limit are dropped at once, and a stop reports every dropped mail', async () => {
   const { logger, written } = captureLog()
   const stuck: MailTransport = {
     deliver: (_mail, signal) =>
@@ -222,7 +222,7 @@ test('mails beyond the bound are given up at once, and a stop loses none in sile
   expect(await mailer.send(mail())).toBe(false)
 })
 
-test('without a server mails are files for their owner alone, whose names the log says', async () => {
+test('without a server mails are files for their owner only, and the log contains their names', async () => {
   using folder = temporaryFolder()
   const { logger, written } = captureLog()
   const mailer = startMailer(
@@ -240,7 +240,7 @@ test('without a server mails are files for their owner alone, whose names the lo
   expect(written()).not.toContain('do-not-log-this')
 })
 
-test('of the files the newest thousand are kept', async () => {
+test('the newest thousand files are kept', async () => {
   using folder = temporaryFolder()
   await mkdir(folder.path, { recursive: true })
   for (let index = 0; index < 1000; index++)
@@ -256,7 +256,7 @@ test.each([
   ['SKEIN_SMTP_URL', { smtpUrl: new Secret('pass'), mailFrom: undefined }],
   ['SKEIN_MAIL_FROM', { smtpUrl: undefined, mailFrom: 'nobody' }],
   ['SKEIN_MAIL_FROM', { smtpUrl: undefined, mailFrom: 'A <a@example.com>\r\nBcc: b@example.com' }],
-])('%s that cannot be used stops the start with its name and without its value', (name, config) => {
+])('an invalid %s stops the start with its name and without its value', (name, config) => {
   const start = () => startMailer({ ...config, publicUrl: 'http://127.0.0.1:8080' }, '/nowhere', silentLogger)
   expect(start).toThrow(name)
   expect(start).not.toThrow('pass@')
@@ -279,7 +279,7 @@ test.each([
   expect(server.received[0]?.from).toBe(sender)
 })
 
-test('the link for a new password goes over the server of the settings', async () => {
+test('the link for a new password is sent with the server of the settings', async () => {
   await using server = await startServer()
   await using api = await startTestApi({
     environment: {

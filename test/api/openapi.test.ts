@@ -270,7 +270,7 @@ describe('the OpenAPI document', () => {
     expect(faultsOf('Document', document, 'document')).toEqual([])
   })
 
-  test('the check of validity is no empty one', () => {
+  test('the check of validity finds faults', () => {
     const broken = structuredClone(document) as unknown as Json
     const [path] = Object.keys(document.paths)
     const item = (broken['paths'] as Record<string, Record<string, Json>>)[path as string] as Record<string, Json>
@@ -283,7 +283,7 @@ describe('the OpenAPI document', () => {
       expect(faults).toContain(fault)
   })
 
-  test('every reference leads somewhere, and every component is referred to', () => {
+  test('every reference is resolved, and every component is referenced', () => {
     const refs = new Set(refsOf(document))
     const lookUp = (ref: string) =>
       ref
@@ -307,7 +307,7 @@ describe('the OpenAPI document', () => {
     expect(faults.map(({ name }) => name)).toEqual([])
   })
 
-  test('no parameter stands twice, each is described, and one with a default is optional', () => {
+  test('no parameter is repeated, each is described, and one with a default is optional', () => {
     const faults = operations.flatMap(({ name, operation }) =>
       (operation.parameters ?? []).flatMap((parameter, index, all) => {
         const isTwice = all.findIndex((other) => other.name === parameter.name && other.in === parameter.in) !== index
@@ -319,7 +319,7 @@ describe('the OpenAPI document', () => {
     expect(faults).toEqual([])
   })
 
-  test('each operation has a name of its own, a summary, a described tag and a security rule', () => {
+  test('each operation has its own name, a summary, a described tag and a security rule', () => {
     const ids = operations.map(({ operation }) => operation.operationId)
     expect(new Set(ids).size).toBe(ids.length)
     expect(ids.filter((id) => !/^[a-z][A-Za-z0-9]*$/.test(id))).toEqual([])
@@ -340,7 +340,7 @@ describe('the OpenAPI document', () => {
     ).toEqual([])
   })
 
-  test('each operation that needs a token says so, and answers 401; every one says what a refusal looks like', () => {
+  test('each operation that requires a token declares it and 401, and every operation declares its errors', () => {
     const faults = operations.flatMap(({ name, operation }) => {
       const statuses = ['400', '500', '503', ...((operation.security ?? []).length > 0 ? ['401'] : [])]
       return statuses
@@ -352,7 +352,7 @@ describe('the OpenAPI document', () => {
     for (const response of Object.values(document.components.responses)) expect(response.description).toMatch(/\S/)
   })
 
-  test('every answer carries the id of its request, and is what the edge may refuse with', () => {
+  test('every response has the request id, and the errors are those of the edge', () => {
     const faults = operations.flatMap(({ name, operation }) =>
       ['405', '413', ...Object.keys(operation.responses)].flatMap((status) => {
         const response = operation.responses[status]
@@ -364,7 +364,7 @@ describe('the OpenAPI document', () => {
     expect(Object.keys(document.components.responses['Refusal405']?.headers ?? {})).toContain('Allow')
   })
 
-  test('nothing is named so that a generated client does not compile', () => {
+  test('no name prevents a generated client from compiling', () => {
     expect(operations.filter(({ path }) => path.includes('*')).map(({ name }) => name)).toEqual([])
     // Go makes a function NewClient for every Client, Rust an enum Error for the values of a field `error` of Error.
     const names = Object.keys(document.components.schemas)
@@ -395,7 +395,7 @@ describe('the OpenAPI document', () => {
     expect(faults).toEqual([])
   })
 
-  test('each body says whether it may be absent, and what it is in each media type', () => {
+  test('each body declares whether it is optional, and its schema in each media type', () => {
     const at = (method: string, path: string) => document.paths[path]?.[method]?.requestBody
     for (const path of [
       '/users/tokens/refresh',
@@ -416,7 +416,7 @@ describe('the OpenAPI document', () => {
     expect(Object.keys(logs?.content ?? {})).toEqual(['text/plain', 'application/octet-stream', 'text/event-stream'])
   })
 
-  test("a device's secret is a credential where it works, and nowhere else", () => {
+  test('the secret of a device is a credential of exactly the operations that accept it', () => {
     const taking = (scheme: string) =>
       operations
         .filter(({ operation }) => operation.security?.some((one) => scheme in one) === true)
@@ -429,7 +429,7 @@ describe('the OpenAPI document', () => {
     expect(document.paths['/tasks']?.['get']?.security).toEqual([{ bearer: [] }])
   })
 
-  test('texts of a known form say their form', () => {
+  test('texts of a known format declare it', () => {
     const schemaOf = (path: string, wanted: string) =>
       document.paths[path]?.['get']?.parameters?.find(({ name }) => name === wanted)?.schema
     expect(schemaOf('/{domain_id}/clients', 'domain_id')).toMatchObject({ format: 'uuid' })
@@ -443,7 +443,7 @@ describe('the OpenAPI document', () => {
     expect(document.components.schemas['Action']?.['enum']).toContain('connect_to_channel')
   })
 
-  test('no answer is without a description of its own', () => {
+  test('every response has its own description', () => {
     const faults = operations.flatMap(({ name, operation }) =>
       Object.entries(operation.responses)
         .filter(
@@ -455,7 +455,7 @@ describe('the OpenAPI document', () => {
     expect(faults).toEqual([])
   })
 
-  test('the main resources have examples, and each is what its schema says', () => {
+  test('the main resources have examples, and each matches its schema', () => {
     const { schemas } = document.components
     for (const name of [
       'User',

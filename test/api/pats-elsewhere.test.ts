@@ -37,7 +37,7 @@ async function newGroup(tenant: Tenant, fields: Record<string, unknown> = {}): P
 }
 
 describe('clients', () => {
-  test('are listed with the secrets of those that a scope to update names', async () => {
+  test('are listed with the secrets of those in a scope to update', async () => {
     const tenant = await newTenant(api)
     const [one, other] = [await tenant.newClient(), await tenant.newClient()]
     const [first, second] = [one.credentials.secret, other.credentials.secret]
@@ -54,7 +54,7 @@ describe('clients', () => {
 })
 
 describe('groups', () => {
-  test('are created, viewed, listed, changed and deleted with the operation of that name alone', async () => {
+  test('are created, viewed, listed, changed and deleted only with the operation of that name', async () => {
     const tenant = await newTenant(api)
     const base = `/${tenant.domainId}/groups`
     const calls: Record<string, (call: Caller, id: string) => ReturnType<Caller>> = {
@@ -74,7 +74,7 @@ describe('groups', () => {
     }
   })
 
-  test('of a listing are those that the scopes name, and a hierarchy hides the others', async () => {
+  test('are listed as the scopes name them, and a hierarchy hides the others', async () => {
     const tenant = await newTenant(api)
     const root = await newGroup(tenant)
     const [seen, hidden] = [await newGroup(tenant, { parent_id: root }), await newGroup(tenant, { parent_id: root })]
@@ -91,7 +91,7 @@ describe('groups', () => {
     expect(hierarchy.text).not.toContain(hidden)
   })
 
-  test('take a client for update on both', async () => {
+  test('require update on both for adding a client', async () => {
     const tenant = await newTenant(api)
     const [group, client] = [await newGroup(tenant), await tenant.newClient()]
     const put = (call: Caller) =>
@@ -109,7 +109,7 @@ describe('groups', () => {
 })
 
 describe('roles', () => {
-  test('are managed with share, members are taken out with unshare, and no right is given that the token lacks', async () => {
+  test('are managed with share, members are removed with unshare, and no right beyond the token is granted', async () => {
     const tenant = await newTenant(api)
     const client = await tenant.newClient()
     const member = await api.newUser()
@@ -139,7 +139,7 @@ describe('roles', () => {
 })
 
 describe('domains', () => {
-  test('are viewed, changed and never made, frozen or left to others by a token that may not', async () => {
+  test('are viewed and changed with scopes, and never created, frozen or left to others without them', async () => {
     const tenant = await newTenant(api)
     const { domainId } = tenant
     const reader = await robot(tenant, [['domains', 'read', domainId]])
@@ -156,7 +156,7 @@ describe('domains', () => {
       expect((await editor('GET', url)).status).toBe(403)
   })
 
-  test('are made with a scope to create any', async () => {
+  test('are created with a scope to create any', async () => {
     const tenant = await newTenant(api)
     const { id, secret } = (await tenant.call('POST', '/pats', { name: 'founder', duration: '1h' })).json<{
       id: string
@@ -169,7 +169,7 @@ describe('domains', () => {
   })
 })
 
-test('paths without a domain ask for the same scopes', async () => {
+test('paths without a domain require the same scopes', async () => {
   const tenant = await newTenant(api)
   const [client, other] = [await tenant.newClient(), await tenant.newClient()]
   const call = await robot(tenant, [

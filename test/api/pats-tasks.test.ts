@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { FULL_APP_ADMIN, startFullApp } from '../../tools/generate/full-app.ts'
 import { createTestDatabase } from '../harness/database.ts'
 
-test('tasks and workers have scopes of their own, in the domain that they name', async () => {
+test('tasks and workers have their own scopes, in the domain that they name', async () => {
   await using database = await createTestDatabase()
   await using full = await startFullApp(database.address)
   const callWith = (token: string | undefined) => async (method: string, url: string, body?: object) => {

@@ -35,7 +35,7 @@ async function operations(strange: string): Promise<[method: string, path: strin
 }
 
 describe('strange names', () => {
-  it.each(NAMES)('%s is no fault of ours in any path, query or body', async (name) => {
+  it.each(NAMES)('%s causes no server error in any path, query or body', async (name) => {
     const others = NAMES.filter((one) => one !== '__proto__')
     const query = NAMES.map((one) => `${one}=1`).join('&')
     const body = `{${others.map((one) => `"${one}":{"${one}":1}`).join(',')}}`
@@ -55,7 +55,7 @@ describe('strange names', () => {
     expect(faults).toEqual([])
   })
 
-  it('that are misspelt are named, for resources of the platform and for tasks', async () => {
+  it('that are misspelt are reported, for resources of the platform and for tasks', async () => {
     const of = async (method: string, path: string, body?: unknown) =>
       (await tenant.call(method, path, body)).headers['skein-hint']
     const { domainId } = tenant

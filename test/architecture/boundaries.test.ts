@@ -16,11 +16,11 @@ const MIN_EDGES = 900
 const MIN_FILES = 2
 
 describe('boundaries', () => {
-  it('no file imports what its room may not', () => {
+  it('no file imports what its room must not import', () => {
     expect(report.violations).toEqual([])
   })
 
-  it('sees every room and enough edges to be believed', () => {
+  it('include every room and a plausible number of edges', () => {
     const counts = ROOMS.filter((room) => room.name !== 'bench').map((room) => [
       room.name,
       report.fileCounts.get(room.name) ?? 0,
@@ -34,7 +34,7 @@ describe('boundaries', () => {
       ).toBe(true)
   })
 
-  it('has no row for a room or a package that nobody has any more', () => {
+  it('have no row for a room or a package without use', () => {
     const names = new Set(ROOMS.map((room) => room.name))
     for (const room of ROOMS) expect(room.mayImport.filter((name) => !names.has(name))).toEqual([])
     expect(
@@ -104,7 +104,7 @@ describe('boundaries', () => {
     expect(checkImports([{ path, text }], tree).violations).toHaveLength(1)
   })
 
-  it('tells a type from a value in one import', () => {
+  it('a type is distinguished from a value in one import', () => {
     const { imports } = importsOf({
       path: 'core/x.ts',
       text: `import { type A, b } from 'pg'; import { type C } from 'fastify'`,
@@ -115,7 +115,7 @@ describe('boundaries', () => {
     ])
   })
 
-  it('keeps what examines the product out of it', () => {
+  it('the product imports no code of tests and tools', () => {
     expect(
       ROOMS.filter((room) => room.mayImport.some((name) => EXAMINERS.has(name)) && !EXAMINERS.has(room.name)),
     ).toEqual([])

@@ -148,7 +148,7 @@ describe('settings', () => {
     expect(pattern.test('12345678')).toBe(true)
   })
 
-  it('whatever holds a credential is a secret', () => {
+  it('every credential is a secret', () => {
     const looksSecret =
       /_(SECRET|PASSWORD|TOKEN|SECRET_KEY|API_KEY|ENCRYPT_KEY|DATABASE_URL|REDIS_URL|SMTP_URL|REGISTRY_URL)$/
     const open = rows.filter(({ setting }) => looksSecret.test(setting.name) && !setting.isSecret)

@@ -56,7 +56,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
   const newDomain = async (name: string) => (await api<{ id: string }>('POST', '/domains', { name })).id
   const at = (page: Page, text: string | RegExp) => page.getByText(text).first()
 
-  test('the address of the console is the first that a start prints', () => {
+  test('the address of the console is the first one printed at a start', () => {
     expect(whole.output()).toMatch(/is running[^\n]*\n\n +Console +http:\/\/127\.0\.0\.1:\d+\/console\n/)
   })
 
@@ -139,7 +139,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await page.locator('td', { hasText: '23.5' }).first().waitFor()
   })
 
-  test('a module becomes a task, runs on typed inputs, and its run shows the result', async () => {
+  test('a module becomes a task, runs with typed inputs, and its run shows the result', async () => {
     const domain = await newDomain('Modules')
     await using visitor = await asAdmin()
     const { page } = visitor
@@ -201,7 +201,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await page.getByRole('grid').getByText('Completed').first().waitFor()
   })
 
-  test('a module that does not end is ended in the browser, and one that no worker runs is refused with the reason', async () => {
+  test('an endless module is stopped in the browser, and one that no worker runs is refused with the reason', async () => {
     const domain = await newDomain('Hostile')
     await using visitor = await asAdmin()
     const { page } = visitor
@@ -241,7 +241,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     expect(visitor.faults.splice(0).length).toBeGreaterThan(0)
   })
 
-  test('a message starts a run, and the run leads back to the message', async () => {
+  test('a message starts a run, and the run links to the message', async () => {
     const domain = await newDomain('Causes')
     const channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'boiler' })).id
     const file = readFileSync('examples/moving-average/moving-average.wasm').toString('base64')
@@ -381,7 +381,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await at(page, 'You do not have access').waitFor()
   })
 
-  test('an ended session asks for a login over the page, and is not shown as a missing right', async () => {
+  test('an ended session shows a login over the page, not a missing right', async () => {
     const domain = await newDomain('Session')
     await using visitor = await asAdmin()
     const { page, context } = visitor
@@ -399,7 +399,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     expect(await page.getByText('You do not have access').count()).toBe(0)
   })
 
-  test('signing out in one tab signs out the other', async () => {
+  test('signing out in one tab signs out the others', async () => {
     await using visitor = await asAdmin()
     const { page, context } = visitor
     const other = await context.newPage()
@@ -411,7 +411,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await other.getByRole('heading', { name: 'Sign in' }).waitFor()
   })
 
-  test('the keyboard alone finds, opens and closes', async () => {
+  test('the keyboard alone searches, opens and closes', async () => {
     const domain = await newDomain('Keys')
     await api('POST', `/${domain}/clients`, { name: 'press' })
     await using visitor = await asAdmin()
@@ -448,7 +448,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     expect(text).not.toContain('eyJ')
   })
 
-  test('the console works below a prefix of a reverse proxy', async () => {
+  test('the console works under a path prefix of a reverse proxy', async () => {
     const { createServer, request } = await import('node:http')
     const target = new URL(installation.base)
     const proxy = createServer((incoming, answer) => {
@@ -572,7 +572,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     )
   })
 
-  test('a page that is open while the platform is killed goes on when it is back', async () => {
+  test('an open page continues after the platform was killed and restarted', async () => {
     const domain = await newDomain('Restart')
     await using visitor = await asAdmin()
     const { page } = visitor

@@ -44,6 +44,6 @@ test('the addresses of the console are these', () => {
   `)
 })
 
-test('an id cannot leave its place in an address', () => {
+test('an id cannot escape its segment of an address', () => {
   expect(paths.client('D', '../x?y#z')).toBe('/d/D/clients/..%2Fx%3Fy%23z')
 })

@@ -60,7 +60,7 @@ async function aQueue(intervalMs: number, takeFails: () => boolean = () => false
   return { table, add, taken, errors, reader, looks: () => looks, untilTaken }
 }
 
-test('a hint makes a worker take all its rows at once, and readers of other queues stay idle', async () => {
+test('a hint makes the reader take all rows at once, and readers of other queues stay idle', async () => {
   const hourMs = 3_600_000
   const [queue, other] = [await aQueue(hourMs), await aQueue(hourMs)]
   await until(() => (queue.looks() === 1 && other.looks() === 1 ? true : undefined), 'both have looked once')

@@ -178,7 +178,7 @@ describe('a folder that cannot be served', () => {
     })
   })
 
-  it('does not hide that the platform has no binaries', async () => {
+  it('that is unusable does not hide that the platform has no binaries', async () => {
     using folder = temporaryFolder()
     const start = startEmbeddedPostgres({ dataDir: folder.path, log, binariesDir: folder.path })
     await expect(start).rejects.toMatchObject({

@@ -232,7 +232,7 @@ const offline = ({ id, secret }: Device) =>
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => from + index)
 
-describe('a backup of an installation that runs', () => {
+describe('a backup of a running installation', () => {
   const [under, compared, stopped, key] = ['under-load.tar', 'compared.tar', 'stopped.tar', 'secret.key'].map(file) as [
     string,
     string,
@@ -245,7 +245,7 @@ describe('a backup of an installation that runs', () => {
   let atStop: Record<string, string>
   let underLoad: Record<string, string>
 
-  test('is taken while messages arrive, and the secret key is a file of its own', async () => {
+  test('is created while messages arrive, and the secret key is a separate file', async () => {
     await using whole = await startWhole(original)
     device = await setUp(whole)
     const away = await offline(device)
@@ -285,7 +285,7 @@ describe('a backup of an installation that runs', () => {
     expect(again.stderr).toContain('exists: a backup never replaces a file, choose another name')
   })
 
-  test('is also taken of one that does not run', async () => {
+  test('is also created of a stopped installation', async () => {
     const taken = await run('backup', [stopped], into(original.dataDir))
     expect(taken, taken.stderr).toMatchObject({ code: 0 })
     expect(taken.stdout).toContain('the secret key is not in it')
@@ -327,7 +327,7 @@ describe('a backup of an installation that runs', () => {
     }
   })
 
-  test('goes on where it was taken: projections, triggers, offline sessions and Last-Event-ID', async () => {
+  test('continues where it was created: projections, triggers, offline sessions and Last-Event-ID', async () => {
     const done = await run('restore', [under, '--key', key], into(copy.dataDir))
     expect(done, done.stderr).toMatchObject({ code: 0 })
     expect(readFileSync(join(copy.dataDir, 'secret.key'), 'utf8').trim()).toBe(readFileSync(key, 'utf8').trim())
@@ -461,7 +461,7 @@ describe('a backup of an installation that runs', () => {
     }
   })
 
-  test('a restore that is killed leaves an empty database, into which it can be restored again', async () => {
+  test('a killed restore leaves an empty database, into which it can be repeated', async () => {
     for (const [index, afterMs] of [300, 900].entries()) {
       const dataDir = join(folder, `killed-${index}`)
       const { child, ended } = start('restore', [stopped, '--key', key], into(dataDir))
@@ -483,7 +483,7 @@ describe('a backup of an installation that runs', () => {
     }
   })
 
-  test('a backup that is stopped has failed, and leaves no file', async () => {
+  test('a cancelled backup fails and leaves no file', async () => {
     await withDatabaseOf(original.dataDir, async (client) => {
       await client.query('BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE')
       const path = file('interrupted.tar')
@@ -496,7 +496,7 @@ describe('a backup of an installation that runs', () => {
     })
   })
 
-  test('tells where there is nothing to back up', async () => {
+  test('reports a missing installation', async () => {
     const { code, stderr } = await run('backup', [file('nothing.tar')], into(join(folder, 'nothing')))
     expect(code).toBe(1)
     expect(stderr).toContain('holds no database of Skein')

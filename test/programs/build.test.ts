@@ -52,14 +52,14 @@ async function invoke(module: string, fields: object, body: object): Promise<unk
   return await post(`/tasks/${id}/invoke`, body)
 }
 
-test('it says which version and commit it is', async () => {
+test('the version and the commit are shown', async () => {
   const { version, commit } = readBuildInfo()
   expect((await whole.call('GET', '/health')).json()).toMatchObject({ version, commit })
   const { stdout } = await run(process.execPath, ['dist/skein.js', '--version'], { cwd: ROOT })
   expect(stdout).toBe(`skein ${version}\n`)
 })
 
-test('a device that is provisioned publishes a message, and it is read', async () => {
+test('a provisioned device publishes a message, and it is read', async () => {
   const client = await post<{ id: string; credentials: { secret: string } }>(at('/clients'), { name: 'pump' })
   await post(at('/channels/connect'), {
     client_ids: [client.id],
@@ -75,7 +75,7 @@ test('a device that is provisioned publishes a message, and it is read', async (
   expect(read.json<{ messages: object[] }>().messages).toMatchObject([{ name: 'speed', value: 7 }])
 })
 
-test('tasks run, of a core module and of a component', async () => {
+test('tasks of a core module and of a component run', async () => {
   await until(
     async () => (await whole.call('GET', '/workers', { authorization: `Bearer ${token}` })).text.includes('"id"'),
     'the worker joins',
@@ -90,7 +90,7 @@ test('tasks run, of a core module and of a component', async () => {
   expect(converted).toMatchObject({ results: 1, state: 3 })
 })
 
-test('a runner may read its own code and nothing else of the build', () => {
+test('a runner can read its own code and nothing else of the build', () => {
   const folders = familyOf(whole.pid).flatMap((pid) =>
     [...commandOf(pid).matchAll(/--allow-fs-read=(\S+)\/\*/g)].map(([, folder = '']) => folder),
   )
@@ -117,7 +117,7 @@ test('the document of the API and its page are served', async () => {
   expect((await whole.call('GET', '/docs/static/swagger-ui.css')).status).toBe(200)
 })
 
-test('alone in a folder, each program says what it reads', async () => {
+test('every program starts alone in a folder and shows its settings', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'skein-dist-'))
   try {
     cpSync(join(ROOT, 'dist'), folder, { recursive: true })

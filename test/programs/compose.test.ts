@@ -39,24 +39,21 @@ describe('docker-compose.yml', () => {
     expect(ours.map(({ program }) => program).toSorted()).toEqual(programs)
   })
 
-  it.each(services)('%s has a health check, a read-only root and no rights to spare', (_name, service) => {
+  it.each(services)('%s has a health check, a read-only root and no unneeded rights', (_name, service) => {
     expect(service.healthcheck?.test[0]).toBe('CMD')
     expect(service.read_only).toBe(true)
     expect(service.cap_drop).toEqual(['ALL'])
     expect(service.security_opt).toContain('no-new-privileges:true')
   })
 
-  it.each(ours)(
-    'every variable of $name is a setting of its program and has a value that it takes',
-    ({ service, program }) => {
-      const settings = PROGRAM_SETTINGS[program] ?? []
-      const environment = environmentOf(service, prepared.variables)
-      expect(unknownVariables(settings, service.environment ?? {}, ['SKEIN_', 'PROXY_'])).toEqual([])
-      expect(() => readConfigs(Object.fromEntries(settings.entries()), environment)).not.toThrow()
-      // Nothing but settings: another name would be a misspelt one.
-      expect(Object.keys(service.environment ?? {}).filter((name) => !/^(SKEIN|PROXY)_/.test(name))).toEqual([])
-    },
-  )
+  it.each(ours)('every variable of $name is a setting of its program with a valid value', ({ service, program }) => {
+    const settings = PROGRAM_SETTINGS[program] ?? []
+    const environment = environmentOf(service, prepared.variables)
+    expect(unknownVariables(settings, service.environment ?? {}, ['SKEIN_', 'PROXY_'])).toEqual([])
+    expect(() => readConfigs(Object.fromEntries(settings.entries()), environment)).not.toThrow()
+    // Nothing but settings: another name would be a misspelt one.
+    expect(Object.keys(service.environment ?? {}).filter((name) => !/^(SKEIN|PROXY)_/.test(name))).toEqual([])
+  })
 
   it.each(ours.filter(({ program }) => program !== 'api'))('$name speaks TLS to the others', ({ service, program }) => {
     const environment = environmentOf(service, prepared.variables)
@@ -68,7 +65,7 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('a needed secret has no default, and deploy/prepare.sh makes exactly what is needed', () => {
+  it('a required secret has no default, and deploy/prepare.sh creates exactly the required ones', () => {
     const uses = services.flatMap(([, { environment = {} }]) => Object.values(environment).flatMap(interpolationsOf))
     const required = new Set(uses.filter(({ operator }) => operator === ':?').map(({ name }) => name))
     expect([...required].toSorted()).toEqual(Object.keys(prepared.variables).toSorted())
@@ -83,7 +80,7 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('every file that it names is in the tree, or made by deploy/prepare.sh', () => {
+  it('every file that it names is in the tree, or created by deploy/prepare.sh', () => {
     const paths = services.flatMap(([, { command = [], healthcheck, volumes = [] }]) => [
       ...[...command, ...(healthcheck?.test ?? [])].filter((word) => /^[a-z]+\/.*\.m?js$/.test(word)),
       ...volumes.map((volume) => volume.split(':')[0] ?? '').filter((source) => source.startsWith('.')),
@@ -104,7 +101,7 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('nodes that share a database share a Redis, which asks for its password and keeps nothing', () => {
+  it('nodes that share a database share a Redis, which requires its password and stores nothing', () => {
     const { redis } = compose.services
     expect(redis?.environment?.['REDISCLI_AUTH']).toMatch(/^\$\{REDIS_PASSWORD:\?/)
     expect(redis?.command?.at(-1)).toContain('requirepass')
@@ -117,7 +114,7 @@ describe('docker-compose.yml', () => {
       )
   })
 
-  it('only the reverse proxy is reached from outside, and what it cannot carry: CoAP, and MQTT over TLS', () => {
+  it('only the reverse proxy is accessible from outside, and CoAP and MQTT over TLS, which it cannot carry', () => {
     const opened = services.flatMap(([name, { ports = [] }]) => ports.map((port) => `${name} ${port}`))
     const direct = opened.filter((port) => !port.startsWith('edge '))
     const settings = (PROGRAM_SETTINGS['api'] ?? []).flatMap((group) => Object.values(group))
@@ -131,7 +128,7 @@ describe('docker-compose.yml', () => {
     expect(new Set(direct.map((port) => port.split(' ')[1])).size).toBe(4)
   })
 
-  it('workers alone run as root, with the rights that give guests users of their own and no others', () => {
+  it('only workers run as root, with the rights for separate users of guests and no others', () => {
     for (const { service, program } of ours) {
       const isWorker = program === 'worker'
       expect(service.user).toBe(isWorker ? '0:0' : undefined)
@@ -140,7 +137,7 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('guests reach neither the database nor the network', () => {
+  it('guests have no access to the database and the network', () => {
     for (const { service } of ours.filter(({ program }) => program === 'worker')) {
       expect(service.networks).toEqual(['cluster'])
       expect(compose.networks['cluster']?.internal).toBe(true)
@@ -148,7 +145,7 @@ describe('docker-compose.yml', () => {
     expect(compose.networks['database']?.internal).toBe(true)
   })
 
-  it('the platform believes the address of the reverse proxy and no other', () => {
+  it('the platform trusts the address of the reverse proxy and no other', () => {
     const { networks } = compose.services['edge'] as { networks: Record<string, { ipv4_address: string }> }
     const trusted = ours
       .map(({ service }) => service.environment?.['SKEIN_TRUST_PROXY'])
@@ -158,7 +155,7 @@ describe('docker-compose.yml', () => {
 })
 
 describe('deploy/', () => {
-  it('the reverse proxy leads to the ports that the programs open', () => {
+  it('the reverse proxy forwards to the ports of the programs', () => {
     const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
     const upstreams = [...text.matchAll(/reverse_proxy .*\{\$\w+:([^}]*)\}/g)].flatMap(([, list = '']) =>
       list.split(' '),
@@ -172,7 +169,7 @@ describe('deploy/', () => {
     expect(new Set(upstreams)).toEqual(new Set(expected))
   })
 
-  it('the reverse proxy leads every path of the task manager to it, and no other', () => {
+  it('the reverse proxy forwards every path of the task manager to it, and no other', () => {
     const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
     const paths = /^\t@tasks path (.*)$/m.exec(text)?.[1]?.split(' ') ?? []
     const files = readdirSync(join(ROOT, 'manager'), { recursive: true, encoding: 'utf8' })
@@ -189,7 +186,7 @@ describe('deploy/', () => {
     expect(paths.filter((path) => !isServed(path))).toEqual([])
   })
 
-  it('secrets are long, differ, and only their owner reads them', async () => {
+  it('secrets are long, distinct, and readable by their owner only', async () => {
     using second = await prepare('skein.example.com')
     for (const name of [
       'POSTGRES_PASSWORD',
@@ -206,7 +203,7 @@ describe('deploy/', () => {
     expect(statSync(join(prepared.folder, 'deploy/certs')).mode & 0o077).toBe(0)
   })
 
-  it('a health check over HTTP fails when nothing answers, and when the answer is not ready', async () => {
+  it('a health check over HTTP fails without a response, and with one that is not ready', async () => {
     let body = '{"status":"degraded","checks":{"redis":{"status":"degraded","reason":"away"}}}'
     const server = createServer((_request, response) => response.end(body))
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -221,7 +218,7 @@ describe('deploy/', () => {
     expect(await health('pulse')).toMatch(/^the first argument must be one of/)
   })
 
-  it('a health check over TLS needs the certificate that it is given', async () => {
+  it('a health check over TLS requires the configured certificate', async () => {
     using local = await prepare('localhost')
     const pem = (name: string) => join(local.folder, 'deploy/certs', name)
     const tls = { cert: readFileSync(pem('cluster.pem')), key: readFileSync(pem('cluster.key')) }
@@ -233,7 +230,7 @@ describe('deploy/', () => {
     await new Promise((resolve) => server.close(resolve))
   })
 
-  it('a node is passed over before it closes its doors', () => {
+  it('a node receives no new requests before it closes its listeners', () => {
     const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
     expect(text).toMatch(/^\t\thealth_uri \/ready$/m)
     const intervalMs = Number(/^\t\thealth_interval (\d+)s$/m.exec(text)?.[1]) * 1000
@@ -249,7 +246,7 @@ describe('Dockerfile', () => {
     .filter((line) => line.startsWith('COPY ') && !line.includes('--from='))
     .flatMap((line) => line.slice(5).trim().split(/\s+/).slice(0, -1))
 
-  it('copies what the programs need and nothing that is not there', () => {
+  it('copies the files of the programs, and each exists', () => {
     expect(copied.filter((path) => !existsSync(join(ROOT, path)))).toEqual([])
     const { imports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
       imports: Record<string, string>
@@ -267,7 +264,7 @@ describe('Dockerfile', () => {
     )
   })
 
-  it('everything that it copies passes .dockerignore, and no more than that', () => {
+  it('copies only files that pass .dockerignore, and all of those', () => {
     const allowed = readFileSync(join(ROOT, '.dockerignore'), 'utf8')
       .split('\n')
       .filter((line) => line.startsWith('!'))
@@ -275,7 +272,7 @@ describe('Dockerfile', () => {
     expect(allowed.toSorted()).toEqual([...new Set(copied)].toSorted())
   })
 
-  it('ends as a user with a name and without rights, who owns the data folder alone', () => {
+  it('ends as a named user without rights, who owns the data folder only', () => {
     const user = lines.filter((line) => line.startsWith('USER ')).at(-1)
     expect(user).toBe('USER skein')
     expect(lines.findIndex((line) => line === user)).toBeGreaterThan(

@@ -162,7 +162,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
 })
 
-it('the parts of the deployment find and trust each other: a task of the administrator runs', async () => {
+it('the programs of the deployment find and trust each other: a task of the administrator runs', async () => {
   expect((await call('GET', `${at('7070')}/workers`, undefined)).status).toBe(401)
   const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = prepared.variables
   const login = await call('POST', `${at('8080')}/users/tokens/issue`, undefined, { identity, secret })
@@ -179,7 +179,7 @@ it('the parts of the deployment find and trust each other: a task of the adminis
   expect(await invoked.json()).toMatchObject({ results: [42], state: 3 })
 })
 
-it('a message that one node of the platform takes reaches the followers of the other', async () => {
+it('a message at one node of the platform reaches the followers of the other', async () => {
   const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = prepared.variables
   const login = await call('POST', `${at('8080')}/users/tokens/issue`, undefined, { identity, secret })
   const { access_token: token } = (await login.json()) as { access_token: string }

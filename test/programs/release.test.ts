@@ -16,7 +16,7 @@ const check = (inside: string) =>
 beforeAll(() => void release(join(folder, 'one')))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-it('has a checksum for every file, and one changed byte is noticed', () => {
+it('the release has a checksum for every file, and one changed byte is detected', () => {
   const one = join(folder, 'one')
   const files = ['SHA256SUMS', `skein-${version}.cdx.json`, `skein-${version}.openapi.json`, `skein-${version}.tar.gz`]
   expect(readdirSync(one).toSorted()).toEqual(files)
@@ -28,7 +28,7 @@ it('has a checksum for every file, and one changed byte is noticed', () => {
   expect(() => check(join(folder, 'two'))).toThrow(/did NOT match/)
 })
 
-it('the archive runs without the checkout, and holds no secret of this machine', () => {
+it('the archive runs without the checkout, and contains no secret of this machine', () => {
   execFileSync('tar', ['-xzf', join(folder, 'one', `skein-${version}.tar.gz`), '-C', folder])
   const unpacked = join(folder, `skein-${version}`)
   expect(

@@ -39,11 +39,11 @@ const environmentOf = (unit: string) =>
   Object.fromEntries(valuesOf(unit, 'Environment').map((pair) => pair.split(/=(.*)/s).slice(0, 2) as [string, string]))
 
 describe('deploy/systemd', () => {
-  it('has a unit for each program and nothing else but their user', () => {
+  it('has a unit for each program and their user only', () => {
     expect(readdirSync(FOLDER).toSorted()).toEqual([...Object.keys(UNITS), 'skein.sysusers.conf'].toSorted())
   })
 
-  it.each(Object.entries(UNITS))('%s starts its program with settings that it knows', (unit, { program }) => {
+  it.each(Object.entries(UNITS))('%s starts its program with existing settings', (unit, { program }) => {
     expect(valuesOf(unit, 'ExecStart')[0]).toMatch(new RegExp(`^/opt/skein/bin/node .*dist/${program}\\.js$`))
     const environment = environmentOf(unit)
     const settings = PROGRAM_SETTINGS[program === 'all' ? 'start' : program] ?? []
@@ -69,7 +69,7 @@ describe('deploy/systemd', () => {
     expect(textOf(unit)).not.toMatch(/--token\b/)
   })
 
-  it('each waits for readiness, outlives a stop of the program, and runs as a user without rights', () => {
+  it('each unit waits for readiness, outlasts a stop of the program, and runs as a user without rights', () => {
     for (const unit of Object.keys(UNITS)) {
       expect(valuesOf(unit, 'ExecStartPost')[0]).toMatch(
         /^\/opt\/skein\/bin\/node deploy\/health\.mjs --wait=120 (ready|worker) /,
@@ -107,7 +107,7 @@ describe.runIf(hasSystemd())('systemd-analyze', () => {
     expect({ code, output: output.split('\n').filter((line) => line.includes(unit)) }).toEqual({ code: 0, output: [] })
   })
 
-  it.each(Object.entries(UNITS))('%s is exposed no more than it must be', async (unit, { maxExposure }) => {
+  it.each(Object.entries(UNITS))('%s is not exposed more than necessary', async (unit, { maxExposure }) => {
     const judge = (threshold: number) =>
       analyze('security', '--offline=true', '--no-pager', `--threshold=${threshold}`, join(folder, unit))
     const { code, output } = await judge(maxExposure)

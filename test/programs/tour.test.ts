@@ -52,7 +52,7 @@ afterAll(async () => {
   if (folder !== undefined) rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
 })
 
-test('the tour comes to its end', async () => {
+test('the tour runs to its end', async () => {
   const { SKEIN_MANAGER_HTTP_PORT: managerPort } = installation.environment
   const { stdout } = await promisify(execFile)(process.execPath, ['tools/tour.ts'], {
     cwd: ROOT,

@@ -112,7 +112,7 @@ describe('the built-in layout', () => {
     expect(await countRows(api)).toEqual(before)
   })
 
-  it('creates it once for concurrent requests with one external id', async () => {
+  it('creates the client once for concurrent requests with one external id', async () => {
     const order = external()
     const answers = await Promise.all(Array.from({ length: 6 }, () => tenant.call('POST', '/mapping', order)))
     expect(statusesOf(answers)).toEqual([200, 409, 409, 409, 409, 409])

@@ -88,8 +88,8 @@ const echo = (value: Buffer) => ({ name: ECHO, value })
 const isLimited = async (peer: CoapPeer, path: string, options: Ask['options'] = []) =>
   (await ask(peer, { path, options })).answer.payload.length < 1024
 
-describe('to an address that has not proved itself', () => {
-  test('everything that any request brings is at most three times its bytes', async () => {
+describe('to an unverified address', () => {
+  test('the response to any request is at most three times its size', async () => {
     const device = await aDevice()
     await device.publish(LARGE)
     // Published elsewhere, so that the newest message stays large.
@@ -129,7 +129,7 @@ describe('to an address that has not proved itself', () => {
     expect(worst).toBeGreaterThan(2)
   })
 
-  test('an observation brings one notification until it is acknowledged, within the same bound, and then ends', async () => {
+  test('an observation sends one notification until it is acknowledged, within the same limit, and then ends', async () => {
     const device = await aDevice()
     await device.publish(LARGE)
     using victim = await openPeer(server.port)
@@ -145,7 +145,7 @@ describe('to an address that has not proved itself', () => {
     expect(distinct(withToken(victim, Buffer.from('victim')))).toHaveLength(2)
   })
 
-  test('a hundred observations of one address bring no more than their requests pay for', async () => {
+  test('a hundred observations of one address send no more than their requests allow', async () => {
     const device = await aDevice()
     using victim = await openPeer(server.port)
     let askedBytes = 0
@@ -164,7 +164,7 @@ describe('to an address that has not proved itself', () => {
     expect(sum(victim.gotBytes)).toBeLessThanOrEqual(MAX_AMPLIFICATION * askedBytes)
   })
 
-  test('a large message comes whole in smaller blocks, to a client that knows neither Echo nor ETag', async () => {
+  test('a large message arrives whole in smaller blocks, at a client without Echo and ETag', async () => {
     const device = await aDevice()
     const text = Array.from({ length: 400 }, (_, index) => `line ${index};`).join('')
     await device.publish(text)
@@ -207,8 +207,8 @@ async function untilEnded(clientId: string): Promise<void> {
   }, 'the end of the observation')
 }
 
-describe('an address proves itself', () => {
-  test('by the Echo value of an answer, for five minutes', async () => {
+describe('an address is verified', () => {
+  test('by the Echo value of a response, for five minutes', async () => {
     const device = await aDevice()
     await device.publish(LARGE)
     using peer = await openPeer(server.port)
@@ -223,7 +223,7 @@ describe('an address proves itself', () => {
     expect(await isLimited(peer, device.path, [echo(offered)])).toBe(true)
   })
 
-  test('by no Echo value of another address, of another length or of nobody, and by none without a secret', async () => {
+  test('by no Echo value of another address, of another length or invented, and by none without a secret', async () => {
     const device = await aDevice()
     await device.publish(LARGE)
     using peer = await openPeer(server.port)
@@ -254,7 +254,7 @@ describe('an address proves itself', () => {
     expect(await isLimited(peer, device.path)).toBe(false)
   })
 
-  test('by acknowledging the first notification, after which those that waited follow in order', async () => {
+  test('by acknowledging the first notification, after which the waiting ones follow in order', async () => {
     const device = await aDevice()
     using peer = await openPeer(server.port)
     const { token } = await ask(peer, { path: device.path, options: [OBSERVE] })
@@ -274,7 +274,7 @@ describe('an address proves itself', () => {
     expect(await isLimited(peer, device.path)).toBe(false)
   })
 
-  test('by no reset: a host with CoAP resets what it did not ask for', async () => {
+  test('by no reset: a CoAP host resets what it did not request', async () => {
     const device = await aDevice()
     using victim = await openPeer(server.port)
     const { token } = await ask(victim, { path: device.path, options: [OBSERVE] })
@@ -286,7 +286,7 @@ describe('an address proves itself', () => {
     expect(await isLimited(victim, device.path)).toBe(true)
   })
 
-  test('by no acknowledgement that is guessed: after three of nothing, none proves anything for five minutes', async () => {
+  test('by no guessed acknowledgement: after three wrong ones, none verifies anything for five minutes', async () => {
     using victim = await openPeer(server.port)
     const device = await aDevice()
     await device.publish(LARGE)
@@ -309,7 +309,7 @@ describe('an address proves itself', () => {
   })
 })
 
-test('a proven peer that goes is sent 20 notifications, the last of them five times, and no more', async () => {
+test('a verified peer that disappears receives 20 notifications, the last of them five times, and no more', async () => {
   const device = await aDevice()
   using peer = await openPeer(server.port)
   await peer.prove(device.path)

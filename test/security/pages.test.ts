@@ -275,7 +275,7 @@ describe('every listing', () => {
     expect(whole).toEqual(expectedWhole(routes))
   }, 240_000)
 
-  test('of messages too: raw ones as well as records, in every order', async () => {
+  test('of messages has such pages too: raw ones as well as records, in every order', async () => {
     const route = full.routes.find(({ url, method }) => url === '/m/:domain_id/c/:channel_id' && method === 'GET')
     const queries = [
       { format: 'raw' },
@@ -291,7 +291,7 @@ describe('every listing', () => {
     }
   })
 
-  test('whose answer is a list is a page, or stands here with what bounds it', () => {
+  test('is paged, or is on the list here with its limit', () => {
     const isList = (schema: unknown): boolean => {
       const { type, anyOf, properties } = (schema ?? {}) as Record<string, unknown>
       if (type === 'array') return true
@@ -379,7 +379,7 @@ describe('a list', () => {
   })
 })
 
-test('ten lists of large items at the same time take no more than ten pages', async () => {
+test('ten concurrent lists of large items use no more memory than ten pages', async () => {
   const url = `/${world.domain_id}/clients?limit=100&status=all`
   await call('GET', url)
   const before = process.memoryUsage().rss

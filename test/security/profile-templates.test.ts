@@ -28,7 +28,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
 }
 
 describe('a function', () => {
-  test.each(Object.keys(FUNCTIONS))('%s is charged for what it is given', (name) => {
+  test.each(Object.keys(FUNCTIONS))('%s is charged for its input', (name) => {
     const { least } = FUNCTIONS[name as keyof typeof FUNCTIONS]
     const given = ARGUMENTS[name] ?? Array.from({ length: Math.max(least, 1) }, () => '$.text').join(' ')
     // A few calls are nothing; a hundred million characters are too much, whatever is made of them.
@@ -37,7 +37,7 @@ describe('a function', () => {
     expect(() => fill(calls)).toThrow('the template exceeds the limit of steps')
   })
 
-  it('is charged for what it makes: an escaped text is nine times as long', () => {
+  it('is charged for its output: an escaped text is nine times as long', () => {
     const data: Value = { list: Array.from({ length: 25 }, (_, place) => place), text: '漢'.repeat(12_000) }
     expect(() => fill('{{range .list}}{{$x := len $.text}}{{end}}', data)).not.toThrow()
     expect(() => fill('{{range .list}}{{$x := urlquery $.text}}{{end}}', data)).toThrow(
@@ -45,7 +45,7 @@ describe('a function', () => {
     )
   })
 
-  it('fails with a fault of its own, whatever it is given', () => {
+  it('fails with its own error for any input', () => {
     const value = fc.oneof(fc.string({ unit: 'binary' }), fc.double(), fc.boolean(), fc.constant(null), fc.jsonValue())
     const name = fc.constantFrom(...Object.keys(FUNCTIONS))
     fc.assert(
@@ -65,7 +65,7 @@ describe('a function', () => {
   })
 })
 
-test('a template of too many words is not read at all', () => {
+test('a template with too many tokens is not parsed', () => {
   for (const template of ['{{1}}'.repeat(20_001), `{{print ${'(1) '.repeat(10_000)}}}`, `{{${'.a'.repeat(20_001)}}}`])
     expect(() => parseTemplate(template)).toThrow('the template is limited to 20000 tokens')
 })
@@ -97,7 +97,7 @@ describe('rendering', () => {
     }
   }
 
-  it('has one budget: what is too much for the device is too much for the preview, and the other way round', async () => {
+  it('has one budget: what exceeds it for the device exceeds it for the preview, and vice versa', async () => {
     const template = '{{range .Vars.list}}{{$x := urlquery $.Vars.text}}{{end}}'
     const { id } = (await create(template)).json<{ id: string }>()
     const variables = (length: number) => ({
@@ -116,7 +116,7 @@ describe('rendering', () => {
     }
   })
 
-  it('takes no more in the preview than a device could bring', async () => {
+  it('accepts no more in the preview than a device could send', async () => {
     const { id } = (await create('{{len .Bindings.a.Snapshot}}')).json<{ id: string }>()
     const sample = (length: number) => ({
       bindings: [{ slot: 'a', type: 'channel', snapshot: { text: 'x'.repeat(length) } }],
@@ -132,7 +132,7 @@ describe('rendering', () => {
     ['in a function', '{{urlquery "\\ud800"}}'],
     ['as it is', '{{"\\udc00 x"}}'],
     ['of two halves that are none', '{{"\\ud83d"}}{{"\\ude00"}}'],
-  ])('refuses half a character %s: 400 when it is written, 422 where it is stored already', async (_what, template) => {
+  ])('refuses half a character %s: 400 when it is written, 422 if it is stored already', async (_what, template) => {
     const refused = await create(template)
     expect(refused.status, refused.text).toBe(400)
     expect(refused.text).toContain('lone surrogate')

@@ -56,7 +56,7 @@ test.each([
     'a new secret of a personal token',
     async (user: TestUser, pat: string) => await user.call('PATCH', `/pats/${pat}/secret/reset`, { duration: '24h' }),
   ],
-])('%s that is being made while the sessions end is refused', async (_what, make) => {
+])('%s that is created while the sessions end is refused', async (_what, make) => {
   const user = await api.newUser()
   const pat = (await user.call('POST', '/pats', { name: 'before', duration: '24h' })).json<{ id: string }>().id
   let making: ReturnType<TestUser['call']> | undefined

@@ -58,7 +58,7 @@ const found = productSources().map(expressionsOf)
 const expressions = found.flatMap((file) => file.expressions)
 
 describe('regular expressions of the product', () => {
-  it('no text makes one of them slow', { timeout: TREE_TIMEOUT_MS }, () => {
+  it('none is slow for any text', { timeout: TREE_TIMEOUT_MS }, () => {
     const isReviewed = ({ path, source }: { path: string; source: string }) =>
       REVIEWED.some((one) => one.path === path && one.source === source)
     const distinct = new Map(
@@ -71,7 +71,7 @@ describe('regular expressions of the product', () => {
     expect(slow).toEqual([])
   })
 
-  it('sees enough of them to be believed, and every reviewed one', () => {
+  it('are found in plausible number, and every reviewed one', () => {
     expect(expressions.length).toBeGreaterThan(MIN_EXPRESSIONS)
     const gone = REVIEWED.filter(
       (one) => !expressions.some(({ path, source }) => path === one.path && source === one.source),
@@ -79,7 +79,7 @@ describe('regular expressions of the product', () => {
     expect(gone).toEqual([])
   })
 
-  it('knows every expression that is put together when the program runs', () => {
+  it('include every expression that is built at run time', () => {
     const computed = found.flatMap((file) => file.computed).map(({ path, text }) => ({ path, text }))
     const byPlace = (left: { path: string }, right: { path: string }) => left.path.localeCompare(right.path)
     expect(computed.toSorted(byPlace)).toEqual(COMPUTED.map(({ path, text }) => ({ path, text })).toSorted(byPlace))
@@ -92,13 +92,13 @@ describe('regular expressions of the product', () => {
     ['a constructor', String.raw`const LIST = new RegExp('^(a|a)*$', 'i')`],
     ['a call of the constructor', 'const LIST = RegExp(`^(a|a)*$`)'],
     ['the pattern of a schema', String.raw`const Name = Type.String({ pattern: '^(\\w+,?)*$' })`],
-  ])('finds %s that is slow', (_what, text) => {
+  ])('are reported if slow: %s', (_what, text) => {
     const planted = expressionsOf({ path: 'core/planted.ts', text }).expressions
     expect(planted).toHaveLength(1)
     expect(planted.map(describeSlowness)).toEqual([expect.stringMatching(/polynomial|exponential/)])
   })
 
-  it('finds what it cannot decide, and what it cannot read', () => {
+  it('are reported if undecidable or computed', () => {
     expect(describeSlowness({ source: '[\\p{L}--[a-z]]+', flags: 'v' })).toMatch(/cannot be decided/)
     expect(expressionsOf({ path: 'core/planted.ts', text: 'const WORD = new RegExp(word)' }).computed).toHaveLength(1)
   })

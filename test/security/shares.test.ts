@@ -47,7 +47,7 @@ async function trickle({ user, taskId }: Neighbour): Promise<Socket> {
   return socket
 }
 
-test('uploads that trickle hold the share of their domain; another domain uploads meanwhile', async () => {
+test('slow uploads occupy the share of their domain; another domain uploads meanwhile', async () => {
   const [slow, other] = [await newNeighbour(), await newNeighbour()]
   using sockets = new DisposableStack()
   for (let index = 0; index < 8; index++) {
@@ -69,7 +69,7 @@ test('uploads that trickle hold the share of their domain; another domain upload
   await until(async () => (await upload(slow)).status === 200, 'what was left is free again')
 })
 
-test('exports that nobody reads hold the share of their domain; another domain exports meanwhile', async () => {
+test('unread exports occupy the share of their domain; another domain exports meanwhile', async () => {
   const { plant } = whole
   const exporting = async (user: { call: typeof plant.owner.call; accessToken: string }, domainId: string) => {
     const made = await user.call('POST', `/${domainId}/channels`, { name: 'channel' })
@@ -98,7 +98,7 @@ test('exports that nobody reads hold the share of their domain; another domain e
   expect((await allowed.text()).length).toBeGreaterThan(24 * text.length)
 })
 
-test('streams of one client and of one domain are bounded, over every protocol alike, with the setting in the refusal', async () => {
+test('streams of one client and of one domain are limited, over every protocol alike, with the setting in the error', async () => {
   const { plant, host } = whole
   const device = await plant.newConnectedDevice()
   const other = await plant.newDevice()

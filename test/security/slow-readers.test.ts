@@ -129,58 +129,55 @@ const KINDS: readonly Kind[] = [
 ]
 let taskId: string | undefined
 
-test.each(KINDS)(
-  '$name: readers that take nothing are disconnected within the budget',
-  async ({ name, open, send }) => {
-    using readers = new DisposableStack()
-    const opened: DeafReader[] = []
-    const before = { cuts: budget().cuts, resident: process.memoryUsage.rss() }
-    let most = 0
-    let resident = before.resident
-    // Between any two turns, not only where the test looks.
-    const looking = setInterval(() => {
-      most = Math.max(most, budget().waitingBytes)
-      resident = Math.max(resident, process.memoryUsage.rss())
-    }, 1)
-    readers.defer(() => clearInterval(looking))
-    for (let index = 0; index < READERS; index++) opened.push(readers.use(await open(index)))
-    await untilAllFollow(whole.plant.api.api)
-    const openedStreams = limits().size
-    let sent = 0
-    await until(
-      async () => {
-        if (sent < MAX_MESSAGES) await send()
-        sent += 1
-        // For the budget of all, or, where what waits is the same for all and counts once, for the bound of each.
-        return Math.max(budget().cuts - before.cuts, openedStreams - limits().size) >= READERS / 4
-      },
-      'slow readers are disconnected',
-      DEADLINE_MS,
-    )
-    // Nobody else is harmed: who reads is answered, and is given what comes.
-    await using prompt = await openEvents(`http://${whole.host}${channel.path}/live`, asDevice())
-    await publish()
-    await prompt.next('message')
-    expect((await fetch(`http://${whole.host}/health`)).status).toBe(200)
-    // Twice the budget, for a second at the most.
-    expect(most).toBeLessThanOrEqual(2 * BUDGET_BYTES)
-    await until(() => budget().waitingBytes <= BUDGET_BYTES, 'no more waits than the budget')
-    const figures = {
-      readers: READERS,
-      disconnected: Math.max(budget().cuts - before.cuts, openedStreams - limits().size),
-      sent,
-      mostWaitingMiB: Math.round(most / MIB),
-      budgetMiB: BUDGET_BYTES / MIB,
-      residentBeforeMiB: Math.round(before.resident / MIB),
-      mostResidentMiB: Math.round(resident / MIB),
-    }
-    process.stdout.write(`slow readers, ${name}: ${JSON.stringify(figures)}\n`)
-    readers.dispose()
-    await until(() => budget().waitingBytes === 0, 'nothing waits for whoever is gone')
-  },
-)
+test.each(KINDS)('$name: readers that do not read are disconnected within the budget', async ({ name, open, send }) => {
+  using readers = new DisposableStack()
+  const opened: DeafReader[] = []
+  const before = { cuts: budget().cuts, resident: process.memoryUsage.rss() }
+  let most = 0
+  let resident = before.resident
+  // Between any two turns, not only where the test looks.
+  const looking = setInterval(() => {
+    most = Math.max(most, budget().waitingBytes)
+    resident = Math.max(resident, process.memoryUsage.rss())
+  }, 1)
+  readers.defer(() => clearInterval(looking))
+  for (let index = 0; index < READERS; index++) opened.push(readers.use(await open(index)))
+  await untilAllFollow(whole.plant.api.api)
+  const openedStreams = limits().size
+  let sent = 0
+  await until(
+    async () => {
+      if (sent < MAX_MESSAGES) await send()
+      sent += 1
+      // For the budget of all, or, where what waits is the same for all and counts once, for the bound of each.
+      return Math.max(budget().cuts - before.cuts, openedStreams - limits().size) >= READERS / 4
+    },
+    'slow readers are disconnected',
+    DEADLINE_MS,
+  )
+  // Nobody else is harmed: who reads is answered, and is given what comes.
+  await using prompt = await openEvents(`http://${whole.host}${channel.path}/live`, asDevice())
+  await publish()
+  await prompt.next('message')
+  expect((await fetch(`http://${whole.host}/health`)).status).toBe(200)
+  // Twice the budget, for a second at the most.
+  expect(most).toBeLessThanOrEqual(2 * BUDGET_BYTES)
+  await until(() => budget().waitingBytes <= BUDGET_BYTES, 'no more waits than the budget')
+  const figures = {
+    readers: READERS,
+    disconnected: Math.max(budget().cuts - before.cuts, openedStreams - limits().size),
+    sent,
+    mostWaitingMiB: Math.round(most / MIB),
+    budgetMiB: BUDGET_BYTES / MIB,
+    residentBeforeMiB: Math.round(before.resident / MIB),
+    mostResidentMiB: Math.round(resident / MIB),
+  }
+  process.stdout.write(`slow readers, ${name}: ${JSON.stringify(figures)}\n`)
+  readers.dispose()
+  await until(() => budget().waitingBytes === 0, 'nothing waits for whoever is gone')
+})
 
-test('followed outputs: what a reader does not take is not read from the database', async () => {
+test('followed outputs: unread output is not read from the database', async () => {
   const id = await whole.newTask()
   const { owner, api } = whole.plant
   const started = await owner.call('POST', `/tasks/${id}/start`)
@@ -211,7 +208,7 @@ test('followed outputs: what a reader does not take is not read from the databas
   )
 })
 
-test('an answer that is read more slowly than at the minimum rate is ended, and one that is read is not', async () => {
+test('a response that is read more slowly than the minimum rate is ended, and one at that rate is not', async () => {
   const TIMES = { everyMs: 20, graceMs: 3000, bytesPerSecond: 1024 * MIB }
   const text = 'x'.repeat(32 * MIB)
   const app = createHttpApp({

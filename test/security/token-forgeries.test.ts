@@ -194,7 +194,7 @@ const FORGERIES: Readonly<Record<string, () => string>> = {
   'five parts, encrypted': () => `${partsOf(user.accessToken)[0]}.a.b.c.d`,
 }
 
-test('the token that is forged here is good as we write it, and the way to forge it is too', async () => {
+test('the unforged token is accepted, and the method of forging is valid', async () => {
   expect((await api.as(`Bearer ${user.accessToken}`)('GET', '/users/profile')).status).toBe(200)
   expect(forge({})).toBe(user.accessToken)
   expect((await api.as(`Bearer ${forge({ claims: { exp: now() + 60 } })}`)('GET', '/users/profile')).status).toBe(200)
@@ -218,7 +218,7 @@ test.each(Object.keys(FORGERIES))('%s is refused', async (name) => {
   }
 })
 
-test('a token of ours is good for nothing but what it is for', async () => {
+test('a token is accepted for its own purpose only', async () => {
   expect((await api.as(`Bearer ${user.accessToken}`)('POST', '/users/tokens/refresh')).status).toBe(401)
   expect((await api.as(`Bearer ${user.refreshToken}`)('GET', '/users/profile')).status).toBe(401)
   expect((await api.as(`Client ${user.accessToken}`)('GET', '/users/profile')).status).toBe(401)

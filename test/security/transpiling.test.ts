@@ -23,7 +23,7 @@ function copyOf(bytes: Buffer, number: number): Buffer {
   return Buffer.concat([bytes, Buffer.from([0, content.length]), content])
 }
 
-test('components beyond the bound of a domain go back to the queue and are run later; placement shows the places', async () => {
+test('components above the limit of a domain return to the queue and run later; placement shows the slots', async () => {
   const component = Buffer.from(
     await componentFromText(`(component
       (core module $m (func (export "f") (result i32) (i32.const 7)))

@@ -90,8 +90,8 @@ async function verifyOwner(): Promise<string> {
   return rows[0]?.email ?? ''
 }
 
-describe('a subscription to an address of mail', () => {
-  it('is pending and sends nothing but one link, until the link is followed', async () => {
+describe('a subscription to an email address', () => {
+  it('is pending and sends only one link, until the link is followed', async () => {
     const witness = await subscribe(await verifyOwner())
     expect(witness.status).toBe('active')
     const address = newAddress()
@@ -116,7 +116,7 @@ describe('a subscription to an address of mail', () => {
     expect(readMails(dataDir, address).some(({ text }) => text.includes('before the link'))).toBe(false)
   })
 
-  it('is active at once for the verified address of the caller alone, in whichever case', async () => {
+  it('is active at once for the verified address of the caller only, in any case', async () => {
     const own = await verifyOwner()
     expect((await subscribe(own.toUpperCase())).status).toBe('active')
     const other = await newTenant(api)
@@ -129,7 +129,7 @@ describe('a subscription to an address of mail', () => {
     expect(unverified.status).toBe('pending')
   })
 
-  it('is sent one mail however often the user subscribes it, and the link is good for all of them', async () => {
+  it('is sent one mail for repeated subscriptions, and the link is valid for all of them', async () => {
     const address = newAddress()
     const made = []
     for (const subtopic of ['', '.a', '.b', '.c']) made.push(await subscribe(address, `${channel.id}${subtopic}`))
@@ -145,7 +145,7 @@ describe('a subscription to an address of mail', () => {
 })
 
 describe('the link', () => {
-  it('is built from SKEIN_PUBLIC_URL, and says nothing of who subscribed to what', async () => {
+  it('is built from SKEIN_PUBLIC_URL, and contains neither the subscriber nor the topic', async () => {
     const address = newAddress()
     const { id } = await subscribe(address, `${channel.id}.pay-here-now`)
     const link = await linkOf(address)
@@ -165,7 +165,7 @@ describe('the link', () => {
     expect(await statusOf(id)).toBe('active')
   })
 
-  it('is refused alike when anything of it is changed, when it is late, and when its subscription has ended', async () => {
+  it('is refused alike when it is changed, expired, or its subscription has ended', async () => {
     const address = newAddress()
     const { id } = await subscribe(address)
     const link = await linkOf(address)
@@ -209,7 +209,7 @@ describe('the link', () => {
     expect(days).toBeLessThanOrEqual(3)
   })
 
-  it('is sent again on demand, to the owner of the subscription alone, a few times an hour', async () => {
+  it('is sent again on demand, for the owner of the subscription only, a few times an hour', async () => {
     const address = newAddress()
     const { id } = await subscribe(address)
     await linkOf(address)
@@ -233,7 +233,7 @@ describe('the link', () => {
     expect((await follow(await linkOf(address, 3))).status, 'of a subscription that has ended').toBe(401)
   })
 
-  it('is sent to twenty addresses an hour for one user', async () => {
+  it('is sent to twenty addresses an hour per user', async () => {
     const addresses = Array.from({ length: 22 }, newAddress)
     for (const [place, address] of addresses.entries()) await subscribe(address, `${channel.id}.n${place}`)
     for (const address of addresses.slice(0, 20)) await linkOf(address)

@@ -96,7 +96,7 @@ function scriptOf(bytes: Uint8Array): string {
 }
 
 describe('core names of a component', () => {
-  test.each(HOSTILE_NAMES)('such as %j link as any other, and none is in the script', async (name) => {
+  test.each(HOSTILE_NAMES)('such as %j link like any other, and none is in the script', async (name) => {
     const bytes = await componentFromText(linkedBy(name))
     expect(await host.run(bytes, { functionName: 'echo', inputs: ['größe'] })).toMatchObject({
       state: 'completed',
@@ -187,7 +187,7 @@ describe('names of the component model', () => {
     })
   })
 
-  test('are refused where JavaScript would take them for something else', async () => {
+  test('are refused if JavaScript would treat them as another name', async () => {
     const named = (name: string) =>
       `(component (import "wasi:http/types@0.2.3" (instance (export ${quoted(name)} (func)))))`
     for (const name of [
@@ -206,7 +206,7 @@ describe('names of the component model', () => {
     })
   })
 
-  test('of types and of cases of variants may be a word that no function may have', async () => {
+  test('of types and of cases of variants may be a word that is forbidden for functions', async () => {
     for (const place of MAY_BE_CONSTRUCTOR) {
       const around = PLACES[place] as (name: string) => string
       expect(examineModule(await componentFromText(around('"constructor"'))).kind, place).toBe('component')
@@ -244,7 +244,7 @@ describe('names of the component model', () => {
 })
 
 describe('names in a core module', () => {
-  test.each(HOSTILE_NAMES)('such as %j are names and nothing else', async (name) => {
+  test.each(HOSTILE_NAMES)('such as %j are names only', async (name) => {
     const n = quoted(name)
     const bytes = await moduleFromText(`(module (func (export ${n}) (result i32) (i32.const 7)))`)
     expect(await host.run(bytes, name === '' ? {} : { functionName: name })).toMatchObject({
@@ -260,7 +260,7 @@ describe('names in a core module', () => {
 })
 
 describe('the check of transpiled scripts', () => {
-  test('accepts what the transpiler makes of every type, encoding, resource and composition', async () => {
+  test('accepts the output of the transpiler for every type, encoding, resource and composition', async () => {
     for (const [shape, text] of componentShapes()) {
       const [[, script] = []] = await transpileComponent(await componentFromText(text))
       expect(() => checkScript(Buffer.from(script ?? []).toString()), shape).not.toThrow()
@@ -317,7 +317,7 @@ describe('the length of names', () => {
   const LONGEST = 'n'.repeat(1024)
   const exportedAs = (name: string) => moduleFromText(`(module (func (export ${quoted(name)})))`)
 
-  test('is bounded in core modules and components', async () => {
+  test('is limited in core modules and components', async () => {
     expect(examineModule(await exportedAs(LONGEST)).exports).toMatchObject([{ name: LONGEST }])
     const tooLong = [
       await exportedAs(`${LONGEST}n`),
@@ -331,7 +331,7 @@ describe('the length of names', () => {
     }
   })
 
-  test('is bounded for all of them together', async () => {
+  test('is limited for all of them together', async () => {
     const exports = (count: number) =>
       Array.from({ length: count }, (_, index) => `(export ${quoted(`${index}${'n'.repeat(996)}`)} (func $f))`).join(
         ' ',

@@ -87,7 +87,7 @@ const WRONG: [string, Buffer][] = [
   ],
 ]
 
-describe('a runner that was taken over', () => {
+describe('a compromised runner', () => {
   let host: TestPool
   beforeAll(async () => {
     host = await startPool({ codeFolder, slots: 4, runners: 1 })
@@ -121,7 +121,7 @@ describe('a runner that was taken over', () => {
     expect(await host.run('add', { domain: 'north' })).toMatchObject({ state: 'completed' })
   })
 
-  test('ends no run of another domain and calls nothing in its name', async () => {
+  test('ends no run of another domain and makes no call in its name', async () => {
     const abort = new AbortController()
     const called: GuestCall[] = []
     const onGuestCall = (_: number, made: GuestCall) => {
@@ -189,7 +189,7 @@ describe('a runner that was taken over', () => {
     ['frames without messages', 'flood', json('[]')],
     ['errors', 'flood-errors', Buffer.alloc(64 * 1024, 'x')],
   ]
-  test.each(FLOODS)('is killed alone when it does not stop saying %s', async (name, taskName, bytes) => {
+  test.each(FLOODS)('is killed alone when it keeps sending %s', async (name, taskName, bytes) => {
     const abort = new AbortController()
     const neighbour = host.run('add', { domain: 'south', taskName: 'patient' }, abort.signal)
     await until(() => host.pool.stats().runners.some(({ underWay }) => underWay === 1))
@@ -207,7 +207,7 @@ describe('a runner that was taken over', () => {
     expect(await neighbour).toMatchObject({ state: 'stopped' })
   })
 
-  test('is killed when it passes on output in more pieces than a thread does', async () => {
+  test('is killed when it forwards output in more pieces than a thread does', async () => {
     const outcome = await host.run('hello', {
       taskName: 'flood',
       digest: `sha256:${'d'.repeat(64)}`,
@@ -220,7 +220,7 @@ describe('a runner that was taken over', () => {
     })
   })
 
-  test('cannot say of a module what counts for the same module of another domain', async () => {
+  test('cannot affect the same module of another domain by its reports', async () => {
     const digest = `sha256:${'7'.repeat(64)}`
     const request = { digest, memoryLimitBytes: 64 * 1024 * 1024 }
     // Every way in which the worker might call the module.
@@ -250,7 +250,7 @@ describe('a runner that was taken over', () => {
   })
 })
 
-test('many domains do not take the runner of one whose module is being loaded', async () => {
+test('many domains do not evict the runner of one whose module is being loaded', async () => {
   await using host = await startPool({ codeFolder, slots: 4, runners: 1 })
   const abort = new AbortController()
   const victim = host.run('add', { domain: 'victim', digest: `sha256:${'5'.repeat(64)}` }, abort.signal)

@@ -30,7 +30,7 @@ const BYTE_BY_BYTE = `(module
       (call $wait (i64.const 1))
       (br_if $again (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))))`
 
-test('a guest that writes byte by byte and waits for nothing in between makes few messages', async () => {
+test('a guest that writes byte by byte without a pause causes few messages', async () => {
   let pieces = 0
   let bytes = 0
   const outcome = await host.run(await moduleFromText(BYTE_BY_BYTE), {
@@ -47,7 +47,7 @@ test('a guest that writes byte by byte and waits for nothing in between makes fe
   expect(pieces).toBeLessThanOrEqual(Math.ceil(durationMs / 250) + 4)
 })
 
-test('what the code of a component writes to its console does not reach the output of its process', async () => {
+test('the console output of a component does not reach the output of its process', async () => {
   const folder = join(host.componentsFolder, 'loud')
   mkdirSync(folder)
   const script = `(function () { 'use strict'

@@ -41,7 +41,7 @@ describe.each(ISOLATION_LEVELS.filter((level) => level !== 'uid' || isRoot))('at
     },
   )
 
-  test('a core module makes no connection and signals nobody', async () => {
+  test('a core module opens no connection and sends no signal', async () => {
     const module = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "sock_accept" (func $accept (param i32 i32 i32) (result i32)))
       (import "wasi_snapshot_preview1" "proc_raise" (func $raise (param i32) (result i32)))
@@ -59,7 +59,7 @@ describe.each(ISOLATION_LEVELS.filter((level) => level !== 'uid' || isRoot))('at
     expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({ results: [3] })
   })
 
-  test('a component finds no folder that was opened for it', async () => {
+  test('a component finds no preopened folder', async () => {
     const component = await componentFromText(`(component
       (import "wasi:filesystem/preopens@0.2.0" (instance $preopens
         (export "get-directories" (func (result (list (tuple u32 string)))))))
@@ -76,7 +76,7 @@ describe.each(ISOLATION_LEVELS.filter((level) => level !== 'uid' || isRoot))('at
     expect(await host.run(component)).toMatchObject({ state: 'completed', results: 0 })
   })
 
-  test('a guest sees the variables of its own run and no others', async () => {
+  test('a guest sees the variables of its own run only', async () => {
     const module = await moduleFromText(`(module
       (import "wasi_snapshot_preview1" "environ_sizes_get" (func $sizes (param i32 i32) (result i32)))
       (memory (export "memory") 1)

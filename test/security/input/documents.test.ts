@@ -92,7 +92,7 @@ describe('profiles', () => {
   })
 
   test(
-    'one domain may have a few documents wait, and the others are served in between',
+    'one domain may have a few documents waiting, and others are served in between',
     { timeout: 2 * MINUTES },
     async () => {
       const slow = `{${'? '.repeat(200_000)}`

@@ -84,7 +84,7 @@ async function sendAll(all: Iterable<[string, Sent]>): Promise<void> {
 const withBody = operations.filter(({ types }) => types.length > 0)
 
 describe('bodies of every route', () => {
-  test('there are routes with bodies, and the bulk ones among them', () => {
+  test('routes with bodies exist, bulk ones included', () => {
     expect(withBody.length).toBeGreaterThan(100)
     expect(withBody.filter(isBulk).length).toBeGreaterThan(8)
   })
