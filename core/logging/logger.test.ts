@@ -19,21 +19,21 @@ function collect(isTTY = false) {
   return { logger: createLogger({ name: 'test', level: 'info', stream }), text: () => text }
 }
 
-test('writes one JSON object per line, with the name, at its level and above', () => {
+test('the logger writes one JSON object per line, with the name, at its level and above', () => {
   const { logger, text } = collect()
   logger.debug('not this')
   logger.info({ part: 'a' }, 'up')
   expect(JSON.parse(text())).toMatchObject({ name: 'test', level: 30, part: 'a', msg: 'up' })
 })
 
-test('writes readable lines on a terminal', () => {
+test('the logger writes readable lines on a terminal', () => {
   const { logger, text } = collect(true)
   logger.info({ part: 'a' }, 'up')
   expect(text()).toMatch(/INFO.*up/)
   expect(text()).not.toMatch(/^\{/)
 })
 
-test('redacts secrets by name and by type', () => {
+test('the logger redacts secrets by name and by type', () => {
   const { logger, text } = collect()
   const token = 'hunter2'
   logger.info({ token, password: token, headers: { authorization: token }, config: { key: new Secret(token) } }, 'up')
@@ -42,7 +42,7 @@ test('redacts secrets by name and by type', () => {
   expect(text()).toContain('[redacted]')
 })
 
-test('logs an error with its stack and causes, without the rows that PostgreSQL quotes', () => {
+test('the logger logs an error with its stack and causes, without the rows that PostgreSQL quotes', () => {
   const { logger, text } = collect()
   const cause = Object.assign(new Error('new row violates a check'), {
     code: '23514',

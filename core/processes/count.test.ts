@@ -17,7 +17,7 @@ test('auto is one process below four cores, then half of the cores, at most eigh
   expect(lines).toEqual([])
 })
 
-test('where no port can be shared one process serves, which is said once', () => {
+test('a single process serves if ports cannot be shared, and logs it once', () => {
   const { lines, logger } = logged()
   expect(processCount(4, { cores: 8, platform: 'darwin' }, logger)).toBe(1)
   expect(processCount('auto', { cores: 2, platform: 'darwin' }, logger)).toBe(1)

@@ -134,7 +134,7 @@ describe('bounds', () => {
   })
 })
 
-test('fails only with a refusal, whatever the bytes', async () => {
+test('the reader fails only with a refusal for any bytes', async () => {
   const whole = await parse(`(component ${RECORD} ${LIFTED} (export "twice" (func $f)))`)
   const changes = fc.array(fc.tuple(fc.nat(whole.length - 1), fc.nat(255)), { minLength: 1, maxLength: 6 })
   fc.assert(

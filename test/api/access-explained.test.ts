@@ -228,7 +228,7 @@ describe('explanations', () => {
   })
 })
 
-test('of many questions in one call equal the explanations of single calls', async () => {
+test('the explanations of many questions in one call equal those of single calls', async () => {
   const member = await newMember(['read'])
   await grantRole(api, member.id, on('group', top), ['subgroup_client_read'])
   const questions = [

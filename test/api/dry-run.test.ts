@@ -38,7 +38,7 @@ async function stored(): Promise<unknown> {
   return rows
 }
 
-test('of a deletion lists the entities that it removes, and nothing is removed', async () => {
+test('a dry run of a deletion lists the entities that it removes, and nothing is removed', async () => {
   const client = await tenant.newClient({ name: 'pump' })
   const [one, other] = [await tenant.newChannel(), await tenant.newChannel()]
   const wanted = { client_ids: [client.id], channel_ids: [one.id, other.id], types: ['publish', 'subscribe'] }
@@ -55,7 +55,7 @@ test('of a deletion lists the entities that it removes, and nothing is removed',
   expect((await tenant.call('DELETE', `/${tenant.domainId}/clients/${client.id}`)).status).toBe(200)
 })
 
-test('of a group reports that its children move', async () => {
+test('a dry run of a group reports that its children move', async () => {
   const top = await newGroup(api, tenant.domainId)
   const bottom = await newGroup(api, tenant.domainId, top)
   const client = await tenant.newClient()
@@ -72,7 +72,7 @@ test('of a group reports that its children move', async () => {
   expect((await tenant.call('GET', `/${tenant.domainId}/groups/${bottom}`)).json()).toMatchObject({ parent_id: top })
 })
 
-test('of a bulk creation has a line for each entity, and refuses what the creation refuses', async () => {
+test('a dry run of a bulk creation has a line for each entity, and refuses what the creation refuses', async () => {
   const before = await stored()
   const ids = [newId(), newId(), newId()]
   const report = await reportOf(
@@ -92,7 +92,7 @@ test('of a bulk creation has a line for each entity, and refuses what the creati
   expect((await tenant.call('POST', `/${tenant.domainId}/clients/bulk`, [{ id: ids[0] }])).status).toBe(200)
 })
 
-test('of connections and disconnections reports which are new', async () => {
+test('a dry run of connections and disconnections reports which are new', async () => {
   const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
   const wanted = { client_ids: [client.id], channel_ids: [channel.id], types: ['publish'] }
   const before = await stored()
@@ -103,7 +103,7 @@ test('of connections and disconnections reports which are new', async () => {
   expect(await stored()).toEqual(before)
 })
 
-test('requires the rights of the change, and shows no secrets', async () => {
+test('a dry run requires the rights of the change, and shows no secrets', async () => {
   const client = await tenant.newClient()
   const reader = await newMember(api, tenant, ['read', 'client_read'])
   const stranger = await newTenant(api)

@@ -655,7 +655,7 @@ describe('the rights of a token', () => {
   })
 })
 
-test('end on every node within a second after revocation, change or deletion', async () => {
+test('the revocation, change or deletion of a token takes effect on every node within a second', async () => {
   await using database = await createTestDatabase()
   await using one = await startTestApi({ database, tailIntervalMs: 250 })
   await using other = await startTestApi({ database, tailIntervalMs: 250 })

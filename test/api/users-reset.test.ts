@@ -220,7 +220,7 @@ test('the page of the link loads nothing, is not cached, and sends no referrer',
   expect(page.text).not.toMatch(/(src|href)=/)
 })
 
-test('of the requests that arrive while none can be processed two hundred wait, and the others are refused', async () => {
+test('two hundred requests wait while none can be processed, and further ones are refused', async () => {
   const answers = await api.database.transaction(async (tx) => {
     await sql`LOCK TABLE users IN ACCESS EXCLUSIVE MODE`.execute(tx)
     return await Promise.all(Array.from({ length: 250 }, (_, index) => request(`flood-${index}@example.com`)))

@@ -62,7 +62,7 @@ function behavesAsABus(create: () => Promise<Bus>): void {
     await bus.close()
   })
 
-  test('closing it twice and publishing afterwards have no effect', async () => {
+  test('closing the bus twice and publishing afterwards have no effect', async () => {
     const bus = await create()
     await bus.close()
     await bus.close()

@@ -47,7 +47,7 @@ async function kill(pid: number): Promise<void> {
 const backendOf = async (db: Database['db']) =>
   (await sql<{ pid: number }>`SELECT pg_backend_pid() AS pid`.execute(db)).rows[0]?.pid ?? 0
 
-test('reads int8 as a checked integer and timestamptz as UTC text with microseconds', async () => {
+test('a query reads int8 as a checked integer and timestamptz as UTC text with microseconds', async () => {
   const { rows } = await sql<{ n: number; at: string }>`
     SELECT 9007199254740991::bigint AS n, timestamptz '2026-11-21 03:04:05.123456+02' AS at`.execute(database.db)
   expect(rows[0]).toEqual({ n: 9007199254740991, at: '2026-11-21 01:04:05.123456+00' })

@@ -99,7 +99,7 @@ test('a consumer that begins at the end receives no earlier records, and keeps i
   expect(await effects()).toEqual(['later', 'still later'])
 })
 
-test('applies earlier and later records, page by page, in order and once', async () => {
+test('a follower applies earlier and later records, page by page, in order and once', async () => {
   const { log, follow, effects, arrived } = await aLog()
   for (const note of notes(20)) await append(database.db, log, note)
   const follower = follow()
@@ -175,7 +175,7 @@ test('consumers of different names follow the same log independently', async () 
   expect(await findPosition(database.db, `${log} a`)).toEqual(await findPosition(database.db, `${log} b`))
 })
 
-test('waits for a transaction that may still commit a lower position, to keep the order final', async () => {
+test('a follower waits for a transaction that may still commit a lower position, to keep the order final', async () => {
   const { log, follow, effects, arrived } = await aLog()
   const finish = Promise.withResolvers<void>()
   const began = Promise.withResolvers<void>()
@@ -196,7 +196,7 @@ test('waits for a transaction that may still commit a lower position, to keep th
   await follower.stop()
 })
 
-test('reads at once when woken, and a stop waits for the running round', async () => {
+test('a follower reads at once when woken, and a stop waits for the running round', async () => {
   const { log, follow, apply, effects, arrived } = await aLog()
   const release = Promise.withResolvers<void>()
   let isApplying = false

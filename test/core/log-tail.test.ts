@@ -70,7 +70,7 @@ function openTransaction() {
   }
 }
 
-test('delivers each committed row once and in order, and none that was committed before it began', async () => {
+test('the tail delivers each committed row once and in order, and none that was committed before it began', async () => {
   await using followed = await followedLog()
   const expected = Array.from({ length: 50 }, (_, index) => `note ${index}`)
   for (const note of expected) await append(database.db, followed.log, note)
@@ -153,7 +153,7 @@ test('more rows than the limit make the consumer clear its cache, and the tail c
   expect(followed.notes).toEqual(['after'])
 })
 
-test('reads at once when woken, long before its interval', async () => {
+test('the tail reads at once when woken, long before its interval', async () => {
   await using followed = await followedLog({ intervalMs: 3_600_000 })
   await append(database.db, followed.log, 'woken')
   followed.tail.wake()
@@ -184,7 +184,7 @@ test('a killed connection is replaced, no row is lost, and the consumer clears i
   expect(followed.tail.isFresh()).toBe(true)
 })
 
-test('is not fresh 900 ms after the loss of the database, and fresh again when it is back', async () => {
+test('the tail is not fresh 900 ms after the loss of the database, and fresh again when it is back', async () => {
   await using relay = await Relay.start(own.address)
   const away = createDatabase({
     address: relay.address,
@@ -205,7 +205,7 @@ test('is not fresh 900 ms after the loss of the database, and fresh again when i
   await away.close()
 })
 
-test('is not fresh when the server hangs without closing the connection', async () => {
+test('the tail is not fresh when the server hangs without closing the connection', async () => {
   await using relay = await Relay.start(own.address)
   const hung = createDatabase({
     address: relay.address,

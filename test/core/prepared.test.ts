@@ -30,7 +30,7 @@ afterAll(async () => {
 
 const roomsNow = async () => (await COUNT(database.db, [])).rows[0]?.count
 
-test('sees the writes of earlier statements, awaited or not', async () => {
+test('a statement sees the writes of earlier statements, awaited or not', async () => {
   const seen = await database.transaction(async (tx) => {
     tx.defer(INSERT(tx, [1]))
     await sql`INSERT INTO rooms (id) VALUES (2)`.execute(tx)

@@ -196,7 +196,7 @@ async function restore(): Promise<void> {
 }
 
 test(
-  'no call of one tenant shows or changes anything of the other, who chose the same ids',
+  'no call of one tenant shows or changes anything of another with the same ids',
   async () => {
     const faults: string[] = []
     let succeeded = 0
@@ -222,7 +222,7 @@ test(
 )
 
 test(
-  'what is in the domain of the other answers as what does not exist, in one domain and in none, byte for byte',
+  'an entity of the other tenant and a missing one get the same response, in one domain and in none, byte for byte',
   async () => {
     const faults: string[] = []
     for (const row of rows().filter(namesEntity)) {
@@ -242,7 +242,7 @@ test(
 )
 
 test(
-  'in the domain of the other every call answers as in a domain that does not exist, byte for byte',
+  'every call in the domain of the other tenant gets the response of a missing domain, byte for byte',
   async () => {
     const faults: string[] = []
     const at = await furnished(theirs, newIds())

@@ -114,7 +114,7 @@ async function startAgent(name: string) {
   }
 }
 
-it('bootstraps, connects with its certificate, publishes and obeys its control channel', async () => {
+it('the agent bootstraps, connects with its certificate, publishes and obeys its control channel', async () => {
   const agent = await startAgent('gate')
   await until(async () => (await agent.stored()).total > 0, `the first message (${agent.output()})`)
   expect(agent.output()).toContain(`connected as ${agent.clientId}, by certificate`)
@@ -131,7 +131,7 @@ it('bootstraps, connects with its certificate, publishes and obeys its control c
   await until(() => agent.exitCode() === 0, 'it ends')
 })
 
-it('is disconnected within a second of the revocation of its certificate', async () => {
+it('the agent is disconnected within a second of the revocation of its certificate', async () => {
   const agent = await startAgent('thief')
   await until(async () => (await agent.stored()).total > 0, 'the first message')
   const open = broker.connections

@@ -31,7 +31,7 @@ test('a reused message identifier is kept for the full lifetime again', () => {
   expect(endpoints.answeredRequests).toBe(2)
 })
 
-test('seconds may pass the end of their counter', () => {
+test('seconds beyond the end of their counter are handled', () => {
   let now = 65_530_000
   const endpoints = new Endpoints(() => now)
   endpoints.remember(peer(1), 7, 68)

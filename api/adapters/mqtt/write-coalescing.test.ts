@@ -50,7 +50,7 @@ test('a message to many connections reaches the first before the last is process
   expect(all.every(({ unsent }) => unsent.count === 0)).toBe(true)
 })
 
-test('of several messages to many connections the first is sent early and the others together, in every turn', () => {
+test('the first of several messages to many connections is sent early and the others together, in every turn', () => {
   const { deliver, endTurn, writes } = start(WRITTEN_TOGETHER * 4)
   for (let turn = 1; turn <= 3; turn++) {
     for (let message = 0; message < 10; message++) deliver()

@@ -96,7 +96,7 @@ describe('every form of connecting and the form that undoes it', () => {
   })
 })
 
-test('what cannot be connected, and nothing is', async () => {
+test('invalid connections, which connect nothing', async () => {
   const body = { client_ids: [client.id], channel_ids: [channel], types: ['publish'] }
   const connect = `POST /${d}/channels/connect`
   await ann(`${connect} -> 400`, { sends: { ...body, types: ['listen'] } })
