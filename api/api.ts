@@ -69,6 +69,7 @@ export type ApiOptions = {
         config: MqttConfig
         host: string
         sharedPorts?: SharedPorts | undefined
+        trustProxy?: readonly string[] | undefined
         maxBodyBytes: number
         files: TlsFiles | undefined
       }

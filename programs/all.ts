@@ -125,7 +125,7 @@ await runProgram({
       ],
       supervisor === undefined ? undefined : SUPERVISOR,
     )
-    const { host, maxBodyBytes } = config.http
+    const { host, maxBodyBytes, trustProxy } = config.http
     const { coapPort } = config.coap
     const startPlatform = async () => {
       progress.step('starting the platform')
@@ -135,7 +135,7 @@ await runProgram({
         config: config.identity,
         provisioning: config.provisioning,
         coap,
-        mqtt: { config: config.mqtt, host, maxBodyBytes, files },
+        mqtt: { config: config.mqtt, host, trustProxy, maxBodyBytes, files },
         metrics,
       })
       const warning = value.provisioning.warningFor(host)

@@ -14,7 +14,11 @@ export const HTTP_SETTINGS = {
   tlsKey: optionalText('SKEIN_TLS_KEY', 'PEM file with the key of SKEIN_TLS_CERT'),
   tlsCa: optionalText('SKEIN_TLS_CA', 'PEM file with the certificate authorities of client certificates'),
   corsOrigins: list('SKEIN_CORS_ORIGINS', [], 'Origins whose pages may call the API'),
-  trustProxy: list('SKEIN_TRUST_PROXY', [], 'Addresses or subnets of reverse proxies whose X-Forwarded-For is trusted'),
+  trustProxy: list(
+    'SKEIN_TRUST_PROXY',
+    [],
+    'Addresses or subnets of reverse proxies whose X-Forwarded-For is trusted, and on the MQTT ports their PROXY protocol header (version 2)',
+  ),
   maxBodyBytes: bytes(
     'SKEIN_MAX_BODY_BYTES',
     '1MiB',

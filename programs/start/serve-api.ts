@@ -37,7 +37,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
   // Of several processes, the supervisor shows them.
   const ofMachine = place === undefined ? [PROCESS_METRICS.set] : []
   const metrics = createMetrics([...INFRASTRUCTURE_METRICS, ...ofMachine, ...API_METRICS], place?.member.process)
-  const { host, maxBodyBytes } = config.http
+  const { host, maxBodyBytes, trustProxy } = config.http
   const { coapPort } = config.coap
   const sharedPorts = place === undefined ? undefined : { inUse: portsInUse }
   // UDP peers are in the memory of one process.
@@ -47,7 +47,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     config: config.identity,
     provisioning: config.provisioning,
     coap,
-    mqtt: { config: config.mqtt, host, sharedPorts, maxBodyBytes, files },
+    mqtt: { config: config.mqtt, host, sharedPorts, trustProxy, maxBodyBytes, files },
     processes: count,
     metrics,
   })

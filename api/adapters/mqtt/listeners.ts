@@ -8,6 +8,7 @@ import { followTls, openPort, portError } from '#core/http/index.ts'
 import type { SharedPorts, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Peer } from './connection.ts'
+import { ProxiedConnections } from './proxied-connections.ts'
 
 /** The client of a certificate; undefined when there is none. */
 export type ClientOf = (certificate: Buffer) => Promise<DeviceCredentials | undefined>
@@ -20,20 +21,27 @@ export type ListenersOptions = {
   tls?: { port: number; files: TlsFiles; clientOf?: ClientOf | undefined } | undefined
   /** Set where several processes open the same ports. */
   sharedPorts?: SharedPorts | undefined
+  /** Addresses or subnets of load balancers whose PROXY protocol header is trusted. */
+  trustProxy?: readonly string[] | undefined
   accept: (socket: Socket, peer: Peer) => void
-  /** The TLS handshake of a peer failed. */
-  onTlsRefused: () => void
+  /** The PROXY protocol header or the TLS handshake of a peer failed. */
+  onRefused: () => void
   logger: Logger
 }
 
 export class Listeners {
   readonly #options: ListenersOptions
   readonly #servers: Server[] = []
+  readonly #proxied: ProxiedConnections
+  /** Addresses of clients behind a load balancer, by the connection of the load balancer; see `connectionOf`. */
+  readonly #addresses = new Map<string, string>()
   #port: number | undefined
   #tlsPort: number | undefined
 
   constructor(options: ListenersOptions) {
     this.#options = options
+    const { trustProxy = [], onRefused, logger } = options
+    this.#proxied = new ProxiedConnections({ trustProxy, onRefused, logger })
   }
 
   get port(): number | undefined {
@@ -50,7 +58,7 @@ export class Listeners {
     try {
       if (port !== undefined) {
         const plain = createServer({ noDelay: true }, (socket) =>
-          accept(socket, { address: socket.remoteAddress ?? '' }),
+          this.#proxied.take(socket, (address) => accept(socket, { address })),
         )
         this.#port = await this.#listen(plain, port, 'SKEIN_MQTT_PORT')
       }
@@ -64,6 +72,7 @@ export class Listeners {
 
   /** Accepts no new connections, and resolves when all have ended. */
   async close(): Promise<void> {
+    this.#proxied.stop()
     await Promise.all(this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))))
   }
 
@@ -78,8 +87,8 @@ export class Listeners {
   }
 
   #secureServer(files: TlsFiles, clientOf: ClientOf | undefined): Server {
-    const { onTlsRefused, logger } = this.#options
-    const server = createTlsServer(
+    const { onRefused, logger } = this.#options
+    const secure = createTlsServer(
       {
         ...files,
         noDelay: true,
@@ -94,17 +103,35 @@ export class Listeners {
         })
       },
     )
-    followTls(server, files)
-    server.on('tlsClientError', onTlsRefused)
+    followTls(secure, files)
+    secure.on('tlsClientError', onRefused)
+    // The header of the PROXY protocol comes before the handshake, so the connection is accepted without TLS first.
+    const server = createServer({ noDelay: true }, (socket) =>
+      this.#proxied.take(socket, (address) => {
+        const connection = connectionOf(socket)
+        if (address !== socket.remoteAddress) {
+          this.#addresses.set(connection, address)
+          socket.once('close', () => this.#addresses.delete(connection))
+        }
+        secure.emit('connection', socket)
+      }),
+    )
+    // It has listeners of its own, such as for renewed files, which end with it.
+    server.once('close', () => secure.close())
     return server
   }
 
   async #acceptSecure(socket: TLSSocket, clientOf: ClientOf | undefined): Promise<void> {
     const { accept } = this.#options
-    const address = socket.remoteAddress ?? ''
+    const address = this.#addresses.get(connectionOf(socket)) ?? socket.remoteAddress ?? ''
     const certificate = socket.authorized ? socket.getPeerX509Certificate()?.raw : undefined
     if (certificate === undefined || clientOf === undefined) return accept(socket, { address })
     const recertify = () => clientOf(certificate)
     accept(socket, { address, certificate: await recertify(), recertify })
   }
+}
+
+/** Identifies an open connection to these listeners: a TLS socket and the socket below it have the same ends. */
+function connectionOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
 }

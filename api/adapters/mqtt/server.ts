@@ -14,7 +14,7 @@ import { MQTT_METRICS } from './metrics.ts'
 import { REASON } from './packets/reason-codes.ts'
 import { Rechecks } from './rechecks.ts'
 
-export type MqttServerOptions = Pick<ListenersOptions, 'host' | 'port' | 'tls' | 'sharedPorts'> & {
+export type MqttServerOptions = Pick<ListenersOptions, 'host' | 'port' | 'tls' | 'sharedPorts' | 'trustProxy'> & {
   /** The limit of one whole packet. */
   maxPacketBytes: number
   /** Creates the backend; it receives the callbacks of sessions. */
@@ -42,7 +42,7 @@ export class MqttServer {
 
   /** Resolves when the ports are open. Throws when one of them is in use. */
   static async start(options: MqttServerOptions): Promise<MqttServer> {
-    const { host, port, tls, sharedPorts, maxPacketBytes, budget, metrics, logger } = options
+    const { host, port, tls, sharedPorts, trustProxy, maxPacketBytes, budget, metrics, logger } = options
     const counts = createCounts(metrics)
     const deps = { maxPacketBytes, budget, counts, logger }
     const backend: MqttBackend = await options.backend(
@@ -54,8 +54,9 @@ export class MqttServer {
       port,
       tls,
       sharedPorts,
+      trustProxy,
       accept: (socket, peer) => connections.accept(socket, peer),
-      onTlsRefused: () => counts.refusal(REASON.protocolError),
+      onRefused: () => counts.refusal(REASON.protocolError),
       logger,
     })
     try {

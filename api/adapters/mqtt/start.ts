@@ -19,6 +19,8 @@ export type MqttOptions = {
   host: string
   /** Set where several processes open the same ports. */
   sharedPorts?: SharedPorts | undefined
+  /** SKEIN_TRUST_PROXY: their PROXY protocol header is trusted. */
+  trustProxy?: readonly string[] | undefined
   /** The limit of one whole message. */
   maxBodyBytes: number
   /** Undefined: no TLS. */
@@ -39,7 +41,7 @@ const MAX_OVERHEAD_BYTES = 128 * 1024
 
 /** Undefined when both ports are off. Throws `malformed` for the conformance profile on a public address. */
 export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
-  const { config, host, sharedPorts, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } = options
+  const { config, host, sharedPorts, trustProxy, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } = options
   const isBare = config.mqttProfile === 'conformance'
   if (isBare && !isLoopbackHost(host))
     throw new ServiceError(
@@ -52,6 +54,7 @@ export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
     port: config.mqttPort === 0 ? undefined : config.mqttPort,
     tls: tls === undefined || config.mqttsPort === 0 ? undefined : { port: config.mqttsPort, files: tls, clientOf },
     sharedPorts,
+    trustProxy,
     maxPacketBytes: maxBodyBytes + MAX_OVERHEAD_BYTES,
     backend(sessions) {
       if (isBare) return new ConformanceBackend(sessions)
