@@ -47,4 +47,4 @@ chmod 0700 certs
 # What browsers and devices see: replace both files by a certificate that they trust.
 certificate edge "DNS:$site"
 # What workers see. They trust this very certificate, so nobody has to sign it.
-certificate cluster "DNS:manager,DNS:proxy,DNS:$site"
+certificate cluster "DNS:manager,DNS:manager-1,DNS:manager-2,DNS:proxy,DNS:$site"

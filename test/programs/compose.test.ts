@@ -1,4 +1,5 @@
 // The reference deployment: docker-compose.yml, Dockerfile, deploy/. What a container engine would be needed for is not tested.
+import { X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -34,8 +35,8 @@ beforeAll(async () => {
 afterAll(() => prepared[Symbol.dispose]())
 
 describe('docker-compose.yml', () => {
-  it('runs every program, two nodes of the platform and two workers among them', () => {
-    const programs = ['api', 'api', 'manager', 'proxy', 'worker', 'worker']
+  it('runs every program, two nodes of the platform, two task managers and two workers among them', () => {
+    const programs = ['api', 'api', 'manager', 'manager', 'proxy', 'worker', 'worker']
     expect(ours.map(({ program }) => program).toSorted()).toEqual(programs)
   })
 
@@ -46,14 +47,24 @@ describe('docker-compose.yml', () => {
     expect(service.security_opt).toContain('no-new-privileges:true')
   })
 
-  it.each(ours)('every variable of $name is a setting of its program with a valid value', ({ service, program }) => {
-    const settings = PROGRAM_SETTINGS[program] ?? []
-    const environment = environmentOf(service, prepared.variables)
-    expect(unknownVariables(settings, service.environment ?? {}, ['SKEIN_', 'PROXY_'])).toEqual([])
-    expect(() => readConfigs(Object.fromEntries(settings.entries()), environment)).not.toThrow()
-    // Nothing but settings: another name would be a misspelt one.
-    expect(Object.keys(service.environment ?? {}).filter((name) => !/^(SKEIN|PROXY)_/.test(name))).toEqual([])
+  it.each(services)('%s has limits of memory, processor time and processes', (_name, service) => {
+    const { cpus, memory, pids } = service.deploy?.resources.limits ?? {}
+    expect(Number(cpus)).toBeGreaterThan(0)
+    expect(memory).toMatch(/^\d+[MG]$/)
+    expect(pids).toBeGreaterThan(0)
   })
+
+  it.each(ours)(
+    'every variable of $name is a setting of its program with a valid value',
+    ({ service, program }) => {
+      const settings = PROGRAM_SETTINGS[program] ?? []
+      const environment = environmentOf(service, prepared.variables)
+      expect(unknownVariables(settings, service.environment ?? {}, ['SKEIN_', 'PROXY_'])).toEqual([])
+      expect(() => readConfigs(Object.fromEntries(settings.entries()), environment)).not.toThrow()
+      // Nothing but settings: another name would be a misspelt one.
+      expect(Object.keys(service.environment ?? {}).filter((name) => !/^(SKEIN|PROXY)_/.test(name))).toEqual([])
+    },
+  )
 
   it.each(ours.filter(({ program }) => program !== 'api'))('$name speaks TLS to the others', ({ service, program }) => {
     const environment = environmentOf(service, prepared.variables)
@@ -107,25 +118,36 @@ describe('docker-compose.yml', () => {
     expect(redis?.command?.at(-1)).toContain('requirepass')
     expect(redis?.volumes).toBeUndefined()
     const shared = ours.filter(({ service }) => service.environment?.['SKEIN_DATABASE_URL'] !== undefined)
-    expect(shared.map(({ name }) => name)).toEqual(['api-1', 'api-2', 'manager'])
+    expect(shared.map(({ name }) => name)).toEqual(['api-1', 'api-2', 'manager-1', 'manager-2'])
     for (const { service } of shared)
       expect(environmentOf(service, prepared.variables)['SKEIN_REDIS_URL']).toBe(
         `redis://default:${prepared.variables['REDIS_PASSWORD']}@redis:6379`,
       )
   })
 
-  it('only the reverse proxy is accessible from outside, and CoAP and MQTT over TLS, which it cannot carry', () => {
+  it('only the two proxies are reached from outside, and what they cannot carry: CoAP', () => {
     const opened = services.flatMap(([name, { ports = [] }]) => ports.map((port) => `${name} ${port}`))
     const direct = opened.filter((port) => !port.startsWith('edge '))
     const settings = (PROGRAM_SETTINGS['api'] ?? []).flatMap((group) => Object.values(group))
     const inside = (setting: string) => settings.find(({ name }) => name === setting)?.defaultText ?? ''
-    const datagrams = direct.filter((port) => port.endsWith(`:${inside('SKEIN_COAP_PORT')}/udp`))
-    const streams = direct.filter((port) => port.endsWith(`:${inside('SKEIN_MQTTS_PORT')}`))
-    expect(datagrams).toContain('api-1 5683:5683/udp')
-    expect(streams).toContain('api-1 8883:8883')
-    expect(datagrams.length + streams.length).toBe(direct.length)
-    // Each node has ports of its own.
-    expect(new Set(direct.map((port) => port.split(' ')[1])).size).toBe(4)
+    const coap = inside('SKEIN_COAP_PORT')
+    const mqtts = inside('SKEIN_MQTTS_PORT')
+    expect(direct.toSorted()).toEqual([
+      `api-1 ${coap}:${coap}/udp`,
+      // Each node has a port of its own.
+      `api-2 5693:${coap}/udp`,
+      `mqtt ${mqtts}:${mqtts}`,
+    ])
+  })
+
+  it('each worker knows both task managers by names that their certificate has', () => {
+    const managers = ours.filter(({ program }) => program === 'manager').map(({ name }) => name)
+    const certificate = new X509Certificate(readFileSync(join(prepared.folder, 'deploy/certs/cluster.pem')))
+    for (const { service } of ours.filter(({ program }) => program === 'worker')) {
+      const addresses = service.environment?.['SKEIN_WORKER_MANAGER']?.split(',') ?? []
+      expect(addresses).toEqual(managers.map((name) => `${name}:7071`))
+      for (const name of managers) expect(certificate.checkHost(name)).toBe(name)
+    }
   })
 
   it('only workers run as root, with the rights for separate users of guests and no others', () => {
@@ -145,12 +167,15 @@ describe('docker-compose.yml', () => {
     expect(compose.networks['database']?.internal).toBe(true)
   })
 
-  it('the platform trusts the address of the reverse proxy and no other', () => {
-    const { networks } = compose.services['edge'] as { networks: Record<string, { ipv4_address: string }> }
+  it('the platform believes the addresses of the two proxies and no other', () => {
+    const addresses = ['edge', 'mqtt'].map((name) => {
+      const { networks } = compose.services[name] as { networks: Record<string, { ipv4_address: string }> }
+      return networks['front']?.ipv4_address
+    })
     const trusted = ours
       .map(({ service }) => service.environment?.['SKEIN_TRUST_PROXY'])
       .filter((one) => one !== undefined)
-    expect(new Set(trusted)).toEqual(new Set([networks['front']?.ipv4_address]))
+    expect(new Set(trusted)).toEqual(new Set([addresses.join(',')]))
   })
 })
 
@@ -186,7 +211,16 @@ describe('deploy/', () => {
     expect(paths.filter((path) => !isServed(path))).toEqual([])
   })
 
-  it('secrets are long, distinct, and readable by their owner only', async () => {
+  it('the load balancer of MQTT leads to every node and says the address of the device', () => {
+    const text = readFileSync(join(ROOT, 'deploy/haproxy.cfg'), 'utf8')
+    const servers = [...text.matchAll(/^ {2}server (\S+) (\S+)$/gm)].map(([, name, address]) => `${name} ${address}`)
+    const nodes = ours.filter(({ program }) => program === 'api').map(({ name }) => name)
+    expect(servers).toEqual(nodes.map((name) => `${name} ${name}:8883`))
+    expect(text).toMatch(/^ {2}default-server check port 8080 .*\bsend-proxy-v2\b/m)
+    expect(text).toMatch(/^ {2}bind :8883$/m)
+  })
+
+  it('secrets are long, differ, and only their owner reads them', async () => {
     using second = await prepare('skein.example.com')
     for (const name of [
       'POSTGRES_PASSWORD',
@@ -232,8 +266,15 @@ describe('deploy/', () => {
 
   it('a node receives no new requests before it closes its listeners', () => {
     const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
-    expect(text).toMatch(/^\t\thealth_uri \/ready$/m)
-    const intervalMs = Number(/^\t\thealth_interval (\d+)s$/m.exec(text)?.[1]) * 1000
+    expect(text).toMatch(/^\thealth_uri \/ready$/m)
+    const proxies = [...text.matchAll(/reverse_proxy .* \{\n(.*)\n/g)].map(([, first = '']) => first.trim())
+    expect(proxies).toEqual(['import balanced', 'import balanced', 'import balanced'])
+    const balancer = readFileSync(join(ROOT, 'deploy/haproxy.cfg'), 'utf8')
+    expect(balancer).toMatch(/^ {2}option httpchk GET \/ready$/m)
+    const intervalsMs = [/^\thealth_interval (\d+)s$/m.exec(text), /\binter (\d+)s\b/.exec(balancer)].map(
+      (match) => Number(match?.[1]) * 1000,
+    )
+    const intervalMs = Math.max(...intervalsMs)
     const delays = ours.flatMap(({ service }) => service.environment?.['SKEIN_STOP_DELAY'] ?? [])
     expect(delays.length).toBeGreaterThan(1)
     for (const delay of delays) expect(parseDurationMs(delay)).toBeGreaterThan(2 * intervalMs)

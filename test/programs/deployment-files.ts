@@ -20,7 +20,8 @@ export type ComposeService = {
   ports?: string[]
   volumes?: string[]
   secrets?: string[]
-  networks: string[] | Record<string, { ipv4_address: string }>
+  networks: string[] | Record<string, { ipv4_address?: string; aliases?: string[] }>
+  deploy?: { resources: { limits: { cpus: string; memory: string; pids: number } } }
   environment?: Record<string, string>
   healthcheck?: { test: string[] }
 }

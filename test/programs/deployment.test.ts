@@ -1,23 +1,28 @@
 // The services of docker-compose.yml as processes of this machine, with the environment that the file gives them: what is
 // tested is that these settings are enough for the parts to find and to trust each other. Names and ports are moved to
-// loopback; the reverse proxy and everything that a container engine does are left out.
+// loopback; HAProxy stands before the nodes as in the file. The reverse proxy and everything that a container engine does are
+// left out.
 import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect as connectTcp } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { connect as connectTls } from 'node:tls'
+import mqtt from 'mqtt'
+import { afterAll, beforeAll, expect, it, test } from 'vitest'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import type { EmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
 import { openEvents } from '../harness/event-stream.ts'
-import { freePorts } from '../harness/ports.ts'
+import { freePort, freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 import { ROOT, environmentOf, prepare, readCompose } from './deployment-files.ts'
 import type { Prepared } from './deployment-files.ts'
 
 const START_DEADLINE_MS = 60_000
+const HAPROXY = '/usr/sbin/haproxy'
 const compose = readCompose()
 /** Inside of the containers: what is moved to a free port of this machine. */
 const PORT_SETTINGS = {
@@ -37,25 +42,29 @@ let postgres: EmbeddedPostgres
 let folder: string
 let redis: RedisServer | undefined
 let ports: Map<string, number>
-/** Of the second node of the platform, which has the same inside of its container. */
+/** Of the second node and the second manager, which have the same inside of their containers. */
 const secondPorts = new Map<string, number>()
 
-/** `manager:7071` and `127.0.0.1:7070` as this machine reaches them. */
+/** The port of this machine for one inside of the container of `name`. */
 function portOf(name: string, inside: string): number | undefined {
-  return (name === 'api-2' ? secondPorts.get(inside) : undefined) ?? ports.get(inside)
+  return (name.endsWith('-2') ? secondPorts.get(inside) : undefined) ?? ports.get(inside)
 }
 
 function moved(text: string, name = ''): string {
-  return text
-    .replaceAll(
-      /\b(manager|proxy|127\.0\.0\.1):(\d+)/g,
-      (_all, _host, port: string) => `localhost:${portOf(name, port) ?? port}`,
-    )
-    .replaceAll(/^\d+$/g, (port) => String(ports.get(port) ?? port))
-    .replaceAll(/\/run\/secrets\/(\w+)/g, (_all, secret: string) =>
-      join(prepared.folder, compose.secrets[secret]?.file ?? secret),
-    )
-    .replace(/^\/var\/lib\/skein(?=\/)/, () => join(folder, name))
+  return (
+    text
+      .replaceAll(
+        /\b(api-\d|manager(?:-\d)?|proxy|127\.0\.0\.1):(\d+)/g,
+        (_all, host: string, port: string) => `localhost:${portOf(host === '127.0.0.1' ? name : host, port) ?? port}`,
+      )
+      // The addresses of the proxies in SKEIN_TRUST_PROXY.
+      .replaceAll(/\b172\.30\.77\.\d+/g, '127.0.0.1')
+      .replaceAll(/^\d+$/g, (port) => String(ports.get(port) ?? port))
+      .replaceAll(/\/run\/secrets\/(\w+)/g, (_all, secret: string) =>
+        join(prepared.folder, compose.secrets[secret]?.file ?? secret),
+      )
+      .replace(/^\/var\/lib\/skein(?=\/)/, () => join(folder, name))
+  )
 }
 
 function start(name: string): void {
@@ -143,7 +152,7 @@ beforeAll(async () => {
   redis = hasRedisServer() ? await RedisServer.start() : undefined
   postgres = await startEmbeddedPostgres({ dataDir: join(folder, 'postgres'), log: () => undefined, unsafe: true })
   // In the order of depends_on.
-  for (const name of ['api-1', 'api-2', 'proxy', 'manager', 'worker-1']) {
+  for (const name of ['api-1', 'api-2', 'proxy', 'manager-1', 'manager-2', 'worker-1']) {
     start(name)
     await untilHealthy(name)
   }
@@ -211,6 +220,68 @@ it('the manager reaches the proxy over TLS', async () => {
   // The sentence is the proxy's own: it was asked, and does not go to private addresses.
   expect(refused.message).toContain('SKEIN_PROXY_HTTP_HOSTS')
 })
+
+test.skipIf(!existsSync(HAPROXY))(
+  'the load balancer of MQTT leads to a node that can serve, and the node sees the device',
+  async () => {
+    const port = await freePort()
+    const text = readFileSync(join(ROOT, 'deploy/haproxy.cfg'), 'utf8')
+    // Both nodes are on this machine, so each has a port of its own for its check too.
+    const config = text
+      .replace('bind :8883', `bind 127.0.0.1:${port}`)
+      .replace('bind 127.0.0.1:8404', `bind 127.0.0.1:${await freePort()}`)
+      .replaceAll(
+        /server (\S+) (\S+:8883)$/gm,
+        (_all, name: string, address: string) =>
+          `server ${name} ${moved(address).replace('localhost', '127.0.0.1')} check port ${portOf(name, '8080')}`,
+      )
+      .replace('check port 8080 ', '')
+    const file = join(folder, 'haproxy.cfg')
+    writeFileSync(file, config)
+    const haproxy = spawn(HAPROXY, ['-db', '-f', file], { stdio: 'ignore' })
+    try {
+      const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = prepared.variables
+      const login = await call('POST', `${at('8080')}/users/tokens/issue`, undefined, { identity, secret })
+      const { access_token: token } = (await login.json()) as { access_token: string }
+      const made = await call('POST', `${at('8080')}/domains`, token, { name: 'devices' })
+      const { id: domainId } = (await made.json()) as { id: string }
+      const answer = await call('POST', `${at('8080')}/${domainId}/clients`, token, { name: 'device' })
+      const device = (await answer.json()) as { id: string; credentials: { secret: string } }
+      const connect = async () => {
+        const socket = connectTcp({ port, host: '127.0.0.1', localAddress: '127.0.0.5' })
+        const isOpen = await new Promise<boolean>((resolve) =>
+          socket.once('connect', () => resolve(true)).on('error', () => resolve(false)),
+        )
+        if (!isOpen) return undefined
+        const stream = connectTls({ socket, rejectUnauthorized: false })
+        const login = { username: device.id, password: device.credentials.secret }
+        const client = new mqtt.MqttClient(() => stream, { ...login, clientId: 'device', reconnectPeriod: 0 })
+        client.on('error', () => undefined)
+        const isConnected = await new Promise<boolean>((resolve) =>
+          client.once('connect', () => resolve(true)).once('close', () => resolve(false)),
+        )
+        if (!isConnected) client.end(true)
+        return isConnected ? client : undefined
+      }
+      const first = await until(connect, 'the device is connected')
+      const path = `/${domainId}/clients/${device.id}/sessions`
+      const second = `http://localhost:${secondPorts.get('8080')}`
+      const { sessions } = (await (await call('GET', second + path, token)).json()) as { sessions: object[] }
+      expect(sessions).toMatchObject([{ client_identifier: 'device', address: '127.0.0.5' }])
+      first.end(true)
+      // Wherever the device was, the other node takes it.
+      const { child } = running.get('api-1') as Running
+      child.kill('SIGKILL')
+      await until(() => child.signalCode !== null, 'the node is gone')
+      const again = await until(connect, 'the device is connected to the other node')
+      again.end(true)
+    } finally {
+      const ended = new Promise((resolve) => haproxy.once('exit', resolve))
+      haproxy.kill('SIGKILL')
+      await ended
+    }
+  },
+)
 
 it('no program writes a secret into its log', () => {
   const secrets = [
