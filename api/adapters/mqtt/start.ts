@@ -41,7 +41,8 @@ const MAX_OVERHEAD_BYTES = 128 * 1024
 
 /** Undefined when both ports are off. Throws `malformed` for the conformance profile on a public address. */
 export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
-  const { config, host, sharedPorts, trustProxy, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } = options
+  const { config, host, sharedPorts, trustProxy, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } =
+    options
   const isBare = config.mqttProfile === 'conformance'
   if (isBare && !isLoopbackHost(host))
     throw new ServiceError(
