@@ -148,7 +148,10 @@ describe('a connection of any other address', () => {
   test('is accepted without a header, over TLS too', async () => {
     const device = await aDevice(plant, direct.port)
     const client = await mqtt.connectAsync(`mqtts://localhost:${direct.server.tlsPort}`, {
-      ...{ username: device.id, password: device.secret, reconnectPeriod: 0, ca },
+      username: device.id,
+      password: device.secret,
+      reconnectPeriod: 0,
+      ca,
     })
     expect(await addressesOf(device)).toEqual(['127.0.0.1'])
     await client.endAsync()

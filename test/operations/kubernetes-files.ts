@@ -80,7 +80,6 @@ async function modelOf({ apiVersion, kind }: Resource): Promise<Model> {
  */
 export async function faultsOf(resource: Resource): Promise<string[]> {
   const Model = await modelOf(resource)
-  const read = new Set<object>()
   const fields = new Map<object, Set<string | symbol>>()
   const watch = <Value>(value: Value): Value => {
     if (typeof value !== 'object' || value === null) return value
@@ -95,7 +94,6 @@ export async function faultsOf(resource: Resource): Promise<string[]> {
       },
     })
     fields.set(watched, seen)
-    read.add(watched)
     return watched as Value
   }
   const model = new Model({})
