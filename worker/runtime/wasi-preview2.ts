@@ -5,6 +5,7 @@
  * shape that transpiled components (jco) expect: camel-case names, classes for resources, thrown plain values for `err`,
  * thrown Errors for traps.
  */
+import { hrtime } from 'node:process'
 import { WASI_PREVIEW2_DENIED } from '#core/wasm/index.ts'
 import type { BoundedOutput } from './bounded-output.ts'
 
@@ -240,7 +241,7 @@ function waitFor(waitNs: bigint): void {
 }
 
 function nowNs(): bigint {
-  return process.hrtime.bigint()
+  return hrtime.bigint()
 }
 
 function getRandomBytes(length: bigint): Uint8Array {
