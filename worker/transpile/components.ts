@@ -11,7 +11,9 @@ import { readModuleKind } from '#core/wasm/index.ts'
 import type { Isolation } from '../isolation/index.ts'
 import { COMPONENT_MANIFEST } from './files.ts'
 import { DomainQueue } from './domain-queue.ts'
-import { transpile } from './transpile.ts'
+import { SingleUseProcesses } from './single-use-processes.ts'
+import { TRANSPILER_CODE, transpile } from './transpile.ts'
+import type { TranspiledFile } from './frame.ts'
 
 export type ComponentsOptions = {
   isolation: Isolation
@@ -47,9 +49,11 @@ export class Components {
     waitDeadlineMs: WAIT_DEADLINE_MS,
   })
   readonly #abort = new AbortController()
+  readonly #processes: SingleUseProcesses
 
   constructor(options: ComponentsOptions) {
     this.#options = options
+    this.#processes = new SingleUseProcesses({ ...options, entries: TRANSPILER_CODE.entries })
     this.#version = options.codeFolder.split('/').at(-1) ?? ''
   }
 
@@ -90,7 +94,7 @@ export class Components {
       await this.#queue.run(
         domainId,
         digest,
-        (place, left) => this.#make(digest, path, folder, place, left),
+        (left) => this.#make(digest, path, folder, left),
         requestSignal,
       )
     }
@@ -109,32 +113,42 @@ export class Components {
     await rm(join(this.#options.folder, this.#nameOf(digest)), { recursive: true, force: true })
   }
 
+  /** Prepares for a component that comes soon. */
+  warm(): void {
+    this.#processes.warm()
+  }
+
   async close(): Promise<void> {
     this.#abort.abort(new ServiceError('unavailable', 'the worker is shutting down'))
-    await this.#queue.settled()
+    await Promise.all([this.#queue.settled(), this.#processes.close()])
   }
 
   #nameOf(digest: string): string {
     return `${digest.replace(/^sha256:/, '')}-${this.#version}`
   }
 
-  async #make(digest: string, path: string, folder: string, place: number, signal: AbortSignal): Promise<void> {
+  async #make(digest: string, path: string, folder: string, signal: AbortSignal): Promise<void> {
     // Created by another request meanwhile, and possibly in use.
     if (await isWhole(folder)) return
+    const draft = `${folder}.new`
     try {
-      const files = await transpile({ ...this.#options, path, place }, signal)
-      const draft = `${folder}.new`
-      await rm(draft, { recursive: true, force: true })
-      await mkdir(draft, { mode: 0o755 })
-      for (const [name, bytes] of files) await writeFile(join(draft, name), bytes, WHOLE)
-      await writeFile(join(draft, COMPONENT_MANIFEST), JSON.stringify(files.map(([name]) => name)), WHOLE)
+      const keep = (files: readonly TranspiledFile[]) => writeDraft(draft, files)
+      await transpile({ processes: this.#processes, path, keep }, signal)
       await rm(folder, { recursive: true, force: true })
       await rename(draft, folder)
     } catch (error) {
+      await rm(draft, { recursive: true, force: true })
       if (kindOf(error) === 'malformed' && error instanceof Error) this.#refused.set(digest, error.message)
       throw error
     }
   }
+}
+
+async function writeDraft(draft: string, files: readonly TranspiledFile[]): Promise<void> {
+  await rm(draft, { recursive: true, force: true })
+  await mkdir(draft, { mode: 0o755 })
+  for (const [name, bytes] of files) await writeFile(join(draft, name), bytes, WHOLE)
+  await writeFile(join(draft, COMPONENT_MANIFEST), JSON.stringify(files.map(([name]) => name)), WHOLE)
 }
 
 async function isWhole(folder: string): Promise<boolean> {

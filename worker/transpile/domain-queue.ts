@@ -13,8 +13,8 @@ export type DomainQueueLimits = {
   waitDeadlineMs: number
 }
 
-/** `place`, from 0, is unique among running jobs. The signal aborts when the last caller leaves. */
-export type Piece = (place: number, signal: AbortSignal) => Promise<void>
+/** The signal aborts when the last caller leaves. */
+export type Piece = (signal: AbortSignal) => Promise<void>
 
 type Job = {
   key: string
@@ -24,7 +24,7 @@ type Job = {
   abort: AbortController
   outcome: PromiseWithResolvers<void>
   /** Undefined: queued. */
-  underWay: { domain: string; place: number } | undefined
+  underWay: { domain: string } | undefined
 }
 
 export class DomainQueue {
@@ -135,17 +135,14 @@ export class DomainQueue {
       const rest = this.#waiting.get(domain)
       this.#waiting.delete(domain)
       if (rest !== undefined) this.#waiting.set(domain, rest)
-      const taken = new Set(underWay.map(({ place }) => place))
-      let place = 0
-      while (taken.has(place)) place++
-      job.underWay = { domain, place }
-      void this.#work(job, place)
+      job.underWay = { domain }
+      void this.#work(job)
     }
   }
 
-  async #work(job: Job, place: number): Promise<void> {
+  async #work(job: Job): Promise<void> {
     try {
-      await job.work(place, job.abort.signal)
+      await job.work(job.abort.signal)
       job.outcome.resolve()
     } catch (error) {
       job.outcome.reject(error)

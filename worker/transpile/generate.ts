@@ -4,6 +4,14 @@ import { renameCoreNames } from '#core/wasm/index.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
 import type { TranspiledFile } from './frame.ts'
 
+/** A component with nothing in it. */
+const EMPTY_COMPONENT = Uint8Array.of(0x00, 0x61, 0x73, 0x6d, 0x0d, 0x00, 0x01, 0x00)
+
+/** Loads and compiles the transpiler, which takes longer than to transpile a small component. */
+export async function warmTranspiler(): Promise<void> {
+  await transpileComponent(EMPTY_COMPONENT)
+}
+
 /** Throws ModuleRefusal, or the errors of the transpiler. */
 export async function transpileComponent(component: Uint8Array): Promise<TranspiledFile[]> {
   // The transpiler writes core names unescaped into the script.

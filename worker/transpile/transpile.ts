@@ -5,15 +5,15 @@
  */
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
-import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ServiceError } from '#core/errors/index.ts'
-import { IsolatedProcess, stageCode, toJavaScriptPath } from '../isolation/index.ts'
-import type { Isolation, StagingSpec } from '../isolation/index.ts'
+import { stageCode } from '../isolation/index.ts'
+import type { StagingSpec } from '../isolation/index.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
 import { decodeFrame } from './frame.ts'
 import type { TranspiledFile } from './frame.ts'
+import type { SingleUseProcess, SingleUseProcesses } from './single-use-processes.ts'
 
 const TRANSPILE_ENTRY = 'worker/transpile/entry.ts'
 const CHECK_ENTRY = 'worker/transpile/check-entry.ts'
@@ -21,18 +21,15 @@ const TRANSPILER = '@bytecodealliance/jco-transpile'
 const SHIM = '@bytecodealliance/preview2-shim'
 const PARSER = 'acorn'
 const BINDGEN = 'js-component-bindgen-component'
-/** User index among isolated processes, far from those of the runners. */
-const USER = 500
 /** A component of 12 MB takes 1 s on an idle core. */
 const DEADLINE_MS = 60_000
 const MEMORY_INTERVAL_MS = 100
+const MAX_ATTEMPTS = 3
 /** A component of 12 MB takes 330 MB. */
 const BASE_MEMORY_BYTES = 512 * 1024 * 1024
 const MEMORY_PER_BYTE = 16
-const MAX_HEAP_MIB = 512
 /** Core modules keep their size; the code adds some hundred kilobytes. */
 const MAX_EXTRA_OUTPUT_BYTES = 32 * 1024 * 1024
-const MAX_ERROR_OUTPUT_CHARACTERS = 1_000
 
 export const TRANSPILER_CODE = {
   name: 'transpiler',
@@ -55,41 +52,49 @@ export function stageTranspilerCode(folder: string): Promise<string> {
 }
 
 export type Transpilation = {
-  isolation: Isolation
-  /** The folder from `stageTranspilerCode`. */
-  codeFolder: string
+  processes: SingleUseProcesses
   /** File of the component. */
   path: string
-  /** Index among concurrent transpilations, which determines its user. */
-  place: number
+  /** Gets the files while the script is checked; they must not be used before `transpile` resolves. */
+  keep: (files: readonly TranspiledFile[]) => Promise<void>
 }
 
 /** Throws `malformed` if the component cannot be transpiled within the limits, and with the signal's reason. */
-export async function transpile(transpilation: Transpilation, signal: AbortSignal): Promise<TranspiledFile[]> {
-  const { path } = transpilation
+export async function transpile({ processes, path, keep }: Transpilation, signal: AbortSignal): Promise<void> {
+  // Without a spare, the checking process starts while the other one works.
+  processes.warm()
   const { size } = await stat(path)
-  const component = { entry: TRANSPILE_ENTRY, input: createReadStream(path), size }
-  const files = decodeFrame(await runApart(transpilation, component, signal))
+  const component = { entry: TRANSPILE_ENTRY, input: () => createReadStream(path), size }
+  const files = decodeFrame(await runApart(processes, component, signal))
   const script = files.find(([name]) => name === COMPONENT_SCRIPT)?.[1] ?? Buffer.alloc(0)
-  const check = { entry: CHECK_ENTRY, input: Readable.from([script]), size: script.length }
-  decodeFrame(await runApart(transpilation, check, signal))
-  return files
+  const check = { entry: CHECK_ENTRY, input: () => Readable.from([script]), size: script.length }
+  // Both have ended before an error is thrown: nothing writes afterwards.
+  const [checked, kept] = await Promise.allSettled([runApart(processes, check, signal).then(decodeFrame), keep(files)])
+  if (checked.status === 'rejected') throw checked.reason
+  if (kept.status === 'rejected') throw kept.reason
 }
 
-type Work = { entry: string; input: Readable; size: number }
+type Work = { entry: string; input: () => Readable; size: number }
 
 /** Runs a process on the input and returns its output. */
-async function runApart(
-  { isolation, codeFolder, place }: Transpilation,
-  { entry, input, size }: Work,
+async function runApart(processes: SingleUseProcesses, work: Work, signal: AbortSignal): Promise<Buffer> {
+  for (let attempt = 1; ; attempt++) {
+    const taken = processes.take(work.entry)
+    const frame = await feed(taken, work, signal)
+    if (frame.length > 0) return frame
+    const { isSpare, errorOutput } = taken
+    if (errorOutput !== '') throw new ServiceError('malformed', `the component cannot be transpiled: ${errorOutput}`)
+    // A spare without output was killed while it waited: the kernel ends such processes first.
+    if (!isSpare || attempt === MAX_ATTEMPTS) return frame
+  }
+}
+
+/** Gives a process its input and returns its output, empty if it wrote none. */
+async function feed(
+  { isolated, ended }: SingleUseProcess,
+  { input, size }: Work,
   signal: AbortSignal,
 ): Promise<Buffer> {
-  const isolated = new IsolatedProcess(isolation, {
-    codeFolder,
-    entry: join(codeFolder, toJavaScriptPath(entry)),
-    user: USER + place,
-    maxHeapMib: MAX_HEAP_MIB,
-  })
   const { child } = isolated
   let refusal: string | undefined
   const end = (why?: string) => {
@@ -98,27 +103,24 @@ async function runApart(
   }
   const onAbort = () => end()
   signal.addEventListener('abort', onAbort, { once: true })
+  if (signal.aborted) end()
   const deadline = setTimeout(() => end(`it takes longer than ${DEADLINE_MS / 1_000} s`), DEADLINE_MS)
   const maxBytes = BASE_MEMORY_BYTES + MEMORY_PER_BYTE * size
   const memory = setInterval(() => {
     if ((isolated.residentBytes() ?? 0) > maxBytes) end(`it takes more than ${maxBytes} bytes of memory`)
   }, MEMORY_INTERVAL_MS)
-  let errorOutput = ''
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    errorOutput = (errorOutput + text).slice(-MAX_ERROR_OUTPUT_CHARACTERS)
+  const unstartable = ended.then((error) => {
+    if (error !== undefined) throw error
   })
   try {
     const [frame] = await Promise.all([
       gather(child.stdout, size + MAX_EXTRA_OUTPUT_BYTES, () => end('the output is too large')),
       // A process that exits before it has read everything breaks the pipe; its output decides.
-      pipeline(input, child.stdin).catch(() => undefined),
-      new Promise<void>((resolve, reject) => child.once('close', () => resolve()).once('error', reject)),
+      pipeline(input(), child.stdin).catch(() => undefined),
+      unstartable,
     ])
     signal.throwIfAborted()
     if (refusal !== undefined) throw new ServiceError('malformed', `the component cannot be transpiled: ${refusal}`)
-    if (frame.length === 0 && errorOutput !== '') {
-      throw new ServiceError('malformed', `the component cannot be transpiled: ${errorOutput.trim()}`)
-    }
     return frame
   } finally {
     signal.removeEventListener('abort', onAbort)

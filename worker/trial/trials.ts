@@ -12,7 +12,7 @@ import { hexOf } from '#core/digest.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { validateModule } from '#core/module-reading/index.ts'
-import { DEFAULT_MODULE_BOUNDS, ModuleRefusal } from '#core/wasm/index.ts'
+import { DEFAULT_MODULE_BOUNDS, ModuleRefusal, readModuleKind } from '#core/wasm/index.ts'
 import type { DescribedExport, DescribedImport, Json } from '#core/wasm/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { establishIsolation } from '../isolation/index.ts'
@@ -126,6 +126,7 @@ export class Trials {
   async load(file: string, memoryLimitBytes: number): Promise<TriedModule> {
     const given = await readBounded(file, DEFAULT_MODULE_BOUNDS.maxModuleBytes)
     try {
+      if (readModuleKind(given) === 'component') this.#warm()
       const { kind, digest, bytes, exports, imports } = await validateModule(given, DOMAIN, memoryLimitBytes)
       const path = join(this.#folder, 'modules', `${hexOf(digest)}.wasm`)
       await writeFile(path, bytes)
@@ -208,6 +209,16 @@ export class Trials {
   async #transpile({ digest, path }: TriedModule, signal: AbortSignal): Promise<string | undefined> {
     this.#components ??= this.#openComponents()
     return await (await this.#components).prepare(digest, path, { domainId: DOMAIN, signal })
+  }
+
+  /** The transpiler is loaded while the module is checked. */
+  #warm(): void {
+    this.#components ??= this.#openComponents()
+    // A failure is the error of the run.
+    this.#components.then(
+      (components) => components.warm(),
+      () => undefined,
+    )
   }
 
   async #openComponents(): Promise<Components> {
