@@ -311,6 +311,22 @@ CREATE INDEX domains_page ON domains (status, coalesce(updated_at, created_at), 
 CREATE INDEX domains_quotas ON domains (key) WHERE quotas <> '{}';
 CREATE UNIQUE INDEX domains_route_key ON domains (lower(route));
 
+CREATE TABLE domain_quota_days (
+  domain_key bigint CONSTRAINT domain_quota_days_domain_key_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  day date,
+  quota text,
+  source text,
+  used double precision NOT NULL,
+  CONSTRAINT domain_quota_days_pkey PRIMARY KEY (domain_key, day, quota, source)
+);
+COMMENT ON TABLE domain_quota_days IS 'What domains used of their daily quotas, kept for a week.';
+COMMENT ON COLUMN domain_quota_days.domain_key IS 'The domain.';
+COMMENT ON COLUMN domain_quota_days.day IS 'Day in UTC.';
+COMMENT ON COLUMN domain_quota_days.quota IS 'Name of the quota.';
+COMMENT ON COLUMN domain_quota_days.source IS 'The task manager that counted, so that managers do not wait for each other; empty: all processes together.';
+COMMENT ON COLUMN domain_quota_days.used IS 'Amount that was used, in the unit of the quota.';
+CREATE INDEX domain_quota_days_day ON domain_quota_days (day);
+
 CREATE TABLE api_keys (
   key bigint DEFAULT nextval('entity_keys') CONSTRAINT api_keys_pkey PRIMARY KEY,
   id uuid NOT NULL CONSTRAINT api_keys_id_key UNIQUE,
@@ -1164,6 +1180,20 @@ COMMENT ON COLUMN domain_minutes.minute IS 'Start of the minute.';
 COMMENT ON COLUMN domain_minutes.messages IS 'Number of messages.';
 COMMENT ON COLUMN domain_minutes.records IS 'Number of SenML records, JSON objects and raw payloads.';
 CREATE INDEX domain_minutes_age ON domain_minutes (minute);
+
+CREATE TABLE domain_stored_records (
+  domain_key bigint CONSTRAINT domain_stored_records_domain_key_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  retention_days smallint,
+  arrived_on timestamptz,
+  records bigint NOT NULL,
+  CONSTRAINT domain_stored_records_pkey PRIMARY KEY (domain_key, retention_days, arrived_on)
+);
+COMMENT ON TABLE domain_stored_records IS 'Records that are stored, per domain and week of arrival. A projection, as rollups: deletion subtracts, and retention removes the rows of partitions that it has dropped.';
+COMMENT ON COLUMN domain_stored_records.domain_key IS 'The domain.';
+COMMENT ON COLUMN domain_stored_records.retention_days IS 'Retention class in days; 0: unlimited.';
+COMMENT ON COLUMN domain_stored_records.arrived_on IS 'Start of the partition of their arrival.';
+COMMENT ON COLUMN domain_stored_records.records IS 'Number of SenML records, JSON objects and raw payloads.';
+CREATE INDEX domain_stored_records_arrival ON domain_stored_records (retention_days, arrived_on);
 
 CREATE TABLE client_telemetry (
   client_key bigint

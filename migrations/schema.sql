@@ -578,6 +578,36 @@ COMMENT ON COLUMN domain_minutes.messages IS 'Number of messages.';
 COMMENT ON COLUMN domain_minutes.records IS 'Number of SenML records, JSON objects and raw payloads.';
 CREATE INDEX domain_minutes_age ON domain_minutes USING btree (minute);
 
+CREATE TABLE domain_quota_days (
+  domain_key bigint NOT NULL,
+  day date NOT NULL,
+  quota text NOT NULL,
+  source text NOT NULL,
+  used double precision NOT NULL,
+  CONSTRAINT domain_quota_days_pkey PRIMARY KEY (domain_key, day, quota, source)
+);
+COMMENT ON TABLE domain_quota_days IS 'What domains used of their daily quotas, kept for a week.';
+COMMENT ON COLUMN domain_quota_days.domain_key IS 'The domain.';
+COMMENT ON COLUMN domain_quota_days.day IS 'Day in UTC.';
+COMMENT ON COLUMN domain_quota_days.quota IS 'Name of the quota.';
+COMMENT ON COLUMN domain_quota_days.source IS 'The task manager that counted, so that managers do not wait for each other; empty: all processes together.';
+COMMENT ON COLUMN domain_quota_days.used IS 'Amount that was used, in the unit of the quota.';
+CREATE INDEX domain_quota_days_day ON domain_quota_days USING btree (day);
+
+CREATE TABLE domain_stored_records (
+  domain_key bigint NOT NULL,
+  retention_days smallint NOT NULL,
+  arrived_on timestamp with time zone NOT NULL,
+  records bigint NOT NULL,
+  CONSTRAINT domain_stored_records_pkey PRIMARY KEY (domain_key, retention_days, arrived_on)
+);
+COMMENT ON TABLE domain_stored_records IS 'Records that are stored, per domain and week of arrival. A projection, as rollups: deletion subtracts, and retention removes the rows of partitions that it has dropped.';
+COMMENT ON COLUMN domain_stored_records.domain_key IS 'The domain.';
+COMMENT ON COLUMN domain_stored_records.retention_days IS 'Retention class in days; 0: unlimited.';
+COMMENT ON COLUMN domain_stored_records.arrived_on IS 'Start of the partition of their arrival.';
+COMMENT ON COLUMN domain_stored_records.records IS 'Number of SenML records, JSON objects and raw payloads.';
+CREATE INDEX domain_stored_records_arrival ON domain_stored_records USING btree (retention_days, arrived_on);
+
 CREATE TABLE domain_usage (
   domain_key bigint NOT NULL,
   day date NOT NULL,
@@ -2347,6 +2377,8 @@ ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (clie
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE domain_minutes ADD CONSTRAINT domain_minutes_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE domain_quota_days ADD CONSTRAINT domain_quota_days_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE domain_stored_records ADD CONSTRAINT domain_stored_records_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_usage ADD CONSTRAINT domain_usage_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE grants ADD CONSTRAINT grants_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE grants ADD CONSTRAINT grants_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;

@@ -38,8 +38,17 @@ export { LoginThrottle, networkOf } from './throttle/index.ts'
 export type { ThrottleRules } from './throttle/index.ts'
 export { MAIL_METRICS, isMailAddress } from './mail/index.ts'
 export type { Mail, Mailer } from './mail/index.ts'
-export { DOMAIN_QUOTAS } from './quotas/index.ts'
-export type { DomainQuota, Quotas } from './quotas/index.ts'
+export {
+  DOMAIN_QUOTAS,
+  DomainQuotaUsage,
+  RefreshedUsage,
+  addOfDomains,
+  deleteOldQuotaDays,
+  requireWithin,
+  usedTodayByDomains,
+  usedUp,
+} from './quotas/index.ts'
+export type { DailyQuota, DomainQuota, Quotas } from './quotas/index.ts'
 export { parseRouteName, startDomainPurge } from './domains/index.ts'
 export type { DomainPurge } from './domains/index.ts'
 export {

@@ -169,6 +169,14 @@ export const users: Group = {
       }),
     ),
     {
+      words: 'usage',
+      args: '<user_id>',
+      tail: 'user',
+      summary: 'show the quotas of a user, and what is used of them',
+      example: '<user_id>',
+      call: { method: 'GET', service: 'users', path: '/users/{user_id}/usage' },
+    },
+    {
       words: 'quotas',
       args: '<user_id>',
       tail: 'user',

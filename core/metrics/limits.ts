@@ -10,6 +10,7 @@ const LIMIT_NAMES = [
   'anonymous_provisioning',
   'bootstrap_key',
   'notification_rate',
+  'notification_quota',
   'streams',
 ] as const
 

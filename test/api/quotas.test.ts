@@ -159,6 +159,18 @@ describe('entities', () => {
     expect((await user.call('POST', '/domains', { name: 'two' })).status).toBe(201)
   })
 
+  test('a user sees what is used of their quotas, and nobody else does but platform administrators', async () => {
+    const [user, other] = [await api.newUser(), await api.newUser()]
+    await api.admin('PUT', `/users/${user.id}/quotas`, { own: { domains: 3 } })
+    expect((await user.call('POST', '/domains', { name: 'one' })).status).toBe(201)
+    const path = `/users/${user.id}/usage`
+    const usage = { user_id: user.id, quotas: { domains: { limit: 3, used: 1 } } }
+    expect((await user.call('GET', path)).json()).toEqual(usage)
+    expect((await api.admin('GET', path)).json()).toEqual(usage)
+    expect((await other.call('GET', path)).status).toBe(403)
+    expect((await api.anonymous('GET', path)).status).toBe(401)
+  })
+
   test('a quota that is set at one node is in force at another within a second', async () => {
     const tenant = await newTenant(api)
     const other = await startTestApi({ database })

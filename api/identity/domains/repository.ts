@@ -186,6 +186,12 @@ export async function countCreated(db: Queryable, userId: string): Promise<numbe
   return rows[0]?.total ?? 0
 }
 
+/** The same by the key of the user. */
+export async function countCreatedByKey(db: Queryable, userKey: number): Promise<number> {
+  const { rows } = await sql<{ id: string }>`SELECT id FROM users WHERE key = ${userKey}`.execute(db)
+  return rows[0] === undefined ? 0 : await countCreated(db, rows[0].id)
+}
+
 /** Returns every role of the user on the domain itself: the built-in one first, then the oldest. */
 export async function listAssignedRoles(db: Queryable, userKey: number, domainKey: number): Promise<AssignedRole[]> {
   const { rows } = await sql<RoleRow>`

@@ -21,6 +21,7 @@ import type { DomainRecord, AssignedRole } from './record.ts'
 import type { DomainChange, DomainListing, RoleCondition } from './repository.ts'
 import {
   countCreated,
+  countCreatedByKey,
   countDomains,
   findDomain,
   insertDomain,
@@ -58,6 +59,7 @@ export class DomainsService {
     this.#journal = journal
     this.#access = access
     this.#quotas = quotas
+    quotas.measureOfUser('domains', (userKey) => countCreatedByKey(database.db, userKey))
     this.#reservedRoutes = reservedRoutes
   }
 

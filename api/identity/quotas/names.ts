@@ -17,6 +17,9 @@ export type QuotaRule = {
 
 const amount = (description: string, noun: string): QuotaRule => ({ description, noun, min: 0, max: MAX_QUOTA })
 
+/** Days begin at midnight in UTC. */
+const daily = amount
+
 const rate = (description: string, noun: string): QuotaRule => ({ description, noun, min: 1, max: MAX_RATE })
 
 export const DOMAIN_QUOTAS = {
@@ -25,6 +28,29 @@ export const DOMAIN_QUOTAS = {
   groups: amount('Groups of a domain', 'groups'),
   messages_per_second: rate('Messages that a domain takes in per second', 'messages per second'),
   message_bytes_per_second: rate('Bytes of messages that a domain takes in per second', 'bytes of messages per second'),
+  stored_records: amount(
+    'Records of a domain that are stored: SenML records, JSON objects and raw payloads',
+    'stored records',
+  ),
+  mqtt_connections: amount('Open MQTT connections of the clients of a domain', 'MQTT connections'),
+  mqtt_sessions: amount(
+    'Stored MQTT sessions of the clients of a domain, with and without a connection',
+    'MQTT sessions',
+  ),
+  mqtt_subscriptions: amount(
+    'Subscriptions in the MQTT sessions of the clients of a domain',
+    'subscriptions of MQTT sessions',
+  ),
+  exports_per_day: daily('Exports of messages that a domain starts per day (UTC)', 'exports per day'),
+  notifications_per_day: daily(
+    'Notifications of a domain that are sent per day (UTC), each attempt counted',
+    'notifications per day',
+  ),
+  module_bytes: amount('Bytes of the modules that were uploaded to tasks of a domain', 'bytes of modules'),
+  cpu_seconds_per_day: daily(
+    'Processor seconds that runs of a domain use per day (UTC)',
+    'processor seconds of runs per day',
+  ),
   queued_runs: amount('Runs of a domain that wait for a worker', 'queued runs'),
   concurrent_runs: amount('Runs of a domain that workers of one task manager have at a time', 'concurrent runs'),
   run_weight: {
@@ -43,6 +69,10 @@ export const USER_QUOTAS = {
 export type DomainQuota = keyof typeof DOMAIN_QUOTAS
 export type UserQuota = keyof typeof USER_QUOTAS
 export type QuotaName = DomainQuota | UserQuota
+
+/** Quotas of which a day of UTC has its own amount. */
+export const DAILY_QUOTAS = ['exports_per_day', 'notifications_per_day', 'cpu_seconds_per_day'] as const
+export type DailyQuota = (typeof DAILY_QUOTAS)[number]
 
 /** The values that are set for one domain or user, or by the settings for all. */
 export type QuotaValues<N extends string = string> = Readonly<Partial<Record<N, number>>>

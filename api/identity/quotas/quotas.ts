@@ -9,8 +9,9 @@ import { sleep } from '#core/time.ts'
 import type { EntityFacts } from '../access/index.ts'
 import { sumEntityCounts } from '../listing/index.ts'
 import type { QuotaDefaults } from './config.ts'
-import { DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
-import type { DomainQuota, QuotaValues, UserQuota } from './names.ts'
+import { addToday, secondsOfToday, usedToday } from './days.ts'
+import { DAILY_QUOTAS, DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
+import type { DailyQuota, DomainQuota, QuotaValues, UserQuota } from './names.ts'
 import { findQuotas, lockOwner } from './repository.ts'
 import type { StoredQuotas } from './repository.ts'
 
@@ -18,8 +19,8 @@ import type { StoredQuotas } from './repository.ts'
 export const QUOTA_OPERATIONS: ReadonlySet<string> = new Set(['domain.update_quotas', 'user.update_quotas'])
 const RETRY_MS = 1000
 
-/** Returns how much of a quota a domain uses. */
-export type QuotaMeter = (domainKey: number) => Promise<number>
+/** Returns how much of a quota a domain or a user uses. */
+export type QuotaMeter = (ownerKey: number) => Promise<number>
 
 /** `limit` null: no limit; `used` null: not measured. */
 export type QuotaUsage = { limit: number | null; used: number | null }
@@ -30,6 +31,7 @@ export class Quotas {
   readonly #defaults: QuotaDefaults
   readonly #stopping = new AbortController()
   readonly #meters = new Map<DomainQuota, QuotaMeter>()
+  readonly #metersOfUsers = new Map<UserQuota, QuotaMeter>()
   #set = new Map<number, StoredQuotas>()
   /** The same of domains, by id. */
   #byDomainId = new Map<string, QuotaValues<DomainQuota>>()
@@ -43,6 +45,8 @@ export class Quotas {
     this.#defaults = defaults
     for (const type of ['client', 'channel', 'group'] as const)
       this.measure(`${type}s`, (domainKey) => sumEntityCounts(db, type, [domainKey], undefined))
+    for (const name of DAILY_QUOTAS)
+      this.measure(name, async (domainKey) => Math.floor((await usedToday(db, name, [domainKey])).get(domainKey) ?? 0))
   }
 
   /** Registers how the use of a quota is measured, for `usage`. */
@@ -50,16 +54,21 @@ export class Quotas {
     this.#meters.set(name, meter)
   }
 
+  /** The same of users. */
+  measureOfUser(name: UserQuota, meter: QuotaMeter): void {
+    this.#metersOfUsers.set(name, meter)
+  }
+
   /** The limits of a domain, and what is used of those that are measured. */
   async usage(domainKey: number): Promise<Record<DomainQuota, QuotaUsage>> {
-    const names = Object.keys(DOMAIN_QUOTAS) as DomainQuota[]
-    const found = await Promise.all(
-      names.map(async (name): Promise<[DomainQuota, QuotaUsage]> => {
-        const used = (await this.#meters.get(name)?.(domainKey)) ?? null
-        return [name, { limit: this.ofDomain(domainKey, name) ?? null, used }]
-      }),
-    )
-    return Object.fromEntries(found) as Record<DomainQuota, QuotaUsage>
+    const limitOf = (name: DomainQuota) => this.ofDomain(domainKey, name)
+    return await usageOf(domainKey, { names: namesOf(DOMAIN_QUOTAS), meters: this.#meters, limitOf })
+  }
+
+  /** The same of a user. */
+  async usageOfUser(userKey: number): Promise<Record<UserQuota, QuotaUsage>> {
+    const limitOf = (name: UserQuota) => this.ofUser(userKey, name)
+    return await usageOf(userKey, { names: namesOf(USER_QUOTAS), meters: this.#metersOfUsers, limitOf })
   }
 
   /** Reads all quotas. A change that arrives meanwhile is read again afterwards. */
@@ -121,6 +130,16 @@ export class Quotas {
     requireWithin({ owner: 'user', noun: USER_QUOTAS[name].noun, limit, used: await count(tx), added })
   }
 
+  /** Adds to what the domain has used today, of all processes together. False: nothing was added, because it exceeds the limit. */
+  async spendToday(domainKey: number, name: DailyQuota, added = 1): Promise<boolean> {
+    return await addToday(this.#db, { domainKey, name, added, limit: this.ofDomain(domainKey, name) })
+  }
+
+  /** The same; throws `rate_limited` until the next day. */
+  async requireToday(domainKey: number, name: DailyQuota, added = 1): Promise<void> {
+    if (!(await this.spendToday(domainKey, name, added))) throw usedUp(name, this.ofDomain(domainKey, name) ?? 0)
+  }
+
   /** A listener of the journal. */
   invalidate(keys: readonly number[], operations: ReadonlySet<string>): void {
     if ([...QUOTA_OPERATIONS].every((operation) => !operations.has(operation))) return
@@ -166,6 +185,36 @@ export class Quotas {
       }
     }
   }
+}
+
+/** The daily quota of a domain is used up until midnight. */
+export function usedUp(name: DailyQuota, limit: number): ServiceError {
+  return new ServiceError(
+    'rate_limited',
+    `the quota of the domain is ${limit} ${DOMAIN_QUOTAS[name].noun}, and used up until midnight in UTC`,
+    { retryAfterSeconds: secondsOfToday(Date.now()) },
+  )
+}
+
+const namesOf = <N extends string>(rules: Readonly<Record<N, unknown>>) => Object.keys(rules) as N[]
+
+type Measured<N extends string> = {
+  names: readonly N[]
+  meters: ReadonlyMap<N, QuotaMeter>
+  limitOf: (name: N) => number | undefined
+}
+
+async function usageOf<N extends string>(
+  ownerKey: number,
+  { names, meters, limitOf }: Measured<N>,
+): Promise<Record<N, QuotaUsage>> {
+  const found = await Promise.all(
+    names.map(async (name): Promise<[N, QuotaUsage]> => {
+      const used = (await meters.get(name)?.(ownerKey)) ?? null
+      return [name, { limit: limitOf(name) ?? null, used }]
+    }),
+  )
+  return Object.fromEntries(found) as Record<N, QuotaUsage>
 }
 
 function union(one: Set<number> | 'all', other: Set<number> | 'all'): Set<number> | 'all' {

@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Id } from '../wire/index.ts'
-import { DomainQuotas, NewDomainQuotas, NewUserQuotas, UserQuotas } from './schema.ts'
+import { DomainQuotas, NewDomainQuotas, NewUserQuotas, UserQuotas, UserUsage } from './schema.ts'
 import type { QuotasService } from './service.ts'
 
 const config = { action: 'quota.manage' }
@@ -72,6 +72,20 @@ export function quotaRoutes(quotas: QuotasService): RoutePlugin {
         },
       },
       async (request) => await quotas.setOfUser(request.principal, request.params.user_id, request.body),
+    )
+    app.get(
+      '/users/:user_id/usage',
+      {
+        config: { action: 'user.view' },
+        schema: {
+          tags: ['users'],
+          summary: 'View the quotas of a user, and what is used of them',
+          description: 'For the user, and for platform administrators.',
+          params: OfUser,
+          response: responses({ 200: UserUsage }, 'not_found'),
+        },
+      },
+      async (request) => await quotas.usageOfUser(request.principal, request.params.user_id),
     )
   }
 }

@@ -43,6 +43,27 @@ export const UserQuotas = Type.Object({
 })
 export type UserQuotas = Static<typeof UserQuotas>
 
+const Usage = Type.Object({
+  limit: Type.Union([Type.Integer(), Type.Null()], { description: '`null`: no limit' }),
+  used: Type.Union([Type.Integer(), Type.Null()], {
+    description: 'What is used now; of a quota per day, since midnight in UTC. `null`: not an amount',
+  }),
+})
+
+function usagesOf<N extends string>(rules: Readonly<Record<N, QuotaRule>>): Record<N, typeof Usage> {
+  return Object.fromEntries(Object.keys(rules).map((name) => [name, Usage])) as Record<N, typeof Usage>
+}
+
+/** A part of the usage of a domain. */
+export const DomainQuotaUsage = Type.Object(usagesOf(DOMAIN_QUOTAS), {
+  description: 'The quotas of the domain, and what is used of them',
+})
+export const UserUsage = Type.Object({
+  user_id: Id,
+  quotas: Type.Object(usagesOf(USER_QUOTAS), { description: 'The quotas of the user, and what is used of them' }),
+})
+export type UserUsage = Static<typeof UserUsage>
+
 function inForceOf<N extends string>(
   rules: Readonly<Record<N, QuotaRule>>,
   ownValues: QuotaValues<N>,

@@ -10,7 +10,7 @@ import type { Quotas } from './quotas.ts'
 import { findQuotas, findUserKey, lockQuotas, updateQuotas } from './repository.ts'
 import type { Owner } from './repository.ts'
 import { presentDomainQuotas, presentUserQuotas } from './schema.ts'
-import type { DomainQuotas, NewDomainQuotas, NewUserQuotas, UserQuotas } from './schema.ts'
+import type { DomainQuotas, NewDomainQuotas, NewUserQuotas, UserQuotas, UserUsage } from './schema.ts'
 
 /** Every call throws `forbidden` for other callers, and for an unknown domain; `not_found` for an unknown user. */
 export type QuotasService = {
@@ -19,6 +19,8 @@ export type QuotasService = {
   setOfDomain(caller: UserPrincipal, domainId: string, input: NewDomainQuotas): Promise<DomainQuotas>
   getOfUser(caller: UserPrincipal, userId: string): Promise<UserQuotas>
   setOfUser(caller: UserPrincipal, userId: string, input: NewUserQuotas): Promise<UserQuotas>
+  /** Of the caller too. */
+  usageOfUser(caller: UserPrincipal, userId: string): Promise<UserUsage>
 }
 
 export type QuotasDeps = {
@@ -72,6 +74,10 @@ export function createQuotasService({ database, journal, access, quotas, default
     },
     async getOfUser(caller, userId) {
       return presentUserQuotas(userId, await find(await userKeyOf(caller, userId)), defaults.user)
+    },
+    async usageOfUser(caller, userId) {
+      const key = userId === caller.id ? caller.key : await userKeyOf(caller, userId)
+      return { user_id: userId, quotas: await quotas.usageOfUser(key) }
     },
     async setOfUser(caller, userId, input) {
       const key = await userKeyOf(caller, userId)

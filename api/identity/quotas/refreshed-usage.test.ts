@@ -1,0 +1,61 @@
+// What is known without a query, and when a query is made.
+import { expect, test } from 'vitest'
+import { createLogger } from '#core/logging/index.ts'
+import { RefreshedUsage } from './refreshed-usage.ts'
+
+const logger = createLogger({ name: 'test', level: 'silent' })
+
+function usageOf(stored: Map<number, number>) {
+  const reads: (readonly number[])[] = []
+  const usage = new RefreshedUsage({
+    logger,
+    read: async (domains) => {
+      reads.push(domains)
+      // A copy: what changes meanwhile is not seen.
+      const seen = new Map(stored)
+      await Promise.resolve()
+      return seen
+    },
+  })
+  return { usage, reads }
+}
+
+test('the first question waits for a read, and later ones are answered from memory', async () => {
+  const { usage, reads } = usageOf(new Map([[1, 5]]))
+  expect(usage.peek(1)).toBeUndefined()
+  expect(await usage.find(1)).toBe(5)
+  expect(await usage.find(1)).toBe(5)
+  expect(usage.peek(1)).toBe(5)
+  expect(reads).toEqual([[1]])
+})
+
+test('an absent domain uses nothing, and domains that are asked about together are read together', async () => {
+  const { usage, reads } = usageOf(new Map([[2, 7]]))
+  const first = usage.find(1)
+  const found = await Promise.all([first, usage.find(2), usage.find(3)])
+  expect(found).toEqual([0, 7, 0])
+  expect(reads).toEqual([[1], [2, 3]])
+})
+
+test('changes of this process are added, those during a read too', async () => {
+  const { usage } = usageOf(new Map([[1, 5]]))
+  await usage.find(1)
+  usage.add(1, 2)
+  expect(usage.peek(1)).toBe(7)
+  usage.add(1, -20)
+  expect(usage.peek(1)).toBe(0)
+})
+
+test('without the database there is no figure, and the next question does not ask it at once again', async () => {
+  let reads = 0
+  const usage = new RefreshedUsage<number>({
+    logger,
+    read: () => {
+      reads += 1
+      return Promise.reject(new Error('the database is away'))
+    },
+  })
+  expect(await usage.find(1)).toBeUndefined()
+  expect(await usage.find(1)).toBeUndefined()
+  expect(reads).toBe(1)
+})
