@@ -60,7 +60,7 @@ beforeAll(async () => {
   base = `http://127.0.0.1:${port}`
   api = await startTestApi({
     environment: { SKEIN_DATA_DIR: dataDir, SKEIN_WEBHOOK_HOSTS: `127.0.0.1:${port}` },
-    notificationTimes: { retrySeconds: [0.05, 0.05], intervalMs: 20 },
+    notificationTimes: { retrySeconds: [0.05, 0.05], intervalMs: 20, quotaSeconds: 0.05 },
   })
   tenant = await newTenant(api)
   client = await tenant.newClient()
@@ -347,5 +347,31 @@ describe('waiting notifications', () => {
       [id],
     )
     await until(() => postsTo(contact).some(({ body }) => body.includes('"left":true')), 'it is sent after all')
+  })
+})
+
+describe('the quota of notifications per day', () => {
+  it('delays what exceeds it, and loses nothing', async () => {
+    const limit = async (own: Record<string, number>) =>
+      expect((await api.admin('PUT', `/domains/${tenant.domainId}/quotas`, { own })).status).toBe(200)
+    const usage = async () =>
+      (await tenant.call('GET', `/domains/${tenant.domainId}/usage`)).json<{
+        quotas: Record<string, { limit: number | null; used: number | null }>
+      }>().quotas['notifications_per_day']
+    const contact = newContact()
+    const { id } = await subscribe(`${channel.id}.quota`, contact)
+    const before = (await usage())?.used ?? 0
+    await limit({ notifications_per_day: before + 2 })
+    for (let value = 0; value < 5; value++) await send(value, '/quota')
+    await until(() => postsTo(contact).length === 2, 'the notifications of the day')
+    const waiting = await until(async () => {
+      const { pending } = (await tenant.call('GET', `/subscriptions/${id}`)).json<Subscription>()
+      return pending === 3 ? pending : undefined
+    }, 'three that wait')
+    expect(waiting).toBe(3)
+    expect(postsTo(contact)).toHaveLength(2)
+    expect(await usage()).toEqual({ limit: before + 2, used: before + 2 })
+    await limit({})
+    await until(() => postsTo(contact).length === 5, 'the others')
   })
 })

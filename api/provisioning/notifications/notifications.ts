@@ -12,7 +12,12 @@ import { subscriptionRoutes } from './routes.ts'
 import { Sender } from './sender.ts'
 import { createSubscriptionsService } from './service.ts'
 
-export type NotificationTimes = { retrySeconds?: readonly number[]; intervalMs?: number; postDeadlineMs?: number }
+export type NotificationTimes = {
+  retrySeconds?: readonly number[]
+  intervalMs?: number
+  postDeadlineMs?: number
+  quotaSeconds?: number
+}
 
 export async function startNotifications(deps: {
   config: { webhookHosts: readonly string[]; publicUrl: string }
@@ -43,6 +48,7 @@ export async function startNotifications(deps: {
     database,
     gate,
     mailer: identity.mailer,
+    quotas: identity.quotas,
     limits,
     logger,
     privateHosts,

@@ -221,6 +221,7 @@ export type DueDelivery = {
   contact: string
   isConfirmed: boolean
   owner: { key: number; id: string; isPlatformAdmin: boolean; isEnabled: boolean }
+  domainKey: number
   domainId: string
   channelId: string
 }
@@ -273,6 +274,7 @@ export async function claimDeliveries(
     user_id: string
     role: string
     status: string
+    domain_key: number
     domain_id: string
     channel_id: string
   }>`
@@ -292,7 +294,7 @@ export async function claimDeliveries(
         FROM due WHERE w.key = due.key RETURNING w.key, w.attempts, w.payload, w.subscription_key
     )
     SELECT c.key, c.attempts, c.payload, c.subscription_key, n.id AS subscription_id, n.contact, ${IS_CONFIRMED} AS is_confirmed,
-           u.key AS user_key, u.id AS user_id, u.role, u.status, d.id AS domain_id, h.id AS channel_id
+           u.key AS user_key, u.id AS user_id, u.role, u.status, d.key AS domain_key, d.id AS domain_id, h.id AS channel_id
       FROM claimed c JOIN notification_subscriptions n ON n.key = c.subscription_key JOIN users u ON u.key = n.user_key
       JOIN channels h ON h.key = n.channel_key JOIN domains d ON d.key = h.domain_key ORDER BY c.key`.execute(db)
   return { due: rows.map(dueFromRow), nextOwner }
@@ -312,6 +314,7 @@ export async function claimDeliveries(
         isPlatformAdmin: row.role === 'admin',
         isEnabled: row.status === 'enabled',
       },
+      domainKey: row.domain_key,
       domainId: row.domain_id,
       channelId: row.channel_id,
     }

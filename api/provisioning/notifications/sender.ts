@@ -5,7 +5,7 @@
  * claims the deliveries, so a notification can be sent twice but is never lost.
  */
 import type { MessageGate } from '#api/devices/index.ts'
-import type { Mailer, UserPrincipal } from '#api/identity/index.ts'
+import type { Mailer, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { createLimiter } from './limiter.ts'
@@ -28,6 +28,7 @@ export type SenderDeps = {
   database: Database
   gate: MessageGate
   mailer: Mailer
+  quotas: Pick<Quotas, 'spendToday'>
   limits: SharedLimits | undefined
   logger: Logger
   privateHosts: readonly string[]
@@ -37,6 +38,7 @@ export type SenderDeps = {
   retrySeconds?: readonly number[]
   intervalMs?: number
   postDeadlineMs?: number
+  quotaSeconds?: number
 }
 
 const INTERVAL_MS = 500
@@ -50,6 +52,8 @@ const MAX_TO_HOST = 16
 const MAX_MAILS = 3
 /** Delay of a delivery whose host is busy. */
 const BUSY_HOST_SECONDS = 1
+/** Delay of a delivery whose domain has used up its quota of the day: a raised quota is in force within this time. */
+const QUOTA_SECONDS = 60
 /** Longer than any attempt. After it another process claims the delivery. */
 const LEASE_SECONDS = 120
 const RETRY_SECONDS: readonly number[] = [10, 60, 300, 1800, 7200]
@@ -180,6 +184,11 @@ export class Sender {
     if (pauseMs > 0) {
       countRefusal('notification_rate')
       await deferDeliveries(db, due, pauseMs / 1000)
+      return false
+    }
+    if (!(await this.#deps.quotas.spendToday(due.domainKey, 'notifications_per_day'))) {
+      countRefusal('notification_quota')
+      await deferDeliveries(db, due, this.#deps.quotaSeconds ?? QUOTA_SECONDS)
       return false
     }
     const failure = await failureOf(this.#send(due))
