@@ -186,6 +186,7 @@ export async function startApi(
                 journal,
                 logger,
                 maxSessionsPerClient: mqtt.config.mqttSessionsPerClient,
+                quotas: identity.quotas,
               }),
             budget: streams.budget,
             metrics,

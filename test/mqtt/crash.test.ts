@@ -120,6 +120,7 @@ function speaking() {
   const store = startSessionStore({
     database: breakable,
     journal: plant.api.api.identity.journal,
+    quotas: plant.api.api.identity.quotas,
     logger,
     roundMs: 10,
     maxSessionsPerClient: 20,
@@ -163,11 +164,23 @@ const positionOf = async (sessionKey: number) => {
 /** A session of a store with one subscription. */
 async function aSession(store: SessionStore) {
   const device = await plant.newConnectedDevice()
-  const { rows } = await sql<{ client_key: number; channel_key: number }>`
-    SELECT c.key AS client_key, h.key AS channel_key FROM clients c, channels h
+  const { rows } = await sql<{ client_key: number; domain_key: number; channel_key: number }>`
+    SELECT c.key AS client_key, c.domain_key, h.key AS channel_key FROM clients c, channels h
      WHERE c.id = ${device.id} AND h.id = ${device.channelId}`.execute(plant.api.database.db)
-  const { client_key: clientKey, channel_key: channelKey } = rows[0] as { client_key: number; channel_key: number }
-  const owner = { clientKey, clientIdentifier: 'c', isClean: false, version: 5, address: '', expirySeconds: 1000 }
+  const {
+    client_key: clientKey,
+    domain_key: domainKey,
+    channel_key: channelKey,
+  } = rows[0] as { client_key: number; domain_key: number; channel_key: number }
+  const owner = {
+    clientKey,
+    domainKey,
+    clientIdentifier: 'c',
+    isClean: false,
+    version: 5,
+    address: '',
+    expirySeconds: 1000,
+  }
   const open = (at: SessionStore) => at.open({ ...owner, will: undefined })
   const opened = await open(store)
   const subscription = { filter: 'f', channelKey, options: 1, identifier: undefined, position: 'begun' }

@@ -66,6 +66,7 @@ export async function startNode(
                 ...store,
                 database: api.infrastructure.database,
                 journal: identity.journal,
+                quotas: identity.quotas,
                 logger,
                 roundMs,
                 deadAfterSeconds,

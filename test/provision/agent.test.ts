@@ -49,6 +49,7 @@ beforeAll(async () => {
               ...store,
               database: api.infrastructure.database,
               journal: identity.journal,
+              quotas: identity.quotas,
               logger,
               maxSessionsPerClient: 20,
             }),

@@ -35,6 +35,8 @@ export async function subscribe(
   const grantedByFilter = new Map<string, Subscription>()
   /** Granted in this packet, and not yet added to the session. */
   let added = 0
+  /** Of the domain; read with the first new filter. */
+  let room: number | undefined
   const codes: number[] = []
   const turns = createTurns()
   for (const wanted of packet.filters) {
@@ -44,6 +46,9 @@ export async function subscribe(
       if (isNew && session.subscriptions.size + added >= MAX_SUBSCRIPTIONS)
         throw new ProtocolError(REASON.quotaExceeded, `a session may have ${MAX_SUBSCRIPTIONS} subscriptions`)
       const subscription = await resolve(session, backend, wanted, identifier)
+      if (isNew) room ??= await backend.subscriptionRoom(session)
+      if (isNew && room !== undefined && added >= room)
+        throw new ProtocolError(REASON.quotaExceeded, 'the domain has as many subscriptions as its quota allows')
       // A repeated filter in one packet replaces the first, as in two packets [MQTT-3.8.4-3].
       grantedByFilter.delete(subscription.filter)
       grantedByFilter.set(subscription.filter, subscription)

@@ -2,6 +2,7 @@ export { MqttSessionQuery, MqttSessions, RetainedPage } from './schema.ts'
 export { createSessionsService } from './service.ts'
 export type { SessionsService } from './service.ts'
 export type { SessionPositions } from './heartbeat.ts'
+export { SESSION_QUOTAS, countSessionUsage } from './session-quotas.ts'
 export { startSessionStore } from './store.ts'
 export type { SessionStore, SessionStoreOptions } from './store.ts'
 export type {

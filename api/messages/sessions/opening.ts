@@ -4,6 +4,7 @@ import type { Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { countUnexpired, isUnexpired, tooManySessions } from './session-limit.ts'
+import type { SessionQuota, SessionQuotas } from './session-quotas.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
 import type { OpenSession, OpenedSession, SessionName, SessionOwner, StoredWill } from './rows.ts'
@@ -28,12 +29,12 @@ const idOf = ({ clientKey, clientIdentifier }: SessionOwner) => `${clientKey} ${
 
 /**
  * One result per request, in order; of two requests for one session the later one wins. `unprocessable` for a new session of a client at
- * its limit. The clients are locked.
+ * its limit, `quota_exceeded` for one of a domain at its quota. The clients are locked.
  */
 export async function openSessions(
   tx: Transaction,
   record: Recorder,
-  { node, maxSessionsPerClient }: { node: string; maxSessionsPerClient: number },
+  { node, ...limits }: { node: string } & SessionLimits,
   requests: readonly OpenSession[],
 ): Promise<(OpenedSession | ServiceError)[]> {
   if (requests.length === 0) return []
@@ -42,9 +43,9 @@ export async function openSessions(
     (one, other) => one.clientKey - other.clientKey || (one.clientIdentifier < other.clientIdentifier ? -1 : 1),
   )
   const known = await lockKnown(tx, asked)
-  const wanted = await admitted(tx, asked, known, maxSessionsPerClient)
-  const admittedIds = new Set(wanted.map(idOf))
-  for (const request of asked) if (!admittedIds.has(idOf(request))) known.delete(idOf(request))
+  const refusals = await refused(tx, asked, known, limits)
+  const wanted = asked.filter((request) => !refusals.has(idOf(request)))
+  for (const id of refusals.keys()) known.delete(id)
   const isKept = (row: Known | undefined, request: OpenSession) => row !== undefined && row.is_alive && !request.isClean
   const ended = wanted.flatMap((request) => {
     const row = known.get(idOf(request))
@@ -70,7 +71,8 @@ export async function openSessions(
   const opened = await upsert(tx, node, wanted)
   for (const row of opened.values()) recordSessionEvent(record, 'connect', row, node)
   return requests.map((request) => {
-    if (!admittedIds.has(idOf(request))) return tooManySessions(maxSessionsPerClient)
+    const refusal = refusals.get(idOf(request))
+    if (refusal !== undefined) return refusal
     const row = known.get(idOf(request))
     const { key, epoch } = opened.get(idOf(request)) as { key: number; epoch: number }
     const kept = isKept(row, request)
@@ -78,6 +80,8 @@ export async function openSessions(
       key,
       epoch,
       isPresent: kept,
+      isNewSession: row?.is_unexpired !== true,
+      isNewConnection: row?.is_connected !== true,
       subscriptions: subscriptions.get(key) ?? [],
       received: received.get(key) ?? [],
       outbound: outbound.get(key) ?? [],
@@ -86,24 +90,58 @@ export async function openSessions(
   })
 }
 
-/** Requests with an existing session, and as many others as the limit allows. */
-async function admitted(
+export type SessionLimits = { maxSessionsPerClient: number; quotas: SessionQuotas }
+
+/** The sessions, by their ids, that their client or their domain has no room for. */
+async function refused(
   tx: Transaction,
   asked: readonly OpenSession[],
   known: ReadonlyMap<string, Known>,
-  maxSessionsPerClient: number,
-): Promise<OpenSession[]> {
+  { maxSessionsPerClient, quotas }: SessionLimits,
+): Promise<Map<string, ServiceError>> {
   const isNew = (request: OpenSession) => known.get(idOf(request))?.is_unexpired !== true
   const clientKeys = [...new Set(asked.filter(isNew).map(({ clientKey }) => clientKey))]
-  if (clientKeys.length === 0) return [...asked]
-  const counts = await countUnexpired(tx, clientKeys)
-  return asked.filter((request) => {
-    if (!isNew(request)) return true
-    const count = counts.get(request.clientKey) ?? 0
-    if (count >= maxSessionsPerClient) return false
-    counts.set(request.clientKey, count + 1)
-    return true
-  })
+  const counts = clientKeys.length === 0 ? new Map<number, number>() : await countUnexpired(tx, clientKeys)
+  const rooms = new Rooms(quotas)
+  const refusals = new Map<string, ServiceError>()
+  for (const request of asked) {
+    const { clientKey, domainKey } = request
+    const count = counts.get(clientKey) ?? 0
+    const more: SessionQuota[] = []
+    if (isNew(request)) more.push('mqtt_sessions')
+    if (known.get(idOf(request))?.is_connected !== true) more.push('mqtt_connections')
+    const exceeded = more.find((name) => !rooms.has(domainKey, name))
+    if (isNew(request) && count >= maxSessionsPerClient)
+      refusals.set(idOf(request), tooManySessions(maxSessionsPerClient))
+    else if (exceeded !== undefined) refusals.set(idOf(request), quotas.refusal(domainKey, exceeded))
+    else {
+      for (const name of more) rooms.take(domainKey, name)
+      if (isNew(request)) counts.set(clientKey, count + 1)
+    }
+  }
+  return refusals
+}
+
+/** The room of domains that one batch divides among its sessions. */
+class Rooms {
+  readonly #quotas: SessionQuotas
+  readonly #left = new Map<string, number>()
+
+  constructor(quotas: SessionQuotas) {
+    this.#quotas = quotas
+  }
+
+  has(domainKey: number, name: SessionQuota): boolean {
+    return this.#leftOf(domainKey, name) > 0
+  }
+
+  take(domainKey: number, name: SessionQuota): void {
+    this.#left.set(`${domainKey} ${name}`, this.#leftOf(domainKey, name) - 1)
+  }
+
+  #leftOf(domainKey: number, name: SessionQuota): number {
+    return this.#left.get(`${domainKey} ${name}`) ?? this.#quotas.room(domainKey, name) ?? Infinity
+  }
 }
 
 /**

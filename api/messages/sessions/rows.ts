@@ -89,6 +89,8 @@ export type OutboundFacts = {
 }
 
 export type OpenSession = SessionOwner & {
+  /** Of the client. */
+  domainKey: number
   isClean: boolean
   version: number
   address: string
@@ -98,6 +100,9 @@ export type OpenSession = SessionOwner & {
 
 export type OpenedSession = SessionName & {
   isPresent: boolean
+  /** Counts as one more session, and as one more connection, of its domain. */
+  isNewSession: boolean
+  isNewConnection: boolean
   subscriptions: StoredSubscription[]
   received: number[]
   outbound: StoredOutbound[]

@@ -1,4 +1,5 @@
 /** Durable sessions for the adapter: every write resolves after its commit. */
+import type { Quotas } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { SessionFacts } from './session-events.ts'
@@ -13,6 +14,7 @@ import type {
   StoredOutbound,
   StoredSubscription,
 } from './rows.ts'
+import { SessionQuotas } from './session-quotas.ts'
 import { createSessionWriter } from './writer.ts'
 import type { GroupPassed } from './writer.ts'
 
@@ -23,7 +25,7 @@ import type { GroupPassed } from './writer.ts'
 export type SessionStore = {
   /**
    * Assigns the session of this client and identifier to this connection only. Throws `unprocessable` for a new session of a client at its
-   * limit.
+   * limit, and `quota_exceeded` for a new session or connection of a domain at its quota.
    */
   open(session: OpenSession): Promise<OpenedSession>
   subscribe(name: SessionName, clientKey: number, subscriptions: readonly StoredSubscription[]): Promise<void>
@@ -37,22 +39,39 @@ export type SessionStore = {
   close(session: CloseSession): Promise<void>
   /** Ends the sessions of these clients that are no longer enabled, on any node. */
   removeOfDisabled(clientKeys: readonly number[]): Promise<void>
+  /** What domains may have of connections, sessions and subscriptions. */
+  readonly quotas: SessionQuotas
   stop(): Promise<void>
 }
 
 export type SessionStoreOptions = Omit<SessionMaintenanceOptions, 'node'> & {
   /** SKEIN_MQTT_SESSIONS_PER_CLIENT. */
   maxSessionsPerClient: number
+  quotas: Pick<Quotas, 'ofDomain'>
 }
 
 export function startSessionStore(options: SessionStoreOptions): SessionStore {
-  const { journal, maxSessionsPerClient, logger } = options
+  const { database, journal, maxSessionsPerClient, logger } = options
   const node = newId()
-  const writer = createSessionWriter(journal, { node, maxSessionsPerClient, logger })
+  const quotas = new SessionQuotas({ db: database.db, quotas: options.quotas, logger })
+  const writer = createSessionWriter(journal, { node, maxSessionsPerClient, quotas, logger })
+  /** The domains of connections, if they have a quota. */
+  const limitedDomains = new Map<string, number>()
+  const nameOf = ({ key, epoch }: SessionName) => `${key} ${epoch}`
   const maintenance = new SessionMaintenance({ ...options, node })
   return {
+    quotas,
     async open(session) {
-      return (await writer.submit({ kind: 'open', session })) as OpenedSession
+      const { domainKey } = session
+      await quotas.ready(domainKey, 'mqtt_sessions')
+      await quotas.ready(domainKey, 'mqtt_connections')
+      const opened = (await writer.submit({ kind: 'open', session })) as OpenedSession
+      if (quotas.isLimited(domainKey)) {
+        limitedDomains.set(nameOf(opened), domainKey)
+        if (opened.isNewSession) quotas.add(domainKey, 'mqtt_sessions', 1)
+        if (opened.isNewConnection) quotas.add(domainKey, 'mqtt_connections', 1)
+      }
+      return opened
     },
     async subscribe(name, clientKey, subscriptions) {
       await writer.submit({ kind: 'subscribe', name, clientKey, subscriptions })
@@ -68,7 +87,12 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
       await writer.submit({ kind: 'release', name, packetId })
     },
     async close(session) {
+      const domainKey = limitedDomains.get(nameOf(session))
+      limitedDomains.delete(nameOf(session))
       await writer.submit({ kind: 'close', session })
+      if (domainKey === undefined) return
+      quotas.add(domainKey, 'mqtt_connections', -1)
+      if (session.expirySeconds === 0) quotas.add(domainKey, 'mqtt_sessions', -1)
     },
     async removeOfDisabled(clientKeys) {
       if (clientKeys.length === 0) return

@@ -14,6 +14,7 @@ import { lockGroups, writePassed } from './groups.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
 import { openSessions } from './opening.ts'
+import type { SessionLimits } from './opening.ts'
 import { deleteReceived, writeOutbound } from './outbound.ts'
 import type {
   CloseSession,
@@ -44,10 +45,9 @@ const MAX_BATCH = 500
 const MAX_QUEUED = 50_000
 const ANSWER_DEADLINE_MS = 10_000
 
-export type SessionWriterOptions = {
+export type SessionWriterOptions = SessionLimits & {
   /** The process with the connections. */
   node: string
-  maxSessionsPerClient: number
   logger: Logger
 }
 

@@ -19,6 +19,8 @@ const NOTHING_STORED: OpenedSession = {
   key: 0,
   epoch: 0,
   isPresent: false,
+  isNewSession: false,
+  isNewConnection: false,
   subscriptions: [],
   received: [],
   outbound: [],
