@@ -1,5 +1,6 @@
 /** Composes the slices of the messages room: a message is stored before it is acknowledged, and is in every later read. */
 import type { ChannelAccess } from '#api/devices/index.ts'
+import { RefreshedUsage } from '#api/identity/index.ts'
 import type { Quotas } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { SnapshotSource } from '#core/database/index.ts'
@@ -10,6 +11,7 @@ import type { ExportFormat, MessageExport } from './export/exporter.ts'
 import { Ingest } from './ingest/ingest.ts'
 import type { IngestDeps } from './ingest/ingest.ts'
 import { MessageRates } from './ingest/message-rates.ts'
+import { StoredRecords } from './ingest/stored-records.ts'
 import { publishTraced } from './ingest/traced-publish.ts'
 import type { IncomingMessage } from './model/message.ts'
 import { createReader } from './reader/reader.ts'
@@ -23,6 +25,7 @@ import type { LogMark } from './live/mark.ts'
 import { formatToken, parseToken } from './live/token.ts'
 import { Presence } from './presence/index.ts'
 import { Projector } from './projections/projector.ts'
+import { findStoredRecords } from './projections/usage.ts'
 import type { RetainedMessage } from './retained/retained.ts'
 import { findRetained } from './retained/retained.ts'
 import { startRetention } from './retention/maintenance.ts'
@@ -31,8 +34,8 @@ import type { StorableMessage } from './store/message-rows.ts'
 /** See `IngestDeps`, and: */
 export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
   bus: Bus
-  /** Default: no limits of messages. */
-  quotas?: Pick<Quotas, 'ofDomain'>
+  /** Default: no limits of messages and exports. */
+  quotas?: MessageQuotas
   /** Where the processes share the limits. */
   limits?: SharedLimits | undefined
   /** Where reads and exports run; defaults to the database. */
@@ -81,7 +84,9 @@ export type Messages = {
   close(): Promise<void>
 }
 
-const UNLIMITED: Pick<Quotas, 'ofDomain'> = { ofDomain: () => undefined }
+type MessageQuotas = Pick<Quotas, 'ofDomain' | 'requireToday'>
+
+const UNLIMITED: MessageQuotas = { ofDomain: () => undefined, requireToday: async () => undefined }
 
 /** Resolves when the current partitions exist, so that the first message can be stored. */
 export async function startMessages(deps: MessagesDeps): Promise<Messages> {
@@ -100,11 +105,18 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       for (const listener of listeners) listener()
     },
   })
-  const rates = new MessageRates({ quotas: deps.quotas ?? UNLIMITED, limits: deps.limits })
+  const quotas = deps.quotas ?? UNLIMITED
+  const readStored = (domainKeys: readonly number[]) => findStoredRecords(database.db, domainKeys)
+  const stored = new StoredRecords(quotas, new RefreshedUsage({ read: readStored, logger }))
+  const rates = new MessageRates({ quotas, limits: deps.limits, stored })
   const presence = new Presence({ database, logger })
   const history = deps.history ?? database
   const reader = createReader(history)
-  const exporter = createExporter(history, deps.signal)
+  const exporter = createExporter({
+    database: history,
+    requireExport: (domainKey) => quotas.requireToday(domainKey, 'exports_per_day'),
+    signal: deps.signal,
+  })
   return {
     publish: (message) =>
       isTracing() ? publishTraced(message, (traced) => ingest.publish(traced)) : ingest.publish(message),

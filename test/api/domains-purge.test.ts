@@ -109,7 +109,14 @@ test('a domain whose grace period is over is removed with all its entities, and 
   expect(Object.entries(after).filter(([, rows]) => rows > 0)).toEqual([])
   const kept = await rowsOf(await keyOf(other), theirs.channelKeys)
   // Projections are made as time goes by.
-  const projections = { rollups: 0, rollup_weeks: 0, latest_records: 0, domain_usage: 0, domain_minutes: 0 }
+  const projections = {
+    rollups: 0,
+    rollup_weeks: 0,
+    latest_records: 0,
+    domain_usage: 0,
+    domain_minutes: 0,
+    domain_stored_records: 0,
+  }
   expect({ ...kept, ...projections }).toEqual({ ...untouched, ...projections })
   expect(await read(api, { secret: theirs.secret, domain: other.domainId, channel: theirs.channel })).toBe(200)
   expect(await publish(api, { secret: theirs.secret, domain: other.domainId, channel: theirs.channel })).toBe(202)

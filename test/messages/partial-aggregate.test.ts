@@ -117,7 +117,15 @@ function toMessage(input: Input): IncomingMessage {
   }
 }
 
-const TABLES = ['rollups', 'rollup_weeks', 'latest_records', 'client_telemetry', 'domain_usage', 'domain_minutes']
+const TABLES = [
+  'rollups',
+  'rollup_weeks',
+  'latest_records',
+  'client_telemetry',
+  'domain_usage',
+  'domain_minutes',
+  'domain_stored_records',
+]
 
 /** What projections are made of. */
 const STORED = ['records', 'payloads', 'ingest_batches']

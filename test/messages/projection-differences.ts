@@ -10,7 +10,7 @@ const OPENED = sql`
          WITH ORDINALITY AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)`
 
 /** By table: what it must hold, of the columns that it holds, as text. */
-const FOLDS: Readonly<Record<string, { columns: Sql<unknown>; fold: Sql<unknown> }>> = {
+const FOLDS: Readonly<Record<string, { columns: Sql<unknown>; fold: Sql<unknown>; held?: Sql<unknown> }>> = {
   rollups: {
     columns: sql`channel_key, series_key, bucket, retention_days, arrived_on, records, value_count, min_value + 0, max_value + 0, trim_scale(value_sum)`,
     fold: sql`
@@ -40,14 +40,27 @@ const FOLDS: Readonly<Record<string, { columns: Sql<unknown>; fold: Sql<unknown>
         FROM opened
        ORDER BY channel_key, series_key, time DESC, arrived_at DESC, batch_seq DESC, message DESC, chunk, place`,
   },
+  domain_stored_records: {
+    columns: sql`domain_key, retention_days, arrived_on, records`,
+    fold: sql`
+      SELECT domain_key, retention_days, arrived_on, count(*)
+        FROM (SELECT s.domain_key, o.retention_days, o.arrived_on FROM opened o JOIN series s ON s.key = o.series_key
+              UNION ALL
+              SELECT c.domain_key, p.retention_days, date_trunc('week', p.arrived_at, 'UTC')
+                FROM payloads p JOIN channels c ON c.key = p.channel_key) one
+        JOIN domains d ON d.key = one.domain_key
+       GROUP BY 1, 2, 3`,
+    // What was deleted leaves a zero.
+    held: sql`WHERE records > 0`,
+  },
 }
 
 /** Lines that one of them has and the other one lacks. */
 export async function projectionDifferences(db: Queryable): Promise<string[]> {
   const found: string[] = []
-  for (const [table, { columns, fold }] of Object.entries(FOLDS)) {
+  for (const [table, { columns, fold, held = sql`` }] of Object.entries(FOLDS)) {
     const { rows } = await sql<{ line: string }>`
-      WITH opened AS MATERIALIZED (${OPENED}), wanted AS MATERIALIZED (${fold}), held AS MATERIALIZED (SELECT ${columns} FROM ${sql.table(table)} h)
+      WITH opened AS MATERIALIZED (${OPENED}), wanted AS MATERIALIZED (${fold}), held AS MATERIALIZED (SELECT ${columns} FROM ${sql.table(table)} h ${held})
       SELECT 'missing ' || w::text AS line FROM (SELECT * FROM wanted EXCEPT ALL SELECT * FROM held) w
       UNION ALL SELECT 'superfluous ' || h::text FROM (SELECT * FROM held EXCEPT ALL SELECT * FROM wanted) h
       ORDER BY 1 LIMIT 20`.execute(db)

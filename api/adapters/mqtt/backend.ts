@@ -50,8 +50,11 @@ export type MqttBackend = {
   target(identity: Identity, topic: string): Target | Promise<Target>
   /** Authorizes subscribing to the filter, without `$share/…`. */
   filter(identity: Identity, filter: string): Promise<FilterTarget>
-  /** Resolves when a message of this size may be published; undefined: now. */
-  admit(target: Target, bytes: number): Promise<void> | undefined
+  /**
+   * Resolves when a message of this size may be published; undefined: now. Rejects with `quota_exceeded` if `canRefuse`; otherwise the
+   * message waits for its turn.
+   */
+  admit(target: Target, bytes: number, canRefuse: boolean): Promise<void> | undefined
   /** Resolves when the message is stored; undefined: it was delivered at once. */
   publish(publication: Publication): Promise<void> | undefined
   /** Delivers the retained messages of a new subscription. */
@@ -61,6 +64,8 @@ export type MqttBackend = {
   open(request: OpenRequest): Promise<{ session: Session; isPresent: boolean }>
   /** Its connection has ended: keeps the session until it expires, or ends it; sends the will unless the client sent DISCONNECT. */
   close(session: Session, isWillDropped: boolean): Promise<void>
+  /** How many more subscriptions the domain of the session may have; Infinity: no limit. */
+  subscriptionRoom(session: Session): Promise<number>
   /** Starts delivery; resolves when the subscriptions are stored. */
   subscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void>
   unsubscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void>

@@ -130,6 +130,10 @@ export class ConformanceBackend implements MqttBackend {
     return Promise.resolve()
   }
 
+  subscriptionRoom(): Promise<number> {
+    return Promise.resolve(Infinity)
+  }
+
   subscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void> {
     for (const subscription of subscriptions) {
       const before = session.subscriptions.get(subscription.filter)

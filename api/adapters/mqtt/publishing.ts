@@ -121,8 +121,14 @@ export class Publishing {
 
   /** A message that was received is published even if its connection has ended while it waited. */
   #admit(packet: PublishPacket, target: Target): Promise<void> | undefined {
-    const admitted = this.#backend.admit(target, packet.payload.length)
-    if (admitted !== undefined) return admitted.then(() => this.#publish(packet, target))
+    // Only an acknowledgement of 5.0 can refuse a message and leave it to its sender (section 3.4.2.1).
+    const canRefuse = packet.qos > 0 && this.#connection.version === 5
+    const admitted = this.#backend.admit(target, packet.payload.length, canRefuse)
+    if (admitted !== undefined)
+      return admitted.then(
+        () => this.#publish(packet, target),
+        (error: unknown) => this.#settle(this.#await(packet, target), error),
+      )
     this.#publish(packet, target)
     return undefined
   }

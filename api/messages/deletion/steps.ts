@@ -10,6 +10,7 @@ import { projectPending } from '../projections/project.ts'
 import { lockProjections } from '../projections/lock.ts'
 import { recomputeRollups } from '../projections/recompute.ts'
 import { replaceLatest } from '../projections/replace-latest.ts'
+import { subtractStored } from '../projections/usage.ts'
 import { all, conditionsIn, timeConditions } from '../reader/conditions.ts'
 import type { Scope } from '../reader/conditions.ts'
 import type { TimeRange } from '../reader/time-range.ts'
@@ -112,7 +113,7 @@ async function deleteRecords(
   await sql`
     WITH gone AS (
       DELETE FROM records m WHERE ${all([rows, inStep.rows, inStep.isInside, wasVisible(snapshot)])} RETURNING m.*
-    )
+    ), kept AS (
     INSERT INTO records (channel_key, min_time, max_time, arrived_at, batch_seq, message, chunk, retention_days, protocol,
                          series_keys, times, "values", sums, update_times, bool_values, string_values, data_values)
     SELECT m.channel_key, k.min_time, k.max_time, m.arrived_at, m.batch_seq, m.message, m.chunk, m.retention_days, m.protocol,
@@ -126,7 +127,13 @@ async function deleteRecords(
                WITH ORDINALITY AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)
          WHERE NOT (${all(times)})
         HAVING count(*) > 0) k
-     WHERE NOT (${isInside})`.execute(tx)
+     WHERE NOT (${isInside}) RETURNING retention_days, arrived_at, cardinality(times) AS records
+    )
+    ${subtractStored(
+      scope.channelKey,
+      sql`SELECT retention_days, arrived_at, cardinality(times) AS records FROM gone
+          UNION ALL SELECT retention_days, arrived_at, -records FROM kept`,
+    )}`.execute(tx)
 }
 
 /** Replaces the newest records of the series in the buckets, whether they were deleted or not. */
@@ -136,7 +143,7 @@ async function replaceLatestIn(tx: Transaction, { channelKey, seriesKeys }: Scop
   await replaceLatest(tx, { latest: all(conditions), isGone: () => sql`false` }, Number.MAX_SAFE_INTEGER)
 }
 
-/** Payloads have no rollups, so these steps need no lock. */
+/** Payloads have no rollups; the lock is that of the counts of what is stored. */
 async function deletePayloads(database: Database, target: DeletionTarget, snapshot: string): Promise<void> {
   const { db } = database
   const { channelKey, publisherId } = target
@@ -160,7 +167,12 @@ async function deletePayloads(database: Database, target: DeletionTarget, snapsh
       if (last === undefined) break
       conditions.push(sql`m.time <= ${last}::timestamptz`, wasVisible(snapshot))
       if (publisherId !== undefined) conditions.push(sql`m.publisher_id = ${publisherId}`)
-      await sql`DELETE FROM payloads m WHERE ${all(conditions)}`.execute(db)
+      await database.transaction(async (tx) => {
+        await lockProjections(tx)
+        await sql`
+          WITH gone AS (DELETE FROM payloads m WHERE ${all(conditions)} RETURNING retention_days, arrived_at)
+          ${subtractStored(channelKey, sql`SELECT retention_days, arrived_at, 1 AS records FROM gone`)}`.execute(tx)
+      })
       if ((rows[0]?.looked ?? 0) < STEP_PAYLOADS) break
       after = sql<boolean>`m.time > ${last}::timestamptz`
     }

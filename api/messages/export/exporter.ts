@@ -40,7 +40,8 @@ export type MessageExport = {
 export type Exporter = {
   /**
    * All matching messages in the order of time; `limit` and `offset` are ignored. Throws `malformed` for another order and for an
-   * aggregation, `rate_limited` when the domain has too many exports open, and `unavailable` when all domains have.
+   * aggregation, `rate_limited` when the domain has too many exports open or has used up its quota of the day, and `unavailable` when all
+   * domains have.
    */
   open(access: ChannelAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
 }
@@ -60,7 +61,14 @@ const FIRST_ROWS = 8
 const MAX_ROWS = 500
 const MAX_CHUNK_CHARS = 256 * 1024
 
-export function createExporter(database: Pick<SnapshotSource, 'dedicated'>, signal: AbortSignal | undefined): Exporter {
+export type ExporterDeps = {
+  database: Pick<SnapshotSource, 'dedicated'>
+  /** Throws `rate_limited` when the domain has used up its exports of the day, and counts one otherwise. */
+  requireExport: (domainKey: number) => Promise<void>
+  signal: AbortSignal | undefined
+}
+
+export function createExporter({ database, requireExport, signal }: ExporterDeps): Exporter {
   const slots = new Slots({
     what: 'exports',
     max: MAX_EXPORTS,
@@ -106,6 +114,7 @@ export function createExporter(database: Pick<SnapshotSource, 'dedicated'>, sign
       const release = await slots.take(access.domainId)
       let client: pg.Client | undefined
       try {
+        await requireExport(access.domainKey)
         client = await database.dedicated('skein export')
         await client.query(`SET statement_timeout = ${STATEMENT_DEADLINE_MS};
           SET idle_in_transaction_session_timeout = ${STALLED_MS}; SET work_mem = '${SORT_MEMORY}';

@@ -1,7 +1,8 @@
 /**
- * The quotas `messages_per_second` and `message_bytes_per_second` of domains (contract decision 76). A message of a limited domain waits
+ * The quotas `messages_per_second`, `message_bytes_per_second` and `stored_records` of domains (contract decision 76). A message of a limited domain waits
  * for its turn, in the order of arrival: over MQTT and WebSocket for as long as it takes, while its connection is not read. Tokens are
- * taken in chunks of a tenth of a second from buckets that all processes share, so that a message costs no call.
+ * taken in chunks of a tenth of a second from buckets that all processes share, so that a message costs no call. A domain that stores as
+ * much as its quota allows takes in nothing more, except one message a second from publishers that cannot be refused.
  */
 import type { DomainQuota, Quotas } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -9,6 +10,8 @@ import { createMemoryLimits } from '#core/limits/index.ts'
 import type { NamedBucket, SharedLimits } from '#core/limits/index.ts'
 import { sleep } from '#core/time.ts'
 import { INGEST_METRICS } from './metrics.ts'
+import { FULL_MESSAGES_PER_SECOND } from './stored-records.ts'
+import type { StoredRecords } from './stored-records.ts'
 
 /** Of a second: the tokens that a process takes at a time. A bucket holds those of a second. */
 const CHUNKS_PER_SECOND = 10
@@ -43,29 +46,47 @@ class RateLimiter {
 export class MessageRates {
   readonly #quotas: Pick<Quotas, 'ofDomain'>
   readonly #limits: SharedLimits | undefined
+  readonly #stored: StoredRecords | undefined
   /** Used alone, and while the shared ones do not answer. */
   #own: SharedLimits | undefined
   readonly #domains = new Map<number, DomainRates>()
   readonly #stopping = new AbortController()
 
-  constructor({ quotas, limits }: { quotas: Pick<Quotas, 'ofDomain'>; limits: SharedLimits | undefined }) {
+  constructor({
+    quotas,
+    limits,
+    stored,
+  }: {
+    quotas: Pick<Quotas, 'ofDomain'>
+    limits: SharedLimits | undefined
+    stored?: StoredRecords | undefined
+  }) {
     this.#quotas = quotas
     this.#limits = limits
+    this.#stored = stored
   }
 
-  /** For publishers that cannot be refused: resolves when the message may be stored; undefined: now. */
-  admit(domainKey: number, bytes: number): Promise<void> | undefined {
-    return this.#limitedOf(domainKey)?.admit(bytes)
+  /**
+   * Over MQTT and WebSocket: resolves when the message may be stored; undefined: now. Rejects with `quota_exceeded` only if the publisher
+   * can be told; otherwise its messages are taken slowly.
+   */
+  admit(domainKey: number, bytes: number, canRefuse = false): Promise<void> | undefined {
+    const isFull = this.#stored?.isFull(domainKey) ?? false
+    if (isFull === false) return this.#limitedOf(domainKey)?.admit(bytes)
+    return this.#unlessFull(domainKey, canRefuse ? isFull : false, () => this.#limitedOf(domainKey)?.admit(bytes))
   }
 
-  /** For all others: waits for up to a second, then rejects with `rate_limited`. */
+  /** For all others: waits for up to a second, then rejects with `rate_limited`; or with `quota_exceeded`. */
   require(domainKey: number, bytes: number): Promise<void> | undefined {
-    return this.#limitedOf(domainKey)?.require(bytes)
+    const isFull = this.#stored?.isFull(domainKey) ?? false
+    if (isFull === false) return this.#limitedOf(domainKey)?.require(bytes)
+    return this.#unlessFull(domainKey, isFull, () => this.#limitedOf(domainKey)?.require(bytes))
   }
 
   /** Messages that are never delayed, such as results of tasks: they delay the ones after them. */
   count(domainKey: number, bytes: number): void {
-    this.#limitedOf(domainKey)?.count(bytes)
+    // The trickle of a full domain is for those that wait.
+    if (this.#stored?.isKnownFull(domainKey) !== true) this.#limitedOf(domainKey)?.count(bytes)
   }
 
   /** Waiting messages are admitted. */
@@ -74,8 +95,21 @@ export class MessageRates {
     this.#own?.close()
   }
 
+  async #unlessFull(
+    domainKey: number,
+    isFull: boolean | Promise<boolean>,
+    admit: () => Promise<void> | undefined,
+  ): Promise<void> {
+    if ((await isFull) && this.#stored !== undefined) throw this.#stored.refusal(domainKey)
+    await admit()
+  }
+
   #limitedOf(domainKey: number): DomainRates | undefined {
-    const read = (name: Rate) => this.#quotas.ofDomain(domainKey, name)
+    const read = (name: Rate) => {
+      const limit = this.#quotas.ofDomain(domainKey, name)
+      const isSlowed = name === 'messages_per_second' && this.#stored?.isKnownFull(domainKey) === true
+      return isSlowed ? Math.min(limit ?? Infinity, FULL_MESSAGES_PER_SECOND) : limit
+    }
     if (read('messages_per_second') === undefined && read('message_bytes_per_second') === undefined) {
       if (this.#domains.size > 0) this.#domains.delete(domainKey)
       return undefined

@@ -10,7 +10,7 @@ import { mergeLatest } from './latest.ts'
 import { fromMicros } from './micros.ts'
 import type { PartialAggregate } from './partial-aggregate.ts'
 import { NO_VALUES, arrivedOn, upsertRollups } from './rollups.ts'
-import { insertMinutes, insertTelemetry, insertUsage } from './usage.ts'
+import { insertMinutes, insertStored, insertTelemetry, insertUsage } from './usage.ts'
 
 /** A batch of the partial aggregate: when it arrived, in microseconds since 2000, and on which day of UTC. */
 export type ArrivedBatch = { seq: number; arrived_micros: number; day: string }
@@ -36,6 +36,7 @@ export async function addPartialAggregate(
   const arrivals = new Map(batches.map((batch) => [batch.seq, batch.arrived_micros]))
   await addTelemetry(tx, partial, arrivals)
   await addDays(tx, partial, first.day)
+  await addStored(tx, partial, first.day)
   await addMinutes(tx, partial, arrivals)
   await addTotals(tx, partial.rows, first.day)
   for (const slice of slicesOf(partial.rows)) {
@@ -82,6 +83,29 @@ async function addDays(tx: Transaction, { domains }: PartialAggregate, day: stri
       numbersOf('int8', part, ([key]) => key),
       numbersOf('int8', part, ([, { messages }]) => messages),
       numbersOf('int8', part, ([, { records }]) => records),
+      day,
+    ])
+  }
+}
+
+const upsertStored = prepared(
+  'stored_of_partial',
+  insertStored(
+    sql`SELECT d.key, t.retention_days, ${arrivedOn(sql`$4::timestamptz`)}, t.records
+          FROM unnest($1::bigint[], $2::smallint[], $3::bigint[]) AS t (key, retention_days, records) JOIN domains d USING (key)
+         ORDER BY d.key, t.retention_days`,
+  ).statement().text,
+)
+
+async function addStored(tx: Transaction, { domains }: PartialAggregate, day: string): Promise<void> {
+  const stored = [...domains].flatMap(([domainKey, { classes }]) =>
+    [...classes].map(([retentionDays, records]) => ({ domainKey, retentionDays, records })),
+  )
+  for (const part of partsOf(stored)) {
+    await upsertStored(tx, [
+      numbersOf('int8', part, ({ domainKey }) => domainKey),
+      numbersOf('int2', part, ({ retentionDays }) => retentionDays),
+      numbersOf('int8', part, ({ records }) => records),
       day,
     ])
   }

@@ -1,4 +1,4 @@
-/** Rollups by week are deleted after the partitions of their records, so that a total is never below the records of pages. */
+/** Rollups and counts by week are deleted after the partitions of their records, so that a total is never below the records of pages. */
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { RETENTION_CLASSES } from '../model/message.ts'
@@ -18,4 +18,18 @@ export async function deleteDroppedWeeks({ db }: Database): Promise<void> {
     )
     DELETE FROM rollup_weeks w USING dropped d
      WHERE (w.retention_days, w.arrived_on) = (d.retention_days, d.arrived_on)`.execute(db)
+}
+
+/** Deletes the counts of stored records of weeks whose partitions were dropped, that of records and that of payloads. */
+export async function deleteDroppedCounts({ db }: Database): Promise<void> {
+  const partition = (parent: string) =>
+    sql`to_regclass(format(${`${parent}_r%s_%s`}, retention_days, to_char(arrived_on AT TIME ZONE 'UTC', 'YYYYMMDD')))`
+  await sql`
+    WITH dropped AS MATERIALIZED (
+      SELECT retention_days, arrived_on FROM domain_stored_records
+       WHERE arrived_on < now() - make_interval(days => retention_days + 7)
+       GROUP BY 1, 2 HAVING ${partition('records')} IS NULL AND ${partition('payloads')} IS NULL
+    )
+    DELETE FROM domain_stored_records u USING dropped d
+     WHERE (u.retention_days, u.arrived_on) = (d.retention_days, d.arrived_on)`.execute(db)
 }

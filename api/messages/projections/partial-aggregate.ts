@@ -19,8 +19,8 @@ const MAX_BATCHES = 4_000
 
 type ClientMessages = { firstSeq: number; lastSeq: number; messages: number }
 type Usage = { messages: number; records: number }
-/** With the share of each batch, in their order: batches of one round may arrive in two minutes. */
-type DomainUsage = Usage & { batches: (Usage & { seq: number })[] }
+/** With the share of each batch, in their order: batches of one round may arrive in two minutes; and the records by retention class. */
+type DomainUsage = Usage & { batches: (Usage & { seq: number })[]; classes: Map<number, number> }
 
 export class PartialAggregate {
   readonly seqs: number[] = []
@@ -80,9 +80,16 @@ export class PartialAggregate {
 
   #addUsage(batchSeq: number, { message: { access } }: StorableMessage, records: number): void {
     const domain = this.domains.get(access.domainKey)
+    const retentionDays = retentionClassOf(access.retentionDays)
     if (domain === undefined)
-      this.domains.set(access.domainKey, { messages: 1, records, batches: [{ seq: batchSeq, messages: 1, records }] })
+      this.domains.set(access.domainKey, {
+        messages: 1,
+        records,
+        batches: [{ seq: batchSeq, messages: 1, records }],
+        classes: new Map([[retentionDays, records]]),
+      })
     else {
+      domain.classes.set(retentionDays, (domain.classes.get(retentionDays) ?? 0) + records)
       domain.messages += 1
       domain.records += records
       const last = domain.batches.at(-1)

@@ -1,9 +1,10 @@
 /** Hourly maintenance: creates partitions ahead, drops expired ones, deletes expired idempotency keys and old batches. */
+import { deleteOldQuotaDays } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
 import { deleteExpiredKeys } from '../ingest/idempotency.ts'
-import { deleteDroppedWeeks } from '../projections/dropped-weeks.ts'
+import { deleteDroppedCounts, deleteDroppedWeeks } from '../projections/dropped-weeks.ts'
 import { replaceExpiredLatest } from '../projections/replace-latest.ts'
 import { deleteOldMinutes } from '../projections/usage.ts'
 import { PRESENT_DAYS, createPartitions, maintainPartitions } from '../store/partitions.ts'
@@ -29,9 +30,11 @@ export async function startRetention(database: Database, logger: Logger): Promis
         await replaceExpiredLatest(database)
         await maintainPartitions(database, logger)
         await deleteDroppedWeeks(database)
+        await deleteDroppedCounts(database)
         await deleteExpiredKeys(database)
         await deleteOldBatches(database)
         await deleteOldMinutes(database)
+        await deleteOldQuotaDays(database)
       } catch (error) {
         if (stopping.signal.aborted) return
         logger.warn({ err: error }, 'failed to maintain the partitions of messages; retrying')

@@ -1,8 +1,7 @@
 /** API schemas of a domain's usage (decision 54) and of a client's telemetry (contract section 10). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { DOMAIN_QUOTAS } from '#api/identity/index.ts'
-import type { DomainQuota } from '#api/identity/index.ts'
+import { DomainQuotaUsage } from '#api/identity/index.ts'
 import { formatTime } from '#core/time.ts'
 import type { TelemetryRow } from '../presence/index.ts'
 
@@ -13,20 +12,10 @@ const COUNTS = {
   messages: Type.Integer({ description: 'Messages that were stored' }),
   records: Type.Integer({ description: 'Records, JSON objects and raw payloads in them' }),
 }
-const QuotaUsage = Type.Object({
-  limit: Type.Union([Type.Integer(), Type.Null()], { description: '`null`: no limit' }),
-  used: Type.Union([Type.Integer(), Type.Null()], { description: '`null`: not an amount' }),
-})
 export const DomainUsage = Type.Object({
   domain_id: Type.String(),
   ...COUNTS,
-  quotas: Type.Object(
-    Object.fromEntries(Object.keys(DOMAIN_QUOTAS).map((name) => [name, QuotaUsage])) as Record<
-      DomainQuota,
-      typeof QuotaUsage
-    >,
-    { description: 'The quotas of the domain, and what is used of them' },
-  ),
+  quotas: DomainQuotaUsage,
   days: Type.Array(Type.Object({ day: Type.String({ description: 'Of UTC, YYYY-MM-DD' }), ...COUNTS }), {
     description: 'The days on which anything arrived, newest first, at most 366',
   }),

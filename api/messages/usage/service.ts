@@ -1,8 +1,9 @@
 /** Usage of a domain, and telemetry of a client. */
 import type { AccessPolicy, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { findUsage } from '../projections/usage.ts'
+import { findStoredRecords, findUsage } from '../projections/usage.ts'
 import { findTelemetry } from '../presence/index.ts'
+import { SESSION_QUOTAS, countSessionUsage } from '../sessions/index.ts'
 import type { ClientTelemetry, DomainUsage } from './schema.ts'
 import { SHOWN_DAYS, presentTelemetry } from './schema.ts'
 
@@ -22,6 +23,15 @@ export function createUsageService({
   access: AccessPolicy
   quotas: Quotas
 }): UsageService {
+  quotas.measure(
+    'stored_records',
+    async (domainKey) => (await findStoredRecords(database.db, [domainKey])).get(domainKey) ?? 0,
+  )
+  for (const name of SESSION_QUOTAS)
+    quotas.measure(
+      name,
+      async (domainKey) => (await countSessionUsage(database.db, name, [domainKey])).get(domainKey) ?? 0,
+    )
   return {
     async ofDomain(caller, domainId) {
       const domain = await access.enter(caller, domainId)

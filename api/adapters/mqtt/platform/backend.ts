@@ -34,7 +34,7 @@ export type PlatformBackendDeps = {
   messages: Messages
   logger: Logger
   startStore: (
-    options: Omit<SessionStoreOptions, 'database' | 'journal' | 'logger' | 'maxSessionsPerClient'>,
+    options: Omit<SessionStoreOptions, 'database' | 'journal' | 'logger' | 'maxSessionsPerClient' | 'quotas'>,
   ) => SessionStore
 }
 
@@ -113,8 +113,8 @@ export class PlatformBackend implements MqttBackend {
     return this.#admission.filter(identity, filter)
   }
 
-  admit({ access }: Target, bytes: number): Promise<void> | undefined {
-    return access === undefined ? undefined : this.#messages.rates.admit(access.domainKey, bytes)
+  admit({ access }: Target, bytes: number, canRefuse: boolean): Promise<void> | undefined {
+    return access === undefined ? undefined : this.#messages.rates.admit(access.domainKey, bytes, canRefuse)
   }
 
   publish(publication: Publication): Promise<void> {
@@ -136,14 +136,15 @@ export class PlatformBackend implements MqttBackend {
 
   async open(request: OpenRequest): Promise<{ session: Session; isPresent: boolean }> {
     const { identity, clientIdentifier, connect, expirySeconds, will, address } = request
-    const { ownerKey } = identity
-    if (ownerKey === undefined) {
+    const { ownerKey, domainKey } = identity
+    if (ownerKey === undefined || domainKey === undefined) {
       const unnamed = restoreSession(request, this.#sessionHost)
       this.#states.set(unnamed.session, unnamed)
       return { session: unnamed.session, isPresent: false }
     }
     const opened = await this.#store.open({
       clientKey: ownerKey,
+      domainKey,
       clientIdentifier,
       isClean: connect.cleanStart,
       version: connect.version,
@@ -195,6 +196,14 @@ export class PlatformBackend implements MqttBackend {
     await this.#writeEnd({ ...nameOf(session), expirySeconds: session.expirySeconds, will, positions, outbound })
   }
 
+  async subscriptionRoom({ key, identity: { domainKey } }: Session): Promise<number> {
+    const { quotas } = this.#store
+    // Only subscriptions of sessions that are stored are counted.
+    if (key === 0 || domainKey === undefined) return Infinity
+    await quotas.ready(domainKey, 'mqtt_subscriptions')
+    return quotas.room(domainKey, 'mqtt_subscriptions') ?? Infinity
+  }
+
   async subscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void> {
     const one = this.#states.get(session)
     if (one === undefined) return
@@ -218,7 +227,10 @@ export class PlatformBackend implements MqttBackend {
       const cursor = subscription.group === undefined ? one.cursors.get(subscription.streamKey) : undefined
       if (cursor !== undefined && mark !== undefined) this.#delivery.put(cursor, subscription, mark, before)
     }
-    if (session.key !== 0) await this.#keep(one, subscriptions)
+    if (session.key !== 0) {
+      await this.#keep(one, subscriptions)
+      this.#countSubscriptions(session, subscriptions.length - replaced.length)
+    }
     if (!this.#states.has(session)) return
     for (const subscription of subscriptions) if (subscription.group !== undefined) this.#groups.join(subscription)
     for (const subscription of replaced) this.#groups.leave(subscription)
@@ -240,7 +252,9 @@ export class PlatformBackend implements MqttBackend {
       this.#delivery.leave(cursor)
     }
     const filters = subscriptions.map(({ filter }) => filter)
-    if (session.key !== 0) await this.#store.unsubscribe(session, filters)
+    if (session.key === 0) return
+    await this.#store.unsubscribe(session, filters)
+    this.#countSubscriptions(session, -filters.length)
   }
 
   release(session: Session, packetId: number): Promise<void> | undefined {
@@ -306,6 +320,10 @@ export class PlatformBackend implements MqttBackend {
     }
     const [mark] = await Promise.all([this.#messages.mark(), ...joining])
     return mark
+  }
+
+  #countSubscriptions({ identity: { domainKey } }: Session, change: number): void {
+    if (domainKey !== undefined) this.#store.quotas.add(domainKey, 'mqtt_subscriptions', change)
   }
 
   /** Stores subscriptions. */
