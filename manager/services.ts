@@ -46,6 +46,7 @@ import { WorkflowEngine } from './workflows/engine.ts'
 import { workflowRoutes } from './workflows/routes.ts'
 import { jobRoutes } from './workflows/legacy-routes.ts'
 import { WorkflowsService } from './workflows/service.ts'
+import { CpuQuota } from './writer/cpu-quota.ts'
 import { RunEndings } from './writer/endings.ts'
 import { KnownTasks } from './writer/known-tasks.ts'
 import { countEnd } from './writer/metrics.ts'
@@ -80,6 +81,7 @@ export class ManagerServices {
   readonly output: ReturnType<typeof createRunOutput>
   readonly modules: ReturnType<typeof createModules>
   readonly #deps: ServicesDeps
+  readonly #cpu: CpuQuota
   readonly #bodies: ReturnType<typeof createBodyReceiver>
   readonly #events: ReturnType<typeof createEventsService>
   readonly #tasks: TasksService
@@ -99,6 +101,7 @@ export class ManagerServices {
     this.#deps = deps
     this.tickets = new TicketIssuer(proxyToken)
     this.#events = createEventsService({ database, access, logger })
+    this.#cpu = new CpuQuota({ database, quotas: access.quotas, managerId, logger })
     this.writer = new RunWriter({
       context: {
         managerId,
@@ -108,6 +111,7 @@ export class ManagerServices {
           domainId === null ? 1 : (access.quotas.ofDomainId(domainId, 'run_weight') ?? 1),
         ),
         quotas: access.quotas,
+        cpu: this.#cpu,
         endings,
         modules: new ModuleCatalogue(),
         tasks: knownTasks,
@@ -200,7 +204,8 @@ export class ManagerServices {
     await taskMetricsRoute({ runs: this.#runs, callers })(app)
     await workerRoutes({ workers: this.#workers, callers })(app)
     await propletRoutes({ workers: this.#workers, callers })(app)
-    await placementRoutes({ database, access, tasks: this.#tasks, cluster: this.cluster, callers })(app)
+    const placement = { database, access, tasks: this.#tasks, cluster: this.cluster, cpu: this.#cpu }
+    await placementRoutes({ ...placement, callers })(app)
     await this.modules.routes(callers)(app)
     await workflowRoutes({ workflows: this.#workflows, callers })(app)
     await jobRoutes({ workflows: this.#workflows, callers })(app)
@@ -217,5 +222,6 @@ export class ManagerServices {
     this.measurements.stop()
     await this.output.close()
     await this.writer.close()
+    await this.#cpu.stop()
   }
 }

@@ -66,6 +66,24 @@ export async function countOpenRuns(db: Queryable, domainKey: number): Promise<O
   return rows[0] as OpenRuns
 }
 
+/**
+ * Bytes of the modules that were uploaded to tasks of the domain, each module once. `except`: without what only this task has, and
+ * without this module.
+ */
+export async function countModuleBytes(
+  db: Queryable,
+  domainKey: number,
+  except: { taskKey: number | null; digest: string } = { taskKey: null, digest: '' },
+): Promise<number> {
+  const { rows } = await sql<{ bytes: number }>`
+    SELECT coalesce(sum(m.size_bytes), 0)::bigint AS bytes FROM modules m
+     WHERE m.digest <> ${except.digest} AND m.key IN (
+       SELECT t.module_key FROM tasks t WHERE t.domain_key = ${domainKey} AND t.key IS DISTINCT FROM ${except.taskKey}::bigint)`.execute(
+    db,
+  )
+  return rows[0]?.bytes ?? 0
+}
+
 export type WorkerCounts = { alive: number; draining: number; dead: number; slots: number; used_slots: number }
 
 /** Workers that can run tasks of the domain: its own and those of the platform. Revoked ones are not counted. */

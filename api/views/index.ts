@@ -3,7 +3,7 @@ import type { DeviceServices } from '#api/devices/index.ts'
 import type { AccessPolicy, GroupsService, Quotas } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { countOpenRuns } from '#queues/index.ts'
+import { countModuleBytes, countOpenRuns } from '#queues/index.ts'
 import { createDashboardsService, dashboardRoutes } from './dashboards/index.ts'
 import { createOverviewService, overviewRoutes } from './overview/index.ts'
 import { startDomainStreams } from './stream/index.ts'
@@ -27,6 +27,7 @@ export function createViews({ database, access, devices, groups, quotas }: Views
   const overview = createOverviewService({ database, access, devices, groups })
   quotas.measure('queued_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).queued)
   quotas.measure('concurrent_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).held)
+  quotas.measure('module_bytes', (domainKey) => countModuleBytes(database.db, domainKey))
   const search = createSearchService({ database, access })
   const dashboards = createDashboardsService({ database, access })
   return {

@@ -110,8 +110,14 @@ export function fromResult(result: RunResult): RunEnding {
     staged,
     durationMs: Number.isFinite(result.durationMs) ? result.durationMs : null,
     prepareMs: Number.isFinite(result.prepareMs) ? result.prepareMs : null,
+    cpuMs: cpuOf(result),
     outputTruncated: result.outputTruncated,
   }
+}
+
+function cpuOf({ cpuMs, durationMs }: RunResult): number {
+  const used = cpuMs ?? durationMs
+  return Number.isFinite(used) && used > 0 ? used : 0
 }
 
 function endState({ state, reason }: RunResult): Pick<RunEnding, 'state' | 'reason'> {

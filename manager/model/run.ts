@@ -102,6 +102,8 @@ export type RunEnding = {
   staged: { digest: string; sizeBytes: number } | null
   durationMs: number | null
   prepareMs: number | null
+  /** Processor time; absent: none that is known. */
+  cpuMs?: number
   outputTruncated: boolean
 }
 

@@ -12,6 +12,7 @@ import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller, type Task
 import { refuseResultReferences } from '../model/result-references.ts'
 import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
+import { requireModuleRoom } from './module-quota.ts'
 import {
   deleteTask,
   findIdentity,
@@ -122,9 +123,20 @@ export class TasksService {
     return { ...validated, sizeBytes: validated.bytes.byteLength }
   }
 
-  /** Inserts a task with its module, and returns its key. */
+  /** Inserts a task with its module, and returns its key. Throws `quota_exceeded`. */
   async insert(tx: Transaction, row: NewTaskRow, module: NewModule | undefined): Promise<number> {
-    return await insertTask(tx, row, module === undefined ? null : (await storeModule(tx, module)).key)
+    if (module === undefined) return await insertTask(tx, row, null)
+    return await insertTask(tx, row, await this.#store(tx, module, { domainId: row.domain?.id ?? null, taskKey: null }))
+  }
+
+  /** The key of the module. Throws `quota_exceeded`. */
+  async #store(
+    tx: Transaction,
+    module: NewModule,
+    of: { domainId: string | null; taskKey: number | null },
+  ): Promise<number> {
+    await requireModuleRoom(tx, this.#deps.access.quotas, { ...of, module })
+    return (await storeModule(tx, module)).key
   }
 
   /** `file` is its new module; see `create`. An empty name is ignored. */
@@ -148,8 +160,11 @@ export class TasksService {
     const module = await this.moduleOf(file, task.domainId, memoryLimitBytes)
     const isChanged = await this.#deps.database.transaction(async (tx) => {
       const userKey = caller?.key ?? null
+      // The lock of the quota before that of the task, as in an upload.
+      const of = { domainId: task.domainId, taskKey: task.key }
+      const moduleKey = module === undefined ? undefined : await this.#store(tx, module, of)
       if (!(await updateTask(tx, task.key, fields, extras, userKey))) return false
-      return module === undefined || (await setModule(tx, task.key, (await storeModule(tx, module)).key, userKey))
+      return moduleKey === undefined || (await setModule(tx, task.key, moduleKey, userKey))
     })
     if (!isChanged) {
       await this.#read(task)
@@ -168,15 +183,15 @@ export class TasksService {
 
   /**
    * Stores the module and assigns it to the task; the buffer is detached afterwards. Throws `malformed` for an invalid or
-   * unsupported module, and the errors of `validateModule`.
+   * unsupported module, the errors of `validateModule`, and `quota_exceeded`.
    */
   async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
     const { memory_limit_bytes: memoryLimitBytes } = await this.#read(task)
     const validated = await validateModule(bytes, task.domainId ?? '', memoryLimitBytes)
     const module = { ...validated, sizeBytes: validated.bytes.byteLength }
     const isSet = await this.#deps.database.transaction(async (tx) => {
-      const stored = await storeModule(tx, module)
-      return await setModule(tx, task.key, stored.key, caller?.key ?? null)
+      const of = { domainId: task.domainId, taskKey: task.key }
+      return await setModule(tx, task.key, await this.#store(tx, module, of), caller?.key ?? null)
     })
     if (!isSet) {
       await this.#read(task)

@@ -3,6 +3,7 @@
  * commit. Steps write through it; none of them commits.
  */
 import type { Client } from 'pg'
+import { usedUp } from '#api/identity/index.ts'
 import { sendCorked } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -13,6 +14,7 @@ import type { Cluster } from '../placement/cluster.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { ManagerTiming } from '../model/timing.ts'
 import { noteTasks } from '../store/notes.ts'
+import type { CpuQuota } from './cpu-quota.ts'
 import type { RunEndings } from './endings.ts'
 import type { FairShares } from './fair-shares.ts'
 import type { RunQueues } from './queues.ts'
@@ -26,6 +28,8 @@ export type WriterContext = {
   /** Turns of domains in the claims of this manager. */
   shares: FairShares
   quotas: TaskQuotas
+  /** The processor time of runs by domain and day. */
+  cpu: Pick<CpuQuota, 'used' | 'isUsedUp' | 'limitOf'>
   endings: RunEndings
   modules: ModuleCatalogue
   tasks: KnownTasks
@@ -129,6 +133,7 @@ export class RunBatch {
 
   /** How many more runs of the domain the workers may get, by its quota. */
   roomOf(domainId: string | null | undefined): number {
+    if (this.context.cpu.isUsedUp(domainId)) return 0
     const limit =
       domainId === undefined || domainId === null
         ? undefined
@@ -138,9 +143,15 @@ export class RunBatch {
 
   /**
    * A run of the domain will be queued. Beyond the quota of queued runs, throws `quota_exceeded` for a start of a user, and
-   * `unavailable` for others, which are started again: a message that starts a run waits.
+   * `unavailable` for others, which are started again: a message that starts a run waits. Without processor time left today, throws
+   * `rate_limited` and `unavailable`.
    */
   willQueue(domainId: string | null, cause: RunCause): void {
+    const { cpu } = this.context
+    if (cpu.isUsedUp(domainId)) {
+      const error = usedUp('cpu_seconds_per_day', cpu.limitOf(domainId) ?? 0)
+      throw cause.type === 'user' ? error : new ServiceError('unavailable', error.message, { retryAfterSeconds: 1 })
+    }
     const limit = domainId === null ? undefined : this.context.quotas.ofDomainId(domainId, 'queued_runs')
     const runs = limit === undefined ? undefined : this.#runsOf(domainId)
     if (limit === undefined || runs === undefined) return
@@ -248,10 +259,9 @@ const WRITE_TASKS = `
   RETURNING t.key, t.state)
   ${noteTasks('changed')}`
 
+const RUN_QUOTAS = ['concurrent_runs', 'queued_runs', 'cpu_seconds_per_day'] as const
+
 /** Starts of such a domain are counted, so their batch is written alone. */
 export function hasRunQuota(quotas: TaskQuotas, domainId: string | null): boolean {
-  return (
-    domainId !== null &&
-    (quotas.ofDomainId(domainId, 'concurrent_runs') ?? quotas.ofDomainId(domainId, 'queued_runs')) !== undefined
-  )
+  return domainId !== null && RUN_QUOTAS.some((name) => quotas.ofDomainId(domainId, name) !== undefined)
 }

@@ -83,9 +83,10 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
       ends.push({ run, ending, workerId: session.id, beganAgoMs: beganAgo(run, ending) })
     }
     batch.free(session, run.id)
-    batch.afterCommit(() =>
-      batch.context.cluster.recordEnd(run, session, ending.durationMs, ending.state === TASK_STATE.failed),
-    )
+    batch.afterCommit(() => {
+      batch.context.cluster.recordEnd(run, session, ending.durationMs, ending.state === TASK_STATE.failed)
+      if (run.spec.domain_id !== null) batch.context.cpu.used(run.spec.domain_id, ending.cpuMs ?? 0)
+    })
   }
   await writeEnds(batch, ends)
   await requeueRuns(batch, requeues)

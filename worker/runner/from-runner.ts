@@ -62,7 +62,8 @@ function parseMessage(value: unknown): FromRunner {
         type: 'ended',
         ...runOf(message),
         outcome: parseOutcome(fields(message['outcome'], 'an outcome')),
-        durationMs: duration(message),
+        durationMs: duration(message, 'durationMs'),
+        cpuMs: duration(message, 'cpuMs'),
         memoryBytes: count(message, 'memoryBytes'),
         isStreamed: flag(message, 'isStreamed'),
       }
@@ -196,9 +197,9 @@ function counts(message: Fields, name: string): number[] {
   return values.map((value: unknown) => count({ [name]: value }, name))
 }
 
-function duration(message: Fields): number {
-  const value = message['durationMs']
-  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw new Error('durationMs is not a duration')
+function duration(message: Fields, name: string): number {
+  const value = message[name]
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw new Error(`${name} is not a duration`)
   return value
 }
 

@@ -44,12 +44,15 @@ function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): vo
     const module = modules.get(order.moduleKey)
     if (module === undefined) throw new Error('a run arrived before its module')
     const startedMs = monotonicMs()
+    const usedBefore = process.threadCpuUsage()
     const host = new GuestThreadHost(order.sequence, port, replies)
     const { outcome, memoryBytes } =
       module instanceof LoadedComponent ? module.call(order.call, host) : callFunction(module, order.call, host)
     const durationMs = monotonicMs() - startedMs
+    const { user, system } = process.threadCpuUsage(usedBefore)
+    const cpuMs = (user + system) / 1000
     Atomics.store(slots, slot, SLOT.free)
-    const ended = { slot, sequence: order.sequence, outcome, durationMs, memoryBytes, isStreamed: host.finish() }
+    const ended = { slot, sequence: order.sequence, outcome, durationMs, cpuMs, memoryBytes, isStreamed: host.finish() }
     port.postMessage({ type: 'ended', ...ended } satisfies FromGuestThread)
     uncollectedBytes += memoryBytes
     if (uncollectedBytes <= COLLECT_AFTER_BYTES) return

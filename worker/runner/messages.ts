@@ -11,9 +11,15 @@ import type { CallOutcome } from '../runtime/outcome.ts'
 
 /**
  * `isStreamed`: what it wrote to stdout and stderr was said before. `memoryBytes`: the memory of its instances; one that
- * the module does not export counts as full.
+ * the module does not export counts as full. `cpuMs`: processor time of the thread.
  */
-export type EndedCall = { outcome: CallOutcome; durationMs: number; memoryBytes: number; isStreamed: boolean }
+export type EndedCall = {
+  outcome: CallOutcome
+  durationMs: number
+  cpuMs: number
+  memoryBytes: number
+  isStreamed: boolean
+}
 
 /** The data of one call; `sequence` identifies it within the pool. */
 export type RunOrder = {

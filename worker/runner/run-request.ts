@@ -25,8 +25,8 @@ export type RunRequest = {
 }
 
 export type RunOutcome =
-  /** `isStreamed`: its output was passed to `onOutput`. `memoryBytes`: of its instances; absent if its thread was ended. */
-  | (CallOutcome & { durationMs: number; memoryBytes?: number; isStreamed?: boolean })
+  /** `isStreamed`: its output was passed to `onOutput`. `memoryBytes`: of its instances; absent if its thread was ended, as `cpuMs` is. */
+  | (CallOutcome & { durationMs: number; cpuMs?: number; memoryBytes?: number; isStreamed?: boolean })
   /** Its runner was killed because of another run, or failed to start: retry it on this or another worker. */
   | { state: 'requeue'; cause: string }
   /** The caller's signal ended it. */

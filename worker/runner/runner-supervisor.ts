@@ -260,8 +260,8 @@ export class RunnerSupervisor {
     const [run] = position === -1 ? [] : thread.runs.splice(position, 1)
     if (run === undefined) return false
     this.#deps.callTimes.record(run.moduleKey, message.durationMs)
-    const { outcome, durationMs, memoryBytes, isStreamed } = message
-    run.end({ ...outcome, durationMs, memoryBytes, isStreamed })
+    const { outcome, durationMs, cpuMs, memoryBytes, isStreamed } = message
+    run.end({ ...outcome, durationMs, cpuMs, memoryBytes, isStreamed })
     if (position === 0) this.#threadRuns.beginHead(thread)
     this.#threadRuns.settle(runner)
     return true

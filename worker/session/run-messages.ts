@@ -17,6 +17,8 @@ export type RunEnd = {
   frames?: readonly string[]
   results?: unknown
   durationMs: number
+  /** Absent if its thread was ended: it may have used the processor all the time. */
+  cpuMs?: number
   isOutputTruncated?: boolean
 }
 
@@ -110,6 +112,7 @@ export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareM
         reason: 'guest_error',
         error: `the result has ${resultBytes} bytes, at most ${maxBytes} are accepted`,
         durationMs: end.durationMs,
+        ...(end.cpuMs === undefined ? {} : { cpuMs: end.cpuMs }),
       }
     : end
   return create(RunResultSchema, {
@@ -120,6 +123,7 @@ export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareM
     frames: [...(kept.frames ?? [])],
     resultsJson: isTooLarge ? '' : resultsJson,
     durationMs: kept.durationMs,
+    cpuMs: kept.cpuMs ?? kept.durationMs,
     prepareMs,
     outputTruncated: kept.isOutputTruncated ?? false,
   })

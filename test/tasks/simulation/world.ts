@@ -60,6 +60,7 @@ class Manager {
       queues: new RunQueues(),
       shares: new FairShares(),
       quotas: { ofDomainId: () => undefined },
+      cpu: { used: () => undefined, isUsedUp: () => false, limitOf: () => undefined },
       endings: new RunEndings(),
       modules: new ModuleCatalogue(),
       tasks: new KnownTasks(),
