@@ -44,7 +44,7 @@ export class CpuQuota {
       read,
       logger: deps.logger,
       maxAgeMs: Infinity,
-      onForgotten: (id) => void this.#days.delete(id),
+      onEvicted: (id) => void this.#days.delete(id),
     })
     this.#running = this.#loop()
   }

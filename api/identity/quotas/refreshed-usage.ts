@@ -35,8 +35,8 @@ export type RefreshedUsageOptions<Domain extends number | string> = {
   logger: Logger
   /** From what age on a figure says nothing; a default of some seconds. */
   maxAgeMs?: number
-  /** A domain was removed from memory. */
-  onForgotten?: (domain: Domain) => void
+  /** A domain was removed from memory, because there are too many. */
+  onEvicted?: (domain: Domain) => void
 }
 
 export class RefreshedUsage<Domain extends number | string = number> {
@@ -120,7 +120,7 @@ export class RefreshedUsage<Domain extends number | string = number> {
     const [oldest] = this.#figures.keys()
     if (oldest !== undefined && this.#figures.size >= MAX_DOMAINS) {
       this.#figures.delete(oldest)
-      this.#options.onForgotten?.(oldest)
+      this.#options.onEvicted?.(oldest)
     }
     this.#figures.set(domain, { used, changed, changedBefore: 0, readAtMs })
   }
