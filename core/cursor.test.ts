@@ -1,16 +1,29 @@
 import { expect, test } from 'vitest'
-import { formatCursor, parseCursor } from './cursor.ts'
+import { NextCursor, formatCursor, listingOf, parseCursor } from './cursor.ts'
+import type { Place } from './cursor.ts'
 
-test.each([
-  { order: 'started', timeUs: 1_795_238_794_403_127, key: 7 },
-  { order: 'key', timeUs: undefined, key: Number.MAX_SAFE_INTEGER },
-])('%j is decoded from its text', (place) => {
-  expect(parseCursor(formatCursor(place), place.order)).toEqual(place)
+const listing = listingOf('/:domain_id/clients', { domain_id: 'd' }, { order: 'name', limit: 10, offset: 0 })
+
+test.each<Place[]>([
+  [[1_795_238_794_403_127, 7]],
+  [[Number.MAX_SAFE_INTEGER]],
+  [['pompe à eau "1"', true, '6b1f0c1e-0000-4000-8000-000000000000']],
+])('%j comes back from its text', (place) => {
+  expect(parseCursor(listing, formatCursor(listing, JSON.stringify(place)))).toEqual(place)
 })
 
-test('a cursor of another order is refused', () => {
-  const cursor = formatCursor({ order: 'key', timeUs: undefined, key: 7 })
-  expect(() => parseCursor(cursor, 'started')).toThrow('another order')
+test('is valid for another page of the same listing', () => {
+  const query = { limit: 50, cursor: 'x', order: 'name' }
+  expect(listingOf('/:domain_id/clients', { domain_id: 'd' }, query)).toEqual(listing)
+})
+
+test.each([
+  ['another path', listingOf('/:domain_id/channels', { domain_id: 'd' }, { order: 'name' })],
+  ['another domain', listingOf('/:domain_id/clients', { domain_id: 'e' }, { order: 'name' })],
+  ['another order', listingOf('/:domain_id/clients', { domain_id: 'd' }, { order: 'created_at' })],
+  ['a further filter', listingOf('/:domain_id/clients', { domain_id: 'd' }, { order: 'name', tag: 'a' })],
+])('of %s is refused', (_name, other) => {
+  expect(() => parseCursor(other, formatCursor(listing, '[7]'))).toThrow('another order')
 })
 
 test.each([
@@ -18,8 +31,19 @@ test.each([
   'x',
   '7',
   'a'.repeat(128),
-  Buffer.from('key::7;').toString('base64url'),
-  `${Buffer.from('key::7').toString('base64')}=`,
-])('%j is not a cursor', (text) => {
-  expect(() => parseCursor(text, 'key')).toThrow('must be the `next` of a page')
+  formatCursor(listing, '7'),
+  formatCursor(listing, '[7'),
+  formatCursor(listing, '[null]'),
+  formatCursor(listing, '[[7]]'),
+  `${formatCursor(listing, '[7]')}=`,
+])('%j is none', (text) => {
+  expect(() => parseCursor(listing, text)).toThrow('must be the `next` of a page')
+})
+
+test('a page that is cut goes on after its last row, and the last page not at all', () => {
+  const places = ['[1]', '[2]', '[3]']
+  expect(new NextCursor(listing, { places, hasMore: true }).after()).toBe(formatCursor(listing, '[3]'))
+  const last = new NextCursor(listing, { places, hasMore: false })
+  expect(last.after()).toBeUndefined()
+  expect(last.after(2)).toBe(formatCursor(listing, '[2]'))
 })

@@ -1,28 +1,84 @@
 /**
- * Cursors of listings: the place of the last row of a page, in the order of its listing. Unlike an offset, a cursor costs the same on
- * every page, and rows that are added meanwhile move nothing. It is opaque to callers and gives no right: the conditions of
- * the listing apply to every page.
+ * Cursors of listings: the place of the last row of a page in the order of its listing. The page after it begins with the next row,
+ * also when rows were added or removed meanwhile, and costs the same wherever it is. A cursor is opaque to callers and gives no
+ * right: the conditions of the listing apply to every page. It is valid for the listing with the same path and filters.
  */
+import { createHash } from 'node:crypto'
 import { refusedField } from './errors/index.ts'
 
-/** A place in an order: the time of the row in microseconds since 1970, where rows are ordered by it, and its key. */
-export type Place = { order: string; timeUs: number | undefined; key: number }
+/** The values of the sort columns of a row. Together they identify the row in its listing. */
+export type Place = readonly (string | number | boolean)[]
 
-export const MAX_CURSOR_CHARS = 128
-const TEXT = /^([a-z_]{1,32}):(-?\d{1,17})?:(\d{1,16})$/
-
-export function formatCursor({ order, timeUs, key }: Place): string {
-  return Buffer.from(`${order}:${timeUs ?? ''}:${key}`).toString('base64url')
+/** The end of a page, from which the cursor of the next page follows. */
+export type PageEnd = {
+  /** The JSON text of the place of each row, in the order of the page. A page that is cut ends at an earlier row. */
+  readonly places: readonly string[]
+  /** True when rows follow the last one. */
+  readonly hasMore: boolean
 }
 
-/** Throws `malformed` for another text, and for a cursor of another order. */
-export function parseCursor(text: string, order: string): Place {
-  const match = TEXT.exec(Buffer.from(text, 'base64url').toString('latin1'))
-  const [, named, timeUs, key] = match ?? []
-  if (match === null || formatCursor({ order: named ?? '', timeUs: numberOf(timeUs), key: Number(key) }) !== text)
-    throw refusedField('cursor', 'must be the `next` of a page')
-  if (named !== order) throw refusedField('cursor', 'is of a listing with other filters or another order')
-  return { order, timeUs: numberOf(timeUs), key: Number(key) }
+/** The end of a page that no other follows. */
+export const NO_MORE: PageEnd = { places: [], hasMore: false }
+
+/** The sort column of the most characters is a subtopic of 1,024 characters. */
+export const MAX_CURSOR_CHARS = 8192
+/** Bytes of the digest of path and filters in a cursor. It prevents mistakes, not attacks. */
+const LISTING_BYTES = 8
+/** Query parameters that select a page and not the rows of a listing, and the credential in a query. */
+const NO_FILTERS: ReadonlySet<string> = new Set(['cursor', 'offset', 'limit', 'authorization'])
+
+/** Identifies a listing: its path with the values in it, and its filters with their defaults. */
+export function listingOf(route: string, params: object, query: object): Buffer {
+  const filters = Object.entries(query).filter(([name, value]) => !NO_FILTERS.has(name) && value !== undefined)
+  const text = JSON.stringify([route, sorted(Object.entries(params)), sorted(filters)])
+  return createHash('sha256').update(text).digest().subarray(0, LISTING_BYTES)
 }
 
-const numberOf = (text: string | undefined) => (text === undefined ? undefined : Number(text))
+const sorted = (entries: [string, unknown][]) => entries.toSorted(([left], [right]) => (left < right ? -1 : 1))
+
+export function formatCursor(listing: Buffer, place: string): string {
+  return Buffer.concat([listing, Buffer.from(place)]).toString('base64url')
+}
+
+/** Throws `malformed` for a text that is no cursor, and for the cursor of another listing. */
+export function parseCursor(listing: Buffer, text: string): Place {
+  const bytes = Buffer.from(text, 'base64url')
+  const place = placeOf(bytes.subarray(LISTING_BYTES).toString())
+  if (place === undefined || bytes.toString('base64url') !== text) throw noCursor()
+  if (!bytes.subarray(0, LISTING_BYTES).equals(listing))
+    throw refusedField('cursor', 'is of a listing with other filters or another order')
+  return place
+}
+
+/** For a cursor that Skein did not make. */
+export const noCursor = () => refusedField('cursor', 'must be the `next` of a page')
+
+function placeOf(text: string): Place | undefined {
+  try {
+    const place: unknown = JSON.parse(text)
+    return Array.isArray(place) && place.every(isValue) ? place : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const isValue = (value: unknown): value is Place[number] =>
+  typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+
+/** The end of a page of one listing. */
+export class NextCursor {
+  readonly #listing: Buffer
+  readonly #end: PageEnd
+
+  constructor(listing: Buffer, end: PageEnd) {
+    this.#listing = listing
+    this.#end = end
+  }
+
+  /** The cursor of the next page; undefined for the last page. `count`: the rows of a page that is cut. */
+  after(count?: number): string | undefined {
+    const { places, hasMore } = this.#end
+    const place = count === undefined ? (hasMore ? places.at(-1) : undefined) : places[count - 1]
+    return place === undefined ? undefined : formatCursor(this.#listing, place)
+  }
+}

@@ -77,6 +77,7 @@ export {
   findNamed,
   findPageKeys,
   createdWithin,
+  endAt,
   hasTrigrams,
   parseMetadataFilter,
   shownRows,

@@ -11,6 +11,8 @@ export {
   violatedConstraint,
 } from './errors.ts'
 export { jsonArray } from './json-array.ts'
+export { Keyset, pageOf, rangeOf, readPage } from './keyset.ts'
+export type { PlacedRow, SortColumn } from './keyset.ts'
 export { withinPage } from './page.ts'
 export type { PageRow } from './page.ts'
 export { prepared } from './prepared.ts'

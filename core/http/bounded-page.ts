@@ -1,10 +1,11 @@
 /**
  * Bounds the size of pages in responses (decision 79): at most MAX_PAGE_BYTES, with a `limit` from which the offset of the next
- * page follows. A schema with `total`, `offset`, `limit` and an array is a page, so routes need no code for it.
+ * page follows, and a `next` after the last item that is left. A schema with `total`, `offset`, `limit` and an array is a page, so routes need no code for it.
  */
+import { NextCursor } from '../cursor.ts'
 import { MAX_PAGE_BYTES } from '../page.ts'
 
-type Page = { total?: unknown; offset?: unknown; limit?: unknown } & Record<string, unknown>
+type Page = { total?: unknown; offset?: unknown; limit?: unknown; next?: unknown } & Record<string, unknown>
 type ObjectSchema = { properties?: Record<string, { type?: unknown }>; anyOf?: unknown }
 type Stringify = (value: unknown) => string
 
@@ -24,12 +25,12 @@ export function pageStringify(arrays: readonly string[], stringify: Stringify): 
     const [first] = shown
     if (first === undefined) return stringify(value)
     const items = value[first] as unknown[]
-    const whole = stringify(limited(value, countItems(items)))
+    const whole = stringify(ended(value, countItems(items)))
     // Trees are bounded where they are read: omitting a branch here would leave a gap in the page.
     if (Buffer.byteLength(whole) <= MAX_PAGE_BYTES || items.some(isBranch)) return whole
     const shortened = (count: number) =>
       stringify({
-        ...limited(value, count),
+        ...ended(value, count, count < items.length ? count : undefined),
         ...Object.fromEntries(shown.map((name) => [name, (value[name] as unknown[]).slice(0, count)])),
       })
     let [fits, tooMany] = [1, items.length]
@@ -46,6 +47,18 @@ export function pageStringify(arrays: readonly string[], stringify: Stringify): 
 
 function isPage(value: unknown): value is Page {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && 'limit' in value
+}
+
+/** The page of `count` items, with the cursor of the next page. `cutTo`: the number of its items if it was cut here. */
+function ended(page: Page, count: number, cutTo?: number): Page {
+  if (!(page.next instanceof NextCursor)) return limited(page, count)
+  const { next: end, ...others } = page
+  const next = end.after(cutTo)
+  if (next === undefined) return limited(others, count)
+  // The rows before a page of a cursor are not counted, so its total says nothing about those that follow.
+  const { offset, limit } = others
+  const isCut = offset === undefined && count > 0 && typeof limit === 'number' && count < limit
+  return { ...(isCut ? { ...others, limit: count } : limited(others, count)), next }
 }
 
 /** Sets `limit` to the number of items when the page was cut before the requested limit and more items follow. */

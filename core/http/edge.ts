@@ -12,6 +12,7 @@ import type { Logger } from '../logging/index.ts'
 import { declareEdgeResponses } from './responses.ts'
 import type { HttpApp } from './app.ts'
 import { registerBodyParsers, textFault } from './body.ts'
+import { registerCursors } from './cursors.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
 import type { HealthOptions } from './health.ts'
 import { registerPages } from './guides.ts'
@@ -118,6 +119,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     options.authenticate(request).then(() => done(), done)
   })
   registerHints(app as unknown as FastifyInstance)
+  registerCursors(app as unknown as FastifyInstance)
   app.addHook('onSend', lingerOnSend)
   registerOpenApi(app, options.health.build)
   registerHealth(app, options.health)

@@ -72,10 +72,10 @@ function catalogueRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): 
       },
     },
     async (request) => {
-      const { offset, limit, domain_id: domainId, source } = request.query
-      const query = { offset, limit, domainId, ...(source === undefined ? {} : { source }) }
+      const { offset, limit, cursor, domain_id: domainId, source } = request.query
+      const query = { offset, limit, cursor, domainId, ...(source === undefined ? {} : { source }) }
       const page = await modules.list(callers.of(request), query)
-      return { offset, limit, total: page.total, modules: page.modules.map(presentModule) }
+      return { offset, limit, ...page, modules: page.modules.map(presentModule) }
     },
   )
   app.get(

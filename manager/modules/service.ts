@@ -96,8 +96,8 @@ export class ModulesService {
 
   async list(caller: TaskCaller, query: Omit<UseFilter, 'domains'> & { domainId: string | undefined }) {
     const domains = await this.#visible(caller, 'task_read', query.domainId)
-    const { total, uses } = await listUses(this.#deps.database, { ...query, domains })
-    return { total, modules: this.#show(uses, await this.#askProxy(uses, false)) }
+    const { total, uses, next } = await listUses(this.#deps.database, { ...query, domains })
+    return { total, next, modules: this.#show(uses, await this.#askProxy(uses, false)) }
   }
 
   /** One entry per domain and reference, and what the module is; null: unknown. Throws `not_found`. */

@@ -1,7 +1,9 @@
 /** Uses of modules, from registries and uploaded: the SQL of `GET /modules`. */
 import { LRUCache } from 'lru-cache'
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
@@ -26,14 +28,12 @@ export type ModuleUse = {
 
 /** Keys of domains, 0 for tasks of no domain; `all`: no restriction. */
 
-export type UseFilter = {
+export type UseFilter = PageRange & {
   domains: VisibleDomainKeys
   digest?: string
   source?: 'registry' | 'upload'
   /** The recorded reference with the digest of the manifest; an upload has none. */
   reference?: string | undefined
-  offset: number
-  limit: number
 }
 
 const NOTED_EVERY_MS = 60_000
@@ -91,7 +91,7 @@ type UseRow = {
   last_used_at: string | null
 }
 
-function usesOf({ domains, digest, source, reference }: Omit<UseFilter, 'offset' | 'limit'>): Sql<unknown> {
+function usesOf({ domains, digest, source, reference }: Omit<UseFilter, keyof PageRange>): Sql<unknown> {
   const isDigest = (column: Sql<unknown>) => (digest === undefined ? sql`true` : sql`${column} = ${digest}`)
   const isReference = reference === undefined ? sql`true` : sql`u.reference = ${reference}`
   return sql`
@@ -110,19 +110,24 @@ function usesOf({ domains, digest, source, reference }: Omit<UseFilter, 'offset'
 }
 
 /** Most recently used first. */
-export async function listUses(database: Database, filter: UseFilter): Promise<{ total: number; uses: ModuleUse[] }> {
+export async function listUses(database: Database, filter: UseFilter): Promise<{ total: number; uses: ModuleUse[]; next: PageEnd }> {
   const from = usesOf(filter)
   const [counted, listed] = await Promise.all([
     sql<{ total: number }>`SELECT count(*)::integer AS total FROM ${from}`.execute(database.db),
-    withinPage(sql<UseRow>`
-      SELECT digest, domain_key, domain_id, source, reference, image_url, signed, size_bytes, tasks,
-        created_at::text, last_used_at::text
-      FROM ${from}
-      ORDER BY uses.last_used_at DESC NULLS LAST, digest, domain_id, reference
-      OFFSET ${filter.offset} LIMIT ${filter.limit}`).execute(database.db),
+    readPage<UseRow>(database.db, { columns: COLUMNS, from, where: sql<boolean>`true`, keyset: LAST_USED_FIRST }, filter),
   ])
-  return { total: counted.rows[0]?.total ?? 0, uses: listed.rows.map(fromRow) }
+  return { total: counted.rows[0]?.total ?? 0, uses: listed.rows.map(fromRow), next: listed.next }
 }
+
+const COLUMNS = sql`digest, domain_key, domain_id, source, reference, image_url, signed, size_bytes, tasks,
+  created_at::text, last_used_at::text`
+/** Modules that were never used are the last. */
+const LAST_USED_FIRST = new Keyset([
+  { by: sql`coalesce(uses.last_used_at, 'epoch')`, type: 'time', dir: 'desc' },
+  { by: sql`uses.digest`, type: 'text' },
+  { by: sql`coalesce(uses.domain_id::text, '')`, type: 'text' },
+  { by: sql`coalesce(uses.reference, '')`, type: 'text' },
+])
 
 /** Removes the uses of the module by these domains; true if no other domain uses it. */
 export async function deleteUses(database: Database, digest: string, domains: VisibleDomainKeys): Promise<boolean> {

@@ -38,7 +38,7 @@ export function taskMetricsRoute({ runs, callers }: { runs: RunsService; callers
       async (request) => {
         const { offset, limit } = request.query
         const { task_id: taskId } = request.params
-        const page = await runs.list(callers.of(request), taskId, { offset, limit })
+        const page = await runs.list(callers.of(request), taskId, request.query)
         const metrics = page.runs.map((run) => ({
           task_id: taskId,
           run_id: run.id,
@@ -46,7 +46,7 @@ export function taskMetricsRoute({ runs, callers }: { runs: RunsService; callers
           timestamp: formatTime(run.finishedAt ?? run.createdAt),
           metrics: { duration_ms: run.durationMs },
         }))
-        return { offset, limit, total: page.total, metrics }
+        return { offset, limit, total: page.total, metrics, next: page.next }
       },
     )
   }

@@ -7,7 +7,7 @@ import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
 import { BEARER, NO_USER } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
-import { LogQuery, Run, FoundRunPage, RunPage, RunQuery, RunsQuery, TaskResults, presentRun } from './schema.ts'
+import { LogQuery, Run, RunPage, RunQuery, RunsQuery, TaskResults, presentRun } from './schema.ts'
 import type { RunsService } from './service.ts'
 
 const Params = Type.Object({ task_id: TaskId })
@@ -48,14 +48,13 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
           description:
             'Runs of the tasks that the caller can read, each with its cause. `total` is exact up to 100,000.',
           querystring: RunsQuery,
-          response: responses({ 200: FoundRunPage }),
+          response: responses({ 200: RunPage }),
         },
       },
       async (request) => {
         const { offset, limit } = request.query
         const page = await runs.search(callers.of(request), request.query)
-        const next = page.next === undefined ? {} : { next: page.next }
-        return { offset, limit, total: page.total, ...next, runs: page.runs.map((run) => presentRun(run, run.results)) }
+        return { offset, limit, ...page, runs: page.runs.map((run) => presentRun(run, run.results)) }
       },
     )
     app.get(
@@ -73,8 +72,8 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
       },
       async (request) => {
         const { offset, limit } = request.query
-        const page = await runs.list(callers.of(request), request.params.task_id, { offset, limit })
-        return { offset, limit, total: page.total, runs: page.runs.map((run) => presentRun(run, run.results)) }
+        const page = await runs.list(callers.of(request), request.params.task_id, request.query)
+        return { offset, limit, ...page, runs: page.runs.map((run) => presentRun(run, run.results)) }
       },
     )
     app.get(

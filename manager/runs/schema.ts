@@ -5,7 +5,6 @@ import type { TextOrBytes } from '#core/bytes/index.ts'
 import { documented } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
-import { MAX_CURSOR_CHARS } from '#core/cursor.ts'
 import { CAUSES } from '../model/cause.ts'
 import { FAILURE_REASONS } from '../model/run.ts'
 import { CliArgs, Env, Inputs } from '../model/task-fields.ts'
@@ -221,12 +220,6 @@ const UuidFilter = (description: string) =>
 /** Filters of `GET /runs`. */
 export const RunsQuery = Type.Object({
   ...pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }),
-  cursor: Type.Optional(
-    Type.String({
-      maxLength: MAX_CURSOR_CHARS,
-      description: 'The `next` of the page before, with the same filters, instead of an offset',
-    }),
-  ),
   domain_id: Type.Optional(Type.String({ maxLength: 64, description: 'Runs of this domain' })),
   task_id: UuidFilter('Runs of this task'),
   worker_id: UuidFilter('Runs whose present or last attempt is on this worker'),
@@ -248,10 +241,6 @@ export const RunsQuery = Type.Object({
 export type RunsQuery = Static<typeof RunsQuery>
 
 export const RunPage = Type.Object({ ...pageFields, runs: Type.Array(Run) })
-export const FoundRunPage = Type.Object({
-  ...RunPage.properties,
-  next: Type.Optional(Type.String({ description: 'The cursor of the next page; absent: there is none' })),
-})
 export const LogQuery = Type.Object({
   run_id: Type.Optional(TaskId),
   stream: Type.Optional(Type.Enum(['stdout', 'stderr'])),

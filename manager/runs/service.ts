@@ -1,6 +1,7 @@
 /** Starts, stops and reads runs. The task of a run determines the permissions. */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
+import type { PageRange } from '#core/page.ts'
 import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
@@ -131,9 +132,9 @@ export class RunsService {
     return { state, results: hasResult ? await readResult(database.db, run) : null, error, reason, runId }
   }
 
-  async list(caller: TaskCaller, taskId: string, page: { offset: number; limit: number }) {
+  async list(caller: TaskCaller, taskId: string, range: PageRange) {
     const task = await this.#deps.tasks.require(caller, taskId, 'task_read')
-    return await listRuns(this.#deps.database.db, task.key, page)
+    return await listRuns(this.#deps.database.db, task.key, range)
   }
 
   /**
@@ -145,7 +146,6 @@ export class RunsService {
     const ids = ['task_id', 'worker_id', 'channel_id', 'user_id', 'workflow_id', 'replay_id'] as const
     for (const name of ids)
       if (query[name] !== undefined && !isId(query[name])) throw refusedField(name, 'must be a UUID')
-    if (query.cursor !== undefined && query.offset > 0) throw refusedField('cursor', 'must not be combined with offset')
     const domains = await visibleIn(access, caller, query.domain_id)
     return await searchRuns(database.db, {
       domains,

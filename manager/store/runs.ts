@@ -3,13 +3,12 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { wholeCharactersLength } from '#core/bytes/index.ts'
-import { formatCursor, parseCursor } from '#core/cursor.ts'
-import type { Place } from '#core/cursor.ts'
-import { withinPage } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { MAX_LISTED_RESULT_BYTES, MAX_PAGE_BYTES } from '#core/page.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
-import { formatTime } from '#core/time.ts'
 import type { Sql } from '#core/sql.ts'
 import type { TaskState } from '#proto/index.ts'
 import { visibleDomainCondition } from '../access/access.ts'
@@ -103,12 +102,20 @@ type Row = {
 export const RESULT_BYTES = sql`coalesce(r.result_bytes, octet_length(r.results::text))`
 
 /** Results where `isShown`; otherwise, and for staged ones, the size. */
-const runsWith = (isShown: Sql<boolean>) => sql`
-  SELECT r.key, r.id, k.id AS task_id, k.name AS task_name, k.domain_id, r.cause, r.drives_task, r.is_broadcast, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
+const columnsWith = (isShown: Sql<boolean>) => sql`
+  r.key, r.id, k.id AS task_id, k.name AS task_name, k.domain_id, r.cause, r.drives_task, r.is_broadcast, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
     r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
     r.prepare_ms, r.reason, r.error, r.frames, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
-    CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated
-  FROM runs r JOIN tasks k ON k.key = r.task_key LEFT JOIN workers w ON w.key = r.worker_key`
+    CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated`
+
+const FROM = sql`runs r JOIN tasks k ON k.key = r.task_key LEFT JOIN workers w ON w.key = r.worker_key`
+
+const runsWith = (isShown: Sql<boolean>) => sql`SELECT ${columnsWith(isShown)} FROM ${FROM}`
+
+/** Larger results are not listed. */
+const LISTED_COLUMNS = columnsWith(sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`)
+
+const NEWEST_KEY_FIRST = new Keyset([{ by: sql`r.key`, type: 'number' }], 'desc')
 
 const WHOLE_RUNS = runsWith(sql<boolean>`true`)
 
@@ -152,18 +159,17 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
 export async function listRuns(
   db: Queryable,
   taskKey: number,
-  page: { offset: number; limit: number },
-): Promise<{ total: number; runs: RunRecord[] }> {
-  const [{ rows }, counted] = await Promise.all([
-    withinPage(
-      sql<Row>`${runsWith(sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`)} WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT ${page.limit} OFFSET ${page.offset}`,
-    ).execute(db),
+  range: PageRange,
+): Promise<{ total: number; runs: RunRecord[]; next: PageEnd }> {
+  const where = sql<boolean>`r.task_key = ${taskKey}`
+  const [{ rows, next }, counted] = await Promise.all([
+    readPage<Row>(db, { columns: LISTED_COLUMNS, from: FROM, where, keyset: NEWEST_KEY_FIRST }, range),
     sql<{ total: number }>`SELECT count(*) AS total FROM runs WHERE task_key = ${taskKey}`.execute(db),
   ])
-  return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows) }
+  return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows), next }
 }
 
-export type RunFilter = {
+export type RunFilter = PageRange & {
   domains: VisibleDomainKeys
   taskId?: string | undefined
   workerId?: string | undefined
@@ -178,60 +184,38 @@ export type RunFilter = {
   /** Seconds since 1970 of the start: `from` inclusive, `to` exclusive. */
   from?: number | undefined
   to?: number | undefined
-  /** The `next` of the page before, instead of an offset. */
-  cursor?: string | undefined
-  offset: number
-  limit: number
 }
 
 /** Rows that a total counts. */
 const MAX_TOTAL = 100_000
 
-/**
- * Runs of any tasks, the newest first. The total is exact up to 100,000. `next` is the cursor of the following page, if there may be one.
- * Throws `malformed` for a cursor of another order.
- */
+/** Runs of any tasks, the newest first. The total is exact up to 100,000. Throws `malformed` for a cursor of another order. */
 export async function searchRuns(
   db: Queryable,
   filter: RunFilter,
-): Promise<{ total: number; next: string | undefined; runs: RunRecord[] }> {
-  const { domains, offset, limit, cursor } = filter
-  const where = sql.join(runConditions(filter), sql` AND `)
+): Promise<{ total: number; runs: RunRecord[]; next: PageEnd }> {
+  const { domains } = filter
+  const where = sql<boolean>`${sql.join(runConditions(filter), sql` AND `)}`
   const [onlyDomain, ...otherDomains] = typeof domains === 'string' ? [] : domains
   // The index of runs of a domain is in the order of their starts; keys are too, over all domains.
   const isByStart = onlyDomain !== undefined && otherDomains.length === 0
-  const orderName = isByStart ? 'started' : 'key'
-  const order = isByStart ? sql`r.created_at DESC, r.key DESC` : sql`r.key DESC`
-  const after = cursor === undefined ? sql<boolean>`true` : isAfter(parseCursor(cursor, orderName))
-  const isShown = sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`
-  const [{ rows }, counted] = await Promise.all([
-    withinPage(
-      sql<Row>`${runsWith(isShown)} WHERE ${where} AND ${after} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}`,
-    ).execute(db),
+  const keyset = isByStart ? NEWEST_START_FIRST : NEWEST_KEY_FIRST
+  const [{ rows, next }, counted] = await Promise.all([
+    readPage<Row>(db, { columns: LISTED_COLUMNS, from: FROM, where, keyset }, filter),
     sql<{
       total: number
     }>`SELECT count(*) AS total FROM (SELECT FROM runs r WHERE ${where} LIMIT ${MAX_TOTAL}) found`.execute(db),
   ])
-  const last = rows.at(-1)
-  const isCut = last !== undefined && (rows.length === limit || last.page_rows > rows.length)
-  const next = isCut
-    ? formatCursor({ order: orderName, timeUs: isByStart ? microsecondsOf(last.created_at) : undefined, key: last.key })
-    : undefined
-  return { total: counted.rows[0]?.total ?? 0, next, runs: await withAttempts(db, rows) }
+  return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows), next }
 }
 
-/** Of a listing whose newest rows come first. */
-function isAfter({ timeUs, key }: Place): Sql<boolean> {
-  if (timeUs === undefined) return sql<boolean>`r.key < ${key}`
-  const time = sql`'epoch'::timestamptz + ${timeUs}::bigint * interval '1 microsecond'`
-  return sql<boolean>`(r.created_at, r.key) < (${time}, ${key}::bigint)`
-}
-
-/** Since 1970; PostgreSQL keeps microseconds. */
-function microsecondsOf(time: string): number {
-  const [, seconds = '', fraction = ''] = /^(.*?)(?:\.(\d+))?Z$/.exec(formatTime(time)) ?? []
-  return Date.parse(`${seconds}Z`) * 1000 + Number(fraction.padEnd(6, '0'))
-}
+const NEWEST_START_FIRST = new Keyset(
+  [
+    { by: sql`r.created_at`, type: 'time' },
+    { by: sql`r.key`, type: 'number' },
+  ],
+  'desc',
+)
 
 function runConditions(filter: RunFilter): Sql<boolean>[] {
   const { domains, states, reason, cause, message, from, to } = filter

@@ -1,7 +1,18 @@
 /** SQL of the tasks table, except for the states, which the run writer owns. Converts between rows and domain values. */
-import { refusing, withinPage, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
+import {
+  Keyset,
+  readPage,
+  refusing,
+  withinPage,
+  type Database,
+  type Queryable,
+  type SortColumn,
+  type Transaction,
+} from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { MAX_LISTED_RESULT_BYTES } from '#core/page.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
@@ -73,14 +84,17 @@ const LISTED_TASK = sql`NULL AS exports, NULL AS imports,
   ${resultIf(sql<boolean>`(r.result_digest IS NULL AND ${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES})`)}`
 const WHOLE_TASK = sql`m.exports, m.imports, ${resultIf(sql<boolean>`(r.result_digest IS NULL)`)}`
 
-const tasksWith = (description: Sql<unknown>) => sql`
-  SELECT t.key, t.id, t.domain_id, t.user_key, t.state, t.run_key, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at,
+const columnsWith = (description: Sql<unknown>) => sql`
+  t.key, t.id, t.domain_id, t.user_key, t.state, t.run_key, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at,
     t.secret_names, t.depends_on, t.run_if, t.start_time, t.finish_time, t.created_at, t.updated_at, f.id AS workflow_id,
     CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status,
-    r.id AS run_id, r.error, r.reason, m.digest, m.size_bytes, m.kind, m.runtime, ${description}
-  FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
+    r.id AS run_id, r.error, r.reason, m.digest, m.size_bytes, m.kind, m.runtime, ${description}`
+
+const FROM = sql`tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
     LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
+
+const tasksWith = (description: Sql<unknown>) => sql`SELECT ${columnsWith(description)} FROM ${FROM}`
 
 /** Columns of `tasks t`. */
 export function columnsOf(columns: readonly string[]): string {
@@ -223,7 +237,7 @@ export async function deleteTask(database: Database, key: number): Promise<boole
   return rows.length === 1
 }
 
-export type TaskFilter = {
+export type TaskFilter = PageRange & {
   domains: VisibleDomainKeys
   state?: number | undefined
   name?: string | undefined
@@ -233,14 +247,21 @@ export type TaskFilter = {
   hasTrigger?: boolean | undefined
   order: string
   dir: 'asc' | 'desc'
-  offset: number
-  limit: number
 }
 
-const ORDERS: Readonly<Record<string, Sql<unknown>>> = {
-  name: sql`t.name`,
-  created_at: sql`t.created_at`,
-  updated_at: sql`coalesce(t.updated_at, t.created_at)`,
+const UPDATED_AT: SortColumn = { by: sql`coalesce(t.updated_at, t.created_at)`, type: 'time' }
+const ORDERS: Readonly<Record<string, readonly SortColumn[]>> = {
+  name: [{ by: sql`t.name`, type: 'text' }],
+  created_at: [],
+  updated_at: [UPDATED_AT],
+}
+
+function keysetOf({ order, dir }: TaskFilter): Keyset {
+  const created: SortColumn[] = [
+    { by: sql`t.created_at`, type: 'time' },
+    { by: sql`t.id`, type: 'uuid' },
+  ]
+  return new Keyset([...(ORDERS[order] ?? [UPDATED_AT]), ...created], dir)
 }
 
 /** The reference of the task's module; null: none, undefined: no such task. */
@@ -264,7 +285,7 @@ export function namesChannel(alias: string, channelId: string): Sql<boolean> {
     OR ${column('grants')}::jsonb @> jsonb_build_array(jsonb_build_object('channel_id', ${channelId}::text)))`
 }
 
-export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[] }> {
+export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[]; next: PageEnd }> {
   const conditions: Sql<boolean>[] = [visibleDomainCondition(sql`t.domain_key`, filter.domains)]
   if (filter.state !== undefined) conditions.push(sql`t.state = ${filter.state}`)
   if (filter.name !== undefined && filter.name !== '') {
@@ -279,15 +300,13 @@ export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ to
   if (filter.hasTrigger !== undefined)
     conditions.push(filter.hasTrigger ? sql`t.trigger IS NOT NULL` : sql`t.trigger IS NULL`)
   if (filter.channelId !== undefined) conditions.push(namesChannel('t', filter.channelId))
-  const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
-  const dir = sql.raw(filter.dir)
-  const order = ORDERS[filter.order] ?? ORDERS['updated_at']
-  const page = withinPage(
-    sql<TaskRow>`${tasksWith(LISTED_TASK)} ${where} ORDER BY ${order} ${dir}, t.created_at ${dir}, t.id ${dir} LIMIT ${filter.limit} OFFSET ${filter.offset}`,
-  )
-  const count = sql<{ total: number }>`SELECT count(*) AS total FROM tasks t ${where}`
-  const [{ rows }, counted] = await Promise.all([page.execute(db), count.execute(db)])
-  return { total: counted.rows[0]?.total ?? 0, tasks: rows.map(fromListedRow) }
+  const where = sql<boolean>`${sql.join(conditions, sql` AND `)}`
+  const source = { columns: columnsWith(LISTED_TASK), from: FROM, where, keyset: keysetOf(filter) }
+  const [{ rows, next }, counted] = await Promise.all([
+    readPage<TaskRow>(db, source, filter),
+    sql<{ total: number }>`SELECT count(*) AS total FROM tasks t WHERE ${where}`.execute(db),
+  ])
+  return { total: counted.rows[0]?.total ?? 0, tasks: rows.map(fromListedRow), next }
 }
 
 export function taskUnderWay(): ServiceError {

@@ -1,6 +1,8 @@
 /** Reads of the workers table. Registration and leases write it. */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
@@ -34,29 +36,28 @@ export type WorkerRecord = {
 // Alive: a manager holds its session and its lease has not expired, by the clock of the database.
 const ALIVE = sql<boolean>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
 
-const WORKERS = sql`
-  SELECT w.key, w.id, w.domain_id AS "domainId", w.name, w.version, w.labels, w.os, w.arch, w.cpu_cores AS "cpuCores",
+const COLUMNS = sql`
+  w.key, w.id, w.domain_id AS "domainId", w.name, w.version, w.labels, w.os, w.arch, w.cpu_cores AS "cpuCores",
     w.memory_bytes AS "memoryBytes", w.slots, w.backlog, w.runtimes, w.isolation, w.platform_only AS "isPlatformOnly", w.draining AS "isDraining",
     w.revoked_at IS NOT NULL AS "isRevoked", ${ALIVE} AS "isAlive",
     to_jsonb(w.alive_history) AS "aliveHistory", w.last_alive_at AS "lastAliveAt", w.created_at AS "createdAt",
-    (SELECT count(*) FROM runs r WHERE r.worker_key = w.key AND r.next_check_at IS NOT NULL) AS "taskCount"
-  FROM workers w`
+    (SELECT count(*) FROM runs r WHERE r.worker_key = w.key AND r.next_check_at IS NOT NULL) AS "taskCount"`
 
-export type WorkerFilter = {
+const OLDEST_FIRST = new Keyset([{ by: sql`w.key`, type: 'number' }])
+
+export type WorkerFilter = PageRange & {
   /** Domains whose workers are visible in addition to the platform's. */
   domains: VisibleDomainKeys
   status?: 'alive' | 'dead' | 'draining' | undefined
   /** By the lease alone. */
   alive?: boolean | undefined
   label?: { name: string; value: string } | undefined
-  offset: number
-  limit: number
 }
 
 export async function listWorkers(
   db: Queryable,
   filter: WorkerFilter,
-): Promise<{ total: number; workers: WorkerRecord[] }> {
+): Promise<{ total: number; workers: WorkerRecord[]; next: PageEnd }> {
   const conditions: Sql<boolean>[] = [
     sql`(w.domain_key IS NULL OR ${visibleDomainCondition(sql`w.domain_key`, filter.domains)})`,
   ]
@@ -66,20 +67,19 @@ export async function listWorkers(
   if (filter.alive !== undefined) conditions.push(filter.alive ? ALIVE : sql`NOT ${ALIVE}`)
   if (filter.label !== undefined)
     conditions.push(sql`w.labels @> ${JSON.stringify({ [filter.label.name]: filter.label.value })}::jsonb`)
-  const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
-  const { rows } = await withinPage(
-    sql<WorkerRecord>`${WORKERS} ${where} ORDER BY w.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
-  ).execute(db)
+  const where = sql<boolean>`${sql.join(conditions, sql` AND `)}`
+  const source = { columns: COLUMNS, from: sql`workers w`, where, keyset: OLDEST_FIRST }
+  const { rows, next } = await readPage<WorkerRecord>(db, source, filter)
   // The last page determines the total itself; a worker that joins meanwhile is not counted without being shown.
   const found = rows[0]?.page_rows ?? 0
-  const isLastPage = found < filter.limit && (found > 0 || filter.offset === 0)
-  if (isLastPage) return { total: filter.offset + found, workers: rows }
-  const counted = await sql<{ total: number }>`SELECT count(*) AS total FROM workers w ${where}`.execute(db)
-  return { total: counted.rows[0]?.total ?? 0, workers: rows }
+  const isLastPage = found <= filter.limit && (found > 0 || filter.offset === 0)
+  if (isLastPage && filter.cursor === undefined) return { total: filter.offset + found, workers: rows, next }
+  const counted = await sql<{ total: number }>`SELECT count(*) AS total FROM workers w WHERE ${where}`.execute(db)
+  return { total: counted.rows[0]?.total ?? 0, workers: rows, next }
 }
 
 export async function findWorker(db: Queryable, id: string): Promise<WorkerRecord | undefined> {
-  const { rows } = await sql<WorkerRecord>`${WORKERS} WHERE w.id = ${id}`.execute(db)
+  const { rows } = await sql<WorkerRecord>`SELECT ${COLUMNS} FROM workers w WHERE w.id = ${id}`.execute(db)
   return rows[0]
 }
 

@@ -1,6 +1,8 @@
 /** SQL of workflows, their runs and steps. */
-import { refusing, type Queryable, type Transaction, withinPage } from '#core/database/index.ts'
+import { Keyset, readPage, refusing, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
@@ -21,10 +23,11 @@ export type WorkflowRecord = {
   state: TaskState | null
 }
 
-const WORKFLOWS = sql`
-  SELECT f.key, f.id, f.domain_id AS "domainId", f.name, f.metadata, f.created_at AS "createdAt",
-    (SELECT r.state FROM workflow_runs r WHERE r.workflow_key = f.key ORDER BY r.key DESC LIMIT 1) AS state
-  FROM workflows f`
+const COLUMNS = sql`
+  f.key, f.id, f.domain_id AS "domainId", f.name, f.metadata, f.created_at AS "createdAt",
+    (SELECT r.state FROM workflow_runs r WHERE r.workflow_key = f.key ORDER BY r.key DESC LIMIT 1) AS state`
+
+const OLDEST_FIRST = new Keyset([{ by: sql`f.key`, type: 'number' }])
 
 export async function insertWorkflow(
   tx: Transaction,
@@ -45,11 +48,11 @@ export async function insertWorkflow(
 }
 
 export async function findWorkflow(db: Queryable, id: string): Promise<WorkflowRecord | undefined> {
-  const { rows } = await sql<WorkflowRecord>`${WORKFLOWS} WHERE f.id = ${id}`.execute(db)
+  const { rows } = await sql<WorkflowRecord>`SELECT ${COLUMNS} FROM workflows f WHERE f.id = ${id}`.execute(db)
   return rows[0]
 }
 
-export type WorkflowFilter = {
+export type WorkflowFilter = PageRange & {
   domains: VisibleDomainKeys
   name: string | undefined
   /** States of the newest run; 0 is of a workflow that was never started. */
@@ -58,8 +61,6 @@ export type WorkflowFilter = {
   channelId?: string | undefined
   /** A message can start a task of the workflow. */
   hasTrigger?: boolean | undefined
-  offset: number
-  limit: number
 }
 
 function taskFilter({ channelId, hasTrigger }: WorkflowFilter): Sql<boolean> {
@@ -76,7 +77,7 @@ function taskFilter({ channelId, hasTrigger }: WorkflowFilter): Sql<boolean> {
 export async function listWorkflows(
   db: Queryable,
   filter: WorkflowFilter,
-): Promise<{ total: number; workflows: WorkflowRecord[] }> {
+): Promise<{ total: number; workflows: WorkflowRecord[]; next: PageEnd }> {
   const inDomains = visibleDomainCondition(sql`f.domain_key`, filter.domains)
   const named =
     filter.name === undefined || filter.name === ''
@@ -87,14 +88,13 @@ export async function listWorkflows(
       ? sql`true`
       : sql`coalesce((SELECT r.state FROM workflow_runs r WHERE r.workflow_key = f.key ORDER BY r.key DESC LIMIT 1), 0)
           = ANY (${[...filter.states]}::smallint[])`
-  const where = sql`${inDomains} AND ${named} AND ${inState} AND ${taskFilter(filter)}`
-  const [{ rows }, counted] = await Promise.all([
-    withinPage(
-      sql<WorkflowRecord>`${WORKFLOWS} WHERE ${where} ORDER BY f.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
-    ).execute(db),
+  const where = sql<boolean>`${inDomains} AND ${named} AND ${inState} AND ${taskFilter(filter)}`
+  const source = { columns: COLUMNS, from: sql`workflows f`, where, keyset: OLDEST_FIRST }
+  const [{ rows, next }, counted] = await Promise.all([
+    readPage<WorkflowRecord>(db, source, filter),
     sql<{ total: number }>`SELECT count(*) AS total FROM workflows f WHERE ${where}`.execute(db),
   ])
-  return { total: counted.rows[0]?.total ?? 0, workflows: rows }
+  return { total: counted.rows[0]?.total ?? 0, workflows: rows, next }
 }
 
 /** False while it, or one of its tasks, is running. */

@@ -73,10 +73,11 @@ export function taskRoutes({
         },
       },
       async (request) => {
-        const { offset, limit, state, name, metadata, trigger, order, dir } = request.query
+        const { offset, limit, cursor, state, name, metadata, trigger, order, dir } = request.query
         const filter = {
           offset,
           limit,
+          cursor,
           state,
           name,
           metadata: parseMetadata(metadata),
@@ -87,7 +88,7 @@ export function taskRoutes({
           dir: dir ?? ('asc' as const),
         }
         const page = await tasks.list(callers.of(request), filter, request.query.domain_id)
-        return { offset, limit, total: page.total, tasks: page.tasks.map(presentListedTask) }
+        return { offset, limit, ...page, tasks: page.tasks.map(presentListedTask) }
       },
     )
     app.get(

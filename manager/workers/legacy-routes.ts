@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { NoBody, recordOf, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { pageFields, pageQuery } from '#core/page.ts'
+import { offsetPageFields, offsetQuery, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME } from '#core/time.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
@@ -14,7 +14,8 @@ import type { WorkersService } from './service.ts'
 const tags = ['workers']
 const PAGE_LIMIT = 100
 const Params = Type.Object({ proplet_id: WorkerId })
-const Page = Type.Object(pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }))
+/** A list that is not stored. */
+const Page = Type.Object(offsetQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }))
 
 const Proplet = Type.Object(
   {
@@ -35,7 +36,7 @@ const Measured = Type.Object({
 })
 
 const PropletQuery = Type.Object({
-  ...Page.properties,
+  ...pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }),
   status: Type.Optional(Type.Enum(['active', 'inactive'])),
 })
 
@@ -76,10 +77,10 @@ export function propletRoutes({ workers, callers }: { workers: WorkersService; c
         },
       },
       async (request) => {
-        const { offset, limit, status } = request.query
+        const { offset, limit, cursor, status } = request.query
         const alive = status === undefined ? undefined : status === 'active'
-        const page = await workers.list(callers.of(request), { offset, limit, alive })
-        return { offset, limit, total: page.total, proplets: page.workers.map(presentProplet) }
+        const page = await workers.list(callers.of(request), { offset, limit, cursor, alive })
+        return { offset, limit, total: page.total, proplets: page.workers.map(presentProplet), next: page.next }
       },
     )
     app.get(
@@ -106,7 +107,7 @@ export function propletRoutes({ workers, callers }: { workers: WorkersService; c
           summary: 'List the last ten heartbeats of a worker',
           params: Params,
           querystring: Page,
-          response: responses({ 200: Type.Object({ ...pageFields, history: Type.Array(Timestamp) }) }, 'not_found'),
+          response: responses({ 200: Type.Object({ ...offsetPageFields, history: Type.Array(Timestamp) }) }, 'not_found'),
         },
       },
       async (request) => {
@@ -127,7 +128,7 @@ export function propletRoutes({ workers, callers }: { workers: WorkersService; c
             'Measurements are not kept: the list has the ones of the last heartbeat, or none at a manager that does not hold the session of the worker.',
           params: Params,
           querystring: Page,
-          response: responses({ 200: Type.Object({ ...pageFields, metrics: Type.Array(Measured) }) }, 'not_found'),
+          response: responses({ 200: Type.Object({ ...offsetPageFields, metrics: Type.Array(Measured) }) }, 'not_found'),
         },
       },
       async (request) => {

@@ -29,7 +29,7 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
       async (request) => {
         const { offset, limit } = request.query
         const page = await workers.list(callers.of(request), request.query)
-        return { offset, limit, total: page.total, workers: page.workers }
+        return { offset, limit, ...page }
       },
     )
     app.get(

@@ -1,7 +1,9 @@
 /** Worker records: listing, draining, removal, and join tokens. */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
 import { isId, newToken } from '#core/ids.ts'
+import type { PageRange } from '#core/page.ts'
 import { parseDurationMs } from '#core/time.ts'
 import {
   visibleDomainKeys,
@@ -76,10 +78,10 @@ export class WorkersService {
   /** `alive` selects by the lease alone, also workers that are being drained. */
   async list(
     caller: TaskCaller,
-    query: WorkerQuery & { alive?: boolean | undefined },
-  ): Promise<{ total: number; workers: Worker[] }> {
+    query: Omit<WorkerQuery, keyof PageRange> & PageRange & { alive?: boolean | undefined },
+  ): Promise<{ total: number; workers: Worker[]; next: PageEnd }> {
     const { database, access } = this.#deps
-    const { status, alive, offset, limit } = query
+    const { status, alive, offset, limit, cursor } = query
     const domains = visibleDomainKeys(await access.domains(caller, 'worker_read'))
     const page = await listWorkers(database.db, {
       domains,
@@ -88,9 +90,11 @@ export class WorkersService {
       label: parseLabel(query.label),
       offset,
       limit,
+      cursor,
     })
     return {
       total: page.total,
+      next: page.next,
       workers: await Promise.all(page.workers.map((worker) => this.#present(caller, worker))),
     }
   }

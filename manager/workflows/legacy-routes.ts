@@ -130,13 +130,14 @@ export function jobRoutes({ workflows, callers }: { workflows: WorkflowsService;
         },
       },
       async (request) => {
-        const { offset, limit, status } = request.query
+        const { offset, limit, cursor, status } = request.query
         const caller = callers.of(request)
         const states = status === undefined ? undefined : STATES[status]
-        const page = await workflows.list(caller, { offset, limit, states })
+        const page = await workflows.list(caller, { offset, limit, cursor, states })
         const jobs: Job[] = []
+        const places: string[] = []
         let bytes = 0
-        for (const { id } of page.workflows) {
+        for (const [index, { id }] of page.workflows.entries()) {
           const workflow = await workflows.find(caller, id)
           // It was deleted after the page was read.
           if (workflow === undefined) continue
@@ -144,8 +145,12 @@ export function jobRoutes({ workflows, callers }: { workflows: WorkflowsService;
           bytes += JSON.stringify(job).length
           if (jobs.length > 0 && bytes > MAX_PAGE_BYTES) break
           jobs.push(job)
+          places.push(page.next.places[index] as string)
         }
-        return { offset, limit: bytes > MAX_PAGE_BYTES ? jobs.length : limit, total: page.total, jobs }
+        const isCut = bytes > MAX_PAGE_BYTES
+        // Without a job, the next page begins after the deleted ones.
+        const next = jobs.length === 0 ? page.next : { places, hasMore: isCut || page.next.hasMore }
+        return { offset, limit: isCut ? jobs.length : limit, total: page.total, jobs, next }
       },
     )
     app.get(

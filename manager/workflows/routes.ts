@@ -52,7 +52,7 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
       async (request) => {
         const { offset, limit } = request.query
         const page = await workflows.list(callers.of(request), request.query)
-        return { offset, limit, total: page.total, workflows: page.workflows }
+        return { offset, limit, ...page }
       },
     )
     app.get(

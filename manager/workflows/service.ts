@@ -4,6 +4,7 @@
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, fieldName, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import type { PageRange } from '#core/page.ts'
 import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
 import type { NewModule } from '../store/modules.ts'
@@ -95,10 +96,10 @@ export class WorkflowsService {
   }
 
   /** `states` are those of the newest run. */
-  async list(caller: TaskCaller, query: WorkflowQuery & { states?: readonly number[] | undefined }) {
+  async list(caller: TaskCaller, query: Omit<WorkflowQuery, keyof PageRange> & PageRange & { states?: readonly number[] | undefined }) {
     if (query.channel_id !== undefined && !isId(query.channel_id)) throw refusedField('channel_id', 'must be a UUID')
     const domains = await visibleIn(this.#deps.access, caller, query.domain_id)
-    const { total, workflows } = await listWorkflows(this.#deps.database.db, {
+    const { total, workflows, next } = await listWorkflows(this.#deps.database.db, {
       domains,
       name: query.name,
       states: query.states,
@@ -106,8 +107,9 @@ export class WorkflowsService {
       hasTrigger: query.trigger,
       offset: query.offset,
       limit: query.limit,
+      cursor: query.cursor,
     })
-    return { total, workflows: workflows.map(presentSummary) }
+    return { total, workflows: workflows.map(presentSummary), next }
   }
 
   /** Undefined for a workflow that does not exist, or that the caller cannot read. */

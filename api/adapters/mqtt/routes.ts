@@ -26,8 +26,7 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
       },
       async (request) => {
         const { domain_id: domainId, client_id: clientId } = request.params
-        const { offset, limit } = request.query
-        return await sessions.ofClient(request.principal, domainId, clientId, { offset, limit })
+        return await sessions.ofClient(request.principal, domainId, clientId, request.query)
       },
     )
     app.delete(
@@ -69,8 +68,7 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
       },
       async (request) => {
         const { domain_id: domainId, channel_id: channelId } = request.params
-        const { offset, limit } = request.query
-        return await sessions.retained(request.principal, domainId, channelId, { offset, limit })
+        return await sessions.retained(request.principal, domainId, channelId, request.query)
       },
     )
     app.delete(

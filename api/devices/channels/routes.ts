@@ -21,7 +21,8 @@ const present = ({ channel, access }: ShownChannel): Channel => ({ ...presentCha
 
 function presentPage(page: Page<ShownChannel>, onlyTotal: boolean | undefined): ChannelPage {
   if (onlyTotal === true) return { total: page.total, channels: [] }
-  return { total: page.total, offset: page.offset, limit: page.limit, channels: page.items.map(present) }
+  const { total, offset, limit, items, next } = page
+  return { total, offset, limit, channels: items.map(present), next }
 }
 
 export function channelRoutes(channels: ChannelsService): RoutePlugin {

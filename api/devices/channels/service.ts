@@ -94,10 +94,10 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     const filters = deviceFilters(asked, 'h', connected)
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const listed = { type: 'channel', alias: 'h', find: findChannels } as const
-    const { total, rows } = await findPage(database.db, listed, domains, shown, filters, query)
+    const { total, rows, next } = await findPage(database.db, listed, domains, shown, filters, query)
     const roles = await findProvidedAccess(database.db, domains, 'channel', rows)
     const items = rows.map((channel) => ({ channel, access: roles.get(channel.key) }))
-    return { total, offset: query.offset, limit: query.limit, items }
+    return { total, offset: query.offset, limit: query.limit, items, next }
   }
 
   return {

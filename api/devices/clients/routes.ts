@@ -28,7 +28,8 @@ const present = ({ client, secret, mayUpdate, activity, access }: ShownClient): 
 
 function presentPage(page: Page<ShownClient>, onlyTotal: boolean | undefined): ClientPage {
   if (onlyTotal === true) return { total: page.total, clients: [] }
-  return { total: page.total, offset: page.offset, limit: page.limit, clients: page.items.map(present) }
+  const { total, offset, limit, items, next } = page
+  return { total, offset, limit, clients: items.map(present), next }
 }
 
 export function clientRoutes(clients: ClientsService): RoutePlugin {

@@ -133,7 +133,7 @@ export class ClientsService {
         { conditions: [...filters.conditions, ...further], isIndexed: filters.isIndexed || isIndexed },
         of,
       )
-    const { total, rows } =
+    const { total, rows, next } =
       query.order === 'online'
         ? await findInOnlineOrder(query, async (isOnline, of) => await page([hasState('c', isOnline)], isOnline, of))
         : await page(state, query.online === true, query)
@@ -142,6 +142,7 @@ export class ClientsService {
       offset: query.offset,
       limit: query.limit,
       items: await this.#showListed(domains, rows, query.secrets),
+      next,
     }
   }
 

@@ -1,6 +1,7 @@
 /** Pages of clients and channels: the total that the caller may read and the rows of one page. */
-import { findPageKeys, shownRows } from '#api/identity/index.ts'
+import { endAt, findPageKeys, shownRows } from '#api/identity/index.ts'
 import type { DomainAccess, Filters, PageQuery } from '#api/identity/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
 import type { Queryable } from '#core/database/index.ts'
 import type { ConnectableRecord, ConnectableType } from './record.ts'
 import { ownedAs } from './shown-query.ts'
@@ -21,9 +22,9 @@ export async function findPage<R extends ConnectableRecord>(
   asked: ReturnType<typeof parseShown>,
   filters: Filters,
   query: PageQuery,
-): Promise<{ total: number; rows: R[] }> {
+): Promise<{ total: number; rows: R[]; next: PageEnd }> {
   const shown = await shownRows(db, domains, { type, alias }, asked, (domain) => ownedAs(domain, alias, asked.query))
-  const { total, keys } = await findPageKeys(db, { type, alias, shown, filters }, query)
-  if (keys.length === 0) return { total, rows: [] }
-  return { total, rows: await find(db, keys) }
+  const found = await findPageKeys(db, { type, alias, shown, filters }, query)
+  const rows = found.keys.length === 0 ? [] : await find(db, found.keys)
+  return { total: found.total, rows, next: endAt(found, rows) }
 }

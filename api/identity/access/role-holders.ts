@@ -2,7 +2,11 @@
  * The users with access to one entity, their roles, and the places of these roles: the entity itself, its ancestors or
  * its domain (contract 2.4). Listings of members, `?roles=true` and the explanation of a decision use it.
  */
-import { withinPage } from '#core/database/index.ts'
+import { NO_MORE } from '#core/cursor.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import { Keyset, pageOf, rangeOf, withinPage } from '#core/database/index.ts'
+import type { PlacedRow } from '#core/database/index.ts'
+import type { PageRange } from '#core/page.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { ACTIONS } from './actions.ts'
@@ -88,7 +92,7 @@ export type HolderFilter = {
   actions?: readonly string[]
 }
 
-type HeldRow = {
+type HeldRow = PlacedRow<{
   total: number
   user_id: string | null
   place: number
@@ -96,7 +100,7 @@ type HeldRow = {
   role_id: string | null
   role_name: string | null
   role_actions: string[] | null
-}
+}>
 
 /**
  * Returns the roles at these places that grant something on the entity, with their members: one page of users in the
@@ -106,8 +110,8 @@ export async function listRoleHolders(
   db: Queryable,
   places: readonly RoleProvider[],
   filter: HolderFilter,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<{ total: number; roles: PlacedRole[] }> {
+  range: PageRange,
+): Promise<{ total: number; roles: PlacedRole[]; next: PageEnd }> {
   const { userKey = null, roleId = null, roleName = null, actions = [] } = filter
   // The built-in role is not stored, so its match is computed here.
   const adminFits = places.map(
@@ -118,7 +122,7 @@ export async function listRoleHolders(
   )
   const needed = JSON.stringify(places.map((place) => (place.inheritance ? [...place.inheritance.values()] : null)))
   const page = withinPage(
-    sql`SELECT user_key FROM people ORDER BY user_key OFFSET ${offset} LIMIT ${limit}`,
+    sql`SELECT user_key, ${BY_USER.place}::text AS row_place FROM people WHERE ${BY_USER.after(range.cursor)} ${rangeOf(BY_USER, range)}`,
     sql<number>`(SELECT sum(octet_length(h::text)) FROM held h WHERE h.user_key = listed.user_key)`,
   )
   const { rows } = await sql<HeldRow>`
@@ -137,17 +141,24 @@ export async function listRoleHolders(
                        AND (${roleId}::text IS NULL OR r.id = ${roleId}) AND (${roleName}::text IS NULL OR r.name = ${roleName}) END),
     people AS (SELECT DISTINCT user_key FROM held),
     page AS (${page})
-    SELECT t.total, u.id AS user_id, h.place, h.role_key, h.role_id, h.role_name, h.role_actions
+    SELECT t.total, page.row_place, page.page_rows, u.id AS user_id, h.place, h.role_key, h.role_id, h.role_name, h.role_actions
       FROM (SELECT count(*) AS total FROM people) t
            LEFT JOIN (page JOIN held h USING (user_key) JOIN users u ON u.key = page.user_key) ON true
      ORDER BY page.user_key, h.place, h.role_key`.execute(db)
-  const roles = rows.flatMap((row): PlacedRole[] => {
+  const held = rows.filter((row) => row.user_id !== null)
+  // A user has several rows.
+  const people = held.filter((row, index) => row.user_id !== held[index - 1]?.user_id)
+  const { rows: shown, next } = held.length === 0 ? { rows: [], next: NO_MORE } : pageOf(people, range.limit)
+  const userIds = new Set(shown.map((row) => row.user_id))
+  const roles = held.flatMap((row): PlacedRole[] => {
     const place = places[row.place - 1]
-    if (row.user_id === null || place === undefined) return []
+    if (row.user_id === null || place === undefined || !userIds.has(row.user_id)) return []
     return [{ userId: row.user_id, place, ...describeRole(place, row) }]
   })
-  return { total: rows[0]?.total ?? 0, roles }
+  return { total: rows[0]?.total ?? 0, roles, next }
 }
+
+const BY_USER = new Keyset([{ by: sql`user_key`, type: 'number' }])
 
 function describeRole(place: RoleProvider, row: HeldRow): Pick<PlacedRole, 'id' | 'name' | 'actions'> {
   return row.role_key === ADMIN_ROLE_KEY

@@ -1,4 +1,5 @@
 /** SQL of assignments: the users with a role on the entity itself, and the filters of their listing (contract 4.3). */
+import { NO_MORE } from '#core/cursor.ts'
 import type { Queryable } from '#core/database/index.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -21,13 +22,15 @@ export async function listAssigned(
   query: AssignedQuery,
   filter: readonly Sql<boolean>[],
 ): Promise<Page<UserRecord>> {
-  const { order, dir = 'asc', offset, limit } = query
+  const { order, dir = 'asc', offset, limit, cursor } = query
   const assigned = sql<boolean>`u.key IN (SELECT g.user_key FROM grants g
     WHERE g.entity_key = ${entity.key} AND g.entity_type = ${entity.type})`
   const where = allOf([assigned, ...filter])
-  const [total, items] = await Promise.all([
+  const [total, page] = await Promise.all([
     countUsers(db, where),
-    query.only_total === true ? [] : listUsers(db, { where, order, dir, offset, limit }),
+    query.only_total === true
+      ? { items: [], next: NO_MORE }
+      : listUsers(db, { where, order, dir, offset, limit, cursor }),
   ])
-  return { total, offset, limit, items }
+  return { total, offset, limit, ...page }
 }

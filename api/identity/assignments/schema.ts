@@ -67,10 +67,10 @@ export const Permissions = Type.Object({ permissions: Type.Array(Type.String()) 
 
 export function presentAssigned(
   caller: UserPrincipal,
-  { total, offset, limit, items }: Page<UserRecord>,
+  { total, offset, limit, items, next }: Page<UserRecord>,
   isOnlyTotal: boolean | undefined,
 ) {
   if (isOnlyTotal === true) return { total, users: [], members: [] }
   const users = items.map((user) => presentTo(caller, user))
-  return { total, offset, limit, users, members: users }
+  return { total, offset, limit, users, members: users, next }
 }

@@ -1,11 +1,13 @@
 /** SQL of domains. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing, withinPage } from '#core/database/index.ts'
+import { readPage, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
-import { orderOf } from '../listing/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
+import { orderedBy } from '../listing/index.ts'
 import type { DomainRecord, DomainStatus, AssignedRole } from './record.ts'
 
 type Row = {
@@ -112,15 +114,13 @@ export type RoleCondition = {
   actions?: readonly string[]
 }
 
-export type DomainListing = {
+export type DomainListing = PageRange & {
   where: Sql<boolean>
   role: RoleCondition
   /** Also list domains without such a role. */
   isRoleOptional: boolean
   order: string
   dir: 'asc' | 'desc'
-  offset: number
-  limit: number
 }
 
 type RoleRow = { role_key: number; role_id: string | null; role_name: string | null; role_actions: string[] | null }
@@ -151,22 +151,29 @@ function withRole(listing: Pick<DomainListing, 'role' | 'isRoleOptional'>): Sql<
   return sql<boolean>`d.key IN (SELECT g.domain_key FROM grants g LEFT JOIN roles r ON r.key = g.role_key WHERE ${grantsOf(listing.role)})`
 }
 
-/** Returns each domain with the first of the matching roles: the built-in one, then the oldest. */
+/**
+ * Returns each domain with the first of the matching roles: the built-in one, then the oldest. Throws `malformed` for a cursor of
+ * another order.
+ */
 export async function listDomains(
   db: Queryable,
   listing: DomainListing,
-): Promise<{ domain: DomainRecord; role: AssignedRole | undefined }[]> {
-  const { rows } = await withinPage(sql<ListedRow>`
-    SELECT d.*, held.* FROM domains d LEFT JOIN LATERAL (
+): Promise<{ items: { domain: DomainRecord; role: AssignedRole | undefined }[]; next: PageEnd }> {
+  const source = {
+    columns: sql`d.*, held.*`,
+    from: sql`domains d LEFT JOIN LATERAL (
         SELECT g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
           FROM grants g LEFT JOIN roles r ON r.key = g.role_key
-         WHERE g.domain_key = d.key AND ${grantsOf(listing.role)} ORDER BY g.role_key LIMIT 1) held ON true
-     WHERE ${withRole(listing)} AND ${listing.where}
-     ORDER BY ${orderOf('d', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}`).execute(db)
-  return rows.map((row) => ({
+         WHERE g.domain_key = d.key AND ${grantsOf(listing.role)} ORDER BY g.role_key LIMIT 1) held ON true`,
+    where: sql<boolean>`${withRole(listing)} AND ${listing.where}`,
+    keyset: orderedBy('d', listing.order, listing.dir),
+  }
+  const { rows, next } = await readPage<ListedRow>(db, source, listing)
+  const items = rows.map((row) => ({
     domain: fromRow(row),
     role: row.role_key === null ? undefined : assignedRole(row.key, { ...row, role_key: row.role_key }),
   }))
+  return { items, next }
 }
 
 export async function countDomains(

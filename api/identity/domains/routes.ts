@@ -169,7 +169,7 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
   }
 }
 
-function presentPage({ total, offset, limit, items }: Page<ListedDomain>, isOnlyTotal: boolean | undefined) {
+function presentPage({ total, offset, limit, items, next }: Page<ListedDomain>, isOnlyTotal: boolean | undefined) {
   if (isOnlyTotal === true) return { total, domains: [] }
-  return { total, offset, limit, domains: items.map(presentListedDomain) }
+  return { total, offset, limit, domains: items.map(presentListedDomain), next }
 }

@@ -2,6 +2,7 @@
  * The rules of domains: creating, viewing, listing and changing them (contract sections 1.1 and 1.2, decisions 23 and
  * 45).
  */
+import { NO_MORE } from '#core/cursor.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
@@ -215,8 +216,8 @@ export class DomainsService {
     role: RoleCondition | undefined,
     filter: readonly Sql<boolean>[],
   ): Promise<Page<ListedDomain>> {
-    const { offset, limit } = query
-    if (role === undefined) return { total: 0, offset, limit, items: [] }
+    const { offset, limit, cursor } = query
+    if (role === undefined) return { total: 0, offset, limit, items: [], next: NO_MORE }
     const isFiltered = query.role_id !== undefined || query.role_name !== undefined || query.actions !== undefined
     const conditions = [...filter]
     if (role.userKey !== caller.key && !isUnscopedPlatformAdmin(caller)) {
@@ -232,12 +233,13 @@ export class DomainsService {
       dir: query.dir ?? 'asc',
       offset,
       limit,
+      cursor,
     }
-    const [total, items] = await Promise.all([
+    const [total, page] = await Promise.all([
       countDomains(this.#db, listing),
-      query.only_total === true ? [] : listDomains(this.#db, listing),
+      query.only_total === true ? { items: [], next: NO_MORE } : listDomains(this.#db, listing),
     ])
-    return { total, offset, limit, items }
+    return { total, offset, limit, ...page }
   }
 }
 

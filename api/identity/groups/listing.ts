@@ -1,6 +1,7 @@
 /** Converts the query of a listing of groups to conditions on the table `g` (contract section 3). */
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
+import { NO_MORE } from '#core/cursor.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -12,6 +13,7 @@ import {
   contains,
   containsMetadata,
   createdWithin,
+  endAt,
   findPageKeys,
   hasTrigrams,
   parseMetadataFilter,
@@ -45,7 +47,7 @@ export async function listPage(
   hierarchy?: HierarchyFilter,
 ): Promise<Page<WithAccess<ListedGroup>>> {
   const { query, filters } = filter
-  const { offset, limit, order, dir = 'asc' } = query
+  const { offset, limit, cursor, order, dir = 'asc' } = query
   const shown = await shownRows(db, domains, { type: 'group', alias: 'g' }, filter, (domain) =>
     query.root_group === true ? [isSeenAsRoot(domain)] : [],
   )
@@ -55,17 +57,19 @@ export async function listPage(
   const sorting = { hierarchy, order: order ?? '', dir, levels } as const
   if (hierarchy === undefined && levels === undefined) {
     const listed = { type: 'group', alias: 'g', shown, filters } as const
-    const { total, keys } = await findPageKeys(db, listed, {
+    const found = await findPageKeys(db, listed, {
       offset,
       limit,
+      cursor,
       order: order ?? '',
       dir,
       status: query.status,
       only_total: query.only_total === true,
     })
+    const { total, keys } = found
     const where = sql<boolean>`g.key = ANY (${keys}::bigint[])`
-    const groups = keys.length === 0 ? [] : await listGroups(db, { ...sorting, where, offset: 0, limit })
-    return { total, offset, limit, items: await withAccess(db, domains, groups) }
+    const { groups } = keys.length === 0 ? NOTHING : await listGroups(db, { ...sorting, where, offset: 0, limit })
+    return { total, offset, limit, items: await withAccess(db, domains, groups), next: endAt(found, groups) }
   }
   const inDomains = shown.map(({ domain, accessible, narrowed }) =>
     allOf([sql<boolean>`g.domain_key = ${domain.domainKey}`, accessible.isAmong('g', 'set'), ...narrowed('set')]),
@@ -74,9 +78,11 @@ export async function listPage(
   const counted = await countGroups({ where, hierarchy }).execute(db)
   const total = counted.rows[0]?.total ?? 0
   const isShown = query.only_total !== true && total > offset
-  const groups = isShown ? await listGroups(db, { ...sorting, where, offset, limit }) : []
-  return { total, offset, limit, items: await withAccess(db, domains, groups) }
+  const { groups, next } = isShown ? await listGroups(db, { ...sorting, where, offset, limit, cursor }) : NOTHING
+  return { total, offset, limit, items: await withAccess(db, domains, groups), next }
 }
+
+const NOTHING = { groups: [], next: NO_MORE }
 
 /** Conditions on the columns of the groups, including the status. */
 export function recordConditions({ query: { status }, filters }: GroupFilter): Sql<boolean>[] {

@@ -1,9 +1,11 @@
 /** SQL of groups. `closure.ts` contains the SQL of the hierarchy. */
-import { withinPage } from '#core/database/index.ts'
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import { Keyset, pageOf, rangeOf, withinPage } from '#core/database/index.ts'
+import type { Queryable, SortColumn, Transaction } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { orderOf } from '../listing/index.ts'
+import { orderedBy } from '../listing/index.ts'
 
 export type GroupRecord = {
   type: 'group'
@@ -154,7 +156,7 @@ export async function deleteGroup(tx: Transaction, key: number): Promise<void> {
 /** The descendants or ancestors of a group. Levels are relative to it. */
 export type HierarchyFilter = { side: 'below' | 'above'; key: number; fromLevel: number; toLevel: number }
 
-export type GroupListing = {
+export type GroupListing = PageRange & {
   where: Sql<boolean>
   /** Lists the relatives of a group. Undefined lists all groups. */
   hierarchy: HierarchyFilter | undefined
@@ -162,8 +164,6 @@ export type GroupListing = {
   dir: 'asc' | 'desc'
   /** Primary sort order by level. Undefined sorts without regard to levels. */
   levels: 'upper first' | 'lower first' | undefined
-  offset: number
-  limit: number
 }
 
 export type ListedGroup = GroupRecord & { level: number }
@@ -185,18 +185,30 @@ function tableOf(hierarchy: HierarchyFilter | undefined): { from: Sql<unknown>; 
   }
 }
 
-/** Finds the page first. The subqueries of `COLUMNS` run for the rows of the page only. */
-export async function listGroups(db: Queryable, listing: GroupListing): Promise<ListedGroup[]> {
+/**
+ * Finds the page first. The subqueries of `COLUMNS` run for the rows of the page only. Throws `malformed` for a cursor of another
+ * order.
+ */
+export async function listGroups(
+  db: Queryable,
+  listing: GroupListing,
+): Promise<{ groups: ListedGroup[]; next: PageEnd }> {
   const { from, level } = tableOf(listing.hierarchy)
-  const byLevel =
-    listing.levels === undefined ? sql`` : listing.levels === 'upper first' ? sql`${level},` : sql`${level} DESC,`
-  const { rows } = await withinPage(sql<Row & { level: number }>`
-    SELECT ${COLUMNS}, page.level FROM (
+  const keyset = keysetOf(listing, level)
+  const { rows } = await withinPage(sql<Row & { level: number; row_place: string }>`
+    SELECT ${COLUMNS}, page.level, ${keysetOf(listing, sql`page.level`).place}::text AS row_place FROM (
       SELECT found.*, row_number() OVER () AS place FROM (
-        SELECT g.key, ${level} AS level FROM ${from} WHERE ${listing.where}
-         ORDER BY ${byLevel} ${orderOf('g', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}) found
+        SELECT g.key, ${level} AS level FROM ${from} WHERE (${listing.where}) AND ${keyset.after(listing.cursor)}
+         ${rangeOf(keyset, listing)}) found
       ) page JOIN groups g ON g.key = page.key ORDER BY page.place`).execute(db)
-  return rows.map((row) => ({ ...groupFromRow(row), level: row.level }))
+  const page = pageOf(rows, listing.limit)
+  return { groups: page.rows.map((row) => ({ ...groupFromRow(row), level: row.level })), next: page.next }
+}
+
+function keysetOf({ levels, order, dir }: GroupListing, level: Sql<unknown>): Keyset {
+  const byLevel: SortColumn[] =
+    levels === undefined ? [] : [{ by: level, type: 'number', dir: levels === 'upper first' ? 'asc' : 'desc' }]
+  return new Keyset([...byLevel, ...orderedBy('g', order, dir).columns])
 }
 
 export function countGroups({ where, hierarchy }: Pick<GroupListing, 'where' | 'hierarchy'>): Sql<{ total: number }> {

@@ -44,10 +44,10 @@ export function presentPage(
   page: Page<WithAccess<ListedGroup>>,
   query: { tree?: boolean; only_total?: boolean },
 ): GroupPage {
-  const { total, offset, limit, items } = page
+  const { total, offset, limit, items, next } = page
   if (query.only_total === true) return { total, groups: [] }
   const groups = query.tree === true ? presentTree(nest(items), presentListed) : items.map(presentListed)
-  return { total, offset, limit, groups }
+  return { total, offset, limit, groups, next }
 }
 
 export function groupRoutes(groups: GroupsService): RoutePlugin {

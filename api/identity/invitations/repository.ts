@@ -1,6 +1,8 @@
 /** SQL of invitations. */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
@@ -214,20 +216,23 @@ async function conditionOf(db: Queryable, filter: InvitationFilter): Promise<Sql
     THEN i.domain_key = ${administered?.domain_key ?? null} ELSE r.id = ${filter.roleId} END)`
 }
 
-/** Sorted by the time at which they were sent. */
+/** Sorted by the time at which they were sent. Throws `malformed` for a cursor of another order. */
 export async function listInvitations(
   db: Queryable,
   filter: InvitationFilter,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<{ total: number; items: InvitationRecord[] }> {
+  range: PageRange,
+): Promise<{ total: number; items: InvitationRecord[]; next: PageEnd }> {
   const where = await conditionOf(db, filter)
-  const [counted, { rows }] = await Promise.all([
+  const columns = sql`${FACTS}, u.id AS user_id, d.id AS domain_id, d.name AS domain_name, r.name AS role_name, r.actions AS role_actions`
+  const [counted, { rows, next }] = await Promise.all([
     sql<{ total: number }>`SELECT count(*) AS total FROM ${SHOWN} WHERE ${where}`.execute(db),
-    withinPage(sql<ShownRow>`
-      SELECT ${FACTS}, u.id AS user_id, d.id AS domain_id, d.name AS domain_name,
-             r.name AS role_name, r.actions AS role_actions
-        FROM ${SHOWN} WHERE ${where} ORDER BY i.created_at, i.domain_key, i.user_key
-      OFFSET ${offset} LIMIT ${limit}`).execute(db),
+    readPage<ShownRow>(db, { columns, from: SHOWN, where, keyset: OLDEST_FIRST }, range),
   ])
-  return { total: counted.rows[0]?.total ?? 0, items: rows.map(fromRow) }
+  return { total: counted.rows[0]?.total ?? 0, items: rows.map(fromRow), next }
 }
+
+const OLDEST_FIRST = new Keyset([
+  { by: sql`i.created_at`, type: 'time' },
+  { by: sql`i.domain_key`, type: 'number' },
+  { by: sql`i.user_key`, type: 'number' },
+])

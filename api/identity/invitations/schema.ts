@@ -99,6 +99,6 @@ export function presentInvitation(invitation: InvitationRecord): Invitation {
   }
 }
 
-export function presentPage({ total, offset, limit, items }: Page<InvitationRecord>) {
-  return { total, offset, limit, invitations: items.map(presentInvitation) }
+export function presentPage({ total, offset, limit, items, next }: Page<InvitationRecord>) {
+  return { total, offset, limit, invitations: items.map(presentInvitation), next }
 }

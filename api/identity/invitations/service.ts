@@ -5,7 +5,8 @@
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import type { Page } from '#core/page.ts'
+import { NO_MORE } from '#core/cursor.ts'
+import type { Page, PageRange } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
 import { listAssignedRoles, lockDomain } from '../domains/index.ts'
 import type { Journal } from '../journal/index.ts'
@@ -82,11 +83,12 @@ export function createInvitationsService({
 
   async function page(
     filter: InvitationFilter,
-    { offset, limit }: { offset: number; limit: number },
+    range: PageRange,
   ): Promise<Page<InvitationRecord>> {
+    const { offset, limit } = range
     const ids = [filter.domainId, filter.inviteeId, filter.invitedBy]
-    if (ids.some((id) => id !== undefined && !isId(id))) return { total: 0, offset, limit, items: [] }
-    return { offset, limit, ...(await listInvitations(db, filter, { offset, limit })) }
+    if (ids.some((id) => id !== undefined && !isId(id))) return { total: 0, offset, limit, items: [], next: NO_MORE }
+    return { offset, limit, ...(await listInvitations(db, filter, range)) }
   }
 
   /** Returns the invitation to the invitee, the inviter and administrators of the domain. */

@@ -1,6 +1,8 @@
 /** SQL of the listings of the journal. */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, pageOf, rangeOf, withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -36,13 +38,11 @@ type Row = {
 /** The listed records: all of a domain, or those of these entities. */
 export type Scope = { kind: 'domain'; domainKey: number } | { kind: 'entities'; keys: readonly number[] }
 
-export type Listing = {
+export type Listing = PageRange & {
   scope: Scope
   /** Conditions on `s`, the source table of the scope. It has the columns `operation` and `occurred_at`. */
   where: Sql<boolean>
   dir: 'asc' | 'desc'
-  offset: number
-  limit: number
 }
 
 function sourceOf(scope: Scope): { table: Sql<unknown>; where: Sql<boolean> } {
@@ -59,22 +59,23 @@ function sourceOf(scope: Scope): { table: Sql<unknown>; where: Sql<boolean> } {
 /** Reads the attributes only on request: those of a bulk change are large. */
 export async function listRecords(
   db: Queryable,
-  { scope, where, dir, offset, limit }: Listing,
+  { scope, where, dir, ...range }: Listing,
   { withAttributes }: { withAttributes: boolean },
-): Promise<JournalRecord[]> {
+): Promise<{ items: JournalRecord[]; next: PageEnd }> {
   const source = sourceOf(scope)
-  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
-  const { rows } = await withinPage(sql<Row>`
+  const [ofSource, ofPage] = [inOrderOfTime('s', dir), inOrderOfTime('page', dir)]
+  const { rows } = await withinPage(sql<Row & { row_place: string }>`
     SELECT j.xid::text || '-' || j.seq AS id, j.operation, j.occurred_at, coalesce(d.id, removed.id) AS domain_id, j.actor_id, j.address,
-           j.request_id, j.token_type, j.super_admin,
+           j.request_id, j.token_type, j.super_admin, ${ofPage.place}::text AS row_place,
            ${withAttributes ? sql`j.entity_keys, j.attributes` : sql`'{}'::bigint[] AS entity_keys, '{}'::jsonb AS attributes`}
       FROM (SELECT s.xid, s.seq, s.occurred_at FROM ${source.table} WHERE ${source.where} AND ${where}
-             ORDER BY s.occurred_at ${direction}, s.xid ${direction}, s.seq ${direction} OFFSET ${offset} LIMIT ${limit}) page
+               AND ${ofSource.after(range.cursor)} ${rangeOf(ofSource, range)}) page
       JOIN journal j ON j.xid = page.xid AND j.seq = page.seq
       LEFT JOIN domains d ON d.key = j.domain_key
       LEFT JOIN removed_entities removed ON removed.key = j.domain_key
-     ORDER BY j.occurred_at ${direction}, j.xid ${direction}, j.seq ${direction}`).execute(db)
-  return rows.map((row) => ({
+     ORDER BY ${ofPage.order}`).execute(db)
+  const page = pageOf(rows, range.limit)
+  const items = page.rows.map((row) => ({
     id: row.id,
     operation: row.operation,
     occurredAt: row.occurred_at,
@@ -87,7 +88,18 @@ export async function listRecords(
     entityKeys: row.entity_keys.map(Number),
     attributes: row.attributes,
   }))
+  return { items, next: page.next }
 }
+
+const inOrderOfTime = (alias: 's' | 'page', dir: 'asc' | 'desc') =>
+  new Keyset(
+    [
+      { by: sql.ref(`${alias}.occurred_at`), type: 'time' },
+      { by: sql.ref(`${alias}.xid`), type: 'xid' },
+      { by: sql.ref(`${alias}.seq`), type: 'number' },
+    ],
+    dir,
+  )
 
 export async function countRecords(db: Queryable, scope: Scope, where: Sql<boolean>): Promise<number> {
   const source = sourceOf(scope)

@@ -8,13 +8,13 @@ import type { JournalPage as Page, JournalService } from './service.ts'
 
 const tags = ['journal']
 
-function present({ items, showsAddress, total, offset, limit }: Page, query: JournalQuery) {
+function present({ items, showsAddress, total, offset, limit, next }: Page, query: JournalQuery) {
   const shown = {
     withAttributes: query.with_attributes === true,
     withMetadata: query.with_metadata === true,
     withAddress: showsAddress,
   }
-  return { total, offset, limit, journals: items.map((record) => presentRecord(record, shown)) }
+  return { total, offset, limit, journals: items.map((record) => presentRecord(record, shown)), next }
 }
 
 export function journalRoutes(journal: JournalService): RoutePlugin {

@@ -3,6 +3,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { NO_MORE } from '#core/cursor.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
@@ -100,7 +101,7 @@ export function createJournalService({
     const { scope } = asked
     const where = allOf([asked.where, ...queryConditions(query)])
     const found = await total({ ...asked, where }, query)
-    const { offset, limit, dir = 'desc' } = query
+    const { offset, limit, cursor, dir = 'desc' } = query
     const withAttributes = query.with_attributes === true || query.with_metadata === true
     const counted = countedOf(asked, query)
     const page = async (from: number, count: number, direction: 'asc' | 'desc') => {
@@ -109,16 +110,16 @@ export function createJournalService({
           ? undefined
           : await startOfPage(db, counted, where, { dir: direction, offset: from })
       const slice = start ?? { where, offset: from }
-      return await listRecords(db, { scope, ...slice, dir: direction, limit: count }, { withAttributes })
+      return await listRecords(db, { scope, ...slice, dir: direction, limit: count, cursor }, { withAttributes })
     }
+    if (cursor !== undefined) return { total: found, offset, limit, ...(await page(0, limit, dir)) }
     const left = Math.min(limit, found - offset)
-    if (left <= 0) return { total: found, offset, limit, items: [] }
+    if (left <= 0) return { total: found, offset, limit, items: [], next: NO_MORE }
     // Pages of the second half are read from the end.
-    const isFar = offset > found / 2
-    const items = isFar
-      ? (await page(found - offset - left, left, dir === 'desc' ? 'asc' : 'desc')).toReversed()
-      : await page(offset, limit, dir)
-    return { total: found, offset, limit, items }
+    if (offset <= found / 2) return { total: found, offset, limit, ...(await page(offset, limit, dir)) }
+    const { items, next } = await page(found - offset - left, left, dir === 'desc' ? 'asc' : 'desc')
+    const end = { places: next.places.toReversed(), hasMore: offset + left < found }
+    return { total: found, offset, limit, items: items.toReversed(), next: end }
   }
 
   /** Bulk records contain ids of entities that the caller may not read. They are removed. */

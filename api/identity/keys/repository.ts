@@ -1,6 +1,8 @@
 /** SQL of API keys. */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 
 export type ApiKeyRecord = {
@@ -33,8 +35,8 @@ const fromRow = (row: Row): ApiKeyRecord => ({
   lastUsedAt: row.last_used_at,
 })
 
-const SELECT = sql`SELECT k.key, k.id, u.id AS user_id, d.id AS domain_id, k.issued_at, k.expires_at, k.last_used_at
-  FROM api_keys k JOIN users u ON u.key = k.user_key LEFT JOIN domains d ON d.key = k.domain_key`
+const COLUMNS = sql`k.key, k.id, u.id AS user_id, d.id AS domain_id, k.issued_at, k.expires_at, k.last_used_at`
+const FROM = sql`api_keys k JOIN users u ON u.key = k.user_key LEFT JOIN domains d ON d.key = k.domain_key`
 
 export type NewApiKeyRow = {
   id: string
@@ -65,23 +67,29 @@ export async function insertApiKey(
 export type KeyOwner = { userKey: number; domainKey: number | undefined }
 
 const ownedBy = ({ userKey, domainKey }: KeyOwner) =>
-  domainKey === undefined ? sql`k.user_key = ${userKey}` : sql`k.user_key = ${userKey} AND k.domain_key = ${domainKey}`
+  domainKey === undefined
+    ? sql<boolean>`k.user_key = ${userKey}`
+    : sql<boolean>`k.user_key = ${userKey} AND k.domain_key = ${domainKey}`
 
 export async function findApiKey(db: Queryable, owner: KeyOwner, id: string): Promise<ApiKeyRecord | undefined> {
-  const { rows } = await sql<Row>`${SELECT} WHERE ${ownedBy(owner)} AND k.id = ${id}`.execute(db)
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${ownedBy(owner)} AND k.id = ${id}`.execute(db)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
 export async function listApiKeys(
   db: Queryable,
   owner: KeyOwner,
-  page: { offset: number; limit: number },
-): Promise<ApiKeyRecord[]> {
-  const { rows } = await withinPage(
-    sql<Row>`${SELECT} WHERE ${ownedBy(owner)} ORDER BY k.issued_at DESC, k.id OFFSET ${page.offset} LIMIT ${page.limit}`,
-  ).execute(db)
-  return rows.map(fromRow)
+  range: PageRange,
+): Promise<{ items: ApiKeyRecord[]; next: PageEnd }> {
+  const source = { columns: COLUMNS, from: FROM, where: ownedBy(owner), keyset: NEWEST_FIRST }
+  const { rows, next } = await readPage<Row>(db, source, range)
+  return { items: rows.map(fromRow), next }
 }
+
+const NEWEST_FIRST = new Keyset([
+  { by: sql`k.issued_at`, type: 'time', dir: 'desc' },
+  { by: sql`k.id`, type: 'uuid' },
+])
 
 export async function countApiKeys(db: Queryable, owner: KeyOwner): Promise<number> {
   const { rows } = await sql<{

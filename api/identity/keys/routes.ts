@@ -52,8 +52,8 @@ export function apiKeyRoutes(apiKeys: ApiKeysService): RoutePlugin {
         },
       },
       async (request) => {
-        const { total, offset, limit, items } = await apiKeys.list(request.principal, request.query)
-        return { total, offset, limit, keys: items.map(presentApiKey) }
+        const { items, ...page } = await apiKeys.list(request.principal, request.query)
+        return { ...page, keys: items.map(presentApiKey) }
       },
     )
     app.get(

@@ -105,12 +105,13 @@ export function createApiKeysService({ database, journal, keys, uses }: ApiKeysD
       if (found === undefined) throw notFound()
       return found
     },
-    async list(caller, { offset, limit }) {
-      const [total, items] = await Promise.all([
+    async list(caller, query) {
+      const { offset, limit } = query
+      const [total, page] = await Promise.all([
         countApiKeys(database.db, ownerOf(caller)),
-        listApiKeys(database.db, ownerOf(caller), { offset, limit }),
+        listApiKeys(database.db, ownerOf(caller), query),
       ])
-      return { total, offset, limit, items }
+      return { total, offset, limit, ...page }
     },
     async remove(caller, id) {
       if (!isId(id)) throw notFound()

@@ -1,4 +1,6 @@
 /** Query parameters that all listings share: sort order, metadata and text filters (contract section 0). */
+import { Keyset } from '#core/database/index.ts'
+import type { SortColumn } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { requireStorable } from '#core/http/index.ts'
 import { sql } from '#core/sql.ts'
@@ -10,41 +12,40 @@ const ORDERED_NAME_CHARS = 256
 export type OrderColumn = 'name' | 'created_at' | 'updated_at'
 
 /**
- * Returns the sort columns of a listing on the table `alias`. Ties break by created_at, then id (decision 58). A record
- * that was never updated is sorted by its creation.
+ * Returns the order of a listing on the table `alias`. Ties break by created_at, then id (decision 58). A record that was never
+ * updated is sorted by its creation.
  */
-export function orderedBy(alias: string, order: string): Sql<unknown>[] {
+export function orderedBy(alias: string, order: string, dir: 'asc' | 'desc'): Keyset {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
-  const created = [column('created_at'), column('id')]
+  const created: readonly SortColumn[] = [
+    { by: column('created_at'), type: 'time' },
+    { by: column('id'), type: 'uuid' },
+  ]
   // The prefix of the name that the index contains.
-  if (order === 'name') return [sql`left(${column('name')}, ${sql.raw(String(ORDERED_NAME_CHARS))})`, ...created]
-  if (order === 'created_at') return created
-  return [sql`coalesce(${column('updated_at')}, ${column('created_at')})`, ...created]
+  const name = sql`left(${column('name')}, ${sql.raw(String(ORDERED_NAME_CHARS))})`
+  if (order === 'name') return new Keyset([{ by: name, type: 'text' }, ...created], dir)
+  if (order === 'created_at') return new Keyset(created, dir)
+  const updated = sql`coalesce(${column('updated_at')}, ${column('created_at')})`
+  return new Keyset([{ by: updated, type: 'time' }, ...created], dir)
 }
 
 /**
  * Returns the two parts of a table that is sorted by name: names that the index contains completely, which allows
  * index-only scans, and longer names.
  */
-export function partsByName(alias: string): { isIn: Sql<boolean>; columns: Sql<unknown>[] }[] {
-  const columns = orderedBy(alias, 'name')
+export function partsByName(alias: string, dir: 'asc' | 'desc'): { isIn: Sql<boolean>; keyset: Keyset }[] {
+  const keyset = orderedBy(alias, 'name', dir)
+  const [, ...others] = keyset.columns
   const name = sql.ref(`${alias}.name`)
   // The number is a literal, like in the definitions of the indexes.
   const most = sql.raw(String(ORDERED_NAME_CHARS))
   return [
-    { isIn: sql<boolean>`char_length(${name}) <= ${most}`, columns: [name, ...columns.slice(1)] },
-    { isIn: sql<boolean>`char_length(${name}) > ${most}`, columns },
+    {
+      isIn: sql<boolean>`char_length(${name}) <= ${most}`,
+      keyset: new Keyset([{ by: name, type: 'text' }, ...others], dir),
+    },
+    { isIn: sql<boolean>`char_length(${name}) > ${most}`, keyset },
   ]
-}
-
-/** Returns the ORDER BY of a listing on the table `alias`. */
-export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): Sql<unknown> {
-  return inOrder(orderedBy(alias, order), dir)
-}
-
-export function inOrder(columns: readonly Sql<unknown>[], dir: 'asc' | 'desc'): Sql<unknown> {
-  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
-  return sql.join(columns.map((column) => sql`${column} ${direction}`))
 }
 
 /** Shorter texts contain no trigram, so every name is compared. */

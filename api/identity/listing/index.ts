@@ -6,14 +6,15 @@ export {
   containsMetadata,
   createdWithin,
   hasTrigrams,
-  orderOf,
+  orderedBy,
   parseMetadataFilter,
   withTags,
 } from './conditions.ts'
 export type { CreatedQuery } from './conditions.ts'
 export { CountMerger, sumEntityCounts } from './counts.ts'
 export { warnOfSlowSearches } from './letters.ts'
-export { findPageKeys } from './page.ts'
+export { endAt, findPageKeys } from './page.ts'
+export type { FoundPage } from './page.ts'
 export { shownRows } from './shown-rows.ts'
 export type { ShownRows } from './shown-rows.ts'
 export type { Filters, PageQuery } from './statements.ts'

@@ -2,6 +2,7 @@
  * Finds the keys of one page of a listing of clients, channels or groups, and the total: one statement for the total
  * and one for the page (docs/query-plans.md, decision 0067). No page is cached.
  */
+import type { PageEnd, Place } from '#core/cursor.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sumEntityCounts } from './counts.ts'
 import { ListingStatements } from './statements.ts'
@@ -22,22 +23,50 @@ const FEW_WALKED = 5000
 /** Number of accessible rows that are sorted in 0.1 s. */
 const SORTED_ACCESSIBLE = 30_000
 
-export type FoundPage = { total: number; keys: readonly number[] }
+export type FoundPage = { total: number; keys: readonly number[]; next: PageEnd }
 
-export async function findPageKeys(db: Queryable, listed: Listed, query: PageQuery): Promise<FoundPage> {
+/** Throws `malformed` for a cursor of another order. */
+export async function findPageKeys(db: Queryable, listed: Listed, asked: PageQuery): Promise<FoundPage> {
+  // One more row shows whether others follow the page.
+  const { total, rows } = await findRows(db, listed, { ...asked, limit: asked.limit + 1 })
+  const page = rows.slice(0, asked.limit)
+  const places = page.map(([, place]) => JSON.stringify(place))
+  return { total, keys: page.map(([key]) => key), next: { places, hasMore: rows.length > page.length } }
+}
+
+/**
+ * The end of a page of which some rows were read: the others did not fit, or were removed meanwhile. Without a row, the next page
+ * begins after the rows that were removed.
+ */
+export function endAt({ keys, next }: FoundPage, read: readonly { key: number }[]): PageEnd {
+  const last = read.at(-1)
+  if (last === undefined) return { ...next, places: next.places.slice(-1) }
+  const placeOf = new Map(keys.map((key, index) => [key, next.places[index] as string]))
+  const places = read.map(({ key }) => placeOf.get(key) as string)
+  return { places, hasMore: next.hasMore || last.key !== keys.at(-1) }
+}
+
+/** A key and its place. */
+type FoundRow = readonly [key: number, place: Place]
+
+async function findRows(
+  db: Queryable,
+  listed: Listed,
+  query: PageQuery,
+): Promise<{ total: number; rows: readonly FoundRow[] }> {
   const shown = await countAccessible(listed)
-  if (shown.length === 0) return { total: 0, keys: [] }
+  if (shown.length === 0) return { total: 0, rows: [] }
   const statements = new ListingStatements(listed, shown, query)
   const isFiltered = listed.filters.conditions.length > 0 || shown.some(({ rows }) => rows.isNarrowed)
   if (isFiltered && query.only_total !== true && statements.isFoundSoon) {
     const few = await firstRow(db, statements.sorted(FEW_ROWS))
-    if (few.total <= FEW_ROWS) return { total: few.total, keys: keysOf(few) }
+    if (few.total <= FEW_ROWS) return { total: few.total, rows: rowsOf(few) }
   }
   const total = isFiltered
     ? (await firstRow(db, statements.total())).total
     : await countUnfiltered(db, listed, shown, query)
-  if (query.only_total === true || total <= query.offset) return { total, keys: [] }
-  return { total, keys: await findPage(db, listed, { shown, statements, isFiltered, total }, query) }
+  if (query.only_total === true || total <= query.offset) return { total, rows: [] }
+  return { total, rows: await findPage(db, listed, { shown, statements, isFiltered, total }, query) }
 }
 
 type Counted = { shown: readonly CountedRows[]; statements: ListingStatements; isFiltered: boolean; total: number }
@@ -47,10 +76,10 @@ async function findPage(
   { type }: Listed,
   { shown, statements, isFiltered, total }: Counted,
   query: PageQuery,
-): Promise<readonly number[]> {
-  const { offset, limit } = query
-  const inOrder = async () => keysOf(await firstRow(db, statements.inOrder()))
-  const sorted = async () => keysOf(await firstRow(db, statements.sorted()))
+): Promise<readonly FoundRow[]> {
+  const { offset, limit, cursor } = query
+  const inOrder = async () => rowsOf(await firstRow(db, statements.inOrder()))
+  const sorted = async () => rowsOf(await firstRow(db, statements.sorted()))
   const isWhole = !isFiltered && shown.every(({ accessible }) => accessible === undefined)
   if (isWhole || (!isFiltered && shown.length > 1)) return await inOrder()
   if (!isFiltered && total <= FEW_ACCESSIBLE) return await sorted()
@@ -60,8 +89,9 @@ async function findPage(
   if (shown.length > 1) return expected * shown.length <= MOST_WALKED ? await inOrder() : await sorted()
   const most = Math.ceil(Math.max(LEAST_WALKED, WALKED_TIMES * expected))
   if (most <= MOST_WALKED) {
-    const keys = keysOf(await firstRow(db, statements.walk(most, most <= FEW_WALKED ? 'row' : 'set')))
-    if (keys.length >= Math.min(limit, total - offset)) return keys
+    const rows = rowsOf(await firstRow(db, statements.walk(most, most <= FEW_WALKED ? 'row' : 'set')))
+    // After a place, any number of rows may follow.
+    if (rows.length >= (cursor === undefined ? Math.min(limit, total - offset) : limit)) return rows
   }
   // An index alone determines whether a row is accessible, so reading it to its end is faster than sorting many rows.
   return !isFiltered && total > SORTED_ACCESSIBLE ? await inOrder() : await sorted()
@@ -105,4 +135,4 @@ async function firstRow<Row>(
   return rows[0] as Row
 }
 
-const keysOf = ({ keys }: FoundKeys): readonly number[] => JSON.parse(keys ?? '[]') as number[]
+const rowsOf = ({ keys }: FoundKeys): readonly FoundRow[] => JSON.parse(keys ?? '[]') as FoundRow[]

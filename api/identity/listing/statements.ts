@@ -1,16 +1,16 @@
 /** The statements that count a listing of clients, channels or groups and find its pages (docs/query-plans.md). */
+import type { Keyset } from '#core/database/index.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ENTITY_TABLES } from '../access/index.ts'
 import type { EntityFacts, GrantsPlan } from '../access/index.ts'
-import { allOf, inOrder, orderedBy, partsByName } from './conditions.ts'
+import { allOf, orderedBy, partsByName } from './conditions.ts'
 import type { ShownRows } from './shown-rows.ts'
 
-export type PageQuery = {
+export type PageQuery = PageRange & {
   order: string
   dir?: 'asc' | 'desc'
-  offset: number
-  limit: number
   only_total?: boolean
   /** `all`, or one status. */
   status?: string
@@ -28,7 +28,8 @@ export type Listed = {
 export type Filters = { conditions: readonly Sql<boolean>[]; isIndexed: boolean }
 
 /**
- * Keys of a page in their order, as JSON text; null for an empty page. The driver needs 20 ms for twenty thousand rows.
+ * Keys of a page in their order, each with its place, as JSON text; null for an empty page. The driver needs 20 ms for twenty
+ * thousand rows.
  */
 export type FoundKeys = { keys: string | null }
 
@@ -51,7 +52,9 @@ export class ListingStatements {
   readonly #alias: string
   readonly #table: Sql<unknown>
   readonly #key: Sql<unknown>
-  readonly #columns: readonly Sql<unknown>[]
+  readonly #keyset: Keyset
+  /** The same order of the columns `sorted_0` and so on. */
+  readonly #sorted: Keyset
   readonly #hasStatus: readonly Sql<boolean>[]
 
   constructor({ type, alias, filters }: Listed, shown: readonly CountedRows[], query: PageQuery) {
@@ -63,7 +66,8 @@ export class ListingStatements {
     this.#alias = alias
     this.#table = sql`${sql.table(ENTITY_TABLES[type].table)} ${sql.ref(alias)}`
     this.#key = sql.ref(`${alias}.key`)
-    this.#columns = orderedBy(alias, order)
+    this.#keyset = orderedBy(alias, order, dir)
+    this.#sorted = this.#keyset.over((index) => sql.ref(`${alias}.sorted_${index}`))
     this.#hasStatus =
       status === undefined || status === 'all' ? [] : [sql<boolean>`${sql.ref(`${alias}.status`)} = ${status}`]
   }
@@ -84,13 +88,12 @@ export class ListingStatements {
    * more row than that, and then the page is not valid.
    */
   sorted(most?: number): Sql<FoundKeys & { total: number }> {
-    const { offset, limit } = this.#query
     const parts = this.#sources().map((source) => sql`SELECT ${this.#key}, ${this.#named()} FROM ${source}`)
     const bound = most === undefined ? sql`` : sql`LIMIT ${most + 1}`
+    const page = sql`SELECT * FROM matched ${sql.ref(this.#alias)} WHERE ${this.#sorted.after(this.#query.cursor)} ${this.#range()}`
     return sql<FoundKeys & { total: number }>`
       WITH matched AS MATERIALIZED (SELECT * FROM (${sql.join(parts, sql` UNION ALL `)}) every ${bound})
-      SELECT (SELECT count(*) FROM matched) AS total, (SELECT json_agg(key)::text FROM (
-        SELECT ${this.#key} FROM matched ${sql.ref(this.#alias)} ORDER BY ${this.#byNames()} OFFSET ${offset} LIMIT ${limit}) page) AS keys`
+      SELECT (SELECT count(*) FROM matched) AS total, (${this.#found(page)}) AS keys`
   }
 
   /**
@@ -99,23 +102,23 @@ export class ListingStatements {
    */
   walk(most: number, plan: GrantsPlan): Sql<FoundKeys> {
     const [{ rows }] = this.#shown as [CountedRows]
-    const { order, offset, limit } = this.#query
+    const { order, cursor } = this.#query
     // The index of this sort order begins with the status. For other orders each row is checked.
     const isInFront = order !== 'name' && order !== 'created_at'
     const parts = this.#tableParts().map(
-      ({ isIn, columns }) => sql`(SELECT *, ${this.#named(columns)} FROM ${this.#table}
-        WHERE ${allOf([this.#isInDomain(rows), ...isIn, ...(isInFront ? this.#hasStatus : [])])}
-        ORDER BY ${inOrder(columns, this.#dir)} LIMIT ${most})`,
+      ({ isIn, keyset }) => sql`(SELECT *, ${this.#named(keyset)} FROM ${this.#table}
+        WHERE ${allOf([this.#isInDomain(rows), ...isIn, ...(isInFront ? this.#hasStatus : []), keyset.after(cursor)])}
+        ORDER BY ${keyset.order} LIMIT ${most})`,
     )
     const asked = [...(isInFront ? [] : this.#hasStatus), ...this.#filters.conditions, ...this.#ofAccess(rows, plan)]
-    return this.#found(sql`SELECT ${this.#key} FROM (
-        SELECT * FROM (${sql.join(parts, UNION)}) ${sql.ref(this.#alias)} ORDER BY ${this.#byNames()} LIMIT ${most}) ${sql.ref(this.#alias)}
-      WHERE ${allOf(asked)} ORDER BY ${this.#byNames()} OFFSET ${offset} LIMIT ${limit}`)
+    return this.#found(sql`SELECT ${this.#key}, ${this.#named(this.#sorted)} FROM (
+        SELECT * FROM (${sql.join(parts, UNION)}) ${sql.ref(this.#alias)} ORDER BY ${this.#sorted.order} LIMIT ${most}) ${sql.ref(this.#alias)}
+      WHERE ${allOf(asked)} ${this.#range()}`)
   }
 
   /** Returns the page by reading each domain in index order as far as needed. */
   inOrder(): Sql<FoundKeys> {
-    const { offset, limit } = this.#query
+    const { offset, limit, cursor } = this.#query
     const most = sql`LIMIT ${offset + limit}`
     const wholes = this.#wholes()
     const [only, ...more] = wholes
@@ -125,16 +128,17 @@ export class ListingStatements {
         ...this.#hasStatus,
         ...this.#filters.conditions,
       ])
-    const ofWholes = this.#tableParts().map(({ isIn, columns }) => {
-      const part = (domainKey: Sql<unknown>) => sql`(SELECT ${this.#key}, ${this.#named(columns)} FROM ${this.#table}
-        WHERE ${allOf([...isIn, isInWhole(domainKey)])} ORDER BY ${inOrder(columns, this.#dir)} ${most})`
+    const ofWholes = this.#tableParts().map(({ isIn, keyset }) => {
+      const part = (domainKey: Sql<unknown>) => sql`(SELECT ${this.#key}, ${this.#named(keyset)} FROM ${this.#table}
+        WHERE ${allOf([...isIn, isInWhole(domainKey), keyset.after(cursor)])} ORDER BY ${keyset.order} ${most})`
       if (more.length === 0) return part(sql`${only}`)
       return sql`(SELECT part.* FROM unnest(${wholes}::bigint[]) entered (key) CROSS JOIN LATERAL ${part(sql`entered.key`)} part)`
     })
     const ofOthers = this.#others().flatMap((counted) => {
       if (this.#isReadFromGrants(counted))
         return [
-          sql`(SELECT ${this.#key}, ${this.#named()} FROM ${this.#source(counted)} ORDER BY ${this.#inOrder()} ${most})`,
+          sql`(SELECT ${this.#key}, ${this.#named()} FROM ${this.#source(counted)} AND ${this.#keyset.after(cursor)}
+            ORDER BY ${this.#keyset.order} ${most})`,
         ]
       const asked = [
         this.#isInDomain(counted.rows),
@@ -143,18 +147,23 @@ export class ListingStatements {
         ...this.#ofAccess(counted.rows, 'set'),
       ]
       return this.#tableParts().map(
-        ({ isIn, columns }) => sql`(SELECT ${this.#key}, ${this.#named(columns)} FROM ${this.#table}
-          WHERE ${allOf([...isIn, ...asked])} ORDER BY ${inOrder(columns, this.#dir)} ${most})`,
+        ({ isIn, keyset }) => sql`(SELECT ${this.#key}, ${this.#named(keyset)} FROM ${this.#table}
+          WHERE ${allOf([...isIn, ...asked, keyset.after(cursor)])} ORDER BY ${keyset.order} ${most})`,
       )
     })
     const parts = [...(wholes.length === 0 ? [] : ofWholes), ...ofOthers]
-    return this.#found(sql`SELECT ${this.#key} FROM (${sql.join(parts, UNION)}) ${sql.ref(this.#alias)}
-      ORDER BY ${this.#byNames()} OFFSET ${offset} LIMIT ${limit}`)
+    return this.#found(sql`SELECT * FROM (${sql.join(parts, UNION)}) ${sql.ref(this.#alias)} ${this.#range()}`)
   }
 
   #found(page: Sql<unknown>): Sql<FoundKeys> {
     // Aggregated as JSON, because PostgreSQL does not parallelize that. A parallel plan would not keep the order.
-    return sql<FoundKeys>`SELECT json_agg(key)::text AS keys FROM (${page}) page`
+    return sql<FoundKeys>`SELECT json_agg(json_build_array(${this.#key}, ${this.#sorted.place}))::text AS keys
+      FROM (${page}) ${sql.ref(this.#alias)}`
+  }
+
+  #range(): Sql<unknown> {
+    const { offset, limit } = this.#query
+    return sql`ORDER BY ${this.#sorted.order} OFFSET ${offset} LIMIT ${limit}`
   }
 
   /** Keys of the domains whose rows are all listed. */
@@ -213,25 +222,14 @@ export class ListingStatements {
   }
 
   /** Sorted by name, a table has two parts, each with an index that contains all columns of the page. */
-  #tableParts(): { isIn: readonly Sql<boolean>[]; columns: readonly Sql<unknown>[] }[] {
-    if (this.#query.order !== 'name') return [{ isIn: [], columns: this.#columns }]
-    return partsByName(this.#alias).map(({ isIn, columns }) => ({ isIn: [isIn], columns }))
-  }
-
-  #inOrder(): Sql<unknown> {
-    return inOrder(this.#columns, this.#dir)
+  #tableParts(): { isIn: readonly Sql<boolean>[]; keyset: Keyset }[] {
+    if (this.#query.order !== 'name') return [{ isIn: [], keyset: this.#keyset }]
+    return partsByName(this.#alias, this.#dir).map(({ isIn, keyset }) => ({ isIn: [isIn], keyset }))
   }
 
   /** The sort columns with names: only then PostgreSQL recognizes that the rows of a subquery are sorted. */
-  #named(columns: readonly Sql<unknown>[] = this.#columns): Sql<unknown> {
-    return sql.join(columns.map((column, index) => sql`${column} AS ${sql.ref(`sorted_${index}`)}`))
-  }
-
-  #byNames(): Sql<unknown> {
-    return inOrder(
-      this.#columns.map((_, index) => sql.ref(`${this.#alias}.sorted_${index}`)),
-      this.#dir,
-    )
+  #named(keyset: Keyset = this.#keyset): Sql<unknown> {
+    return sql.join(keyset.columns.map(({ by }, index) => sql`${by} AS ${sql.ref(`sorted_${index}`)}`))
   }
 }
 

@@ -1,7 +1,9 @@
 /** SQL of personal access tokens and their scopes. */
-import { refusing, withinPage } from '#core/database/index.ts'
+import { Keyset, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { Scope, ScopeEntityType, ScopeOperation } from '../access/index.ts'
@@ -71,7 +73,7 @@ export async function findPat(
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-export type PatListing = { where: Sql<boolean>; dir: 'asc' | 'desc'; offset: number; limit: number }
+export type PatListing = PageRange & { where: Sql<boolean>; dir: 'asc' | 'desc' }
 
 export function ofStatus(status: PatStatus): Sql<boolean> {
   return sql<boolean>`${STATUS} = ${status}`
@@ -82,12 +84,17 @@ export async function countPats(db: Queryable, where: Sql<boolean>): Promise<num
   return rows[0]?.total ?? 0
 }
 
-export async function listPats(db: Queryable, { where, dir, offset, limit }: PatListing): Promise<PatRecord[]> {
-  const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
-  const { rows } =
-    await withinPage(sql<Row>`SELECT ${COLUMNS} FROM pats p JOIN users u ON u.key = p.user_key WHERE ${where}
-     ORDER BY p.issued_at ${direction}, p.id OFFSET ${offset} LIMIT ${limit}`).execute(db)
-  return rows.map(fromRow)
+export async function listPats(
+  db: Queryable,
+  { where, dir, ...range }: PatListing,
+): Promise<{ items: PatRecord[]; next: PageEnd }> {
+  const keyset = new Keyset([
+    { by: sql`p.issued_at`, type: 'time', dir },
+    { by: sql`p.id`, type: 'uuid' },
+  ])
+  const from = sql`pats p JOIN users u ON u.key = p.user_key`
+  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from, where, keyset }, range)
+  return { items: rows.map(fromRow), next }
 }
 
 export type PatChange = {
@@ -229,19 +236,24 @@ export async function countScopes(db: Queryable, patKey: number): Promise<number
 export async function listScopes(
   db: Queryable,
   patKey: number,
-  page: { offset: number; limit: number },
-): Promise<ScopeRecord[]> {
-  const { rows } = await withinPage(sql<{
+  range: PageRange,
+): Promise<{ items: ScopeRecord[]; next: PageEnd }> {
+  const source = {
+    columns: sql`s.id, p.id AS pat_id, s.entity_type, s.operation, d.id AS domain_id, s.entity_id`,
+    from: sql`pat_scopes s JOIN pats p ON p.key = s.pat_key LEFT JOIN domains d ON d.key = s.domain_key`,
+    where: sql<boolean>`s.pat_key = ${patKey}`,
+    keyset: new Keyset([{ by: sql`s.key`, type: 'number' }]),
+  }
+  type Found = {
     id: string
     pat_id: string
     entity_type: ScopeEntityType
     operation: ScopeOperation
     domain_id: string | null
     entity_id: string | null
-  }>`SELECT s.id, p.id AS pat_id, s.entity_type, s.operation, d.id AS domain_id, s.entity_id
-       FROM pat_scopes s JOIN pats p ON p.key = s.pat_key LEFT JOIN domains d ON d.key = s.domain_key
-      WHERE s.pat_key = ${patKey} ORDER BY s.key OFFSET ${page.offset} LIMIT ${page.limit}`).execute(db)
-  return rows.map((row) => ({
+  }
+  const { rows, next } = await readPage<Found>(db, source, range)
+  const items = rows.map((row) => ({
     id: row.id,
     patId: row.pat_id,
     type: row.entity_type,
@@ -249,6 +261,7 @@ export async function listScopes(
     domainId: row.domain_id,
     entityId: row.entity_id,
   }))
+  return { items, next }
 }
 
 /** Returns the ids of the removed scopes. Without `ids` it removes all scopes. */

@@ -66,8 +66,8 @@ function addTokenRoutes(app: HttpApp, pats: PatsService): void {
       },
     },
     async (request) => {
-      const { total, offset, limit, items } = await pats.list(request.principal, request.query)
-      return { total, offset, limit, pats: items.map((pat) => presentPat(pat)) }
+      const { items, ...page } = await pats.list(request.principal, request.query)
+      return { ...page, pats: items.map((pat) => presentPat(pat)) }
     },
   )
   app.delete(
@@ -242,9 +242,8 @@ function addScopeRoutes(app: HttpApp, pats: PatsService): void {
       },
     },
     async (request) => {
-      const page = await pats.listScopes(request.principal, request.params.pat_id, request.query)
-      const { total, offset, limit, items } = page
-      return { total, offset, limit, scopes: items.map(presentScope) }
+      const { items, ...page } = await pats.listScopes(request.principal, request.params.pat_id, request.query)
+      return { ...page, scopes: items.map(presentScope) }
     },
   )
   app.delete(

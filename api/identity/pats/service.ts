@@ -110,12 +110,12 @@ export class PatsService {
     if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`p.id = ${query.id}` : sql<boolean>`false`)
     if (query.status !== 'all') conditions.push(ofStatus(query.status))
     const where = allOf(conditions)
-    const { offset, limit, dir = 'desc' } = query
-    const [total, items] = await Promise.all([
+    const { offset, limit, cursor, dir = 'desc' } = query
+    const [total, page] = await Promise.all([
       countPats(this.#database.db, where),
-      listPats(this.#database.db, { where, dir, offset, limit }),
+      listPats(this.#database.db, { where, dir, offset, limit, cursor }),
     ])
-    return { total, offset, limit, items }
+    return { total, offset, limit, ...page }
   }
 
   /** Returns a token of the caller. Throws `not_found` for any other id. */
@@ -193,11 +193,11 @@ export class PatsService {
   async listScopes(caller: UserPrincipal, id: string, query: ScopeQuery): Promise<Page<ScopeRecord>> {
     const pat = await this.#requirePat(caller, id)
     const { offset, limit } = query
-    const [total, items] = await Promise.all([
+    const [total, page] = await Promise.all([
       countScopes(this.#database.db, pat.key),
-      listScopes(this.#database.db, pat.key, { offset, limit }),
+      listScopes(this.#database.db, pat.key, query),
     ])
-    return { total, offset, limit, items }
+    return { total, offset, limit, ...page }
   }
 
   /** Removing a missing scope is not an error. Without ids it removes all scopes. */

@@ -2,6 +2,7 @@
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { AccessPolicy, DomainAccess, EntityType, LocatedEntity, UserPrincipal } from '../access/index.ts'
+import type { PageRange } from '#core/page.ts'
 import { adminRoleId } from '../access/index.ts'
 import { roleEntityOf } from './granting.ts'
 import { findAdminRole, findRole } from './repository.ts'
@@ -57,7 +58,7 @@ export function keysOf(entity: RoleEntity, others: readonly number[]): number[] 
 }
 
 /** Undefined means all rows, for lists without paging (decision 6). */
-export type Paging = { offset: number; limit: number } | undefined
+export type Paging = PageRange | undefined
 
 /** Maximum number of rows in a list without paging. */
 export const MAX_UNPAGED = 10_000

@@ -1,7 +1,7 @@
 /** The rules of memberships: members of one role and of all roles of an entity (contract 2.2, 2.4, decision 33). */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { Page } from '#core/page.ts'
+import type { Page, PageRange } from '#core/page.ts'
 import type { AccessPolicy, AccessType, PlacedRole, UserPrincipal } from '../access/index.ts'
 import { ADMIN_ROLE_NAME, findRoleProviders, listRoleHolders } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
@@ -16,14 +16,12 @@ import { isAdminRole } from './role.ts'
 export type Force = { force: boolean }
 
 export type EntityMember = { memberId: string; roles: PlacedRole[] }
-export type EntityMemberFilter = {
+export type EntityMemberFilter = PageRange & {
   access_provider_id?: string
   access_type?: AccessType
   role_id?: string
   role_name?: string
   actions?: string
-  offset: number
-  limit: number
 }
 
 export class MembershipsService {
@@ -40,14 +38,14 @@ export class MembershipsService {
   async listMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, paging: Paging): Promise<Page<string>> {
     const { entity } = await enterEntity(this.#access, caller, target, 'view_role_users')
     const role = await requireRole(this.#db, entity, roleId)
-    const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
-    const [total, items] = await Promise.all([
+    const range = paging ?? { offset: 0, limit: MAX_UNPAGED }
+    const [total, page] = await Promise.all([
       countMembers(this.#db, entity.key, role.key),
-      listMembers(this.#db, entity.key, role.key, { offset, limit }),
+      listMembers(this.#db, entity.key, role.key, range),
     ])
     if (paging === undefined && total > MAX_UNPAGED)
-      throw new ServiceError('unprocessable', `the role has ${total} members: request pages with limit and offset`)
-    return { total, offset, limit, items }
+      throw new ServiceError('unprocessable', `the role has ${total} members: request pages with limit and cursor`)
+    return { total, offset: range.offset, limit: range.limit, ...page }
   }
 
   async addMembers(
@@ -94,13 +92,13 @@ export class MembershipsService {
     filter: EntityMemberFilter,
   ): Promise<Page<EntityMember>> {
     const { domain, located } = await enterEntity(this.#access, caller, target, 'view_role_users')
-    const { access_provider_id: providerId, access_type: accessType, offset, limit } = filter
+    const { access_provider_id: providerId, access_type: accessType, offset, limit, cursor } = filter
     const places = (await findRoleProviders(this.#db, domain.domainKey, located)).filter(
       (place) =>
         (providerId === undefined || place.id === providerId) &&
         (accessType === undefined || place.accessType === accessType),
     )
-    const { total, roles } = await listRoleHolders(
+    const { total, roles, next } = await listRoleHolders(
       this.#db,
       places,
       {
@@ -108,10 +106,11 @@ export class MembershipsService {
         ...(filter.role_name === undefined ? {} : { roleName: filter.role_name }),
         ...(filter.actions === undefined ? {} : { actions: splitList(filter.actions) }),
       },
-      { offset, limit },
+      { offset, limit, cursor },
     )
     const byUser = Map.groupBy(roles, (role) => role.userId)
-    return { total, offset, limit, items: [...byUser].map(([memberId, held]) => ({ memberId, roles: held })) }
+    const items = [...byUser].map(([memberId, held]) => ({ memberId, roles: held }))
+    return { total, offset, limit, items, next }
   }
 
   /** Removes the users from every role on the entity, and for a domain from every role on entities in it. */

@@ -4,6 +4,7 @@
  */
 import type { RouteRefusal } from '#core/http/index.ts'
 import { DEFAULT_LIMIT } from '#core/page.ts'
+import type { Place } from '#core/cursor.ts'
 import type { EntityType } from '../access/index.ts'
 import type { Paging, RoleTarget } from './entity-access.ts'
 
@@ -69,16 +70,16 @@ export function locationOf(base: RoleBase, params: PathParams, roleId: string): 
 export const paramsIn = ({ params }: { params: unknown }): PathParams => params as PathParams
 export const roleIdIn = (request: { params: unknown }): string => paramsIn(request)['role_id'] ?? ''
 
-type PageParameters = { offset?: number; limit?: number; with_metadata?: boolean }
+type PageParameters = { offset?: number; limit?: number; cursor?: Place; with_metadata?: boolean }
 
 /**
  * Returns the page of a request. Undefined means all rows: legacy paths without paging parameters (decision 6). Go clients send
  * `with_metadata` with every list, and read a page (decision 82).
  */
-export function pagingOf(base: RoleBase, { offset, limit, with_metadata: marker }: PageParameters): Paging {
-  const isPage = offset !== undefined || limit !== undefined || marker !== undefined
+export function pagingOf(base: RoleBase, { offset, limit, cursor, with_metadata: marker }: PageParameters): Paging {
+  const isPage = offset !== undefined || limit !== undefined || cursor !== undefined || marker !== undefined
   if (!base.isPrefixed && !isPage) return undefined
-  return { offset: offset ?? 0, limit: limit ?? DEFAULT_LIMIT }
+  return { offset: offset ?? 0, limit: limit ?? DEFAULT_LIMIT, cursor }
 }
 
 /**

@@ -1,7 +1,9 @@
 /** SQL of roles and their members. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing, withinPage } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import { Keyset, readPage, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { ADMIN_ROLE_KEY, ENTITY_TABLES } from '../access/index.ts'
 import type { RoleEntity, RoleRecord } from './role.ts'
@@ -72,12 +74,15 @@ export async function findRoleByName(db: Queryable, entityKey: number, name: str
 export async function listRoles(
   db: Queryable,
   entityKey: number,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<RoleRecord[]> {
-  const { rows } = await withinPage(sql<Row>`SELECT * FROM roles WHERE entity_key = ${entityKey}
-    ORDER BY key OFFSET ${offset} LIMIT ${limit}`).execute(db)
-  return rows.map(fromRow)
+  range: PageRange,
+): Promise<{ roles: RoleRecord[]; next: PageEnd }> {
+  const where = sql<boolean>`entity_key = ${entityKey}`
+  const source = { columns: sql`*`, from: sql`roles`, where, keyset: BY_KEY }
+  const { rows, next } = await readPage<Row>(db, source, range)
+  return { roles: rows.map(fromRow), next }
 }
+
+const BY_KEY = new Keyset([{ by: sql`key`, type: 'number' }])
 
 export async function countRoles(db: Queryable, entityKey: number): Promise<number> {
   const { rows } = await sql<{
@@ -125,13 +130,22 @@ export async function listMembers(
   db: Queryable,
   entityKey: number,
   roleKey: number,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<string[]> {
-  const { rows } = await withinPage(sql<{ id: string }>`SELECT u.id FROM grants g JOIN users u ON u.key = g.user_key
-    WHERE g.entity_key = ${entityKey} AND g.role_key = ${roleKey}
-    ORDER BY g.created_at, u.key OFFSET ${offset} LIMIT ${limit}`).execute(db)
-  return rows.map((row) => row.id)
+  range: PageRange,
+): Promise<{ items: string[]; next: PageEnd }> {
+  const source = {
+    columns: sql`u.id`,
+    from: sql`grants g JOIN users u ON u.key = g.user_key`,
+    where: sql<boolean>`g.entity_key = ${entityKey} AND g.role_key = ${roleKey}`,
+    keyset: OLDEST_FIRST,
+  }
+  const { rows, next } = await readPage<{ id: string }>(db, source, range)
+  return { items: rows.map((row) => row.id), next }
 }
+
+const OLDEST_FIRST = new Keyset([
+  { by: sql`g.created_at`, type: 'time' },
+  { by: sql`u.key`, type: 'number' },
+])
 
 export async function countMembers(db: Queryable, entityKey: number, roleKey: number): Promise<number> {
   const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM grants

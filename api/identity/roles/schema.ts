@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import type { Static, TObject, TSchema } from 'typebox'
 import { refusedField } from '#core/errors/index.ts'
 import { documented } from '#core/http/index.ts'
-import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
+import { Cursor, MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { ACTIONS } from '../access/index.ts'
 import type { PlacedRole as PlacedRoleRecord } from '../access/index.ts'
@@ -114,6 +114,7 @@ export const RoleList = Type.Array(Type.Object(roleFields))
 export const OptionalPageQuery = Type.Object({
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_OFFSET, description: 'Number of rows to skip' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_LIMIT, description: 'Number of rows to return' })),
+  cursor: Type.Optional(Cursor),
   with_metadata: Type.Optional(Type.Boolean({ description: 'With either value, the list is a page' })),
 })
 

@@ -105,17 +105,18 @@ export class RolesService {
   async list(caller: UserPrincipal, target: RoleTarget, paging: Paging): Promise<Page<ShownRole>> {
     const place = await enterEntity(this.#access, caller, target, 'manage_role')
     const { entity } = place
-    const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
+    const { offset, limit, cursor } = paging ?? { offset: 0, limit: MAX_UNPAGED, cursor: undefined }
     const [others, isOpen] = await Promise.all([countRoles(this.#db, entity.key), maySeeMembers(place)])
-    const roles = offset === 0 ? [await findAdminRole(this.#db, entity)] : []
-    if (limit > roles.length)
-      roles.push(
-        ...(await listRoles(this.#db, entity.key, { offset: Math.max(0, offset - 1), limit: limit - roles.length })),
-      )
+    // The key of the built-in role is less than those of the others.
+    const builtIn = offset === 0 && cursor === undefined ? [await findAdminRole(this.#db, entity)] : []
+    const range = { offset: Math.max(0, offset - 1), limit: limit - builtIn.length, cursor }
+    const page = await listRoles(this.#db, entity.key, range)
+    const roles = [...builtIn, ...page.roles]
+    const places = [...builtIn.map(({ key }) => JSON.stringify([key])), ...page.next.places]
     const keys = roles.map((role) => role.key)
     const members = isOpen ? await findMembers(this.#db, entity.key, keys, MAX_LISTED_MEMBERS) : undefined
     const items = roles.map((role) => ({ entity, role, members: members?.get(role.key) ?? [] }))
-    return { total: others + 1, offset, limit, items }
+    return { total: others + 1, offset, limit, items, next: { ...page.next, places } }
   }
 
   async get(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<ShownRole> {

@@ -1,6 +1,8 @@
 /** SQL of sessions. */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -226,9 +228,16 @@ export async function countSessions(db: Queryable, userKey: number): Promise<num
 export async function listSessions(
   db: Queryable,
   userKey: number,
-  page: { offset: number; limit: number },
-): Promise<SessionRecord[]> {
-  const { rows } = await withinPage(sql<{
+  range: PageRange,
+): Promise<{ items: SessionRecord[]; next: PageEnd }> {
+  const source = {
+    columns: sql`s.id, s.address, s.user_agent, s.cookie_hash IS NOT NULL AS is_browser, d.id AS domain_id,
+      s.created_at, s.last_used_at, s.expires_at`,
+    from: sql`sessions s LEFT JOIN domains d ON d.key = s.domain_key`,
+    where: sql<boolean>`s.user_key = ${userKey} AND ${ALIVE}`,
+    keyset: NEWEST_FIRST,
+  }
+  type Found = {
     id: string
     address: string | null
     user_agent: string | null
@@ -237,13 +246,9 @@ export async function listSessions(
     created_at: string
     last_used_at: string
     expires_at: string
-  }>`SELECT s.id, s.address, s.user_agent, s.cookie_hash IS NOT NULL AS is_browser, d.id AS domain_id,
-            s.created_at, s.last_used_at, s.expires_at
-       FROM sessions s LEFT JOIN domains d ON d.key = s.domain_key
-      WHERE s.user_key = ${userKey} AND ${ALIVE} ORDER BY s.created_at DESC, s.id OFFSET ${page.offset} LIMIT ${page.limit}`).execute(
-    db,
-  )
-  return rows.map((row) => ({
+  }
+  const { rows, next } = await readPage<Found>(db, source, range)
+  const items = rows.map((row) => ({
     id: row.id,
     address: row.address,
     userAgent: row.user_agent,
@@ -253,7 +258,13 @@ export async function listSessions(
     lastUsedAt: row.last_used_at,
     expiresAt: row.expires_at,
   }))
+  return { items, next }
 }
+
+const NEWEST_FIRST = new Keyset([
+  { by: sql`s.created_at`, type: 'time', dir: 'desc' },
+  { by: sql`s.id`, type: 'uuid' },
+])
 
 /** Removes sessions that ended more than a day ago. */
 export async function purgeSessions(db: Queryable): Promise<void> {

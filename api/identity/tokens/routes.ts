@@ -111,9 +111,9 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
         },
       },
       async (request) => {
-        const { total, offset, limit, items } = await tokens.list(request.principal, request.query)
+        const { items, ...page } = await tokens.list(request.principal, request.query)
         const sessions = items.map((session) => presentSession(session, request.principal.sessionId))
-        return { total, offset, limit, refresh_tokens: sessions }
+        return { ...page, refresh_tokens: sessions }
       },
     )
     app.delete(

@@ -235,12 +235,13 @@ export class TokensService {
   }
 
   /** Lists the active logins of the caller, newest first. */
-  async list(caller: UserPrincipal, { offset, limit }: SessionQuery): Promise<Page<SessionRecord>> {
-    const [total, items] = await Promise.all([
+  async list(caller: UserPrincipal, query: SessionQuery): Promise<Page<SessionRecord>> {
+    const { offset, limit } = query
+    const [total, page] = await Promise.all([
       countSessions(this.#database.db, caller.key),
-      listSessions(this.#database.db, caller.key, { offset, limit }),
+      listSessions(this.#database.db, caller.key, query),
     ])
-    return { total, offset, limit, items }
+    return { total, offset, limit, ...page }
   }
 
   /** Ends a login of the caller. Throws `not_found` for any other id. */

@@ -2,6 +2,7 @@
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { NO_MORE } from '#core/cursor.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -38,12 +39,14 @@ export function createListings({ database }: { database: Database }): Listings {
   const { db } = database
 
   async function page(query: Omit<UserListing, 'where'> & { only_total?: boolean }, where: UserListing['where']) {
-    const { offset, limit, order, dir } = query
-    const [total, items] = await Promise.all([
+    const { offset, limit, cursor, order, dir } = query
+    const [total, page] = await Promise.all([
       countUsers(db, where),
-      query.only_total === true ? [] : listUsers(db, { where, order, dir, offset, limit }),
+      query.only_total === true
+        ? { items: [], next: NO_MORE }
+        : listUsers(db, { where, order, dir, offset, limit, cursor }),
     ])
-    return { total, offset, limit, items }
+    return { total, offset, limit, ...page }
   }
 
   return {

@@ -3,6 +3,7 @@
  * groups (specification section 4).
  */
 import type { Database } from '#core/database/index.ts'
+import { NO_MORE } from '#core/cursor.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -57,16 +58,16 @@ export function createMemberships({ database, access }: { database: Database; ac
           'forbidden',
           'failed to perform authorization: requires membership (c_list) on a group of the user',
         )
-      const { offset, limit, order, dir = 'asc' } = query
+      const { offset, limit, cursor, order, dir = 'asc' } = query
       const where = allOf([shown, ...recordConditions(filter)])
       const levels = query.tree === true ? ('upper first' as const) : undefined
-      const [total, items] = await Promise.all([
+      const [total, { groups, next }] = await Promise.all([
         count(where),
         query.only_total === true
-          ? []
-          : listGroups(db, { where, hierarchy: undefined, order, dir, levels, offset, limit }),
+          ? { groups: [], next: NO_MORE }
+          : listGroups(db, { where, hierarchy: undefined, order, dir, levels, offset, limit, cursor }),
       ])
-      return { total, offset, limit, items }
+      return { total, offset, limit, items: groups, next }
     },
   }
 }

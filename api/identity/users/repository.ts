@@ -1,10 +1,12 @@
 /** SQL of users. The names of constraints determine the conflict. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing, withinPage } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import { Keyset, readPage, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { orderOf } from '../listing/index.ts'
+import type { PageRange } from '#core/page.ts'
+import { orderedBy } from '../listing/index.ts'
 
 export type UserRecord = {
   key: number
@@ -232,23 +234,26 @@ export async function updateUser(
   return record
 }
 
-export type UserListing = {
-  where: Sql<boolean>
-  order: string
-  dir: 'asc' | 'desc'
-  offset: number
-  limit: number
-}
+export type UserListing = PageRange & { where: Sql<boolean>; order: string; dir: 'asc' | 'desc' }
 
+/** Throws `malformed` for a cursor of another order. */
 export async function listUsers(
   db: Queryable,
-  { where, order, dir, offset, limit }: UserListing,
-): Promise<UserRecord[]> {
-  const sorted = order === 'name' ? sql`coalesce(u.name, u.first_name) ${sql.raw(dir)}, u.id` : orderOf('u', order, dir)
-  const { rows } = await withinPage(
-    sql<Row>`SELECT u.* FROM users u WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}`,
-  ).execute(db)
-  return rows.map(fromRow)
+  { where, order, dir, ...range }: UserListing,
+): Promise<{ items: UserRecord[]; next: PageEnd }> {
+  const keyset = order === 'name' ? byName(dir) : orderedBy('u', order, dir)
+  const { rows, next } = await readPage<Row>(db, { columns: sql`u.*`, from: sql`users u`, where, keyset }, range)
+  return { items: rows.map(fromRow), next }
+}
+
+/** Users without a name follow the others, or precede them with `desc`. */
+function byName(dir: 'asc' | 'desc'): Keyset {
+  const name = sql`coalesce(u.name, u.first_name)`
+  return new Keyset([
+    { by: sql`(${name} IS NULL)`, type: 'boolean', dir },
+    { by: sql`coalesce(${name}, '')`, type: 'text', dir },
+    { by: sql`u.id`, type: 'uuid' },
+  ])
 }
 
 export async function countUsers(db: Queryable, where: Sql<boolean>): Promise<number> {

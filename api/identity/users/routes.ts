@@ -74,8 +74,8 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         },
       },
       async (request) => {
-        const { total, offset, limit, items } = await users.search(request.query)
-        return { total, offset, limit, users: items.map(presentFound) }
+        const { items, ...page } = await users.search(request.query)
+        return { ...page, users: items.map(presentFound) }
       },
     )
     app.get(
@@ -116,6 +116,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
           offset: page.offset,
           limit: page.limit,
           users: page.items.map((user) => presentTo(request.principal, user)),
+          next: page.next,
         }
       },
     )
@@ -135,7 +136,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
       },
       async (request) => {
         const { query } = request
-        const { total, offset, limit, items } = await users.listMemberships(
+        const { total, offset, limit, items, next } = await users.listMemberships(
           request.principal,
           request.params.user_id,
           query,
@@ -143,7 +144,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         if (query.only_total === true) return { total, memberships: [] }
         const memberships =
           query.tree === true ? presentTree(nest(items), presentGroup) : items.map((group) => presentGroup(group))
-        return { total, offset, limit, memberships }
+        return { total, offset, limit, memberships, next }
       },
     )
   }

@@ -1,6 +1,8 @@
 /** Retained messages of topics: search, listing and deletion (MQTT 5.0 section 3.3.1.3). */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { inTurns } from '#core/turns.ts'
 import type { Envelope } from '../model/envelope.ts'
@@ -61,16 +63,18 @@ export async function findRetained(db: Queryable, channelKey: number, filter: st
 export async function listRetained(
   db: Queryable,
   channelKey: number,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<{ total: number; messages: RetainedMessage[] }> {
-  const where = sql`channel_key = ${channelKey} AND (expires_at IS NULL OR expires_at > now())`
+  range: PageRange,
+): Promise<{ total: number; messages: RetainedMessage[]; next: PageEnd }> {
+  const where = sql<boolean>`channel_key = ${channelKey} AND (expires_at IS NULL OR expires_at > now())`
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM mqtt_retained WHERE ${where}`.execute(db)
-  const { rows } = await withinPage(sql<Row>`
-    SELECT subtopic, publisher_id, qos, envelope, payload, stored_at FROM mqtt_retained
-     WHERE ${where} ORDER BY subtopic OFFSET ${offset} LIMIT ${limit}`).execute(db)
-  return { total: counted[0]?.total ?? 0, messages: rows.map(fromRow) }
+  const columns = sql`subtopic, publisher_id, qos, envelope, payload, stored_at`
+  const source = { columns, from: sql`mqtt_retained`, where, keyset: BY_SUBTOPIC }
+  const { rows, next } = await readPage<Row>(db, source, range)
+  return { total: counted[0]?.total ?? 0, messages: rows.map(fromRow), next }
 }
+
+const BY_SUBTOPIC = new Keyset([{ by: sql`subtopic`, type: 'text' }])
 
 /** One subtopic, or all of the channel. */
 export async function clearRetained(db: Queryable, channelKey: number, subtopic: string | undefined): Promise<void> {

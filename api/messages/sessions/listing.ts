@@ -1,6 +1,8 @@
 /** The stored sessions of a client, on any node. */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { isUnexpired } from './session-limit.ts'
 
@@ -23,19 +25,19 @@ export type SessionRow = {
 export async function listSessions(
   db: Queryable,
   clientKey: number,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<{ total: number; rows: SessionRow[] }> {
+  range: PageRange,
+): Promise<{ total: number; rows: SessionRow[]; next: PageEnd }> {
+  const where = sql<boolean>`s.client_key = ${clientKey} AND ${isUnexpired('s')}`
   const { rows: counted } = await sql<{ total: number }>`
-    SELECT count(*) AS total FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isUnexpired('s')}`.execute(db)
-  const { rows } = await withinPage(sql<SessionRow>`
-    SELECT s.client_identifier, s.is_connected, s.version, s.address, s.expiry_seconds, s.connected_at, s.disconnected_at, s.ends_at,
-           s.will IS NOT NULL AS has_will, s.skipped_messages,
-           coalesce((SELECT json_agg(json_build_object('filter', u.filter, 'qos', u.options & 3) ORDER BY u.filter)
-                       FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
-           (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,
-           (SELECT count(*) FROM mqtt_received r WHERE r.session_key = s.key) AS unreleased
-      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isUnexpired('s')} ORDER BY s.client_identifier OFFSET ${offset} LIMIT ${limit}`).execute(
-    db,
-  )
-  return { total: counted[0]?.total ?? 0, rows }
+    SELECT count(*) AS total FROM mqtt_sessions s WHERE ${where}`.execute(db)
+  const columns = sql`s.client_identifier, s.is_connected, s.version, s.address, s.expiry_seconds, s.connected_at, s.disconnected_at, s.ends_at,
+    s.will IS NOT NULL AS has_will, s.skipped_messages,
+    coalesce((SELECT json_agg(json_build_object('filter', u.filter, 'qos', u.options & 3) ORDER BY u.filter)
+                FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
+    (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,
+    (SELECT count(*) FROM mqtt_received r WHERE r.session_key = s.key) AS unreleased`
+  const source = { columns, from: sql`mqtt_sessions s`, where, keyset: BY_IDENTIFIER }
+  return { total: counted[0]?.total ?? 0, ...(await readPage<SessionRow>(db, source, range)) }
 }
+
+const BY_IDENTIFIER = new Keyset([{ by: sql`s.client_identifier`, type: 'text' }])

@@ -2,6 +2,7 @@
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { PageRange } from '#core/page.ts'
 import { clearRetained, listRetained } from '../retained/retained.ts'
 import { parseSubtopic } from '../model/topics.ts'
 import { endSessions } from './ending.ts'
@@ -18,7 +19,7 @@ export type SessionsService = {
     caller: UserPrincipal,
     domainId: string,
     clientId: string,
-    page: { offset: number; limit: number },
+    range: PageRange,
   ): Promise<MqttSessions>
   /**
    * Ends one session, or all: closes connections, deletes state, sends wills. Requires `update` on the client. Throws `not_found` for an
@@ -30,7 +31,7 @@ export type SessionsService = {
     caller: UserPrincipal,
     domainId: string,
     channelId: string,
-    page: { offset: number; limit: number },
+    range: PageRange,
   ): Promise<RetainedPage>
   /** Requires `delete` on the channel, like the deletion of messages. Clears one subtopic, or all. Idempotent. */
   clear(caller: UserPrincipal, domainId: string, channelId: string, subtopic: string | undefined): Promise<void>
@@ -43,10 +44,11 @@ export function createSessionsService(deps: {
 }): SessionsService {
   const { database, access, journal } = deps
   return {
-    async ofClient(caller, domainId, clientId, page) {
+    async ofClient(caller, domainId, clientId, range) {
       const { entity } = await access.locate(caller, domainId, 'client', clientId)
-      const { total, rows } = await listSessions(database.db, entity.key, page)
-      return { total, ...page, sessions: rows.map(presentSession) }
+      const { total, rows, next } = await listSessions(database.db, entity.key, range)
+      const { offset, limit } = range
+      return { total, offset, limit, sessions: rows.map(presentSession), next }
     },
     async end(caller, domainId, clientId, clientIdentifier) {
       const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
@@ -63,11 +65,12 @@ export function createSessionsService(deps: {
         })
       })
     },
-    async retained(caller, domainId, channelId, page) {
+    async retained(caller, domainId, channelId, range) {
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
       await domain.requireOn(entity, 'subscribe')
-      const { total, messages } = await listRetained(database.db, entity.key, page)
-      return { total, ...page, messages: messages.map((message) => presentRetained(entity.id, message)) }
+      const { total, messages, next } = await listRetained(database.db, entity.key, range)
+      const { offset, limit } = range
+      return { total, offset, limit, messages: messages.map((message) => presentRetained(entity.id, message)), next }
     },
     async clear(caller, domainId, channelId, subtopic) {
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)

@@ -4,9 +4,11 @@
  */
 import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
-import { prepared, refusing, withinPage } from '#core/database/index.ts'
+import { Keyset, prepared, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { BindingType } from '../profiles/index.ts'
@@ -283,17 +285,14 @@ export async function listConfigs(
     domainKey,
     permitted,
     filter,
-    offset,
-    limit,
-  }: {
+    ...range
+  }: PageRange & {
     domainKey: number
     /** Condition with the alias `c` for the client. */
     permitted: Sql<boolean>
     filter: ConfigFilter
-    offset: number
-    limit: number
   },
-): Promise<{ total: number; configs: BootstrapConfig[] }> {
+): Promise<{ total: number; configs: BootstrapConfig[]; next: PageEnd }> {
   const where = allOf([
     sql<boolean>`b.domain_key = ${domainKey}`,
     permitted,
@@ -312,7 +311,11 @@ export async function listConfigs(
   const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${FROM} WHERE ${where}`.execute(
     db,
   )
-  const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${where}
-    ORDER BY b.created_at, b.client_key OFFSET ${offset} LIMIT ${limit}`).execute(db)
-  return { total: counted[0]?.total ?? 0, configs: rows.map(fromRow) }
+  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from: FROM, where, keyset: OLDEST_FIRST }, range)
+  return { total: counted[0]?.total ?? 0, configs: rows.map(fromRow), next }
 }
+
+const OLDEST_FIRST = new Keyset([
+  { by: sql`b.created_at`, type: 'time' },
+  { by: sql`b.client_key`, type: 'number' },
+])

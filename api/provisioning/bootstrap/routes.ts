@@ -67,8 +67,8 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
       },
     },
     async (request) => {
-      const page = await bootstrap.list(request.principal, request.params.domain_id, request.query)
-      return { total: page.total, offset: page.offset, limit: page.limit, configs: page.items.map(present) }
+      const { items, ...page } = await bootstrap.list(request.principal, request.params.domain_id, request.query)
+      return { ...page, configs: items.map(present) }
     },
   )
   app.get(

@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { recordOf } from '#core/http/index.ts'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
-import { MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
+import { Cursor, MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
 import { BINDING_TYPES, SlotName } from '../profiles/index.ts'
 import type { Rendered } from '../profiles/index.ts'
 import type { BootstrapConfig } from './repository.ts'
@@ -169,6 +169,7 @@ export const CertificatesView = Type.Object({
 
 export const BootstrapQuery = Type.Object({
   offset: Type.Integer({ minimum: 0, maximum: MAX_OFFSET, default: 0 }),
+  cursor: Type.Optional(Cursor),
   // The lower bound is not checked (contract section 0): older clients send 0 for a whole first page.
   limit: Type.Integer({ minimum: 0, maximum: MAX_LIMIT, default: 10 }),
   state: Type.Optional(Type.Integer({ minimum: 0, maximum: 1 })),

@@ -177,9 +177,9 @@ export class BootstrapService {
   }
 
   async list(caller: UserPrincipal, domainId: string, query: BootstrapQuery): Promise<Page<ShownConfig>> {
-    const { offset, limit } = query
+    const { offset, limit, cursor } = query
     const domain = await this.#deps.access.enter(caller, domainId)
-    const { total, configs } = await listConfigs(this.#deps.database.db, {
+    const { total, configs, next } = await listConfigs(this.#deps.database.db, {
       domainKey: domain.domainKey,
       permitted: domain.reachable('client', 'update', 'c'),
       filter: {
@@ -192,8 +192,9 @@ export class BootstrapService {
       },
       offset,
       limit,
+      cursor,
     })
-    return { total, offset, limit, items: configs.map((config) => this.#shown(config)) }
+    return { total, offset, limit, items: configs.map((config) => this.#shown(config)), next }
   }
 
   async update(caller: UserPrincipal, domainId: string, clientId: string, input: BootstrapPatch): Promise<void> {

@@ -1,7 +1,9 @@
 /** SQL of certificates. A row outlives its client: the revocation list must contain it until it expires. */
-import { prepared, withinPage } from '#core/database/index.ts'
+import { Keyset, prepared, readPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -86,7 +88,7 @@ export async function findCertificate(
 
 export type RevokedFilter = 'true' | 'false' | 'all'
 
-export type CertificateListing = {
+export type CertificateListing = PageRange & {
   domainKey: number
   /** Undefined for every client that matches `reachable`, which uses the alias `c`. */
   clientKey: number | undefined
@@ -94,29 +96,33 @@ export type CertificateListing = {
   entityId: string | undefined
   reachable: Sql<boolean>
   revoked: RevokedFilter
-  offset: number
-  limit: number
 }
 
 /** Lists certificates, newest first. */
 export async function listCertificates(
   db: Queryable,
   listing: CertificateListing,
-): Promise<{ total: number; certificates: CertificateRecord[] }> {
-  const { domainKey, clientKey, entityId, reachable, revoked, offset, limit } = listing
+): Promise<{ total: number; certificates: CertificateRecord[]; next: PageEnd }> {
+  const { domainKey, clientKey, entityId, reachable, revoked } = listing
   const ofClient = clientKey === undefined ? sql`true` : sql`f.client_key = ${clientKey}`
   // Another text is the id of no client.
   const isUnknown = entityId !== undefined && !isId(entityId)
   const ofEntity = entityId === undefined ? sql`true` : isUnknown ? sql`false` : sql`c.id = ${entityId}`
   const state =
     revoked === 'all' ? sql`true` : revoked === 'true' ? sql`f.revoked_at IS NOT NULL` : sql`f.revoked_at IS NULL`
-  const from = sql`FROM certificates f JOIN clients c ON c.key = f.client_key
-    WHERE f.domain_key = ${domainKey} AND ${ofClient} AND ${ofEntity} AND ${state} AND ${reachable}`
-  const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total ${from}`.execute(db)
-  const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} ${from}
-    ORDER BY f.created_at DESC, f.serial OFFSET ${offset} LIMIT ${limit}`).execute(db)
-  return { total: counted[0]?.total ?? 0, certificates: rows.map(fromRow) }
+  const from = sql`certificates f JOIN clients c ON c.key = f.client_key`
+  const where = sql<boolean>`f.domain_key = ${domainKey} AND ${ofClient} AND ${ofEntity} AND ${state} AND ${reachable}`
+  const { rows: counted } = await sql<{
+    total: number
+  }>`SELECT count(*) AS total FROM ${from} WHERE ${where}`.execute(db)
+  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from, where, keyset: NEWEST_FIRST }, listing)
+  return { total: counted[0]?.total ?? 0, certificates: rows.map(fromRow), next }
 }
+
+const NEWEST_FIRST = new Keyset([
+  { by: sql`f.created_at`, type: 'time', dir: 'desc' },
+  { by: sql`f.serial`, type: 'text' },
+])
 
 /**
  * Revokes one certificate, or all certificates of a client. Certificates that are already revoked are unchanged.

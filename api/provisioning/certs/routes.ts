@@ -47,9 +47,9 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
   const routes: Routes = {
     certificates,
     present: ({ certificate, key }) => presentCertificate(certificate, authority, key),
-    presentPage: ({ total, offset, limit, items }) => {
+    presentPage: ({ items, ...page }) => {
       const certs = items.map((certificate) => presentCertificate(certificate, authority))
-      return { total, offset, limit, certs, certificates: certs }
+      return { ...page, certs, certificates: certs }
     },
   }
   return (app) => {

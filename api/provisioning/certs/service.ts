@@ -100,11 +100,11 @@ export class CertificatesService {
     caller: UserPrincipal,
     domainId: string,
     clientId: string | undefined,
-    { offset, limit, revoked, entity_id: entityId }: CertificatesQuery,
+    { offset, limit, cursor, revoked, entity_id: entityId }: CertificatesQuery,
   ): Promise<Page<CertificateRecord>> {
     const owner = clientId === undefined ? undefined : await this.#locate(caller, domainId, clientId, 'read')
     const domain = await this.#deps.access.enter(caller, domainId)
-    const { total, certificates } = await listCertificates(this.#deps.database.db, {
+    const { total, certificates, next } = await listCertificates(this.#deps.database.db, {
       domainKey: domain.domainKey,
       clientKey: owner?.clientKey,
       entityId: entityId === '' ? undefined : entityId,
@@ -112,8 +112,9 @@ export class CertificatesService {
       revoked,
       offset,
       limit,
+      cursor,
     })
-    return { total, offset, limit, items: certificates }
+    return { total, offset, limit, items: certificates, next }
   }
 
   /**

@@ -1,8 +1,10 @@
 /** SQL of subscriptions and their deliveries. */
 import { allOf } from '#api/identity/index.ts'
-import { refusing, withinPage } from '#core/database/index.ts'
+import { Keyset, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { NotificationPayload } from './payload.ts'
@@ -150,8 +152,8 @@ export async function removeSubscription(tx: Transaction, key: number): Promise<
 export async function listSubscriptions(
   db: Queryable,
   owner: SubscriptionOwner,
-  query: { topic: string | undefined; contact: string | undefined; offset: number; limit: number },
-): Promise<{ total: number; subscriptions: SubscriptionRecord[] }> {
+  query: PageRange & { topic: string | undefined; contact: string | undefined },
+): Promise<{ total: number; subscriptions: SubscriptionRecord[]; next: PageEnd }> {
   const conditions: Sql<boolean>[] = [isOf(owner)]
   if (query.topic !== undefined) conditions.push(sql`n.topic = ${query.topic}`)
   if (query.contact !== undefined) conditions.push(sql`n.contact = ${query.contact}`)
@@ -159,9 +161,9 @@ export async function listSubscriptions(
   const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${FROM} WHERE ${where}`.execute(
     db,
   )
-  const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${where}
-    ORDER BY n.key OFFSET ${query.offset} LIMIT ${query.limit}`).execute(db)
-  return { total: counted[0]?.total ?? 0, subscriptions: rows.map(fromRow) }
+  const keyset = new Keyset([{ by: sql`n.key`, type: 'number' }])
+  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from: FROM, where, keyset }, query)
+  return { total: counted[0]?.total ?? 0, subscriptions: rows.map(fromRow), next }
 }
 
 /** An active subscription, for matching messages. */
@@ -364,19 +366,21 @@ export type DeliveryRecord = {
 export async function listDeadLetters(
   db: Queryable,
   subscriptionKey: number,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<{ total: number; letters: DeliveryRecord[] }> {
-  const where = sql`subscription_key = ${subscriptionKey} AND next_attempt_at IS NULL`
+  range: PageRange,
+): Promise<{ total: number; letters: DeliveryRecord[]; next: PageEnd }> {
+  const where = sql<boolean>`subscription_key = ${subscriptionKey} AND next_attempt_at IS NULL`
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM notification_deliveries WHERE ${where}`.execute(db)
-  const { rows } = await withinPage(sql<{
-    payload: NotificationPayload
-    attempts: number
-    last_error: string | null
-    created_at: string
-  }>`SELECT payload, attempts, last_error, created_at FROM notification_deliveries WHERE ${where}
-      ORDER BY key DESC OFFSET ${offset} LIMIT ${limit}`).execute(db)
+  const source = {
+    columns: sql`payload, attempts, last_error, created_at`,
+    from: sql`notification_deliveries`,
+    where,
+    keyset: new Keyset([{ by: sql`key`, type: 'number', dir: 'desc' }]),
+  }
+  type Found = { payload: NotificationPayload; attempts: number; last_error: string | null; created_at: string }
+  const { rows, next } = await readPage<Found>(db, source, range)
   return {
+    next,
     total: counted[0]?.total ?? 0,
     letters: rows.map((row) => ({
       payload: row.payload,

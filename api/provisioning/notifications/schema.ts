@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { recordOf } from '#core/http/index.ts'
 import { Id, Timestamp } from '#api/identity/index.ts'
-import { MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
+import { Cursor, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_TOKEN_CHARS } from './confirmation.ts'
 import type { DeliveryRecord, SubscriptionRecord } from './repository.ts'
@@ -58,6 +58,7 @@ export const SubscriptionQuery = Type.Object({
   topic: Type.Optional(Type.String({ maxLength: MAX_TOPIC_CHARS })),
   contact: Type.Optional(Type.String({ maxLength: MAX_CONTACT_CHARS })),
   offset: Type.Integer({ minimum: 0, maximum: MAX_OFFSET, default: 0 }),
+  cursor: Type.Optional(Cursor),
   limit: Type.Integer({
     minimum: -1,
     maximum: MAX_LISTED,

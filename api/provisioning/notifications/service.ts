@@ -126,16 +126,17 @@ export function createSubscriptionsService(deps: {
       return id
     },
     get: find,
-    async list(caller, { topic, contact, offset, limit }) {
+    async list(caller, { topic, contact, offset, limit, cursor }) {
       const asked = limit === -1 ? MAX_LISTED : limit
-      const { total, subscriptions } = await listSubscriptions(database.db, caller, {
+      const { total, subscriptions, next } = await listSubscriptions(database.db, caller, {
         topic,
         contact,
         offset,
         limit: asked,
+        cursor,
       })
       if (total === 0 && (topic !== undefined || contact !== undefined)) throw notFound()
-      return { total, offset, limit: asked, items: subscriptions }
+      return { total, offset, limit: asked, items: subscriptions, next }
     },
     async remove(caller, id) {
       const { key, topic, channelKey } = await find(caller, id)
@@ -173,10 +174,11 @@ export function createSubscriptionsService(deps: {
           'failed to perform authentication: the link has expired or its subscription was deleted',
         )
     },
-    async deadLetters(caller, id, { offset, limit }) {
+    async deadLetters(caller, id, query) {
       const { key } = await find(caller, id)
-      const { total, letters } = await listDeadLetters(database.db, key, { offset, limit })
-      return { total, offset, limit, items: letters }
+      const { offset, limit } = query
+      const { total, letters, next } = await listDeadLetters(database.db, key, query)
+      return { total, offset, limit, items: letters, next }
     },
   }
 }

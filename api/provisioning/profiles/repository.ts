@@ -1,8 +1,10 @@
 /** SQL of profiles and of the bindings of their slots. */
 import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { BindingSlot, BindingType, ContentFormat, ContentType } from './schema.ts'
 
@@ -90,8 +92,8 @@ export async function findProfileByKey(db: Queryable, key: number): Promise<Prof
 
 export async function listProfiles(
   db: Queryable,
-  { domainKey, name, offset, limit }: { domainKey: number; name: string | undefined; offset: number; limit: number },
-): Promise<{ total: number; profiles: Profile[] }> {
+  { domainKey, name, ...range }: PageRange & { domainKey: number; name: string | undefined },
+): Promise<{ total: number; profiles: Profile[]; next: PageEnd }> {
   const where = allOf([
     sql<boolean>`p.domain_key = ${domainKey}`,
     ...(name === undefined ? [] : [contains('p.name', name)]),
@@ -99,10 +101,15 @@ export async function listProfiles(
   const { rows: counted } = await sql<{
     total: number
   }>`SELECT count(*) AS total FROM bootstrap_profiles p WHERE ${where}`.execute(db)
-  const { rows } = await withinPage(sql<Profile>`SELECT ${COLUMNS} FROM bootstrap_profiles p WHERE ${where}
-    ORDER BY p.created_at, p.key OFFSET ${offset} LIMIT ${limit}`).execute(db)
-  return { total: counted[0]?.total ?? 0, profiles: rows }
+  const source = { columns: COLUMNS, from: sql`bootstrap_profiles p`, where, keyset: OLDEST_FIRST }
+  const { rows, next } = await readPage<Profile>(db, source, range)
+  return { total: counted[0]?.total ?? 0, profiles: rows, next }
 }
+
+const OLDEST_FIRST = new Keyset([
+  { by: sql`p.created_at`, type: 'time' },
+  { by: sql`p.key`, type: 'number' },
+])
 
 export async function countUses(tx: Transaction, key: number): Promise<number> {
   const { rows } = await sql<{

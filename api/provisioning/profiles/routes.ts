@@ -78,8 +78,8 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
         },
       },
       async (request) => {
-        const page = await profiles.list(request.principal, request.params.domain_id, request.query)
-        return { total: page.total, offset: page.offset, limit: page.limit, profiles: page.items.map(present) }
+        const { items, ...page } = await profiles.list(request.principal, request.params.domain_id, request.query)
+        return { ...page, profiles: items.map(present) }
       },
     )
     app.get(

@@ -126,10 +126,11 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
       const { domainKey } = await enter(caller, domainId, 'profile_read')
       return { profile: await requireProfile(database.db, domainKey, id), domainId }
     },
-    async list(caller, domainId, { offset, limit, name }) {
+    async list(caller, domainId, { offset, limit, cursor, name }) {
       const { domainKey } = await enter(caller, domainId, 'profile_read')
-      const { total, profiles } = await listProfiles(database.db, { domainKey, name, offset, limit })
-      return { total, offset, limit, items: profiles.map((profile) => ({ profile, domainId })) }
+      const range = { offset, limit, cursor }
+      const { total, profiles, next } = await listProfiles(database.db, { domainKey, name, ...range })
+      return { total, offset, limit, items: profiles.map((profile) => ({ profile, domainId })), next }
     },
     async update(caller, domainId, id, input) {
       const profile = await change(

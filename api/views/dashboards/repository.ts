@@ -1,6 +1,8 @@
 /** SQL of dashboards and preferences. */
-import { withinPage } from '#core/database/index.ts'
+import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 
 export type DashboardRecord = {
@@ -53,13 +55,20 @@ export async function findDashboard(db: Queryable, viewer: Viewer, id: string): 
 export async function listDashboards(
   db: Queryable,
   viewer: Viewer,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<DashboardRecord[]> {
-  const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} FROM dashboards d JOIN users u ON u.key = d.user_key
-    WHERE ${visible(viewer)} ORDER BY d.user_key = ${viewer.userKey} DESC, d.name, d.id OFFSET ${offset} LIMIT ${limit}`).execute(
-    db,
-  )
-  return rows.map(fromRow)
+  range: PageRange,
+): Promise<{ items: DashboardRecord[]; next: PageEnd }> {
+  const source = {
+    columns: COLUMNS,
+    from: sql`dashboards d JOIN users u ON u.key = d.user_key`,
+    where: visible(viewer),
+    keyset: new Keyset([
+      { by: sql`(d.user_key = ${viewer.userKey})`, type: 'boolean', dir: 'desc' },
+      { by: sql`d.name`, type: 'text' },
+      { by: sql`d.id`, type: 'uuid' },
+    ]),
+  }
+  const { rows, next } = await readPage<Row>(db, source, range)
+  return { items: rows.map(fromRow), next }
 }
 
 export async function countDashboards(db: Queryable, viewer: Viewer): Promise<number> {

@@ -60,8 +60,8 @@ export function dashboardRoutes(dashboards: DashboardsService): RoutePlugin {
       },
       async (request) => {
         const { principal, params, query } = request
-        const { total, offset, limit, items } = await dashboards.list(principal, params.domain_id, query)
-        return { total, offset, limit, dashboards: items.map((item) => presentListed(item, principal.key)) }
+        const { items, ...page } = await dashboards.list(principal, params.domain_id, query)
+        return { ...page, dashboards: items.map((item) => presentListed(item, principal.key)) }
       },
     )
     app.get(

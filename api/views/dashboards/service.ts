@@ -75,13 +75,14 @@ export function createDashboardsService({
         )
       return await find(viewer, id)
     },
-    async list(caller, domainId, { offset, limit }) {
+    async list(caller, domainId, query) {
+      const { offset, limit } = query
       const { viewer } = await enter(caller, domainId)
-      const [total, items] = await Promise.all([
+      const [total, page] = await Promise.all([
         countDashboards(db, viewer),
-        listDashboards(db, viewer, { offset, limit }),
+        listDashboards(db, viewer, query),
       ])
-      return { total, offset, limit, items }
+      return { total, offset, limit, ...page }
     },
     async get(caller, domainId, id) {
       const { viewer } = await enter(caller, domainId)
