@@ -82,7 +82,7 @@ export function commandHelp(name: string, commands: readonly Command[], group: G
     ...commands.map((command) => `  ${exampleLine(name, command)}`),
     ...(flags.length === 0 ? [] : ['', 'Flags:', ...flags.map(flagLine)]),
     ...(hasListing
-      ? ['', 'Listings: --limit, --offset, --order, --dir, --name, --metadata, --status (skein help flags)']
+      ? ['', 'Listings: --limit, --offset, --all, --order, --dir, --name, --metadata, --status (skein help flags)']
       : []),
     '',
   ].join('\n')

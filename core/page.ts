@@ -22,12 +22,10 @@ export type PageRange = { offset: number; limit: number; cursor?: Place | undefi
 export type Page<T> = { total: number; offset: number; limit: number; items: T[]; next: PageEnd }
 
 /** The `next` of a page, instead of an offset. `core/http` replaces the text with the place before a handler runs. */
-export const Cursor = Type.Unsafe<Place>(
-  Type.String({
-    maxLength: MAX_CURSOR_CHARS,
-    description: 'The `next` of the page before, with the same other parameters, instead of an offset',
-  }),
-)
+export const cursorOf = (description: string) =>
+  Type.Unsafe<Place>(Type.String({ maxLength: MAX_CURSOR_CHARS, description }))
+
+export const Cursor = cursorOf('The `next` of the page before, with the same other parameters, instead of an offset')
 
 /** `offset` and `limit` of a query, with other bounds where the contract gives them. */
 export function offsetQuery(bounds: { limit?: number; maxLimit?: number } = {}) {

@@ -1,12 +1,12 @@
 /** `skein channels not-connected`, `skein clients not-connected`: the other side's entities that are not connected to this one. */
 import type { Cli, Command } from '../shared/command.ts'
 import { CommandError } from '../shared/failures.ts'
-import { isRecord } from '../shared/values.ts'
+import { rowsOf } from '../shared/pages.ts'
+import { requestOf } from '../shared/request.ts'
 import type { Given } from '../shared/values.ts'
 
-const PAGE = 100
 /** Beyond 10,000 entities the list would take too long. */
-const MAX_PAGES = 100
+const MAX_READ = 10_000
 const DEFAULT_LIMIT = 10
 
 /** `kind` is the entity of the command, `other` what is listed. */
@@ -25,7 +25,7 @@ export function notConnected(kind: 'channel' | 'client'): Command {
       const offset = Number(cli.settings.filter('offset') ?? 0)
       const limit = Number(cli.settings.filter('limit') ?? DEFAULT_LIMIT)
       const found: unknown[] = []
-      for await (const one of pagesOf(cli, given, `/{domain}/${other}s`, `${other}s`)) {
+      for await (const one of entitiesOf(cli, given, `/{domain}/${other}s`, `${other}s`)) {
         if (!connected.has(String(one['id']))) found.push(one)
         if (found.length >= offset + limit) break
       }
@@ -37,20 +37,17 @@ export function notConnected(kind: 'channel' | 'client'): Command {
 
 async function idsOf(cli: Cli, given: Given, path: string, key: string): Promise<Set<string>> {
   const ids = new Set<string>()
-  for await (const one of pagesOf(cli, given, path, key)) ids.add(String(one['id']))
+  for await (const one of entitiesOf(cli, given, path, key)) ids.add(String(one['id']))
   return ids
 }
 
-async function* pagesOf(cli: Cli, given: Given, path: string, key: string): AsyncGenerator<Record<string, unknown>> {
-  for (let page = 0; page < MAX_PAGES; page += 1) {
-    const parameters = () => ({ limit: String(PAGE), offset: String(page * PAGE), status: 'all', order: 'created_at' })
-    const { value } = await cli.call(
-      { method: 'GET', service: key === 'clients' ? 'clients' : 'channels', path, parameters },
-      given,
-    )
-    const rows = isRecord(value) && Array.isArray(value[key]) ? value[key].filter(isRecord) : []
-    yield* rows
-    if (rows.length < PAGE) return
+async function* entitiesOf(cli: Cli, given: Given, path: string, key: string): AsyncGenerator<Record<string, unknown>> {
+  const parameters = () => ({ status: 'all', order: 'created_at' })
+  const call = { method: 'GET', service: key === 'clients' ? 'clients' : 'channels', path, parameters } as const
+  let read = 0
+  for await (const one of rowsOf(cli, requestOf(call, given, cli.settings), key)) {
+    read += 1
+    if (read > MAX_READ) throw new CommandError(`there are more than ${MAX_READ} ${key}`, 'list them with skein api')
+    yield one
   }
-  throw new CommandError(`there are more than ${PAGE * MAX_PAGES} ${key}`, 'list them with skein api')
 }

@@ -4,29 +4,25 @@
  */
 import type { Cli } from './command.ts'
 import { RefusedError } from './failures.ts'
-import { isRecord } from './values.ts'
+import { rowsOf } from './pages.ts'
 
-const PAGE = 100
 /** A caller with more domains must use ids. */
-const MAX_PAGES = 20
+const MAX_READ = 2000
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
 /** The id of a route; a text that is not a route of the caller is returned unchanged, and the server validates it. */
 export async function domainIdOf(cli: Cli, domain: string, token: string | undefined): Promise<string> {
   if (UUID.test(domain) || (token === undefined && !cli.session.hasToken())) return domain
+  let read = 0
   try {
-    for (let page = 0; page < MAX_PAGES; page += 1) {
-      const { value } = await cli.request({
-        method: 'GET',
-        service: 'domains',
-        path: '/domains',
-        query: { limit: String(PAGE), offset: String(page * PAGE), order: 'created_at', status: 'all' },
-        token,
-      })
-      const domains = isRecord(value) && Array.isArray(value['domains']) ? value['domains'].filter(isRecord) : []
-      const found = domains.find((one) => one['route'] === domain || one['alias'] === domain)
-      if (found !== undefined) return String(found['id'])
-      if (domains.length < PAGE) break
+    const query = { order: 'created_at', status: 'all' }
+    for await (const one of rowsOf(
+      cli,
+      { method: 'GET', service: 'domains', path: '/domains', query, token },
+      'domains',
+    )) {
+      if (one['route'] === domain || one['alias'] === domain) return String(one['id'])
+      if ((read += 1) >= MAX_READ) break
     }
   } catch (error) {
     if (!(error instanceof RefusedError)) throw error

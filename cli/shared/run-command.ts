@@ -5,7 +5,10 @@ import type { Invocation } from './invocation.ts'
 import type { Group } from './command.ts'
 import { domainIdOf } from './domain-names.ts'
 import { workerIdOf } from './worker-names.ts'
+import { UsageError } from './failures.ts'
 import { claimsOf } from './login-store.ts'
+import { readAll } from './pages.ts'
+import { requestOf } from './request.ts'
 import { looksLikeToken } from './resolve.ts'
 import type { Resolved } from './resolve.ts'
 import type { View } from './table.ts'
@@ -37,9 +40,14 @@ export async function runCommand(
     credential,
     domain: named !== undefined && needsId ? await domainIdOf(cli, named, credential) : named,
   }
+  const isAll = given.flags.has('all')
+  if (isAll && command.call?.query?.includes('limit') !== true)
+    throw new UsageError('--all is for commands that list pages')
   if (command.run !== undefined) await command.run(cli, given)
   else if (command.call !== undefined) {
-    const answer = await cli.call(command.call, given)
+    const answer = isAll
+      ? await readAll(cli, requestOf(command.call, given, cli.settings))
+      : await cli.call(command.call, given)
     const isTrial = given.flags.has('dry-run')
     cli.show(isTrial ? 'data' : (command.answer ?? 'data'), answer, isTrial ? TRIAL_VIEW : viewOf(group, command))
     const hint = command.hintOf?.(answer.value)

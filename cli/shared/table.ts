@@ -23,7 +23,7 @@ const MIN_VALUE_WIDTH = 200
 const MAX_ROWS = 200
 /** The time of an event that never happened. */
 const ZERO_TIME = '0001-01-01T00:00:00Z'
-const PAGE_KEYS = new Set(['limit', 'offset', 'total'])
+const PAGE_KEYS = new Set(['limit', 'offset', 'total', 'next'])
 /** Smaller numbers under `time` are not message times. */
 const YEAR_2001_SECONDS = 1e9
 
@@ -50,9 +50,13 @@ export function renderResponse(value: unknown, view: View, width: number, paint:
 function pageLine(page: Record<string, unknown>, shown: number, paint: Paint): string {
   const total = page['total']
   if (typeof total !== 'number') return ''
-  const offset = typeof page['offset'] === 'number' ? page['offset'] : 0
-  const end = offset + shown
   if (total === 0) return ''
+  const { offset, next: cursor } = page
+  if (typeof offset !== 'number') {
+    const more = typeof cursor === 'string' ? `; continue with --query cursor=${cursor}` : ''
+    return paint('dim', `${shown} of ${total}${more}`)
+  }
+  const end = offset + shown
   const next = end < total && shown > 0 ? `; continue with --offset ${end}` : ''
   return paint('dim', shown === 0 ? `none of ${total}` : `${offset + 1}-${end} of ${total}${next}`)
 }

@@ -1,11 +1,10 @@
 /** Resolves the name of a worker where the API requires the id. */
 import type { Cli } from './command.ts'
 import { RefusedError, UsageError } from './failures.ts'
-import { isRecord } from './values.ts'
+import { rowsOf } from './pages.ts'
 
-const PAGE = 100
 /** A caller with more workers must use ids. */
-const MAX_PAGES = 50
+const MAX_READ = 5000
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
 /**
@@ -15,19 +14,12 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 export async function workerIdOf(cli: Cli, worker: string, token: string | undefined): Promise<string> {
   if (UUID.test(worker)) return worker
   const found: string[] = []
+  let read = 0
   try {
-    for (let page = 0; page < MAX_PAGES; page += 1) {
-      const { value } = await cli.request({
-        method: 'GET',
-        service: 'manager',
-        path: '/workers',
-        query: { limit: String(PAGE), offset: String(page * PAGE) },
-        authorization: 'optional',
-        token,
-      })
-      const workers = isRecord(value) && Array.isArray(value['workers']) ? value['workers'].filter(isRecord) : []
-      found.push(...workers.filter((one) => one['name'] === worker).map((one) => String(one['id'])))
-      if (workers.length < PAGE) break
+    const request = { method: 'GET', service: 'manager', path: '/workers', authorization: 'optional', token } as const
+    for await (const one of rowsOf(cli, request, 'workers')) {
+      if (one['name'] === worker) found.push(String(one['id']))
+      if ((read += 1) >= MAX_READ) break
     }
   } catch (error) {
     if (!(error instanceof RefusedError)) throw error

@@ -33,7 +33,8 @@ const TYPES = {
   /** Any number, with all its digits. */
   float: {
     show: (column) => sql`${column}::text`,
-    accepts: (value) => typeof value === 'string' && value.length <= 32 && Number.isFinite(Number(value)) && value !== '',
+    accepts: (value) =>
+      typeof value === 'string' && value.length <= 32 && Number.isFinite(Number(value)) && value !== '',
     read: (value) => sql`${value}::text::float8`,
   },
   /** In microseconds since 1970, which PostgreSQL keeps. */

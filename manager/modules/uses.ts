@@ -110,11 +110,18 @@ function usesOf({ domains, digest, source, reference }: Omit<UseFilter, keyof Pa
 }
 
 /** Most recently used first. */
-export async function listUses(database: Database, filter: UseFilter): Promise<{ total: number; uses: ModuleUse[]; next: PageEnd }> {
+export async function listUses(
+  database: Database,
+  filter: UseFilter,
+): Promise<{ total: number; uses: ModuleUse[]; next: PageEnd }> {
   const from = usesOf(filter)
   const [counted, listed] = await Promise.all([
     sql<{ total: number }>`SELECT count(*)::integer AS total FROM ${from}`.execute(database.db),
-    readPage<UseRow>(database.db, { columns: COLUMNS, from, where: sql<boolean>`true`, keyset: LAST_USED_FIRST }, filter),
+    readPage<UseRow>(
+      database.db,
+      { columns: COLUMNS, from, where: sql<boolean>`true`, keyset: LAST_USED_FIRST },
+      filter,
+    ),
   ])
   return { total: counted.rows[0]?.total ?? 0, uses: listed.rows.map(fromRow), next: listed.next }
 }

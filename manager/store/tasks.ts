@@ -285,7 +285,10 @@ export function namesChannel(alias: string, channelId: string): Sql<boolean> {
     OR ${column('grants')}::jsonb @> jsonb_build_array(jsonb_build_object('channel_id', ${channelId}::text)))`
 }
 
-export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[]; next: PageEnd }> {
+export async function listTasks(
+  db: Queryable,
+  filter: TaskFilter,
+): Promise<{ total: number; tasks: TaskRecord[]; next: PageEnd }> {
   const conditions: Sql<boolean>[] = [visibleDomainCondition(sql`t.domain_key`, filter.domains)]
   if (filter.state !== undefined) conditions.push(sql`t.state = ${filter.state}`)
   if (filter.name !== undefined && filter.name !== '') {

@@ -107,7 +107,10 @@ export function propletRoutes({ workers, callers }: { workers: WorkersService; c
           summary: 'List the last ten heartbeats of a worker',
           params: Params,
           querystring: Page,
-          response: responses({ 200: Type.Object({ ...offsetPageFields, history: Type.Array(Timestamp) }) }, 'not_found'),
+          response: responses(
+            { 200: Type.Object({ ...offsetPageFields, history: Type.Array(Timestamp) }) },
+            'not_found',
+          ),
         },
       },
       async (request) => {
@@ -128,7 +131,10 @@ export function propletRoutes({ workers, callers }: { workers: WorkersService; c
             'Measurements are not kept: the list has the ones of the last heartbeat, or none at a manager that does not hold the session of the worker.',
           params: Params,
           querystring: Page,
-          response: responses({ 200: Type.Object({ ...offsetPageFields, metrics: Type.Array(Measured) }) }, 'not_found'),
+          response: responses(
+            { 200: Type.Object({ ...offsetPageFields, metrics: Type.Array(Measured) }) },
+            'not_found',
+          ),
         },
       },
       async (request) => {

@@ -96,7 +96,10 @@ export class WorkflowsService {
   }
 
   /** `states` are those of the newest run. */
-  async list(caller: TaskCaller, query: Omit<WorkflowQuery, keyof PageRange> & PageRange & { states?: readonly number[] | undefined }) {
+  async list(
+    caller: TaskCaller,
+    query: Omit<WorkflowQuery, keyof PageRange> & PageRange & { states?: readonly number[] | undefined },
+  ) {
     if (query.channel_id !== undefined && !isId(query.channel_id)) throw refusedField('channel_id', 'must be a UUID')
     const domains = await visibleIn(this.#deps.access, caller, query.domain_id)
     const { total, workflows, next } = await listWorkflows(this.#deps.database.db, {

@@ -10,6 +10,7 @@ import { connectedTo, deviceFilters } from '../../api/devices/connectable/filter
 import { accessibleRows } from '../../api/identity/access/reachable.ts'
 import { shownRows } from '../../api/identity/listing/index.ts'
 import { ListingStatements } from '../../api/identity/listing/statements.ts'
+import type { PageQuery } from '../../api/identity/listing/statements.ts'
 import { ROOT } from '../architecture/source-imports.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -604,7 +605,7 @@ describe('the plans of docs/query-plans.md', () => {
     return plan
   }
 
-  async function listedFor(user: TestUser, conditions: readonly Sql<boolean>[]) {
+  async function listedFor(user: TestUser, conditions: readonly Sql<boolean>[], asked: Partial<PageQuery> = {}) {
     const { access } = api.api.identity
     const principal = await api.api.identity.tokens.authenticate(user.accessToken, {
       address: '127.0.0.1',
@@ -616,7 +617,7 @@ describe('the plans of docs/query-plans.md', () => {
     const rows = await Promise.all(
       shown.map(async (one) => ({ rows: one, accessible: one.accessible.isWhole ? undefined : 100_000 })),
     )
-    const query = { order: 'updated_at', status: 'enabled', offset: 0, limit: 10 }
+    const query = { order: 'updated_at', status: 'enabled', offset: 0, limit: 10, ...asked }
     const filters = { conditions, isIndexed: conditions.length > 0 }
     return { statements: new ListingStatements({ ...on, shown, filters }, rows, query), domain }
   }
@@ -634,6 +635,13 @@ describe('the plans of docs/query-plans.md', () => {
     ['The page of a domain that is shown whole', async () => (await listedFor(owner, [])).statements.inOrder()],
     ['The page of a part', async () => (await listedFor(members.many, [])).statements.walk(1000, 'row')],
     [
+      'The page after a cursor',
+      async () => {
+        const cursor = [1_790_000_000_000_000, 1_790_000_000_000_000, randomUUID()]
+        return (await listedFor(owner, [], { cursor })).statements.inOrder()
+      },
+    ],
+    [
       'A part of a name',
       async () => (await listedFor(owner, [contains('c.name', 'client 77')])).statements.sorted(20_000),
     ],
@@ -642,6 +650,8 @@ describe('the plans of docs/query-plans.md', () => {
     expect(names.length).toBeGreaterThan(0)
     const plan = await explained(await statement(), heading === 'A part of a name' ? OTHER_INDEXES : [])
     for (const name of names) expect(plan).toContain(name)
+    // The index begins at the place, and does not skip the rows before it.
+    if (heading === 'The page after a cursor') expect(plan).toMatch(/Index Cond: .*ROW\(/)
   })
 
   test.each([

@@ -81,10 +81,7 @@ export function createInvitationsService({
     throw new ServiceError('conflict', 'the user is already invited to the domain: set resend to renew the invitation')
   }
 
-  async function page(
-    filter: InvitationFilter,
-    range: PageRange,
-  ): Promise<Page<InvitationRecord>> {
+  async function page(filter: InvitationFilter, range: PageRange): Promise<Page<InvitationRecord>> {
     const { offset, limit } = range
     const ids = [filter.domainId, filter.inviteeId, filter.invitedBy]
     if (ids.some((id) => id !== undefined && !isId(id))) return { total: 0, offset, limit, items: [], next: NO_MORE }

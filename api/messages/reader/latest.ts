@@ -1,6 +1,8 @@
 /** Reads the newest record of every series: from its projection, and those of pending batches from the records. */
-import { withinPage } from '#core/database/index.ts'
-import type { Transaction } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import { Keyset, pageOf, rangeOf, withinPage } from '#core/database/index.ts'
+import type { PlacedRow, Transaction } from '#core/database/index.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projections/latest.ts'
 import { RECORDS } from '../store/opened.ts'
@@ -13,8 +15,8 @@ export async function readLatest(
   tx: Transaction,
   channelKey: number,
   filter: Filter,
-  { offset, limit }: { offset: number; limit: number },
-): Promise<{ rows: RecordRow[]; total: number }> {
+  range: PageRange,
+): Promise<{ rows: RecordRow[]; total: number; next: PageEnd }> {
   // The protocol filters the newest records; it does not select older records with this protocol.
   const { protocol, ...withoutProtocol } = filter
   const scope = await scopeOf(tx, channelKey, { ...withoutProtocol, protocol: undefined })
@@ -28,7 +30,10 @@ export async function readLatest(
       : sql`UNION ALL (
           SELECT DISTINCT ON (r.series_key) ${LATEST_OF_RECORD} FROM ${RECORDS}
            WHERE ${all([conditions.rows, ...matchingIn(conditions), pending])} ORDER BY r.series_key, ${NEWEST_OF_RECORD})`
-  const { rows: found } = await sql<RecordRow & { total: number; series_key: number | null }>`
+  const page = sql`SELECT *, ${BY_SERIES.place}::text AS row_place FROM matching
+    WHERE ${BY_SERIES.after(range.cursor)} ${rangeOf(BY_SERIES, range)}`
+  type Found = PlacedRow<RecordRow & { total: number; series_key: number | null }>
+  const { rows: found } = await sql<Found>`
     WITH newest AS MATERIALIZED (
       SELECT DISTINCT ON (l.series_key) l.*
         FROM (SELECT ${LATEST_COLUMNS} FROM latest_records WHERE channel_key = ${channelKey} ${ofSeries} ${fresh}) l
@@ -36,12 +41,15 @@ export async function readLatest(
     ), matching AS (
       SELECT * FROM newest WHERE ${protocol === undefined ? sql`true` : sql`protocol = ${protocol}`}
     ), page AS (
-      ${withinPage(sql`SELECT * FROM matching ORDER BY series_key LIMIT ${limit} OFFSET ${offset}`)}
+      ${withinPage(page)}
     )
-    SELECT (SELECT count(*) FROM matching) AS total, s.subtopic, s.publisher_id, s.name, s.unit, p.protocol, p.series_key,
+    SELECT (SELECT count(*) FROM matching) AS total, s.subtopic, s.publisher_id, s.name, s.unit, p.protocol, p.series_key, p.row_place, p.page_rows,
            extract(epoch FROM p.time)::float8 AS time, p.value, p.sum, p.update_time, p.bool_value, p.string_value, p.data_value
       FROM (SELECT) one LEFT JOIN page p ON true LEFT JOIN series s ON s.key = p.series_key ORDER BY p.series_key`.execute(
     tx,
   )
-  return { rows: found.filter((row) => row.series_key !== null), total: found[0]?.total ?? 0 }
+  const shown = found.filter((row) => row.series_key !== null)
+  return { ...pageOf(shown, range.limit), total: found[0]?.total ?? 0 }
 }
+
+const BY_SERIES = new Keyset([{ by: sql`series_key`, type: 'number' }])

@@ -1,4 +1,5 @@
 /** The order of records and of rows, as SQL. */
+import { Keyset } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -15,6 +16,31 @@ export function directionOf(dir: Direction): Sql<unknown> {
 export function byTime(dir: Direction): Sql<unknown> {
   const direction = directionOf(dir)
   return sql`f.time ${direction}, f.arrived_at ${direction}, f.batch_seq ${direction}, f.message ${direction}, f.chunk, f.place`
+}
+
+/** The same order of records `r` in rows `m`, for places. */
+export function recordsByTime(dir: Direction, columns: { row: string; record: string }): Keyset {
+  const ofRow = (name: string) => sql.ref(`${columns.row}.${name}`)
+  const ofRecord = (name: string) => sql.ref(`${columns.record}.${name}`)
+  return new Keyset([
+    { by: ofRecord('time'), type: 'time', dir },
+    { by: ofRow('arrived_at'), type: 'time', dir },
+    { by: ofRow('batch_seq'), type: 'number', dir },
+    { by: ofRow('message'), type: 'number', dir },
+    { by: ofRow('chunk'), type: 'number' },
+    { by: ofRecord('place'), type: 'number' },
+  ])
+}
+
+/** The order of JSON and raw messages `p`. Objects of one message stay in their order. */
+export function payloadsByTime(dir: Direction): Keyset {
+  return new Keyset([
+    { by: sql`p.time`, type: 'time', dir },
+    { by: sql`p.arrived_at`, type: 'time', dir },
+    { by: sql`p.batch_seq`, type: 'number', dir },
+    { by: sql`p.message`, type: 'number', dir },
+    { by: sql`p.ordinal`, type: 'number' },
+  ])
 }
 
 /** The position of a record with this time in a row `m`, and of an edge. Positions compare in the order of the records. */

@@ -5,7 +5,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { Filter } from './filter.ts'
 import { all, isAnyOf, timeConditions } from './conditions.ts'
-import { directionOf } from './order.ts'
+import { payloadsByTime } from './order.ts'
 import type { LinkedRow, PageRows, Window } from './window.ts'
 import { pageRowsOf } from './window.ts'
 
@@ -32,13 +32,14 @@ export class PayloadsQuery {
     ])
   }
 
-  async page({ offset, limit, dir }: Window): Promise<PageRows<PayloadRow>> {
-    const direction = directionOf(dir)
-    const order = sql`p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
+  async page({ offset, limit, dir, cursor }: Window): Promise<PageRows<PayloadRow>> {
+    const keyset = payloadsByTime(dir)
     const { rows } = await withinPage(sql<PayloadRow>`
       SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body,
-             p.batch_seq, p.message
-        FROM payloads p WHERE ${this.#condition} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}`).execute(this.#tx)
+             p.batch_seq, p.message, ${keyset.place}::text AS row_place
+        FROM payloads p WHERE ${this.#condition} AND ${keyset.after(cursor)} ORDER BY ${keyset.order} LIMIT ${limit} OFFSET ${offset}`).execute(
+      this.#tx,
+    )
     return pageRowsOf(rows)
   }
 

@@ -2,7 +2,7 @@
 import type { ChannelAccess } from '#api/devices/index.ts'
 import { translateDatabaseError } from '#core/database/index.ts'
 import type { SnapshotSource, Transaction } from '#core/database/index.ts'
-import { kindOf } from '#core/errors/index.ts'
+import { kindOf, refusedField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
 import { AggregatesQuery } from './aggregates.ts'
@@ -10,7 +10,7 @@ import { parseAggregation, parseFilter } from './filter.ts'
 import { PayloadsQuery } from './payloads.ts'
 import { readLatest } from './latest.ts'
 import { presentLinks, presentPayload, presentRecord } from './present.ts'
-import { RecordsQuery } from './records.ts'
+import { RecordsQuery, isColumn } from './records.ts'
 import type { LatestQuery, MessagesPage, StoredMessage } from './schema.ts'
 import { MessagesQuery } from './schema.ts'
 import { withRuns } from './task-runs.ts'
@@ -40,15 +40,17 @@ export function createReader(database: Pick<SnapshotSource, 'snapshot'>): Reader
         (tx) => (query.only_total === true ? readTotal(tx, open, query) : readPage(tx, open, query)),
         PAGE_DEADLINE_MS,
       )
-      return { ...echoOf(query), offset, limit, format, ...presentTotal(found), messages: found.rows }
+      const next = found.next === undefined ? {} : { next: found.next }
+      return { ...echoOf(query), offset, limit, format, ...presentTotal(found), messages: found.rows, ...next }
     },
     async latest(access, query) {
       const filter = parseFilter({ ...query, format: RECORDS_FORMAT })
-      const { offset, limit } = query
-      const window = { offset, limit: query.only_total === true ? 0 : limit }
+      const { offset, limit, cursor } = query
+      const window = { offset, limit: query.only_total === true ? 0 : limit, cursor }
       const found = await database.snapshot((tx) => readLatest(tx, access.channelKey, filter, window), PAGE_DEADLINE_MS)
       const messages = found.rows.map((row) => presentRecord(access.channelId, row))
-      return { ...echoOf(query), offset, limit, format: RECORDS_FORMAT, total: found.total, messages }
+      const { total, next } = found
+      return { ...echoOf(query), offset, limit, format: RECORDS_FORMAT, total, messages, next }
     },
   }
 }
@@ -61,6 +63,8 @@ type Opener = (tx: Transaction) => Promise<OpenQuery>
 function openerOf({ channelKey, channelId }: ChannelAccess, query: MessagesQuery): Opener {
   const filter = parseFilter(query)
   const aggregation = parseAggregation(query)
+  if (query.cursor !== undefined && !isInOrderOfTime(query))
+    throw refusedField('cursor', 'requires the order of time, and must not be combined with aggregation')
   return async (tx) => {
     const shown = <Row extends LinkedRow & { protocol: number }>(
       of: { page(window: Window): Promise<PageRows<Row>>; total(): Promise<number> },
@@ -68,9 +72,10 @@ function openerOf({ channelKey, channelId }: ChannelAccess, query: MessagesQuery
     ): OpenQuery => ({
       async page(window) {
         const { rows, ...page } = await of.page(window)
-        if (query.links !== true) return { ...page, rows: rows.map((row) => present(channelId, row)) }
+        const places = isInOrderOfTime(query) ? rows.map((row) => row.row_place as string) : undefined
+        if (query.links !== true) return { ...page, places, rows: rows.map((row) => present(channelId, row)) }
         const linked = await withRuns(tx, rows)
-        return { ...page, rows: linked.map((row) => ({ ...present(channelId, row), ...presentLinks(row) })) }
+        return { ...page, places, rows: linked.map((row) => ({ ...present(channelId, row), ...presentLinks(row) })) }
       },
       total: () => of.total(),
     })
@@ -81,18 +86,24 @@ function openerOf({ channelKey, channelId }: ChannelAccess, query: MessagesQuery
   }
 }
 
-/** One more message than the page contains is read: it shows whether more follow when the total takes too long. */
+/** JSON and raw messages, and records with an unknown order, are in the order of time. */
+const isInOrderOfTime = ({ format, order, aggregation }: MessagesQuery) =>
+  format !== RECORDS_FORMAT || (aggregation === undefined && !isColumn(order))
+
+/** One more message than the page contains is read: it shows whether more follow, also when the total takes too long. */
 async function readPage(tx: Transaction, open: Opener, query: MessagesQuery): Promise<Rows<StoredMessage>> {
-  const { offset, limit, order, dir = 'desc' } = query
+  const { offset, limit, cursor, order, dir = 'desc' } = query
   const messages = await open(tx)
-  const page = await messages.page({ offset, limit: limit + 1, order, dir })
+  const page = await messages.page({ offset, limit: limit + 1, order, dir, cursor })
   const rows = page.rows.slice(0, limit)
+  const places = page.places?.slice(0, limit)
+  const next = places === undefined ? undefined : { places, hasMore: page.found > rows.length }
   const least = offset + page.found
-  if (page.total !== undefined) return { rows, total: page.total, isExact: true }
+  if (page.total !== undefined) return { rows, next, total: page.total, isExact: true }
   const isLast = page.found <= limit && (page.found > 0 || offset === 0)
-  if (isLast) return { rows, total: least, isExact: true }
+  if (isLast && cursor === undefined) return { rows, next, total: least, isExact: true }
   const total = await countInTime(tx, messages)
-  return { rows, total: total ?? least, isExact: total !== undefined }
+  return { rows, next, total: total ?? least, isExact: total !== undefined }
 }
 
 async function readTotal(tx: Transaction, open: Opener, { offset }: MessagesQuery): Promise<Rows<StoredMessage>> {
@@ -118,7 +129,8 @@ function presentTotal({ total, isExact }: Total): Pick<MessagesPage, 'total' | '
 
 /** The filters of the query, unchanged. Other parameters are omitted: a query can contain the caller's secret. */
 function echoOf(query: MessagesQuery | LatestQuery): Partial<MessagesPage> {
-  const filters = Object.keys(MessagesQuery.properties) as (keyof LatestQuery)[]
+  const { cursor: _, ...properties } = MessagesQuery.properties
+  const filters = Object.keys(properties) as Exclude<keyof LatestQuery, 'cursor'>[]
   return Object.fromEntries(
     filters.map((name) => [name, query[name]]).filter(([, value]) => value !== undefined && value !== ''),
   )

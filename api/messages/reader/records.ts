@@ -9,6 +9,7 @@ import { nearEnd } from './arrivals.ts'
 import type { RecordConditions, Scope } from './conditions.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
+import { afterPlace } from './after-place.ts'
 import { byTime, directionOf } from './order.ts'
 import type { Parts } from './parts.ts'
 import { isKnownToRollups, partsOf } from './parts.ts'
@@ -37,6 +38,10 @@ const ORDER_COLUMNS: Readonly<Record<string, Sql<unknown>>> = {
   protocol: sql`m.protocol`,
   value: sql`r.value`,
 }
+
+/** True for an order other than that of time. */
+export const isColumn = (order: string | undefined): boolean =>
+  order !== undefined && Object.hasOwn(ORDER_COLUMNS, order)
 
 /** The columns of a record that a page shows or is ordered by. */
 export const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.chunk, m.protocol, r.series_key, r.time, r.value, r.sum, r.update_time,
@@ -68,6 +73,14 @@ export class RecordsQuery {
     if (column !== undefined) {
       const conditions = conditionsIn(this.#scope, this.#filter)
       return pageRowsOf((await pageByColumn(conditions, window, column).execute(this.#tx)).rows)
+    }
+    if (window.cursor !== undefined) {
+      const { cursor, ...rest } = window
+      const { filter, passed } = await afterPlace(this.#tx, this.#scope, this.#filter, { cursor, dir: window.dir })
+      const after = new RecordsQuery(this.#tx, this.#scope, filter, partsOf(this.#scope, filter))
+      // Its total is that of the records that follow.
+      const { total: _, ...page } = await after.page({ ...rest, offset: passed })
+      return page
     }
     const isKnown = isKnownToRollups(this.#scope)
     if (!isKnown || window.offset < BUCKETS_OFFSET) {

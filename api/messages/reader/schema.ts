@@ -2,6 +2,7 @@
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { documented } from '#core/http/index.ts'
+import { Cursor, Next, cursorOf } from '#core/page.ts'
 
 export const MAX_READ_LIMIT = 1000
 
@@ -19,6 +20,9 @@ const INTERVAL_PATTERN = String.raw`^(([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+|[0-9]
 export const MessagesQuery = Type.Object({
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
   limit: Type.Integer({ minimum: 1, maximum: MAX_READ_LIMIT, default: 10 }),
+  cursor: Type.Optional(
+    cursorOf('The `next` of the page before, with the same other parameters; only in the order of time'),
+  ),
   format: Type.String({
     default: 'messages',
     description: '`messages`: SenML records; `raw`: raw payloads; any other: JSON messages of that format name',
@@ -72,6 +76,7 @@ export type MessagesQuery = Static<typeof MessagesQuery>
 
 /** The newest record of each series of a channel that matches the filters. */
 export const LatestQuery = Type.Object({
+  cursor: Type.Optional(Cursor),
   ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'name', 'only_total']).properties,
   protocol: Type.Optional(
     Type.String({
@@ -129,6 +134,7 @@ export const MessagesPage = Type.Object({
     }),
   ),
   messages: Type.Array(StoredMessage),
+  next: Next,
   subtopic: Type.Optional(Type.String()),
   publisher: Type.Optional(Type.String()),
   protocol: Type.Optional(Type.String()),

@@ -8,7 +8,7 @@ import { rowsOfBuckets } from './buckets.ts'
 import type { PageBuckets } from './buckets.ts'
 import type { RecordConditions } from './conditions.ts'
 import { all, matchingIn } from './conditions.ts'
-import { byPlace, byTime, directionOf, placeOf } from './order.ts'
+import { byPlace, byTime, directionOf, placeOf, recordsByTime } from './order.ts'
 import type { PageRows, RecordRow, Window } from './window.ts'
 import { pageRowsOf } from './window.ts'
 
@@ -93,7 +93,8 @@ function openedPage(
   const page = sql`
     SELECT s.subtopic, s.publisher_id, s.name, s.unit, m.protocol, m.batch_seq, m.message, extract(epoch FROM f.time)::float8 AS time,
            m."values"[f.place::integer] AS value, m.sums[f.place::integer] AS sum, m.update_times[f.place::integer] AS update_time,
-           m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value
+           m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value,
+           ${recordsByTime(dir, { row: 'f', record: 'f' }).place}::text AS row_place
       FROM page f JOIN shown m USING (nth) JOIN series s ON s.key = f.series_key
      ORDER BY ${byTime(dir)}`
   return sql`

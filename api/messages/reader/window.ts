@@ -1,10 +1,20 @@
 /** Which part of the matches is read, and what is read of it. */
+import type { PageEnd, Place } from '#core/cursor.ts'
 import type { Direction } from './order.ts'
 
-export type Window = { offset: number; limit: number; order: string | undefined; dir: Direction }
+export type Window = {
+  offset: number
+  limit: number
+  order: string | undefined
+  dir: Direction
+  /** Instead of an offset, in the order of time alone. */
+  cursor?: Place | undefined
+}
 
 /** Where a row was stored: its batch and the number of its message in it. Absent for an aggregate. */
 export type LinkedRow = {
+  /** Its place in the order of time, as JSON; absent in other orders. */
+  row_place?: string
   batch_seq?: number
   message?: number
   /** The run of a task that published it, where links are requested. */
@@ -28,8 +38,11 @@ export type RecordRow = LinkedRow & {
   aggregates?: Readonly<Record<string, number>>
 }
 
-/** `found`: the rows of the page before it was cut to its size; `total`, where it is known with the page. */
-export type PageRows<Row> = { rows: Row[]; found: number; total?: number }
+/**
+ * `found`: the rows of the page before it was cut to its size; `total`, where it is known with the page; `places`: of the rows, where
+ * a page can go on after a place.
+ */
+export type PageRows<Row> = { rows: Row[]; found: number; total?: number; places?: readonly string[] | undefined }
 
 /** The rows of `withinPage`. */
 export function pageRowsOf<Row extends { page_rows: number }>(rows: Row[]): PageRows<Row> {
@@ -40,4 +53,4 @@ export function pageRowsOf<Row extends { page_rows: number }>(rows: Row[]): Page
 export type Total = { total: number; isExact: boolean }
 
 /** A page and the total of all matches. */
-export type Rows<Row> = { rows: Row[] } & Total
+export type Rows<Row> = { rows: Row[]; next?: PageEnd | undefined } & Total

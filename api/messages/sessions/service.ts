@@ -15,24 +15,14 @@ const MAX_RECORDED = 100
 
 export type SessionsService = {
   /** Requires `read` on the client. Throws `forbidden` and `not_found` (decision 45). */
-  ofClient(
-    caller: UserPrincipal,
-    domainId: string,
-    clientId: string,
-    range: PageRange,
-  ): Promise<MqttSessions>
+  ofClient(caller: UserPrincipal, domainId: string, clientId: string, range: PageRange): Promise<MqttSessions>
   /**
    * Ends one session, or all: closes connections, deletes state, sends wills. Requires `update` on the client. Throws `not_found` for an
    * identifier without a session.
    */
   end(caller: UserPrincipal, domainId: string, clientId: string, clientIdentifier: string | undefined): Promise<void>
   /** Lists retained messages. Requires `subscribe` on the channel, because the list contains message payloads. */
-  retained(
-    caller: UserPrincipal,
-    domainId: string,
-    channelId: string,
-    range: PageRange,
-  ): Promise<RetainedPage>
+  retained(caller: UserPrincipal, domainId: string, channelId: string, range: PageRange): Promise<RetainedPage>
   /** Requires `delete` on the channel, like the deletion of messages. Clears one subtopic, or all. Idempotent. */
   clear(caller: UserPrincipal, domainId: string, channelId: string, subtopic: string | undefined): Promise<void>
 }

@@ -78,10 +78,7 @@ export function createDashboardsService({
     async list(caller, domainId, query) {
       const { offset, limit } = query
       const { viewer } = await enter(caller, domainId)
-      const [total, page] = await Promise.all([
-        countDashboards(db, viewer),
-        listDashboards(db, viewer, query),
-      ])
+      const [total, page] = await Promise.all([countDashboards(db, viewer), listDashboards(db, viewer, query)])
       return { total, offset, limit, ...page }
     },
     async get(caller, domainId, id) {
