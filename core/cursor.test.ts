@@ -8,7 +8,7 @@ test.each<Place[]>([
   [[1_795_238_794_403_127, 7]],
   [[Number.MAX_SAFE_INTEGER]],
   [['pompe à eau "1"', true, '6b1f0c1e-0000-4000-8000-000000000000']],
-])('%j comes back from its text', (place) => {
+])('%j is read from its text unchanged', (place) => {
   expect(parseCursor(listing, formatCursor(listing, JSON.stringify(place)))).toEqual(place)
 })
 
@@ -36,11 +36,11 @@ test.each([
   formatCursor(listing, '[null]'),
   formatCursor(listing, '[[7]]'),
   `${formatCursor(listing, '[7]')}=`,
-])('%j is none', (text) => {
+])('%j is refused', (text) => {
   expect(() => parseCursor(listing, text)).toThrow('must be the `next` of a page')
 })
 
-test('a page that is cut goes on after its last row, and the last page not at all', () => {
+test('a page that is cut continues after its last row, and the last page has no cursor', () => {
   const places = ['[1]', '[2]', '[3]']
   expect(new NextCursor(listing, { places, hasMore: true }).after()).toBe(formatCursor(listing, '[3]'))
   const last = new NextCursor(listing, { places, hasMore: false })

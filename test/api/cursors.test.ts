@@ -85,7 +85,7 @@ describe.each([
   ['channels', 'name'],
   ['groups', 'updated_at'],
 ] as const)('%s in the order of %s', (type, order) => {
-  test('are each seen once while others are added, removed and tagged', async () => {
+  test('are each returned once while others are added and removed', async () => {
     let round = 0
     await fc.assert(
       fc.asyncProperty(
@@ -513,7 +513,7 @@ async function listOfMembers(pathOf: (base: string, role: string) => string, id:
 }
 
 describe.each(Object.entries(LISTS))('%s', (_name, listOf) => {
-  test('are each seen once while others come and go, and the last page has no cursor', async () => {
+  test('are each returned once while others are added and removed, and the last page has no cursor', async () => {
     const list = await listOf()
     const ids: string[] = []
     for (let count = 0; count < 7; count += 1) ids.push(await list.add())

@@ -24,11 +24,11 @@ async function pageOf(path: string, query: string): Promise<Record<string, unkno
 
 async function walk({ path, array, field = 'id' }: List, limit: number, between: (seen: string[]) => unknown) {
   const seen: string[] = []
-  let next: unknown
+  let next: string | undefined
   do {
-    const page = await pageOf(path, `limit=${limit}${next === undefined ? '' : `&cursor=${String(next)}`}`)
+    const page = await pageOf(path, `limit=${limit}${next === undefined ? '' : `&cursor=${next}`}`)
     seen.push(...(page[array] as Row[]).map((row) => String(row[field])))
-    next = page['next']
+    next = page['next'] as string | undefined
     await between(seen)
   } while (next !== undefined)
   return seen
@@ -86,7 +86,7 @@ test.each<[string, List]>([
       remove: (url: string) => sql`DELETE FROM module_uses WHERE image_url = ${url}`.execute(db.database.db),
     },
   ],
-])('%s are each seen once while others come and go', async (_name, list) => {
+])('%s are each returned once while others are added and removed', async (_name, list) => {
   const ids: string[] = []
   for (let count = 0; count < 6; count += 1) ids.push(await list.add())
   const removed = new Set<string>()
