@@ -51,8 +51,9 @@ function pageLine(page: Record<string, unknown>, shown: number, paint: Paint): s
   const total = page['total']
   if (typeof total !== 'number') return ''
   if (total === 0) return ''
-  const { offset, next: cursor } = page
-  if (typeof offset !== 'number') {
+  const { offset = 0, limit, next: cursor } = page
+  // The rows before a page of a cursor are not counted.
+  if (typeof offset !== 'number' || (page['offset'] === undefined && limit !== undefined)) {
     const more = typeof cursor === 'string' ? `; continue with --query cursor=${cursor}` : ''
     return paint('dim', `${shown} of ${total}${more}`)
   }
