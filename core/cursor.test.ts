@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { NextCursor, formatCursor, listingOf, parseCursor } from './cursor.ts'
 import type { Place } from './cursor.ts'
 
-const listing = listingOf('/:domain_id/clients', { domain_id: 'd' }, { order: 'name', limit: 10, offset: 0 })
+const listing = listingOf('/shelves/:shelf_id/books', { shelf_id: 'd' }, { order: 'name', limit: 10, offset: 0 })
 
 test.each<Place[]>([
   [[1_795_238_794_403_127, 7]],
@@ -14,14 +14,14 @@ test.each<Place[]>([
 
 test('is valid for another page of the same listing', () => {
   const query = { limit: 50, cursor: 'x', order: 'name' }
-  expect(listingOf('/:domain_id/clients', { domain_id: 'd' }, query)).toEqual(listing)
+  expect(listingOf('/shelves/:shelf_id/books', { shelf_id: 'd' }, query)).toEqual(listing)
 })
 
 test.each([
-  ['another path', listingOf('/:domain_id/channels', { domain_id: 'd' }, { order: 'name' })],
-  ['another domain', listingOf('/:domain_id/clients', { domain_id: 'e' }, { order: 'name' })],
-  ['another order', listingOf('/:domain_id/clients', { domain_id: 'd' }, { order: 'created_at' })],
-  ['a further filter', listingOf('/:domain_id/clients', { domain_id: 'd' }, { order: 'name', tag: 'a' })],
+  ['another path', listingOf('/shelves/:shelf_id/maps', { shelf_id: 'd' }, { order: 'name' })],
+  ['another shelf', listingOf('/shelves/:shelf_id/books', { shelf_id: 'e' }, { order: 'name' })],
+  ['another order', listingOf('/shelves/:shelf_id/books', { shelf_id: 'd' }, { order: 'created_at' })],
+  ['a further filter', listingOf('/shelves/:shelf_id/books', { shelf_id: 'd' }, { order: 'name', tag: 'a' })],
 ])('of %s is refused', (_name, other) => {
   expect(() => parseCursor(other, formatCursor(listing, '[7]'))).toThrow('another order')
 })

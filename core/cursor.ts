@@ -20,7 +20,7 @@ export type PageEnd = {
 /** The end of a page that no other follows. */
 export const NO_MORE: PageEnd = { places: [], hasMore: false }
 
-/** The sort column of the most characters is a subtopic of 1,024 characters. */
+/** A text of 1,024 characters and some numbers. */
 export const MAX_CURSOR_CHARS = 8192
 /** Bytes of the digest of path and filters in a cursor. It prevents mistakes, not attacks. */
 const LISTING_BYTES = 8
