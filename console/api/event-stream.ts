@@ -29,7 +29,7 @@ export async function followStream({ path, signal, onEvent, onState, isFinite = 
     onState('connecting')
     try {
       const silence = new AbortController()
-      const response = await fetch(new URL(path, apiBase), {
+      const response: Response = await fetch(new URL(path, apiBase), {
         headers: {
           Authorization: `Bearer ${await accessToken(isRefused)}`,
           Accept: 'text/event-stream',

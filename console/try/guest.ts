@@ -1,9 +1,8 @@
 /** One run of a core module in a thread: a new instance for each call, as on a worker. */
 import { WASIProcExit } from '@bjorn3/browser_wasi_shim'
 import { createHost } from './host.ts'
+import { MAX_OUTCOMES_BYTES } from './protocol.ts'
 import type { GuestCall, GuestOutcome, TryAnswer, TryReport, TryRequest } from './protocol.ts'
-
-const MAX_OUTCOMES_BYTES = 1_048_576
 
 addEventListener('message', ({ data }: MessageEvent<TryRequest>) => {
   void run(data).then(

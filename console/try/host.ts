@@ -1,42 +1,35 @@
 /**
- * What a guest may call: WASI preview 1 without files and sockets, and the functions of `skein` with grants that are assumed. A
- * publication is listed and not sent; a read returns the records of the trial.
+ * What a core module may call: WASI preview 1 without files and sockets, and the functions of `skein` with grants that are
+ * assumed.
  */
 import { Fd, WASI, wasi } from '@bjorn3/browser_wasi_shim'
-import type { SenmlRecord, TryReport, TryRequest } from './protocol.ts'
+import { GuestOutput, createMessaging } from './messaging.ts'
+import type { Messaging, Query, Refusal } from './messaging.ts'
+import type { TryReport, TryRequest } from './protocol.ts'
 
-const MAX_OUTPUT_BYTES = 65_536
-const MAX_PUBLICATIONS = 1_000
-const MAX_MESSAGE_BYTES = 262_144
-const MAX_READ = 1_000
 /** Error codes of `skein`. */
-const MALFORMED = -1
-const TOO_LARGE = -4
-const RATE_LIMITED = -5
+const CODES: Readonly<Record<Refusal['kind'], number>> = { malformed: -1, too_large: -4, rate_limited: -5 }
 
-type Query = { topic?: string; name?: string; from?: number; to?: number; limit?: number }
 type Functions = Record<string, (...given: never[]) => unknown>
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
 class Output extends Fd {
-  readonly #parts: Uint8Array[] = []
-  #bytes = 0
+  readonly #output: GuestOutput
+
+  constructor(output: GuestOutput) {
+    super()
+    this.#output = output
+  }
 
   override fd_write(data: Uint8Array): { ret: number; nwritten: number } {
-    const kept = data.slice(0, Math.max(0, MAX_OUTPUT_BYTES - this.#bytes))
-    this.#parts.push(kept)
-    this.#bytes += kept.length
+    this.#output.write(data)
     return { ret: wasi.ERRNO_SUCCESS, nwritten: data.byteLength }
   }
 
   override fd_fdstat_get(): { ret: number; fdstat: wasi.Fdstat | null } {
     return device(wasi.RIGHTS_FD_WRITE)
-  }
-
-  text(): string {
-    return this.#parts.map((part) => decoder.decode(part, { stream: true })).join('') + decoder.decode()
   }
 }
 
@@ -73,13 +66,12 @@ export type Host = {
 }
 
 export function createHost({ args, env, records }: Pick<TryRequest, 'args' | 'env' | 'records'>): Host {
-  const stdout = new Output()
-  const stderr = new Output()
-  const publications: { topic: string; payload: string }[] = []
-  const reads = new Set<string>()
+  const stdout = new GuestOutput()
+  const stderr = new GuestOutput()
+  const messaging = createMessaging(records)
   return {
     instance(stdin) {
-      const fds = [new Input(encoder.encode(stdin)), stdout, stderr]
+      const fds = [new Input(encoder.encode(stdin)), new Output(stdout), new Output(stderr)]
       const pairs = Object.entries(env).map(([name, value]) => `${name}=${value}`)
       const shim = new WASI([...args], pairs, fds, { debug: false })
       let memory: WebAssembly.Memory | undefined
@@ -90,7 +82,7 @@ export function createHost({ args, env, records }: Pick<TryRequest, 'args' | 'en
       return {
         imports: {
           wasi_snapshot_preview1: { ...shim.wasiImport, proc_raise: () => wasi.ERRNO_NOTSUP } as never,
-          skein: messaging(bytes, records, publications, reads) as never,
+          skein: functionsOf(bytes, messaging) as never,
         },
         bind(started) {
           const exported = started.exports['memory']
@@ -99,20 +91,15 @@ export function createHost({ args, env, records }: Pick<TryRequest, 'args' | 'en
         },
       }
     },
-    seen: () => ({ stdout: stdout.text(), stderr: stderr.text(), publications, reads: [...reads] }),
+    seen: () => ({ stdout: stdout.text(), stderr: stderr.text(), ...messaging.seen() }),
   }
 }
 
-function messaging(
-  bytes: (at: number, length: number) => Uint8Array,
-  records: readonly SenmlRecord[],
-  publications: { topic: string; payload: string }[],
-  reads: Set<string>,
-): Functions {
+function functionsOf(bytes: (at: number, length: number) => Uint8Array, messaging: Messaging): Functions {
   let lastError = ''
-  const refuse = (code: number, message: string) => {
+  const refuse = ({ kind, message }: Refusal) => {
     lastError = message
-    return code
+    return CODES[kind]
   }
   const textAt = (at: number, length: number) => decoder.decode(bytes(at, length))
   const write = (at: number, capacity: number, text: string) => {
@@ -122,37 +109,19 @@ function messaging(
   }
   return {
     publish(topicAt: number, topicBytes: number, payloadAt: number, payloadBytes: number) {
-      if (payloadBytes >>> 0 > MAX_MESSAGE_BYTES) return refuse(TOO_LARGE, 'a message has at most 256 KiB')
-      if (publications.length >= MAX_PUBLICATIONS)
-        return refuse(RATE_LIMITED, `a trial lists ${MAX_PUBLICATIONS} messages`)
-      const payload = textAt(payloadAt, payloadBytes)
-      if (!isPack(payload)) return refuse(MALFORMED, 'a message is a SenML pack in JSON')
-      publications.push({ topic: textAt(topicAt, topicBytes), payload })
-      return 0
+      const refusal = messaging.publish(textAt(topicAt, topicBytes), textAt(payloadAt, payloadBytes))
+      return refusal === undefined ? 0 : refuse(refusal)
     },
     read(queryAt: number, queryBytes: number, buffer: number, capacity: number) {
       let query: Query
       try {
         query = JSON.parse(textAt(queryAt, queryBytes)) as Query
       } catch {
-        return refuse(MALFORMED, 'the query is a JSON object')
+        return refuse({ kind: 'malformed', message: 'the query is a JSON object' })
       }
-      const { topic = '', name, from = -Infinity, to = Infinity, limit = MAX_READ } = query
-      reads.add(topic)
-      const found = records
-        .filter((record) => (name === undefined || record.n === name) && record.t >= from && record.t < to)
-        .slice(0, Math.min(limit, MAX_READ))
-      return write(buffer, capacity, JSON.stringify(found))
+      const found = messaging.read(query)
+      return typeof found === 'string' ? write(buffer, capacity, found) : refuse(found)
     },
     last_error: (buffer: number, capacity: number) => write(buffer, capacity, lastError),
-  }
-}
-
-function isPack(text: string): boolean {
-  try {
-    const pack: unknown = JSON.parse(text)
-    return Array.isArray(pack) && pack.length > 0 && pack.every((one) => typeof one === 'object' && one !== null)
-  } catch {
-    return false
   }
 }

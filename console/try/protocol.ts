@@ -19,8 +19,10 @@ export type GuestCall = {
 
 export type TryRequest = {
   readonly module: ArrayBuffer
+  /** The module is a component. */
+  readonly tools?: ComponentTools
   readonly functionName: string
-  /** Types of its parameters and results: `i32`, `i64`, `f32`, `f64`. */
+  /** Types of its parameters and results: `i32`, `i64`, `f32`, `f64`, or types of components. */
   readonly params: readonly string[]
   readonly results: readonly string[]
   /** Each in an instance of its own. */
@@ -53,6 +55,35 @@ export type TryReport = {
 
 export type TryAnswer = { readonly report: TryReport } | { readonly failure: string }
 
+/** What a component needs, which the page loads because the frame has no network. */
+export type ComponentTools = {
+  /** Scripts of threads: one that transpiles, and one that runs what was transpiled. */
+  readonly transpile: string
+  readonly run: string
+  /** Of the transpiler, by name. */
+  readonly files: Readonly<Record<string, ArrayBuffer>>
+}
+
+/** From the frame to the thread that transpiles. */
+export type TranspileComponent = {
+  readonly component: ArrayBuffer
+  readonly files: ComponentTools['files']
+}
+
+export type Transpiled = {
+  /** An expression: the function that creates instances. */
+  readonly script: string
+  readonly cores: readonly (readonly [name: string, bytes: Uint8Array<ArrayBuffer>])[]
+}
+
+export type RunComponent = {
+  readonly request: Omit<TryRequest, 'module' | 'tools'>
+  readonly cores: Transpiled['cores']
+}
+
 export const READY = 'ready'
 /** A guest that takes longer is ended. */
 export const RUN_DEADLINE_MS = 10_000
+/** A component of 12 MB takes 1 to 3 s. */
+export const TRANSPILE_DEADLINE_MS = 60_000
+export const MAX_OUTCOMES_BYTES = 1_048_576

@@ -1,21 +1,33 @@
 /** Bytes as JSON: text where they are UTF-8, otherwise base64. */
-import { isUtf8 } from 'node:buffer'
 
 export type Base64 = { base64: string }
 export type TextOrBytes = string | Base64
 
-const NUL = 0
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** Text with NUL is given as base64 too: the text type of PostgreSQL does not allow it. */
 export function textOrBytes(bytes: Uint8Array): TextOrBytes {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  return isUtf8(buffer) && !buffer.includes(NUL) ? buffer.toString('utf8') : { base64: buffer.toString('base64') }
+  const text = decoded(bytes)
+  return text === undefined || text.includes('\0') ? { base64: bytes.toBase64() } : text
+}
+
+function decoded(bytes: Uint8Array): string | undefined {
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    return undefined
+  }
 }
 
 /** Undefined unless the text is base64 as RFC 4648 section 4 writes it. */
-export function parseBase64(text: string): Buffer | undefined {
-  const bytes = Buffer.from(text, 'base64')
-  return bytes.toString('base64') === text ? bytes : undefined
+export function parseBase64(text: string): Uint8Array | undefined {
+  try {
+    const bytes = Uint8Array.fromBase64(text)
+    // It skips spaces.
+    return bytes.toBase64() === text ? bytes : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** The bytes of a valid value. */

@@ -18,6 +18,8 @@ export const CONSOLE_PATH = '/console'
 const SANDBOXES = ['try.html']
 
 const SOURCES = join(HOME, 'console')
+/** What `console/try` shares with the worker. */
+const SHARED_SOURCES = ['wasm', 'wasi', 'bytes', 'errors'].map((part) => join(HOME, 'core', part))
 /** In a build of Skein. */
 const BUILT = join(HOME, 'console')
 const CACHE = join(HOME, 'node_modules', '.cache', 'console')
@@ -131,7 +133,10 @@ async function runVite(args: readonly string[], { signal, nice }: { signal: Abor
 
 /** A digest of the names and contents of all sources, and of the packages. */
 async function hashOfSources(): Promise<string> {
-  const entries = await readdir(SOURCES, { recursive: true, withFileTypes: true })
+  const folders = [SOURCES, ...SHARED_SOURCES]
+  const entries = (
+    await Promise.all(folders.map((folder) => readdir(folder, { recursive: true, withFileTypes: true })))
+  ).flat()
   const paths = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
   const hash = createHash('sha256')
   for (const path of [...paths.toSorted(), join(HOME, 'package-lock.json')]) {

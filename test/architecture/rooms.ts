@@ -119,7 +119,7 @@ export const ROOMS: readonly Room[] = [
   room('cli', 'cli', ['core'], 'the command line uses the HTTP API, and imports only core', {
     face: /^$/,
   }),
-  room('console', 'console', [], 'the console uses the HTTP API, and imports no room', { face: /^$/ }),
+  room('console', 'console', ['core'], 'the console uses the HTTP API, and imports no room but core', { face: /^$/ }),
   room(
     'programs',
     'programs',
@@ -267,8 +267,8 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: '@bytecodealliance/jco-transpile',
-    owner: /^worker\/transpile\/generate\.ts$/,
-    rule: 'components are transpiled in a process that ends afterwards',
+    owner: /^(worker\/transpile\/generate|console\/try\/transpile)\.ts$/,
+    rule: 'components are transpiled in a process or a thread that ends afterwards',
   },
   ...['react', 'react-dom', '@tanstack/react-router', '@tanstack/react-query', '@tanstack/react-virtual'].map(
     (name) => ({ package: name, owner: /^console\//, rule: 'pages of the browser are in console' }),
@@ -306,6 +306,9 @@ export type RoleRule = {
   rule: string
 }
 
+/** What runs in a browser too. */
+const BROWSER_CORE = /^core\/(?!(wasm|wasi)\/)/
+
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
   /^core\/(database|changelog|infrastructure|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
@@ -317,6 +320,18 @@ export const ROLE_RULES: readonly RoleRule[] = [
     mustNotImport: /^console\/(api|rooms|shell)\/|^console\/(paths|routes)\.tsx?$|^@tanstack\//,
     allowsTypes: false,
     rule: 'design knows neither the API nor addresses',
+  },
+  {
+    files: /^console\/(?!try\/)/,
+    mustNotImport: /^core\//,
+    allowsTypes: false,
+    rule: 'the console uses the HTTP API; only the trial of a module shares code with the worker',
+  },
+  {
+    files: /^console\/try\//,
+    mustNotImport: BROWSER_CORE,
+    allowsTypes: false,
+    rule: 'a trial shares core/wasm and core/wasi with the worker, which run in a browser too',
   },
   {
     files: new RegExp(`^(?!.*(${SQL_OWNERS.source}))`),

@@ -15,6 +15,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     program: 'arguments and settings of a program, its start and its stop',
     readiness: 'readiness checks',
     wasm: 'parsers of modules and components, with limits; pure',
+    wasi: 'the host of WASI 0.2 for components, on workers and in browsers; pure',
     'module-reading': 'reads untrusted modules in a thread',
     x509: 'certificates, signing requests, revocation lists and OCSP',
     streams: 'unsent bytes of streams, and the limits of slow readers',

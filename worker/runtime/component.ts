@@ -5,17 +5,18 @@
  */
 import { Script } from 'node:vm'
 import { bytesOf } from '#core/bytes/index.ts'
+import { ComponentExit, createWasiPreview2 } from '#core/wasi/index.ts'
+import type { Interfaces } from '#core/wasi/index.ts'
 import { camelCase, fromComponentValue, isCommand, parseWitType } from '#core/wasm/index.ts'
 import type { BytesForm, ComponentNeeds, DescribedExport, ModuleDescription } from '#core/wasm/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { Call } from './call.ts'
+import { guestClock } from './guest-clock.ts'
 import type { GuestHost } from './guest-host.ts'
 import { componentMessaging } from './messaging.ts'
 import { explainExit, explainFailure, failed } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
-import { ComponentExit, createWasiPreview2 } from './wasi-preview2.ts'
-import type { Interfaces } from './wasi-preview2.ts'
 
 /** A core module of a component with its name in the transpiled code, and the limit of its own memory. */
 export type ComponentCore = { name: string; module: WebAssembly.Module; memoryLimitBytes: number }
@@ -55,7 +56,7 @@ export class LoadedComponent {
     const args = [call.taskName, ...call.args]
     const stdin = bytesOf(call.stdin)
     const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
-    const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, beforeWait })
+    const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, clock: guestClock, beforeWait })
     const interfaces = { ...wasi, ...componentMessaging(guestHost) }
     const instances: Instances = new Map()
     const ended = this.#execute({

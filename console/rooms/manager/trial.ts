@@ -16,19 +16,28 @@ type StoredRecord = SenmlRecord & { publisher: string; subtopic: string; protoco
 export const functionsOf = ({ exports }: InspectedModule): ModuleFunction[] =>
   exports.filter(({ kind, name }) => ['function', 'func'].includes(kind) && name !== '_initialize')
 
-export const isCommand = ({ name }: ModuleFunction) => name === '_start'
+export const isCommand = ({ name }: ModuleFunction) => name === '_start' || /^wasi:cli\/run@0\.2\.\d+#run$/.test(name)
 
-/** Whether messages can start it: two numbers, which are the value and the time of a record, or a command. */
-export const takesMessages = (one: ModuleFunction) =>
-  isCommand(one) || (one.params.length === 2 && one.params.every((type) => NUMBERS.has(type)))
+/** The function of a component takes the message as text. */
+const takesText = ({ params }: ModuleFunction) => params.length === 1 && params[0] === 'string'
+const takesNumbers = ({ params }: ModuleFunction) =>
+  params.length > 0 && params.length <= 2 && params.every((type) => NUMBERS.has(type))
+
+/** Whether messages can start it: with the value and the time of a record, with the message as text, or as a command. */
+export const takesMessages = (one: ModuleFunction) => isCommand(one) || takesText(one) || takesNumbers(one)
 
 /** Throws an error with a sentence. */
-export async function runTrial(domain: string, file: File, chosen: ModuleFunction, source: Source): Promise<Trial> {
+export async function runTrial(
+  domain: string,
+  { file, kind }: { file: File; kind: InspectedModule['kind'] },
+  chosen: ModuleFunction,
+  source: Source,
+): Promise<Trial> {
   const records = source.kind === 'channel' ? await lastHour(domain, source.channel) : []
   const calls = source.kind === 'channel' ? callsFor(chosen, source.channel, records) : [callWith(chosen, source)]
   if (calls.length === 0) throw new Error('the channel has no message of the last hour that the function takes')
   const { tryModule } = await import('../../try/sandbox.ts')
-  const report = await tryModule({
+  const request = {
     module: await file.arrayBuffer(),
     functionName: chosen.name,
     params: chosen.params,
@@ -37,7 +46,8 @@ export async function runTrial(domain: string, file: File, chosen: ModuleFunctio
     args: [file.name.replace(/\.wasm$/, '')],
     env: {},
     records: records.toReversed().map((record) => senmlOf(record)),
-  })
+  }
+  const report = await tryModule(request, kind === 'component')
   return { calls, report, records }
 }
 
@@ -47,18 +57,20 @@ function callWith(chosen: ModuleFunction, { values, stdin }: Extract<Source, { k
 }
 
 function callsFor(chosen: ModuleFunction, channel: string, records: readonly StoredRecord[]): GuestCall[] {
-  if (isCommand(chosen))
-    return records.map((record) => ({
-      inputs: [],
-      stdin: JSON.stringify({
+  if (isCommand(chosen) || takesText(chosen))
+    return records.map((record) => {
+      const message = JSON.stringify({
         channel_id: channel,
         subtopic: record.subtopic,
         publisher: record.publisher,
         protocol: record.protocol,
         records: [senmlOf(record)],
-      }),
-    }))
-  return records.flatMap(({ v, t }) => (v === undefined ? [] : [{ inputs: [v, t], stdin: '' }]))
+      })
+      return isCommand(chosen) ? { inputs: [], stdin: message } : { inputs: [message], stdin: '' }
+    })
+  return records.flatMap(({ v, t }) =>
+    v === undefined ? [] : [{ inputs: [v, t].slice(0, chosen.params.length), stdin: '' }],
+  )
 }
 
 function senmlOf({ n, t, u, v, vs, vb, vd }: StoredRecord): SenmlRecord {

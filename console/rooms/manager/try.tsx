@@ -67,7 +67,7 @@ function Inspected({ domain, file, inspected }: { domain: string; file: File; in
   const [trial, setTrial] = useState<Trial>()
   const [channel, setChannel] = useState('')
   const chosen = functions.find((one) => one.name === name)
-  const canRun = inspected.kind === 'core' && inspected.refusal === undefined
+  const canRun = inspected.refusal === undefined
   const deploy = (
     <Button icon="send" onClick={() => setDeploying(true)}>
       Deploy
@@ -76,12 +76,6 @@ function Inspected({ domain, file, inspected }: { domain: string; file: File; in
   return (
     <>
       {inspected.refusal === undefined ? null : <Notice tone="bad">{inspected.refusal}</Notice>}
-      {inspected.kind === 'component' && inspected.refusal === undefined ? (
-        <Notice tone="plain" actions={deploy}>
-          This is a component. Workers transpile components; deploy it to run it there, or use{' '}
-          <code>skein modules try</code> on your machine.
-        </Notice>
-      ) : null}
       {canRun && chosen === undefined ? <Notice tone="bad">The module exports no function.</Notice> : null}
       {canRun && chosen !== undefined ? (
         <div className="grid">
@@ -101,13 +95,19 @@ function Inspected({ domain, file, inspected }: { domain: string; file: File; in
             <RunForm
               key={name}
               domain={domain}
-              file={file}
+              module={{ file, kind: inspected.kind }}
               chosen={chosen}
               channel={channel}
               onChannel={setChannel}
               onTrial={setTrial}
             />
-            {trial === undefined ? null : deploy}
+            {inspected.kind === 'component' ? (
+              <p className="muted small">
+                A component is transpiled first, as on a worker: a large one takes some seconds. On your machine,{' '}
+                <code>skein modules try</code> runs it with the limits of a task.
+              </p>
+            ) : null}
+            {trial === undefined ? null : <div className="row">{deploy}</div>}
           </Card>
           {trial === undefined ? null : <Report trial={trial} />}
         </div>
@@ -116,7 +116,7 @@ function Inspected({ domain, file, inspected }: { domain: string; file: File; in
         <Deploy
           domain={domain}
           file={file}
-          functionName={inspected.kind === 'core' ? name : ''}
+          functionName={chosen === undefined || isCommand(chosen) ? '' : name}
           channel={channel}
           trial={trial}
           onClose={() => setDeploying(false)}
@@ -141,14 +141,14 @@ function useChannels(domain: string) {
 
 function RunForm({
   domain,
-  file,
+  module,
   chosen,
   channel,
   onChannel,
   onTrial,
 }: {
   domain: string
-  file: File
+  module: { file: File; kind: InspectedModule['kind'] }
   chosen: ModuleFunction
   channel: string
   onChannel: (id: string) => void
@@ -167,7 +167,7 @@ function RunForm({
     onTrial(undefined)
     try {
       const source = kind === 'inputs' ? ({ kind, values, stdin } as const) : ({ kind, channel } as const)
-      onTrial(await runTrial(domain, file, chosen, source))
+      onTrial(await runTrial(domain, module, chosen, source))
     } catch (error) {
       setFault(error instanceof Error ? error.message : String(error))
     } finally {
@@ -347,7 +347,7 @@ function Deploy({
       {
         name: name.trim(),
         domain_id: domain,
-        ...(functionName === '' || functionName === '_start' ? {} : { function: functionName }),
+        ...(functionName === '' ? {} : { function: functionName }),
         ...(trigger === '' ? {} : { trigger: { channel_id: trigger } }),
         ...(wanted.length === 0
           ? {}

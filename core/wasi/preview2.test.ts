@@ -1,17 +1,21 @@
 import { expect, test } from 'vitest'
-import { WASI_PREVIEW2_DENIED, WASI_PREVIEW2_FUNCTIONS, camelCase } from '#core/wasm/index.ts'
-import { BoundedOutput } from './bounded-output.ts'
-import { createWasiPreview2 } from './wasi-preview2.ts'
+import { WASI_PREVIEW2_DENIED, WASI_PREVIEW2_FUNCTIONS, camelCase } from '../wasm/index.ts'
+import { createWasiPreview2 } from './preview2.ts'
 
 const nothing = () => undefined
+function waitFor(waitNs: bigint): void {
+  const untilNs = process.hrtime.bigint() + waitNs
+  while (process.hrtime.bigint() < untilNs);
+}
 const host = () => {
-  const output = new BoundedOutput(100, nothing)
+  const output = { write: nothing }
   return createWasiPreview2({
     args: [],
     env: {},
     stdin: new Uint8Array(),
     stdout: output,
     stderr: output,
+    clock: { nowNs: process.hrtime.bigint, waitFor },
     beforeWait: nothing,
   })
 }

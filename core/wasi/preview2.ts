@@ -3,19 +3,28 @@
  * for files and the network can be imported and always fail. Not from preview2-shim, whose Node form communicates with
  * the host through a thread of its own and whose browser form waits in promises (decision 0026). The interfaces have the
  * shape that transpiled components (jco) expect: camel-case names, classes for resources, thrown plain values for `err`,
- * thrown Errors for traps.
+ * thrown Errors for traps. It runs on workers and in the frame of a trial in a browser, so that both offer the same.
  */
-import { hrtime } from 'node:process'
-import { WASI_PREVIEW2_DENIED } from '#core/wasm/index.ts'
-import type { BoundedOutput } from './bounded-output.ts'
+import { WASI_PREVIEW2_DENIED } from '../wasm/index.ts'
+
+/** Takes all bytes: a guest that gets "disk full" would behave differently. */
+export type OutputSink = { write(data: Uint8Array): void }
+
+export type GuestClock = {
+  /** Of a monotonic clock. */
+  nowNs: () => bigint
+  /** Blocks the thread; ending the thread ends the wait. */
+  waitFor: (waitNs: bigint) => void
+}
 
 export type WasiPreview2Options = {
   /** With argv[0]. */
   args: string[]
   env: Record<string, string>
   stdin: Uint8Array
-  stdout: BoundedOutput
-  stderr: BoundedOutput
+  stdout: OutputSink
+  stderr: OutputSink
+  clock: GuestClock
   /** Called before the guest waits. */
   beforeWait: (waitMs: number) => void
 }
@@ -37,15 +46,11 @@ const WRITE_BYTES = 1024n * 1024n
 const MAX_RANDOM_BYTES = 1024n * 1024n
 /** The limit of `getRandomValues` per call. */
 const RANDOM_PORTION_BYTES = 65_536
-/** The longest wait of the engine; the run's deadline is far below. */
-const MAX_WAIT_MS = 2 ** 31 - 1
 
 /** Throws the `err` of a function as transpiled components expect: a plain value. */
 function throwErr(err: unknown): never {
   throw err // oxlint-disable-line typescript/only-throw-error -- an Error would be a trap
 }
-
-const never = new Int32Array(new SharedArrayBuffer(4))
 
 /** Resources of guests are closed by their handles; these hold nothing to release. */
 class Resource {
@@ -58,15 +63,17 @@ class IoError extends Resource {
   }
 }
 
-/** Ready at a moment of the monotonic clock; streams are always ready. */
+type WaitClock = GuestClock & Pick<WasiPreview2Options, 'beforeWait'>
+
+/** Ready at a moment of the monotonic clock; streams, which have none, are always ready. */
 class Pollable extends Resource {
   readonly #readyAtNs: bigint
-  readonly #beforeWait: ((waitMs: number) => void) | undefined
+  readonly #clock: WaitClock | undefined
 
-  constructor(readyAtNs = 0n, beforeWait?: (waitMs: number) => void) {
+  constructor(readyAtNs = 0n, clock?: WaitClock) {
     super()
     this.#readyAtNs = readyAtNs
-    this.#beforeWait = beforeWait
+    this.#clock = clock
   }
 
   ready(): boolean {
@@ -76,12 +83,12 @@ class Pollable extends Resource {
   block(): void {
     const waitNs = this.waitNs()
     if (waitNs <= 0n) return
-    this.#beforeWait?.(Number(waitNs) / 1e6)
-    waitFor(waitNs)
+    this.#clock?.beforeWait(Number(waitNs) / 1e6)
+    this.#clock?.waitFor(waitNs)
   }
 
   waitNs(): bigint {
-    return this.#readyAtNs === 0n ? 0n : this.#readyAtNs - nowNs()
+    return this.#clock === undefined ? 0n : this.#readyAtNs - this.#clock.nowNs()
   }
 }
 
@@ -120,9 +127,9 @@ class InputStream extends Resource {
 }
 
 class OutputStream extends Resource {
-  readonly #sink: BoundedOutput
+  readonly #sink: OutputSink
 
-  constructor(sink: BoundedOutput) {
+  constructor(sink: OutputSink) {
     super()
     this.#sink = sink
   }
@@ -193,7 +200,7 @@ export function createWasiPreview2(options: WasiPreview2Options): Interfaces {
     'wasi:cli/terminal-stdin': { getTerminalStdin: () => undefined },
     'wasi:cli/terminal-stdout': { getTerminalStdout: () => undefined },
     'wasi:cli/terminal-stderr': { getTerminalStderr: () => undefined },
-    'wasi:clocks/monotonic-clock': monotonicClock(options.beforeWait),
+    'wasi:clocks/monotonic-clock': monotonicClock({ ...options.clock, beforeWait: options.beforeWait }),
     'wasi:clocks/wall-clock': WALL_CLOCK,
     'wasi:io/error': { Error: IoError },
     'wasi:io/poll': { Pollable, poll },
@@ -206,12 +213,12 @@ export function createWasiPreview2(options: WasiPreview2Options): Interfaces {
   }
 }
 
-function monotonicClock(beforeWait: (waitMs: number) => void) {
+function monotonicClock(clock: WaitClock) {
   return {
-    now: nowNs,
+    now: clock.nowNs,
     resolution: () => 1n,
-    subscribeInstant: (instantNs: bigint) => new Pollable(instantNs, beforeWait),
-    subscribeDuration: (durationNs: bigint) => new Pollable(nowNs() + durationNs, beforeWait),
+    subscribeInstant: (instantNs: bigint) => new Pollable(instantNs, clock),
+    subscribeDuration: (durationNs: bigint) => new Pollable(clock.nowNs() + durationNs, clock),
   }
 }
 
@@ -230,18 +237,6 @@ function poll(pollables: Pollable[]): Uint32Array {
   others.reduce((earliest, other) => (other.waitNs() < earliest.waitNs() ? other : earliest), first).block()
   const ready = [...pollables.entries()].filter(([, pollable]) => pollable.ready()).map(([index]) => index)
   return Uint32Array.from(ready)
-}
-
-/** Ending the thread ends the wait. The engine counts in whole microseconds at best, so it can take a second round. */
-function waitFor(waitNs: bigint): void {
-  const untilNs = nowNs() + waitNs
-  for (let left = waitNs; left > 0n; left = untilNs - nowNs()) {
-    Atomics.wait(never, 0, 0, Math.min(MAX_WAIT_MS, Number(left) / 1e6))
-  }
-}
-
-function nowNs(): bigint {
-  return hrtime.bigint()
 }
 
 function getRandomBytes(length: bigint): Uint8Array {
