@@ -1,0 +1,354 @@
+/**
+ * `npm run console:pictures`: pictures of every screen of the console in `docs/console/`, from an installation of its own with the
+ * data of a small plant. It needs Chromium. Each screen is shown on a desktop in the light theme and on a phone in the dark one;
+ * `-- --all` adds the other two, and `-- NAME` makes only the pictures whose names contain NAME.
+ */
+import { spawn } from 'node:child_process'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { chromium } from 'playwright-core'
+import type { Browser, BrowserContext } from 'playwright-core'
+
+const OUTPUT = 'docs/console'
+const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
+const START_DEADLINE_MS = 180_000
+const SCREEN_DEADLINE_MS = 20_000
+/** Time of charts and live figures to settle. */
+const SETTLE_MS = 900
+const PASSWORD = 'the-first-admin'
+
+type Api = <T>(method: string, path: string, body?: unknown) => Promise<T>
+type Plant = {
+  domain: string
+  client: string
+  channel: string
+  group: string
+  task: string
+  run: string
+  workflow: string
+  user: string
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+async function until(what: string, probe: () => Promise<boolean>, deadlineMs: number): Promise<void> {
+  const end = performance.now() + deadlineMs
+  while (!(await probe().catch(() => false))) {
+    if (performance.now() > end) throw new Error(`${what}: not within ${deadlineMs / 1_000} s`)
+    await sleep(200)
+  }
+}
+
+/** A whole Skein on free ports, with an empty database. */
+async function startSkein() {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-pictures-'))
+  chmodSync(folder, 0o755)
+  const [http, manager, grpc, proxy] = [await freePort(), await freePort(), await freePort(), await freePort()]
+  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', 'programs/all.ts'], {
+    stdio: 'ignore',
+    env: {
+      PATH: process.env['PATH'],
+      HOME: process.env['HOME'],
+      SKEIN_DATA_DIR: folder,
+      SKEIN_HTTP_PORT: String(http),
+      SKEIN_MANAGER_HTTP_PORT: String(manager),
+      SKEIN_MANAGER_GRPC_PORT: String(grpc),
+      SKEIN_PROXY_PORT: String(proxy),
+      SKEIN_PROXY_ADDRESS: `127.0.0.1:${proxy}`,
+      SKEIN_COAP_PORT: '0',
+      SKEIN_MQTT_PORT: '0',
+      SKEIN_MQTTS_PORT: '0',
+      SKEIN_SERVICE_PORTS: 'false',
+      SKEIN_ADMIN_SECRET: PASSWORD,
+      SKEIN_WORKER_NAME: 'rack-1',
+    },
+  })
+  const base = `http://127.0.0.1:${http}`
+  const stop = async () => {
+    const ended = new Promise((resolve) => child.once('exit', resolve))
+    child.kill('SIGTERM')
+    await ended
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+  await until('the console', async () => (await fetch(`${base}/console`)).status === 200, START_DEADLINE_MS)
+  return { base, stop }
+}
+
+function createApi(base: string, token: () => string): Api {
+  return async <T>(method: string, path: string, body?: unknown) => {
+    const response = await fetch(`${base}${path}`, {
+      method,
+      headers: {
+        ...(token() === '' ? {} : { Authorization: `Bearer ${token()}` }),
+        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    })
+    const text = await response.text()
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+    return (text === '' ? undefined : JSON.parse(text)) as T
+  }
+}
+
+const CHANNELS = ['Boiler house', 'Cooling water', 'Hall climate', 'Press line', 'Compressed air', 'Alarms'] as const
+const KINDS = ['thermometer', 'pump', 'valve', 'flow meter', 'press', 'gateway'] as const
+const moduleOf = (name: string) => readFileSync(`examples/${name}/${name}.wasm`).toString('base64')
+
+/** An hour of readings that look like those of a machine. */
+function readings(seed: number): object[] {
+  const endSeconds = Date.now() / 1_000
+  const records: object[] = []
+  for (let at = 0; at < 180; at++) {
+    const time = endSeconds - (180 - at) * 20
+    const wave = Math.sin((at + seed * 17) / 14)
+    const noise = Math.sin(at * 12.9898 + seed * 78.233) * 0.5
+    records.push({ n: 'temperature', u: 'Cel', t: time, v: Number((62 + 6 * wave + noise).toFixed(2)) })
+    records.push({ n: 'pressure', u: 'bar', t: time, v: Number((4.2 - 0.5 * wave + noise / 8).toFixed(3)) })
+  }
+  return records
+}
+
+async function fill(base: string): Promise<Plant> {
+  let token = ''
+  const api = createApi(base, () => token)
+  const login = async (identity: string, secret: string) =>
+    (await api<{ access_token: string }>('POST', '/users/tokens/issue', { identity, secret })).access_token
+  token = await login('admin', PASSWORD)
+  const { id: domain } = await api<{ id: string }>('POST', '/domains', { name: 'North plant', tags: ['production'] })
+  await api('POST', '/domains', { name: 'Test bench' })
+  const { id: group } = await api<{ id: string }>('POST', `/${domain}/groups`, {
+    name: 'Hall 1',
+    description: 'Boilers and cooling',
+  })
+  await api('POST', `/${domain}/groups`, { name: 'Mezzanine', parent_id: group })
+  await api('POST', `/${domain}/groups`, { name: 'Hall 2', description: 'Presses' })
+
+  const channels: string[] = []
+  for (const name of CHANNELS)
+    channels.push(
+      (
+        await api<{ id: string }>('POST', `/${domain}/channels`, {
+          name,
+          route: name.toLowerCase().replace(' ', '-'),
+          tags: [name === 'Alarms' ? 'alarm' : 'process'],
+        })
+      ).id,
+    )
+  const [boiler = '', , climate = '', , , alarms = ''] = channels
+  const made = await api<{ clients: { id: string }[] } | { id: string }[]>(
+    'POST',
+    `/${domain}/clients/bulk`,
+    Array.from({ length: 48 }, (_none, index) => ({
+      name: `${KINDS[index % KINDS.length]} ${String(Math.floor(index / KINDS.length) + 1).padStart(2, '0')}`,
+      tags: [index % 2 === 0 ? 'hall-1' : 'hall-2', ...(index % 6 === 5 ? ['edge'] : [])],
+    })),
+  )
+  const clients = (Array.isArray(made) ? made : made.clients).map(({ id }) => id)
+  const [client = ''] = clients
+  for (const [index, channel] of channels.entries())
+    await api('POST', `/${domain}/channels/connect`, {
+      client_ids: clients.filter((_id, at) => at % 3 === index % 3).slice(0, 12),
+      channel_ids: [channel],
+      types: index % 2 === 0 ? ['publish', 'subscribe'] : ['publish'],
+    })
+  for (const one of clients.slice(0, 6))
+    await api('POST', `/${domain}/clients/${one}/parent`, { parent_group_id: group })
+  for (const one of channels.slice(0, 2))
+    await api('POST', `/${domain}/channels/${one}/parent`, { parent_group_id: group })
+  for (const one of clients.slice(40, 43)) await api('POST', `/${domain}/clients/${one}/disable`)
+
+  await api('POST', '/tasks', {
+    name: 'boiler alarm',
+    domain_id: domain,
+    trigger: { channel_id: boiler },
+    grants: [
+      { kind: 'publish', name: 'alarms', channel_id: alarms },
+      { kind: 'read', name: 'readings', channel_id: boiler },
+    ],
+    env: { LIMIT: '66' },
+    file: moduleOf('threshold-alarm'),
+  })
+  const add = await api<{ id: string }>('POST', '/tasks', { name: 'add', domain_id: domain, file: moduleOf('add') })
+  await api('POST', '/tasks', {
+    name: 'hourly average',
+    domain_id: domain,
+    schedule: '0 * * * *',
+    timezone: 'Europe/Berlin',
+    grants: [{ kind: 'read', name: 'readings', channel_id: climate }],
+    file: moduleOf('moving-average'),
+  })
+  const ran = await api<{ run_id: string }>('POST', `/tasks/${add.id}/invoke`, { inputs: [20, 22], wait: '10s' })
+  await api('POST', `/tasks/${add.id}/invoke`, { inputs: [1], wait: '10s' }).catch(() => undefined)
+  const workflow = await api<{ id: string; tasks: { id: string }[] }>('POST', '/workflows', {
+    name: 'shift report',
+    domain_id: domain,
+    tasks: [
+      { name: 'collect', inputs: [1, 2] },
+      { name: 'sum', inputs: [{ from: 'collect', result: 0 }, 10], depends_on: ['collect'] },
+      { name: 'compare', inputs: [{ from: 'collect', result: 0 }, 5], depends_on: ['collect'] },
+      { name: 'publish', inputs: [1, 1], depends_on: ['sum', 'compare'] },
+      { name: 'repair', inputs: [0, 0], depends_on: ['collect'], run_if: 'failure' },
+    ].map((one) => ({ ...one, function: 'add', file: moduleOf('add') })),
+  })
+  await api('POST', `/workflows/${workflow.id}/start`)
+  for (const [index, channel] of channels.slice(0, 5).entries())
+    await api('POST', `/m/${domain}/c/${channel}`, readings(index))
+
+  await api('POST', `/${domain}/certs/issue/${client}`, { ttl: '720h' }).catch(() => undefined)
+  const role = await api<{ role_id: string }>('POST', `/domains/${domain}/roles`, {
+    role_name: 'operator',
+    optional_actions: ['read', 'client_read', 'channel_read'],
+  })
+  let user = ''
+  for (const [first, last] of [
+    ['Grace', 'Hopper'],
+    ['Edsger', 'Dijkstra'],
+    ['Barbara', 'Liskov'],
+  ] as const) {
+    const username = first.toLowerCase()
+    const created = await createApi(base, () => '')<{ id: string }>('POST', '/users', {
+      first_name: first,
+      last_name: last,
+      email: `${username}@example.com`,
+      credentials: { username, secret: 'correct horse' },
+    })
+    if (first === 'Grace') user = created.id
+    await api('POST', `/domains/${domain}/invitations`, { invitee_user_id: created.id, role_id: role.role_id })
+    if (first === 'Barbara') continue
+    const theirs = await login(username, 'correct horse')
+    await createApi(base, () => theirs)('POST', '/invitations/accept', { domain_id: domain })
+  }
+  return {
+    domain,
+    client,
+    channel: boiler,
+    group,
+    task: add.id,
+    run: ran.run_id,
+    workflow: workflow.id,
+    user,
+  }
+}
+
+type Screen = { name: string; path: string; heading: string; isOutside?: boolean }
+
+function screensOf({ domain, client, channel, group, task, run, workflow, user }: Plant): Screen[] {
+  const d = `/d/${domain}`
+  return [
+    { name: 'sign-in', path: '/sign-in', heading: 'Sign in', isOutside: true },
+    { name: 'sign-up', path: '/sign-up', heading: 'Create an account', isOutside: true },
+    { name: 'domains', path: '/', heading: 'Domains' },
+    { name: 'account', path: '/account', heading: 'Your account' },
+    { name: 'overview', path: d, heading: 'North plant' },
+    { name: 'clients', path: `${d}/clients?order=name&dir=asc`, heading: 'Clients' },
+    { name: 'client', path: `${d}/clients/${client}`, heading: 'thermometer 01' },
+    { name: 'client-connections', path: `${d}/clients/${client}/connections`, heading: 'thermometer 01' },
+    { name: 'client-snippets', path: `${d}/clients/${client}/snippets`, heading: 'thermometer 01' },
+    { name: 'client-journal', path: `${d}/clients/${client}/journal`, heading: 'thermometer 01' },
+    { name: 'channels', path: `${d}/channels?order=name&dir=asc`, heading: 'Channels' },
+    { name: 'channel', path: `${d}/channels/${channel}`, heading: 'Boiler house' },
+    { name: 'channel-live', path: `${d}/channels/${channel}/live`, heading: 'Boiler house' },
+    { name: 'connections', path: `${d}/connections`, heading: 'Connections' },
+    { name: 'group', path: `${d}/groups/${group}`, heading: 'Hall 1' },
+    { name: 'import', path: `${d}/import`, heading: 'Import' },
+    { name: 'tasks', path: `${d}/tasks`, heading: 'Tasks' },
+    { name: 'task', path: `${d}/tasks/${task}`, heading: 'add' },
+    { name: 'task-module', path: `${d}/tasks/${task}/module`, heading: 'add' },
+    { name: 'run', path: `${d}/tasks/${task}/runs/${run}`, heading: 'Run of add' },
+    { name: 'runs', path: `${d}/runs`, heading: 'Runs' },
+    { name: 'workflow', path: `${d}/workflows/${workflow}`, heading: 'shift report' },
+    { name: 'modules', path: `${d}/modules`, heading: 'Modules' },
+    { name: 'try', path: `${d}/try`, heading: 'Try a module' },
+    { name: 'workers', path: `${d}/workers`, heading: 'Workers' },
+    { name: 'provisioning', path: `${d}/provisioning`, heading: 'Provisioning' },
+    { name: 'certificates', path: `${d}/certificates`, heading: 'Certificates' },
+    { name: 'members', path: `${d}/members`, heading: 'Members and roles' },
+    {
+      name: 'access',
+      path: `${d}/access?entity=client:${client}&action=delete&subject=${user}`,
+      heading: 'Access',
+    },
+    { name: 'journal', path: `${d}/journal`, heading: 'Journal' },
+    { name: 'settings', path: `${d}/settings`, heading: 'Settings' },
+    { name: 'platform', path: '/platform', heading: 'Platform' },
+  ]
+}
+
+type Look = { suffix: string; theme: 'light' | 'dark'; isPhone: boolean }
+const LOOKS: readonly Look[] = [
+  { suffix: '', theme: 'light', isPhone: false },
+  { suffix: '-phone-dark', theme: 'dark', isPhone: true },
+]
+const OTHER_LOOKS: readonly Look[] = [
+  { suffix: '-dark', theme: 'dark', isPhone: false },
+  { suffix: '-phone', theme: 'light', isPhone: true },
+]
+
+async function openContext(browser: Browser, { theme, isPhone }: Look, state?: object): Promise<BrowserContext> {
+  const context = await browser.newContext({
+    viewport: isPhone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
+    colorScheme: theme,
+    reducedMotion: 'reduce',
+    hasTouch: isPhone,
+    isMobile: isPhone,
+    ...(state === undefined ? {} : { storageState: state as never }),
+  })
+  context.setDefaultTimeout(SCREEN_DEADLINE_MS)
+  return context
+}
+
+async function take(browser: Browser, base: string, screens: readonly Screen[], look: Look): Promise<void> {
+  const outside = await openContext(browser, look)
+  const inside = await openContext(browser, look)
+  const login = await inside.newPage()
+  await login.goto(`${base}/console/sign-in`)
+  await login.getByLabel('Username or email').fill('admin')
+  await login.getByLabel('Password').fill(PASSWORD)
+  await login.getByRole('button', { name: 'Sign in' }).click()
+  await login.getByRole('heading', { name: 'Domains' }).waitFor()
+  for (const { name, path, heading, isOutside } of screens) {
+    const page = isOutside === true ? await outside.newPage() : login
+    await page.goto(`${base}/console${path}`)
+    await page.getByRole('heading', { name: heading }).first().waitFor()
+    if (name === 'try') {
+      await page.getByLabel('Module file').setInputFiles('examples/add/add.wasm')
+      await page.getByLabel('Parameter 1 (i32)').fill('20')
+      await page.getByLabel('Parameter 2 (i32)').fill('22')
+      await page.getByRole('button', { name: 'Run', exact: true }).click()
+      await page.getByText('Completed').first().waitFor()
+    }
+    await page.locator('.skeleton').first().waitFor({ state: 'detached' })
+    await sleep(SETTLE_MS)
+    await page.screenshot({ path: join(OUTPUT, `${name}${look.suffix}.png`) })
+  }
+  await outside.close()
+  await inside.close()
+}
+
+const given = process.argv.slice(2)
+const wanted = given.find((one) => !one.startsWith('--'))
+mkdirSync(OUTPUT, { recursive: true })
+const skein = await startSkein()
+try {
+  const plant = await fill(skein.base)
+  const screens = screensOf(plant).filter(({ name }) => wanted === undefined || name.includes(wanted))
+  const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-gpu'] })
+  try {
+    for (const look of given.includes('--all') ? [...LOOKS, ...OTHER_LOOKS] : LOOKS)
+      await take(browser, skein.base, screens, look)
+  } finally {
+    await browser.close()
+  }
+} finally {
+  await skein.stop()
+}
