@@ -25,6 +25,7 @@ onSession(() => {
     (session.kind === 'signed-in' && userId !== undefined && session.userId !== userId)
   ) {
     queryClient.clear()
+    sessionStorage.clear()
     void router.invalidate()
   }
   if (session.kind === 'signed-in') userId = session.userId

@@ -1,5 +1,5 @@
 /** Requests as queries: one cache, keys by operation and input. */
-import { QueryClient, keepPreviousData, queryOptions } from '@tanstack/react-query'
+import { QueryClient, queryOptions } from '@tanstack/react-query'
 import { call } from './call.ts'
 import type { Answer, Input, Operation } from './call.ts'
 import { ApiError } from './errors.ts'
@@ -23,7 +23,9 @@ export function query<K extends Operation>(operation: K, input: Omit<Input<K>, '
   return queryOptions<Answer<K>>({
     queryKey: [operation, input.params ?? {}, input.query ?? {}],
     queryFn: async ({ signal }) => ((await call(operation, { ...input, signal } as Input<K>)) ?? null) as Answer<K>,
-    placeholderData: keepPreviousData as never,
+    // The rows of another filter stay until the new ones arrive; another entity is never shown in place of the one that was opened.
+    placeholderData: ((before: unknown, asked?: { queryKey: readonly unknown[] }) =>
+      JSON.stringify(asked?.queryKey[1]) === JSON.stringify(input.params ?? {}) ? before : undefined) as never,
   })
 }
 

@@ -68,7 +68,7 @@ export function Plot({ label, times, series, from, to, unit, theme, onZoom }: Pl
           fill: withAlpha(colorOf(`--series-${color}`), 0.16),
         })),
         axes: [
-          axis,
+          { ...axis, values: (_plot, moments) => timeLabels(moments) },
           {
             ...axis,
             size: 64,
@@ -124,3 +124,20 @@ function colour(value: string): string {
 
 const withAlpha = (color: string, alpha: number) =>
   color.replace(/^rgb\((.+)\)$/, `rgb($1 / ${alpha})`).replaceAll(',', ' ')
+
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+const clockSeconds = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' })
+const day = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short' })
+
+/** Times as in the tables, with the day where it begins. */
+function timeLabels(moments: readonly number[]): string[] {
+  const step = (moments[1] ?? 0) - (moments[0] ?? 0)
+  return moments.map((moment, index) => {
+    const at = moment * 1_000
+    const date = day.format(at)
+    if (step >= 86_400) return date
+    const time = (step < 60 ? clockSeconds : clock).format(at)
+    const before = moments[index - 1]
+    return before !== undefined && day.format(before * 1_000) === date ? time : `${time}\n${date}`
+  })
+}

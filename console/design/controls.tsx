@@ -314,7 +314,9 @@ async function copyText(text: string): Promise<void> {
   if (window.isSecureContext) return await navigator.clipboard.writeText(text)
   const area = document.createElement('textarea')
   area.value = text
-  document.body.append(area)
+  // Behind an open dialog nothing can be selected.
+  const dialogs = document.querySelectorAll('dialog[open]')
+  ;(dialogs[dialogs.length - 1] ?? document.body).append(area)
   area.select()
   document.execCommand('copy')
   area.remove()

@@ -75,6 +75,8 @@ export function useNow(everyMs: number): number {
 const whole = new Intl.NumberFormat('en')
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
 export const formatCount = (value: number) => whole.format(value)
+/** `1 client`, `2 clients`. */
+export const counted = (count: number, noun: string) => `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`
 export const formatCompact = (value: number) => (value < 10_000 ? whole.format(value) : compact.format(value))
 export function formatBytes(bytes: number): string {
   if (bytes < 1_024) return `${bytes} B`

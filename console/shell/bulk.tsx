@@ -6,7 +6,7 @@ import { useRef, useState } from 'react'
 import { ApiError } from '../api/errors.ts'
 import { refresh } from '../api/queries.ts'
 import { Button } from '../design/controls.tsx'
-import { Notice, formatCount } from '../design/display.tsx'
+import { Notice, counted, formatCount } from '../design/display.tsx'
 import { Dialog } from '../design/layers.tsx'
 import { reportError } from './states.tsx'
 
@@ -31,8 +31,6 @@ type BulkBarProps = {
   fetchIds: (offset: number, limit: number) => Promise<{ total: number; ids: readonly string[] }>
   actions: readonly BulkAction[]
 }
-
-const counted = (count: number, noun: string) => `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`
 
 export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, actions }: BulkBarProps) {
   const [isCollecting, setCollecting] = useState(false)

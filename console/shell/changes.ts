@@ -14,6 +14,12 @@ const VERBS: Readonly<Record<string, string>> = {
   send: 'sent',
   accept: 'accepted',
   reject: 'rejected',
+  add: 'added',
+  issue: 'issued',
+  revoke: 'revoked',
+  issue_token: 'signed in',
+  set_parent: 'moved to a group',
+  remove_parent: 'taken out of its group',
 }
 
 /** `client.update` of a client named pump: "Client pump changed". */
@@ -26,7 +32,8 @@ export function describeChange({ operation, attributes = {} }: Item): string {
   const name = [attributes['name'], after?.name, before?.name, attributes['role_name'], attributes['username']].find(
     (one) => typeof one === 'string' && one !== '',
   )
-  const noun = `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
+  const noun =
+    subject === 'cert' ? 'Certificate' : `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
   return [noun, between, name, VERBS[verb] ?? verb.replaceAll('_', ' ')]
     .filter((part) => part !== '' && part !== undefined)
     .join(' ')

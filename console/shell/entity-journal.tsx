@@ -1,15 +1,20 @@
-/** The journal of one entity. */
+/** The journal of one entity, and what a user did. */
 import { useQuery } from '@tanstack/react-query'
+import type { UseQueryResult } from '@tanstack/react-query'
 import { useState } from 'react'
+import type { Answer } from '../api/call.ts'
 import { query } from '../api/queries.ts'
 import type { JournalItem } from '../api/operations.ts'
 import { Button, Code } from '../design/controls.tsx'
-import { Card, Empty, Facts, Time } from '../design/display.tsx'
+import { Card, Empty, Facts, Time, absoluteTime } from '../design/display.tsx'
 import { Dialog } from '../design/layers.tsx'
 import { describeChange } from './changes.ts'
+import { UserName } from './names.tsx'
 import { QueryView } from './states.tsx'
 
 const PAGE = 50
+
+type JournalPage = Answer<'GET /{domain_id}/journal/{entity_type}/{entity_id}'>
 
 export function EntityJournal({
   domain,
@@ -21,22 +26,55 @@ export function EntityJournal({
   id: string
 }) {
   const [offset, setOffset] = useState(0)
-  const [shown, setShown] = useState<JournalItem>()
   const result = useQuery(
     query('GET /{domain_id}/journal/{entity_type}/{entity_id}', {
       params: { domain_id: domain, entity_type: type, entity_id: id },
       query: { limit: PAGE, offset, with_attributes: true },
     }),
   )
+  return <Records result={result} entity={`${type}:${id}`} offset={offset} onOffset={setOffset} />
+}
+
+/** What the user did in all domains, with logins. */
+export function UserJournal({ id }: { id: string }) {
+  const [offset, setOffset] = useState(0)
+  const result = useQuery(
+    query('GET /journal/user/{user_id}', {
+      params: { user_id: id },
+      query: { limit: PAGE, offset, with_attributes: true },
+    }),
+  )
+  return <Records result={result} title="Activity" offset={offset} onOffset={setOffset} />
+}
+
+function Records({
+  result,
+  entity,
+  title,
+  offset,
+  onOffset,
+}: {
+  result: UseQueryResult<JournalPage>
+  entity?: string
+  title?: string
+  offset: number
+  onOffset: (offset: number) => void
+}) {
+  const [shown, setShown] = useState<JournalItem>()
   return (
-    <QueryView result={result} entity={`${type}:${id}`}>
+    <QueryView result={result} {...(entity === undefined ? {} : { entity })}>
       {({ journals, total }) => (
-        <Card flush>
+        <Card flush {...(title === undefined ? {} : { title })}>
           {journals.length === 0 ? <Empty icon="journal" title="Nothing changed yet" /> : null}
           <ol aria-label="Changes">
             {journals.map((item) => (
               <li key={item.id} className="list-row">
                 <div className="grow clip">{describeChange(item)}</div>
+                {title === undefined && typeof item.attributes?.['user_id'] === 'string' ? (
+                  <span className="muted small">
+                    <UserName id={item.attributes['user_id']} />
+                  </span>
+                ) : null}
                 <span className="muted small only-desktop">
                   <code>{item.operation}</code>
                 </span>
@@ -62,14 +100,14 @@ export function EntityJournal({
                 <Button
                   small
                   disabledReason={offset === 0 ? 'This is the newest page' : undefined}
-                  onClick={() => setOffset(Math.max(0, offset - PAGE))}
+                  onClick={() => onOffset(Math.max(0, offset - PAGE))}
                 >
                   Newer
                 </Button>
                 <Button
                   small
                   disabledReason={offset + PAGE >= total ? 'There is nothing older' : undefined}
-                  onClick={() => setOffset(offset + PAGE)}
+                  onClick={() => onOffset(offset + PAGE)}
                 >
                   Older
                 </Button>
@@ -81,7 +119,10 @@ export function EntityJournal({
               <Facts
                 rows={[
                   ['Operation', <code key="operation">{shown.operation}</code>],
-                  ['When', shown.occurred_at],
+                  ['When', absoluteTime(Date.parse(shown.occurred_at))],
+                  typeof shown.attributes?.['user_id'] === 'string'
+                    ? ['Who', <UserName key="who" id={shown.attributes['user_id']} />]
+                    : undefined,
                 ]}
               />
               <Code label="record" wrap text={JSON.stringify(shown.attributes ?? {}, undefined, 2)} />

@@ -184,7 +184,10 @@ function Crumbs({ domain }: { domain: string }) {
   const links = SECTIONS.flatMap((section) => section.links)
   const here = pathname.replace(/\/$/, '')
   const section = links
-    .filter(({ to }) => domain !== '' && (here === to(domain) || here.startsWith(`${to(domain)}/`)))
+    .filter(
+      ({ to, isExact }) =>
+        domain !== '' && (here === to(domain) || (isExact !== true && here.startsWith(`${to(domain)}/`))),
+    )
     .toSorted((a, b) => b.to(domain).length - a.to(domain).length)[0]
   const { data: current } = useQuery({
     ...query('GET /domains/{domain_id}', { params: { domain_id: domain } }),
@@ -198,7 +201,7 @@ function Crumbs({ domain }: { domain: string }) {
           <Link to={paths.overview(domain)} activeProps={{}} className="clip">
             {current?.name ?? '…'}
           </Link>
-          <Icon name="right" size="small" />
+          {section === undefined ? null : <Icon name="right" size="small" />}
         </li>
         <li>
           {section === undefined ? null : here === section.to(domain) ? (

@@ -47,3 +47,18 @@ export function WorkerName({ id }: { id: string }) {
   })
   return <span title={id}>{data?.id === id ? data.name : <code>{shortId(id)}</code>}</span>
 }
+
+export function UserName({ id }: { id: string }) {
+  const { data } = useQuery({ ...query('GET /users/{user_id}', { params: { user_id: id } }), ...options })
+  const name = data?.id === id ? (data.credentials?.username ?? data.email) : undefined
+  return <span title={id}>{name ?? <code>{shortId(id)}</code>}</span>
+}
+
+export function GroupName({ domain, id }: { domain: string; id: string }) {
+  const { data } = useQuery({
+    ...query('GET /{domain_id}/groups/{group_id}', { params: { domain_id: domain, group_id: id } }),
+    ...options,
+  })
+  const name = data?.id === id ? data.name : undefined
+  return <Link to={paths.group(domain, id)}>{name ?? <code>{shortId(id)}</code>}</Link>
+}

@@ -4,7 +4,7 @@ import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { ApiError, missingAction } from '../api/errors.ts'
 import { Button, CopyButton } from '../design/controls.tsx'
-import { Empty, Notice, Skeleton, relativeTime } from '../design/display.tsx'
+import { Empty, Notice, Skeleton, relativeTime, useNow } from '../design/display.tsx'
 import { showToast } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
 import { useDomainId } from './url.ts'
@@ -34,19 +34,23 @@ export function QueryView<T>({
   const isOld = error !== null
   return (
     <>
-      {isOld ? (
-        <Notice tone="warn" actions={<Button onClick={() => void refetch()}>Retry</Button>}>
-          This is as of {relativeTime(dataUpdatedAt)}: {error.message}.
-        </Notice>
-      ) : null}
-      <div className={isOld || isPlaceholderData ? 'stale' : ''} style={{ display: 'contents' }}>
-        {children(data)}
-      </div>
+      {isOld ? <AgeNotice at={dataUpdatedAt} error={error} onRetry={() => void refetch()} /> : null}
+      <div className={isOld || isPlaceholderData ? 'contents stale' : 'contents'}>{children(data)}</div>
     </>
   )
 }
 
-const isRefusal = (error: Error) => error instanceof ApiError && [403, 404].includes(error.status)
+/** Above content that could not be asked for again. */
+export function AgeNotice({ at, error, onRetry }: { at: number; error: Error; onRetry: () => void }) {
+  const now = useNow(5_000)
+  return (
+    <Notice tone="warn" actions={<Button onClick={onRetry}>Retry</Button>}>
+      This is as of {relativeTime(at, now)}: {error.message}.
+    </Notice>
+  )
+}
+
+export const isRefusal = (error: Error) => error instanceof ApiError && [403, 404].includes(error.status)
 
 export function ErrorState({
   error,
@@ -57,7 +61,6 @@ export function ErrorState({
   onRetry?: () => void
   entity?: string | undefined
 }) {
-  const domain = useDomainId()
   const known = error instanceof ApiError ? error : undefined
   if (known?.status === 403) return <NoPermission error={known} entity={entity} />
   if (known?.status === 404)
@@ -79,9 +82,7 @@ export function ErrorState({
               Retry
             </Button>
           )}
-          {domain === '' || known?.requestId === undefined ? null : (
-            <CopyButton text={known.requestId} label="Copy request id" />
-          )}
+          {known?.requestId === undefined ? null : <CopyButton text={known.requestId} label="Copy request id" />}
         </>
       }
     >
@@ -116,7 +117,7 @@ export function NoPermission({ error, entity }: { error: ApiError; entity?: stri
           <Link
             className="button"
             to={paths.access(domain, {
-              ...(entity === undefined ? {} : { entity }),
+              entity: entity ?? `domain:${domain}`,
               ...(action === undefined ? {} : { action }),
             })}
           >

@@ -8,7 +8,7 @@ import { useVirtualizer } from '@tanstack/react-virtual'
 import { useEffect, useRef, useState } from 'react'
 import type { ReactNode } from 'react'
 import { Skeleton, formatCount } from '../design/display.tsx'
-import { ErrorState } from './states.tsx'
+import { AgeNotice, ErrorState, isRefusal } from './states.tsx'
 
 const PAGE_ROWS = 100
 const OVERSCAN_ROWS = 8
@@ -105,7 +105,7 @@ export function DataTable<T>(props: TableProps<T>) {
     if (first.data !== undefined) onTotal?.(first.data.total)
   }, [first.data, onTotal])
 
-  if (first.error !== null && first.data === undefined)
+  if (first.error !== null && (first.data === undefined || isRefusal(first.error)))
     return <ErrorState error={first.error} onRetry={() => void first.refetch()} />
   if (first.data === undefined) return <Skeleton rows={6} />
   if (total === 0) return <>{empty}</>
@@ -149,7 +149,7 @@ export function DataTable<T>(props: TableProps<T>) {
   const loaded = items.flatMap(({ index }) => rowAt(index) ?? [])
   const allIds = loaded.map((row) => rowId(row))
   const areAll = allIds.length > 0 && allIds.every((id) => selection?.selected.has(id) === true)
-  return (
+  const table = (
     <div className={`table ${first.isPlaceholderData || first.error !== null ? 'stale' : ''}`}>
       <div className="table-scroll" ref={scroller} style={{ maxHeight: 'max(260px, calc(100dvh - 230px))' }}>
         <div
@@ -244,6 +244,13 @@ export function DataTable<T>(props: TableProps<T>) {
         </span>
       </div>
     </div>
+  )
+  if (first.error === null) return table
+  return (
+    <>
+      <AgeNotice at={first.dataUpdatedAt} error={first.error} onRetry={() => void first.refetch()} />
+      {table}
+    </>
   )
 }
 

@@ -1,5 +1,8 @@
 // docs/guides/console.md: what a user does in a browser, against the real platform
-import { readFileSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -220,8 +223,30 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       buffer: Buffer.from('this is no module'),
     })
     await at(page, /The module was not read/).waitFor()
+  })
+
+  test('a component is tried in the browser with typed inputs, its messages are listed, and a wrong value is refused', async () => {
+    const domain = await newDomain('Components')
+    const channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'imperial' })).id
+    await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'boiler', u: 'degF', v: 212 }])
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/try`)
     await page.getByLabel('Module file').setInputFiles('examples/unit-conversion/unit-conversion.wasm')
-    await at(page, /This is a component/).waitFor()
+    await page.getByLabel('Parameter 1 (string)').fill('no message')
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, '1 of 1 runs failed').waitFor()
+    await page.getByRole('button', { name: 'the last hour of a channel' }).click()
+    await page.getByLabel('Channel', { exact: true }).selectOption({ label: 'imperial' })
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, 'Completed').waitFor()
+    await at(page, 'Would publish 1').waitFor()
+    const published = (await page.getByRole('list', { name: 'Publications' }).textContent()) ?? ''
+    expect(published).toContain('converted')
+    expect(published).toContain('"u":"Cel","v":100')
+    // Nothing was sent, and the frame is gone.
+    expect((await api<{ total: number }>('GET', `/${domain}/channels/${channel}/messages`)).total).toBe(1)
+    expect(page.frames().length).toBe(1)
   })
 
   test('the frame of a trial has no origin, no network and no session', async () => {
@@ -269,6 +294,63 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await page.getByRole('link', { name: 'a message' }).click()
     await page.getByRole('heading', { name: 'boiler', exact: true }).waitFor()
     await page.locator('td', { hasText: '81.25' }).first().waitFor()
+  })
+
+  test('a worker that is killed is shown as dead without a reload', async () => {
+    const { token } = await api<{ token: string }>('POST', '/workers/tokens', {})
+    const folder = mkdtempSync(join(tmpdir(), 'skein-console-worker-'))
+    const worker = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', 'programs/worker.ts'], {
+      stdio: 'ignore',
+      env: {
+        PATH: process.env['PATH'],
+        HOME: process.env['HOME'],
+        SKEIN_WORKER_MANAGER: `127.0.0.1:${installation.environment['SKEIN_MANAGER_GRPC_PORT']}`,
+        SKEIN_WORKER_TOKEN: token,
+        SKEIN_WORKER_DATA_DIR: folder,
+        SKEIN_WORKER_NAME: 'doomed',
+      },
+    })
+    try {
+      await using visitor = await asAdmin()
+      const { page } = visitor
+      await visitor.go('/platform')
+      const row = page.getByRole('region', { name: 'Workers' }).getByRole('row').filter({ hasText: 'doomed' })
+      await row.getByText('Alive').waitFor()
+      worker.kill('SIGKILL')
+      await row.getByText('Dead').waitFor()
+    } finally {
+      worker.kill('SIGKILL')
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+    }
+  })
+
+  test('every entity with a journal shows it: who changed what, with the values', async () => {
+    const domain = await newDomain('Journals')
+    const client = (await api<{ id: string }>('POST', `/${domain}/clients`, { name: 'valve' })).id
+    const channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'steam' })).id
+    const group = (await api<{ id: string }>('POST', `/${domain}/groups`, { name: 'hall' })).id
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    for (const [path, change] of [
+      [`/d/${domain}/clients/${client}/journal`, 'Client valve created'],
+      [`/d/${domain}/channels/${channel}/journal`, 'Channel steam created'],
+      [`/d/${domain}/groups/${group}/journal`, 'Group hall created'],
+      [`/d/${domain}/journal`, 'Client valve created'],
+      ['/account', 'Client valve created'],
+    ] as const) {
+      await visitor.go(path)
+      const changes = page.getByRole('list', { name: 'Changes' })
+      await changes.getByText(change).waitFor()
+      await changes
+        .getByRole('listitem')
+        .filter({ hasText: change })
+        .getByRole('button', { name: /^Details of/ })
+        .click()
+      const drawer = page.getByRole('dialog', { name: change })
+      expect(await drawer.getByLabel('record', { exact: true }).textContent()).toContain('"name"')
+      await page.keyboard.press('Escape')
+      await drawer.waitFor({ state: 'detached' })
+    }
   })
 
   test('a device is provisioned, fetches its configuration, and gets a certificate that is revoked', async () => {
@@ -335,6 +417,13 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await at(page, 'Tags: first').waitFor()
     await at(page, '10 rows').waitFor()
     await page.getByLabel('Select the visible rows').check()
+    await at(page, '10 clients selected').waitFor()
+    // So does the selection, and it stays what it was under another filter.
+    await page.reload()
+    await at(page, '10 clients selected').waitFor()
+    await page.getByRole('button', { name: 'Remove the filter Tags' }).click()
+    await at(page, '10,000 rows').waitFor()
+    await at(page, '10 clients selected').waitFor()
     await page.getByRole('button', { name: 'Disable' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Disable 10 clients' }).click()
     await at(page, '10 of 10').waitFor()

@@ -10,6 +10,7 @@ import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { BulkBar } from '../../shell/bulk.tsx'
 import { Filters, splitTags } from '../../shell/filters.tsx'
+import { useSelection } from '../../shell/selection.ts'
 import { DataTable } from '../../shell/table.tsx'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 
@@ -17,7 +18,7 @@ export function Channels() {
   const domain = useDomainId()
   const [views, setViews] = useViews()
   const [dialog, setDialog] = useView('create')
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set())
+  const [selected, setSelected] = useSelection(`channels ${domain}`)
   const [total, setTotal] = useState(0)
   const params = { domain_id: domain }
   const filters = {

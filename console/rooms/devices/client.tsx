@@ -24,6 +24,7 @@ import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { splitTags } from '../../shell/filters.tsx'
+import { GroupName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
@@ -244,12 +245,7 @@ function Details({ client, domain }: { client: ClientRecord; domain: string }) {
             ['Changed', <Time key="changed" at={client.updated_at} />],
             client.parent_group_id === undefined
               ? undefined
-              : [
-                  'Group',
-                  <Link key="group" to={paths.group(domain, client.parent_group_id)}>
-                    Open
-                  </Link>,
-                ],
+              : ['Group', <GroupName key="group" domain={domain} id={client.parent_group_id} />],
           ]}
         />
         {Object.keys(client.metadata).length === 0 ? null : (

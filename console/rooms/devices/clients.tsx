@@ -12,6 +12,7 @@ import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { BulkBar } from '../../shell/bulk.tsx'
 import { Filters, splitTags } from '../../shell/filters.tsx'
+import { useSelection } from '../../shell/selection.ts'
 import { DataTable } from '../../shell/table.tsx'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 
@@ -37,7 +38,7 @@ export function Clients() {
   const filters = useClientFilters()
   const [, setViews] = useViews()
   const [dialog, setDialog] = useView('create')
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set())
+  const [selected, setSelected] = useSelection(`clients ${domain}`)
   const [total, setTotal] = useState(0)
   const params = { domain_id: domain }
   useEffect(() => {

@@ -6,7 +6,7 @@ import { call } from '../../api/call.ts'
 import type { Group as GroupRecord, GroupView } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Id, Menu, SelectField, TextField } from '../../design/controls.tsx'
-import { Card, Empty, EntityStatus, Facts, Tags, Time, formatCount } from '../../design/display.tsx'
+import { Card, Empty, EntityStatus, Facts, Tags, Time, counted } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
@@ -290,7 +290,7 @@ function Content({ domain, group }: { domain: string; group: string }) {
       <div className="third">
         <QueryView result={groups} entity={`group:${group}`}>
           {({ groups: rows, total }) => (
-            <Card title={`${formatCount(total)} groups inside`} flush>
+            <Card title={`${counted(total, 'group')} inside`} flush>
               {rows.length === 0 ? <Empty icon="group" title="No groups" /> : null}
               {rows.map((one) => (
                 <Link key={one.id} className="list-row" to={paths.group(domain, one.id)}>
@@ -305,7 +305,7 @@ function Content({ domain, group }: { domain: string; group: string }) {
         <QueryView result={clients} entity={`group:${group}`}>
           {({ clients: rows, total }) => (
             <Card
-              title={`${formatCount(total)} clients`}
+              title={counted(total, 'client')}
               flush
               actions={<Button small icon="plus" label="Add a client" onClick={() => setAdding('clients')} />}
             >
@@ -318,7 +318,7 @@ function Content({ domain, group }: { domain: string; group: string }) {
         <QueryView result={channels} entity={`group:${group}`}>
           {({ channels: rows, total }) => (
             <Card
-              title={`${formatCount(total)} channels`}
+              title={counted(total, 'channel')}
               flush
               actions={<Button small icon="plus" label="Add a channel" onClick={() => setAdding('channels')} />}
             >

@@ -9,10 +9,10 @@ import { Button, SelectField, TextField } from '../../design/controls.tsx'
 import { Card, Empty, Notice, State } from '../../design/display.tsx'
 import { Icon } from '../../design/icon.tsx'
 import { useAction } from '../../shell/action.ts'
+import { UserName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { useDomainId, useViews } from '../../shell/url.ts'
 import { useState } from 'react'
-import { UserName } from './members.tsx'
 
 const TYPES = ['domain', 'group', 'channel', 'client'] as const
 type EntityType = (typeof TYPES)[number]
@@ -52,6 +52,10 @@ export function Access() {
                 onChange={setSubject}
                 options={[
                   ['', 'You'],
+                  // Of a link: they may have left the domain.
+                  ...(subject === '' || members.data?.users.some((user) => user.id === subject) === true
+                    ? []
+                    : ([[subject, `user ${subject.slice(0, 8)}`]] as [string, string][])),
                   ...(members.data?.users ?? []).map((user): [string, string] => [
                     user.id,
                     user.credentials?.username ?? user.email ?? user.id,

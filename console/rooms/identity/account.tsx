@@ -7,6 +7,7 @@ import { query } from '../../api/queries.ts'
 import { Button, Id, Segments, TextField } from '../../design/controls.tsx'
 import { Card, Facts, State, Time, isNever } from '../../design/display.tsx'
 import { useAction } from '../../shell/action.ts'
+import { UserJournal } from '../../shell/entity-journal.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { setTheme, useTheme } from '../../shell/theme.ts'
 
@@ -42,6 +43,9 @@ export function Account() {
             <div className="half stack wide">
               <Password />
               <Logins />
+            </div>
+            <div>
+              <UserJournal id={user.id} />
             </div>
           </div>
         )}

@@ -4,10 +4,11 @@ import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Check, Menu, SelectField, TextField } from '../../design/controls.tsx'
-import { Card, Empty, Notice, State, Time, formatCount, isNever } from '../../design/display.tsx'
+import { Card, Empty, Notice, State, Time, counted, formatCount, isNever } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
+import { UserName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { useDomainId } from '../../shell/url.ts'
 
@@ -58,7 +59,7 @@ function MemberList({ domain }: { domain: string }) {
     <QueryView result={members} entity={`domain:${domain}`}>
       {({ users, total }) => (
         <Card
-          title={`${formatCount(total)} ${total === 1 ? 'member' : 'members'}`}
+          title={counted(total, 'member')}
           flush
           actions={
             <Button kind="primary" icon="plus" onClick={() => setInviting(true)}>
@@ -198,7 +199,7 @@ function RoleList({ domain }: { domain: string }) {
               <div className="grow">
                 <div>{role.name}</div>
                 <div className="muted small">
-                  {formatCount(role.actions.length)} actions · {formatCount(role.members.length)} members
+                  {counted(role.actions.length, 'action')} · {counted(role.members.length, 'member')}
                 </div>
               </div>
               <Menu
@@ -356,14 +357,4 @@ function InvitationList({ domain }: { domain: string }) {
       )}
     </QueryView>
   )
-}
-
-export function UserName({ id }: { id: string }) {
-  const { data } = useQuery({
-    ...query('GET /users/{user_id}', { params: { user_id: id } }),
-    retry: false,
-    staleTime: 60_000,
-  })
-  const name = data?.id === id ? (data.credentials?.username ?? data.email) : undefined
-  return <span title={id}>{name ?? <code>{id.slice(0, 8)}</code>}</span>
 }

@@ -65,6 +65,7 @@ export function LogView({ task, run }: { task: string; run?: string }) {
       }
     >
       <div className="log" ref={place} tabIndex={0} role="log" aria-label="Output">
+        {parts.length === 0 ? <span className="muted">Nothing is written yet.</span> : null}
         {parts.map(({ id, stream, text }) => (
           <span key={id} className={stream === 'stderr' ? 'err' : ''}>
             {text}

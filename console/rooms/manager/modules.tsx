@@ -47,9 +47,7 @@ export function Modules() {
             title: 'Module',
             width: 'minmax(180px, 2fr)',
             cell: ({ image_url: reference, digest }) => (
-              <span className="clip" title={digest}>
-                {reference ?? digest}
-              </span>
+              <span title={digest}>{reference ?? <code>{digest.slice(0, 19)}…</code>}</span>
             ),
           },
           { key: 'digest', title: 'Digest', width: '130px', isMinor: true, cell: ({ digest }) => <Id id={digest} /> },

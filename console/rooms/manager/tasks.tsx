@@ -74,7 +74,13 @@ export function Tasks() {
             ),
           },
           { key: 'state', title: 'State', width: '120px', cell: ({ state: one }) => <TaskState state={one} /> },
-          { key: 'starts', title: 'Starts', width: 'minmax(100px, 1fr)', cell: (task) => startsOf(task) },
+          {
+            key: 'starts',
+            title: 'Starts',
+            width: 'minmax(100px, 1fr)',
+            isMinor: true,
+            cell: (task) => startsOf(task),
+          },
           {
             key: 'end',
             title: 'Last end',

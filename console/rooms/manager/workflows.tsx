@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
+import type { Answer } from '../../api/call.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Menu, TextArea, TextField } from '../../design/controls.tsx'
 import { Card, Empty, Notice, Time } from '../../design/display.tsx'
@@ -10,9 +11,11 @@ import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
+import { Filters } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
+import { DataTable } from '../../shell/table.tsx'
 import { TaskState } from '../../shell/task-state.tsx'
-import { useDomainId, useParam, useView } from '../../shell/url.ts'
+import { useDomainId, useParam, useView, useViews } from '../../shell/url.ts'
 import { WorkflowGraph } from './workflow-graph.tsx'
 
 const REFRESH_MS = 2_500
@@ -22,59 +25,68 @@ const EXAMPLE = `[
   { "name": "repair", "function": "add", "inputs": [0, 0], "depends_on": ["first"], "run_if": "failure" }
 ]`
 
+type ListedWorkflow = Answer<'GET /workflows'>['workflows'][number]
+
 export function Workflows() {
   const domain = useDomainId()
   const [dialog, setDialog] = useView('create')
-  const result = useQuery({ ...query('GET /workflows', { query: { limit: 100 } }), refetchInterval: REFRESH_MS })
+  const [views, setViews] = useViews()
+  const filters = { domain_id: domain, name: views['name'] }
   useEffect(() => {
     document.title = 'Workflows · Skein'
   }, [])
+  const create = (
+    <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+      New workflow
+    </Button>
+  )
   return (
     <>
       <div className="page-head">
         <h1 className="grow">Workflows</h1>
-        <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
-          New workflow
-        </Button>
+        {create}
       </div>
-      <QueryView result={result} entity={`domain:${domain}`}>
-        {({ workflows, total }) => {
-          const rows = workflows.filter((one) => one.domain_id === domain)
-          return (
-            <Card flush>
-              {rows.length === 0 ? (
-                <Empty
-                  icon="workflow"
-                  title="No workflows yet"
-                  actions={
-                    <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
-                      New workflow
-                    </Button>
-                  }
-                >
-                  A workflow runs tasks in an order, hands results on, and reacts to failures.
-                </Empty>
-              ) : null}
-              {rows.map((workflow) => (
-                <Link key={workflow.id} className="list-row" to={paths.workflow(domain, workflow.id)}>
-                  <div className="grow">
-                    <div className="clip">{workflow.name}</div>
-                  </div>
-                  <TaskState state={workflow.state} />
-                  <span className="muted small">
-                    <Time at={workflow.created_at} />
-                  </span>
-                </Link>
-              ))}
-              {total > workflows.length ? (
-                <div className="table-foot">
-                  These are of the newest {workflows.length} workflows that you can read.
-                </div>
-              ) : null}
-            </Card>
-          )
+      <Filters fields={[]} />
+      <DataTable<ListedWorkflow>
+        label="Workflows"
+        queryKey={['GET /workflows', filters]}
+        refetchMs={REFRESH_MS}
+        fetchPage={async ({ signal, ...page }) => {
+          const found = await call('GET /workflows', { query: { ...filters, ...page }, signal })
+          return { total: found.total, rows: found.workflows }
         }}
-      </QueryView>
+        rowId={({ id }) => id}
+        hrefOf={({ id }) => paths.workflow(domain, id)}
+        columns={[
+          {
+            key: 'name',
+            title: 'Name',
+            width: 'minmax(160px, 2fr)',
+            cell: ({ id, name }) => (
+              <Link className="main" tabIndex={-1} to={paths.workflow(domain, id)}>
+                {name}
+              </Link>
+            ),
+          },
+          { key: 'state', title: 'State', width: '120px', cell: ({ state }) => <TaskState state={state} /> },
+          { key: 'created', title: 'Created', width: '110px', cell: ({ created_at: at }) => <Time at={at} /> },
+        ]}
+        empty={
+          <Card>
+            {filters.name === undefined ? (
+              <Empty icon="workflow" title="No workflows yet" actions={create}>
+                A workflow runs tasks in an order, hands results on, and reacts to failures.
+              </Empty>
+            ) : (
+              <Empty
+                icon="search"
+                title="No workflow matches"
+                actions={<Button onClick={() => setViews({ name: '' })}>Clear the filter</Button>}
+              />
+            )}
+          </Card>
+        }
+      />
       {dialog === '' ? null : <NewWorkflow domain={domain} onClose={() => setDialog('')} />}
     </>
   )
