@@ -52,7 +52,7 @@ export function newerFields<Body extends object>(
   if (body.broadcast === true && worker !== undefined && worker !== '')
     throw refusedField('/broadcast', 'must not be true for a task of one worker')
   const { file = '' } = body
-  const given = { ...(worker === undefined ? {} : { worker_id: worker }) } as Record<string, unknown>
+  const given: Record<string, unknown> = worker === undefined ? {} : { worker_id: worker }
   for (const name of known) {
     const value = (body as Record<string, unknown>)[name]
     if (value !== undefined && name !== 'file') given[name] ??= value

@@ -54,17 +54,14 @@ describe('docker-compose.yml', () => {
     expect(pids).toBeGreaterThan(0)
   })
 
-  it.each(ours)(
-    'every variable of $name is a setting of its program with a valid value',
-    ({ service, program }) => {
-      const settings = PROGRAM_SETTINGS[program] ?? []
-      const environment = environmentOf(service, prepared.variables)
-      expect(unknownVariables(settings, service.environment ?? {}, ['SKEIN_', 'PROXY_'])).toEqual([])
-      expect(() => readConfigs(Object.fromEntries(settings.entries()), environment)).not.toThrow()
-      // Nothing but settings: another name would be a misspelt one.
-      expect(Object.keys(service.environment ?? {}).filter((name) => !/^(SKEIN|PROXY)_/.test(name))).toEqual([])
-    },
-  )
+  it.each(ours)('every variable of $name is a setting of its program with a valid value', ({ service, program }) => {
+    const settings = PROGRAM_SETTINGS[program] ?? []
+    const environment = environmentOf(service, prepared.variables)
+    expect(unknownVariables(settings, service.environment ?? {}, ['SKEIN_', 'PROXY_'])).toEqual([])
+    expect(() => readConfigs(Object.fromEntries(settings.entries()), environment)).not.toThrow()
+    // Nothing but settings: another name would be a misspelt one.
+    expect(Object.keys(service.environment ?? {}).filter((name) => !/^(SKEIN|PROXY)_/.test(name))).toEqual([])
+  })
 
   it.each(ours.filter(({ program }) => program !== 'api'))('$name speaks TLS to the others', ({ service, program }) => {
     const environment = environmentOf(service, prepared.variables)

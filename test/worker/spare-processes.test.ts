@@ -94,7 +94,9 @@ test.runIf(process.getuid?.() === 0)('processes have users of their own', async 
   try {
     processes.warm()
     await until(() => processes.sparePids.length === entries.length)
-    const users = processes.sparePids.map((pid) => /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
+    const users = processes.sparePids.map(
+      (pid) => /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1],
+    )
     expect(new Set(users).size).toBe(entries.length)
     expect(users).not.toContain('0')
   } finally {

@@ -1,4 +1,5 @@
 /** Time for a guest in a thread of a runner. */
+import { hrtime } from 'node:process'
 import type { GuestClock } from '#core/wasi/index.ts'
 
 /** The longest wait of the engine; the run's deadline is far below. */
@@ -6,7 +7,7 @@ const MAX_WAIT_MS = 2 ** 31 - 1
 const never = new Int32Array(new SharedArrayBuffer(4))
 
 function nowNs(): bigint {
-  return process.hrtime.bigint()
+  return hrtime.bigint()
 }
 
 /** Ending the thread ends the wait. The engine counts in whole microseconds at best, so it can take a second round. */

@@ -91,12 +91,7 @@ export class Components {
     if (!(await isWhole(folder))) {
       const stopping = this.#abort.signal
       const requestSignal = signal === undefined ? stopping : AbortSignal.any([signal, stopping])
-      await this.#queue.run(
-        domainId,
-        digest,
-        (left) => this.#make(digest, path, folder, left),
-        requestSignal,
-      )
+      await this.#queue.run(domainId, digest, (left) => this.#make(digest, path, folder, left), requestSignal)
     }
     this.#known.set(digest, { folder })
     return folder
