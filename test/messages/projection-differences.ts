@@ -43,7 +43,7 @@ const FOLDS: Readonly<Record<string, { columns: Sql<unknown>; fold: Sql<unknown>
   domain_stored_records: {
     columns: sql`domain_key, retention_days, arrived_on, records`,
     fold: sql`
-      SELECT domain_key, retention_days, arrived_on, count(*)
+      SELECT one.domain_key, one.retention_days, one.arrived_on, count(*)
         FROM (SELECT s.domain_key, o.retention_days, o.arrived_on FROM opened o JOIN series s ON s.key = o.series_key
               UNION ALL
               SELECT c.domain_key, p.retention_days, date_trunc('week', p.arrived_at, 'UTC')

@@ -200,6 +200,7 @@ describe('filters', () => {
       'format',
       'limit',
       'messages',
+      'next',
       'offset',
       'total',
     ])
