@@ -12,7 +12,7 @@ import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller, type Task
 import { refuseResultReferences } from '../model/result-references.ts'
 import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
-import { requireModuleRoom } from './module-quota.ts'
+import { requireModuleRoom } from '../store/module-quota.ts'
 import {
   deleteTask,
   findIdentity,

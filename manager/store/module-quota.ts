@@ -4,7 +4,7 @@ import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { countModuleBytes } from '#queues/index.ts'
 import type { TaskQuotas } from '../access/access.ts'
-import type { NewModule } from '../store/modules.ts'
+import type { NewModule } from './modules.ts'
 
 /**
  * Call it in the transaction that gives the module to a task, before it is stored. `taskKey`: the task whose module it replaces. Throws
