@@ -2,6 +2,7 @@
  * A warm thread of a runner process. It makes one call at a time, each in an instance of its own. A queued run can be
  * recalled until it begins; the shared slots decide this race.
  */
+import { threadCpuUsage } from 'node:process'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
@@ -44,12 +45,12 @@ function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): vo
     const module = modules.get(order.moduleKey)
     if (module === undefined) throw new Error('a run arrived before its module')
     const startedMs = monotonicMs()
-    const usedBefore = process.threadCpuUsage()
+    const usedBefore = threadCpuUsage()
     const host = new GuestThreadHost(order.sequence, port, replies)
     const { outcome, memoryBytes } =
       module instanceof LoadedComponent ? module.call(order.call, host) : callFunction(module, order.call, host)
     const durationMs = monotonicMs() - startedMs
-    const { user, system } = process.threadCpuUsage(usedBefore)
+    const { user, system } = threadCpuUsage(usedBefore)
     const cpuMs = (user + system) / 1000
     Atomics.store(slots, slot, SLOT.free)
     const ended = { slot, sequence: order.sequence, outcome, durationMs, cpuMs, memoryBytes, isStreamed: host.finish() }
