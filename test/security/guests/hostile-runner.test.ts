@@ -30,7 +30,15 @@ afterAll(() => rmSync(folder, { recursive: true }))
 
 const json = (text: string) => encodeFrame(FRAME.messages, Buffer.from(text))
 const messages = (...list: unknown[]) => encodeMessages(list)
-const ended = { type: 'ended', thread: 0, sequence: 'SEQUENCE', durationMs: 1, memoryBytes: 0, isStreamed: false }
+const ended = {
+  type: 'ended',
+  thread: 0,
+  sequence: 'SEQUENCE',
+  durationMs: 1,
+  cpuMs: 1,
+  memoryBytes: 0,
+  isStreamed: false,
+}
 const call = {
   type: 'guest_call',
   thread: 0,
@@ -64,6 +72,7 @@ const WRONG: [string, Buffer][] = [
     messages({ ...ended, outcome: { state: 'completed', results: [], stdout: { length: 1e9 } } }),
   ],
   ['a duration that is none', messages({ ...ended, durationMs: -1, outcome: { state: 'completed', results: [] } })],
+  ['a processor time that is none', messages({ ...ended, cpuMs: -1, outcome: { state: 'completed', results: [] } })],
   [
     'a result that is nested without end',
     json(

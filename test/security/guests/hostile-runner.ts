@@ -42,6 +42,7 @@ function answer(thread: number, { sequence, call }: RunOrder): void {
     sequence,
     outcome: { state: 'completed', results: [1] },
     durationMs: 1,
+    cpuMs: 1,
     memoryBytes: 0,
     isStreamed: false,
   })
