@@ -48,7 +48,12 @@ export const NewTask = Type.Object(
   { $id: 'TaskCreate' },
 )
 export type NewTask = Static<typeof NewTask>
-export const NEW_TASK_FIELDS = Object.keys(NewTask.properties)
+/**
+ * Fields that apply only in a workflow. Unknown fields are ignored (decision 43), but a client that sets one of these
+ * expects an effect.
+ */
+const WORKFLOW_FIELDS = ['depends_on', 'run_if'] as const
+export const NEW_TASK_FIELDS = [...Object.keys(NewTask.properties), ...WORKFLOW_FIELDS]
 /** An empty name is ignored: older clients send every field. */
 export const TaskUpdate = Type.Object({
   name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS })),
@@ -145,12 +150,6 @@ export const ListedTask = Type.Object(
 export type ListedTask = Static<typeof ListedTask>
 
 export const TaskPage = Type.Object({ ...pageFields, tasks: Type.Array(ListedTask) })
-
-/**
- * Fields that apply only in a workflow. Unknown fields are ignored (decision 43), but a client that sets one of these
- * expects an effect.
- */
-const WORKFLOW_FIELDS = ['depends_on', 'run_if'] as const
 
 /** Throws `unprocessable` with the first of them that is set to a non-empty value. */
 export function refuseWorkflowFields(body: Readonly<Record<string, unknown>>): void {

@@ -36,7 +36,7 @@ export const WorkflowTask = Type.Intersect([
   }),
 ])
 export type WorkflowTask = Static<typeof WorkflowTask>
-export const WORKFLOW_TASK_FIELDS = [...NEW_TASK_FIELDS, 'id', 'depends_on', 'run_if']
+export const WORKFLOW_TASK_FIELDS = [...NEW_TASK_FIELDS, 'id']
 
 export const NewWorkflow = Type.Object(
   {
