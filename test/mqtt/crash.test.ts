@@ -185,13 +185,13 @@ async function aSession(store: SessionStore) {
   const opened = await open(store)
   const subscription = { filter: 'f', channelKey, options: 1, identifier: undefined, position: 'begun' }
   await store.subscribe(opened, clientKey, [subscription])
-  return { session: { key: opened.key, epoch: opened.epoch }, open }
+  return { session: { key: opened.key, epoch: opened.epoch }, domainKey, open }
 }
 
 test('a position report for a session that was closed or taken over meanwhile has no effect', async () => {
   await using one = speaking()
   await using other = speaking()
-  const { session, open } = await aSession(one.store)
+  const { session, domainKey, open } = await aSession(one.store)
   await one.say({ moved: [{ session, filter: 'f', position: undefined }] })
   expect(await positionOf(session.key)).toBeNull()
 
@@ -201,7 +201,7 @@ test('a position report for a session that was closed or taken over meanwhile ha
   await one.say({ moved: [{ session, filter: 'f', position: 'late' }], done: [{ session, ordinal: 1 }] })
   expect(await positionOf(session.key)).toBe('here')
 
-  const end = { key: session.key, epoch, expirySeconds: 1000, will: undefined, outbound: [] }
+  const end = { key: session.key, epoch, domainKey, expirySeconds: 1000, will: undefined, outbound: [] }
   await other.store.close({ ...end, positions: [{ filter: 'f', position: 'end' }] })
   await other.say({ moved: [{ session: { key: session.key, epoch }, filter: 'f', position: undefined }] })
   expect(await positionOf(session.key)).toBe('end')

@@ -111,6 +111,7 @@ export type OpenedSession = SessionName & {
 }
 
 export type CloseSession = SessionName & {
+  domainKey: number
   expirySeconds: number
   /** Sent after its delay, unless a connection comes before. */
   will: StoredWill | undefined

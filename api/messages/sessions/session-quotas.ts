@@ -52,10 +52,6 @@ export class SessionQuotas {
     }
   }
 
-  isLimited(domainKey: number): boolean {
-    return SESSION_QUOTAS.some((name) => this.#quotas.ofDomain(domainKey, name) !== undefined)
-  }
-
   /** Resolves when `room` knows the figure; undefined: it does. */
   ready(domainKey: number, name: SessionQuota): Promise<unknown> | undefined {
     if (this.#quotas.ofDomain(domainKey, name) === undefined) return undefined
@@ -69,7 +65,7 @@ export class SessionQuotas {
     return limit === undefined ? undefined : Math.max(0, limit - (this.#usage[name].peek(domainKey) ?? 0))
   }
 
-  /** This process committed a change. */
+  /** This process committed a change. Without a quota nothing is counted. */
   add(domainKey: number, name: SessionQuota, change: number): void {
     this.#usage[name].add(domainKey, change)
   }

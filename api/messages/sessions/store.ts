@@ -55,9 +55,6 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
   const node = newId()
   const quotas = new SessionQuotas({ db: database.db, quotas: options.quotas, logger })
   const writer = createSessionWriter(journal, { node, maxSessionsPerClient, quotas, logger })
-  /** The domains of connections, if they have a quota. */
-  const limitedDomains = new Map<string, number>()
-  const nameOf = ({ key, epoch }: SessionName) => `${key} ${epoch}`
   const maintenance = new SessionMaintenance({ ...options, node })
   return {
     quotas,
@@ -66,11 +63,8 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
       await quotas.ready(domainKey, 'mqtt_sessions')
       await quotas.ready(domainKey, 'mqtt_connections')
       const opened = (await writer.submit({ kind: 'open', session })) as OpenedSession
-      if (quotas.isLimited(domainKey)) {
-        limitedDomains.set(nameOf(opened), domainKey)
-        if (opened.isNewSession) quotas.add(domainKey, 'mqtt_sessions', 1)
-        if (opened.isNewConnection) quotas.add(domainKey, 'mqtt_connections', 1)
-      }
+      if (opened.isNewSession) quotas.add(domainKey, 'mqtt_sessions', 1)
+      if (opened.isNewConnection) quotas.add(domainKey, 'mqtt_connections', 1)
       return opened
     },
     async subscribe(name, clientKey, subscriptions) {
@@ -87,12 +81,10 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
       await writer.submit({ kind: 'release', name, packetId })
     },
     async close(session) {
-      const domainKey = limitedDomains.get(nameOf(session))
-      limitedDomains.delete(nameOf(session))
       await writer.submit({ kind: 'close', session })
-      if (domainKey === undefined) return
+      const { domainKey, expirySeconds } = session
       quotas.add(domainKey, 'mqtt_connections', -1)
-      if (session.expirySeconds === 0) quotas.add(domainKey, 'mqtt_sessions', -1)
+      if (expirySeconds === 0) quotas.add(domainKey, 'mqtt_sessions', -1)
     },
     async removeOfDisabled(clientKeys) {
       if (clientKeys.length === 0) return

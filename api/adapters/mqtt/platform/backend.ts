@@ -176,7 +176,7 @@ export class PlatformBackend implements MqttBackend {
         position === undefined ? [] : [{ filter, position }],
       )
       this.#detach(one)
-      await this.#store.close({ key, epoch, expirySeconds, will: undefined, positions, outbound })
+      await this.#store.close({ key, epoch, domainKey, expirySeconds, will: undefined, positions, outbound })
       throw error
     }
     return { session: one.session, isPresent: opened.isPresent }
@@ -191,9 +191,11 @@ export class PlatformBackend implements MqttBackend {
     const outbound = session.isPersistent ? underWay.map(toStoredOutbound) : []
     // Once the messages in flight are stored with the session, its groups have delivered them.
     using _written = { [Symbol.dispose]: () => this.#groups.kept(underWay) }
-    if (session.key === 0) return
+    const { key, expirySeconds, identity } = session
+    if (key === 0 || identity.domainKey === undefined) return
     const will = one.will === undefined || isWillDropped ? undefined : toStoredWill(one.will)
-    await this.#writeEnd({ ...nameOf(session), expirySeconds: session.expirySeconds, will, positions, outbound })
+    const { domainKey } = identity
+    await this.#writeEnd({ ...nameOf(session), domainKey, expirySeconds, will, positions, outbound })
   }
 
   async subscriptionRoom({ key, identity: { domainKey } }: Session): Promise<number> {
