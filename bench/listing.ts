@@ -55,6 +55,7 @@ export async function benchListing(): Promise<void> {
       maxBodyBytes: 1024 * 1024,
       corsOrigins: [],
       trustProxy: [],
+      keyring: infrastructure.keyring,
       authenticate: api.authenticate,
     })
     await api.routes(app)

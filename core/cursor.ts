@@ -1,10 +1,12 @@
 /**
  * Cursors of listings: the place of the last row of a page in the order of its listing. The page after it begins with the next row,
- * also when rows were added or removed meanwhile, and costs the same wherever it is. A cursor is opaque to callers and gives no
- * right: the conditions of the listing apply to every page. It is valid for the listing with the same path and filters.
+ * also when rows were added or removed meanwhile, and costs the same wherever it is. A cursor gives no right: the conditions of the
+ * listing apply to every page. It is valid for the listing with the same path and filters. It is encrypted, because a row is ordered by
+ * columns that not every caller can read.
  */
 import { createHash } from 'node:crypto'
 import { refusedField } from './errors/index.ts'
+import type { Keyring } from './keyring/index.ts'
 
 /** The values of the sort columns of a row. Together they identify the row in its listing. */
 export type Place = readonly (string | number | boolean)[]
@@ -20,10 +22,14 @@ export type PageEnd = {
 /** The end of a page that no other follows. */
 export const NO_MORE: PageEnd = { places: [], hasMore: false }
 
-/** A text of 1,024 characters and some numbers. */
-export const MAX_CURSOR_CHARS = 8192
-/** Bytes of the digest of path and filters in a cursor. It prevents mistakes, not attacks. */
+/** The place of a name of 1,024 characters that JSON escapes with six characters each, encrypted and in base64. */
+export const MAX_CURSOR_CHARS = 8448
+/** Bytes of the digest of path and filters in a cursor. */
 const LISTING_BYTES = 8
+const PURPOSE = 'cursor'
+
+/** Encrypts cursors, with the secret key that all processes of an installation have. */
+export type CursorKeyring = Pick<Keyring, 'seal' | 'open'>
 /** Query parameters that select a page and not the rows of a listing, and the credential in a query. */
 const NO_FILTERS: ReadonlySet<string> = new Set(['cursor', 'offset', 'limit', 'authorization'])
 
@@ -36,26 +42,26 @@ export function listingOf(route: string, params: object, query: object): Buffer 
 
 const sorted = (entries: [string, unknown][]) => entries.toSorted(([left], [right]) => (left < right ? -1 : 1))
 
-export function formatCursor(listing: Buffer, place: string): string {
-  return Buffer.concat([listing, Buffer.from(place)]).toString('base64url')
+export function formatCursor(keyring: CursorKeyring, listing: Buffer, place: string): string {
+  const sealed = keyring.seal(PURPOSE, listing.toString('hex'), place)
+  return Buffer.concat([listing, sealed]).toString('base64url')
 }
 
-/** Throws `malformed` for a text that is no cursor, and for the cursor of another listing. */
-export function parseCursor(listing: Buffer, text: string): Place {
+/** Throws `malformed` for an invalid cursor, and for the cursor of another listing. */
+export function parseCursor(keyring: CursorKeyring, listing: Buffer, text: string): Place {
   const bytes = Buffer.from(text, 'base64url')
-  const place = placeOf(bytes.subarray(LISTING_BYTES).toString())
-  if (place === undefined || bytes.toString('base64url') !== text) throw noCursor()
-  if (!bytes.subarray(0, LISTING_BYTES).equals(listing))
-    throw refusedField('cursor', 'is of a listing with other filters or another order')
+  const made = bytes.subarray(0, LISTING_BYTES)
+  const place = placeOf(() => keyring.open(PURPOSE, made.toString('hex'), bytes.subarray(LISTING_BYTES)))
+  if (place === undefined || bytes.toString('base64url') !== text) throw invalidCursor()
+  if (!made.equals(listing)) throw refusedField('cursor', 'is of a listing with other filters or another order')
   return place
 }
 
-/** For a cursor that Skein did not make. */
-export const noCursor = () => refusedField('cursor', 'must be the `next` of a page')
+export const invalidCursor = () => refusedField('cursor', 'must be the `next` of a page')
 
-function placeOf(text: string): Place | undefined {
+function placeOf(read: () => string): Place | undefined {
   try {
-    const place: unknown = JSON.parse(text)
+    const place: unknown = JSON.parse(read())
     return Array.isArray(place) && place.every(isValue) ? place : undefined
   } catch {
     return undefined
@@ -65,13 +71,13 @@ function placeOf(text: string): Place | undefined {
 const isValue = (value: unknown): value is Place[number] =>
   typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
 
-/** The end of a page of one listing. */
+/** The end of a page, with the form of the cursors of its listing. */
 export class NextCursor {
-  readonly #listing: Buffer
+  readonly #format: (place: string) => string
   readonly #end: PageEnd
 
-  constructor(listing: Buffer, end: PageEnd) {
-    this.#listing = listing
+  constructor(format: (place: string) => string, end: PageEnd) {
+    this.#format = format
     this.#end = end
   }
 
@@ -79,6 +85,6 @@ export class NextCursor {
   after(count?: number): string | undefined {
     const { places, hasMore } = this.#end
     const place = count === undefined ? (hasMore ? places.at(-1) : undefined) : places[count - 1]
-    return place === undefined ? undefined : formatCursor(this.#listing, place)
+    return place === undefined ? undefined : this.#format(place)
   }
 }

@@ -236,6 +236,7 @@ await runProgram({
       readiness: infrastructure.readiness,
       whole: await supervisor?.whole(life, { readiness: infrastructure.readiness, registry: metrics.registry }),
       streams: infrastructure.streams,
+      keyring,
       files,
       ports: ownPorts,
       privateSocket: elsewhere?.socketPath,

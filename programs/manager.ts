@@ -85,6 +85,7 @@ await runProgram({
       readiness: infrastructure.readiness,
       metrics: createMetrics([...INFRASTRUCTURE_METRICS, ...MANAGER_METRICS]),
       streams: infrastructure.streams,
+      keyring: infrastructure.keyring,
       files,
       ports: [{ port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' }],
       serviceOf: () => 'manager',

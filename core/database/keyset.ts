@@ -2,7 +2,7 @@
  * Orders of listings, and the rows after a place in them. The condition on a place is one comparison of rows if all columns have the
  * same direction, so an index in this order begins at the place.
  */
-import { NO_MORE, noCursor } from '../cursor.ts'
+import { NO_MORE, invalidCursor } from '../cursor.ts'
 import type { PageEnd, Place } from '../cursor.ts'
 import { isId } from '../ids.ts'
 import type { PageRange } from '../page.ts'
@@ -30,18 +30,13 @@ const TYPES = {
     accepts: (value) => Number.isSafeInteger(value),
     read: (value) => sql`${value}::bigint`,
   },
-  /** Any number, with all its digits. */
-  float: {
-    show: (column) => sql`${column}::text`,
-    accepts: (value) =>
-      typeof value === 'string' && value.length <= 32 && Number.isFinite(Number(value)) && value !== '',
-    read: (value) => sql`${value}::text::float8`,
-  },
-  /** In microseconds since 1970, which PostgreSQL keeps. */
+  /** In microseconds since 1970, which PostgreSQL keeps; as text, because those of the year 9999 exceed 2^53. */
   time: {
-    show: (column) => sql`(extract(epoch FROM ${column}) * 1000000)::bigint`,
-    accepts: (value) => Number.isSafeInteger(value),
-    read: (value) => sql`('epoch'::timestamptz + ${value}::bigint * interval '1 microsecond')`,
+    show: (column) => sql`(extract(epoch FROM ${column}) * 1000000)::bigint::text`,
+    accepts: (value) => typeof value === 'string' && /^-?\d{1,18}$/.test(value),
+    // An interval is multiplied as a double. Both products are exact.
+    read: (value) => sql`('epoch'::timestamptz + ${value}::bigint / 3600000000 * interval '1 hour'
+      + ${value}::bigint % 3600000000 * interval '1 microsecond')`,
   },
   text: {
     show: (column) => column,
@@ -96,10 +91,10 @@ export class Keyset {
   after(place: Place | undefined): Sql<boolean> {
     if (place === undefined) return sql<boolean>`true`
     const { columns } = this
-    if (place.length !== columns.length) throw noCursor()
+    if (place.length !== columns.length) throw invalidCursor()
     const values = columns.map(({ type }, index) => {
       const value = place[index] as Value
-      if (!TYPES[type].accepts(value)) throw noCursor()
+      if (!TYPES[type].accepts(value)) throw invalidCursor()
       return TYPES[type].read(value)
     })
     const names = columns.map(({ by }) => by)
@@ -144,7 +139,7 @@ export function pageOf<Row>(read: readonly PlacedRow<Row>[], limit: number): { r
   return { rows, next: { places: rows.map((row) => row.row_place), hasMore: first.page_rows > rows.length } }
 }
 
-export type PageSource = { columns: Sql; from: Sql; where: Sql; keyset: Keyset }
+type PageSource = { columns: Sql; from: Sql; where: Sql; keyset: Keyset }
 
 /** Reads a page of a listing. Throws `malformed` for a cursor of another order. */
 export async function readPage<Row>(

@@ -49,16 +49,17 @@ function isPage(value: unknown): value is Page {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && 'limit' in value
 }
 
-/** The page of `count` items, with the cursor of the next page. `cutTo`: the number of its items if it was cut here. */
+/**
+ * The page of `count` items, with the cursor of the next page; with fewer items than its limit it was cut. `cutTo`: the number of its
+ * items if it was cut here.
+ */
 function ended(page: Page, count: number, cutTo?: number): Page {
   if (!(page.next instanceof NextCursor)) return limited(page, count)
   const { next: end, ...others } = page
   const next = end.after(cutTo)
-  if (next === undefined) return limited(others, count)
-  // The rows before a page of a cursor are not counted, so its total says nothing about those that follow.
-  const { offset, limit } = others
-  const isCut = offset === undefined && count > 0 && typeof limit === 'number' && count < limit
-  return { ...(isCut ? { ...others, limit: count } : limited(others, count)), next }
+  if (next === undefined) return others
+  const { limit } = others
+  return { ...others, ...(typeof limit === 'number' && count > 0 && count < limit ? { limit: count } : {}), next }
 }
 
 /** Sets `limit` to the number of items when the page was cut before the requested limit and more items follow. */

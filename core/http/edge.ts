@@ -12,6 +12,7 @@ import type { Logger } from '../logging/index.ts'
 import { declareEdgeResponses } from './responses.ts'
 import type { HttpApp } from './app.ts'
 import { registerBodyParsers, textFault } from './body.ts'
+import type { CursorKeyring } from '../cursor.ts'
 import { registerCursors } from './cursors.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
 import type { HealthOptions } from './health.ts'
@@ -59,6 +60,8 @@ export type EdgeOptions = {
   corsOrigins: readonly string[]
   /** Addresses or subnets of reverse proxies whose X-Forwarded-For is trusted. If empty, the peer's address is used. */
   trustProxy: readonly string[]
+  /** For routes with cursors; see `registerCursors`. */
+  keyring?: CursorKeyring | undefined
   /** Called before the body is read, for every route that is not public and does not read its own credentials. Throws `unauthenticated`. */
   authenticate: (request: FastifyRequest) => Promise<void>
   /** The URL that is routed in the place of this one: older paths have newer names. Called for every request, before its token is verified. */
@@ -119,7 +122,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     options.authenticate(request).then(() => done(), done)
   })
   registerHints(app as unknown as FastifyInstance)
-  registerCursors(app as unknown as FastifyInstance)
+  registerCursors(app as unknown as FastifyInstance, options.keyring)
   app.addHook('onSend', lingerOnSend)
   registerOpenApi(app, options.health.build)
   registerHealth(app, options.health)

@@ -24,6 +24,7 @@ export type HttpServerOptions = {
   metrics: Metrics
   readiness: Readiness
   streams: Streams
+  keyring: NonNullable<EdgeOptions['keyring']>
   /** The base address comes first. */
   ports: readonly ListenerPort[]
   /** As `startTlsFiles` gave them; undefined: no TLS is configured. */
@@ -56,6 +57,7 @@ export async function startHttpServer(
     maxBodyBytes: config.maxBodyBytes,
     corsOrigins: config.corsOrigins,
     trustProxy: config.trustProxy,
+    keyring: options.keyring,
     newerUrl: options.newerUrl,
   })
   await life.start('metrics of streams', () => {

@@ -65,6 +65,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     readiness,
     whole: place?.member.whole({ readiness, registry: metrics.registry }),
     streams: infrastructure.streams,
+    keyring: infrastructure.keyring,
     files,
     ports: apiPorts(config),
     sharedPorts,

@@ -419,6 +419,8 @@ const LISTS: Readonly<Record<string, () => Promise<List>>> = {
   'messages, the newest first': () => messagesOf('dir=desc'),
   'messages, the oldest first': () => messagesOf('dir=asc'),
   'messages by a name': () => messagesOf('name=v'),
+  // In microseconds, their times exceed 2^53.
+  'messages of the year 9999': () => messagesOf('dir=desc', 253_402_200_000),
   'JSON messages': async () => {
     const { call, domainId, newChannel } = tenant
     const { id } = await newChannel()
@@ -462,7 +464,7 @@ async function send(call: Caller, path: string, type: string, body: unknown): Pr
 }
 
 /** Three records of each message have one time, so that pages begin and end among equal times. */
-async function messagesOf(more: string): Promise<List> {
+async function messagesOf(more: string, firstTime = 1_790_000_000): Promise<List> {
   const { call, domainId, newChannel } = tenant
   const { id } = await newChannel()
   let value = 0
@@ -473,7 +475,7 @@ async function messagesOf(more: string): Promise<List> {
     idOf: (row) => String(row['value']),
     add: async () => {
       value += 3
-      const t = 1_790_000_000 + Math.floor(value / 9)
+      const t = firstTime + Math.floor(value / 9)
       const pack = [2, 1, 0].map((less) => ({ n: 'v', v: value - less, t }))
       await send(call, `/m/${domainId}/c/${id}`, 'application/senml+json', pack)
       return String(value)

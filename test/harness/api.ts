@@ -120,6 +120,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     maxBodyBytes: MAX_BODY_BYTES,
     corsOrigins: [],
     trustProxy: options.trustProxy ?? [],
+    keyring: infrastructure.keyring,
     authenticate: api.authenticate,
     newerUrl: api.newerUrl,
   })

@@ -66,6 +66,7 @@ beforeAll(async () => {
     maxBodyBytes: 1024 * 1024,
     corsOrigins: [],
     trustProxy: [],
+    keyring: createKeyring(masterKey),
     authenticate: (request) => identity.authenticate(request),
   })
   await identity.routes(platform)

@@ -132,6 +132,7 @@ beforeAll(async () => {
     maxBodyBytes: 1024 * 1024,
     corsOrigins: [],
     trustProxy: [],
+    keyring: createKeyring(masterKey),
     authenticate,
   })
   await identity.routes(platform)

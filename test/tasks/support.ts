@@ -136,6 +136,7 @@ export async function startTestManager(
     maxBodyBytes: 1024 * 1024,
     corsOrigins: [],
     trustProxy: [],
+    keyring: createKeyring(masterKey),
     authenticate: () => Promise.resolve(),
   })
   requireDeclaredLocations(app)

@@ -93,6 +93,7 @@ export async function startFullApp(
         maxBodyBytes: http.maxBodyBytes,
         corsOrigins: http.corsOrigins,
         trustProxy: http.trustProxy,
+        keyring,
         authenticate: api.authenticate,
       }),
     )

@@ -2,7 +2,7 @@
  * Pages of clients in the order of their state: those that are online, then the others, or the other way round. Each
  * part is a listing of its own, so no statement sorts all clients of a domain.
  */
-import { noCursor } from '#core/cursor.ts'
+import { invalidCursor } from '#core/cursor.ts'
 import type { PageEnd, Place } from '#core/cursor.ts'
 import type { ClientRecord } from './repository.ts'
 import type { ClientQuery } from './schema.ts'
@@ -50,6 +50,6 @@ export async function findInOnlineOrder(
 function beginOf(cursor: Place | undefined): { isOnline: boolean; place: Place } | undefined {
   if (cursor === undefined) return undefined
   const [isOnline, ...place] = cursor
-  if (typeof isOnline !== 'boolean') throw noCursor()
+  if (typeof isOnline !== 'boolean') throw invalidCursor()
   return { isOnline, place }
 }

@@ -118,6 +118,8 @@ export function createJournalService({
     // Pages of the second half are read from the end.
     if (offset <= found / 2) return { total: found, offset, limit, ...(await page(offset, limit, dir)) }
     const { items, next } = await page(found - offset - left, left, dir === 'desc' ? 'asc' : 'desc')
+    // A page that is cut lacks its last rows, and those would be its first ones here.
+    if (items.length < left) return { total: found, offset, limit, ...(await page(offset, limit, dir)) }
     const end = { places: next.places.toReversed(), hasMore: offset + left < found }
     return { total: found, offset, limit, items: items.toReversed(), next: end }
   }

@@ -1,6 +1,5 @@
 /** The records after a place in the order of time, as a range of times and an offset in it. */
 import type { Place } from '#core/cursor.ts'
-import { noCursor } from '#core/cursor.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { RECORDS } from '../store/opened.ts'
@@ -28,9 +27,7 @@ export async function afterPlace(
   { cursor, dir }: { cursor: Place; dir: Direction },
 ): Promise<{ filter: Filter; passed: number }> {
   const isAfter = recordsByTime(dir, { row: 'm', record: 'r' }).after(cursor)
-  const [timeUs] = cursor
-  if (typeof timeUs !== 'number') throw noCursor()
-  const seconds = timeUs / MICROSECONDS
+  const seconds = Number(cursor[0]) / MICROSECONDS
   const margin = Math.max(LEAST_MARGIN_SECONDS, Math.abs(seconds) * MARGIN_PART)
   const [fromSeconds, toSeconds] = [seconds - margin, seconds + margin]
   const [beyond, around] =

@@ -10,15 +10,9 @@ export function directionOf(dir: Direction): Sql<unknown> {
 }
 
 /**
- * Among equal times, the later arrival is newer; numbers of batches of different shards are not ordered. Records of one message stay in
- * the order in which they were sent, also when the newest message comes first.
+ * The order of records `record` in rows `row`. Among equal times, the later arrival is newer; numbers of batches of different shards are
+ * not ordered. Records of one message stay in the order in which they were sent, also when the newest message comes first.
  */
-export function byTime(dir: Direction): Sql<unknown> {
-  const direction = directionOf(dir)
-  return sql`f.time ${direction}, f.arrived_at ${direction}, f.batch_seq ${direction}, f.message ${direction}, f.chunk, f.place`
-}
-
-/** The same order of records `r` in rows `m`, for places. */
 export function recordsByTime(dir: Direction, columns: { row: string; record: string }): Keyset {
   const ofRow = (name: string) => sql.ref(`${columns.row}.${name}`)
   const ofRecord = (name: string) => sql.ref(`${columns.record}.${name}`)
@@ -31,6 +25,9 @@ export function recordsByTime(dir: Direction, columns: { row: string; record: st
     { by: ofRecord('place'), type: 'number' },
   ])
 }
+
+/** The same order of records that are selected as `f`. */
+export const byTime = (dir: Direction): Sql<unknown> => recordsByTime(dir, { row: 'f', record: 'f' }).order
 
 /** The order of JSON and raw messages `p`. Objects of one message stay in their order. */
 export function payloadsByTime(dir: Direction): Keyset {

@@ -127,11 +127,14 @@ function presentTotal({ total, isExact }: Total): Pick<MessagesPage, 'total' | '
   return isExact ? { total } : { total, total_exact: false }
 }
 
+const ECHOED = Object.keys(MessagesQuery.properties).filter((name) => name !== 'cursor') as Exclude<
+  keyof LatestQuery,
+  'cursor'
+>[]
+
 /** The filters of the query, unchanged. Other parameters are omitted: a query can contain the caller's secret. */
 function echoOf(query: MessagesQuery | LatestQuery): Partial<MessagesPage> {
-  const { cursor: _, ...properties } = MessagesQuery.properties
-  const filters = Object.keys(properties) as Exclude<keyof LatestQuery, 'cursor'>[]
   return Object.fromEntries(
-    filters.map((name) => [name, query[name]]).filter(([, value]) => value !== undefined && value !== ''),
+    ECHOED.map((name) => [name, query[name]]).filter(([, value]) => value !== undefined && value !== ''),
   )
 }
