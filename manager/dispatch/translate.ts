@@ -37,6 +37,8 @@ const REASONS = new Map<WireReason, FailureReason>([
   [WireReason.NO_SUCH_FUNCTION, 'no_such_function'],
 ])
 
+/** Processor time of one run that is counted: one year. */
+const MAX_CPU_MS = 31_536_000_000
 const MAX_ERROR_CHARS = 4096
 const MAX_FRAMES = 20
 const MAX_FRAME_CHARS = 300
@@ -115,9 +117,10 @@ export function fromResult(result: RunResult): RunEnding {
   }
 }
 
+/** A worker of a domain must not be able to overflow the sum of the domains. */
 function cpuOf({ cpuMs, durationMs }: RunResult): number {
   const used = cpuMs ?? durationMs
-  return Number.isFinite(used) && used > 0 ? used : 0
+  return Number.isFinite(used) && used > 0 ? Math.min(used, MAX_CPU_MS) : 0
 }
 
 function endState({ state, reason }: RunResult): Pick<RunEnding, 'state' | 'reason'> {

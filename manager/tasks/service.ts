@@ -150,6 +150,7 @@ export class TasksService {
     const task = await this.require(caller, id, 'task_update')
     refuseWorkflowFields(body)
     const before = await this.#read(task)
+    if (file !== undefined && isUnderWay(before.state)) throw taskUnderWay()
     if (before.workflow_id === null) refuseResultReferences(body.inputs ?? [])
     else if (body.name !== undefined && body.name !== before.name)
       throw new ServiceError('invalid_state', 'other tasks of the workflow refer to this task by its name')

@@ -259,7 +259,7 @@ const WRITE_TASKS = `
   RETURNING t.key, t.state)
   ${noteTasks('changed')}`
 
-const RUN_QUOTAS = ['concurrent_runs', 'queued_runs', 'cpu_seconds_per_day'] as const
+const RUN_QUOTAS = ['concurrent_runs', 'queued_runs'] as const
 
 /** Starts of such a domain are counted, so their batch is written alone. */
 export function hasRunQuota(quotas: TaskQuotas, domainId: string | null): boolean {

@@ -3,6 +3,10 @@ import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { RETENTION_CLASSES } from '../model/message.ts'
 
+/** The partition of `parent` with the class and the week of a row; NULL after it was dropped. */
+const partition = (parent: 'records' | 'payloads') =>
+  sql`to_regclass(format(${`${parent}_r%s_%s`}, retention_days, to_char(arrived_on AT TIME ZONE 'UTC', 'YYYYMMDD')))`
+
 /** Deletes the rows of `rollup_weeks` whose partition of records was dropped. */
 export async function deleteDroppedWeeks({ db }: Database): Promise<void> {
   await sql`
@@ -14,7 +18,7 @@ export async function deleteDroppedWeeks({ db }: Database): Promise<void> {
           WHERE retention_days = days AND arrived_on < now() - make_interval(days => days + 7)) w
     ), dropped AS MATERIALIZED (
       SELECT * FROM passed
-       WHERE to_regclass(format('records_r%s_%s', retention_days, to_char(arrived_on AT TIME ZONE 'UTC', 'YYYYMMDD'))) IS NULL
+       WHERE ${partition('records')} IS NULL
     )
     DELETE FROM rollup_weeks w USING dropped d
      WHERE (w.retention_days, w.arrived_on) = (d.retention_days, d.arrived_on)`.execute(db)
@@ -22,8 +26,6 @@ export async function deleteDroppedWeeks({ db }: Database): Promise<void> {
 
 /** Deletes the counts of stored records of weeks whose partitions were dropped, that of records and that of payloads. */
 export async function deleteDroppedCounts({ db }: Database): Promise<void> {
-  const partition = (parent: string) =>
-    sql`to_regclass(format(${`${parent}_r%s_%s`}, retention_days, to_char(arrived_on AT TIME ZONE 'UTC', 'YYYYMMDD')))`
   await sql`
     WITH dropped AS MATERIALIZED (
       SELECT retention_days, arrived_on FROM domain_stored_records

@@ -52,11 +52,9 @@ export class SessionQuotas {
     }
   }
 
-  /** Resolves when `room` knows the figure; undefined: it does. */
+  /** Resolves when `room` can use a recent figure; undefined: there is no limit. */
   ready(domainKey: number, name: SessionQuota): Promise<unknown> | undefined {
-    if (this.#quotas.ofDomain(domainKey, name) === undefined) return undefined
-    const usage = this.#usage[name]
-    return usage.peek(domainKey) === undefined ? usage.find(domainKey) : undefined
+    return this.#quotas.ofDomain(domainKey, name) === undefined ? undefined : this.#usage[name].find(domainKey)
   }
 
   /** Without a figure the database does not answer, and there is room as far as is known. */

@@ -60,8 +60,7 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
     quotas,
     async open(session) {
       const { domainKey } = session
-      await quotas.ready(domainKey, 'mqtt_sessions')
-      await quotas.ready(domainKey, 'mqtt_connections')
+      await Promise.all([quotas.ready(domainKey, 'mqtt_sessions'), quotas.ready(domainKey, 'mqtt_connections')])
       const opened = (await writer.submit({ kind: 'open', session })) as OpenedSession
       if (opened.isNewSession) quotas.add(domainKey, 'mqtt_sessions', 1)
       if (opened.isNewConnection) quotas.add(domainKey, 'mqtt_connections', 1)
