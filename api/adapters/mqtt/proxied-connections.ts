@@ -38,6 +38,7 @@ export class ProxiedConnections {
       return
     }
     if (this.#waiting.size >= MAX_WAITING) {
+      this.#options.onRefused()
       socket.destroy()
       return
     }
@@ -66,6 +67,8 @@ export class ProxiedConnections {
       end()
       const rest = header.state === 'absent' ? bytes : bytes.subarray(header.length)
       if (rest.length > 0) socket.unshift(rest)
+      // The listener of errors stays, and would keep them as long as the connection.
+      bytes = Buffer.alloc(0)
       accept((header.state === 'complete' ? header.address : undefined) ?? proxy)
     }
     const deadline = setTimeout(() => refuse(`no header within ${HEADER_DEADLINE_MS} ms`), HEADER_DEADLINE_MS)
