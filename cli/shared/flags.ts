@@ -59,7 +59,7 @@ export const FLAGS = [
 
   { name: 'limit', short: 'l', value: 'N', summary: 'how many to list (10)', group: 'Listings' },
   { name: 'offset', short: 'o', value: 'N', summary: 'how many to skip (0)', group: 'Listings' },
-  { name: 'all', summary: 'every page of a list, as one', group: 'Listings' },
+  { name: 'all', summary: 'read all pages of a list', group: 'Listings' },
   { name: 'name', short: 'n', value: 'TEXT', summary: 'only names that contain this text', group: 'Listings' },
   { name: 'identity', short: 'I', value: 'TEXT', summary: 'username or email of a user', group: 'Listings' },
   {

@@ -1,4 +1,4 @@
-/** Reads lists page by page. Each page goes on after the last row of the one before, so no row is repeated or left out. */
+/** Reads lists page by page. Each page continues after the last row of the one before. */
 import type { ApiRequest, Cli, Reply } from './command.ts'
 import { CommandError } from './failures.ts'
 import { isRecord } from './values.ts'
@@ -29,24 +29,26 @@ export async function* rowsOf(cli: Cli, request: ApiRequest, name: string): Asyn
 
 /** All pages of a list as one. Throws CommandError for more than 100,000 rows. */
 export async function readAll(cli: Cli, request: ApiRequest): Promise<Reply> {
-  let all: { reply: Reply; page: Page } | undefined
-  let rows = 0
+  // A page can contain its rows under two names.
+  const rows = new Map<string, unknown[]>()
+  let last: { reply: Reply; page: Page } | undefined
   for await (const { reply, page } of pagesOf(cli, request)) {
     const { offset: _offset, limit: _limit, next: _next, ...shown } = page
-    // A page can contain its rows under two names.
-    const names = Object.keys(shown).filter((name) => Array.isArray(shown[name]))
-    const before: Page = all?.page ?? {}
-    const joined = names.map((name) => [name, [...arrayOf(before, name), ...arrayOf(shown, name)]] as const)
-    all = { reply, page: { ...shown, ...Object.fromEntries(joined) } }
-    rows += arrayOf(shown, names[0] ?? '').length
-    if (rows > MAX_ROWS)
+    for (const [name, value] of Object.entries(shown)) {
+      if (!Array.isArray(value)) continue
+      const known = rows.get(name) ?? []
+      for (const row of value as unknown[]) known.push(row)
+      rows.set(name, known)
+    }
+    last = { reply, page: shown }
+    if ([...rows.values()].some(({ length }) => length > MAX_ROWS))
       throw new CommandError(
         `the list has more than ${MAX_ROWS} rows`,
         'narrow it by a filter, or read it page by page: --limit 100 --query cursor=NEXT',
       )
   }
-  const { reply, page } = all as { reply: Reply; page: Page }
-  return { ...reply, value: page }
+  if (last === undefined) throw new Error('a list has at least one page')
+  return { ...last.reply, value: { ...last.page, ...Object.fromEntries(rows) } }
 }
 
 const arrayOf = (page: Page, name: string): unknown[] => (Array.isArray(page[name]) ? page[name] : [])

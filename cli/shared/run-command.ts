@@ -41,8 +41,7 @@ export async function runCommand(
     domain: named !== undefined && needsId ? await domainIdOf(cli, named, credential) : named,
   }
   const isAll = given.flags.has('all')
-  if (isAll && command.call?.query?.includes('limit') !== true)
-    throw new UsageError('--all is for commands that list pages')
+  if (isAll) requirePages(command, given)
   if (command.run !== undefined) await command.run(cli, given)
   else if (command.call !== undefined) {
     const answer = isAll
@@ -53,6 +52,14 @@ export async function runCommand(
     const hint = command.hintOf?.(answer.value)
     if (hint !== undefined) cli.output.hint(hint)
   }
+}
+
+/** Throws UsageError for `--all` of a command that lists no pages, or with a flag that selects one page. */
+function requirePages({ call }: Resolved['command'], { flags }: Given): void {
+  if (call?.query?.includes('offset') !== true) throw new UsageError('--all requires a command that lists with pages')
+  const isOther = (pair: string) => /^(?:limit|offset|cursor)=/.test(pair)
+  if (flags.has('limit') || flags.has('offset') || flags.all('query').some(isOther))
+    throw new UsageError('--all must not be combined with limit, offset or cursor')
 }
 
 /** What a change would do: changes, and rows by table. */

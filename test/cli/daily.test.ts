@@ -453,6 +453,29 @@ describe('files of bulk provisioning', () => {
     expect(halves.stderr).toContain('line 1: has no channel')
   })
 
+  it('of 250 channels are listed whole with --all, which selects no page', async () => {
+    const lines = Array.from({ length: 250 }, (_, index) => `whole-${index}`)
+    const file = write('whole.json', JSON.stringify(lines.map((name) => ({ name }))))
+    expect(await home.run(['provision', 'channels', file])).toMatchObject({ code: 0 })
+    const listed = json<{ total: number; channels: { name: string }[] }>(
+      await home.run(['channels', 'get', 'all', '--name', 'whole-', '--all']),
+    )
+    expect(listed.total).toBe(250)
+    expect(new Set(listed.channels.map(({ name }) => name))).toEqual(new Set(lines))
+    expect(listed).not.toHaveProperty('next')
+    for (const flag of [
+      ['--limit', '5'],
+      ['--offset', '5'],
+      ['--query', 'cursor=x'],
+    ])
+      expect((await home.run(['channels', 'get', 'all', '--all', ...flag])).stderr).toContain(
+        '--all must not be combined with limit, offset or cursor',
+      )
+    expect((await home.run(['search', 'pump', '--all'])).stderr).toContain(
+      '--all requires a command that lists with pages',
+    )
+  })
+
   it('with an unknown field name are imported with a hint', async () => {
     const ended = await home.run(['clients', 'create', '{"name": "pump", "tgas": ["a"]}'])
     expect(ended.code).toBe(0)
