@@ -43,7 +43,7 @@ function transpilerWithoutFiles(): Plugin {
         'g',
       )
       const found = code.match(loading)?.length ?? 0
-      if (found !== 2) throw new Error(`the transpiler loads ${found} files, and not 2: see console/try/transpile.ts`)
+      if (found !== 2) throw new Error(`the transpiler loads ${found} files, and not 2: see console/try/sandbox.ts`)
       return { code: code.replaceAll(loading, "globalThis.transpilerCore('$1')"), map: null }
     },
   }
@@ -59,7 +59,7 @@ export default defineConfig({
   worker: { plugins: () => [transpilerWithoutFiles()] },
   build: {
     rolldownOptions: { input: ['index.html', 'try.html'].map((name) => join(import.meta.dirname, name)) },
-    target: ['chrome111', 'firefox121', 'safari16.4'],
+    target: ['chrome140', 'firefox133', 'safari18.2'],
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,

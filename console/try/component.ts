@@ -144,7 +144,7 @@ function interfacesOf({ publish, read }: Messaging): Interfaces {
 
 const nowNs = () => BigInt(Math.round(performance.now() * 1e6))
 
-/** A page that others can embed has no memory to wait on; the thread has a deadline. */
+/** Without cross-origin isolation there is no shared memory to wait on. The thread has a deadline. */
 function waitFor(waitNs: bigint): void {
   const untilNs = nowNs() + waitNs
   while (nowNs() < untilNs);
