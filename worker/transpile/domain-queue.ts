@@ -23,8 +23,8 @@ type Job = {
   waiters: Map<string, number>
   abort: AbortController
   outcome: PromiseWithResolvers<void>
-  /** Undefined: queued. */
-  underWay: { domain: string } | undefined
+  /** The domain for which it runs. Undefined: queued. */
+  runningDomain: string | undefined
 }
 
 export class DomainQueue {
@@ -53,7 +53,7 @@ export class DomainQueue {
     signal.addEventListener('abort', onAbort, { once: true })
     const { waitDeadlineMs } = this.#limits
     const deadline = setTimeout(() => {
-      if (job.underWay === undefined) gone.reject(tooMany(`it has waited for ${waitDeadlineMs / 1000} s`))
+      if (job.runningDomain === undefined) gone.reject(tooMany(`it has waited for ${waitDeadlineMs / 1000} s`))
     }, waitDeadlineMs)
     try {
       this.#begin()
@@ -69,7 +69,7 @@ export class DomainQueue {
   positionOf(key: string): number | undefined {
     const job = this.#jobs.get(key)
     if (job === undefined) return undefined
-    return job.underWay === undefined ? this.#order().indexOf(job) + 1 : 0
+    return job.runningDomain === undefined ? this.#order().indexOf(job) + 1 : 0
   }
 
   /** Resolves when no job is running; queued jobs are refused by the signals of their callers. */
@@ -85,10 +85,10 @@ export class DomainQueue {
       waiters: new Map(),
       abort: new AbortController(),
       outcome: Promise.withResolvers<void>(),
-      underWay: undefined,
+      runningDomain: undefined,
     }
     const asked = job.waiters.get(domain) ?? 0
-    if (asked === 0 && job.underWay === undefined) {
+    if (asked === 0 && job.runningDomain === undefined) {
       const waiting = this.#waiting.get(domain) ?? []
       const { maxWaiting } = this.#limits
       if (waiting.length >= maxWaiting) throw tooMany(`${maxWaiting} components of the domain are queued already`)
@@ -110,7 +110,7 @@ export class DomainQueue {
     job.waiters.delete(domain)
     this.#dequeue(domain, job)
     if (job.waiters.size > 0) return
-    if (job.underWay === undefined) {
+    if (job.runningDomain === undefined) {
       this.#jobs.delete(job.key)
       job.outcome.resolve()
     } else job.abort.abort(new ServiceError('unavailable', 'all callers have left'))
@@ -125,9 +125,9 @@ export class DomainQueue {
   /** Starts jobs while places are free, each of a domain without a running job. */
   #begin(): void {
     for (;;) {
-      const underWay = [...this.#jobs.values()].flatMap((job) => job.underWay ?? [])
-      if (underWay.length >= this.#limits.maxUnderWay) return
-      const domain = [...this.#waiting.keys()].find((one) => underWay.every((other) => other.domain !== one))
+      const running = [...this.#jobs.values()].flatMap((job) => job.runningDomain ?? [])
+      if (running.length >= this.#limits.maxUnderWay) return
+      const domain = [...this.#waiting.keys()].find((one) => !running.includes(one))
       const job = domain === undefined ? undefined : this.#waiting.get(domain)?.[0]
       if (domain === undefined || job === undefined) return
       for (const other of job.waiters.keys()) this.#dequeue(other, job)
@@ -135,7 +135,7 @@ export class DomainQueue {
       const rest = this.#waiting.get(domain)
       this.#waiting.delete(domain)
       if (rest !== undefined) this.#waiting.set(domain, rest)
-      job.underWay = { domain }
+      job.runningDomain = domain
       void this.#work(job)
     }
   }
