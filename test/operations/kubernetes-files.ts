@@ -44,8 +44,8 @@ export type Pod = {
 
 /** The program that builds overlays; undefined where there is none. */
 export const builder: readonly string[] | undefined = [
-  ['kubectl', 'kustomize'],
   ['kustomize', 'build'],
+  ['kubectl', 'kustomize'],
 ].find(([program = '', verb = '']) => {
   try {
     execFileSync(program, [verb, '--help'], { stdio: 'ignore' })
