@@ -6,7 +6,6 @@
  */
 import { createHash } from 'node:crypto'
 import { refusedField } from './errors/index.ts'
-import type { Keyring } from './keyring/index.ts'
 
 /** The values of the sort columns of a row. Together they identify the row in its listing. */
 export type Place = readonly (string | number | boolean)[]
@@ -28,8 +27,12 @@ export const MAX_CURSOR_CHARS = 8448
 const LISTING_BYTES = 8
 const PURPOSE = 'cursor'
 
-/** Encrypts cursors, with the secret key that all processes of an installation have. */
-export type CursorKeyring = Pick<Keyring, 'seal' | 'open'>
+/** Encrypts cursors, with the secret key that all processes of an installation have: the `Keyring`. */
+export type CursorKeyring = {
+  seal(purpose: string, context: string, text: string): Buffer
+  /** Throws when the value was not sealed for this purpose and context. */
+  open(purpose: string, context: string, sealed: Uint8Array): string
+}
 /** Query parameters that select a page and not the rows of a listing, and the credential in a query. */
 const NO_FILTERS: ReadonlySet<string> = new Set(['cursor', 'offset', 'limit', 'authorization'])
 
