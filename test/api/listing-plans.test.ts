@@ -637,7 +637,7 @@ describe('the plans of docs/query-plans.md', () => {
     [
       'The page after a cursor',
       async () => {
-        const cursor = [1_790_000_000_000_000, 1_790_000_000_000_000, randomUUID()]
+        const cursor = ['1790000000000000', '1790000000000000', randomUUID()]
         return (await listedFor(owner, [], { cursor })).statements.inOrder()
       },
     ],
