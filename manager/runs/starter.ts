@@ -3,11 +3,22 @@
  * receives it once; the transaction that inserts the run decides whether it can start.
  */
 import type { Database } from '#core/database/index.ts'
+import { Slots } from '#core/slots.ts'
 import { withSpan } from '#core/tracing/index.ts'
 import type { ResolvedImage, StartRequest, StartedRun } from '../model/start.ts'
 import { findImageUrl } from '../store/tasks.ts'
 import type { KnownTasks } from '../writer/known-tasks.ts'
 import type { RunWriter } from '../writer/writer.ts'
+
+/** Runs of one call that reach the writer together. */
+const STARTED_TOGETHER = 50
+/** Such groups of a domain at the writer; the others wait, because the writer takes starts in the order of their arrival. */
+const MAX_GROUPS_PER_DOMAIN = 4
+const MAX_GROUPS = 100
+/** Groups of a domain that wait for the writer; further ones are refused. */
+const MAX_WAITING_GROUPS = 10_000
+/** Longest wait of a group, in milliseconds. */
+const MAX_GROUP_WAIT_MS = 60_000
 
 export type StarterDeps = {
   database: Database
@@ -21,6 +32,13 @@ export type Submission = Omit<StartRequest, 'taskId' | 'image'>
 
 export class RunStarter {
   readonly #deps: StarterDeps
+  readonly #groups = new Slots({
+    what: `groups of ${STARTED_TOGETHER} starts`,
+    max: MAX_GROUPS,
+    share: MAX_GROUPS_PER_DOMAIN,
+    waitMs: MAX_GROUP_WAIT_MS,
+    maxWaiting: MAX_WAITING_GROUPS,
+  })
 
   constructor(deps: StarterDeps) {
     this.#deps = deps
@@ -33,9 +51,9 @@ export class RunStarter {
   }
 
   /**
-   * Starts runs of one task, each with its outcome or its error, in order. They reach the writer together and are
-   * committed together if a batch has room. `onStarted` is called right after the commit of each, before its run can
-   * report anything.
+   * Starts runs of one task, each with its outcome or its error, in order. They reach the writer in groups, a few of a domain at a time,
+   * so that a start of another domain waits for these alone. `onStarted` is called right after the commit of each, before its run
+   * can report anything.
    */
   async startMany(
     task: { id: string; domainId: string | null },
@@ -43,12 +61,20 @@ export class RunStarter {
     onStarted: (started: StartedRun) => void,
   ): Promise<(StartedRun | Error)[]> {
     const image = await this.#imageOf(task)
-    const starting = submissions.map(async (submission) => {
+    const start = async (submission: Submission) => {
       const started = await this.#write(task.id, submission, image)
       onStarted(started)
       return started
+    }
+    const groups = Array.from({ length: Math.ceil(submissions.length / STARTED_TOGETHER) }, async (_, at) => {
+      const group = submissions.slice(at * STARTED_TOGETHER, (at + 1) * STARTED_TOGETHER)
+      try {
+        return await this.#groups.run(task.domainId, () => Promise.allSettled(group.map(start)))
+      } catch (error) {
+        return group.map((): PromiseRejectedResult => ({ status: 'rejected', reason: error }))
+      }
     })
-    const settled = await Promise.allSettled(starting)
+    const settled = (await Promise.all(groups)).flat()
     return settled.map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error)))
   }
 

@@ -1,0 +1,84 @@
+import { expect, it } from 'vitest'
+import type { Database } from '#core/database/index.ts'
+import { userCause } from '../model/cause.ts'
+import type { StartRequest, StartedRun } from '../model/start.ts'
+import type { Submission } from './starter.ts'
+import { RunStarter } from './starter.ts'
+
+/** More starts of one domain than this would delay the start of another one. */
+const MAX_STARTS_AHEAD = 200
+
+/** A starter whose writer commits a start when the test says so, in the order of arrival. */
+function newStarter() {
+  const queued: { request: StartRequest; commit: (started: StartedRun) => void }[] = []
+  const order: string[] = []
+  const starter = new RunStarter({
+    database: {} as Database,
+    knownTasks: { imageUrlOf: () => null },
+    resolveImage: () => Promise.reject(new Error('no task has an image')),
+    writer: {
+      start: (request) => {
+        const { promise, resolve } = Promise.withResolvers<StartedRun>()
+        queued.push({ request, commit: resolve })
+        order.push(request.runId)
+        return promise
+      },
+    },
+  })
+  const commitAll = async () => {
+    let committed = 0
+    for (let next = queued.shift(); next !== undefined; next = queued.shift()) {
+      next.commit({ runId: next.request.runId, runKey: (committed += 1), taskKey: 1 })
+      // The group of this start may have ended, and the next one begin.
+      if (queued.length === 0) await new Promise((resolve) => void setImmediate(resolve))
+    }
+  }
+  return { starter, order, queued, commitAll }
+}
+
+function submissionsOf(domain: string, count: number): Submission[] {
+  return Array.from({ length: count }, (_, index) => ({
+    runId: `${domain}-${index}`,
+    overrides: {},
+    drivesTask: false,
+    cause: userCause(undefined),
+    needsWorker: true,
+    idempotency: undefined,
+    traceparent: undefined,
+  }))
+}
+
+it('a start is queued behind a bounded number of starts of another domain', async () => {
+  const { starter, order, queued, commitAll } = newStarter()
+  const begun: string[] = []
+  const many = starter.startMany({ id: 'task-a', domainId: 'a' }, submissionsOf('a', 1000), ({ runId }) => {
+    begun.push(runId)
+  })
+  const one = starter.startMany({ id: 'task-b', domainId: 'b' }, submissionsOf('b', 1), () => undefined)
+  await new Promise((resolve) => void setImmediate(resolve))
+  expect(order).toContain('b-0')
+  expect(order.indexOf('b-0')).toBeLessThanOrEqual(MAX_STARTS_AHEAD)
+  expect(queued.length).toBeLessThanOrEqual(MAX_STARTS_AHEAD + 1)
+  await commitAll()
+  expect(await one).toEqual([expect.objectContaining({ runId: 'b-0' })])
+  const ended = await many
+  expect(ended.map((each) => (each instanceof Error ? each.message : each.runId))).toEqual(
+    submissionsOf('a', 1000).map(({ runId }) => runId),
+  )
+  expect(begun).toHaveLength(1000)
+})
+
+it('each start of a call has its own outcome', async () => {
+  const { starter, queued, commitAll } = newStarter()
+  const three = starter.startMany({ id: 'task', domainId: null }, submissionsOf('n', 3), () => undefined)
+  await new Promise((resolve) => void setImmediate(resolve))
+  const [, second] = queued
+  second?.commit(Promise.reject(new Error('no worker fits')) as never)
+  queued.splice(1, 1)
+  await commitAll()
+  expect((await three).map((one) => (one instanceof Error ? one.message : one.runId))).toEqual([
+    'n-0',
+    'no worker fits',
+    'n-2',
+  ])
+})
