@@ -2074,8 +2074,9 @@ COMMENT ON COLUMN tasks.depends_on IS 'Names of tasks of the same workflow that 
 COMMENT ON COLUMN tasks.run_if IS 'Required outcome of these tasks: success, failure or always.';
 COMMENT ON COLUMN tasks.workflow_key IS 'Workflow of the task; NULL: none.';
 COMMENT ON COLUMN tasks.max_output_bytes IS 'How much of stdout and of stderr of a run is kept, in bytes.';
-CREATE INDEX tasks_domain ON tasks USING btree (domain_key, key);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
+CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) WHERE (domain_key IS NOT NULL);
+CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) WHERE (domain_key IS NULL);
 CREATE INDEX tasks_tick ON tasks USING btree (next_tick_at) WHERE (next_tick_at IS NOT NULL);
 CREATE INDEX tasks_user ON tasks USING btree (user_key) WHERE (user_key IS NOT NULL);
 CREATE UNIQUE INDEX tasks_workflow_name_key ON tasks USING btree (workflow_key, name) WHERE (workflow_key IS NOT NULL);
