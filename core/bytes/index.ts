@@ -1,3 +1,4 @@
+export { concatenate } from './concatenate.ts'
 export { leb128, leb128Length, writeLeb128 } from './leb128.ts'
 export { parseSize } from './size.ts'
 export { bytesOf, parseBase64, textOrBytes, wholeCharactersLength } from './text-or-bytes.ts'

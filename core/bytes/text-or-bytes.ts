@@ -3,6 +3,7 @@
 export type Base64 = { base64: string }
 export type TextOrBytes = string | Base64
 
+const encoder = new TextEncoder()
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** Text with NUL is given as base64 too: the text type of PostgreSQL does not allow it. */
@@ -30,9 +31,9 @@ export function parseBase64(text: string): Uint8Array | undefined {
   }
 }
 
-/** The bytes of a valid value. */
-export function bytesOf(value: TextOrBytes): Buffer {
-  return typeof value === 'string' ? Buffer.from(value) : Buffer.from(value.base64, 'base64')
+/** The bytes of a valid value. Throws for invalid base64. */
+export function bytesOf(value: TextOrBytes): Uint8Array<ArrayBuffer> {
+  return typeof value === 'string' ? encoder.encode(value) : Uint8Array.fromBase64(value.base64)
 }
 
 /** The length without a character at the end whose last bytes are missing. */

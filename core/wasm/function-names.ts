@@ -2,11 +2,12 @@
  * The names of functions in the custom section `name` (WebAssembly 3.0 section 7.4.1), which engines show in stacks. They are
  * untrusted and of any length, so they are cut before an engine sees them.
  */
-import { leb128 } from '../bytes/index.ts'
+import { concatenate, leb128 } from '../bytes/index.ts'
 import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 
 const SECTION_NAME = 'name'
+const encoder = new TextEncoder()
 const FUNCTION_NAMES = 1
 const MAX_NAME_BYTES = 200
 /** As many as functions. */
@@ -36,8 +37,8 @@ export function boundFunctionNames(content: Uint8Array): Uint8Array | undefined 
     }
     const count = leb128(names.length)
     const bytes = names.reduce((sum, name) => sum + name.length, count.length)
-    const head = [SECTION_NAME.length, ...Buffer.from(SECTION_NAME), FUNCTION_NAMES, ...leb128(bytes), ...count]
-    return Buffer.concat([Uint8Array.from(head), ...names])
+    const head = [SECTION_NAME.length, ...encoder.encode(SECTION_NAME), FUNCTION_NAMES, ...leb128(bytes), ...count]
+    return concatenate([Uint8Array.from(head), ...names])
   } catch (error) {
     if (error instanceof ModuleRefusal) return undefined
     throw error
@@ -51,8 +52,8 @@ function readNames(cursor: ByteCursor, names: Uint8Array[]): void {
     const length = cursor.u32()
     const start = cursor.offset
     cursor.skip(length)
-    const text = Buffer.from(cursor.bytes.subarray(start, start + Math.min(length, MAX_NAME_BYTES))).toString('latin1')
-    const name = Buffer.from(text.replaceAll(OTHER_CHARACTERS, '_'))
+    const text = String.fromCharCode(...cursor.bytes.subarray(start, start + Math.min(length, MAX_NAME_BYTES)))
+    const name = encoder.encode(text.replaceAll(OTHER_CHARACTERS, '_'))
     names.push(Uint8Array.from([...leb128(index), ...leb128(name.length), ...name]))
   }
 }

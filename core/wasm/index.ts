@@ -33,7 +33,9 @@ export {
   MESSAGING_FUNCTIONS,
   MESSAGING_INTERFACES,
   MESSAGING_MODULE,
+  refuseCall,
 } from './messaging.ts'
+export type { GuestCall, GuestReply } from './messaging.ts'
 export { isCallableFromJson, parseInputs } from './inputs.ts'
 export type { InputRefusal } from './inputs.ts'
 export { presentResult } from './numbers.ts'

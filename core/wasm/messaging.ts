@@ -34,3 +34,15 @@ export const MESSAGING_CODES: Record<string, number> = {
   stale: -7,
 }
 export const MESSAGING_CODE_OTHER = -8
+
+/** `topic`: a name and its levels, such as `readings/pump/4`. */
+export type GuestCall =
+  | { kind: 'publish'; topic: string; payload: string }
+  | { kind: 'read'; topic: string; name: string; from: number | null; to: number | null; limit: number }
+
+/** `records` is JSON; empty for a publication. */
+export type GuestReply = { ok: true; records: string } | { ok: false; kind: string; message: string }
+
+export function refuseCall(kind: string, message: string): GuestReply {
+  return { ok: false, kind, message }
+}

@@ -117,7 +117,7 @@ export function fromComponentValue(value: unknown, type: WitType, bytes: BytesFo
       return value as Json
     case 'list':
       if (type.item.kind === 'u8' && bytes === 'base64') {
-        return { base64: Buffer.from(Uint8Array.from(value as ArrayLike<number>)).toString('base64') }
+        return { base64: Uint8Array.from(value as ArrayLike<number>).toBase64() }
       }
       return Array.from(value as ArrayLike<unknown>, (item) => fromComponentValue(item, type.item, bytes))
     case 'option':

@@ -2,7 +2,6 @@
  * Converts a result to SenML records (task-manager.md section 5): `n` is the name of the task, the value is in v, vb or
  * vs, and in vd for output that is not UTF-8. Pure.
  */
-import { bytesOf } from '#core/bytes/index.ts'
 import type { Base64 } from '#core/bytes/index.ts'
 
 export type ResultRecord = { n: string; v?: number; vb?: boolean; vs?: string; vd?: string }
@@ -36,7 +35,7 @@ function outputOf(results: unknown): unknown {
   if (typeof results !== 'object' || results === null || !('exit_code' in results) || !('stdout' in results))
     return results
   const { stdout } = results
-  return typeof stdout === 'string' ? stdout.trimEnd() : bytesOf(stdout as Base64)
+  return typeof stdout === 'string' ? stdout.trimEnd() : Buffer.from((stdout as Base64).base64, 'base64')
 }
 
 /** SenML names (RFC 8428 section 4.5.1) begin with a letter or digit and allow few punctuation characters. */

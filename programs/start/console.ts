@@ -19,7 +19,9 @@ const SANDBOXES = ['try.html']
 
 const SOURCES = join(HOME, 'console')
 /** What `console/try` shares with the worker. */
-const SHARED_SOURCES = ['wasm', 'wasi', 'bytes', 'errors'].map((part) => join(HOME, 'core', part))
+const SHARED_SOURCES = ['wasm', 'wasi', 'guests', 'transpiler', 'bytes', 'errors'].map((part) =>
+  join(HOME, 'core', part),
+)
 /** In a build of Skein. */
 const BUILT = join(HOME, 'console')
 const CACHE = join(HOME, 'node_modules', '.cache', 'console')

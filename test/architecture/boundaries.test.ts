@@ -81,6 +81,8 @@ describe('boundaries', () => {
       `import { startIdentity } from '../identity.ts'`,
     ],
     ['a room in the console', 'console/planted.ts', `import { ServiceError } from '#core/errors/index.ts'`],
+    ['a file of Node in the engine of trials', 'core/wasi/planted.ts', `import { Script } from 'node:vm'`],
+    ['the transpiler in a runner', 'worker/runner/planted.ts', `import { x } from '#core/transpiler/index.ts'`],
     ['the API in the design', 'console/design/planted.tsx', `import { call } from '../api/call.ts'`],
     ['a test', 'core/planted.ts', `import { until } from '../test/harness/until.ts'`],
     ['a tool', 'programs/planted.ts', `import '../tools/generate.ts'`],
@@ -102,6 +104,14 @@ describe('boundaries', () => {
     ['a file that is not there', 'core/planted.ts', `import { x } from './gone.ts'`],
   ])('finds %s', (_what, path, text) => {
     expect(checkImports([{ path, text }], tree).violations).toHaveLength(1)
+  })
+
+  it('no file that runs in a browser too uses a global of Node', () => {
+    const shared = sources.filter(({ path }) =>
+      /^core\/(bytes|wasm|wasi|guests|transpiler)\/(?!.*\.test\.ts$)/.test(path),
+    )
+    expect(shared.length).toBeGreaterThan(30)
+    expect(shared.filter(({ text }) => /\b(Buffer|process)\.\w/.test(text)).map(({ path }) => path)).toEqual([])
   })
 
   it('a type is distinguished from a value in one import', () => {

@@ -262,12 +262,12 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'reflect-metadata', owner: /^core\/x509\/library\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
   {
     package: '@bjorn3/browser_wasi_shim',
-    owner: /^(worker\/runtime|console\/try)\//,
-    rule: 'what a guest sees is made inside a runner, or in the frame of a trial',
+    owner: /^core\/guests\/wasi-preview1\.ts$/,
+    rule: 'what a guest can import is in core/guests',
   },
   {
     package: '@bytecodealliance/jco-transpile',
-    owner: /^(worker\/transpile\/generate|console\/try\/transpile)\.ts$/,
+    owner: /^core\/transpiler\/transpile\.ts$/,
     rule: 'components are transpiled in a process or a thread that ends afterwards',
   },
   ...['react', 'react-dom', '@tanstack/react-router', '@tanstack/react-query', '@tanstack/react-virtual'].map(
@@ -307,7 +307,7 @@ export type RoleRule = {
 }
 
 /** What runs in a browser too. */
-const BROWSER_CORE = /^core\/(?!(wasm|wasi)\/)/
+const BROWSER_CORE = /^core\/(?!(bytes|wasm|wasi|guests|transpiler)\/)/
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
@@ -331,7 +331,19 @@ export const ROLE_RULES: readonly RoleRule[] = [
     files: /^console\/try\//,
     mustNotImport: BROWSER_CORE,
     allowsTypes: false,
-    rule: 'a trial shares core/wasm and core/wasi with the worker, which run in a browser too',
+    rule: 'a trial shares the parts of core with the worker that run in a browser too',
+  },
+  {
+    files: /^core\/(bytes|wasm|wasi|guests|transpiler)\//,
+    mustNotImport: /^node:/,
+    allowsTypes: true,
+    rule: 'what a trial shares with the worker runs in a browser too',
+  },
+  {
+    files: /^(?!worker\/transpile\/entry\.ts$|console\/try\/transpile\.ts$|core\/transpiler\/)/,
+    mustNotImport: /^core\/transpiler\//,
+    allowsTypes: false,
+    rule: 'components are transpiled in a process or a thread that ends afterwards',
   },
   {
     files: new RegExp(`^(?!.*(${SQL_OWNERS.source}))`),
@@ -378,10 +390,10 @@ export const PURE_FILES: readonly RegExp[] = [
   /^api\/identity\/access\/actions\.ts$/,
   /^api\/identity\/domains\/route-name\.ts$/,
   /^manager\/(model\/(?!task-fields\.ts$)|placement\/placement\.ts$)/,
-  /^worker\/(session\/lease|runtime\/(limits|bounded-output))\.ts$/,
+  /^worker\/(session\/lease|runtime\/limits)\.ts$/,
   /^proxy\/oci\/(reference|manifest|media-types|challenge|refusal|tar)\.ts$/,
   /^proto\/task-state\.ts$/,
-  /^core\/(bytes\/|wasm\/|errors\/|log\/position\.ts$)/,
+  /^core\/(bytes\/|wasm\/|errors\/|guests\/(bounded-output|messaging)\.ts$|log\/position\.ts$)/,
 ]
 
 /** What a pure file may import beside other pure files. */

@@ -74,10 +74,10 @@ describe('a core module', () => {
     const module = await moduleFromText(`(module
       (func (export "main") (result i32) i32.const 1) (func (export "run") (result i32) i32.const 2)
       (func (export "pump") (result i32) i32.const 3) (func (export "other") (result i32) i32.const 4))`)
-    expect(await host.run(module, { functionName: 'other', taskName: 'pump' })).toMatchObject({ results: [4] })
-    expect(await host.run(module, { taskName: 'pump' })).toMatchObject({ results: [3] })
-    expect(await host.run(module, { taskName: 'unknown' })).toMatchObject({ results: [2] })
-    expect(await host.run('add', { taskName: 'unknown', inputs: [1, 1] })).toMatchObject({ results: [2] })
+    expect(await host.run(module, { functionName: 'other', programName: 'pump' })).toMatchObject({ results: [4] })
+    expect(await host.run(module, { programName: 'pump' })).toMatchObject({ results: [3] })
+    expect(await host.run(module, { programName: 'unknown' })).toMatchObject({ results: [2] })
+    expect(await host.run('add', { programName: 'unknown', inputs: [1, 1] })).toMatchObject({ results: [2] })
   })
 
   test('starts with a new instance for every run: nothing of an earlier run is visible', async () => {

@@ -13,7 +13,7 @@ import type { IsolationLevel } from '#worker/isolation/index.ts'
 import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
 import { Components, stageTranspilerCode } from '#worker/transpile/index.ts'
 import type { RunOutcome, RunRequest, RunnerPool, RunnerPoolOptions } from '#worker/runner/index.ts'
-import type { Call } from '#worker/runtime/call.ts'
+import type { Call } from '#core/guests/index.ts'
 
 /** What a test says of a run: fields of the request and of the call within it. */
 export type RunOptions = Partial<Omit<RunRequest, 'call'> & Call>
@@ -84,7 +84,7 @@ export async function startPool({
       if (!existsSync(modulePath)) writeFileSync(modulePath, bytes)
       const call: Call = {
         functionName: '',
-        taskName: typeof module === 'string' ? module : 'run',
+        programName: typeof module === 'string' ? module : 'run',
         inputs: [],
         args: [],
         env: {},

@@ -12,11 +12,10 @@ import {
   readComponent,
 } from '#core/wasm/index.ts'
 import type { ModuleBounds } from '#core/wasm/index.ts'
+import type { CompiledModule, ComponentCore } from '#core/guests/index.ts'
 import { COMPONENT_SCRIPT } from '../transpile/files.ts'
-import { sharePages } from '../runtime/component.ts'
-import type { CompiledComponent, ComponentCore } from '../runtime/component.ts'
-import type { CompiledModule } from '../runtime/core-module.ts'
-import { limitModule } from '../runtime/limits.ts'
+import type { CompiledComponent } from '../runtime/component.ts'
+import { limitModule, sharePages } from '../runtime/limits.ts'
 import type { ModuleOrder } from './messages.ts'
 import type { ModuleFile } from './module-receiver.ts'
 

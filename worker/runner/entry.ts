@@ -4,9 +4,9 @@
  * guest code cannot be trusted to supervise itself. Orders and modules arrive on standard input, answers go to standard
  * output.
  */
+import type { CompiledModule } from '#core/guests/index.ts'
 import { confirmIsolation } from '../isolation/confirm.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
-import type { CompiledModule } from '../runtime/core-module.ts'
 import { compileModule } from './compile.ts'
 import { FRAME, FrameReader, encodeMessages } from './frames.ts'
 import { GuestThreads } from './guest-threads.ts'

@@ -3,10 +3,10 @@
  * required fields with checked types and sizes. The supervisor checks whether a message is valid for the thread and run
  * that it names.
  */
+import { parseBase64 } from '#core/bytes/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
-import type { Json } from '#core/wasm/index.ts'
-import type { GuestCall } from '../runtime/guest-host.ts'
-import type { CallOutcome, FailureReason, RunResults } from '../runtime/outcome.ts'
+import type { GuestCall, Json } from '#core/wasm/index.ts'
+import type { CallOutcome, FailureReason, RunResults } from '#core/guests/index.ts'
 import { checkJsonSize } from './json-size.ts'
 import { THREAD_QUEUE_RUNS } from './messages.ts'
 import type { FromRunner } from './messages.ts'
@@ -176,7 +176,9 @@ function text(message: Fields, name: string, maxCharacters = Infinity): string {
 /** Text, or bytes in base64. */
 function output(message: Fields, name: string): TextOrBytes {
   if (typeof message[name] === 'string') return message[name]
-  return { base64: text(fields(message[name], name), 'base64') }
+  const base64 = text(fields(message[name], name), 'base64')
+  if (parseBase64(base64) === undefined) throw new Error(`${name} is not base64`)
+  return { base64 }
 }
 
 function texts(message: Fields, name: string): string[] {

@@ -2,7 +2,9 @@
 import { receiveMessageOnPort } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
-import type { GuestCall, GuestHost, GuestReply, OutputName } from '../runtime/guest-host.ts'
+import type { GuestHost, OutputName } from '#core/guests/index.ts'
+import type { GuestCall, GuestReply } from '#core/wasm/index.ts'
+import { guestClock } from '../runtime/guest-clock.ts'
 import type { FromGuestThread } from './messages.ts'
 
 /** Output of a shorter run comes with its outcome. */
@@ -16,6 +18,7 @@ export type Replies = { port: MessagePort; arrived: Int32Array }
 export type ReplyMessage = { sequence: number; callId: number; reply: GuestReply }
 
 export class GuestThreadHost implements GuestHost {
+  readonly clock = guestClock
   readonly #sequence: number
   readonly #port: MessagePort
   readonly #replies: Replies

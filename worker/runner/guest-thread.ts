@@ -6,10 +6,9 @@ import { threadCpuUsage } from 'node:process'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
-import { LoadedComponent } from '../runtime/component.ts'
-import { callFunction } from '../runtime/core-module.ts'
-import { recordGuestFrames } from '../runtime/guest-frames.ts'
-import type { CompiledModule } from '../runtime/core-module.ts'
+import { LoadedComponent, callFunction, recordGuestFrames } from '#core/guests/index.ts'
+import type { CompiledModule } from '#core/guests/index.ts'
+import { loadComponent } from '../runtime/component.ts'
 import { GuestThreadHost } from './guest-thread-host.ts'
 import type { Replies } from './guest-thread-host.ts'
 import { SLOT } from './messages.ts'
@@ -66,7 +65,7 @@ function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): vo
       case 'module':
         modules.set(
           message.moduleKey,
-          message.compiled.kind === 'component' ? new LoadedComponent(message.compiled) : message.compiled,
+          message.compiled.kind === 'component' ? loadComponent(message.compiled) : message.compiled,
         )
         break
       case 'drop_module':

@@ -1,8 +1,8 @@
 /** The threads of one runner, managed by its main thread: starts and ends them, assigns and recalls runs. */
 import { MessageChannel, Worker } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
+import type { CompiledModule } from '#core/guests/index.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
-import type { CompiledModule } from '../runtime/core-module.ts'
 import type { GuestThreadData } from './guest-thread.ts'
 import type { ReplyMessage } from './guest-thread-host.ts'
 import { THREAD_QUEUE_RUNS, SLOT } from './messages.ts'

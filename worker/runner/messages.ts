@@ -3,11 +3,9 @@
  * event loop, so that a thousand short runs cost a few system calls. `from-runner.ts` validates messages of a runner,
  * which are untrusted, because it runs guest code.
  */
-import type { Call } from '../runtime/call.ts'
+import type { Call, CallOutcome, CompiledModule, OutputName } from '#core/guests/index.ts'
+import type { GuestCall, GuestReply } from '#core/wasm/index.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
-import type { CompiledModule } from '../runtime/core-module.ts'
-import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
-import type { CallOutcome } from '../runtime/outcome.ts'
 
 /**
  * `isStreamed`: what it wrote to stdout and stderr was said before. `memoryBytes`: the memory of its instances; one that

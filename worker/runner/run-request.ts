@@ -1,7 +1,6 @@
 /** The requests and outcomes of the pool. */
-import type { Call } from '../runtime/call.ts'
-import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
-import type { CallOutcome } from '../runtime/outcome.ts'
+import type { Call, CallOutcome, OutputName } from '#core/guests/index.ts'
+import type { GuestCall, GuestReply } from '#core/wasm/index.ts'
 
 export type RunRequest = {
   /** A runner process serves one domain for its whole life; empty: the platform. */

@@ -10,8 +10,8 @@ import {
   readBoundedModule,
   tableEntries,
 } from '#core/wasm/index.ts'
-import { leb128 } from '#core/bytes/index.ts'
-import type { Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
+import { concatenate, leb128 } from '#core/bytes/index.ts'
+import type { ComponentNeeds, Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
 
 /** Magic and version. */
 const HEADER_BYTES = 8
@@ -39,6 +39,11 @@ export function limitModule(bytes: Uint8Array, bounds: ModuleBounds, extraPages?
   const maxPages = own === undefined || extraPages === undefined ? limitPages : own.min + extraPages
   const patches = [...memoryPatches(layout.memories, maxPages), ...tablePatches(layout, bounds)]
   return { layout, bytes: applyPatches(layout, patches), memoryLimitBytes: Number(maxPages) * PAGE_BYTES }
+}
+
+/** The pages that each memory of the component can grow beyond its minimum, so that their sum stays within the limit. */
+export function sharePages(needs: ComponentNeeds, limitPages: bigint): bigint {
+  return needs.memories === 0 ? 0n : (limitPages - needs.minPages) / BigInt(needs.memories)
 }
 
 function memoryPatches(memories: Limits[], maxPages: bigint): Patch[] {
@@ -93,14 +98,4 @@ function patchContent(bytes: Uint8Array, start: number, end: number, patches: Pa
   }
   parts.push(bytes.subarray(copied, end))
   return concatenate(parts)
-}
-
-function concatenate(parts: Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0))
-  let offset = 0
-  for (const part of parts) {
-    whole.set(part, offset)
-    offset += part.length
-  }
-  return whole
 }

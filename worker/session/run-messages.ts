@@ -76,7 +76,7 @@ export function toRunRequest(
     timeoutMs: assignment.daemon ? Infinity : Number(limits.timeoutMs),
     call: {
       functionName: assignment.function,
-      taskName: assignment.taskName,
+      programName: assignment.taskName,
       inputs: parseInputsJson(assignment.inputsJson),
       args: assignment.cliArgs,
       env: {

@@ -3,13 +3,13 @@
  */
 import { confirmIsolation } from '../isolation/confirm.ts'
 import { checkScript } from './check-script.ts'
-import { encodeFrame, readInput, sentenceOf } from './frame.ts'
+import { encodeFrame, readInput } from './frame.ts'
 
 confirmIsolation()
 const checked = readInput(process.stdin).then((script) => checkScript(script.toString()))
 process.stdout.write(
   await checked.then(
     () => encodeFrame([]),
-    (error: unknown) => encodeFrame(sentenceOf(error)),
+    (error: unknown) => encodeFrame(error instanceof Error ? error.message : String(error)),
   ),
 )

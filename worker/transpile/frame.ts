@@ -63,12 +63,6 @@ function broken(): ServiceError {
   return new ServiceError('malformed', 'the component cannot be transpiled: the transpiler exited without output')
 }
 
-/** The message of any thrown value; the transpiler throws values of its own. */
-export function sentenceOf(error: unknown): string {
-  const { payload } = error as { payload?: unknown }
-  return typeof payload === 'string' ? payload : error instanceof Error ? error.message : String(error)
-}
-
 export async function readInput(input: AsyncIterable<unknown>): Promise<Buffer> {
   const parts: Buffer[] = []
   for await (const part of input) parts.push(part as Buffer)

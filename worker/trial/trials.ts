@@ -187,7 +187,7 @@ export class Trials {
       timeoutMs,
       call: {
         functionName,
-        taskName: module.name,
+        programName: module.name,
         inputs,
         args,
         env: { ...env, TASK_ID, RUN_ID: randomUUID(), ATTEMPT: '1' },

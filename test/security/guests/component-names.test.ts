@@ -6,9 +6,9 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { transpileComponent } from '#core/transpiler/index.ts'
 import { examineModule } from '#core/wasm/index.ts'
 import { checkScript } from '#worker/transpile/check-script.ts'
-import { transpileComponent } from '#worker/transpile/generate.ts'
 import { componentFromText, digestOf, exampleBytes, moduleFromText, startPool } from '../../worker/pool.ts'
 import type { TestPool } from '../../worker/pool.ts'
 import { componentShapes } from './component-shapes.ts'
@@ -262,14 +262,13 @@ describe('names in a core module', () => {
 describe('the check of transpiled scripts', () => {
   test('accepts the output of the transpiler for every type, encoding, resource and composition', async () => {
     for (const [shape, text] of componentShapes()) {
-      const [[, script] = []] = await transpileComponent(await componentFromText(text))
-      expect(() => checkScript(Buffer.from(script ?? []).toString()), shape).not.toThrow()
+      const { script } = await transpileComponent(await componentFromText(text))
+      expect(() => checkScript(script), shape).not.toThrow()
     }
   })
 
   test('refuses a script in which a name became code', async () => {
-    const [[, bytes] = []] = await transpileComponent(await componentFromText(linkedBy('memory')))
-    const script = Buffer.from(bytes ?? []).toString()
+    const { script } = await transpileComponent(await componentFromText(linkedBy('memory')))
     const at = /exports\d+\.n\d+;/
     expect(script).toMatch(at)
     const ATTACKS = [

@@ -71,6 +71,10 @@ const WRONG: [string, Buffer][] = [
     'output that is no text',
     messages({ ...ended, outcome: { state: 'completed', results: [], stdout: { length: 1e9 } } }),
   ],
+  [
+    'output that is not base64',
+    messages({ ...ended, outcome: { state: 'completed', results: [], stdout: { base64: '!' }, stderr: '' } }),
+  ],
   ['a duration that is none', messages({ ...ended, durationMs: -1, outcome: { state: 'completed', results: [] } })],
   ['a processor time that is none', messages({ ...ended, cpuMs: -1, outcome: { state: 'completed', results: [] } })],
   [
@@ -106,12 +110,12 @@ describe('a compromised runner', () => {
   test.each(WRONG)('is killed alone when it sends %s', async (_, bytes) => {
     const abort = new AbortController()
     // The neighbour is of another domain, and so in another runner; the module is a fresh one, so that none is suspected.
-    const neighbour = host.run('add', { domain: 'south', taskName: 'patient' }, abort.signal)
+    const neighbour = host.run('add', { domain: 'south', programName: 'patient' }, abort.signal)
     await until(() => host.pool.stats().runners.some(({ underWay }) => underWay === 1))
     const spared = host.pool.stats().runners.find(({ underWay }) => underWay === 1)?.pid
     const calls: GuestCall[] = []
     const outcome = await host.run('hello', {
-      taskName: 'hostile',
+      programName: 'hostile',
       digest: `sha256:${String(WRONG.findIndex(([name]) => name === _)).padStart(64, '0')}`,
       stdin: bytes.toString('base64'),
       onGuestCall: (__, made) => {
@@ -138,7 +142,7 @@ describe('a compromised runner', () => {
       return Promise.resolve({ ok: true as const, records: '' })
     }
     let victimOutcome: RunOutcome | undefined
-    const victim = host.run('add', { domain: 'south', taskName: 'patient', onGuestCall }, abort.signal)
+    const victim = host.run('add', { domain: 'south', programName: 'patient', onGuestCall }, abort.signal)
     void victim.then((outcome) => (victimOutcome = outcome))
     await until(() => host.pool.stats().runners.some(({ underWay }) => underWay === 1))
     // Every number that a run of another domain may have, then its own end.
@@ -148,7 +152,7 @@ describe('a compromised runner', () => {
       { ...output, sequence, data: 'Zm9yZ2Vk' },
     ]).flat()
     const bytes = messages(...guesses, { ...ended, outcome: { state: 'completed', results: [2] } })
-    const outcome = await host.run('hello', { taskName: 'hostile', stdin: bytes.toString('base64') })
+    const outcome = await host.run('hello', { programName: 'hostile', stdin: bytes.toString('base64') })
     expect(outcome.state).toMatch(/completed|requeue/)
     expect(victimOutcome).toBeUndefined()
     expect(called).toEqual([])
@@ -168,7 +172,7 @@ describe('a compromised runner', () => {
     const watch = setInterval(() => (peak = Math.max(peak, process.memoryUsage().heapUsed)), 1)
     const outcome = await host.run('hello', {
       digest: `sha256:${Buffer.from(_).toString('hex').padStart(64, 'f')}`,
-      taskName: 'repeat',
+      programName: 'repeat',
       stdin: part,
       inputs: [MAX_FRAME_BYTES],
     })
@@ -198,12 +202,12 @@ describe('a compromised runner', () => {
     ['frames without messages', 'flood', json('[]')],
     ['errors', 'flood-errors', Buffer.alloc(64 * 1024, 'x')],
   ]
-  test.each(FLOODS)('is killed alone when it keeps sending %s', async (name, taskName, bytes) => {
+  test.each(FLOODS)('is killed alone when it keeps sending %s', async (name, programName, bytes) => {
     const abort = new AbortController()
-    const neighbour = host.run('add', { domain: 'south', taskName: 'patient' }, abort.signal)
+    const neighbour = host.run('add', { domain: 'south', programName: 'patient' }, abort.signal)
     await until(() => host.pool.stats().runners.some(({ underWay }) => underWay === 1))
     const outcome = await host.run('hello', {
-      taskName,
+      programName,
       digest: `sha256:${Buffer.from(name).toString('hex').slice(0, 64).padStart(64, 'e')}`,
       // As many as one write takes, so that the test is about their number and not about the pipe.
       stdin: Buffer.concat(Array.from({ length: Math.ceil(65_536 / bytes.length) }, () => bytes)).toString('base64'),
@@ -218,7 +222,7 @@ describe('a compromised runner', () => {
 
   test('is killed when it forwards output in more pieces than a thread does', async () => {
     const outcome = await host.run('hello', {
-      taskName: 'flood',
+      programName: 'flood',
       digest: `sha256:${'d'.repeat(64)}`,
       stdin: messages(...Array.from({ length: 1_000 }, () => ({ ...output, data: '' }))).toString('base64'),
       onOutput: () => undefined,
@@ -246,10 +250,10 @@ describe('a compromised runner', () => {
       const abort = new AbortController()
       const isUnderWay = (count: number) => () =>
         host.pool.stats().runners.reduce((sum, { underWay }) => sum + underWay, 0) === count
-      const patient = [1, 2, 3].map(() => host.run('add', { domain: 'west', taskName: 'patient' }, abort.signal))
+      const patient = [1, 2, 3].map(() => host.run('add', { domain: 'west', programName: 'patient' }, abort.signal))
       await until(isUnderWay(3))
       // It takes the last slot, so that the runs of the other domain wait while it speaks.
-      const forged = host.run('hello', { ...request, taskName: 'hostile', stdin: bytes.toString('base64') })
+      const forged = host.run('hello', { ...request, programName: 'hostile', stdin: bytes.toString('base64') })
       const victims = Array.from({ length: 4 }, () => host.run('add', { ...request, domain: 'south' }))
       expect((await forged).state).toMatch(/completed|requeue|failed/)
       for (const victim of victims) expect(await victim).toMatchObject({ state: 'completed', results: [1] })

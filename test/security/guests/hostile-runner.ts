@@ -13,9 +13,9 @@ const PART = 10_000
 const say = (message: unknown) => process.stdout.write(encodeMessages([message]))
 
 function answer(thread: number, { sequence, call }: RunOrder): void {
-  const { taskName, inputs } = call
-  const stdin = bytesOf(call.stdin).toString()
-  if (taskName === 'hostile') {
+  const { programName, inputs } = call
+  const stdin = Buffer.from(bytesOf(call.stdin)).toString()
+  if (programName === 'hostile') {
     // As long as what it stands for: the lengths of frames stay right.
     const number = String(sequence).padStart('"SEQUENCE"'.length)
     const bytes = Buffer.from(stdin, 'base64').toString('latin1').replaceAll('"SEQUENCE"', number)
@@ -23,15 +23,15 @@ function answer(thread: number, { sequence, call }: RunOrder): void {
     return
   }
   // The task `patient` never ends.
-  if (taskName === 'patient') return
+  if (programName === 'patient') return
   // `repeat`: a frame of so many bytes as its first input says, with the text of its standard input again and again.
-  if (taskName === 'repeat') return repeat(stdin, Number(inputs[0]))
+  if (programName === 'repeat') return repeat(stdin, Number(inputs[0]))
   // `flood`: the same bytes again and again, until the process is killed.
-  if (taskName === 'flood' || taskName === 'flood-errors') {
+  if (programName === 'flood' || programName === 'flood-errors') {
     const number = String(sequence).padStart('"SEQUENCE"'.length)
     const text = Buffer.from(stdin, 'base64').toString('latin1').replaceAll('"SEQUENCE"', number)
     const bytes = Buffer.from(text, 'latin1')
-    const stream = taskName === 'flood' ? process.stdout : process.stderr
+    const stream = programName === 'flood' ? process.stdout : process.stderr
     const more = () => void stream.write(bytes, more)
     more()
     return

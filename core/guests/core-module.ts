@@ -2,9 +2,9 @@
  * Runs one function of a compiled core module in a new instance, and returns its outcome. Independent of processes and
  * threads.
  */
-import { COMMAND_FUNCTION, MESSAGING_MODULE, WASI_PREVIEW1_MODULE, presentResult } from '#core/wasm/index.ts'
-import type { DescribedExport, JsonNumber, ModuleDescription } from '#core/wasm/index.ts'
-import { bytesOf } from '#core/bytes/index.ts'
+import { COMMAND_FUNCTION, MESSAGING_MODULE, WASI_PREVIEW1_MODULE, presentResult } from '../wasm/index.ts'
+import type { DescribedExport, JsonNumber, ModuleDescription } from '../wasm/index.ts'
+import { bytesOf } from '../bytes/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
 import type { Call } from './call.ts'
 import { chooseFunction } from './choose-function.ts'
@@ -13,7 +13,7 @@ import { coreMessaging } from './messaging.ts'
 import { explainExit, explainFailure } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 import { ProcessExit, createWasiHost } from './wasi-preview1.ts'
-import type { WasiHost } from './wasi-preview1.ts'
+import type { HostFunctions, WasiHost } from './wasi-preview1.ts'
 
 export type CompiledModule = {
   kind: 'core'
@@ -33,10 +33,11 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
 
   const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
   const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
-  const args = [call.taskName, ...call.args]
+  const args = [call.programName, ...call.args]
   const stdin = bytesOf(call.stdin)
   const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
-  const wasi = createWasiHost({ args, env: call.env, stdin, stdout, stderr, beforeWait })
+  const { clock } = guestHost
+  const wasi = createWasiHost({ args, env: call.env, stdin, stdout, stderr, clock, beforeWait })
   const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
   const { outcome, memoryBytes, exit } = execute({
     compiled,
@@ -63,7 +64,7 @@ type Execution = {
   compiled: CompiledModule
   chosen: DescribedExport
   values: unknown[]
-  host: { wasi: WasiHost; messaging: Record<string, unknown> } | undefined
+  host: { wasi: WasiHost; messaging: HostFunctions } | undefined
   call: Call
   /** The end of the guest's error output. */
   lastLines: () => string

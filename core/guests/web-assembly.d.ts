@@ -3,8 +3,9 @@ declare namespace WebAssembly {
   class Module {
     constructor(bytes: Uint8Array)
   }
+  type Imports = Record<string, Record<string, unknown>>
   class Instance {
-    constructor(module: Module, imports?: Record<string, Record<string, unknown>>)
+    constructor(module: Module, imports?: Imports)
     readonly exports: Record<string, unknown>
   }
   class Memory {

@@ -1,9 +1,11 @@
-/** The host functions with which guests publish to channels and read from them, for core modules and for components. */
-import type { Interfaces } from '#core/wasi/index.ts'
-import { MESSAGING_CODES, MESSAGING_CODE_OTHER } from '#core/wasm/index.ts'
-import type { MESSAGING_FUNCTIONS } from '#core/wasm/index.ts'
-import { MAX_READ_RECORDS, refuseCall } from './guest-host.ts'
-import type { GuestCall, GuestHost, GuestReply } from './guest-host.ts'
+/** The host functions with which guests publish and read messages, for core modules and for components. */
+import type { Interfaces } from '../wasi/index.ts'
+import { MESSAGING_CODES, MESSAGING_CODE_OTHER, refuseCall } from '../wasm/index.ts'
+import type { GuestCall, GuestReply, MESSAGING_FUNCTIONS } from '../wasm/index.ts'
+import type { GuestHost } from './guest-host.ts'
+
+/** Limit of records per read. */
+const MAX_READ_RECORDS = 1_000
 
 type CoreImports = Record<keyof typeof MESSAGING_FUNCTIONS, (...parameters: number[]) => number>
 

@@ -1,6 +1,6 @@
 /** Selects the function of a call and its arguments, or the reason why it cannot be called. */
-import { findFunction, formatType, isCallableFromJson, isCommand, parseInputs } from '#core/wasm/index.ts'
-import type { DescribedExport, Json } from '#core/wasm/index.ts'
+import { findFunction, formatType, isCallableFromJson, isCommand, parseInputs } from '../wasm/index.ts'
+import type { DescribedExport, Json } from '../wasm/index.ts'
 import { failed } from './outcome.ts'
 import type { CallOutcome } from './outcome.ts'
 
@@ -11,9 +11,9 @@ export type Choice = { chosen: DescribedExport; values: unknown[] } | { outcome:
 
 export function chooseFunction(
   exports: DescribedExport[],
-  call: { functionName: string; taskName: string; inputs: Json[] },
+  call: { functionName: string; programName: string; inputs: Json[] },
 ): Choice {
-  const chosen = findFunction(exports, { explicit: call.functionName, fallback: call.taskName })
+  const chosen = findFunction(exports, { explicit: call.functionName, fallback: call.programName })
   if (chosen === undefined) {
     const names = exports.filter((exported) => exported.kind === 'function').map((exported) => exported.name)
     const wanted = call.functionName === '' ? 'no default function' : `no function ${JSON.stringify(call.functionName)}`

@@ -1,6 +1,6 @@
 /** Outcomes of calls, for core modules and components. */
-import type { TextOrBytes } from '#core/bytes/index.ts'
-import type { Json, JsonNumber } from '#core/wasm/index.ts'
+import type { TextOrBytes } from '../bytes/index.ts'
+import type { Json, JsonNumber } from '../wasm/index.ts'
 import { guestFrames } from './guest-frames.ts'
 
 export type FailureReason = 'timeout' | 'oom' | 'trap' | 'guest_error' | 'module_invalid' | 'no_such_function'

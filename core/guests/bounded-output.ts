@@ -1,7 +1,8 @@
 /** Keeps and forwards the first bytes that a guest writes to stdout or stderr, and counts the rest. */
-import { textOrBytes, wholeCharactersLength } from '#core/bytes/index.ts'
-import type { TextOrBytes } from '#core/bytes/index.ts'
+import { concatenate, textOrBytes, wholeCharactersLength } from '../bytes/index.ts'
+import type { TextOrBytes } from '../bytes/index.ts'
 
+const LINE_FEED = 0x0a
 /** The end of an output that explains a failure. */
 const MAX_LAST_BYTES = 2 * 1024
 
@@ -34,12 +35,12 @@ export class BoundedOutput {
     this.#droppedBytes += data.length - kept.length
     if (data.length === kept.length) return
     const dropped = data.subarray(kept.length).subarray(-MAX_LAST_BYTES)
-    this.#droppedEnd = Buffer.concat([this.#droppedEnd, dropped]).subarray(-MAX_LAST_BYTES)
+    this.#droppedEnd = concatenate([this.#droppedEnd, dropped]).subarray(-MAX_LAST_BYTES)
   }
 
   /** The kept bytes: text if they are UTF-8, with a mark where it was truncated. */
   content(): TextOrBytes {
-    const bytes = Buffer.concat(this.#chunks)
+    const bytes = concatenate(this.#chunks)
     const whole = this.isTruncated ? bytes.subarray(0, wholeCharactersLength(bytes)) : bytes
     const content = textOrBytes(whole)
     if (typeof content !== 'string') return textOrBytes(bytes)
@@ -54,10 +55,10 @@ export class BoundedOutput {
       ends.unshift(chunk.subarray(-MAX_LAST_BYTES))
       bytes += chunk.length
     }
-    const all = Buffer.concat(ends)
+    const all = concatenate(ends)
     const last = all.subarray(-MAX_LAST_BYTES)
     const isCut = this.#keptBytes + this.#droppedBytes > last.length
-    const lineEnd = isCut ? last.indexOf('\n') : -1
+    const lineEnd = isCut ? last.indexOf(LINE_FEED) : -1
     const text = new TextDecoder().decode(last.subarray(lineEnd + 1)).replaceAll('\uFFFD', '?')
     return text.replaceAll(/[^\P{C}\n\t]/gu, '').trim()
   }

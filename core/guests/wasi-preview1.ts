@@ -4,21 +4,24 @@
  * those below, which are wrong or harmful there.
  */
 import { Fd, WASI, WASIProcExit, wasi } from '@bjorn3/browser_wasi_shim'
-import type { BoundedOutput } from './bounded-output.ts'
+import type { GuestClock, OutputSink } from '../wasi/index.ts'
 
 export type WasiOptions = {
   /** With argv[0]. */
   args: string[]
   env: Record<string, string>
   stdin: Uint8Array
-  stdout: BoundedOutput
-  stderr: BoundedOutput
+  stdout: OutputSink
+  stderr: OutputSink
+  clock: GuestClock
   /** Called before the guest waits. */
   beforeWait: (waitMs: number) => void
 }
 
+export type HostFunctions = Record<string, (...parameters: never[]) => unknown>
+
 export type WasiHost = {
-  imports: Record<string, (...parameters: never[]) => unknown>
+  imports: HostFunctions
   /** Must be called before the first guest call: the functions read and write the memory of this instance. */
   bind: (instance: WebAssembly.Instance) => void
   /** The memory of the bound instance. Throws if it exports none. */
@@ -50,9 +53,9 @@ class Stream extends Fd {
 }
 
 class Output extends Stream {
-  readonly #sink: BoundedOutput
+  readonly #sink: OutputSink
 
-  constructor(sink: BoundedOutput) {
+  constructor(sink: OutputSink) {
     super()
     this.#sink = sink
   }
@@ -125,7 +128,7 @@ export function createWasiHost(options: WasiOptions): WasiHost {
       // The shim waits in a busy loop and accepts one subscription; libc's sleep needs a wait, and poll needs several.
       poll_oneoff(inPointer: number, outPointer: number, count: number, countPointer: number) {
         const poll = { inPointer: inPointer >>> 0, outPointer: outPointer >>> 0, count, countPointer }
-        return pollOneoff(view(), poll, options.beforeWait)
+        return pollOneoff(view(), poll, options)
       },
       sched_yield: () => wasi.ERRNO_SUCCESS,
       // The shim throws a string here, which would look like a failure of the host.
@@ -144,12 +147,12 @@ type Poll = { inPointer: number; outPointer: number; count: number; countPointer
 const SUBSCRIPTION_BYTES = 48
 const EVENT_BYTES = 32
 const MAX_SUBSCRIPTIONS = 1_000
+const NANOSECONDS_PER_MS = 1e6
 
-/** Waits on this until the time is over: it is never notified, and ending the thread ends the wait. */
-const never = new Int32Array(new SharedArrayBuffer(4))
+type Wait = Pick<WasiOptions, 'clock' | 'beforeWait'>
 
 /** Files are always ready; with only clocks it waits for the earliest of them and reports it. */
-function pollOneoff(view: DataView, poll: Poll, beforeWait: (waitMs: number) => void): number {
+function pollOneoff(view: DataView, poll: Poll, { clock, beforeWait }: Wait): number {
   if (poll.count < 1 || poll.count > MAX_SUBSCRIPTIONS) return wasi.ERRNO_INVAL
   const subscriptions = Array.from({ length: poll.count }, (_, index) => {
     const at = poll.inPointer + index * SUBSCRIPTION_BYTES
@@ -160,7 +163,7 @@ function pollOneoff(view: DataView, poll: Poll, beforeWait: (waitMs: number) => 
   const waitMs = Math.min(...subscriptions.map((subscription) => subscription.waitMs))
   if (waitMs > 0) {
     beforeWait(waitMs)
-    Atomics.wait(never, 0, 0, waitMs)
+    clock.waitFor(BigInt(Math.ceil(waitMs * NANOSECONDS_PER_MS)))
   }
   const ready = subscriptions.filter((subscription) => subscription.waitMs <= waitMs)
   for (const [index, event] of ready.entries()) {
@@ -177,7 +180,7 @@ function clockWaitMs(view: DataView, at: number): number {
   const clock = view.getUint32(at + 16, true)
   const timeoutNs = view.getBigUint64(at + 24, true)
   const isAbsolute = (view.getUint16(at + 40, true) & wasi.SUBCLOCKFLAGS_SUBSCRIPTION_CLOCK_ABSTIME) !== 0
-  const timeoutMs = Number(timeoutNs) / 1e6
+  const timeoutMs = Number(timeoutNs) / NANOSECONDS_PER_MS
   if (!isAbsolute) return timeoutMs
   return Math.max(0, timeoutMs - (clock === wasi.CLOCKID_REALTIME ? Date.now() : performance.now()))
 }

@@ -1,0 +1,164 @@
+/**
+ * Runs one function of a transpiled component in new instances of its core modules, and returns its outcome. The
+ * transpiled code is a script whose value is a function (see `core/transpiler/`); the caller compiles it.
+ */
+import { bytesOf } from '../bytes/index.ts'
+import { ComponentExit, createWasiPreview2 } from '../wasi/index.ts'
+import type { Interfaces } from '../wasi/index.ts'
+import { camelCase, fromComponentValue, isCommand, parseWitType } from '../wasm/index.ts'
+import type { BytesForm, DescribedExport } from '../wasm/index.ts'
+import { BoundedOutput } from './bounded-output.ts'
+import { chooseFunction } from './choose-function.ts'
+import type { Call } from './call.ts'
+import type { GuestHost } from './guest-host.ts'
+import { componentMessaging } from './messaging.ts'
+import { explainExit, explainFailure, failed } from './outcome.ts'
+import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
+
+/** A core module of a component with its name in the transpiled code, and the limit of its own memory. */
+export type ComponentCore = { name: string; module: WebAssembly.Module; memoryLimitBytes: number }
+
+/** The value of a transpiled script. */
+export type Instantiate = (
+  getCore: (name: string) => WebAssembly.Module,
+  imports: Interfaces,
+  instantiateCore: (module: WebAssembly.Module, imports: WebAssembly.Imports) => WebAssembly.Instance,
+) => Record<string, unknown>
+
+export type ComponentParts = {
+  exports: DescribedExport[]
+  cores: readonly ComponentCore[]
+  instantiate: Instantiate
+}
+
+/** A component in a thread: its script is compiled once, and each call runs it again. */
+export class LoadedComponent {
+  readonly #parts: ComponentParts
+
+  constructor(parts: ComponentParts) {
+    this.#parts = parts
+  }
+
+  /** Never throws: every failure of the guest is an outcome. */
+  call(call: Call, guestHost: GuestHost): CallReport {
+    const choice = chooseFunction(this.#parts.exports, call)
+    if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
+    const { chosen, values } = choice
+    const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
+    const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
+    const args = [call.programName, ...call.args]
+    const stdin = bytesOf(call.stdin)
+    const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
+    const { clock } = guestHost
+    const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, clock, beforeWait })
+    const interfaces = { ...wasi, ...componentMessaging(guestHost) }
+    const instances: Instances = new Map()
+    const ended = this.#execute({
+      chosen,
+      values,
+      interfaces,
+      instances,
+      bytes: call.bytesAsBase64 ? 'base64' : 'array',
+      lastLines: () => stderr.lastLines(),
+    })
+    const output = {
+      stdout: stdout.content(),
+      stderr: stderr.content(),
+      isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
+    }
+    const memories = memoriesOf(instances)
+    const memoryBytes = memories.reduce((sum, { bytes }) => sum + bytes, 0)
+    if (typeof ended !== 'number') return { outcome: { ...ended, ...output }, memoryBytes }
+    const results = { exit_code: ended, stdout: output.stdout, stderr: output.stderr }
+    return { outcome: { ...output, ...explainExit(chosen.name, results, memories, stderr.lastLines()) }, memoryBytes }
+  }
+
+  /** A number: the exit code of a command. */
+  #execute(execution: Execution): CallOutcome | number {
+    const { chosen, values, instances, bytes } = execution
+    try {
+      const called = findCallable(this.#start(execution), chosen.name)
+      const returned = called(...values)
+      if (isCommand(chosen)) return 0
+      return { state: 'completed', results: presentReturned(returned, chosen, bytes) }
+    } catch (error) {
+      if (error instanceof ComponentExit) return error.code
+      if (isErr(error)) {
+        return isCommand(chosen) ? 1 : explainErr(error.payload, chosen, bytes)
+      }
+      return explainFailure(error, memoriesOf(instances), execution.lastLines())
+    }
+  }
+
+  #start({ interfaces, instances }: Execution): Record<string, unknown> {
+    const modules = new Map(this.#parts.cores.map(({ name, module }) => [name, module]))
+    const limits = new Map(this.#parts.cores.map(({ module, memoryLimitBytes }) => [module, memoryLimitBytes]))
+    const getCore = (name: string) => {
+      const module = modules.get(name)
+      if (module === undefined) throw new WebAssembly.LinkError(`the component has no core module ${name}`)
+      return module
+    }
+    // The transpiler omits versions of imports; two versions of one interface are the same here.
+    const imports = new Proxy(interfaces, {
+      get: (known, name) => (typeof name === 'string' ? known[name.split('@')[0] ?? ''] : undefined),
+    })
+    return this.#parts.instantiate(getCore, imports, (module, coreImports) => {
+      const instance = new WebAssembly.Instance(module, coreImports)
+      instances.set(instance, limits.get(module) ?? 0)
+      return instance
+    })
+  }
+}
+
+/** In the order of instantiation, each with the limit of its own memory. */
+type Instances = Map<WebAssembly.Instance, number>
+type Execution = {
+  chosen: DescribedExport
+  values: unknown[]
+  interfaces: Interfaces
+  instances: Instances
+  /** The form of lists of `u8` in the result. */
+  bytes: BytesForm
+  /** The end of the guest's error output. */
+  lastLines: () => string
+}
+
+function findCallable(exported: Record<string, unknown>, name: string): (...values: unknown[]) => unknown {
+  const [first = '', second] = name.split('#')
+  const holder = second === undefined ? exported : (exported[first] as Record<string, unknown> | undefined)
+  const found = holder?.[camelCase(second ?? first)]
+  if (typeof found !== 'function') throw new WebAssembly.LinkError(`the transpiled component does not export ${name}`)
+  return found.bind(holder) as (...values: unknown[]) => unknown
+}
+
+/** The `err` of a returned result, which transpiled code throws. */
+function isErr(error: unknown): error is { payload: unknown } {
+  return error instanceof Error && error.constructor.name === 'ComponentError' && Object.hasOwn(error, 'payload')
+}
+
+function presentReturned(returned: unknown, chosen: DescribedExport, bytes: BytesForm) {
+  const [text] = chosen.results
+  if (text === undefined) return null
+  const type = parseWitType(text)
+  // Transpiled code returns the `ok` of a result and throws its `err`.
+  if (type.kind !== 'result') return fromComponentValue(returned, type, bytes)
+  return type.ok === undefined ? null : fromComponentValue(returned, type.ok, bytes)
+}
+
+function explainErr(payload: unknown, chosen: DescribedExport, bytes: BytesForm): CallOutcome {
+  const type = parseWitType(chosen.results[0] ?? 'result')
+  const err = type.kind === 'result' && type.err !== undefined ? fromComponentValue(payload, type.err, bytes) : null
+  const text = typeof err === 'string' ? err : JSON.stringify(err)
+  return { ...failed('guest_error', `${chosen.name} returned an error: ${text}`), results: { err } }
+}
+
+/** Each memory once, with the limit of the instance that created it: later instances can export it again. */
+function memoriesOf(instances: Instances): GuestMemory[] {
+  const limits = new Map<WebAssembly.Memory, number>()
+  for (const [instance, limitBytes] of instances) {
+    for (const exported of Object.values(instance.exports)) {
+      if (exported instanceof WebAssembly.Memory && !limits.has(exported)) limits.set(exported, limitBytes)
+    }
+  }
+  return [...limits].map(([memory, limitBytes]) => ({ bytes: memory.buffer.byteLength, limitBytes }))
+}

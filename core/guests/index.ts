@@ -1,0 +1,8 @@
+export type { Call } from './call.ts'
+export { LoadedComponent } from './component.ts'
+export type { ComponentCore, ComponentParts, Instantiate } from './component.ts'
+export { callFunction } from './core-module.ts'
+export type { CompiledModule } from './core-module.ts'
+export { recordGuestFrames } from './guest-frames.ts'
+export type { GuestHost, OutputName } from './guest-host.ts'
+export type { CallOutcome, CallReport, FailureReason, RunResults } from './outcome.ts'

@@ -1,0 +1,2 @@
+export { sentenceOf, transpileComponent } from './transpile.ts'
+export type { TranspiledComponent } from './transpile.ts'
