@@ -134,7 +134,7 @@ export async function startApi(
     })
     return { value, stop: () => value.stop() }
   })
-  const devices = createDevices({ database, keyring, identity })
+  const devices = createDevices({ database, keyring, identity, logger })
   const messages = await life.start('messages', async () => {
     const { signal } = life
     const { quotas } = identity

@@ -3,6 +3,7 @@ import type { AccessPolicy, Identity, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import type { Logger } from '#core/logging/index.ts'
 import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
 import type { ChannelsService } from './channels/index.ts'
 import { clientRoutes, ClientsService } from './clients/index.ts'
@@ -27,10 +28,12 @@ export function createDevices({
   database,
   keyring,
   identity,
+  logger,
 }: {
   database: Database
   keyring: Keyring
   identity: Identity
+  logger: Logger
 }): Devices {
   const { access, journal, quotas } = identity
   const over: Devices['over'] = ({ database, journal, access }) => ({
@@ -40,7 +43,7 @@ export function createDevices({
   })
   const services = over({ database, journal, access })
   const { clients, channels, connections } = services
-  const gate = new MessageGate({ database, access, journal, keyring })
+  const gate = new MessageGate({ database, access, journal, keyring, logger })
   journal.listen(gate)
   return {
     ...services,

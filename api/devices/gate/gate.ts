@@ -12,9 +12,12 @@ import type { FactCache, LoadedFact } from '#core/fact-cache.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import type { Logger } from '#core/logging/index.ts'
 import { secretMac } from '../secrets/index.ts'
 import type { Candidate, ChannelFacts, ChannelPathQuery } from './repository.ts'
-import { findCandidates, findChannels, findDomainByRoute } from './repository.ts'
+import { createLookups } from './lookups.ts'
+import type { FindCandidates } from './lookups.ts'
+import { findChannels, findDomainByRoute } from './repository.ts'
 
 /** Credentials of a message. `clientId` comes with the secret in Basic authentication and MQTT. */
 export type MessageCredentials =
@@ -96,16 +99,18 @@ export class MessageGate {
   readonly #access: AccessPolicy
   readonly #journal: Journal
   readonly #keyring: Keyring
+  readonly #findCandidates: FindCandidates
   readonly #decisions: FactCache<Decision>
   readonly #identities: FactCache<readonly IdentifiedDevice[]>
   readonly #channels: FactCache<readonly ChannelFacts[]>
   readonly #reported = new LRUCache<string, true>({ max: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
 
-  constructor(deps: { database: Database; access: AccessPolicy; journal: Journal; keyring: Keyring }) {
+  constructor(deps: { database: Database; access: AccessPolicy; journal: Journal; keyring: Keyring; logger: Logger }) {
     this.#database = deps.database
     this.#access = deps.access
     this.#journal = deps.journal
     this.#keyring = deps.keyring
+    this.#findCandidates = createLookups(deps.database.db, deps.logger)
     const kept = { maxEntries: MAX_DECISIONS, isFresh: deps.journal.isFresh }
     this.#decisions = createFactCache(kept)
     this.#identities = createFactCache(kept)
@@ -194,17 +199,17 @@ export class MessageGate {
   async #candidatesFor(
     credentials: DeviceCredentials,
     path: ChannelPathQuery & { isInDomain: boolean },
-  ): Promise<Candidate[]> {
+  ): Promise<readonly Candidate[]> {
     const { isInDomain, ...query } = path
     if (credentials.kind === 'device')
-      return await findCandidates(this.#database.db, {
+      return await this.#findCandidates({
         ...query,
         client: { key: credentials.clientKey, certificate: credentials.certificate },
       })
     const { secret, clientId } = credentials
     if (clientId !== undefined && !isId(clientId)) return []
     if (!isInDomain && clientId === undefined && secret.length < MIN_LONE_SECRET_CHARS) return []
-    return await findCandidates(this.#database.db, {
+    return await this.#findCandidates({
       ...query,
       client: { secretMac: secretMac(this.#keyring, secret), id: clientId },
     })

@@ -1,6 +1,7 @@
 /** SQL of the gate, for decisions that are not cached. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 /**
  * A client that matches the credentials, in the domain of the path or in any, and the channel of the path if it belongs
@@ -36,7 +37,10 @@ type Row = {
 }
 
 export type CandidateQuery = {
-  client: { secretMac: Buffer; id: string | undefined } | { key: number; certificate: string | undefined }
+  client:
+    | { secretMac: Buffer; id: string | undefined }
+    /** The certificate with this fingerprint, in hex, must belong to the client and be valid. */
+    | { key: number; certificate: string | undefined }
   /** Domain of the path as an id, or as a route. Without both, every domain is searched. */
   domainId: string | undefined
   domainRoute: string | undefined
@@ -48,51 +52,73 @@ export type CandidateQuery = {
 /** Clients of different domains can share a secret. More than this number is an attack or an accident. */
 const MAX_CANDIDATES = 100
 
-export async function findCandidates(db: Queryable, query: CandidateQuery): Promise<Candidate[]> {
-  const inDomain =
-    query.domainId !== undefined
-      ? sql`AND d.id = ${query.domainId}`
-      : query.domainRoute !== undefined
-        ? sql`AND lower(d.route) = lower(${query.domainRoute})`
-        : sql``
-  const { client } = query
-  const ofClient =
-    'key' in client
-      ? sql`c.key = ${client.key} ${client.certificate === undefined ? sql`` : goodCertificate(client.certificate)}`
-      : sql`c.secret_mac = ${client.secretMac} ${client.id === undefined ? sql`` : sql`AND c.id = ${client.id}`}`
-  const channel =
-    query.channelId !== undefined
-      ? sql`h.id = ${query.channelId}`
-      : query.channelRoute !== undefined
-        ? sql`lower(h.route) = lower(${query.channelRoute})`
-        : sql`false`
-  const { rows } = await sql<Row>`
-    SELECT d.key AS domain_key, d.id AS domain_id, d.status AS domain_status, c.key AS client_key, c.id AS client_id, c.status AS client_status,
-           h.key AS channel_key, h.id AS channel_id, h.status AS channel_status, n.types, coalesce(h.retention_days, d.retention_days) AS retention_days
-      FROM clients c JOIN domains d ON d.key = c.domain_key
-      LEFT JOIN channels h ON h.domain_key = c.domain_key AND ${channel}
-      LEFT JOIN connections n ON n.client_key = c.key AND n.channel_key = h.key
-     WHERE ${ofClient} ${inDomain}
-     ORDER BY c.key LIMIT ${MAX_CANDIDATES}`.execute(db)
-  return rows.map((row) => ({
-    domainKey: row.domain_key,
-    domainId: row.domain_id,
-    domainStatus: row.domain_status,
-    clientKey: row.client_key,
-    clientId: row.client_id,
-    clientStatus: row.client_status,
-    channelKey: row.channel_key,
-    channelId: row.channel_id,
-    channelStatus: row.channel_status,
-    types: row.types ?? 0,
-    retentionDays: row.retention_days,
-  }))
+/** The candidates of each query, in order. One statement looks all of them up, because devices reconnect together. */
+export async function findCandidates(db: Queryable, queries: readonly CandidateQuery[]): Promise<Candidate[][]> {
+  const found: Candidate[][] = queries.map(() => [])
+  await Promise.all([
+    addCandidates(db, queries, found, sql`c.secret_mac = asked.secret_mac`, ({ client }) => 'secretMac' in client),
+    addCandidates(db, queries, found, sql`c.key = asked.client_key`, ({ client }) => 'key' in client),
+  ])
+  return found
 }
 
-/** The certificate with this fingerprint, in hex, belongs to the client and is valid. */
-const goodCertificate = (fingerprint: string) => sql`AND EXISTS (
-  SELECT FROM certificates f WHERE f.fingerprint = ${Buffer.from(fingerprint, 'hex')} AND f.client_key = c.key
-     AND f.revoked_at IS NULL AND now() BETWEEN f.not_before AND f.not_after)`
+/** Of the queries that name their client in this way; together with the others, no index could be used. */
+async function addCandidates(
+  db: Queryable,
+  queries: readonly CandidateQuery[],
+  found: Candidate[][],
+  isClient: Sql<unknown>,
+  isAsked: (query: CandidateQuery) => boolean,
+): Promise<void> {
+  const places = [...queries.keys()].filter((place) => isAsked(queries[place] as CandidateQuery))
+  if (places.length === 0) return
+  const column = <T>(of: (query: CandidateQuery) => T | undefined) =>
+    places.map((place) => of(queries[place] as CandidateQuery) ?? null)
+  const { rows } = await sql<Row & { place: number }>`
+    SELECT asked.place, candidate.* FROM unnest(
+      ${places}::integer[],
+      ${column(({ client }) => ('secretMac' in client ? client.secretMac : undefined))}::bytea[],
+      ${column(({ client }) => ('secretMac' in client ? client.id : undefined))}::uuid[],
+      ${column(({ client }) => ('key' in client ? client.key : undefined))}::bigint[],
+      ${column(({ client }) => ('key' in client && client.certificate !== undefined ? Buffer.from(client.certificate, 'hex') : undefined))}::bytea[],
+      ${column(({ domainId }) => domainId)}::uuid[], ${column(({ domainRoute }) => domainRoute)}::text[],
+      ${column(({ channelId }) => channelId)}::uuid[], ${column(({ channelRoute }) => channelRoute)}::text[])
+      AS asked (place, secret_mac, client_id, client_key, fingerprint, domain_id, domain_route, channel_id, channel_route)
+    CROSS JOIN LATERAL (
+      SELECT d.key AS domain_key, d.id AS domain_id, d.status AS domain_status, c.key AS client_key, c.id AS client_id, c.status AS client_status,
+             h.key AS channel_key, h.id AS channel_id, h.status AS channel_status, n.types, coalesce(h.retention_days, d.retention_days) AS retention_days
+        FROM clients c JOIN domains d ON d.key = c.domain_key
+        LEFT JOIN LATERAL (
+          SELECT key, id, status, retention_days FROM channels
+           WHERE domain_key = c.domain_key AND id = asked.channel_id
+          UNION ALL
+          SELECT key, id, status, retention_days FROM channels
+           WHERE domain_key = c.domain_key AND lower(route) = lower(asked.channel_route)) h ON true
+        LEFT JOIN connections n ON n.client_key = c.key AND n.channel_key = h.key
+       WHERE ${isClient} AND (asked.client_id IS NULL OR c.id = asked.client_id)
+         AND (asked.domain_id IS NULL OR d.id = asked.domain_id)
+         AND (asked.domain_route IS NULL OR lower(d.route) = lower(asked.domain_route))
+         AND (asked.fingerprint IS NULL OR EXISTS (
+           SELECT FROM certificates f WHERE f.fingerprint = asked.fingerprint AND f.client_key = c.key
+              AND f.revoked_at IS NULL AND now() BETWEEN f.not_before AND f.not_after))
+       ORDER BY c.key LIMIT ${MAX_CANDIDATES}) candidate
+     ORDER BY asked.place, candidate.client_key`.execute(db)
+  for (const row of rows) found[row.place]?.push(toCandidate(row))
+}
+
+const toCandidate = (row: Row): Candidate => ({
+  domainKey: row.domain_key,
+  domainId: row.domain_id,
+  domainStatus: row.domain_status,
+  clientKey: row.client_key,
+  clientId: row.client_id,
+  clientStatus: row.client_status,
+  channelKey: row.channel_key,
+  channelId: row.channel_id,
+  channelStatus: row.channel_status,
+  types: row.types ?? 0,
+  retentionDays: row.retention_days,
+})
 
 /** A channel that a path of a user matches. */
 export type ChannelFacts = {
