@@ -27,7 +27,7 @@ import { Presence } from './presence/index.ts'
 import { Projector } from './projections/projector.ts'
 import { findStoredRecords } from './projections/usage.ts'
 import type { RetainedMessage } from './retained/retained.ts'
-import { findRetained } from './retained/retained.ts'
+import { createRetainedLookups } from './retained/lookups.ts'
 import { startRetention } from './retention/maintenance.ts'
 import type { StorableMessage } from './store/message-rows.ts'
 
@@ -110,6 +110,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const stored = new StoredRecords(quotas, new RefreshedUsage({ read: readStored, logger }))
   const rates = new MessageRates({ quotas, limits: deps.limits, stored })
   const presence = new Presence({ database, logger })
+  const retained = createRetainedLookups(database.db, logger)
   const history = deps.history ?? database
   const reader = createReader(history)
   const exporter = createExporter({
@@ -131,7 +132,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     mark: () => fanOut.mark(),
     latest: (access, filter) => findLatest(database, access, filter),
     tokenOf: (delivery) => (delivery === undefined ? '' : formatToken(delivery.token)),
-    retained: (access, filter) => findRetained(database.db, access.channelKey, filter),
+    retained: (access, filter) => retained({ channelKey: access.channelKey, filter }),
     onCommitted(listener) {
       listeners.add(listener)
       return () => void listeners.delete(listener)

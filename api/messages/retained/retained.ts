@@ -42,11 +42,36 @@ function fromRow(row: Row): RetainedMessage {
   }
 }
 
-/** The retained messages of a filter from `parseSubtopicFilter`, in the order of their subtopics. */
-export async function findRetained(db: Queryable, channelKey: number, filter: string): Promise<RetainedMessage[]> {
-  // The part before the first wildcard narrows the search.
+/** A filter from `parseSubtopicFilter`, in a channel. */
+export type RetainedQuery = { channelKey: number; filter: string }
+
+/** The part of the filter before its first wildcard narrows the search. */
+function beginningOf(filter: string): { text: string; isWhole: boolean } {
   const fixed = /^[^*>]*/.exec(filter)?.[0] ?? ''
-  const wanted = fixed === filter ? sql`subtopic = ${filter}` : sql`starts_with(subtopic, ${fixed.replace(/\.$/, '')})`
+  const isWhole = fixed === filter
+  return { text: isWhole ? fixed : fixed.replace(/\.$/, ''), isWhole }
+}
+
+/** For each query whether a retained message may match it. One statement answers all of them: nearly always there is none. */
+export async function mayMatchRetained(db: Queryable, queries: readonly RetainedQuery[]): Promise<boolean[]> {
+  const beginnings = queries.map(({ filter }) => beginningOf(filter))
+  const { rows } = await sql<{ place: number }>`
+    SELECT asked.place FROM unnest(${[...queries.keys()]}::integer[], ${queries.map(({ channelKey }) => channelKey)}::bigint[],
+        ${beginnings.map(({ text }) => text)}::text[], ${beginnings.map(({ isWhole }) => isWhole)}::boolean[])
+        AS asked (place, channel_key, beginning, is_whole)
+     WHERE EXISTS (SELECT FROM mqtt_retained r WHERE r.channel_key = asked.channel_key AND r.subtopic = asked.beginning)
+        OR NOT asked.is_whole AND EXISTS (
+          SELECT FROM mqtt_retained r WHERE r.channel_key = asked.channel_key AND starts_with(r.subtopic, asked.beginning))`.execute(
+    db,
+  )
+  const found = new Set(rows.map(({ place }) => place))
+  return queries.map((_, place) => found.has(place))
+}
+
+/** The retained messages of a filter, in the order of their subtopics. */
+export async function findRetained(db: Queryable, { channelKey, filter }: RetainedQuery): Promise<RetainedMessage[]> {
+  const { text, isWhole } = beginningOf(filter)
+  const wanted = isWhole ? sql`subtopic = ${text}` : sql`starts_with(subtopic, ${text})`
   const { rows } = await sql<Row>`
     SELECT subtopic, publisher_id, qos, envelope, payload, stored_at FROM mqtt_retained
      WHERE channel_key = ${channelKey} AND ${wanted} AND (expires_at IS NULL OR expires_at > now())
