@@ -36,7 +36,7 @@ export async function startNode(
     maxSessionsPerClient = 1_000,
     storeOf = (store) => store,
     ...options
-  }: Pick<MqttServerOptions, 'metrics' | 'tls' | 'trustProxy'> & {
+  }: Pick<MqttServerOptions, 'metrics' | 'openings' | 'tls' | 'trustProxy'> & {
     /** How often it says where its sessions stand. */
     roundMs?: number
     /** What it takes others for dead after, and itself, as far as groups are concerned. */

@@ -32,6 +32,11 @@ export type ConnectingConnection = {
   /** The deadline of the next packet; 0: none. */
   keepAliveMs: number
   receiveMaximum: number
+  /**
+   * Waits for its turn to open a session; the returned function ends the turn. Rejects when too many of the domain wait, or it takes too
+   * long.
+   */
+  admit(identity: Identity): Promise<() => void>
   /** Closes the connection of the same client and identifier, if there is one [MQTT-3.1.4-3]. */
   takeOver(identity: Identity, clientIdentifier: string): Promise<void>
   /** Releases a session that was opened after the connection closed. */
@@ -87,14 +92,16 @@ async function accept(
   const identity = await backend.authenticate(packet, connection.certificate)
   const will = await willOf(packet, identity, backend)
   const expirySeconds = expiryOf(packet, identity)
-  await connection.takeOver(identity, identifier)
-  const { session, isPresent } = await backend
-    .open({ identity, clientIdentifier: identifier, connect: packet, expirySeconds, will, address: connection.address })
-    .catch((error: unknown) => {
-      // The client has reached its limit of sessions (contract section 15, SKEIN_MQTT_SESSIONS_PER_CLIENT).
-      if (kindOf(error) === 'unprocessable') throw new ConnectRefusal(REASON.quotaExceeded, (error as Error).message)
-      throw error
-    })
+  const { session, isPresent } = await inTurn(connection, identity, async () => {
+    await connection.takeOver(identity, identifier)
+    return await backend
+      .open({ identity, clientIdentifier: identifier, connect: packet, expirySeconds, will, address: connection.address })
+      .catch((error: unknown) => {
+        // The client has reached its limit of sessions (contract section 15, SKEIN_MQTT_SESSIONS_PER_CLIENT).
+        if (kindOf(error) === 'unprocessable') throw new ConnectRefusal(REASON.quotaExceeded, (error as Error).message)
+        throw error
+      })
+  })
   if (!connection.isOpen) {
     connection.abandon(session)
     throw new ConnectRefusal(REASON.unspecified, 'the connection was closed')
@@ -105,6 +112,20 @@ async function accept(
     session,
     isPresent,
     properties: version === 5 ? offered(connection, packet, identifier, expirySeconds) : {},
+  }
+}
+
+/** Opens the session of a connection that is still there when its turn comes. */
+async function inTurn<T>(connection: ConnectingConnection, identity: Identity, open: () => Promise<T>): Promise<T> {
+  const end = await connection.admit(identity).catch((error: unknown) => {
+    throw new ConnectRefusal(REASON.serverBusy, (error as Error).message)
+  })
+  try {
+    // A device that has given up meanwhile connects again: its session would only be in the way of that.
+    if (!connection.isOpen) throw new ConnectRefusal(REASON.unspecified, 'the connection was closed')
+    return await open()
+  } finally {
+    end()
   }
 }
 

@@ -56,6 +56,8 @@ export type ConnectionHost = {
   readonly nowMs: number
   /** The maximum size of a packet of an authenticated client. */
   readonly maxPacketBytes: number
+  /** Waits for a turn to open a session; the returned function ends it. */
+  admit(identity: Identity): Promise<() => void>
   /** Closes the connection of the same client and identifier, if there is one [MQTT-3.1.4-3]. */
   takeOver(identity: Identity, clientIdentifier: string): Promise<void>
   /** The connection has its session now. Returns messages of the session that an earlier connection received and that await their commit. */
@@ -289,6 +291,10 @@ export class Connection
   /** The maximum size of a packet of an authenticated client. */
   get maxIncomingBytes(): number {
     return this.host.maxPacketBytes
+  }
+
+  admit(identity: Identity): Promise<() => void> {
+    return this.host.admit(identity)
   }
 
   takeOver(identity: Identity, clientIdentifier: string): Promise<void> {

@@ -4,6 +4,7 @@
  */
 import type { Duplex } from 'node:stream'
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
 import type { StreamBudget } from '#core/streams/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { Connection } from './connection.ts'
@@ -25,6 +26,14 @@ const CONNECT_DEADLINE_MS = 15_000
 const CLOSE_DEADLINE_MS = 5000
 /** The limit of open sockets of one process. */
 const MAX_CONNECTIONS = 100_000
+/** Sessions that are opened at the same time: those of one transaction, and those that wait to be in the next one. */
+const MAX_OPENING = 500
+/** Of one domain, so that its devices do not delay those of others when all of them come back at once. */
+const MAX_OPENING_OF_DOMAIN = 250
+/** How many more of a domain wait for their turn. Later ones are refused at once, and the rest of their domain is served meanwhile. */
+const MAX_WAITING_OF_DOMAIN = 2000
+/** Well within the deadline of CONNECT. */
+const MAX_WAIT_MS = 5000
 const TAKEN_OVER = 'another connection has taken over the session'
 /** The deadline for writing the sessions of ended connections when the server stops. */
 const STOP_DEADLINE_MS = 10_000
@@ -35,6 +44,8 @@ export type ConnectionsDeps = {
   /** The budget of bytes that wait for subscribers. */
   budget: StreamBudget
   counts: Counts
+  /** Overrides for tests: sessions of one domain that are opened at the same time, and that wait for it. */
+  openings?: { share: number; maxWaiting: number } | undefined
   logger: Logger
 }
 
@@ -54,17 +65,24 @@ export class Connections implements ConnectionHost {
   readonly #endings = new Map<string, Promise<void>>()
   readonly #unsettled = new Map<string, Unsettled>()
   readonly #ended = new WeakSet<Session>()
+  readonly #openings: Slots
   readonly #clock: NodeJS.Timeout
   readonly #sweeping: NodeJS.Timeout
   #nowMs = monotonicMs()
   #isStopping = false
 
-  constructor(backend: MqttBackend, { maxPacketBytes, budget, counts, logger }: ConnectionsDeps) {
+  constructor(backend: MqttBackend, { maxPacketBytes, budget, counts, openings, logger }: ConnectionsDeps) {
     this.#backend = backend
     this.maxPacketBytes = maxPacketBytes
     this.budget = budget
     this.#counts = counts
     this.logger = logger
+    this.#openings = new Slots({
+      what: 'MQTT sessions being opened',
+      max: MAX_OPENING,
+      waitMs: MAX_WAIT_MS,
+      ...(openings ?? { share: MAX_OPENING_OF_DOMAIN, maxWaiting: MAX_WAITING_OF_DOMAIN }),
+    })
     this.#clock = setInterval(() => (this.#nowMs = monotonicMs()), CLOCK_MS)
     this.#sweeping = setInterval(() => this.#sweep(), SWEEP_MS)
   }
@@ -86,6 +104,10 @@ export class Connections implements ConnectionHost {
   accept(stream: Duplex, peer: Peer): void {
     if (this.#isStopping || this.#open.size >= MAX_CONNECTIONS) stream.destroy()
     else this.#open.add(new Connection(stream, this.#backend, this, peer))
+  }
+
+  admit({ domainKey }: Identity): Promise<() => void> {
+    return this.#openings.take(domainKey ?? null)
   }
 
   async takeOver(identity: Identity, clientIdentifier: string): Promise<void> {

@@ -5,6 +5,7 @@ import type { Logger } from '#core/logging/index.ts'
 import type { StreamBudget } from '#core/streams/index.ts'
 import type { Connection } from './connection.ts'
 import { Connections, createBackendHost } from './connections.ts'
+import type { ConnectionsDeps } from './connections.ts'
 import { createCounts } from './counts.ts'
 import type { MqttBackend, BackendHost } from './backend.ts'
 import { removeSources } from '#core/metrics/index.ts'
@@ -15,6 +16,7 @@ import { REASON } from './packets/reason-codes.ts'
 import { Rechecks } from './rechecks.ts'
 
 export type MqttServerOptions = Pick<ListenersOptions, 'host' | 'port' | 'tls' | 'sharedPorts' | 'trustProxy'> & {
+  openings?: ConnectionsDeps['openings']
   /** The limit of one whole packet. */
   maxPacketBytes: number
   /** Creates the backend; it receives the callbacks of sessions. */
@@ -42,9 +44,9 @@ export class MqttServer {
 
   /** Resolves when the ports are open. Throws when one of them is in use. */
   static async start(options: MqttServerOptions): Promise<MqttServer> {
-    const { host, port, tls, sharedPorts, trustProxy, maxPacketBytes, budget, metrics, logger } = options
+    const { host, port, tls, sharedPorts, trustProxy, maxPacketBytes, budget, openings, metrics, logger } = options
     const counts = createCounts(metrics)
-    const deps = { maxPacketBytes, budget, counts, logger }
+    const deps = { maxPacketBytes, budget, counts, openings, logger }
     const backend: MqttBackend = await options.backend(
       createBackendHost(deps, (session, outbound) => backend.remember(session, outbound)),
     )
