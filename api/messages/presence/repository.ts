@@ -67,34 +67,51 @@ export async function writePresence(
 async function addTelemetry(tx: Transaction, changes: readonly PresenceChange[]): Promise<void> {
   await sql`
     INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages, outbound_messages, unparsed_messages,
-      last_error, last_error_at)
-    SELECT client_key, now(), now(), 0, outbound, unparsed, error, error_at
+      last_error, last_error_at, is_online, state_since)
+    SELECT client_key, now(), now(), 0, outbound, unparsed, error, error_at, is_online, CASE WHEN is_online THEN now() END
       FROM unnest(${changes.map(({ clientKey }) => clientKey)}::bigint[], ${changes.map(({ outbound }) => outbound)}::bigint[],
                   ${changes.map(({ unparsed }) => unparsed?.messages ?? 0)}::bigint[],
                   ${changes.map(({ unparsed }) => unparsed?.reason ?? null)}::text[],
-                  ${changes.map(({ unparsed }) => unparsed?.at.toISOString() ?? null)}::timestamptz[])
-        AS c(client_key, outbound, unparsed, error, error_at) ORDER BY 1
+                  ${changes.map(({ unparsed }) => unparsed?.at.toISOString() ?? null)}::timestamptz[],
+                  ${changes.map(hasBegun)}::boolean[])
+        AS c(client_key, outbound, unparsed, error, error_at, is_online) ORDER BY 1
     ON CONFLICT ON CONSTRAINT client_telemetry_pkey DO UPDATE SET
       last_seen = CASE WHEN t.client_key = ANY (${changes.filter(({ isChanged }) => isChanged).map(({ clientKey }) => clientKey)}::bigint[])
                        THEN greatest(t.last_seen, EXCLUDED.last_seen) ELSE t.last_seen END,
       outbound_messages = t.outbound_messages + EXCLUDED.outbound_messages,
       unparsed_messages = t.unparsed_messages + EXCLUDED.unparsed_messages,
       last_error = CASE WHEN EXCLUDED.last_error_at >= coalesce(t.last_error_at, '-infinity') THEN EXCLUDED.last_error ELSE t.last_error END,
-      last_error_at = greatest(t.last_error_at, EXCLUDED.last_error_at)`.execute(tx)
+      last_error_at = greatest(t.last_error_at, EXCLUDED.last_error_at),
+      is_online = t.is_online OR EXCLUDED.is_online,
+      state_since = CASE WHEN EXCLUDED.is_online AND NOT t.is_online THEN EXCLUDED.state_since ELSE t.state_since END`.execute(
+    tx,
+  )
 }
+
+/** A client with a session here is online, whatever other nodes write. */
+const hasBegun = ({ isChanged, sessions }: PresenceChange) => isChanged && sessions.length > 0
 
 async function replaceSessions(tx: Transaction, node: string, changes: readonly PresenceChange[]): Promise<void> {
   if (changes.length === 0) return
   const keys = changes.map(({ clientKey }) => clientKey)
-  await sql`DELETE FROM client_presence WHERE node = ${node} AND client_key = ANY (${keys}::bigint[])`.execute(tx)
   const rows = changes.flatMap(({ clientKey, sessions }) => sessions.map((one) => ({ clientKey, ...one })))
+  await sql`
+    DELETE FROM client_presence WHERE node = ${node} AND client_key = ANY (${keys}::bigint[])
+       AND (client_key, protocol) NOT IN (SELECT * FROM unnest(
+         ${rows.map(({ clientKey }) => clientKey)}::bigint[], ${rows.map(({ protocol }) => protocol)}::smallint[]))`.execute(
+    tx,
+  )
+  // A client that subscribes has a row already: keys that stay the same are not checked again.
   await sql`
     INSERT INTO client_presence (client_key, node, protocol, sessions, subscriptions)
     SELECT client_key, ${node}, protocol, sessions, subscriptions
       FROM unnest(${rows.map(({ clientKey }) => clientKey)}::bigint[], ${rows.map(({ protocol }) => protocol)}::smallint[],
                   ${rows.map(({ sessions }) => sessions)}::integer[], ${rows.map(({ subscriptions }) => subscriptions)}::integer[])
-        AS s(client_key, protocol, sessions, subscriptions) ORDER BY 1, 3`.execute(tx)
-  await settleStates(tx, keys, null)
+        AS s(client_key, protocol, sessions, subscriptions) ORDER BY 1, 3
+    ON CONFLICT ON CONSTRAINT client_presence_pkey DO UPDATE
+       SET sessions = EXCLUDED.sessions, subscriptions = EXCLUDED.subscriptions`.execute(tx)
+  const ended = changes.filter((change) => !hasBegun(change)).map(({ clientKey }) => clientKey)
+  if (ended.length > 0) await settleStates(tx, ended, null)
 }
 
 /** A client with a session is online. The telemetry rows are locked; `at` is the time of the change, null: now. */
