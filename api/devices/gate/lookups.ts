@@ -12,7 +12,6 @@ import type { Candidate, CandidateQuery } from './repository.ts'
 const MAX_BATCH = 200
 /** Devices that wait; another one is refused with `unavailable`, and tries again. */
 const MAX_QUEUED = 20_000
-const MAX_IN_FLIGHT = 2
 
 /** Returns the clients that match. Rejects with `unavailable` when too many wait, or the database is unavailable. */
 export type FindCandidates = (query: CandidateQuery) => Promise<readonly Candidate[]>
@@ -24,7 +23,6 @@ export function createLookups(db: Queryable, logger: Logger): FindCandidates {
     logger,
     maxItems: MAX_BATCH,
     maxQueuedItems: MAX_QUEUED,
-    maxInFlight: MAX_IN_FLIGHT,
     commit: ({ items }) => findCandidates(db, items),
   })
   return (query) => queue.submit(query)

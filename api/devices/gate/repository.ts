@@ -74,6 +74,15 @@ async function addCandidates(
   if (places.length === 0) return
   const column = <T>(of: (query: CandidateQuery) => T | undefined) =>
     places.map((place) => of(queries[place] as CandidateQuery) ?? null)
+  // Planning costs more than the look-up of a few: what nobody asked for is not joined.
+  const hasCertificates = places.some((place) => {
+    const { client } = queries[place] as CandidateQuery
+    return 'key' in client && client.certificate !== undefined
+  })
+  const hasChannels = places.some((place) => {
+    const { channelId, channelRoute } = queries[place] as CandidateQuery
+    return channelId !== undefined || channelRoute !== undefined
+  })
   const { rows } = await sql<Row & { place: number }>`
     SELECT asked.place, candidate.* FROM unnest(
       ${places}::integer[],
@@ -86,25 +95,33 @@ async function addCandidates(
       AS asked (place, secret_mac, client_id, client_key, fingerprint, domain_id, domain_route, channel_id, channel_route)
     CROSS JOIN LATERAL (
       SELECT d.key AS domain_key, d.id AS domain_id, d.status AS domain_status, c.key AS client_key, c.id AS client_id, c.status AS client_status,
-             h.key AS channel_key, h.id AS channel_id, h.status AS channel_status, n.types, coalesce(h.retention_days, d.retention_days) AS retention_days
-        FROM clients c JOIN domains d ON d.key = c.domain_key
+             ${hasChannels ? CHANNEL_COLUMNS : NO_CHANNEL_COLUMNS}
+        FROM clients c JOIN domains d ON d.key = c.domain_key ${hasChannels ? CHANNELS : sql``}
+       WHERE ${isClient} AND (asked.client_id IS NULL OR c.id = asked.client_id)
+         AND (asked.domain_id IS NULL OR d.id = asked.domain_id)
+         AND (asked.domain_route IS NULL OR lower(d.route) = lower(asked.domain_route))
+         ${hasCertificates ? HAS_GOOD_CERTIFICATE : sql``}
+       ORDER BY c.key LIMIT ${MAX_CANDIDATES}) candidate
+     ORDER BY asked.place, candidate.client_key`.execute(db)
+  for (const row of rows) found[row.place]?.push(toCandidate(row))
+}
+
+const CHANNEL_COLUMNS = sql`h.key AS channel_key, h.id AS channel_id, h.status AS channel_status, n.types,
+             coalesce(h.retention_days, d.retention_days) AS retention_days`
+const NO_CHANNEL_COLUMNS = sql`NULL::bigint AS channel_key, NULL::uuid AS channel_id, NULL AS channel_status, NULL::smallint AS types,
+             d.retention_days`
+/** By id and by route: a condition on both could use neither index. */
+const CHANNELS = sql`
         LEFT JOIN LATERAL (
           SELECT key, id, status, retention_days FROM channels
            WHERE domain_key = c.domain_key AND id = asked.channel_id
           UNION ALL
           SELECT key, id, status, retention_days FROM channels
            WHERE domain_key = c.domain_key AND lower(route) = lower(asked.channel_route)) h ON true
-        LEFT JOIN connections n ON n.client_key = c.key AND n.channel_key = h.key
-       WHERE ${isClient} AND (asked.client_id IS NULL OR c.id = asked.client_id)
-         AND (asked.domain_id IS NULL OR d.id = asked.domain_id)
-         AND (asked.domain_route IS NULL OR lower(d.route) = lower(asked.domain_route))
-         AND (asked.fingerprint IS NULL OR EXISTS (
+        LEFT JOIN connections n ON n.client_key = c.key AND n.channel_key = h.key`
+const HAS_GOOD_CERTIFICATE = sql`AND (asked.fingerprint IS NULL OR EXISTS (
            SELECT FROM certificates f WHERE f.fingerprint = asked.fingerprint AND f.client_key = c.key
-              AND f.revoked_at IS NULL AND now() BETWEEN f.not_before AND f.not_after))
-       ORDER BY c.key LIMIT ${MAX_CANDIDATES}) candidate
-     ORDER BY asked.place, candidate.client_key`.execute(db)
-  for (const row of rows) found[row.place]?.push(toCandidate(row))
-}
+              AND f.revoked_at IS NULL AND now() BETWEEN f.not_before AND f.not_after))`
 
 const toCandidate = (row: Row): Candidate => ({
   domainKey: row.domain_key,

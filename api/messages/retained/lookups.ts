@@ -11,7 +11,6 @@ import type { RetainedMessage, RetainedQuery } from './retained.ts'
 const MAX_BATCH = 200
 /** Subscriptions that wait; a client has a thousand at most. */
 const MAX_QUEUED = 50_000
-const MAX_IN_FLIGHT = 2
 
 /** Rejects with `unavailable` when too many wait, or the database is unavailable. */
 export type FindRetained = (query: RetainedQuery) => Promise<RetainedMessage[]>
@@ -23,7 +22,6 @@ export function createRetainedLookups(db: Queryable, logger: Logger): FindRetain
     logger,
     maxItems: MAX_BATCH,
     maxQueuedItems: MAX_QUEUED,
-    maxInFlight: MAX_IN_FLIGHT,
     commit: ({ items }) => mayMatchRetained(db, items),
   })
   return async (query) => ((await queue.submit(query)) ? await findRetained(db, query) : [])
