@@ -95,7 +95,14 @@ async function accept(
   const { session, isPresent } = await inTurn(connection, identity, async () => {
     await connection.takeOver(identity, identifier)
     return await backend
-      .open({ identity, clientIdentifier: identifier, connect: packet, expirySeconds, will, address: connection.address })
+      .open({
+        identity,
+        clientIdentifier: identifier,
+        connect: packet,
+        expirySeconds,
+        will,
+        address: connection.address,
+      })
       .catch((error: unknown) => {
         // The client has reached its limit of sessions (contract section 15, SKEIN_MQTT_SESSIONS_PER_CLIENT).
         if (kindOf(error) === 'unprocessable') throw new ConnectRefusal(REASON.quotaExceeded, (error as Error).message)
