@@ -40,9 +40,9 @@ export { MAIL_METRICS, isMailAddress } from './mail/index.ts'
 export type { Mail, Mailer } from './mail/index.ts'
 export {
   DOMAIN_QUOTAS,
+  DayCounts,
   DomainQuotaUsage,
   RefreshedUsage,
-  addOfDomains,
   deleteOldQuotaDays,
   requireWithin,
   usedTodayByDomains,

@@ -352,26 +352,43 @@ describe('waiting notifications', () => {
 
 describe('the quota of notifications per day', () => {
   it('delays what exceeds it, and loses nothing', async () => {
+    // A domain of its own: notifications of other tests that are repeated would count.
+    const other = await newTenant(api)
+    const [{ id: deviceId, credentials }, { id: channelId }] = [await other.newClient(), await other.newChannel()]
+    await other.connect(deviceId, channelId)
+    const sendMany = async (count: number) => {
+      const path = `/m/${other.domainId}/c/${channelId}`
+      const headers = { 'content-type': 'application/senml+json' }
+      for (let value = 0; value < count; value++)
+        await api.as(`Client ${credentials.secret}`)(
+          'POST',
+          path,
+          JSON.stringify([{ n: 'voltage', v: value }]),
+          headers,
+        )
+    }
     const limit = async (own: Record<string, number>) =>
-      expect((await api.admin('PUT', `/domains/${tenant.domainId}/quotas`, { own })).status).toBe(200)
+      expect((await api.admin('PUT', `/domains/${other.domainId}/quotas`, { own })).status).toBe(200)
     const usage = async () =>
-      (await tenant.call('GET', `/domains/${tenant.domainId}/usage`)).json<{
+      (await other.call('GET', `/domains/${other.domainId}/usage`)).json<{
         quotas: Record<string, { limit: number | null; used: number | null }>
       }>().quotas['notifications_per_day']
     const contact = newContact()
-    const { id } = await subscribe(`${channel.id}.quota`, contact)
-    const before = (await usage())?.used ?? 0
-    await limit({ notifications_per_day: before + 2 })
-    for (let value = 0; value < 5; value++) await send(value, '/quota')
-    await until(() => postsTo(contact).length === 2, 'the notifications of the day')
+    const { id } = await subscribe(channelId, contact, other)
+    await sendMany(3)
+    await until(() => postsTo(contact).length === 3, 'the notifications before the quota')
+    expect(await usage()).toEqual({ limit: null, used: 3 })
+    await limit({ notifications_per_day: 5 })
+    await sendMany(5)
+    await until(() => postsTo(contact).length === 5, 'the notifications of the day')
     const waiting = await until(async () => {
-      const { pending } = (await tenant.call('GET', `/subscriptions/${id}`)).json<Subscription>()
+      const { pending } = (await other.call('GET', `/subscriptions/${id}`)).json<Subscription>()
       return pending === 3 ? pending : undefined
     }, 'three that wait')
     expect(waiting).toBe(3)
-    expect(postsTo(contact)).toHaveLength(2)
-    expect(await usage()).toEqual({ limit: before + 2, used: before + 2 })
+    expect(postsTo(contact)).toHaveLength(5)
+    expect(await usage()).toEqual({ limit: 5, used: 5 })
     await limit({})
-    await until(() => postsTo(contact).length === 5, 'the others')
+    await until(() => postsTo(contact).length === 8, 'the others')
   })
 })

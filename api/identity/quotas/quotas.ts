@@ -9,6 +9,7 @@ import { sleep } from '#core/time.ts'
 import type { EntityFacts } from '../access/index.ts'
 import { sumEntityCounts } from '../listing/index.ts'
 import type { QuotaDefaults } from './config.ts'
+import { DayCounts } from './day-counts.ts'
 import { addToday, secondsOfToday, usedToday } from './days.ts'
 import { DAILY_QUOTAS, DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
 import type { DailyQuota, DomainQuota, QuotaValues, UserQuota } from './names.ts'
@@ -18,6 +19,7 @@ import type { StoredQuotas } from './repository.ts'
 /** The operations of the journal that change quotas. */
 export const QUOTA_OPERATIONS: ReadonlySet<string> = new Set(['domain.update_quotas', 'user.update_quotas'])
 const RETRY_MS = 1000
+const NOTIFICATIONS = 'notifications_per_day'
 
 /** Returns how much of a quota a domain or a user uses. */
 export type QuotaMeter = (ownerKey: number) => Promise<number>
@@ -31,6 +33,8 @@ export class Quotas {
   readonly #defaults: QuotaDefaults
   readonly #stopping = new AbortController()
   readonly #meters = new Map<DomainQuota, QuotaMeter>()
+  /** Notifications of domains without a limit. */
+  readonly #notifications: DayCounts
   readonly #metersOfUsers = new Map<UserQuota, QuotaMeter>()
   #set = new Map<number, StoredQuotas>()
   /** The same of domains, by id. */
@@ -43,6 +47,7 @@ export class Quotas {
     this.#db = db
     this.#logger = logger
     this.#defaults = defaults
+    this.#notifications = new DayCounts({ db, name: NOTIFICATIONS, source: '', logger })
     for (const type of ['client', 'channel', 'group'] as const)
       this.measure(`${type}s`, (domainKey) => sumEntityCounts(db, type, [domainKey], undefined))
     for (const name of DAILY_QUOTAS)
@@ -61,6 +66,7 @@ export class Quotas {
 
   /** The limits of a domain, and what is used of those that are measured. */
   async usage(domainKey: number): Promise<Record<DomainQuota, QuotaUsage>> {
+    await this.#notifications.flush()
     const limitOf = (name: DomainQuota) => this.ofDomain(domainKey, name)
     return await usageOf(domainKey, { names: namesOf(DOMAIN_QUOTAS), meters: this.#meters, limitOf })
   }
@@ -130,14 +136,25 @@ export class Quotas {
     requireWithin({ owner: 'user', noun: USER_QUOTAS[name].noun, limit, used: await count(tx), added })
   }
 
-  /** Adds to what the domain has used today, of all processes together. False: nothing was added, because it exceeds the limit. */
-  async spendToday(domainKey: number, name: DailyQuota, added = 1): Promise<boolean> {
-    return await addToday(this.#db, { domainKey, name, added, limit: this.ofDomain(domainKey, name) })
+  /**
+   * A notification of the domain is about to be sent. Adds it to those of today, of all processes together; false: nothing was added,
+   * because it exceeds the limit. Without a limit it costs no statement: all of a domain would wait for the same row.
+   */
+  async spendNotification({ domainKey, domainId }: { domainKey: number; domainId: string }): Promise<boolean> {
+    const limit = this.ofDomain(domainKey, NOTIFICATIONS)
+    if (limit === undefined) {
+      this.#notifications.add(domainId, 1)
+      return true
+    }
+    // Those from before the domain had a limit.
+    if (this.#notifications.unwritten(domainId) > 0) await this.#notifications.flush()
+    return await addToday(this.#db, { domainKey, name: NOTIFICATIONS, added: 1, limit })
   }
 
-  /** The same; throws `rate_limited` until the next day. */
+  /** Adds to what the domain has used today, of all processes together. Throws `rate_limited` until the next day beyond the limit. */
   async requireToday(domainKey: number, name: DailyQuota, added = 1): Promise<void> {
-    if (!(await this.spendToday(domainKey, name, added))) throw usedUp(name, this.ofDomain(domainKey, name) ?? 0)
+    const limit = this.ofDomain(domainKey, name)
+    if (!(await addToday(this.#db, { domainKey, name, added, limit }))) throw usedUp(name, limit ?? 0)
   }
 
   /** A listener of the journal. */
@@ -161,6 +178,7 @@ export class Quotas {
   async stop(): Promise<void> {
     this.#stopping.abort()
     await this.#loading
+    await this.#notifications.stop()
   }
 
   async #reload(): Promise<void> {

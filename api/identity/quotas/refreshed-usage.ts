@@ -35,8 +35,6 @@ export type RefreshedUsageOptions<Domain extends number | string> = {
   logger: Logger
   /** From what age on a figure says nothing; a default of some seconds. */
   maxAgeMs?: number
-  /** A domain was removed from memory, because there are too many. */
-  onEvicted?: (domain: Domain) => void
 }
 
 export class RefreshedUsage<Domain extends number | string = number> {
@@ -118,10 +116,7 @@ export class RefreshedUsage<Domain extends number | string = number> {
     const changed = before === undefined ? 0 : before.changed - before.changedBefore
     this.#figures.delete(domain)
     const [oldest] = this.#figures.keys()
-    if (oldest !== undefined && this.#figures.size >= MAX_DOMAINS) {
-      this.#figures.delete(oldest)
-      this.#options.onEvicted?.(oldest)
-    }
+    if (oldest !== undefined && this.#figures.size >= MAX_DOMAINS) this.#figures.delete(oldest)
     this.#figures.set(domain, { used, changed, changedBefore: 0, readAtMs })
   }
 }

@@ -28,7 +28,7 @@ export type SenderDeps = {
   database: Database
   gate: MessageGate
   mailer: Mailer
-  quotas: Pick<Quotas, 'spendToday'>
+  quotas: Pick<Quotas, 'spendNotification'>
   limits: SharedLimits | undefined
   logger: Logger
   privateHosts: readonly string[]
@@ -186,7 +186,7 @@ export class Sender {
       await deferDeliveries(db, due, pauseMs / 1000)
       return false
     }
-    if (!(await this.#deps.quotas.spendToday(due.domainKey, 'notifications_per_day'))) {
+    if (!(await this.#deps.quotas.spendNotification(due))) {
       countRefusal('notification_quota')
       await deferDeliveries(db, due, this.#deps.quotaSeconds ?? QUOTA_SECONDS)
       return false
