@@ -20,6 +20,7 @@ import { benchReader } from './reader.ts'
 import { benchSandbox } from './sandbox.ts'
 import { benchSoak } from './soak.ts'
 import { benchStart } from './start.ts'
+import { benchStorm } from './storm.ts'
 import { benchTasks } from './tasks.ts'
 import { benchTriggers } from './triggers.ts'
 
@@ -28,6 +29,7 @@ const BENCHES = {
   ingest: benchIngest,
   coap: benchCoap,
   mqtt: benchMqtt,
+  storm: benchStorm,
   nodes: benchNodes,
   processes: benchProcesses,
   reader: benchReader,

@@ -64,7 +64,7 @@ export async function openClient(
   credentials?: { id: string; secret: string },
 ): Promise<BenchClient> {
   const frames = new Frames(1024 * 1024)
-  let onConnack: (() => void) | undefined
+  let onConnack: ((returnCode: number) => void) | undefined
   let onSuback: (() => void) | undefined
   const out: { socket: Socket; parts: Buffer[] } = { socket: undefined as unknown as Socket, parts: [] }
   const send = (bytes: Buffer) => {
@@ -82,7 +82,7 @@ export async function openClient(
       client.onPublish?.(bytes.subarray(isAcknowledged ? at + 2 : at, end))
       if (isAcknowledged) send(Buffer.from([0x40, 2, bytes[at] as number, bytes[at + 1] as number]))
     } else if (type === 4) client.onPuback?.()
-    else if (type === 2) onConnack?.()
+    else if (type === 2) onConnack?.(bytes[start + 1] as number)
     else if (type === 9) onSuback?.()
   }
   const socket = connect({
@@ -116,7 +116,7 @@ export async function openClient(
   await new Promise<void>((resolve, reject) => {
     socket.once('error', reject)
     socket.once('connect', () => send(connectPacket(clientId, credentials)))
-    onConnack = resolve
+    onConnack = (code) => (code === 0 ? resolve() : reject(new Error(`CONNECT was answered by ${code}`)))
   })
   socket.on('error', () => undefined)
   return client
