@@ -1,6 +1,7 @@
 /** The services of the task manager, created in the order of their dependencies, without the listener of workers. */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
+import { registerTrials } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Secret } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -197,6 +198,7 @@ export class ManagerServices {
   async routes(app: HttpApp): Promise<void> {
     const { access, database, streams } = this.#deps
     const callers = createCallers(access)
+    registerTrials(app)
     await taskRoutes({ tasks: this.#tasks, callers, bodies: this.#bodies })(app)
     await startRoutes({ runs: this.#runs, callers })(app)
     await invokeRoutes({ invocations: this.#invocations, callers })(app)

@@ -9,13 +9,25 @@ export { eventData, startEvents } from './events/index.ts'
 export type { EventRecord, EventWriter, EventsService } from './events/index.ts'
 export {
   JournalItem,
+  countedRows,
   createJournalService,
+  deletedRows,
+  endTrial,
+  isTrial,
   journalOfDomain,
   presentRecord as presentJournalRecord,
   registerTrials,
   startJournalRetention,
 } from './journal/index.ts'
-export type { Actor, ChangeListener, Journal, JournalEntry, JournalService, Recorder } from './journal/index.ts'
+export type {
+  Actor,
+  ChangeListener,
+  Journal,
+  JournalEntry,
+  JournalService,
+  Recorder,
+  TrialRows,
+} from './journal/index.ts'
 export {
   RELATIONS,
   addMembers,

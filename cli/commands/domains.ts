@@ -119,7 +119,8 @@ export const domains: Group = {
       summary: 'delete a domain; within 30 days enable brings it back',
       example: '<domain_id>',
       answer: 'ok',
-      call: { method: 'DELETE', service: 'domains', path: '/domains/{domain_id}' },
+      flags: ['dry-run'],
+      call: { method: 'DELETE', service: 'domains', path: '/domains/{domain_id}', query: ['dry-run'] },
     },
     {
       words: 'users',

@@ -106,8 +106,8 @@ export const tasks: Group = {
     one(
       'delete',
       'delete a task; --force stops it first',
-      { method: 'DELETE', path: ONE, query: ['force'] },
-      { flags: ['force'], answer: 'ok' },
+      { method: 'DELETE', path: ONE, query: ['force', 'dry-run'] },
+      { flags: ['force', 'dry-run'], answer: 'ok' },
     ),
     {
       words: 'upload',

@@ -238,8 +238,8 @@ export const users: Group = {
       summary: 'delete a user; purged after 30 days',
       example: '<user_id>',
       answer: 'ok',
-      flags: ['force'],
-      call: { method: 'DELETE', service: 'users', path: '/users/{user_id}', query: ['force'] },
+      flags: ['force', 'dry-run'],
+      call: { method: 'DELETE', service: 'users', path: '/users/{user_id}', query: ['force', 'dry-run'] },
     },
     {
       words: 'search',

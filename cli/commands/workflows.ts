@@ -52,7 +52,14 @@ export const workflows: Group = {
       summary: 'delete a workflow and its tasks',
       example: '<workflow_id>',
       answer: 'ok',
-      call: { method: 'DELETE', service: SERVICE, path: '/workflows/{workflow_id}', auth: 'optional' },
+      flags: ['dry-run'],
+      call: {
+        method: 'DELETE',
+        service: SERVICE,
+        path: '/workflows/{workflow_id}',
+        query: ['dry-run'],
+        auth: 'optional',
+      },
     },
     {
       words: 'start',

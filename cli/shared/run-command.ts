@@ -63,7 +63,7 @@ function requirePages({ call }: Resolved['command'], { flags }: Given): void {
 }
 
 /** What a change would do: changes, and rows by table. */
-const TRIAL_VIEW: View = { columns: ['operation', 'id', 'name', 'table', 'created', 'updated', 'deleted'] }
+const TRIAL_VIEW: View = { columns: ['operation', 'id', 'name', 'table', 'created', 'updated', 'deleted', 'exact'] }
 
 /** Two words are domain and token; one is recognized by its form, or is the token if no other is set. */
 function tailOf(

@@ -26,7 +26,7 @@ export type DomainCreate = { "id"?: string; "name": string; "alias"?: string; "r
 
 export type DomainOverview = { "domain_id": string; "time": string; "window": "1h" | "6h" | "24h"; "clients": { "total": number; "online": number }; "channels": { "total": number }; "groups": { "total": number }; "messages"?: { "step_seconds": number; "series": ({ "time": string; "seconds": number; "messages": number; "records": number; "messages_per_second": number; "records_per_second": number })[] }; "tasks"?: { "total": number; "scheduled": number; "running": number; "failed": number }; "runs"?: { "since": string; "started": number; "open": number; "completed": number; "failed": number; "stopped": number }; "workers"?: { "alive": number; "draining": number; "dead": number; "slots": number; "used_slots": number }; "changes"?: (JournalItem)[] }
 
-export type DryRun = { "total": number; "changes": ({ "operation": string; "id"?: string; "name"?: string; "attributes": unknown })[]; "rows": ({ "table": string; "created": number; "updated": number; "deleted": number })[] }
+export type DryRun = { "total": number; "changes": ({ "operation": string; "id"?: string; "name"?: string; "attributes": unknown })[]; "rows": ({ "table": string; "created": number; "updated": number; "deleted": number; "exact"?: false })[] }
 
 export type FoundUser = { "id": string; "username"?: string; "email"?: string; "first_name"?: string; "last_name"?: string; "credentials": { "username"?: string } }
 
@@ -85,14 +85,14 @@ export type Workflow = { "id": string; "domain_id"?: string; "name": string; "me
 export type WorkflowCreate = { "name"?: string; "domain_id"?: (string) | (null); "metadata"?: ({ [name: string]: unknown }) | (null); "tasks": ((TaskCreate) & ({ "id"?: string; "depends_on"?: ((string)[]) | (null); "run_if"?: ("success" | "failure" | "always") | (null) }))[] }
 
 export type Operations = {
-  'DELETE /domains/{domain_id}': { params: { "domain_id": string }; query: {}; body?: undefined; response: undefined }
+  'DELETE /domains/{domain_id}': { params: { "domain_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
   'DELETE /domains/{domain_id}/invitations': { params: { "domain_id": string }; query: {}; body: { "user_id": string }; response: undefined }
   'DELETE /domains/{domain_id}/roles/members': { params: { "domain_id": string }; query: { "force"?: boolean }; body: { "member_ids": (string)[] }; response: undefined }
   'DELETE /domains/{domain_id}/roles/{role_id}': { params: { "domain_id": string; "role_id": string }; query: {}; body?: undefined; response: undefined }
-  'DELETE /tasks/{task_id}': { params: { "task_id": string }; query: { "force"?: boolean }; body?: undefined; response: undefined }
+  'DELETE /tasks/{task_id}': { params: { "task_id": string }; query: { "force"?: boolean; "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
   'DELETE /users/tokens/refresh-tokens/{session_id}': { params: { "session_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /workers/{worker_id}': { params: { "worker_id": string }; query: {}; body?: undefined; response: undefined }
-  'DELETE /workflows/{workflow_id}': { params: { "workflow_id": string }; query: {}; body?: undefined; response: undefined }
+  'DELETE /workflows/{workflow_id}': { params: { "workflow_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
   'DELETE /{domain_id}/channels/{channel_id}': { params: { "domain_id": string; "channel_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
   'DELETE /{domain_id}/channels/{channel_id}/parent': { params: { "domain_id": string; "channel_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/clients/{client_id}': { params: { "domain_id": string; "client_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: ({ "message": string }) | (DryRun) }

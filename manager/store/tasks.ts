@@ -16,6 +16,8 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { countedRows, deletedRows } from '#api/identity/index.ts'
+import type { TrialRows } from '#api/identity/index.ts'
 import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
 import { noteTasks } from './notes.ts'
 import { RESULT_BYTES } from './runs.ts'
@@ -227,14 +229,34 @@ export async function setModule(
   return rows.length === 1
 }
 
+const INACTIVE = sql<boolean>`${AT_REST}
+  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL)`
+
 /** False if a run of it is active, it belongs to a workflow, or it is deleted. */
 export async function deleteTask(database: Database, key: number): Promise<boolean> {
-  const work = sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${AT_REST} AND t.workflow_key IS NULL
-    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL) RETURNING t.key`.execute(
-    database.db,
-  )
+  const work =
+    sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${INACTIVE} AND t.workflow_key IS NULL RETURNING t.key`.execute(
+      database.db,
+    )
   const { rows } = await refusing({}, work)
   return rows.length === 1
+}
+
+/** What `deleteTask` would delete; undefined where it would return false. `isForced`: its runs are stopped first. */
+export async function countWithTask(
+  { db }: Database,
+  key: number,
+  isForced: boolean,
+): Promise<{ name: string; rows: TrialRows[] } | undefined> {
+  const { rows } = await sql<{ name: string; runs: number; triggers: number; replays: number }>`
+    SELECT t.name, ${countedRows(sql`SELECT FROM runs r WHERE r.task_key = t.key`)} AS runs,
+           ${countedRows(sql`SELECT FROM task_triggers g WHERE g.task_key = t.key`)} AS triggers,
+           ${countedRows(sql`SELECT FROM task_replays p WHERE p.task_key = t.key`)} AS replays
+      FROM tasks t WHERE t.key = ${key} AND t.workflow_key IS NULL AND ${isForced ? sql`true` : INACTIVE}`.execute(db)
+  const [found] = rows
+  if (found === undefined) return undefined
+  const { name, runs, triggers, replays } = found
+  return { name, rows: deletedRows({ tasks: 1, runs, task_triggers: triggers, task_replays: replays }) }
 }
 
 export type TaskFilter = PageRange & {

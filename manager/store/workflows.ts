@@ -1,4 +1,6 @@
 /** SQL of workflows, their runs and steps. */
+import { countedRows, deletedRows } from '#api/identity/index.ts'
+import type { TrialRows } from '#api/identity/index.ts'
 import { Keyset, readPage, refusing, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
@@ -97,13 +99,25 @@ export async function listWorkflows(
   return { total: counted.rows[0]?.total ?? 0, workflows: rows, next }
 }
 
+const INACTIVE = sql<boolean>`
+  NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.workflow_key = f.key AND r.next_check_at IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM tasks t JOIN runs r ON r.task_key = t.key
+      WHERE t.workflow_key = f.key AND r.next_check_at IS NOT NULL)`
+
 /** False while it, or one of its tasks, is running. */
 export async function deleteWorkflow(tx: Transaction, key: number): Promise<boolean> {
-  const { rows } = await sql`DELETE FROM workflows f WHERE f.key = ${key}
-    AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.workflow_key = f.key AND r.next_check_at IS NOT NULL)
-    AND NOT EXISTS (SELECT 1 FROM tasks t JOIN runs r ON r.task_key = t.key
-      WHERE t.workflow_key = f.key AND r.next_check_at IS NOT NULL) RETURNING key`.execute(tx)
+  const { rows } = await sql`DELETE FROM workflows f WHERE f.key = ${key} AND ${INACTIVE} RETURNING key`.execute(tx)
   return rows.length === 1
+}
+
+/** What `deleteWorkflow` would delete; undefined where it would return false. */
+export async function countWithWorkflow(db: Queryable, key: number): Promise<TrialRows[] | undefined> {
+  const { rows } = await sql<{ tasks: number; workflow_runs: number; runs: number }>`
+    SELECT ${countedRows(sql`SELECT FROM tasks t WHERE t.workflow_key = f.key`)} AS tasks,
+           ${countedRows(sql`SELECT FROM workflow_runs r WHERE r.workflow_key = f.key`)} AS workflow_runs,
+           ${countedRows(sql`SELECT FROM tasks t JOIN runs r ON r.task_key = t.key WHERE t.workflow_key = f.key`)} AS runs
+      FROM workflows f WHERE f.key = ${key} AND ${INACTIVE}`.execute(db)
+  return rows[0] === undefined ? undefined : deletedRows({ workflows: 1, ...rows[0] })
 }
 
 /** Starts a run with a step per task. Throws `invalid_state` while one is active. */

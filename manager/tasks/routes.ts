@@ -136,7 +136,7 @@ export function taskRoutes({
       '/tasks/:task_id',
       {
         onRequest,
-        config: config('task_delete'),
+        config: { ...config('task_delete'), dryRun: true },
         schema: {
           tags,
           summary: 'Delete a task with its runs',

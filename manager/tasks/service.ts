@@ -1,5 +1,6 @@
 /** Task records: visibility, validation and changes. `runs/` manages their runs. */
 import { LRUCache } from 'lru-cache'
+import { endTrial, isTrial } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -14,6 +15,7 @@ import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
 import { requireModuleRoom } from '../store/module-quota.ts'
 import {
+  countWithTask,
   deleteTask,
   findIdentity,
   findSecrets,
@@ -210,16 +212,27 @@ export class TasksService {
   /** Throws `invalid_state` while a run of it is active, unless `isForced` stops it first. */
   async remove(caller: TaskCaller, id: string, isForced: boolean): Promise<void> {
     const task = await this.require(caller, id, 'task_delete')
+    if (isTrial()) return await this.#tryRemoval(task, isForced)
     if (isForced) await this.#deps.stopRuns(task.key)
     const isGone = await deleteTask(this.#deps.database, task.key)
-    if (!isGone) {
-      const { workflow_id: workflowId } = await this.#read(task)
-      if (workflowId !== null)
-        throw new ServiceError('invalid_state', 'the task belongs to a workflow: delete the workflow')
-      throw taskUnderWay()
-    }
+    if (!isGone) throw await this.#refusedRemoval(task)
     this.#identities.delete(task.id)
     this.#deps.onChanged(task.id)
+  }
+
+  /** Deleting its runs and rolling that back would take too long: they are counted. */
+  async #tryRemoval(task: TaskIdentity, isForced: boolean): Promise<never> {
+    const found = await countWithTask(this.#deps.database, task.key, isForced)
+    if (found === undefined) throw await this.#refusedRemoval(task)
+    const { name, rows } = found
+    return endTrial([{ operation: 'task.remove', id: task.id, name, attributes: {} }], rows)
+  }
+
+  async #refusedRemoval(task: TaskIdentity): Promise<ServiceError> {
+    const { workflow_id: workflowId } = await this.#read(task)
+    return workflowId === null
+      ? taskUnderWay()
+      : new ServiceError('invalid_state', 'the task belongs to a workflow: delete the workflow')
   }
 
   /** The domain of a new task: the given one, else the token's, else the caller's only one. */

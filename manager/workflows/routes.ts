@@ -109,7 +109,7 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
       '/workflows/:workflow_id',
       {
         onRequest,
-        config: config('task_delete'),
+        config: { ...config('task_delete'), dryRun: true },
         schema: {
           tags,
           summary: 'Delete a workflow with its tasks and their runs',

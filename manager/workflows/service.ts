@@ -1,6 +1,7 @@
 /**
  * Workflows: created with their tasks, started and stopped as a whole. Permissions are those on tasks of their domain.
  */
+import { endTrial, isTrial } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, fieldName, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -17,6 +18,7 @@ import { parseResultReference } from '../model/result-references.ts'
 import { readFields } from '../model/task-fields.ts'
 import {
   beginRun,
+  countWithWorkflow,
   deleteWorkflow,
   findNewestRun,
   findWorkflow,
@@ -150,10 +152,25 @@ export class WorkflowsService {
   /** With its tasks and their runs. Throws `invalid_state` while it runs. */
   async remove(caller: TaskCaller, id: string): Promise<void> {
     const workflow = await this.#require(caller, id, 'task_delete')
-    const isGone = await this.#deps.database.transaction(async (tx) => await deleteWorkflow(tx, workflow.key))
-    if (isGone) return
+    if (isTrial()) await this.#tryRemoval(workflow)
+    else if (await this.#deps.database.transaction(async (tx) => await deleteWorkflow(tx, workflow.key))) return
     await this.#require(caller, id, 'task_delete')
     throw new ServiceError('invalid_state', 'the workflow or one of its tasks is running: stop it before you delete it')
+  }
+
+  /** Deleting runs and rolling that back would take too long: they are counted. Resolves where the workflow is active. */
+  async #tryRemoval({ key, id, name }: WorkflowRecord): Promise<void> {
+    const { db } = this.#deps.database
+    const rows = await countWithWorkflow(db, key)
+    if (rows === undefined) return
+    const { tasks } = await listTasksOf(db, key)
+    endTrial(
+      [
+        { operation: 'workflow.remove', id, name, attributes: {} },
+        ...tasks.map((task) => ({ operation: 'task.remove', id: task.id, name: task.name, attributes: {} })),
+      ],
+      rows,
+    )
   }
 
   async #require(caller: TaskCaller, id: string, action: TaskAction): Promise<WorkflowRecord> {

@@ -33,6 +33,43 @@ test('a caller who may delete the channel deletes its messages, all of them or a
   expect((await plant.owner.call('DELETE', `${url}?from=0`)).status).toBe(204)
 })
 
+test('a dry run counts what a deletion would delete, and deletes nothing', async () => {
+  const { device, asDevice, url, total } = await aChannel()
+  for (const body of ['one', 'two', 'three'])
+    expect(
+      (await asDevice('POST', `/m/${plant.domainId}/c/${device.channelId}`, body, { 'content-type': 'text/plain' }))
+        .status,
+    ).toBe(202)
+  const journal = async () =>
+    (await plant.api.database.pool.query(`SELECT count(*) FROM journal WHERE operation = 'channel.remove_messages'`))
+      .rows
+  const before = await journal()
+  const report = async (query: string) => {
+    const answer = await plant.owner.call('DELETE', `${url}?dry_run=true&${query}`)
+    expect(answer.status, answer.text).toBe(200)
+    return answer.json()
+  }
+  const rows = (records: number, payloads: number) =>
+    Object.entries({ records, payloads }).flatMap(([table, deleted]) =>
+      deleted === 0 ? [] : [{ table, created: 0, updated: 0, deleted }],
+    )
+  expect(await report('from=0')).toEqual({
+    total: 1,
+    changes: [{ operation: 'channel.remove_messages', id: device.channelId, attributes: { from: 0 } }],
+    rows: rows(2, 3),
+  })
+  expect(await report('to=1700000001')).toMatchObject({ rows: rows(1, 0) })
+  expect(await report(`publisher=${device.id}`)).toMatchObject({ rows: rows(2, 3) })
+  expect(await report('publisher=00000000-0000-4000-8000-000000000000')).toMatchObject({ total: 1, rows: [] })
+  expect(await total()).toBe(2)
+  expect(await journal()).toEqual(before)
+  const stranger = await plant.api.newUser()
+  expect((await stranger.call('DELETE', `${url}?dry_run=true&from=0`)).status).toBe(403)
+  expect((await plant.owner.call('DELETE', `${url}?dry_run=true`)).status).toBe(400)
+  expect((await plant.owner.call('DELETE', `${url}?from=0`)).status).toBe(204)
+  expect(await report('from=0')).toMatchObject({ rows: [] })
+})
+
 test('the domain may be given by its route, as on other paths of messages', async () => {
   const { device, total } = await aChannel()
   const url = `/${DOMAIN_ROUTE}/channels/${device.channelId}/messages?from=0`

@@ -153,3 +153,54 @@ test('unknown workflows are 404', async () => {
     expect((await client.delete(`/workflows/${id}`)).status).toBe(404)
   }
 })
+
+test('a dry run of a deletion lists the workflow, its tasks and the number of their runs, and deletes nothing', async () => {
+  const id = await workflow([
+    { name: 'first', inputs: [1, 2] },
+    { name: 'second', inputs: [{ from: 'first' }, 3], depends_on: ['first'] },
+  ])
+  await client.post(`/workflows/${id}/start`)
+  const { steps } = await ended(id)
+  const { status, body } = await client.delete(`/workflows/${id}?dry_run=true`)
+  expect(status).toBe(200)
+  expect(body).toEqual({
+    total: 3,
+    changes: [
+      { operation: 'workflow.remove', id, name: 'flow', attributes: {} },
+      { operation: 'task.remove', id: steps['first']?.task_id, name: 'first', attributes: {} },
+      { operation: 'task.remove', id: steps['second']?.task_id, name: 'second', attributes: {} },
+    ],
+    rows: [
+      { table: 'workflows', created: 0, updated: 0, deleted: 1 },
+      { table: 'tasks', created: 0, updated: 0, deleted: 2 },
+      { table: 'workflow_runs', created: 0, updated: 0, deleted: 1 },
+      { table: 'runs', created: 0, updated: 0, deleted: 2 },
+    ],
+  })
+  const ofWorkflow = await client.delete(`/tasks/${String(steps['first']?.task_id)}?dry_run=true`)
+  expect(ofWorkflow.body['message']).toContain('belongs to a workflow')
+  expect((await client.delete(`/workflows/${id}`)).status).toBe(204)
+  expect((await client.delete(`/workflows/${id}?dry_run=true`)).status).toBe(404)
+})
+
+test('a dry run of an active task or workflow is refused as the deletion is; with force, a task is reported and runs on', async () => {
+  const id = await workflow([{ name: 'endless', module: 'endless', function: 'run' }])
+  await client.post(`/workflows/${id}/start`)
+  expect((await client.delete(`/workflows/${id}?dry_run=true`)).status).toBe(409)
+  await client.post(`/workflows/${id}/stop`)
+  const task = String((await client.post('/tasks', { name: 'run' })).body['id'])
+  expect((await client.upload(task, exampleModule('endless'))).status).toBe(200)
+  expect((await client.post(`/tasks/${task}/start`)).status).toBe(200)
+  expect((await client.delete(`/tasks/${task}?dry_run=true`)).status).toBe(409)
+  const forced = await client.delete(`/tasks/${task}?dry_run=true&force=true`)
+  expect(forced.body).toEqual({
+    total: 1,
+    changes: [{ operation: 'task.remove', id: task, name: 'run', attributes: {} }],
+    rows: [
+      { table: 'tasks', created: 0, updated: 0, deleted: 1 },
+      { table: 'runs', created: 0, updated: 0, deleted: 1 },
+    ],
+  })
+  expect((await client.delete(`/tasks/${task}?dry_run=true`)).status).toBe(409)
+  expect((await client.delete(`/tasks/${task}?force=true`)).status).toBe(204)
+})

@@ -11,7 +11,7 @@ export function deletionRoutes(deletion: MessageDeletion, gate: MessageGate): Ro
     app.delete(
       '/:domain_id/channels/:channel_id/messages',
       {
-        config: { action: 'delete' },
+        config: { action: 'delete', dryRun: true },
         schema: {
           tags: ['messages'],
           summary: 'Delete stored messages of a channel',

@@ -1,6 +1,21 @@
 /** SQL of the removal of a domain: the next domain that is due, and its rows in bounded batches. */
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { countedRows, deletedRows } from '../journal/index.ts'
+
+/** Tables of entities that a report on the deletion of a domain counts. */
+const ENTITY_TABLES = [
+  'clients',
+  'channels',
+  'groups',
+  'roles',
+  'certificates',
+  'bootstrap_configs',
+  'tasks',
+  'workflows',
+]
+/** The deadline of the counts, which are limited. */
+const COUNT_DEADLINE_MS = 2_000
 
 export type DueDomain = { key: number; id: string; name: string }
 
@@ -41,6 +56,21 @@ export async function listDependents(db: Queryable): Promise<DependentTable[]> {
      WHERE c.contype = 'f' AND c.confdeltype = 'c' AND c.confrelid = 'domains'::regclass AND cardinality(c.conkey) = 1
      ORDER BY c.oid DESC`.execute(db)
   return rows
+}
+
+/** Counts the entities of a domain for the trial of its deletion. */
+export async function countEntities(
+  database: Pick<Database, 'snapshot'>,
+  domainKey: number,
+): Promise<ReturnType<typeof deletedRows>> {
+  return await database.snapshot(async (tx) => {
+    const counts = ENTITY_TABLES.map((table) => {
+      const entities = sql`SELECT FROM ${sql.table(table)} WHERE domain_key = ${domainKey}`
+      return sql`${countedRows(entities)} AS ${sql.ref(table)}`
+    })
+    const { rows } = await sql<Record<string, number>>`SELECT ${sql.join(counts)}`.execute(tx)
+    return deletedRows(rows[0] ?? {})
+  }, COUNT_DEADLINE_MS)
 }
 
 /**

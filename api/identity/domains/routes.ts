@@ -150,7 +150,7 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
     app.delete(
       '/domains/:domain_id',
       {
-        config: { action: 'delete' },
+        config: { action: 'delete', dryRun: true },
         schema: {
           tags: ['domains'],
           summary: 'Delete a domain',

@@ -6,8 +6,9 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { AccessPolicy, DomainAction, UserPrincipal } from '../access/index.ts'
-import type { Journal } from '../journal/index.ts'
+import type { Journal, Recorder } from '../journal/index.ts'
 import { recordDomainChange } from './changes.ts'
+import { countEntities } from './removal.ts'
 import type { DomainRecord, DomainStatus } from './record.ts'
 import { findRestorable, lockDomain, updateDomain } from './repository.ts'
 
@@ -55,8 +56,10 @@ export function createDomainStatusService({
       if ((before.status === 'deleted' && !isRestoring) || (before.status === 'freezed' && !caller.isPlatformAdmin))
         throw new ServiceError('forbidden', `failed to perform authorization: the domain is ${before.status}`)
       if (before.status === status) return before
+      // The purge removes its entities after the grace period.
+      const recordDeletion: Recorder = (entry) => record({ ...entry, later: () => countEntities(database, key) })
       const after = await updateDomain(tx, key, { status }, caller.id)
-      recordDomainChange(record, OPERATIONS[status], before, after)
+      recordDomainChange(status === 'deleted' ? recordDeletion : record, OPERATIONS[status], before, after)
       return after
     })
   }

@@ -3,6 +3,7 @@ import { prepared } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { redact } from './redact.ts'
+import type { TrialRows } from './trial.ts'
 
 export type JournalEntry = {
   /** `<entity>.<change>` from contract section 10. */
@@ -13,6 +14,8 @@ export type JournalEntry = {
   entityKeys: readonly number[]
   /** Flat attributes of the change. Never a secret, a key or a token. */
   attributes?: Readonly<Record<string, unknown>>
+  /** Counts what is deleted after the transaction of the change. Only a trial calls it, after it has rolled the transaction back. */
+  later?: () => Promise<TrialRows[]>
 }
 
 /** Names of the token types for existing consumers of events (contract section 10). */

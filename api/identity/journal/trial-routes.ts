@@ -1,4 +1,4 @@
-/** Routes with `config.dryRun` accept `dry_run=true`: the change is made, reported and rolled back. */
+/** Routes with `config.dryRun` accept `dry_run=true`: the change is reported and not made. */
 import { Type } from 'typebox'
 import type { TObject } from 'typebox'
 import type { FastifyInstance } from 'fastify'
@@ -30,15 +30,27 @@ export const DryRun = Type.Object(
       }),
       { description: 'The first 1,000' },
     ),
-    rows: Type.Array(Type.Object({ table: Type.String(), created: Count, updated: Count, deleted: Count }), {
-      description: 'Rows that would be written or deleted, also those that belong to what is deleted',
-    }),
+    rows: Type.Array(
+      Type.Object({
+        table: Type.String(),
+        created: Count,
+        updated: Count,
+        deleted: Count,
+        exact: Type.Optional(Type.Literal(false, { description: '`false`: counting was ended; at least so many' })),
+      }),
+      { description: 'Rows that would be written or deleted, also those that belong to what is deleted' },
+    ),
   },
   { $id: 'DryRun', description: 'What a change would do' },
 )
 
-/** Call it before the routes are added. */
+/** Rooms can share an app: its routes are prepared once. */
+const prepared = new WeakSet<FastifyInstance>()
+
+/** Call it before the routes are added. Calling it again for the same app has no effect. */
 export function registerTrials(app: FastifyInstance): void {
+  if (prepared.has(app)) return
+  prepared.add(app)
   app.addHook('onRoute', (route) => {
     if (route.config?.dryRun !== true) return
     const { handler } = route

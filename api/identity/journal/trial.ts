@@ -1,25 +1,31 @@
 /**
  * Trials: a change that is made with all its rules, reported, and rolled back. The report is what the transaction did, so it cannot
- * differ from the change. The context of the request carries it, because services know nothing of trials.
+ * differ from the change. The context of the request carries it, because most services know nothing of trials. What a change deletes
+ * later, or would take too long to delete and roll back, is counted up to a limit instead.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { JournalEntry } from './record.ts'
 import { redact } from './redact.ts'
 
 /** One entity and what would happen to it. */
 export type TrialLine = { operation: string; id?: string; name?: string; attributes: Readonly<Record<string, unknown>> }
 
-/** Rows of a table that the change would write or delete, also by cascades. */
-export type TrialRows = { table: string; created: number; updated: number; deleted: number }
+/** Rows of a table that the change would write or delete, also by cascades. Not `exact`: at least so many. */
+export type TrialRows = { table: string; created: number; updated: number; deleted: number; exact?: false }
 
 export type TrialReport = { total: number; changes: TrialLine[]; rows: TrialRows[] }
 
 /** The lines of one report; `total` counts all. */
 const MAX_LINES = 1_000
+/** Rows of a table that are counted and not deleted; a report with more says so. */
+const MAX_COUNTED_ROWS = 100_000
 /** Tables whose rows mean something to a caller. */
 const SHOWN_TABLES = [
+  'users',
+  'domains',
   'clients',
   'channels',
   'groups',
@@ -33,7 +39,7 @@ const SHOWN_TABLES = [
   'mqtt_retained',
 ] as const
 
-type Trial = { report: TrialReport | undefined }
+type Trial = { report: TrialReport | undefined; later: NonNullable<JournalEntry['later']>[] }
 const trials = new AsyncLocalStorage<Trial>()
 
 /** Rolls the transaction of a trial back. */
@@ -46,14 +52,41 @@ export function isTrial(): boolean {
 
 /** Runs the work up to its first change, which is rolled back. Throws the errors of the work. */
 export async function runTrial(work: () => Promise<unknown>): Promise<TrialReport> {
-  const trial: Trial = { report: undefined }
+  const trial: Trial = { report: undefined, later: [] }
   try {
     await trials.run(trial, work)
   } catch (error) {
     if (trial.report === undefined || !(error instanceof TrialEnd)) throw error
   }
   // Work without a change has no effect.
-  return trial.report ?? { total: 0, changes: [], rows: [] }
+  if (trial.report === undefined) return { total: 0, changes: [], rows: [] }
+  // After the end of the transaction, so that counting holds no lock.
+  for (const countRows of trial.later) trial.report.rows.push(...(await countRows()))
+  return trial.report
+}
+
+/** Ends the trial of a change that is not made through the journal. */
+export function endTrial(changes: TrialLine[], rows: TrialRows[]): never {
+  setReport(changes, rows)
+  throw new TrialEnd('the trial ends before the change')
+}
+
+/** The number of rows that a SELECT finds, up to one more than `MAX_COUNTED_ROWS`; see `deletedRows`. */
+export const countedRows = (select: Sql<unknown>): Sql<number> =>
+  sql`(SELECT count(*) FROM (${select} LIMIT ${MAX_COUNTED_ROWS + 1}) counted)`
+
+/** Nothing for a table of which no row was found. */
+export function deletedRows(found: Readonly<Record<string, number>>): TrialRows[] {
+  return Object.entries(found).flatMap(([table, count]) => {
+    if (count === 0) return []
+    const rows = { table, created: 0, updated: 0, deleted: Math.min(count, MAX_COUNTED_ROWS) }
+    return [count > MAX_COUNTED_ROWS ? { ...rows, exact: false as const } : rows]
+  })
+}
+
+function setReport(lines: readonly TrialLine[], rows: TrialRows[]): void {
+  const trial = trials.getStore()
+  if (trial !== undefined) trial.report = { total: lines.length, changes: lines.slice(0, MAX_LINES), rows }
 }
 
 /** In the transaction of a change, before it: returns a function that reports the change and ends the transaction. */
@@ -68,9 +101,8 @@ export async function beginTrial(tx: Transaction): Promise<(entries: readonly Jo
       const [created = 0, updated = 0, deleted = 0] = counts.map((count, at) => count - (from?.[at] ?? 0))
       return created + updated + deleted === 0 ? [] : [{ table, created, updated, deleted }]
     })
-    const lines = entries.flatMap(linesOf)
-    const trial = trials.getStore()
-    if (trial !== undefined) trial.report = { total: lines.length, changes: lines.slice(0, MAX_LINES), rows }
+    setReport(entries.flatMap(linesOf), rows)
+    trials.getStore()?.later.push(...entries.flatMap(({ later }) => later ?? []))
     throw new TrialEnd('the trial is rolled back')
   }
 }

@@ -180,7 +180,7 @@ function addStatusRoutes(app: HttpApp, users: UsersService): void {
   app.delete(
     '/users/:user_id',
     {
-      config: { action: 'user.delete' },
+      config: { action: 'user.delete', dryRun: true },
       schema: {
         tags: ['users'],
         summary: 'Delete a user',

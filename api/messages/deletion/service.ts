@@ -4,6 +4,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
 import { parseFilter } from '../reader/filter.ts'
+import { countMessages } from './count.ts'
 import type { DeletionQuery } from './schema.ts'
 import { deleteMessages, snapshotNow } from './steps.ts'
 
@@ -45,12 +46,14 @@ export function createMessageDeletion(deps: {
     async remove(caller, domainId, channelId, query) {
       refuseOtherFilters(query)
       const { publisher = '', ...range } = query
-      const { fromSeconds, toSeconds } = parseFilter({ ...range, offset: 0, limit: 1, format: '' })
+      const filter = parseFilter({ ...range, offset: 0, limit: 1, format: '' })
+      const { fromSeconds, toSeconds } = filter
       const publisherId = publisher === '' ? undefined : publisher
       if (fromSeconds === undefined && toSeconds === undefined && publisherId === undefined)
         throw new ServiceError('malformed', 'one of from, to or publisher is required')
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
       await domain.requireOn(entity, 'delete')
+      const target = { channelKey: entity.key, fromSeconds, toSeconds, publisherId }
       const release = await slots.take(domain.domainId)
       try {
         // Recorded before the deletion: an interrupted deletion has deleted something.
@@ -65,10 +68,11 @@ export function createMessageDeletion(deps: {
               ...(toSeconds === undefined ? {} : { to: toSeconds }),
               ...(publisherId === undefined ? {} : { publisher: publisherId }),
             },
+            later: () => countMessages(database, target, filter),
           })
           return await snapshotNow(tx)
         })
-        await deleteMessages(database, { channelKey: entity.key, fromSeconds, toSeconds, publisherId }, snapshot)
+        await deleteMessages(database, target, snapshot)
       } finally {
         release()
       }
