@@ -781,6 +781,7 @@ CREATE TABLE ingest_batches (
   projected boolean NOT NULL DEFAULT false,
   envelopes text,
   cleared_channels bigint[],
+  task_runs uuid[],
   CONSTRAINT ingest_batches_pkey PRIMARY KEY (seq),
   CONSTRAINT ingest_batches_batch_key UNIQUE (batch)
 );
@@ -796,9 +797,11 @@ COMMENT ON COLUMN ingest_batches.max_time IS 'Latest time of a record; NULL: the
 COMMENT ON COLUMN ingest_batches.projected IS 'Set in the transaction that adds the batch to the projections.';
 COMMENT ON COLUMN ingest_batches.envelopes IS 'What MQTT publishers said about messages beside their content, by number of the message, as JSON; NULL: nothing.';
 COMMENT ON COLUMN ingest_batches.cleared_channels IS 'Channels in which an empty message of the batch removed a retained message; it is stored in envelopes alone. NULL: none.';
+COMMENT ON COLUMN ingest_batches.task_runs IS 'Runs of tasks that published messages of the batch; which of them did is in envelopes. NULL: none.';
 CREATE INDEX ingest_batches_cleared ON ingest_batches USING btree (xid, seq) WHERE (cleared_channels IS NOT NULL);
 CREATE INDEX ingest_batches_pending ON ingest_batches USING btree (seq) WHERE (NOT projected);
 CREATE INDEX ingest_batches_position ON ingest_batches USING btree (xid, seq);
+CREATE INDEX ingest_batches_task_runs ON ingest_batches USING gin (task_runs) WHERE (task_runs IS NOT NULL);
 
 CREATE TABLE installation (
   name text NOT NULL,

@@ -14,6 +14,7 @@ const FILTERS = [
   'from',
   'to',
   'publisher',
+  'run',
   'format',
   'aggregation',
   'interval',
@@ -39,9 +40,9 @@ const COLUMNS = [
   'protocol',
 ]
 /** An export has neither pages nor buckets, and is in order of time. */
-const EXPORT_FLAGS = ['from', 'to', 'publisher', 'format'] as const
+const EXPORT_FLAGS = ['from', 'to', 'publisher', 'run', 'format'] as const
 const EXPORT_FILTERS = [...EXPORT_FLAGS, 'name', 'dir'] as const
-const READ_FLAGS = ['from', 'to', 'publisher', 'format', 'aggregation', 'interval'] as const
+const READ_FLAGS = ['from', 'to', 'publisher', 'run', 'format', 'aggregation', 'interval'] as const
 
 export const messages: Group = {
   name: 'messages',

@@ -14,6 +14,7 @@ import { startProjectingMessages } from './projecting.ts'
 
 const START_SECONDS = 1_700_000_100
 const MESSAGES = 300
+const RUN = '6f9619ff-8b86-4d01-b42d-00cf4fc964ff'
 const access = {
   domainKey: 1,
   domainId: 'domain',
@@ -31,16 +32,17 @@ beforeAll(async () => {
   const messages = await startProjectingMessages(server.database)
   const common = { access, subtopic: 'a.b', protocol: 'http' } as const
   const nothing = { boolValue: undefined, stringValue: undefined, dataValue: undefined, sum: undefined }
-  const publish = (index: number) => {
+  const publish = (index: number, run?: string) => {
     const timeSeconds = START_SECONDS + index * 60
     const record = { ...nothing, name: 'a', unit: '', timeSeconds, value: index, updateTimeSeconds: undefined }
     return messages.publish({
       ...common,
       receivedAtSeconds: timeSeconds,
       content: { kind: 'records', records: [record] },
+      ...(run === undefined ? {} : { envelope: { run: { id: run, task: run } } }),
     })
   }
-  for (let index = 0; index < MESSAGES; index++) await publish(index)
+  for (let index = 0; index < MESSAGES; index++) await publish(index, index === MESSAGES / 2 ? RUN : undefined)
   await messages.project('own')
   await publish(MESSAGES)
   const raw = { kind: 'raw', contentType: 'text/plain', body: Buffer.from('x') } as const
@@ -104,6 +106,7 @@ test('no read names a partition in which nothing of the channel arrived', async 
     page({ from, to }),
     page({ offset: 150 }),
     page({ v: 100, comparator: 'lt' }),
+    page({ run: RUN }),
     page(means),
     latest({}),
   ]) {
@@ -120,6 +123,7 @@ test.each([
   ['A page of some series', page({ name: 'a', subtopic: 'a/b' })],
   ['A range of times', page({ from, to })],
   ['A page that is far away', page({ offset: 150 })],
+  ['Messages of a run', page({ run: RUN })],
   ['Values', page({ v: 100, comparator: 'lt' })],
   ['Means of an hour', page(means)],
   ['JSON and raw messages', page({ format: 'raw', limit: 1 })],

@@ -179,6 +179,33 @@ test('a message on the channel starts a run with its record, and the result is p
   expect((await owner.call('GET', `/tasks/${task}/runs/${result?.run_id}`)).json()).toMatchObject({
     cause: { type: 'message', channel_id: from, message: cause?.message_id },
   })
+  // And from the run to what it published.
+  const read = async (channel: string, query: string, headers?: Record<string, string>) =>
+    await owner.call('GET', `/${domain}/channels/${channel}/messages?${query}`, undefined, headers)
+  const values = async (query: string, channel = to) =>
+    (await read(channel, query)).json<{ total: number; messages: { value: number }[] }>()
+  expect(await values(`run=${run?.id}`)).toMatchObject({ total: 1, run: run?.id, messages: [{ value: 1021 }] })
+  expect(await values(`run=${run?.id}&order=value&limit=1`)).toMatchObject({ total: 1, messages: [{ value: 1021 }] })
+  expect(await values(`run=${run?.id}&name=other`)).toMatchObject({ total: 0, messages: [] })
+  expect(await values(`run=${run?.id}&to=1700000000`)).toMatchObject({ total: 0 })
+  expect(await values(`run=${run?.id}`, from)).toMatchObject({ total: 0 })
+  expect(await values(`run=${randomUUID()}`)).toMatchObject({ total: 0, messages: [] })
+  const span = `from=${(message?.time ?? 0) - 60}&to=${(message?.time ?? 0) + 60}`
+  expect(await values(`run=${run?.id}&${span}&aggregation=count&interval=1h`)).toMatchObject({
+    messages: [{ value: 1 }],
+  })
+  const lines = await read(to, `run=${run?.id}`, { accept: 'application/x-ndjson' })
+  expect(
+    lines.text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown),
+  ).toMatchObject([{ value: 1021 }])
+  expect((await read(to, `run=${randomUUID()}`, { accept: 'application/x-ndjson' })).text).toBe('')
+  for (const query of ['run=latest', `run=${run?.id}&format=json`])
+    expect((await read(to, query)).json(), query).toMatchObject({ error: 'malformed', details: [{ path: 'run' }] })
+  expect((await owner.call('GET', `/m/${domain}/c/${to}/latest?run=${run?.id}`)).status).toBe(400)
+  expect((await owner.call('DELETE', `/${domain}/channels/${to}/messages?run=${run?.id}&from=0`)).status).toBe(400)
 })
 
 test('a function of numbers runs once for each record of a message', async () => {

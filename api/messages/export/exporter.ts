@@ -16,6 +16,7 @@ import { all, conditionsIn, matchingIn, scopeOf } from '../reader/conditions.ts'
 import { parseFilter } from '../reader/filter.ts'
 import type { Filter } from '../reader/filter.ts'
 import { rollupsIn } from '../reader/parts.ts'
+import { intersection } from '../reader/time-range.ts'
 import type { TimeRange } from '../reader/time-range.ts'
 import { payloadConditions } from '../reader/payloads.ts'
 import type { PayloadRow } from '../reader/payloads.ts'
@@ -197,7 +198,9 @@ async function* recordsOf(
   dir: 'asc' | 'desc',
 ): AsyncGenerator<StoredMessage[], void, void> {
   const scope = await scopeOf(db, channelKey, filter)
-  for (const slice of await slicesOf(db, scope, filter, dir)) {
+  if (scope.ofRun === 'nothing') return
+  const range = scope.ofRun === undefined ? filter : intersection(filter, scope.ofRun.times)
+  for (const slice of await slicesOf(db, scope, range, dir)) {
     const conditions = conditionsIn(scope, slice)
     const query = sql<RecordRow>`
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, f.protocol, extract(epoch FROM f.time)::float8 AS time, f.value,

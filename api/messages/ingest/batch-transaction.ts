@@ -10,7 +10,7 @@ import { isClearing } from '../model/message.ts'
 import { runWithCopies } from '../store/copy-in.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { toCopies } from '../store/message-rows.ts'
-import { formatEnvelopes } from './envelopes.ts'
+import { formatEnvelopes, publishingRuns } from './envelopes.ts'
 import type { Claim } from './idempotency.ts'
 import { claimKeys } from './idempotency.ts'
 import { claimReceipts } from './receipts.ts'
@@ -39,10 +39,10 @@ export async function commitBatch(
       messages.map(() => undefined),
       batch,
     )
-    const begin = ['BEGIN', logRow(names, messages, formatEnvelopes(messages))]
+    const begin = ['BEGIN', logRow(names, messages, noted(messages))]
     return await runWithCopies(client, begin, toCopies(batch, names.seq), ['COMMIT'])
   }
-  await client.query(['BEGIN', logRow(names, messages, undefined)].join(';\n'))
+  await client.query(['BEGIN', logRow(names, messages, noted([]))].join(';\n'))
   const receipts = await claimReceipts(client, messages)
   const claims = (await claimKeys(client, messages)).map((claim, index) => receipts[index] ?? claim)
   const fresh = batch.filter((_, index) => claims[index] === 'store')
@@ -50,15 +50,14 @@ export async function commitBatch(
   const stored = fresh.map(({ message }) => message)
   await storeRetained(client, stored)
   // Numbered in the order in which they are stored.
-  const envelopes = formatEnvelopes(stored)
-  const cleared = [...new Set(stored.filter(isClearing).map(({ access }) => access.channelKey))]
+  const { envelopes, runs } = noted(stored)
+  const cleared = arrayOf('bigint', [...new Set(stored.filter(isClearing).map(({ access }) => access.channelKey))])
   const before =
-    envelopes === undefined
+    envelopes === 'NULL'
       ? []
       : [
-          `UPDATE ingest_batches SET envelopes = ${quote(envelopes)}, cleared_channels = ${
-            cleared.length === 0 ? 'NULL' : `ARRAY[${cleared.join()}]::bigint[]`
-          } WHERE seq = ${names.seq}`,
+          `UPDATE ingest_batches SET envelopes = ${envelopes}, task_runs = ${runs}, cleared_channels = ${cleared}
+            WHERE seq = ${names.seq}`,
         ]
   return await runWithCopies(client, before, toCopies(fresh, names.seq), ['COMMIT'])
 }
@@ -82,8 +81,22 @@ function quote(text: string): string {
   return `convert_from(decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
 }
 
+/** An array of numbers or quoted texts; NULL when it is empty. */
+function arrayOf(type: 'bigint' | 'uuid', elements: readonly (number | string)[]): string {
+  return elements.length === 0 ? 'NULL' : `ARRAY[${elements.join()}]::${type}[]`
+}
+
+/** The columns of a batch that say what its messages are besides their content. */
+type Noted = { envelopes: string; runs: string }
+
+function noted(messages: readonly IncomingMessage[]): Noted {
+  const envelopes = formatEnvelopes(messages)
+  const runs = publishingRuns(messages).map((id) => `${quote(id)}::uuid`)
+  return { envelopes: envelopes === undefined ? 'NULL' : quote(envelopes), runs: arrayOf('uuid', runs) }
+}
+
 /** Every other value in the text is a number or a generated uuid. */
-function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[], envelopes: string | undefined): string {
+function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[], { envelopes, runs }: Noted): string {
   let records = 0
   let minSeconds = Infinity
   let maxSeconds = -Infinity
@@ -96,6 +109,6 @@ function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[], e
     }
   }
   const span = records === 0 ? 'NULL, NULL' : `to_timestamp(${minSeconds}), to_timestamp(${maxSeconds})`
-  return `INSERT INTO ingest_batches (seq, batch, messages, records, min_time, max_time, envelopes)
-    VALUES (${seq}, '${id}', ${messages.length}, ${records}, ${span}, ${envelopes === undefined ? 'NULL' : quote(envelopes)})`
+  return `INSERT INTO ingest_batches (seq, batch, messages, records, min_time, max_time, envelopes, task_runs)
+    VALUES (${seq}, '${id}', ${messages.length}, ${records}, ${span}, ${envelopes}, ${runs})`
 }

@@ -13,6 +13,11 @@ export function formatEnvelopes(messages: readonly IncomingMessage[]): string | 
   return found === undefined ? undefined : JSON.stringify(found)
 }
 
+/** The runs of tasks that published messages of a batch. */
+export function publishingRuns(messages: readonly IncomingMessage[]): string[] {
+  return [...new Set(messages.flatMap(({ envelope }) => envelope?.run?.id ?? []))]
+}
+
 function clearingEnvelope({ access, subtopic, envelope }: IncomingMessage): Envelope {
   const { channelKey, publisherKey, publisherId } = access
   return { ...envelope, clears: { channelKey, subtopic, publisherKey, publisherId: publisherId ?? '' } }

@@ -6,6 +6,8 @@ import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 import type { Arrivals } from './arrivals.ts'
 import { arrivalsOf, holdsRecords } from './arrivals.ts'
 import type { Filter } from './filter.ts'
+import type { RunMessages } from './run-messages.ts'
+import { isPublishedAs, messagesOfRun } from './run-messages.ts'
 import type { Comparator } from './schema.ts'
 import type { TimeRange } from './time-range.ts'
 
@@ -21,6 +23,8 @@ export type Scope = {
   /** Series with the name of the query. */
   recordKeys: readonly number[] | undefined
   protocol: number | undefined
+  /** What a run published when the query filters by one; 'nothing': no message is known. */
+  ofRun: RunMessages | 'nothing' | undefined
   values: readonly ValueCondition[]
 }
 
@@ -55,8 +59,14 @@ const OPERATORS: Readonly<Record<Comparator, Sql<unknown>>> = {
  */
 export async function scopeOf(tx: Queryable, channelKey: number, filter: Filter): Promise<Scope> {
   const values = valueConditions(filter)
-  const [arrivals, series] = await Promise.all([arrivalsOf(tx, channelKey), seriesOf(tx, channelKey, filter)])
-  return { channelKey, arrivals, ...series, protocol: filter.protocol, values }
+  const [arrivals, series, ofRun] = await Promise.all([
+    arrivalsOf(tx, channelKey),
+    seriesOf(tx, channelKey, filter),
+    filter.runId === undefined
+      ? undefined
+      : messagesOfRun(tx, filter.runId, filter).then((found) => found ?? 'nothing'),
+  ])
+  return { channelKey, arrivals, ...series, protocol: filter.protocol, ofRun, values }
 }
 
 function valueConditions({ value, boolValue, stringValue, dataValue, comparator }: Filter): ValueCondition[] {
@@ -109,7 +119,7 @@ export function conditionsIn(
   range: TimeRange,
   { found = 'by channel', heldIn = range }: { found?: 'by channel' | 'by batch'; heldIn?: TimeRange } = {},
 ): RecordConditions {
-  const { channelKey, arrivals, rowKeys, recordKeys, protocol, values } = scope
+  const { channelKey, arrivals, rowKeys, recordKeys, protocol, ofRun, values } = scope
   const times = rowTimeConditions(range)
   const rows =
     found === 'by channel'
@@ -118,6 +128,8 @@ export function conditionsIn(
   // Pending batches name their partitions themselves.
   if (arrivals !== undefined && found === 'by channel') rows.push(holdsRecords(arrivals, heldIn))
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
+  if (ofRun === 'nothing') rows.push(sql`false`)
+  else if (ofRun !== undefined) rows.push(...rowTimeConditions(ofRun.times), isPublishedAs(ofRun))
   rows.push(...values.map(({ row }) => row))
   // Publisher and subtopic are the same for all records of a row, so that the first record decides.
   if (rowKeys !== undefined) rows.push(isOneOf(sql`m.series_keys[1]`, rowKeys))

@@ -1,5 +1,7 @@
 /** The validated query of a reader, with the values that are stored. */
 import { refusedField } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import { RECORDS_FORMAT } from '../ingest/content.ts'
 import { PROTOCOLS } from '../model/message.ts'
 import { parseBase64Url } from '../senml/index.ts'
 import { END_TIME_SECONDS, MIN_TIME_SECONDS } from '../senml/time.ts'
@@ -18,6 +20,8 @@ export type Filter = {
   names: readonly string[] | undefined
   /** The stored number; -1 for a protocol that does not exist. */
   protocol: number | undefined
+  /** The run of a task that published the message. */
+  runId: string | undefined
   value: number | undefined
   boolValue: boolean | undefined
   stringValue: string | undefined
@@ -46,6 +50,7 @@ export function parseFilter(query: MessagesQuery): Filter {
     publisherIds: isGiven(publisher) ? parseList('publisher', publisher) : undefined,
     names: isGiven(name) ? parseList('name', name) : undefined,
     protocol: isGiven(protocol) ? PROTOCOLS.findIndex((known) => known === protocol) : undefined,
+    runId: isGiven(query.run) ? parseRun(query.run, query.format) : undefined,
     value: query.v,
     boolValue: query.vb,
     stringValue: isGiven(vs) ? vs : undefined,
@@ -56,6 +61,13 @@ export function parseFilter(query: MessagesQuery): Filter {
 
 function isGiven(text: string | undefined): text is string {
   return text !== undefined && text !== ''
+}
+
+/** Tasks publish SenML alone. */
+function parseRun(run: string, format: string): string {
+  if (!isId(run)) throw refusedField('run', 'must be the id of a run')
+  if (format !== RECORDS_FORMAT) throw refusedField('run', `requires the format ${RECORDS_FORMAT}`)
+  return run
 }
 
 /** A comma is neither in names of records (RFC 8428 section 4.5.1) nor in ids. Throws `malformed`. */

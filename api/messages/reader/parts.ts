@@ -21,9 +21,9 @@ export type Parts = {
   raw: readonly RecordConditions[]
 }
 
-/** Rollups contain series and times, but no protocols and no single values. */
-export function isKnownToRollups({ protocol, values }: Scope): boolean {
-  return protocol === undefined && values.length === 0
+/** Rollups contain series and times, but no protocols, no single messages and no single values. */
+export function isKnownToRollups({ protocol, ofRun, values }: Scope): boolean {
+  return protocol === undefined && ofRun === undefined && values.length === 0
 }
 
 /** The parts of the snapshot that the transaction reads. */

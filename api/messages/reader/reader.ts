@@ -44,6 +44,9 @@ export function createReader(database: Pick<SnapshotSource, 'snapshot'>): Reader
       return { ...echoOf(query), offset, limit, format, ...presentTotal(found), messages: found.rows, ...next }
     },
     async latest(access, query) {
+      // Other unknown parameters are ignored; a caller would take the result for what the run published.
+      if (Object.hasOwn(query, 'run'))
+        throw refusedField('run', 'does not select newest records: read pages of messages')
       const filter = parseFilter({ ...query, format: RECORDS_FORMAT })
       const { offset, limit, cursor } = query
       const window = { offset, limit: query.only_total === true ? 0 : limit, cursor }

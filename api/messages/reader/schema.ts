@@ -30,6 +30,12 @@ export const MessagesQuery = Type.Object({
   subtopic: Type.Optional(Type.String({ description: 'Equality; `a/b` and `a.b` are the same' })),
   publisher: Type.Optional(Type.String({ description: 'Id of the client, or up to 100 ids separated by commas' })),
   protocol: Type.Optional(Type.String({ description: 'http, mqtt, coap or ws', ...documented({ enum: PROTOCOLS }) })),
+  run: Type.Optional(
+    Type.String({
+      description:
+        'Id of the run of a task that published the message; for eight days after it arrived, with `format=messages`',
+    }),
+  ),
   name: Type.Optional(
     Type.String({ description: 'Name of the record, base name included, or up to 100 names separated by commas' }),
   ),
@@ -138,6 +144,7 @@ export const MessagesPage = Type.Object({
   subtopic: Type.Optional(Type.String()),
   publisher: Type.Optional(Type.String()),
   protocol: Type.Optional(Type.String()),
+  run: Type.Optional(Type.String()),
   name: Type.Optional(Type.String()),
   v: Type.Optional(Type.Number()),
   vb: Type.Optional(Type.Boolean()),
