@@ -17,7 +17,7 @@ export const provision: Group = {
       tail: 'domain',
       summary: 'create the clients of a file',
       example: 'clients.csv',
-      flags: ['skip-bad'],
+      flags: ['skip-bad', 'dry-run'],
       run: (cli, given) => createFromFile(cli, given, 'clients', arg(given, 'file')),
     },
     {
@@ -26,7 +26,7 @@ export const provision: Group = {
       tail: 'domain',
       summary: 'create the clients of a file (older name)',
       example: 'things.csv',
-      flags: ['skip-bad'],
+      flags: ['skip-bad', 'dry-run'],
       isOlder: true,
       run: (cli, given) => createFromFile(cli, given, 'clients', arg(given, 'file')),
     },
@@ -36,7 +36,7 @@ export const provision: Group = {
       tail: 'domain',
       summary: 'create the channels of a file',
       example: 'channels.json',
-      flags: ['skip-bad'],
+      flags: ['skip-bad', 'dry-run'],
       run: (cli, given) => createFromFile(cli, given, 'channels', arg(given, 'file')),
     },
     {
@@ -45,7 +45,7 @@ export const provision: Group = {
       tail: 'domain',
       summary: 'connect every client of a file to every channel of it; with --pairs only the two of each line',
       example: 'connections.csv',
-      flags: ['skip-bad', 'pairs'],
+      flags: ['skip-bad', 'pairs', 'dry-run'],
       run: (cli, given) => connectFromFile(cli, given, arg(given, 'file')),
     },
     {
@@ -55,10 +55,12 @@ export const provision: Group = {
       summary:
         'create the clients, channels, connections and certificate of one device, as the layout of the provision service defines',
       example: '09:6:0:sb:sa a-key-of-16-characters --name gateway',
+      flags: ['dry-run'],
       call: {
         method: 'POST',
         service: 'provision',
         path: '/{domain}/mapping',
+        query: ['dry-run'],
         auth: 'optional',
         body: ({ args, flags }) => ({
           external_id: args['external_id'],

@@ -1,6 +1,7 @@
 /** Creates clients, channels and connections of a file with as few requests as the server's limits allow. */
 import type { Cli } from './command.ts'
 import { CommandError, RefusedError } from './failures.ts'
+import { DRY_RUN_VIEW, joinReports } from './dry-run.ts'
 import { createProgress } from './progress.ts'
 import { readConnections, readEntities } from './provisioning-file.ts'
 import type { BadLine, Connections, Placed } from './provisioning-file.ts'
@@ -26,8 +27,10 @@ export async function createFromFile(
   const { good, bad } = readEntities(file, what)
   settleBad(cli, given, file, bad)
   if (good.length === 0) throw new CommandError(`${file} contains no ${what}`)
+  const isTrial = given.flags.has('dry-run')
   const created: unknown[] = []
-  const progress = createProgress(cli.output, `creating ${what}`)
+  const reports: unknown[] = []
+  const progress = createProgress(cli.output, isTrial ? `trying ${what}` : `creating ${what}`)
   try {
     for (const chunk of chunksOf(good)) {
       progress.at(created.length, good.length)
@@ -36,6 +39,7 @@ export async function createFromFile(
           method: 'POST',
           service: what,
           path: `${given.domain === undefined ? '' : `/${encodeURIComponent(given.domain)}`}/${what}/bulk`,
+          query: dryRunOf(given),
           json: chunk.map((item) => item.value),
           token: given.credential,
           deadlineMs: BULK_DEADLINE_MS,
@@ -43,14 +47,18 @@ export async function createFromFile(
         .catch((error: unknown) => {
           throw explainRefusal(error, file, chunk, created.length, what)
         })
+      if (isTrial) reports.push(value)
       const list = isRecord(value) ? value[what] : undefined
       if (Array.isArray(list)) created.push(...(list as unknown[]))
     }
   } finally {
     progress.end()
   }
-  cli.output.data({ total: created.length, [what]: created }, { columns: COLUMNS })
+  if (isTrial) cli.output.data(joinReports(reports), DRY_RUN_VIEW)
+  else cli.output.data({ total: created.length, [what]: created }, { columns: COLUMNS })
 }
+
+const dryRunOf = ({ flags }: Given) => (flags.has('dry-run') ? { dry_run: 'true' } : {})
 
 /** Reports every invalid line; throws unless --skip-bad is set. */
 function settleBad(cli: Cli, given: Given, file: string, bad: readonly BadLine[]): void {
@@ -108,21 +116,25 @@ export async function connectFromFile(cli: Cli, given: Given, file: string): Pro
   const { good, bad } = readConnections(file, given.flags.has('pairs'))
   settleBad(cli, given, file, bad)
   if (good.length === 0) throw new CommandError(`${file} contains no connections`)
-  cli.output.note(sizeOf(good))
+  const isTrial = given.flags.has('dry-run')
+  if (!isTrial) cli.output.note(sizeOf(good))
   const calls = [...callsOf(good)]
-  const progress = createProgress(cli.output, 'connecting')
+  const progress = createProgress(cli.output, isTrial ? 'trying connections' : 'connecting')
+  const reports: unknown[] = []
   let done = 0
   try {
     for (const body of calls) {
       progress.at(done, calls.length)
-      await cli.request({
+      const { value } = await cli.request({
         method: 'POST',
         service: 'channels',
         path: given.domain === undefined ? '/connect' : `/${encodeURIComponent(given.domain)}/channels/connect`,
+        query: dryRunOf(given),
         json: body.length === 1 ? body[0] : body,
         token: given.credential,
         deadlineMs: BULK_DEADLINE_MS,
       })
+      if (isTrial) reports.push(value)
       done += 1
     }
   } catch (error) {
@@ -137,7 +149,8 @@ export async function connectFromFile(cli: Cli, given: Given, file: string): Pro
   } finally {
     progress.end()
   }
-  cli.output.ok()
+  if (isTrial) cli.output.data(joinReports(reports), DRY_RUN_VIEW)
+  else cli.output.ok()
 }
 
 /** The number of connections, printed before they are created. */

@@ -4,6 +4,7 @@ import { readAgreedConfig } from './folder-consent.ts'
 import type { Invocation } from './invocation.ts'
 import type { Group } from './command.ts'
 import { domainIdOf } from './domain-names.ts'
+import { DRY_RUN_VIEW } from './dry-run.ts'
 import { workerIdOf } from './worker-names.ts'
 import { UsageError } from './failures.ts'
 import { claimsOf } from './login-store.ts'
@@ -48,7 +49,7 @@ export async function runCommand(
       ? await readAll(cli, requestOf(command.call, given, cli.settings))
       : await cli.call(command.call, given)
     const isTrial = given.flags.has('dry-run')
-    cli.show(isTrial ? 'data' : (command.answer ?? 'data'), answer, isTrial ? TRIAL_VIEW : viewOf(group, command))
+    cli.show(isTrial ? 'data' : (command.answer ?? 'data'), answer, isTrial ? DRY_RUN_VIEW : viewOf(group, command))
     const hint = command.hintOf?.(answer.value)
     if (hint !== undefined) cli.output.hint(hint)
   }
@@ -61,9 +62,6 @@ function requirePages({ call }: Resolved['command'], { flags }: Given): void {
   if (flags.has('limit') || flags.has('offset') || flags.all('query').some(isOther))
     throw new UsageError('--all must not be combined with limit, offset or cursor')
 }
-
-/** What a change would do: changes, and rows by table. */
-const TRIAL_VIEW: View = { columns: ['operation', 'id', 'name', 'table', 'created', 'updated', 'deleted', 'exact'] }
 
 /** Two words are domain and token; one is recognized by its form, or is the token if no other is set. */
 function tailOf(

@@ -1,7 +1,7 @@
 /** Whole files of clients, channels and connections: all or nothing, with a report by line (contract section 13, bulk files). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
-import { newTenant, publish } from '../api/support.ts'
+import { newMember, newTenant, publish } from '../api/support.ts'
 import type { Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
@@ -86,8 +86,24 @@ describe('a file of names', () => {
     const call = (text: string) =>
       tenant.call('POST', `/${tenant.domainId}/clients/import?dry_run=true`, text, { 'content-type': 'text/csv' })
     const tried = await call(file)
-    expect(tried).toMatchObject({ status: 200, text: '{"total":2}' })
+    expect(tried.status, tried.text).toBe(200)
+    expect(tried.json()).toMatchObject({
+      total: 2,
+      changes: [
+        { operation: 'client.create', name: 'pump 1' },
+        { operation: 'client.create', name: 'pump 2' },
+      ],
+    })
+    expect(tried.json<{ rows: unknown[] }>().rows).toContainEqual({
+      table: 'clients',
+      created: 2,
+      updated: 0,
+      deleted: 0,
+    })
     expect((await call('name,x\n')).status).toBe(400)
+    const reader = await newMember(api, tenant, ['read', 'client_read'])
+    const url = `/${tenant.domainId}/clients/import?dry_run=true`
+    expect((await reader.call('POST', url, file, { 'content-type': 'text/csv' })).status).toBe(403)
     expect(await total('clients')).toBe(before)
   })
 
@@ -183,16 +199,29 @@ describe('a file of connections', () => {
     expect(rows).toHaveLength(1)
   })
 
-  it('reports the number of connections first, and creates only the pairs of its lines', async () => {
+  it('reports the new connections first, and creates only the pairs of its lines', async () => {
     const { clientIds, channelIds } = await ends(2)
     const file = `client_id,channel_id\n${clientIds[0]},${channelIds[0]}\n${clientIds[1]},${channelIds[1]}\n`
     const url = `/${tenant.domainId}/connections/import?dry_run=true`
     const tried = await tenant.call('POST', url, file, { 'content-type': 'text/csv' })
-    expect(tried).toMatchObject({ status: 200, text: '{"total":2}' })
+    expect(tried.status, tried.text).toBe(200)
+    expect(tried.json()).toMatchObject({
+      total: 2,
+      changes: [0, 1].map((at) => ({
+        operation: 'channel.connect',
+        attributes: { client_ids: [clientIds[at]], channel_ids: [channelIds[at]] },
+      })),
+    })
+    const newPairs = (answer: typeof tried) =>
+      answer.json<{ rows: { table: string; created: number }[] }>().rows.find(({ table }) => table === 'connections')
+        ?.created
+    expect(newPairs(tried)).toBe(2)
     expect(await connected(channelIds[0] ?? '')).toBe(0)
     const product = await tenant.call('POST', url, { subjects: clientIds, objects: channelIds })
-    expect(product).toMatchObject({ status: 200, text: '{"total":4}' })
+    expect(newPairs(product)).toBe(4)
     expect((await csv('connections', file)).json()).toEqual({ total: 2 })
+    // Half of them exist now.
+    expect(newPairs(await tenant.call('POST', url, { subjects: clientIds, objects: channelIds }))).toBe(2)
     for (const channelId of channelIds) expect(await connected(channelId)).toBe(1)
   })
 

@@ -377,3 +377,21 @@ describe('a member who may create clients and channels', () => {
     }
   })
 })
+
+describe('a dry run', () => {
+  it('reports every entity of the device, with the rules of the creation, and creates none', async () => {
+    const device = external()
+    const url = `/${tenant.domainId}/mapping`
+    const before = await countRows(api)
+    const tried = await tenant.call('POST', `${url}?dry_run=true`, device)
+    expect(tried.status, tried.text).toBe(200)
+    const report = tried.json<{ total: number; changes: { operation: string }[] }>()
+    const operations = report.changes.map(({ operation }) => operation)
+    expect(operations).toEqual(expect.arrayContaining(['client.create', 'channel.create', 'provision.mapping']))
+    expect(report.total).toBe(operations.length)
+    expect(tried.text).not.toContain(device.external_key)
+    expect(await countRows(api)).toEqual(before)
+    expect((await tenant.call('POST', url, device)).status).toBe(201)
+    expect((await tenant.call('POST', `${url}?dry_run=true`, device)).status).toBe(409)
+  })
+})

@@ -132,6 +132,7 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
           entityKeys: keys,
           attributes:
             only !== undefined && more.length === 0 ? factsOf(only) : { ids: created.map((entity) => entity.id) },
+          names: created.map((entity) => entity.name),
         })
         return created
       })

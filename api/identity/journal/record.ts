@@ -14,6 +14,8 @@ export type JournalEntry = {
   entityKeys: readonly number[]
   /** Flat attributes of the change. Never a secret, a key or a token. */
   attributes?: Readonly<Record<string, unknown>>
+  /** Names of the entities in the attribute `ids`. A trial shows them; they are not recorded. */
+  names?: readonly string[]
   /** Counts what is deleted after the transaction of the change. Only a trial calls it, after it has rolled the transaction back. */
   later?: () => Promise<TrialRows[]>
 }

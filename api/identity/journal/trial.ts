@@ -117,10 +117,14 @@ async function countRows(tx: Transaction): Promise<Map<string, readonly number[]
   return new Map(rows.map(({ table, created, updated, deleted }) => [table, [created, updated, deleted]]))
 }
 
-/** A record of a bulk change names its entities in `ids`. */
-function linesOf({ operation, attributes = {} }: JournalEntry): TrialLine[] {
+/** A record of a bulk change has its entities in `ids`. */
+function linesOf({ operation, attributes = {}, names }: JournalEntry): TrialLine[] {
   const { ids, id, name, ...rest } = redact(attributes)
   const shown = { ...(typeof name === 'string' ? { name } : {}), attributes: rest }
-  if (Array.isArray(ids)) return ids.map((one: unknown) => ({ operation, id: String(one), ...shown }))
+  if (Array.isArray(ids))
+    return ids.map((one: unknown, index) => {
+      const ofOne = names?.[index]
+      return { operation, id: String(one), ...shown, ...(ofOne === undefined ? {} : { name: ofOne }) }
+    })
   return [{ operation, ...(typeof id === 'string' ? { id } : {}), ...shown }]
 }

@@ -4,7 +4,7 @@ import { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, MAX_PAIRS } from '#api/devices/ind
 import { Id } from '#api/identity/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { Counted, ImportedChannels, ImportedClients, ImportedConnections } from './schema.ts'
+import { ImportedChannels, ImportedClients, ImportedConnections } from './schema.ts'
 import type { BulkService, FileBody } from './service.ts'
 
 const tags = ['provision']
@@ -12,11 +12,6 @@ const CSV = 'text/csv'
 const KINDS = ['conflict', 'unprocessable'] as const
 const params = Type.Object({ domain_id: Id })
 const body = Type.Unknown({ description: `${CSV} or application/json` })
-const querystring = Type.Object({
-  dry_run: Type.Optional(
-    Type.Boolean({ description: 'Checks the file and returns the number of entities without creating them' }),
-  ),
-})
 const HEADER =
   'A first row that contains the name of a column is a header. Unknown columns are rejected. `tags` are separated by `;` or `,`; `metadata` is a JSON object.'
 const REPORT =
@@ -45,28 +40,25 @@ export function bulkRoutes(bulk: BulkService): RoutePlugin {
 }
 
 function importRoutes(scope: HttpApp, bulk: BulkService): void {
-  const shared = { tags, consumes: [CSV, 'application/json'], params, querystring, body }
+  const shared = { tags, consumes: [CSV, 'application/json'], params, body }
   scope.post(
     '/:domain_id/clients/import',
     {
-      config: { action: 'client_create', maxItems: MAX_BULK_ITEMS },
+      config: { action: 'client_create', maxItems: MAX_BULK_ITEMS, dryRun: true },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
         summary: 'Import clients from a file',
         description: `CSV: the columns \`id\`, \`name\`, \`secret\`, \`tags\`, \`metadata\` and \`status\`; without a header the first column is the name and the others are ignored. ${HEADER} JSON: a list of clients. ${REPORT}`,
-        response: responses({ 200: Counted, 201: ImportedClients }, ...KINDS),
+        response: responses({ 201: ImportedClients }, ...KINDS),
       },
     },
     async (request, reply) => {
-      const options = { isTrial: request.query.dry_run === true }
       const { total, made } = await bulk.importClients(
         request.principal,
         request.params.domain_id,
         fileOf(request.body),
-        options,
       )
-      if (options.isTrial) return { total }
       void reply.code(201)
       return {
         total,
@@ -77,24 +69,21 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
   scope.post(
     '/:domain_id/channels/import',
     {
-      config: { action: 'channel_create', maxItems: MAX_BULK_ITEMS },
+      config: { action: 'channel_create', maxItems: MAX_BULK_ITEMS, dryRun: true },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
         summary: 'Import channels from a file',
         description: `CSV: the columns \`id\`, \`name\`, \`route\`, \`description\`, \`tags\`, \`metadata\` and \`status\`; without a header the first column is the name and the others are ignored. ${HEADER} JSON: a list of channels. ${REPORT}`,
-        response: responses({ 200: Counted, 201: ImportedChannels }, ...KINDS),
+        response: responses({ 201: ImportedChannels }, ...KINDS),
       },
     },
     async (request, reply) => {
-      const options = { isTrial: request.query.dry_run === true }
       const { total, made } = await bulk.importChannels(
         request.principal,
         request.params.domain_id,
         fileOf(request.body),
-        options,
       )
-      if (options.isTrial) return { total }
       void reply.code(201)
       return { total, channels: made }
     },
@@ -102,24 +91,18 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
   scope.post(
     '/:domain_id/connections/import',
     {
-      config: { action: 'channel_connect_to_client', maxItems: MAX_PAIRS },
+      config: { action: 'channel_connect_to_client', maxItems: MAX_PAIRS, dryRun: true },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
         summary: 'Import connections from a file',
         description: `CSV: each line contains a client id and a channel id; a header (\`client_id\`, \`channel_id\`) is optional. JSON: one object or a list of them, with \`client_ids\` and \`channel_ids\`, \`subjects\` and \`objects\`, or \`thing_id\` and \`channel_id\`; every client is connected with every channel. ${REPORT}`,
-        response: responses({ 200: Counted, 201: ImportedConnections }, ...KINDS),
+        response: responses({ 201: ImportedConnections }, ...KINDS),
       },
     },
     async (request, reply) => {
-      const options = { isTrial: request.query.dry_run === true }
-      const { total } = await bulk.importConnections(
-        request.principal,
-        request.params.domain_id,
-        fileOf(request.body),
-        options,
-      )
-      if (!options.isTrial) void reply.code(201)
+      const { total } = await bulk.importConnections(request.principal, request.params.domain_id, fileOf(request.body))
+      void reply.code(201)
       return { total }
     },
   )

@@ -7,7 +7,6 @@ import { fieldName } from '#core/errors/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { checkOf, requireStorable } from '#core/http/index.ts'
 
-export const Counted = Type.Object({ total: Type.Integer({ description: 'Number of entities in the file' }) })
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({
   total: Type.Integer(),

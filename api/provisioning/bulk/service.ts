@@ -26,8 +26,6 @@ type Placed<T> = { place: string; item: T }
 type Named = { id?: string; name?: string; credentials?: { secret?: string } }
 type Pairs = { clientIds: string[]; channelIds: string[]; types: string[] | undefined }
 
-/** With `isTrial` the file is checked and nothing is created. */
-export type ImportOptions = { isTrial: boolean }
 export type Imported<T> = { total: number; made: T[] }
 
 export type BulkService = {
@@ -36,24 +34,17 @@ export type BulkService = {
     caller: UserPrincipal,
     domainId: string,
     file: FileBody,
-    options: ImportOptions,
   ): Promise<Imported<{ id: string; name: string; secret: string }>>
   importChannels(
     caller: UserPrincipal,
     domainId: string,
     file: FileBody,
-    options: ImportOptions,
   ): Promise<Imported<{ id: string; name: string }>>
   /**
    * Returns the number of pairs in the file. Throws the errors of the report: `malformed`, `forbidden`,
    * `unprocessable`.
    */
-  importConnections(
-    caller: UserPrincipal,
-    domainId: string,
-    file: FileBody,
-    options: ImportOptions,
-  ): Promise<{ total: number }>
+  importConnections(caller: UserPrincipal, domainId: string, file: FileBody): Promise<{ total: number }>
 }
 
 /** The allowed columns of a table, its columns without a header, and defaults of empty cells. */
@@ -109,22 +100,20 @@ export function createBulkService({
   }
 
   return {
-    async importClients(caller, domainId, file, { isTrial }) {
+    async importClients(caller, domainId, file) {
       const items = await readItems<Named>(caller, domainId, 'client', file)
-      if (isTrial) return { total: items.length, made: [] }
       const made = await devices.clients.create(caller, domainId, items)
       return {
         total: made.length,
         made: made.map(({ client, secret }) => ({ id: client.id, name: client.name, secret })),
       }
     },
-    async importChannels(caller, domainId, file, { isTrial }) {
+    async importChannels(caller, domainId, file) {
       const items = await readItems<Named>(caller, domainId, 'channel', file)
-      if (isTrial) return { total: items.length, made: [] }
       const made = await devices.channels.create(caller, domainId, items)
       return { total: made.length, made: made.map(({ channel }) => ({ id: channel.id, name: channel.name })) }
     },
-    async importConnections(caller, domainId, file, { isTrial }) {
+    async importConnections(caller, domainId, file) {
       const domain = await access.enter(caller, domainId)
       const report = createReport()
       const items = await placedItems(report, file, MAX_PAIRS, TABLES.connection)
@@ -153,7 +142,6 @@ export function createBulkService({
         refuseUnknown(report, place, 'channel', item.channelIds, channels)
       })
       report.requireNothing()
-      if (isTrial) return { total }
       const merged = await merge(placed.map(({ item }) => item))
       await devices.connections.connect(
         caller,

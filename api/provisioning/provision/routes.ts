@@ -44,7 +44,7 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
       app.post(
         url,
         {
-          config: { ownCredentials: ['bearer', 'none'], action: 'client_create' },
+          config: { ownCredentials: ['bearer', 'none'], action: 'client_create', dryRun: true },
           schema: {
             tags,
             summary: 'Create all entities of a device',

@@ -20,16 +20,24 @@ const LINE = /^line (\d+)/
 
 type Check = { total: number } | { error: ApiError }
 
+type Report = { total: number; rows?: { table: string; created: number }[] }
+
+/** The number of entities that were created, or that a dry run would create. */
 async function send(kind: Kind, domain: string, text: string, isTrial: boolean): Promise<{ total: number }> {
+  const { total, rows } = await post(kind, domain, text, isTrial)
+  return { total: rows === undefined ? total : (rows.find(({ table }) => table === kind)?.created ?? 0) }
+}
+
+async function post(kind: Kind, domain: string, text: string, isTrial: boolean): Promise<Report> {
   const input = {
     params: { domain_id: domain },
     query: isTrial ? { dry_run: true } : {},
     headers: { 'Content-Type': 'text/csv' },
     body: text as never,
   }
-  if (kind === 'clients') return (await call('POST /{domain_id}/clients/import', input)) as { total: number }
-  if (kind === 'channels') return (await call('POST /{domain_id}/channels/import', input)) as { total: number }
-  return (await call('POST /{domain_id}/connections/import', input)) as { total: number }
+  if (kind === 'clients') return (await call('POST /{domain_id}/clients/import', input)) as Report
+  if (kind === 'channels') return (await call('POST /{domain_id}/channels/import', input)) as Report
+  return (await call('POST /{domain_id}/connections/import', input)) as Report
 }
 
 export function Import() {

@@ -1,0 +1,25 @@
+/** What a change would do: changes, and rows by table. */
+import type { View } from './table.ts'
+import { isRecord } from './values.ts'
+
+export const DRY_RUN_VIEW: View = {
+  columns: ['operation', 'id', 'name', 'table', 'created', 'updated', 'deleted', 'exact'],
+}
+
+type Rows = { table: string; created: number; updated: number; deleted: number }
+type Report = { total: number; changes: unknown[]; rows: Rows[] }
+
+/** The report on a file that is sent with several requests. */
+export function joinReports(answers: readonly unknown[]): Report {
+  const joined: Report = { total: 0, changes: [], rows: [] }
+  for (const report of answers.filter(isRecord) as unknown as Report[]) {
+    joined.total += report.total
+    joined.changes.push(...report.changes)
+    for (const rows of report.rows) {
+      const known = joined.rows.find(({ table }) => table === rows.table)
+      if (known === undefined) joined.rows.push({ ...rows })
+      else for (const count of ['created', 'updated', 'deleted'] as const) known[count] += rows[count]
+    }
+  }
+  return joined
+}
