@@ -453,6 +453,42 @@ describe('files of bulk provisioning', () => {
     expect(halves.stderr).toContain('line 1: has no channel')
   })
 
+  it('are tried with --dry-run, which reports each entity and creates none, as deletions are', async () => {
+    const clients = write('tried-clients.csv', 'name\ntried one\ntried two\n')
+    const totalOf = async (group: string) => json<{ total: number }>(await home.run([group, 'get', 'all'])).total
+    const before = [await totalOf('clients'), await totalOf('channels')]
+    expect(json(await home.run(['provision', 'clients', clients, '--dry-run']))).toMatchObject({
+      total: 2,
+      changes: [
+        { operation: 'client.create', name: 'tried one' },
+        { operation: 'client.create', name: 'tried two' },
+      ],
+      rows: expect.arrayContaining([{ table: 'clients', created: 2, updated: 0, deleted: 0 }]),
+    })
+    const channels = write('tried-channels.json', '[{"name": "tried"}]')
+    expect(json(await home.run(['provision', 'channels', channels, '--dry-run']))).toMatchObject({ total: 1 })
+    expect([await totalOf('clients'), await totalOf('channels')]).toEqual(before)
+    const made = json<{ clients: { id: string }[] }>(await home.run(['provision', 'clients', clients])).clients
+    const channel =
+      json<{ channels: { id: string }[] }>(await home.run(['provision', 'channels', channels])).channels[0]?.id ?? ''
+    const pairs = write('tried-pairs.csv', made.map(({ id }) => `${id},${channel}\n`).join(''))
+    const tried = json<{ rows: { table: string; created: number }[] }>(
+      await home.run(['provision', 'connect', pairs, '--dry-run']),
+    )
+    expect(tried.rows).toMatchObject([{ table: 'connections', created: 2 }])
+    expect(json<{ total: number }>(await home.run(['clients', 'connections', made[0]?.id ?? ''])).total).toBe(0)
+    await home.run(['messages', 'send', channel, '[{"n": "a", "v": 1}, {"n": "b", "v": 2}]'])
+    const deletion = json(await home.run(['messages', 'delete', channel, '--from', '0', '--dry-run']))
+    expect(deletion).toMatchObject({
+      total: 1,
+      changes: [{ operation: 'channel.remove_messages', id: channel }],
+      rows: [{ table: 'records', deleted: 2 }],
+    })
+    expect(json<{ total: number }>(await home.run(['messages', 'read', channel])).total).toBe(2)
+    const ofRun = await home.run(['messages', 'read', channel, '--run', made[0]?.id ?? ''])
+    expect(json<{ total: number }>(ofRun).total).toBe(0)
+  })
+
   it('of 250 channels are listed whole with --all, which selects no page', async () => {
     const lines = Array.from({ length: 250 }, (_, index) => `whole-${index}`)
     const file = write('whole.json', JSON.stringify(lines.map((name) => ({ name }))))
