@@ -3,12 +3,14 @@
 /** A record with the names of SenML (RFC 8428 section 4.6): resolved, so the time is absolute. */
 export type SenmlRecord = {
   n: string
-  t: number
   u?: string
+  t: number
   v?: number
   vs?: string
   vb?: boolean
   vd?: string
+  s?: number
+  ut?: number
 }
 
 export type GuestCall = {

@@ -1,30 +1,24 @@
 /** A trial of a module: what it is called with, and how the frame runs it. */
 import { call } from '../../api/call.ts'
+import type { Answer } from '../../api/call.ts'
 import type { InspectedModule } from '../../api/operations.ts'
 import type { GuestCall, SenmlRecord, TryReport } from '../../try/protocol.ts'
 import { parametersOf, parseInput } from './inputs.ts'
+import { callsOf } from './trigger-calls.ts'
+import type { TriggerMessage } from './trigger-calls.ts'
 
 const HOUR_SECONDS = 3_600
 const MAX_RECORDS = 1_000
-const NUMBERS: ReadonlySet<string> = new Set(['i32', 'i64', 'f32', 'f64'])
 
 export type ModuleFunction = InspectedModule['exports'][number]
 export type Source = { kind: 'inputs'; values: readonly string[]; stdin: string } | { kind: 'channel'; channel: string }
-export type Trial = { calls: readonly GuestCall[]; report: TryReport; records: readonly StoredRecord[] }
-type StoredRecord = SenmlRecord & { publisher: string; subtopic: string; protocol: string }
+export type Trial = { calls: readonly GuestCall[]; report: TryReport }
+type StoredMessage = Answer<'GET /{domain_id}/channels/{channel_id}/messages'>['messages'][number]
 
 export const functionsOf = ({ exports }: InspectedModule): ModuleFunction[] =>
   exports.filter(({ kind, name }) => ['function', 'func'].includes(kind) && name !== '_initialize')
 
 export const isCommand = ({ name }: ModuleFunction) => name === '_start' || /^wasi:cli\/run@0\.2\.\d+#run$/.test(name)
-
-/** The function of a component takes the message as text. */
-const takesText = ({ params }: ModuleFunction) => params.length === 1 && params[0] === 'string'
-const takesNumbers = ({ params }: ModuleFunction) =>
-  params.length > 0 && params.length <= 2 && params.every((type) => NUMBERS.has(type))
-
-/** Whether messages can start it: with the value and the time of a record, with the message as text, or as a command. */
-export const takesMessages = (one: ModuleFunction) => isCommand(one) || takesText(one) || takesNumbers(one)
 
 /** Throws an error with a sentence. */
 export async function runTrial(
@@ -33,8 +27,11 @@ export async function runTrial(
   chosen: ModuleFunction,
   source: Source,
 ): Promise<Trial> {
-  const records = source.kind === 'channel' ? await lastHour(domain, source.channel) : []
-  const calls = source.kind === 'channel' ? callsFor(chosen, source.channel, records) : [callWith(chosen, source)]
+  const messages = source.kind === 'channel' ? await lastHour(domain, source.channel) : []
+  const calls =
+    source.kind === 'channel'
+      ? messages.flatMap((message) => callsOf(message, chosen.params))
+      : [callWith(chosen, source)]
   if (calls.length === 0) throw new Error('the channel has no message of the last hour that the function takes')
   const { tryModule } = await import('../../try/sandbox.ts')
   const request = {
@@ -45,10 +42,10 @@ export async function runTrial(
     calls,
     args: [file.name.replace(/\.wasm$/, '')],
     env: {},
-    records: records.toReversed().map((record) => senmlOf(record)),
+    records: messages.flatMap(({ records }) => records).toSorted((one, other) => other.t - one.t),
   }
   const report = await tryModule(request, kind === 'component')
-  return { calls, report, records }
+  return { calls, report }
 }
 
 function callWith(chosen: ModuleFunction, { values, stdin }: Extract<Source, { kind: 'inputs' }>): GuestCall {
@@ -56,53 +53,37 @@ function callWith(chosen: ModuleFunction, { values, stdin }: Extract<Source, { k
   return { inputs, stdin }
 }
 
-function callsFor(chosen: ModuleFunction, channel: string, records: readonly StoredRecord[]): GuestCall[] {
-  if (isCommand(chosen) || takesText(chosen))
-    return records.map((record) => {
-      const message = JSON.stringify({
-        channel_id: channel,
-        subtopic: record.subtopic,
-        publisher: record.publisher,
-        protocol: record.protocol,
-        records: [senmlOf(record)],
-      })
-      return isCommand(chosen) ? { inputs: [], stdin: message } : { inputs: [message], stdin: '' }
-    })
-  return records.flatMap(({ v, t }) =>
-    v === undefined ? [] : [{ inputs: [v, t].slice(0, chosen.params.length), stdin: '' }],
-  )
+/** The messages of the last hour, oldest first, with at most the newest thousand records. */
+async function lastHour(domain: string, channel: string): Promise<TriggerMessage[]> {
+  const { messages, next } = await call('GET /{domain_id}/channels/{channel_id}/messages', {
+    params: { domain_id: domain, channel_id: channel },
+    query: { from: Date.now() / 1_000 - HOUR_SECONDS, limit: MAX_RECORDS, dir: 'desc', links: true },
+  })
+  const byMessage = [...Map.groupBy(messages.toReversed(), ({ message_id: id }) => id).values()]
+  // The oldest message may have further records that were not read.
+  const whole = next !== undefined && byMessage.length > 1 ? byMessage.slice(1) : byMessage
+  return whole.map((records) => ({
+    channel_id: channel,
+    subtopic: records[0]?.subtopic ?? '',
+    publisher: records[0]?.publisher ?? '',
+    protocol: records[0]?.protocol ?? '',
+    records: records.map((record) => senmlOf(record)),
+  }))
 }
 
-function senmlOf({ n, t, u, v, vs, vb, vd }: StoredRecord): SenmlRecord {
+/** In the order of the fields of a trigger, because a function may get the text. */
+function senmlOf(stored: StoredMessage): SenmlRecord {
+  const { name = '', time = 0, unit, value, string_value: vs, bool_value: vb, data_value: vd } = stored
+  const { sum: s, update_time: ut } = stored
   return {
-    n,
-    t,
-    ...(u === undefined ? {} : { u }),
-    ...(v === undefined ? {} : { v }),
+    n: name,
+    ...(unit === undefined ? {} : { u: unit }),
+    t: time,
+    ...(value === undefined ? {} : { v: value }),
     ...(vs === undefined ? {} : { vs }),
     ...(vb === undefined ? {} : { vb }),
     ...(vd === undefined ? {} : { vd }),
+    ...(s === undefined ? {} : { s }),
+    ...(ut === undefined ? {} : { ut }),
   }
-}
-
-/** Oldest first, at most the newest thousand. */
-async function lastHour(domain: string, channel: string): Promise<StoredRecord[]> {
-  const { messages } = await call('GET /{domain_id}/channels/{channel_id}/messages', {
-    params: { domain_id: domain, channel_id: channel },
-    query: { from: Date.now() / 1_000 - HOUR_SECONDS, limit: MAX_RECORDS, dir: 'desc' },
-  })
-  return messages
-    .map(({ name = '', time = 0, unit, value, string_value: vs, bool_value: vb, data_value: vd, ...message }) => ({
-      n: name,
-      t: time,
-      ...(unit === undefined ? {} : { u: unit }),
-      ...(value === undefined ? {} : { v: value }),
-      ...(vs === undefined ? {} : { vs }),
-      ...(vb === undefined ? {} : { vb }),
-      ...(vd === undefined ? {} : { vd }),
-      publisher: message.publisher,
-      subtopic: message.subtopic ?? '',
-      protocol: message.protocol,
-    }))
-    .toReversed()
 }

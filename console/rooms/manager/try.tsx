@@ -13,8 +13,9 @@ import { useAction } from '../../shell/action.ts'
 import { useDomainId } from '../../shell/url.ts'
 import { parametersOf } from './inputs.ts'
 import { createTask } from './tasks.tsx'
-import { functionsOf, isCommand, runTrial, takesMessages } from './trial.ts'
+import { functionsOf, isCommand, runTrial } from './trial.ts'
 import type { ModuleFunction, Trial } from './trial.ts'
+import { takesMessages } from './trigger-calls.ts'
 import { ModuleDrop } from './upload.tsx'
 
 const SHOWN_OUTCOMES = 50
@@ -182,7 +183,7 @@ function RunForm({
         void run()
       }}
     >
-      {takesMessages(chosen) ? (
+      {takesMessages(chosen.params) ? (
         <Segments
           label="Run it on"
           value={kind}
