@@ -1,9 +1,9 @@
 /** Chromium with the console of a running installation. A violation of the policy and a request to another host fail the test. */
+import { deepEqual } from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { chromium } from 'playwright-core'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
-import { expect } from 'vitest'
 
 const PATHS = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
 const EXECUTABLE = PATHS.find((path) => existsSync(path))
@@ -69,7 +69,7 @@ export async function visit(browser: Browser, base: string, kind: Kind = {}): Pr
     go: async (path) => void (await page.goto(`${base}/console${path}`)),
     async [Symbol.asyncDispose]() {
       await context.close()
-      expect(faults).toEqual([])
+      deepEqual(faults, [])
     },
   }
 }

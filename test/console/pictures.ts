@@ -3,20 +3,19 @@
  * data of a small plant. It needs Chromium. Each screen is shown on a desktop in the light theme and on a phone in the dark one;
  * `-- --all` adds the other two, and `-- NAME` makes only the pictures whose names contain NAME.
  */
-import { spawn } from 'node:child_process'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { chromium } from 'playwright-core'
-import type { Browser, BrowserContext } from 'playwright-core'
+import type { Browser } from 'playwright-core'
+import { until } from '../harness/until.ts'
+import { createInstallation, startWhole } from '../harness/whole.ts'
+import type { Whole } from '../harness/whole.ts'
+import { launchBrowser, signIn, visit } from './browser.ts'
+import type { Kind } from './browser.ts'
 
 const OUTPUT = 'docs/console'
-const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
-const START_DEADLINE_MS = 180_000
-const SCREEN_DEADLINE_MS = 20_000
+/** The first start of a checkout builds the console. */
+const BUILD_DEADLINE_MS = 180_000
 /** Time of charts and live figures to settle. */
 const SETTLE_MS = 900
 const PASSWORD = 'the-first-admin'
@@ -33,70 +32,14 @@ type Plant = {
   user: string
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
-
-async function until(what: string, probe: () => Promise<boolean>, deadlineMs: number): Promise<void> {
-  const end = performance.now() + deadlineMs
-  while (!(await probe().catch(() => false))) {
-    if (performance.now() > end) throw new Error(`${what}: not within ${deadlineMs / 1_000} s`)
-    await sleep(200)
-  }
-}
-
-/** A whole Skein on free ports, with an empty database. */
-async function startSkein() {
-  const folder = mkdtempSync(join(tmpdir(), 'skein-pictures-'))
-  chmodSync(folder, 0o755)
-  const [http, manager, grpc, proxy] = [await freePort(), await freePort(), await freePort(), await freePort()]
-  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', 'programs/all.ts'], {
-    stdio: 'ignore',
-    env: {
-      PATH: process.env['PATH'],
-      HOME: process.env['HOME'],
-      SKEIN_DATA_DIR: folder,
-      SKEIN_HTTP_PORT: String(http),
-      SKEIN_MANAGER_HTTP_PORT: String(manager),
-      SKEIN_MANAGER_GRPC_PORT: String(grpc),
-      SKEIN_PROXY_PORT: String(proxy),
-      SKEIN_PROXY_ADDRESS: `127.0.0.1:${proxy}`,
-      SKEIN_COAP_PORT: '0',
-      SKEIN_MQTT_PORT: '0',
-      SKEIN_MQTTS_PORT: '0',
-      SKEIN_SERVICE_PORTS: 'false',
-      SKEIN_ADMIN_SECRET: PASSWORD,
-      SKEIN_WORKER_NAME: 'rack-1',
-    },
-  })
-  const base = `http://127.0.0.1:${http}`
-  const stop = async () => {
-    const ended = new Promise((resolve) => child.once('exit', resolve))
-    child.kill('SIGTERM')
-    await ended
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
-  }
-  await until('the console', async () => (await fetch(`${base}/console`)).status === 200, START_DEADLINE_MS)
-  return { base, stop }
-}
-
-function createApi(base: string, token: () => string): Api {
+function createApi(whole: Whole, token: () => string): Api {
   return async <T>(method: string, path: string, body?: unknown) => {
-    const response = await fetch(`${base}${path}`, {
-      method,
-      headers: {
-        ...(token() === '' ? {} : { Authorization: `Bearer ${token()}` }),
-        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    const { status, text, json } = await whole.call(method, path, {
+      ...(token() === '' ? {} : { authorization: `Bearer ${token()}` }),
+      ...(body === undefined ? {} : { body }),
     })
-    const text = await response.text()
-    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
-    return (text === '' ? undefined : JSON.parse(text)) as T
+    if (status >= 300) throw new Error(`${method} ${path}: ${status} ${text}`)
+    return (text === '' ? undefined : json()) as T
   }
 }
 
@@ -118,9 +61,9 @@ function readings(seed: number): object[] {
   return records
 }
 
-async function fill(base: string): Promise<Plant> {
+async function fill(whole: Whole): Promise<Plant> {
   let token = ''
-  const api = createApi(base, () => token)
+  const api = createApi(whole, () => token)
   const login = async (identity: string, secret: string) =>
     (await api<{ access_token: string }>('POST', '/users/tokens/issue', { identity, secret })).access_token
   token = await login('admin', PASSWORD)
@@ -216,7 +159,7 @@ async function fill(base: string): Promise<Plant> {
     ['Barbara', 'Liskov'],
   ] as const) {
     const username = first.toLowerCase()
-    const created = await createApi(base, () => '')<{ id: string }>('POST', '/users', {
+    const created = await createApi(whole, () => '')<{ id: string }>('POST', '/users', {
       first_name: first,
       last_name: last,
       email: `${username}@example.com`,
@@ -226,7 +169,7 @@ async function fill(base: string): Promise<Plant> {
     await api('POST', `/domains/${domain}/invitations`, { invitee_user_id: created.id, role_id: role.role_id })
     if (first === 'Barbara') continue
     const theirs = await login(username, 'correct horse')
-    await createApi(base, () => theirs)('POST', '/invitations/accept', { domain_id: domain })
+    await createApi(whole, () => theirs)('POST', '/invitations/accept', { domain_id: domain })
   }
   return {
     domain,
@@ -284,7 +227,7 @@ function screensOf({ domain, client, channel, group, task, run, workflow, user }
   ]
 }
 
-type Look = { suffix: string; theme: 'light' | 'dark'; isPhone: boolean }
+type Look = Kind & { suffix: string }
 const LOOKS: readonly Look[] = [
   { suffix: '', theme: 'light', isPhone: false },
   { suffix: '-phone-dark', theme: 'dark', isPhone: true },
@@ -294,31 +237,14 @@ const OTHER_LOOKS: readonly Look[] = [
   { suffix: '-phone', theme: 'light', isPhone: true },
 ]
 
-async function openContext(browser: Browser, { theme, isPhone }: Look, state?: object): Promise<BrowserContext> {
-  const context = await browser.newContext({
-    viewport: isPhone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
-    colorScheme: theme,
-    reducedMotion: 'reduce',
-    hasTouch: isPhone,
-    isMobile: isPhone,
-    ...(state === undefined ? {} : { storageState: state as never }),
-  })
-  context.setDefaultTimeout(SCREEN_DEADLINE_MS)
-  return context
-}
-
 async function take(browser: Browser, base: string, screens: readonly Screen[], look: Look): Promise<void> {
-  const outside = await openContext(browser, look)
-  const inside = await openContext(browser, look)
-  const login = await inside.newPage()
-  await login.goto(`${base}/console/sign-in`)
-  await login.getByLabel('Username or email').fill('admin')
-  await login.getByLabel('Password').fill(PASSWORD)
-  await login.getByRole('button', { name: 'Sign in' }).click()
-  await login.getByRole('heading', { name: 'Domains' }).waitFor()
+  const kind: Kind = { height: 800, ...look }
+  await using outside = await visit(browser, base, kind)
+  await using inside = await visit(browser, base, kind)
+  await signIn(inside.page, base, 'admin', PASSWORD)
   for (const { name, path, heading, isOutside } of screens) {
-    const page = isOutside === true ? await outside.newPage() : login
-    await page.goto(`${base}/console${path}`)
+    const { page, go } = isOutside === true ? outside : inside
+    await go(path)
     await page.getByRole('heading', { name: heading }).first().waitFor()
     if (name === 'try') {
       await page.getByLabel('Module file').setInputFiles('examples/add/add.wasm')
@@ -331,24 +257,20 @@ async function take(browser: Browser, base: string, screens: readonly Screen[], 
     await sleep(SETTLE_MS)
     await page.screenshot({ path: join(OUTPUT, `${name}${look.suffix}.png`) })
   }
-  await outside.close()
-  await inside.close()
 }
 
 const given = process.argv.slice(2)
 const wanted = given.find((one) => !one.startsWith('--'))
 mkdirSync(OUTPUT, { recursive: true })
-const skein = await startSkein()
+using installation = await createInstallation({ SKEIN_WORKER_NAME: 'rack-1', SKEIN_ADMIN_SECRET: PASSWORD })
+await using whole = await startWhole(installation)
+await until(async () => (await whole.call('GET', '/console')).status === 200, 'the console', BUILD_DEADLINE_MS)
+const plant = await fill(whole)
+const screens = screensOf(plant).filter(({ name }) => wanted === undefined || name.includes(wanted))
+const browser = await launchBrowser()
 try {
-  const plant = await fill(skein.base)
-  const screens = screensOf(plant).filter(({ name }) => wanted === undefined || name.includes(wanted))
-  const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-gpu'] })
-  try {
-    for (const look of given.includes('--all') ? [...LOOKS, ...OTHER_LOOKS] : LOOKS)
-      await take(browser, skein.base, screens, look)
-  } finally {
-    await browser.close()
-  }
+  for (const look of given.includes('--all') ? [...LOOKS, ...OTHER_LOOKS] : LOOKS)
+    await take(browser, installation.base, screens, look)
 } finally {
-  await skein.stop()
+  await browser.close()
 }
