@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { registerTrials } from '#api/identity/index.ts'
+import type { Actor } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Secret } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -142,7 +143,8 @@ export class ManagerServices {
       bodies: this.#bodies,
       logger,
     })
-    const stopRuns = (taskKey: number) => stopTaskRuns({ writer, endings, timing }, taskKey)
+    const stopRuns = (taskKey: number, recordedFor?: Actor) =>
+      stopTaskRuns({ writer, endings, timing }, { taskKey, recordedFor })
     const tasks = new TasksService({
       database,
       access,

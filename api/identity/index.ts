@@ -14,10 +14,14 @@ export {
   deletedRows,
   endTrial,
   isTrial,
+  insertRecords,
   journalOfDomain,
+  managedEntry,
   presentRecord as presentJournalRecord,
+  recordManaged,
   registerTrials,
   startJournalRetention,
+  storeRemoved,
 } from './journal/index.ts'
 export type {
   Actor,
@@ -25,6 +29,7 @@ export type {
   Journal,
   JournalEntry,
   JournalService,
+  ManagedType,
   Recorder,
   TrialRows,
 } from './journal/index.ts'

@@ -11,7 +11,7 @@ export const journal: Group = {
       words: 'get',
       args: '<entity_type> <entity_id>',
       tail: 'domain',
-      summary: 'list the journal of a user, domain, group, client or channel',
+      summary: 'list the journal of a user, domain, group, client, channel, task, workflow or worker',
       example: 'client <client_id>',
       flags: ['operation', 'from', 'to'],
       call: {

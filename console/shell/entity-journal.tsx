@@ -4,7 +4,7 @@ import type { UseQueryResult } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { Answer } from '../api/call.ts'
 import { query } from '../api/queries.ts'
-import type { JournalItem } from '../api/operations.ts'
+import type { JournalItem, Operations } from '../api/operations.ts'
 import { Button, Code } from '../design/controls.tsx'
 import { Card, Empty, Facts, Time, absoluteTime } from '../design/display.tsx'
 import { Dialog } from '../design/layers.tsx'
@@ -16,15 +16,22 @@ const PAGE = 50
 
 type JournalPage = Answer<'GET /{domain_id}/journal/{entity_type}/{entity_id}'>
 
-export function EntityJournal({
-  domain,
-  type,
-  id,
-}: {
+type EntityProps = {
   domain: string
-  type: 'client' | 'channel' | 'group' | 'domain'
+  type: Operations['GET /{domain_id}/journal/{entity_type}/{entity_id}']['params']['entity_type']
   id: string
-}) {
+}
+
+/** The journal of an entity that has no page with tabs. */
+export function JournalDrawer({ name, onClose, ...entity }: EntityProps & { name: string; onClose: () => void }) {
+  return (
+    <Dialog title={`Journal of ${name}`} kind="drawer" onClose={onClose}>
+      <EntityJournal {...entity} />
+    </Dialog>
+  )
+}
+
+export function EntityJournal({ domain, type, id }: EntityProps) {
   const [offset, setOffset] = useState(0)
   const result = useQuery(
     query('GET /{domain_id}/journal/{entity_type}/{entity_id}', {

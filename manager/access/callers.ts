@@ -1,5 +1,6 @@
 /** The caller of a request, authenticated before its body is read (contract decision 45: 401 before 415 and 400). */
 import type { FastifyRequest } from 'fastify'
+import type { Actor } from '#api/identity/index.ts'
 import type { Credential } from '#core/http/index.ts'
 import type { TaskAccess, TaskCaller } from './access.ts'
 
@@ -8,6 +9,9 @@ export const NO_USER = 0
 
 /** The credentials of every route of the manager; no token is needed from loopback if the settings allow it. */
 export const BEARER: readonly Credential[] = ['bearer']
+
+/** The caller in the journal. */
+export const actorOf = (caller: TaskCaller): Actor => caller ?? 'system'
 
 export type Callers = {
   /** The hook of every route of the manager. */

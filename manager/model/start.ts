@@ -1,4 +1,5 @@
 /** The request and the result of a start. */
+import type { Actor } from '#api/identity/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { RunCause } from './cause.ts'
 import type { RunInput } from './task-fields.ts'
@@ -36,6 +37,8 @@ export type StartRequest = {
   image: ResolvedImage | Error | undefined
   /** Idempotency-Key of a start or an invocation. */
   idempotency: { userKey: number; key: string; bodyDigest: string } | undefined
+  /** The user of a start in the journal; undefined: it is not recorded. */
+  recordedFor?: Actor
   /** When the writer took it, on the monotonic clock; set by the writer. */
   sinceMs?: number
   cause: RunCause

@@ -4,6 +4,9 @@ import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
+import type { TaskCaller } from '../access/access.ts'
+import { actorOf } from '../access/callers.ts'
+import { domainRecord, writeRecords } from '../store/journal.ts'
 
 export type ModulePolicy = {
   signatures: 'off' | 'warn' | 'require'
@@ -15,7 +18,7 @@ export type ModulePolicies = {
   /** The policy, at most a second old; null: of tasks of no domain. */
   find(domainId: string | null): Promise<ModulePolicy>
   /** Throws `malformed` with the invalid key. */
-  set(domain: { key: number; id: string } | null, policy: ModulePolicy): Promise<void>
+  set(domain: { key: number; id: string } | null, policy: ModulePolicy, caller: TaskCaller): Promise<void>
 }
 
 export const NO_POLICY: ModulePolicy = { signatures: 'off', keys: [] }
@@ -39,15 +42,19 @@ export function createModulePolicies(database: Database): ModulePolicies {
       return policy
     },
 
-    async set(domain, { signatures, keys }) {
+    async set(domain, { signatures, keys }, caller) {
       keys.forEach(requirePublicKey)
       if (signatures !== 'off' && keys.length === 0) {
         throw refuse('/keys', `must contain at least one public key when signatures is ${signatures}`)
       }
-      await sql`
-        INSERT INTO module_policies (domain_key, signatures, keys) VALUES (${domain?.key ?? null}, ${signatures}, ${[...keys]}::text[])
-        ON CONFLICT ON CONSTRAINT module_policies_domain_key
-        DO UPDATE SET signatures = excluded.signatures, keys = excluded.keys, updated_at = now()`.execute(database.db)
+      await database.transaction(async (tx) => {
+        await sql`
+          INSERT INTO module_policies (domain_key, signatures, keys) VALUES (${domain?.key ?? null}, ${signatures}, ${[...keys]}::text[])
+          ON CONFLICT ON CONSTRAINT module_policies_domain_key
+          DO UPDATE SET signatures = excluded.signatures, keys = excluded.keys, updated_at = now()`.execute(tx)
+        const change = { operation: 'module.update_policy', attributes: { signatures, keys_total: keys.length } }
+        await writeRecords(tx, [domainRecord(actorOf(caller), domain?.key ?? null, change)])
+      })
       remembered.delete(domain?.id ?? '')
     },
   }

@@ -201,7 +201,8 @@ export class ModulesService {
         'the module was uploaded to tasks: delete them, or upload another module to them',
       )
     }
-    if (await deleteUses(this.#deps.database, digest, removable)) await this.#deps.proxy.remove(digest)
+    if (await deleteUses(this.#deps.database, digest, { domains: removable, caller }))
+      await this.#deps.proxy.remove(digest)
   }
 
   /** A ticket with which a standard tool can pull a module that the caller can read. Throws `not_found`. */
@@ -227,7 +228,7 @@ export class ModulesService {
   }
 
   async setPolicy(caller: TaskCaller, domainId: string | undefined, policy: ModulePolicy): Promise<ModulePolicy> {
-    await this.#deps.policies.set(await this.#domainFor(caller, 'worker_manage', domainId), policy)
+    await this.#deps.policies.set(await this.#domainFor(caller, 'worker_manage', domainId), policy, caller)
     return policy
   }
 

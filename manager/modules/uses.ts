@@ -7,7 +7,9 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
-import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
+import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from '../access/access.ts'
+import { actorOf } from '../access/callers.ts'
+import { domainRecord, writeRecords } from '../store/journal.ts'
 import type { ResolvedReference } from './proxy-client.ts'
 
 /** The use of a module by one domain. */
@@ -137,13 +139,26 @@ const LAST_USED_FIRST = new Keyset([
 ])
 
 /** Removes the uses of the module by these domains; true if no other domain uses it. */
-export async function deleteUses(database: Database, digest: string, domains: VisibleDomainKeys): Promise<boolean> {
-  const { rows } = await sql<{ is_unused: boolean }>`
-    WITH gone AS (
-      DELETE FROM module_uses u WHERE u.digest = ${digest} AND ${visibleDomainCondition(sql`u.domain_key`, domains)} RETURNING key)
-    SELECT NOT EXISTS (SELECT 1 FROM module_uses u WHERE u.digest = ${digest} AND u.key NOT IN (SELECT key FROM gone))
-      AS is_unused`.execute(database.db)
-  return rows[0]?.is_unused === true
+export async function deleteUses(
+  database: Database,
+  digest: string,
+  { domains, caller }: { domains: VisibleDomainKeys; caller: TaskCaller },
+): Promise<boolean> {
+  return await database.transaction(async (tx) => {
+    const { rows } = await sql<{ is_unused: boolean; domain_keys: (number | null)[] }>`
+      WITH gone AS (
+        DELETE FROM module_uses u WHERE u.digest = ${digest} AND ${visibleDomainCondition(sql`u.domain_key`, domains)}
+        RETURNING key, domain_key)
+      SELECT NOT EXISTS (SELECT 1 FROM module_uses u WHERE u.digest = ${digest} AND u.key NOT IN (SELECT key FROM gone))
+        AS is_unused, to_jsonb(ARRAY(SELECT DISTINCT domain_key FROM gone)) AS domain_keys`.execute(tx)
+    const { is_unused: isUnused = false, domain_keys: keys = [] } = rows[0] ?? {}
+    const change = { operation: 'module.remove', attributes: { digest } }
+    await writeRecords(
+      tx,
+      keys.map((domainKey) => domainRecord(actorOf(caller), domainKey, change)),
+    )
+    return isUnused
+  })
 }
 
 function fromRow(row: UseRow): ModuleUse {

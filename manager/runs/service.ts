@@ -1,4 +1,5 @@
 /** Starts, stops and reads runs. The task of a run determines the permissions. */
+import type { Actor } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { PageRange } from '#core/page.ts'
@@ -9,6 +10,7 @@ import type { TaskState } from '#proto/index.ts'
 import type { TriggerMessage } from '#queues/index.ts'
 import { visibleIn } from '../access/access.ts'
 import type { TaskAccess, TaskCaller } from '../access/access.ts'
+import { actorOf } from '../access/callers.ts'
 import { userCause } from '../model/cause.ts'
 import type { RunCause } from '../model/cause.ts'
 import type { RunOverrides } from '../model/start.ts'
@@ -36,7 +38,7 @@ export type RunsDeps = {
   tasks: TasksService
   starter: RunStarter
   /** Resolves when every run of the task has ended. */
-  stopRuns: (taskKey: number) => Promise<void>
+  stopRuns: (taskKey: number, recordedFor?: Actor) => Promise<void>
   newId: () => string
   logger: Logger
 }
@@ -90,6 +92,7 @@ export class RunsService {
       cause: userCause(caller),
       traceparent,
       idempotency: idempotencyOf(caller, idempotencyKey, body),
+      recordedFor: actorOf(caller),
     })
   }
 
@@ -118,7 +121,7 @@ export class RunsService {
   /** Resolves when every run of the task has ended: confirmed by its worker, or forced at the deadline. */
   async stop(caller: TaskCaller, taskId: string): Promise<void> {
     const task = await this.#deps.tasks.require(caller, taskId, 'task_start')
-    await this.#deps.stopRuns(task.key)
+    await this.#deps.stopRuns(task.key, actorOf(caller))
   }
 
   async results(caller: TaskCaller, taskId: string) {

@@ -16,9 +16,10 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
-import { countedRows, deletedRows } from '#api/identity/index.ts'
+import { countedRows, deletedRows, recordManaged, storeRemoved } from '#api/identity/index.ts'
 import type { TrialRows } from '#api/identity/index.ts'
-import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
+import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from '../access/access.ts'
+import { actorOf } from '../access/callers.ts'
 import { noteTasks } from './notes.ts'
 import { RESULT_BYTES } from './runs.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
@@ -154,7 +155,7 @@ export type NewTaskRow = TaskFields &
   TaskExtras & {
     id: string
     domain: { key: number; id: string } | null
-    userKey: number | null
+    caller: TaskCaller
     workflow: { key: number; dependsOn: readonly string[]; runIf: RunIf } | null
   }
 
@@ -165,14 +166,15 @@ export async function insertTask(
   moduleKey: number | null = null,
 ): Promise<number> {
   const task = moduleKey === null ? given : { ...given, image_url: null }
-  const { id, domain, userKey, workflow } = task
+  const { id, domain, caller, workflow } = task
   const { rows } = await sql<{ key: number }>`
     WITH changed AS (INSERT INTO tasks (id, module_key, domain_key, domain_id, user_key, next_tick_at, secrets, secret_names, workflow_key,
       depends_on, run_if, ${sql.raw(TASK_COLUMNS.join(', '))})
-    VALUES (${id}, ${moduleKey}, ${domain?.key ?? null}, ${domain?.id ?? null}, ${userKey}, ${task.nextTickAt}, ${task.secrets},
+    VALUES (${id}, ${moduleKey}, ${domain?.key ?? null}, ${domain?.id ?? null}, ${caller?.key ?? null}, ${task.nextTickAt}, ${task.secrets},
       ${[...task.secretNames]}::text[], ${workflow?.key ?? null}, ${[...(workflow?.dependsOn ?? [])]}::text[],
       ${workflow?.runIf ?? 'success'}, ${sql.join(TASK_COLUMNS.map((column) => stored(column, task[column])))})
-    RETURNING key, state), noted AS (${NOTE})
+    RETURNING key, id, name, domain_key, state), noted AS (${NOTE}),
+      recorded AS (${recordManaged(actorOf(caller), { type: 'task', change: 'create' })})
     SELECT key FROM changed`.executePrepared(db, 'insert-task')
   const [row] = rows
   if (row === undefined) throw new Error('the task was not inserted')
@@ -191,25 +193,42 @@ const AT_REST = sql<boolean>`t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STA
 // An edited task is reset to a new one; its runs stay in the listing.
 const AS_NEW = sql`state = ${TASK_STATE.pending}, run_key = NULL, start_time = NULL, finish_time = NULL, updated_at = now()`
 
+/** What an update sets. */
+export type TaskChange = {
+  fields: Partial<TaskFields>
+  extras: Partial<TaskExtras>
+  /** An uploaded module, which clears the image reference. */
+  moduleKey?: number | undefined
+}
+
+/** Who changes a task, and the attributes of the change in the journal. */
+export type RecordedChange = { caller: TaskCaller; attributes: Readonly<Record<string, unknown>> }
+
+const recordUpdate = ({ caller, attributes }: RecordedChange) =>
+  recordManaged(actorOf(caller), { type: 'task', change: 'update', attributes })
+
 /** False if the task is active or deleted. An image reference clears the uploaded module. */
 export async function updateTask(
   tx: Transaction,
   key: number,
-  fields: Partial<TaskFields>,
-  extras: Partial<TaskExtras>,
-  userKey: number | null,
+  { fields, extras, moduleKey }: TaskChange,
+  change: RecordedChange,
 ): Promise<boolean> {
-  const sets = (Object.entries(fields) as [TaskColumn, unknown][]).map(
+  const { image_url: imageUrl, ...others } = fields
+  const sets = (Object.entries(others) as [TaskColumn, unknown][]).map(
     ([column, value]) => sql`${sql.ref(column)} = ${stored(column, value)}`,
   )
+  if (moduleKey !== undefined) sets.push(sql`module_key = ${moduleKey}, image_url = NULL`)
+  else if (imageUrl !== undefined) sets.push(sql`image_url = ${imageUrl}`)
+  if (moduleKey === undefined && typeof imageUrl === 'string') sets.push(sql`module_key = NULL`)
   if (extras.nextTickAt !== undefined) sets.push(sql`next_tick_at = ${extras.nextTickAt}`)
   if (extras.secrets !== undefined) sets.push(sql`secrets = ${extras.secrets}`)
   if (extras.secretNames !== undefined) sets.push(sql`secret_names = ${[...extras.secretNames]}::text[]`)
-  if (typeof fields.image_url === 'string') sets.push(sql`module_key = NULL`)
-  if (userKey !== null) sets.push(sql`user_key = ${userKey}`)
+  if (change.caller !== undefined) sets.push(sql`user_key = ${change.caller.key}`)
   const { rows } =
     await sql`WITH changed AS (UPDATE tasks t SET ${sql.join([...sets, AS_NEW])} WHERE t.key = ${key} AND ${AT_REST}
-      RETURNING t.key, t.state), noted AS (${NOTE}) SELECT key FROM changed`.execute(tx)
+      RETURNING t.key, t.id, t.name, t.domain_key, t.state), noted AS (${NOTE}), recorded AS (${recordUpdate(change)})
+      SELECT key FROM changed`.execute(tx)
   if (rows.length === 0) return false
   if (extras.triggerRule !== undefined) await writeTrigger(tx, key, extras.triggerRule)
   return true
@@ -220,11 +239,13 @@ export async function setModule(
   tx: Transaction,
   key: number,
   moduleKey: number,
-  userKey: number | null,
+  change: RecordedChange,
 ): Promise<boolean> {
   const { rows } = await sql`
-    WITH changed AS (UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, user_key = coalesce(${userKey}, user_key), ${AS_NEW}
-      WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key, t.state), noted AS (${NOTE})
+    WITH changed AS (UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL,
+        user_key = coalesce(${change.caller?.key ?? null}, user_key), ${AS_NEW}
+      WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key, t.id, t.name, t.domain_key, t.state), noted AS (${NOTE}),
+      recorded AS (${recordUpdate(change)})
     SELECT key FROM changed`.executePrepared(tx, 'set-module')
   return rows.length === 1
 }
@@ -233,11 +254,11 @@ const INACTIVE = sql<boolean>`${AT_REST}
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL)`
 
 /** False if a run of it is active, it belongs to a workflow, or it is deleted. */
-export async function deleteTask(database: Database, key: number): Promise<boolean> {
-  const work =
-    sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${INACTIVE} AND t.workflow_key IS NULL RETURNING t.key`.execute(
-      database.db,
-    )
+export async function deleteTask(database: Database, key: number, caller: TaskCaller): Promise<boolean> {
+  const work = sql`WITH changed AS (DELETE FROM tasks t WHERE t.key = ${key} AND ${INACTIVE} AND t.workflow_key IS NULL
+    RETURNING t.key, t.id, t.name, t.domain_key), removed AS (${sql.raw(storeRemoved('task'))}),
+      recorded AS (${recordManaged(actorOf(caller), { type: 'task', change: 'remove' })})
+    SELECT key FROM changed`.execute(database.db)
   const { rows } = await refusing({}, work)
   return rows.length === 1
 }

@@ -1,11 +1,14 @@
 /** Reads of the workers table. Registration and leases write it. */
 import { Keyset, readPage } from '#core/database/index.ts'
-import type { Queryable } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
+import { recordManaged } from '#api/identity/index.ts'
+import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from '../access/access.ts'
+import { actorOf } from '../access/callers.ts'
+import { domainRecord, writeRecords } from './journal.ts'
 import { noteWorkers } from './notes.ts'
 
 export type WorkerRecord = {
@@ -94,15 +97,23 @@ export async function findNewestRun(db: Queryable, taskKey: number): Promise<Pla
   return rows[0]
 }
 
-/** False if it does not exist. A call without a visible change, or for a dead worker, creates no event. */
-export async function setDraining(db: Queryable, key: number, isDraining: boolean): Promise<boolean> {
+/** False if it does not exist. A call without a change creates no event and no record; for a dead worker, no event. */
+export async function setDraining(
+  db: Queryable,
+  key: number,
+  isDraining: boolean,
+  caller: TaskCaller,
+): Promise<boolean> {
+  const change = isDraining ? 'drain' : 'resume'
   const { rows } = await sql`
     WITH before AS (SELECT key, draining FROM workers WHERE key = ${key} FOR UPDATE),
-      changed AS (UPDATE workers w SET draining = ${isDraining} FROM before WHERE w.key = before.key
-        RETURNING w.key, before.draining <> w.draining AND ${ALIVE} AS is_seen),
-      seen AS (SELECT key, ${isDraining ? 'draining' : 'alive'}::text AS state FROM changed WHERE is_seen),
-      noted AS (${sql.raw(noteWorkers('seen'))})
-    SELECT key FROM changed`.execute(db)
+      updated AS (UPDATE workers w SET draining = ${isDraining} FROM before WHERE w.key = before.key
+        RETURNING w.key, w.id, w.name, w.domain_key, before.draining <> w.draining AS is_changed, ${ALIVE} AS is_alive),
+      changed AS (SELECT * FROM updated WHERE is_changed),
+      seen AS (SELECT key, ${isDraining ? 'draining' : 'alive'}::text AS state FROM changed WHERE is_alive),
+      noted AS (${sql.raw(noteWorkers('seen'))}),
+      recorded AS (${recordManaged(actorOf(caller), { type: 'worker', change })})
+    SELECT key FROM updated`.execute(db)
   return rows.length === 1
 }
 
@@ -112,17 +123,20 @@ export type NewToken = {
   domain: { key: number; id: string } | null
   uses: number
   validForMs: number
-  createdBy: string | null
+  caller: TaskCaller
 }
 
 /** Returns its expiry. */
-export async function insertToken(db: Queryable, token: NewToken): Promise<string> {
+export async function insertToken(tx: Transaction, token: NewToken): Promise<string> {
+  const { id, uses, domain, caller } = token
   const { rows } = await sql<{ expires_at: string }>`
     INSERT INTO worker_tokens (id, token_hash, domain_key, domain_id, uses_left, expires_at, created_by)
-    VALUES (${token.id}, ${token.hash}, ${token.domain?.key ?? null}, ${token.domain?.id ?? null}, ${token.uses},
-      now() + make_interval(secs => ${token.validForMs / 1000}::float8), ${token.createdBy})
-    RETURNING expires_at`.execute(db)
+    VALUES (${id}, ${token.hash}, ${domain?.key ?? null}, ${domain?.id ?? null}, ${uses},
+      now() + make_interval(secs => ${token.validForMs / 1000}::float8), ${caller?.id ?? null})
+    RETURNING expires_at`.execute(tx)
   const [row] = rows
   if (row === undefined) throw new Error('the token was not inserted')
+  const change = { operation: 'worker.token.create', attributes: { id, uses, expires_at: row.expires_at } }
+  await writeRecords(tx, [domainRecord(actorOf(caller), domain?.key ?? null, change)])
   return row.expires_at
 }

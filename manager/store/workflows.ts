@@ -8,7 +8,9 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
-import { visibleDomainCondition, type VisibleDomainKeys } from '../access/access.ts'
+import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from '../access/access.ts'
+import { recordManaged, storeRemoved } from '#api/identity/index.ts'
+import { actorOf } from '../access/callers.ts'
 import { noteTasks } from './notes.ts'
 import { namesChannel } from './tasks.ts'
 import type { RunInput } from '../model/task-fields.ts'
@@ -38,12 +40,16 @@ export async function insertWorkflow(
     domain: { key: number; id: string } | null
     name: string
     metadata: Readonly<Record<string, unknown>>
+    caller: TaskCaller
   },
 ): Promise<number> {
+  const change = { type: 'workflow', change: 'create' } as const
   const { rows } = await sql<{ key: number }>`
-    INSERT INTO workflows (id, domain_key, domain_id, name, metadata)
+    WITH changed AS (INSERT INTO workflows (id, domain_key, domain_id, name, metadata)
     VALUES (${workflow.id}, ${workflow.domain?.key ?? null}, ${workflow.domain?.id ?? null}, ${workflow.name},
-      ${JSON.stringify(workflow.metadata)}::jsonb) RETURNING key`.execute(tx)
+      ${JSON.stringify(workflow.metadata)}::jsonb) RETURNING key, id, name, domain_key),
+    recorded AS (${recordManaged(actorOf(workflow.caller), change)})
+    SELECT key FROM changed`.execute(tx)
   const [row] = rows
   if (row === undefined) throw new Error('the workflow was not inserted')
   return row.key
@@ -105,8 +111,12 @@ const INACTIVE = sql<boolean>`
       WHERE t.workflow_key = f.key AND r.next_check_at IS NOT NULL)`
 
 /** False while it, or one of its tasks, is running. */
-export async function deleteWorkflow(tx: Transaction, key: number): Promise<boolean> {
-  const { rows } = await sql`DELETE FROM workflows f WHERE f.key = ${key} AND ${INACTIVE} RETURNING key`.execute(tx)
+export async function deleteWorkflow(tx: Transaction, key: number, caller: TaskCaller): Promise<boolean> {
+  const change = { type: 'workflow', change: 'remove' } as const
+  const { rows } = await sql`WITH changed AS (DELETE FROM workflows f WHERE f.key = ${key} AND ${INACTIVE}
+      RETURNING f.key, f.id, f.name, f.domain_key),
+    removed AS (${sql.raw(storeRemoved('workflow'))}), recorded AS (${recordManaged(actorOf(caller), change)})
+    SELECT key FROM changed`.execute(tx)
   return rows.length === 1
 }
 
@@ -121,10 +131,17 @@ export async function countWithWorkflow(db: Queryable, key: number): Promise<Tri
 }
 
 /** Starts a run with a step per task. Throws `invalid_state` while one is active. */
-export async function beginRun(tx: Transaction, workflowKey: number, id: string): Promise<number> {
+export async function beginRun(
+  tx: Transaction,
+  workflowKey: number,
+  { id, caller }: { id: string; caller: TaskCaller },
+): Promise<number> {
+  const change = { type: 'workflow', change: 'start', attributes: { run_id: id } } as const
   const open = () =>
     new ServiceError('invalid_state', 'the workflow is running: it can be started again when it has ended')
   const work = sql<{ key: number }>`
+    WITH changed AS (SELECT key, id, name, domain_key FROM workflows WHERE key = ${workflowKey}),
+      recorded AS (${recordManaged(actorOf(caller), change)})
     INSERT INTO workflow_runs (id, workflow_key, state, next_check_at)
     VALUES (${id}, ${workflowKey}, ${TASK_STATE.running}, now()) RETURNING key`.execute(tx)
   const { rows } = await refusing({ workflow_runs_open_key: open }, work)
@@ -235,9 +252,11 @@ export async function endRun(db: Queryable, key: number, state: TaskState): Prom
 }
 
 /** Stops a run together with its steps that were not started. */
-export async function stopRun(tx: Transaction, key: number): Promise<void> {
+export async function stopRun(tx: Transaction, key: number, caller: TaskCaller): Promise<void> {
   await sql`UPDATE workflow_steps SET state = ${TASK_STATE.stopped}
     WHERE workflow_run_key = ${key} AND state IN (${TASK_STATE.pending}, ${TASK_STATE.scheduled})`.execute(tx)
-  await sql`UPDATE workflow_runs SET state = ${TASK_STATE.stopped}, next_check_at = NULL, finished_at = now()
-    WHERE key = ${key} AND next_check_at IS NOT NULL`.execute(tx)
+  await sql`WITH stopped AS (UPDATE workflow_runs SET state = ${TASK_STATE.stopped}, next_check_at = NULL, finished_at = now()
+      WHERE key = ${key} AND next_check_at IS NOT NULL RETURNING workflow_key),
+    changed AS (SELECT f.key, f.id, f.name, f.domain_key FROM stopped JOIN workflows f ON f.key = stopped.workflow_key)
+    ${recordManaged(actorOf(caller), { type: 'workflow', change: 'stop' })}`.execute(tx)
 }

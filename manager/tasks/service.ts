@@ -1,6 +1,7 @@
 /** Task records: visibility, validation and changes. `runs/` manages their runs. */
 import { LRUCache } from 'lru-cache'
 import { endTrial, isTrial } from '#api/identity/index.ts'
+import type { Actor } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -10,6 +11,7 @@ import { Slots } from '#core/slots.ts'
 import { isUnderWay } from '../model/lifecycle.ts'
 import { domainOf } from '../access/domain-of.ts'
 import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access/access.ts'
+import { actorOf } from '../access/callers.ts'
 import { refuseResultReferences } from '../model/result-references.ts'
 import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
@@ -33,6 +35,7 @@ import {
 } from '../store/tasks.ts'
 import { NEW_TASK, readFields } from '../model/task-fields.ts'
 import { AwaitedEnds, type RunEndings } from '../writer/endings.ts'
+import { describeChange } from './changes.ts'
 import { refuseWorkflowFields, type NewTask, type TaskUpdate } from './schema.ts'
 
 export type TasksDeps = {
@@ -41,7 +44,7 @@ export type TasksDeps = {
   keyring: Keyring
   endings: RunEndings
   /** Resolves when every run of the task has ended. */
-  stopRuns: (taskKey: number) => Promise<void>
+  stopRuns: (taskKey: number, recordedFor: Actor) => Promise<void>
   /** Called after the commit of a change or deletion of a task's row. */
   onChanged: (taskId: string) => void
   newId: () => string
@@ -161,13 +164,12 @@ export class TasksService {
     const extras = await extrasOf(this.#deps, { caller, task, fields, secrets: body.secrets, before, sealed })
     const memoryLimitBytes = fields.memory_limit_bytes ?? before.memory_limit_bytes
     const module = await this.moduleOf(file, task.domainId, memoryLimitBytes)
+    const attributes = describeChange(before, { fields, extras, module })
     const isChanged = await this.#deps.database.transaction(async (tx) => {
-      const userKey = caller?.key ?? null
       // The lock of the quota before that of the task, as in an upload.
       const of = { domainId: task.domainId, taskKey: task.key }
       const moduleKey = module === undefined ? undefined : await this.#store(tx, module, of)
-      if (!(await updateTask(tx, task.key, fields, extras, userKey))) return false
-      return moduleKey === undefined || (await setModule(tx, task.key, moduleKey, userKey))
+      return await updateTask(tx, task.key, { fields, extras, moduleKey }, { caller, attributes })
     })
     if (!isChanged) {
       await this.#read(task)
@@ -189,12 +191,13 @@ export class TasksService {
    * unsupported module, the errors of `validateModule`, and `quota_exceeded`.
    */
   async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
-    const { memory_limit_bytes: memoryLimitBytes } = await this.#read(task)
-    const validated = await validateModule(bytes, task.domainId ?? '', memoryLimitBytes)
+    const before = await this.#read(task)
+    const validated = await validateModule(bytes, task.domainId ?? '', before.memory_limit_bytes)
     const module = { ...validated, sizeBytes: validated.bytes.byteLength }
     const isSet = await this.#deps.database.transaction(async (tx) => {
       const of = { domainId: task.domainId, taskKey: task.key }
-      return await setModule(tx, task.key, await this.#store(tx, module, of), caller?.key ?? null)
+      const moduleKey = await this.#store(tx, module, of)
+      return await setModule(tx, task.key, moduleKey, { caller, attributes: describeChange(before, { module }) })
     })
     if (!isSet) {
       await this.#read(task)
@@ -213,8 +216,8 @@ export class TasksService {
   async remove(caller: TaskCaller, id: string, isForced: boolean): Promise<void> {
     const task = await this.require(caller, id, 'task_delete')
     if (isTrial()) return await this.#tryRemoval(task, isForced)
-    if (isForced) await this.#deps.stopRuns(task.key)
-    const isGone = await deleteTask(this.#deps.database, task.key)
+    if (isForced) await this.#deps.stopRuns(task.key, actorOf(caller))
+    const isGone = await deleteTask(this.#deps.database, task.key, caller)
     if (!isGone) throw await this.#refusedRemoval(task)
     this.#identities.delete(task.id)
     this.#deps.onChanged(task.id)
@@ -268,7 +271,7 @@ export class TasksService {
       name: body.name,
       id,
       domain,
-      userKey: caller?.key ?? null,
+      caller,
       workflow,
     }
   }

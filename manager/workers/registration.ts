@@ -7,7 +7,9 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isId, newToken } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { RegisterRequest } from '#proto/index.ts'
+import { managedEntry } from '#api/identity/index.ts'
 import { digestSecret } from '../model/worker-secret.ts'
+import { writeRecords } from '../store/journal.ts'
 import { requireCertificate } from './certificates.ts'
 
 export type Registered = {
@@ -177,6 +179,8 @@ async function insert(
     RETURNING key, id, session_epoch, domain_id, draining`.execute(tx)
   const row = rows[0]
   if (row === undefined) throw new Error('the worker was not inserted')
+  const worker = { key: row.key, id, name: request.name, domainKey: token.domain_key }
+  await writeRecords(tx, [{ actor: 'system', entry: managedEntry(worker, { type: 'worker', change: 'create' }) }])
   return {
     key: row.key,
     id: row.id,

@@ -12,6 +12,7 @@ import {
   type TaskCaller,
   type TaskDomain,
 } from '../access/access.ts'
+import { actorOf } from '../access/callers.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import type { WorkerMeasured } from '../placement/metrics.ts'
 import type { WorkerRemoval } from '../writer/remove-worker.ts'
@@ -69,8 +70,8 @@ export class WorkersService {
     const secret = newToken()
     const uses = body.uses ?? 1
     const hash = digestSecret(secret)
-    const createdBy = caller?.id ?? null
-    const expiresAt = await insertToken(database.db, { id, hash, domain, uses, validForMs, createdBy })
+    const made = { id, hash, domain, uses, validForMs, caller }
+    const expiresAt = await database.transaction((tx) => insertToken(tx, made))
     const token = fingerprint === undefined ? secret : `${fingerprint}.${secret}`
     return { id, token, uses, domainId: domain?.id ?? null, expiresAt }
   }
@@ -154,7 +155,8 @@ export class WorkersService {
   async #setDrain(caller: TaskCaller, id: string, isDraining: boolean): Promise<Worker> {
     const { cluster, database, writer } = this.#deps
     const worker = await this.#require(caller, id, 'worker_manage')
-    if (!(await setDraining(database.db, worker.key, isDraining))) throw new ServiceError('not_found', 'no such worker')
+    if (!(await setDraining(database.db, worker.key, isDraining, caller)))
+      throw new ServiceError('not_found', 'no such worker')
     cluster.find(worker.key)?.sendDrain(isDraining)
     cluster.changed()
     if (!isDraining) await writer.claim()
@@ -163,7 +165,7 @@ export class WorkersService {
 
   async #removeWorker(caller: TaskCaller, id: string, removal: WorkerRemoval): Promise<void> {
     const worker = await this.#require(caller, id, 'worker_manage')
-    const outcome = await this.#deps.writer.removeWorker(worker.key, removal)
+    const outcome = await this.#deps.writer.removeWorker(worker.key, removal, actorOf(caller))
     if (outcome === 'gone') throw new ServiceError('not_found', 'no such worker')
     if (outcome === 'busy')
       throw new ServiceError('invalid_state', 'the worker is alive and has runs: drain it before you delete it')

@@ -86,7 +86,7 @@ export class WorkflowsService {
     const name = body.name === undefined || body.name === '' ? `workflow-${id.slice(0, 8)}` : body.name
     await this.#deps.database.transaction(async (tx) => {
       const metadata = body.metadata ?? {}
-      const key = await insertWorkflow(tx, { id, domain, name, metadata })
+      const key = await insertWorkflow(tx, { id, domain, name, metadata, caller })
       for (const [index, { body: task }] of translated.entries()) {
         const { id: _id, depends_on: dependsOn, run_if: runIf, ...fields } = task
         const place = { key, dependsOn: dependsOn ?? [], runIf: runIf ?? ('success' as const) }
@@ -135,7 +135,7 @@ export class WorkflowsService {
   async start(caller: TaskCaller, id: string): Promise<{ runId: string }> {
     const workflow = await this.#require(caller, id, 'task_start')
     const runId = this.#deps.newId()
-    await this.#deps.database.transaction(async (tx) => await beginRun(tx, workflow.key, runId))
+    await this.#deps.database.transaction(async (tx) => await beginRun(tx, workflow.key, { id: runId, caller }))
     this.#deps.engine.wake()
     return { runId }
   }
@@ -145,7 +145,7 @@ export class WorkflowsService {
     const workflow = await this.#require(caller, id, 'task_start')
     const run = await findNewestRun(this.#deps.database.db, workflow.key)
     if (run === undefined || !run.isOpen) return
-    await this.#deps.database.transaction(async (tx) => await stopRun(tx, run.key))
+    await this.#deps.database.transaction(async (tx) => await stopRun(tx, run.key, caller))
     await Promise.all(run.steps.map(async (step) => await this.#deps.runs.stopFor(step.taskKey)))
   }
 
@@ -153,7 +153,7 @@ export class WorkflowsService {
   async remove(caller: TaskCaller, id: string): Promise<void> {
     const workflow = await this.#require(caller, id, 'task_delete')
     if (isTrial()) await this.#tryRemoval(workflow)
-    else if (await this.#deps.database.transaction(async (tx) => await deleteWorkflow(tx, workflow.key))) return
+    else if (await this.#deps.database.transaction(async (tx) => await deleteWorkflow(tx, workflow.key, caller))) return
     await this.#require(caller, id, 'task_delete')
     throw new ServiceError('invalid_state', 'the workflow or one of its tasks is running: stop it before you delete it')
   }

@@ -67,9 +67,8 @@ export async function applyChanges(
   }
   for (const { change, index } of of('lose'))
     outcomes[index] = await expireWorkerLease(batch, change.workerKey, change.epoch)
-  for (const { change, index } of of('remove_worker'))
-    outcomes[index] = await removeWorker(batch, change.workerKey, change.removal)
-  for (const { change, index } of of('stop')) outcomes[index] = await stopTask(batch, change.taskKey)
+  for (const { change, index } of of('remove_worker')) outcomes[index] = await removeWorker(batch, change)
+  for (const { change, index } of of('stop')) outcomes[index] = await stopTask(batch, change.stop)
   const forced = of('force').flatMap(({ change }) => change.keys)
   if (forced.length > 0) await forceStop(batch, forced)
   const sweeps = of('sweep')

@@ -3,8 +3,10 @@
  * commit. Steps write through it; none of them commits.
  */
 import type { Client } from 'pg'
-import { usedUp } from '#api/identity/index.ts'
+import { managedEntry, usedUp } from '#api/identity/index.ts'
+import type { Actor } from '#api/identity/index.ts'
 import { sendCorked } from '#core/database/index.ts'
+import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
@@ -13,6 +15,7 @@ import type { RunCause } from '../model/cause.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { ManagerTiming } from '../model/timing.ts'
+import { writeRecords, type ManagerRecord } from '../store/journal.ts'
 import { noteTasks } from '../store/notes.ts'
 import type { CpuQuota } from './cpu-quota.ts'
 import type { RunEndings } from './endings.ts'
@@ -62,6 +65,7 @@ export class RunBatch {
   readonly #ofDomains = new Map<string, RunsOfDomain>()
   readonly #groups = new Set<string>()
   readonly #tasks = new Map<number, TaskChange>()
+  readonly #records: ManagerRecord[] = []
 
   constructor(client: Client, context: WriterContext) {
     this.#client = client
@@ -227,6 +231,18 @@ export class RunBatch {
       changes.map(([, change]) => change.state),
       changes.map(([, change]) => change.durationMs),
     ])
+  }
+
+  /** The change of a task or a worker will be in the journal. */
+  record(actor: Actor, ...change: Parameters<typeof managedEntry>): void {
+    this.#records.push({ actor, entry: managedEntry(...change) })
+  }
+
+  async writeRecords(): Promise<void> {
+    const db: Queryable = {
+      query: async ({ name = '', text, values }) => ({ rows: await this.rows<never>(name, text, values) }),
+    }
+    await writeRecords(db, this.#records)
   }
 
   committed(): void {

@@ -1,9 +1,11 @@
 /** The changes that the writer accepts. */
+import type { Actor } from '#api/identity/index.ts'
 import type { RunEnding, RunIdentity } from '../model/run.ts'
 import type { StartRequest } from '../model/start.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { HelloClaims } from './reconcile-runs.ts'
 import type { WorkerRemoval } from './remove-worker.ts'
+import type { TaskStop } from './stop-runs.ts'
 
 /** All changes of runs. */
 export type Change =
@@ -13,8 +15,8 @@ export type Change =
   | { kind: 'reject'; session: WorkerSession; run: RunIdentity; reason: string }
   | { kind: 'hello'; session: WorkerSession; claims: HelloClaims; leaseMs: number }
   | { kind: 'lose'; workerKey: number; epoch: number }
-  | { kind: 'remove_worker'; workerKey: number; removal: WorkerRemoval }
-  | { kind: 'stop'; taskKey: number }
+  | { kind: 'remove_worker'; workerKey: number; removal: WorkerRemoval; recordedFor: Actor }
+  | { kind: 'stop'; stop: TaskStop }
   | { kind: 'force'; keys: number[] }
   | { kind: 'sweep' }
   | { kind: 'claim' }

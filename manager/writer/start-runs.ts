@@ -3,6 +3,7 @@
  * statement. A run that finds a free slot is inserted with its fence, so that it needs no second write.
  */
 import { randomUUID } from 'node:crypto'
+import type { Actor } from '#api/identity/index.ts'
 import { jsonArray } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
@@ -236,6 +237,7 @@ async function insert(
       continue
     }
     if (index >= 0) outcomes[index] = { runId: request.runId, runKey: row.key, taskKey: task.key }
+    if (index >= 0 && request.recordedFor !== undefined) recordStart(batch, request.recordedFor, request, task)
     if (request.drivesTask) {
       batch.changeTask(task.key, { runKey: row.key, state: TASK_STATE.scheduled, durationMs: null })
     }
@@ -264,6 +266,12 @@ async function insert(
         RUN_METRICS.dispatch.observe({ path: 'direct' }, (monotonicMs() - request.sinceMs) / 1000)
     })
   }
+}
+
+function recordStart(batch: RunBatch, actor: Actor, { runId }: StartRequest, task: StartTask): void {
+  const { key, id, name, domain_key: domainKey } = task
+  const change = { type: 'task', change: 'start', attributes: { run_id: runId } } as const
+  batch.record(actor, { key, id, name, domainKey }, change)
 }
 
 async function writeNeeds(batch: RunBatch, prepared: readonly Prepared[]): Promise<void> {

@@ -1,4 +1,5 @@
 /** Stops: queued runs end at once; assigned runs are cancelled and, without a confirmation in time, forced. */
+import type { Actor } from '#api/identity/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunBatch } from './batch.ts'
 import { writeEnds } from './end-runs.ts'
@@ -18,9 +19,21 @@ const ASK = `
     next_check_at = now() + make_interval(secs => $2::float8 / 1000)
   WHERE r.key = ANY($1::bigint[])`
 
+const FIND_STOPPED_TASK = 'SELECT key, id, name, domain_key AS "domainKey" FROM tasks WHERE key = $1'
+
+/** `recordedFor`: the user in the journal; undefined: a stop that belongs to another change. */
+export type TaskStop = { taskKey: number; recordedFor: Actor | undefined }
+
+type StoppedTask = { key: number; id: string; name: string; domainKey: number | null }
+
 /** Stops all active runs of the task; returns the keys of those that a worker must confirm. */
-export async function stopTask(batch: RunBatch, taskKey: number): Promise<number[]> {
+export async function stopTask(batch: RunBatch, { taskKey, recordedFor }: TaskStop): Promise<number[]> {
+  const finding =
+    recordedFor === undefined ? [] : batch.rows<StoppedTask>('find-stopped-task', FIND_STOPPED_TASK, [taskKey])
   const rows = await batch.rows<StoppableRow>('find-stoppable', FIND, [taskKey])
+  const [task] = await finding
+  if (recordedFor !== undefined && task !== undefined && rows.length > 0)
+    batch.record(recordedFor, task, { type: 'task', change: 'stop' })
   const waiting = rows.filter((row) => row.worker_key === null).map(fromRunRow)
   await endStopped(batch, waiting)
   for (const run of waiting) batch.context.queues.add(run.needs, -1)

@@ -4,6 +4,7 @@
  * are written concurrently if they cannot affect each other (docs/performance.md).
  */
 import type { Client } from 'pg'
+import type { Actor } from '#api/identity/index.ts'
 import type { Batch } from '#core/database/index.ts'
 import { GroupCommit, isDatabaseUnavailable, translateDatabaseError, violatedConstraint } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -20,6 +21,7 @@ import type { HelloClaims, Reconciliation } from './reconcile-runs.ts'
 import { adoptAssigned, findStarted } from './recover-runs.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import { STALE_TASK } from './start-runs.ts'
+import type { TaskStop } from './stop-runs.ts'
 
 /** Changes per transaction; a message of a worker with many runs is one change. */
 const MAX_BATCH_CHANGES = 1_000
@@ -115,13 +117,13 @@ export class RunWriter {
     return this.#submit({ kind: 'lose', workerKey, epoch })
   }
 
-  removeWorker(workerKey: number, removal: WorkerRemoval): Promise<RemovalOutcome> {
-    return this.#submit({ kind: 'remove_worker', workerKey, removal })
+  removeWorker(workerKey: number, removal: WorkerRemoval, recordedFor: Actor): Promise<RemovalOutcome> {
+    return this.#submit({ kind: 'remove_worker', workerKey, removal, recordedFor })
   }
 
   /** Returns the keys of the runs that a worker must confirm. */
-  stop(taskKey: number): Promise<number[]> {
-    return this.#submit({ kind: 'stop', taskKey })
+  stop(stop: TaskStop): Promise<number[]> {
+    return this.#submit({ kind: 'stop', stop })
   }
 
   forceStop(keys: number[]): Promise<void> {
@@ -191,7 +193,7 @@ export class RunWriter {
       if (adopts) await adoptAssigned(batch)
       const started = mode.isInDoubt ? await findStarted(batch, changes) : undefined
       const outcomes = await applyChanges(batch, changes, { ...mode, managerId, started })
-      await batch.writeTasks()
+      await Promise.all([batch.writeTasks(), batch.writeRecords()])
       batch.commit()
       await batch.settled()
       if (adopts) this.#mayHoldUnsent = false

@@ -329,12 +329,18 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     const client = (await api<{ id: string }>('POST', `/${domain}/clients`, { name: 'valve' })).id
     const channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'steam' })).id
     const group = (await api<{ id: string }>('POST', `/${domain}/groups`, { name: 'hall' })).id
+    const task = (await api<{ id: string }>('POST', '/tasks', { name: 'average', domain_id: domain })).id
+    const steps = [{ name: 'first' }]
+    const report = { name: 'report', domain_id: domain, tasks: steps }
+    const workflow = (await api<{ id: string }>('POST', '/workflows', report)).id
     await using visitor = await asAdmin()
     const { page } = visitor
     for (const [path, change] of [
       [`/d/${domain}/clients/${client}/journal`, 'Client valve created'],
       [`/d/${domain}/channels/${channel}/journal`, 'Channel steam created'],
       [`/d/${domain}/groups/${group}/journal`, 'Group hall created'],
+      [`/d/${domain}/tasks/${task}/journal`, 'Task average created'],
+      [`/d/${domain}/journal`, 'Workflow report created'],
       [`/d/${domain}/journal`, 'Client valve created'],
       ['/account', 'Client valve created'],
     ] as const) {
@@ -351,6 +357,10 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       await page.keyboard.press('Escape')
       await drawer.waitFor({ state: 'detached' })
     }
+    await visitor.go(`/d/${domain}/workflows/${workflow}`)
+    await page.getByRole('button', { name: 'More actions' }).click()
+    await page.getByRole('menuitem', { name: 'Journal' }).click()
+    await page.getByRole('dialog', { name: 'Journal of report' }).getByText('Workflow report created').waitFor()
   })
 
   test('a device is provisioned, fetches its configuration, and gets a certificate that is revoked', async () => {

@@ -48,12 +48,18 @@ const ofManager = (given: TriggerMessage, params: readonly string[]) =>
     }
   })
 
-test.each(PARAMETERS.map((params) => ({ params })))('a trial passes to ($params) what a trigger passes', ({ params }) => {
-  for (const given of MESSAGES) expect(callsOf(given, params)).toEqual(ofManager(given, params))
-})
+test.each(PARAMETERS.map((params) => ({ params })))(
+  'a trial passes to ($params) what a trigger passes',
+  ({ params }) => {
+    for (const given of MESSAGES) expect(callsOf(given, params)).toEqual(ofManager(given, params))
+  },
+)
 
 test('a trial offers messages to a function exactly if a trigger gives it all of its inputs', () => {
   const [given] = MESSAGES as [TriggerMessage]
   for (const params of PARAMETERS)
-    expect([params, takesMessages(params)]).toEqual([params, ofManager(given, params)[0]?.inputs.length === params.length])
+    expect([params, takesMessages(params)]).toEqual([
+      params,
+      ofManager(given, params)[0]?.inputs.length === params.length,
+    ])
 })

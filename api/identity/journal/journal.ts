@@ -12,14 +12,10 @@ import type { LogTail } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Check } from '#core/readiness/index.ts'
 import { ANY_CHANGE, anyChangeIn } from '../access/any-change.ts'
-import type { UserPrincipal } from '../access/principal.ts'
 import { startJournalCounts } from './counts.ts'
 import { insertRecords } from './record.ts'
-import type { JournalEntry } from './record.ts'
+import type { Actor, JournalEntry } from './record.ts'
 import { beginTrial, isTrial } from './trial.ts'
-
-/** The actor of a change: a user, or Skein itself. */
-export type Actor = UserPrincipal | 'system'
 
 export type Recorder = (entry: JournalEntry) => void
 
@@ -48,8 +44,8 @@ export type Journal = {
   stop(): Promise<void>
 }
 
-/** Operations that record an observation and change no entity, so caches stay valid. */
-const OBSERVED = /^mqtt\./
+/** Operations that change nothing that a cache holds: observations, and changes of the manager, which has caches of its own. */
+const UNCACHED = /^(mqtt|task|workflow|worker|module)\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */
@@ -66,7 +62,7 @@ export async function startJournal(options: {
   const { database, bus, logger, tailIntervalMs } = options
   const listeners: ChangeListener[] = []
   const announce = (records: readonly Pick<JournalEntry, 'operation' | 'domainKey' | 'entityKeys'>[]) => {
-    const changes = records.filter(({ operation }) => !OBSERVED.test(operation))
+    const changes = records.filter(({ operation }) => !UNCACHED.test(operation))
     if (changes.length === 0) return
     const keys = new Set([ANY_CHANGE])
     for (const { domainKey, entityKeys } of changes) {
@@ -109,7 +105,12 @@ export async function startJournal(options: {
         const value = await work(tx, (entry) => entries.push(entry))
         if (endTrial !== undefined) return await endTrial(entries)
         // The records commit together with the changes, whichever of the two fails.
-        tx.defer(insertRecords(tx, actor, entries))
+        tx.defer(
+          insertRecords(
+            tx,
+            entries.map((entry) => ({ actor, entry })),
+          ),
+        )
         return value
       })
       if (entries.length > 0) {

@@ -1,9 +1,12 @@
 /** SQL that writes records of the journal, in the transaction of their change. */
 import { prepared } from '#core/database/index.ts'
-import type { Transaction } from '#core/database/index.ts'
+import type { Queryable } from '#core/database/index.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { redact } from './redact.ts'
 import type { TrialRows } from './trial.ts'
+
+/** The actor of a change: a user, or Skein itself. */
+export type Actor = UserPrincipal | 'system'
 
 export type JournalEntry = {
   /** `<entity>.<change>` from contract section 10. */
@@ -33,37 +36,44 @@ const INSERT = prepared(
   'insert_journal',
   `INSERT INTO journal (actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, operation, domain_key, entity_keys,
                         attributes)
-   SELECT $1, $2, $3, $4, $5, $6, $7, item ->> 'operation', (item ->> 'domainKey')::bigint,
-          ARRAY(SELECT key::bigint FROM jsonb_array_elements_text(item -> 'entityKeys') WITH ORDINALITY AS keys (key, place) ORDER BY place),
-          item -> 'attributes'
-     FROM jsonb_array_elements($8::jsonb) WITH ORDINALITY AS list (item, place) ORDER BY place`,
+   SELECT actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, operation, domain_key, entity_keys, attributes
+     FROM ROWS FROM (jsonb_to_recordset($1::jsonb) AS (
+       actor_kind text, actor_key bigint, actor_id uuid, address text, request_id text, token_type text, super_admin boolean,
+       operation text, domain_key bigint, entity_keys bigint[], attributes jsonb)) WITH ORDINALITY
+       AS item (actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, operation, domain_key, entity_keys,
+                attributes, place)
+    ORDER BY place`,
 )
 
-/** Inserts one row per record. Triggers index the entities of each record (migration 0013). */
-export async function insertRecords(
-  tx: Transaction,
-  actor: UserPrincipal | 'system',
-  entries: readonly JournalEntry[],
-): Promise<void> {
+/** The columns of a record that say who made the change. */
+export function actorColumns(actor: Actor) {
   const user = actor === 'system' ? undefined : actor
-  const who = [
-    user === undefined ? 'system' : 'user',
-    user?.key,
-    user?.id,
-    user?.origin?.address,
-    user?.origin?.requestId,
-    user === undefined ? undefined : TOKEN_TYPES[user.credential],
-    user?.isPlatformAdmin ?? false,
-  ]
+  return {
+    actor_kind: user === undefined ? 'system' : 'user',
+    actor_key: user?.key ?? null,
+    actor_id: user?.id ?? null,
+    address: user?.origin?.address ?? null,
+    request_id: user?.origin?.requestId ?? null,
+    token_type: user === undefined ? null : TOKEN_TYPES[user.credential],
+    super_admin: user?.isPlatformAdmin ?? false,
+  }
+}
+
+/** Inserts one row per record. Triggers index the entities of each record. */
+export async function insertRecords(
+  db: Queryable,
+  records: readonly { actor: Actor; entry: JournalEntry }[],
+): Promise<void> {
   const sent: Promise<unknown>[] = []
-  for (let start = 0; start < entries.length; start += MAX_STATEMENT_RECORDS) {
-    const records = entries.slice(start, start + MAX_STATEMENT_RECORDS).map((entry) => ({
+  for (let start = 0; start < records.length; start += MAX_STATEMENT_RECORDS) {
+    const rows = records.slice(start, start + MAX_STATEMENT_RECORDS).map(({ actor, entry }) => ({
+      ...actorColumns(actor),
       operation: entry.operation,
-      domainKey: entry.domainKey,
-      entityKeys: entry.entityKeys,
+      domain_key: entry.domainKey,
+      entity_keys: entry.entityKeys,
       attributes: redact(entry.attributes ?? {}),
     }))
-    sent.push(INSERT(tx, [...who, JSON.stringify(records)]))
+    sent.push(INSERT(db, [JSON.stringify(rows)]))
   }
   await Promise.all(sent)
 }

@@ -5,6 +5,8 @@ import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import type { ManagedType } from './managed.ts'
+import { MANAGED } from './managed.ts'
 
 export type JournalRecord = {
   /** The position of the record as text. */
@@ -129,6 +131,19 @@ export async function findRemovedKeys(
     db,
   )
   return rows.map((row) => row.key)
+}
+
+/** Returns the key of a task, a workflow or a worker in the journal. */
+export async function findManagedKey(
+  db: Queryable,
+  domainKey: number,
+  type: ManagedType,
+  id: string,
+): Promise<number | undefined> {
+  const { table, firstKey } = MANAGED[type]
+  const { rows } = await sql<{ key: number }>`SELECT key FROM ${sql.table(table)}
+    WHERE id = ${id}::uuid AND domain_key = ${domainKey}`.execute(db)
+  return rows[0] === undefined ? undefined : firstKey + rows[0].key
 }
 
 /** Returns the key of a user, also of a purged one. */

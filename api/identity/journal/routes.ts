@@ -44,10 +44,10 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
           tags,
           summary: 'List the changes of an entity of the domain',
           description:
-            'Newest first. Requires `read` on the entity, and `view_role_users` for changes of its roles. Administrators of the domain can read the journal of a deleted entity by its id. The journal of the domain contains every change in it that concerns entities that the caller may read.',
+            'Newest first. Requires `read` on the entity, and `view_role_users` for changes of its roles; `task_read` for a task and a workflow, `worker_read` for a worker of the domain. Runs are listed at `/tasks/{task_id}/runs`, so the journal contains starts and stops by users alone, without invocations. Administrators of the domain can read the journal of a deleted entity by its id. The journal of the domain contains every change in it that concerns entities that the caller may read.',
           params: Type.Object({
             domain_id: Id,
-            entity_type: Type.Enum(['group', 'client', 'channel', 'domain']),
+            entity_type: Type.Enum(['group', 'client', 'channel', 'domain', 'task', 'workflow', 'worker']),
             entity_id: Id,
           }),
           querystring: JournalQuery,

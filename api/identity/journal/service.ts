@@ -10,8 +10,10 @@ import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.
 import { allOf } from '../listing/index.ts'
 import { startOfPage, totalOf } from './counts.ts'
 import type { CountedScope } from './counts.ts'
+import type { ManagedType } from './managed.ts'
+import { MANAGED, isManagedType } from './managed.ts'
 import type { JournalRecord, Scope } from './repository.ts'
-import { countRecords, databaseTime, findRemovedKeys, findUserKey, listRecords } from './repository.ts'
+import { countRecords, databaseTime, findManagedKey, findRemovedKeys, findUserKey, listRecords } from './repository.ts'
 import type { JournalQuery } from './schema.ts'
 import { createTotalCache } from './total-cache.ts'
 import type { DeviceType } from './visibility.ts'
@@ -35,7 +37,7 @@ export type JournalService = {
   ofEntity(
     caller: UserPrincipal,
     domainId: string,
-    type: DeviceType | 'domain',
+    type: DeviceType | ManagedType | 'domain',
     id: string,
     query: JournalQuery,
   ): Promise<JournalPage>
@@ -145,6 +147,20 @@ export function createJournalService({
     }
   }
 
+  /** Returns the current and former keys of a task, a workflow or a worker. */
+  async function findManaged(domain: DomainAccess, type: ManagedType, id: string): Promise<number[]> {
+    domain.require(MANAGED[type].action)
+    const [key, removedKeys] = isId(id)
+      ? await Promise.all([
+          findManagedKey(db, domain.domainKey, type, id),
+          domain.isAdmin ? findRemovedKeys(db, domain.domainKey, type, id) : [],
+        ])
+      : [undefined, []]
+    const keys = [...(key === undefined ? [] : [key]), ...removedKeys]
+    if (keys.length === 0) throw new ServiceError('not_found', 'entity not found')
+    return keys
+  }
+
   return {
     async ofUser(caller, userId, query) {
       requireOrder(query)
@@ -192,6 +208,11 @@ export function createJournalService({
         const counted = { kind: 'domain', key: domainKey } as const
         const page = await list({ scope: { kind: 'domain', domainKey }, counted, name, where }, query)
         return { ...page, items: await narrow(domain, page.items), showsAddress: domain.isAdmin }
+      }
+      if (isManagedType(type)) {
+        const scope = { kind: 'entities', keys: await findManaged(domain, type, id) } as const
+        const page = await list({ scope, counted: undefined, name: 'managed', where: sql<boolean>`true` }, query)
+        return { ...page, showsAddress: domain.isAdmin }
       }
       const { keys, seesRoles } = await findEntity(domain, type, id)
       const about = { name: `roles ${seesRoles}`, where: aboutType(type, seesRoles, 's') }

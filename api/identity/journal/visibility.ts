@@ -7,6 +7,7 @@ import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { DomainAccess, EntityFacts } from '../access/index.ts'
+import { MANAGED, isManagedType } from './managed.ts'
 
 export type DeviceType = EntityFacts['type']
 export const DEVICE_TYPES = ['client', 'channel', 'group'] as const satisfies readonly DeviceType[]
@@ -33,18 +34,11 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'domain') return domain.can('read')
   if (family === 'mqtt') return domain.can('client_read')
   if (family === 'invitation') return domain.can('view_role_users')
-  if (
-    family === 'task' ||
-    family === 'worker' ||
-    family === 'workflow' ||
-    family === 'schedule' ||
-    family === 'trigger'
-  )
-    return domain.can('task_read')
-  return false
+  if (family === 'module') return domain.can('task_read')
+  return isManagedType(family) && domain.can(MANAGED[family].action)
 }
 
-const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'task', 'worker', 'workflow', 'schedule', 'trigger']
+const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', ...Object.keys(MANAGED)]
 
 /**
  * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.

@@ -22,6 +22,7 @@ import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
+import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { ChannelName, WorkerName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
@@ -59,6 +60,7 @@ export function Task() {
               { key: 'logs', name: 'Output', to: paths.task(domain, id, 'logs') },
               { key: 'module', name: 'Module', to: paths.task(domain, id, 'module') },
               { key: 'rules', name: 'Rules', to: paths.task(domain, id, 'rules') },
+              { key: 'journal', name: 'Journal', to: paths.task(domain, id, 'journal') },
             ]}
           />
           {tab === '' ? <RunTab key={task.module?.digest} task={task} domain={domain} /> : null}
@@ -66,6 +68,7 @@ export function Task() {
           {tab === 'logs' ? <LogView task={id} /> : null}
           {tab === 'module' ? <Module task={task} /> : null}
           {tab === 'rules' ? <Rules task={task} domain={domain} /> : null}
+          {tab === 'journal' ? <EntityJournal domain={domain} type="task" id={id} /> : null}
         </>
       )}
     </QueryView>

@@ -10,9 +10,7 @@ export type TriggerMessage = {
   readonly records: readonly SenmlRecord[]
 }
 
-const NUMBERS: ReadonlySet<string> = new Set(
-  'i32 i64 f32 f64 s8 u8 s16 u16 s32 u32 s64 u64 float32 float64'.split(' '),
-)
+const NUMBERS: ReadonlySet<string> = new Set('i32 i64 f32 f64 s8 u8 s16 u16 s32 u32 s64 u64 float32 float64'.split(' '))
 /** The number and the time of a record. */
 const RECORD_INPUTS = 2
 

@@ -9,6 +9,7 @@ import { Card, Empty, Notice, State, Time, formatBytes, formatCount } from '../.
 import { Dialog } from '../../design/layers.tsx'
 import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
+import { JournalDrawer } from '../../shell/entity-journal.tsx'
 import { QueryView } from '../../shell/states.tsx'
 
 const REFRESH_MS = 2_000
@@ -24,6 +25,7 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
   const result = useQuery({ ...query('GET /workers', { query: { limit: 100 } }), refetchInterval: REFRESH_MS })
   const [joining, setJoining] = useState<{ token: string; expires: string }>()
   const [removed, setRemoved] = useState<{ id: string; name: string }>()
+  const [examined, setExamined] = useState<{ id: string; name: string; domain: string }>()
   const [join, isJoining] = useAction('No token was made', async () => {
     const made = await call('POST /workers/tokens', { body: domain === undefined ? {} : { domain_id: domain } })
     setJoining({ token: made.token, expires: made.expires_at })
@@ -75,6 +77,7 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
                   {workers.map((worker) => {
                     const [tone, word] = STATES[worker.state ?? (worker.alive ? 'alive' : 'dead')]
                     const isDraining = worker.state === 'draining'
+                    const { id, name, domain_id: owner } = worker
                     return (
                       <tr key={worker.id}>
                         <td>
@@ -115,11 +118,21 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
                                 icon: isDraining ? 'play' : 'pause',
                                 onSelect: () => void drain(worker.id, isDraining),
                               },
+                              // The journal of a worker of the platform belongs to no domain: its changes are with their users.
+                              ...(owner === undefined
+                                ? []
+                                : [
+                                    {
+                                      label: 'Journal',
+                                      icon: 'journal' as const,
+                                      onSelect: () => setExamined({ id, name, domain: owner }),
+                                    },
+                                  ]),
                               {
                                 label: 'Remove',
                                 icon: 'trash',
                                 isDanger: true,
-                                onSelect: () => setRemoved({ id: worker.id, name: worker.name }),
+                                onSelect: () => setRemoved({ id, name }),
                               },
                             ]}
                           />
@@ -147,6 +160,9 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
                 Use the address under which that machine reaches the gRPC port of the task manager.
               </Notice>
             </Dialog>
+          )}
+          {examined === undefined ? null : (
+            <JournalDrawer type="worker" {...examined} onClose={() => setExamined(undefined)} />
           )}
           {removed === undefined ? null : (
             <Confirm

@@ -11,6 +11,7 @@ import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
+import { JournalDrawer } from '../../shell/entity-journal.tsx'
 import { Filters } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
@@ -128,7 +129,7 @@ export function WorkflowScreen() {
   const id = useParam('id')
   const navigate = useNavigate()
   const params = { workflow_id: id }
-  const [isDeleting, setDeleting] = useState(false)
+  const [dialog, setDialog] = useState<'journal' | 'delete'>()
   const result = useQuery({ ...query('GET /workflows/{workflow_id}', { params }), refetchInterval: REFRESH_MS })
   const [start, isStarting] = useAction('The workflow was not started', async () => {
     await call('POST /workflows/{workflow_id}/start', { params })
@@ -175,7 +176,11 @@ export function WorkflowScreen() {
               <Menu
                 label="More actions"
                 icon="more"
-                items={[{ label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDeleting(true) }]}
+                items={[
+                  { label: 'Journal', icon: 'journal', onSelect: () => setDialog('journal') },
+                  'line',
+                  { label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDialog('delete') },
+                ]}
               />
             </div>
             {withoutModule.length === 0 ? null : (
@@ -221,12 +226,21 @@ export function WorkflowScreen() {
                 </table>
               </div>
             </Card>
-            {isDeleting ? (
+            {dialog === 'journal' ? (
+              <JournalDrawer
+                domain={domain}
+                type="workflow"
+                id={id}
+                name={workflow.name}
+                onClose={() => setDialog(undefined)}
+              />
+            ) : null}
+            {dialog === 'delete' ? (
               <Confirm
                 title={`Delete ${workflow.name}`}
                 submit="Delete workflow"
                 busy={isRemoving}
-                onClose={() => setDeleting(false)}
+                onClose={() => setDialog(undefined)}
                 onConfirm={() => void remove()}
               >
                 Its tasks and their results are deleted. This cannot be undone.

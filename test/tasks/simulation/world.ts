@@ -282,7 +282,7 @@ export class World {
 
   async #stop(taskKey: number): Promise<void> {
     const manager = this.#anyManager()
-    if (manager !== undefined) await this.#write(manager, [{ kind: 'stop', taskKey }])
+    if (manager !== undefined) await this.#write(manager, [{ kind: 'stop', stop: { taskKey, recordedFor: undefined } }])
   }
 
   /** Register and Hello. */

@@ -1,0 +1,24 @@
+/** Records of changes of the manager. Those of one statement are written by it, with `recordManaged`. */
+import { insertRecords } from '#api/identity/index.ts'
+import type { Actor, JournalEntry } from '#api/identity/index.ts'
+import type { Queryable } from '#core/database/index.ts'
+
+export type ManagerRecord = { actor: Actor; entry: JournalEntry }
+
+/** A change of what has no journal of its own: it is in the journals of its domain and its user. */
+export function domainRecord(
+  actor: Actor,
+  domainKey: number | null,
+  { operation, attributes }: Pick<JournalEntry, 'operation' | 'attributes'>,
+): ManagerRecord {
+  const entry = { operation, entityKeys: [], ...(attributes === undefined ? {} : { attributes }) }
+  return { actor, entry: domainKey === null ? entry : { ...entry, domainKey } }
+}
+
+/** In the transaction of the changes. A record without a domain and a user could be read by nobody, so it is left out. */
+export async function writeRecords(db: Queryable, records: readonly ManagerRecord[]): Promise<void> {
+  await insertRecords(
+    db,
+    records.filter(({ actor, entry }) => actor !== 'system' || entry.domainKey !== undefined),
+  )
+}

@@ -1,0 +1,31 @@
+/** A change of a task in the journal. */
+import { TASK_FIELDS, type TaskColumn, type TaskFields } from '../model/task-fields.ts'
+import type { TaskExtras, TaskRecord } from '../store/tasks.ts'
+
+type Given = {
+  fields?: Partial<TaskFields>
+  extras?: Partial<TaskExtras>
+  module?: { digest: string } | undefined
+}
+
+/**
+ * The plain fields that differ, with their old and new values. Of the others, which can be long and can hold what the owner keeps
+ * to themselves (inputs, environment, secrets), the names of those that were given are in `fields`.
+ */
+export function describeChange(
+  before: TaskFields & Pick<TaskRecord, 'module'>,
+  { fields = {}, extras = {}, module }: Given,
+): Record<string, unknown> {
+  const old: Record<string, unknown> = {}
+  const now: Record<string, unknown> = {}
+  const given: string[] = []
+  for (const column of Object.keys(fields) as TaskColumn[]) {
+    const { json }: { json?: string } = TASK_FIELDS[column]
+    if (json !== undefined) given.push(column)
+    else if (fields[column] !== before[column]) [old[column], now[column]] = [before[column], fields[column]]
+  }
+  if (extras.secretNames !== undefined) given.push('secrets')
+  if (module !== undefined && module.digest !== before.module?.digest)
+    [old['module'], now['module']] = [before.module?.digest ?? null, module.digest]
+  return { before: old, after: now, ...(given.length === 0 ? {} : { fields: given }) }
+}
