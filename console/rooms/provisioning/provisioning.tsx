@@ -25,14 +25,14 @@ export function Provisioning() {
     document.title = 'Provisioning · Skein'
   }, [])
   const [create, isBusy] = useAction('The device was not created', async () => {
-    const mapping = await call('POST /{domain_id}/mapping', {
+    const mapping = (await call('POST /{domain_id}/mapping', {
       params: { domain_id: domain },
       body: {
         external_id: externalId.trim(),
         external_key: externalKey,
         ...(name.trim() === '' ? {} : { name: name.trim() }),
       },
-    })
+    })) as Mapping
     setMade({ externalId: externalId.trim(), mapping })
     return 'The device is created'
   })
