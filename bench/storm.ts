@@ -1,6 +1,6 @@
 /**
- * Everybody comes back at once: thousands of devices connect and subscribe over MQTT, as after the end of a node, while others
- * publish. No device is known to the process, and all processes and the loader share two cores.
+ * Thousands of devices connect and subscribe over MQTT at once, as after the end of a node, while others publish. The process has not
+ * seen any of them before. All processes and the loader share two cores.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { publishOverMqtt } from './capacity.ts'

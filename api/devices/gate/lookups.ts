@@ -8,7 +8,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { findCandidates } from './repository.ts'
 import type { Candidate, CandidateQuery } from './repository.ts'
 
-/** Takes some 10 ms: nobody waits longer than for one before it and its own. */
+/** Takes some 10 ms: a device waits for the statement before its own at most. */
 const MAX_BATCH = 200
 /** Devices that wait; another one is refused with `unavailable`, and tries again. */
 const MAX_QUEUED = 20_000

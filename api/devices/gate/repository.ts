@@ -74,7 +74,7 @@ async function addCandidates(
   if (places.length === 0) return
   const column = <T>(of: (query: CandidateQuery) => T | undefined) =>
     places.map((place) => of(queries[place] as CandidateQuery) ?? null)
-  // Planning costs more than the look-up of a few: what nobody asked for is not joined.
+  // Planning costs more than the look-up of a few: tables that no query needs are not joined.
   const hasCertificates = places.some((place) => {
     const { client } = queries[place] as CandidateQuery
     return 'key' in client && client.certificate !== undefined
