@@ -85,20 +85,29 @@ async function take(folder: string, step: Step): Promise<void> {
     timeout: LINE_DEADLINE_MS,
     maxBuffer: MAX_OUTPUT_BYTES,
   }).catch((error: { stdout?: string; stderr?: string; message: string }) => {
+    // A run that fails as the guide says has a report too.
+    if (step.command.startsWith(TRY) && error.stdout?.startsWith('{') === true) return { stdout: error.stdout }
     throw new Error(`${step.command}\n${error.message}\n${error.stdout ?? ''}`)
   })
   if (step.command.startsWith(TRY)) expect(shownBy(stdout), step.command).toContain(step.expected)
 }
 
-type Run = { results: unknown; stdout: string; publications: { topic: string; payload: unknown; refused?: string }[] }
+type Run = {
+  results: unknown
+  stdout: string
+  reason?: string
+  error?: string
+  publications: { topic: string; payload: unknown; refused?: string }[]
+}
 
 /** What a run returned, wrote and published, as a terminal shows it. */
 function shownBy(stdout: string): string {
   const { runs } = JSON.parse(stdout) as { runs: Run[] }
   return runs
-    .flatMap(({ results, stdout: written, publications }) => [
+    .flatMap(({ results, stdout: written, reason = '', error = '', publications }) => [
       JSON.stringify(results),
       written,
+      `${reason}: ${error}`,
       ...publications.map(({ topic, payload, refused }) => `${topic}: ${JSON.stringify(payload)}${refused ?? ''}`),
     ])
     .join('\n')
