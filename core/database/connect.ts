@@ -3,11 +3,11 @@
  * Values are converted without loss: int8 to a checked integer, timestamptz to UTC text with microseconds.
  */
 import pg from 'pg'
-import { ServiceError } from '../errors/index.ts'
+import { ServiceError, kindOf } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { withConnection } from './driver.ts'
 import { removeSources } from '../metrics/index.ts'
-import { translateDatabaseError } from './errors.ts'
+import { DATABASE_UNAVAILABLE_RETRY_SECONDS, translateDatabaseError } from './errors.ts'
 import { DATABASE_METRICS } from './metrics.ts'
 import type { Queryable } from '../sql.ts'
 import { withDeadline } from '../time.ts'
@@ -132,6 +132,24 @@ function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): voi
   })
 }
 
+/**
+ * Awaits `onConnect` within the deadline. Its statement may be waiting in the server, so the socket is closed when it fails: a
+ * connection that ends in order would wait for the statement.
+ */
+async function prepare(client: pg.ClientBase, onConnect: Promise<void>, deadlineMs: number): Promise<void> {
+  try {
+    await withDeadline(onConnect, deadlineMs, 'preparing a connection')
+  } catch (error) {
+    socketOf(client)?.destroy()
+    if (kindOf(error) !== 'timeout') throw error
+    // Nothing of the caller was sent.
+    throw new ServiceError('unavailable', 'the database did not prepare a connection in time', {
+      cause: error,
+      retryAfterSeconds: DATABASE_UNAVAILABLE_RETRY_SECONDS,
+    })
+  }
+}
+
 export function createDatabase(options: DatabaseOptions): Database {
   const { address, maxConnections, applicationName, logger, onConnect = () => Promise.resolve() } = options
   const connectDeadlineMs = options.connectDeadlineMs ?? CONNECT_DEADLINE_MS
@@ -146,8 +164,8 @@ export function createDatabase(options: DatabaseOptions): Database {
     statement_timeout: statementDeadlineMs,
     // A transaction that is left open delays every changelog reader and, with its locks, other writers.
     idle_in_transaction_session_timeout: statementDeadlineMs,
-    // Awaited by the pool, of which its types know nothing yet.
-    onConnect: onConnect as (client: pg.ClientBase) => void,
+    // Awaited by the pool, without a deadline of its own; its types do not declare that it may be asynchronous.
+    onConnect: ((client) => prepare(client, onConnect(client), connectDeadlineMs)) as (client: pg.ClientBase) => void,
   })
   watchConnections(pool, silenceMs, logger)
   const name = { db_client_connection_pool_name: applicationName }
@@ -190,7 +208,7 @@ export function createDatabase(options: DatabaseOptions): Database {
       client.on('error', (error) => logger.warn({ err: error, connection: name }, 'a database connection broke'))
       try {
         await client.connect()
-        await withDeadline(onConnect(client), deadlineMs, 'preparing a connection')
+        await prepare(client, onConnect(client), deadlineMs)
       } catch (error) {
         void client.end().catch(() => undefined)
         throw translateDatabaseError(error)

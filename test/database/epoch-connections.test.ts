@@ -1,0 +1,127 @@
+/**
+ * While the COMMIT that begins an epoch of positions waits for a synchronous standby, and while the commit probe does: connections
+ * that give up and are made again leave no server processes behind.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ensurePositionEpoch } from '#core/changelog/index.ts'
+import { createDatabase, migrate, readMigrations } from '#core/database/index.ts'
+import { MIGRATIONS_FOLDER } from '#core/infrastructure/index.ts'
+import { startCommitProbe } from '#core/infrastructure/commit-probe.ts'
+import { createLogger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
+import { until } from '../harness/until.ts'
+import { HAS_DEBIAN_POSTGRES, startStandbyPair } from './standby-pair.ts'
+import type { StandbyPair } from './standby-pair.ts'
+
+const logger = createLogger({ name: 'test', level: 'silent' })
+const folder = mkdtempSync(join(tmpdir(), 'skein-epoch-connections-'))
+const ATTEMPTS = 12
+const CONNECT_DEADLINE_MS = 300
+let pair: StandbyPair
+let admin: pg.Client
+
+const isRunnable = HAS_DEBIAN_POSTGRES || process.env['CI'] !== undefined
+
+describe.skipIf(!isRunnable)('a primary without its standby (needs the package postgresql-15)', () => {
+  beforeAll(async () => {
+    pair = await startStandbyPair(folder)
+    admin = new pg.Client(pair.primary)
+    admin.on('error', () => undefined)
+    await admin.connect()
+    await migrate(admin, await readMigrations(MIGRATIONS_FOLDER), logger)
+    await admin.query("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    await admin.query('SELECT pg_reload_conf()')
+  })
+  afterAll(async () => {
+    await admin.end()
+    await pair.stop()
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  })
+
+  const open = (applicationName: string, onConnect: (client: pg.ClientBase) => Promise<void> = beginEpoch) =>
+    createDatabase({
+      address: pair.primary as { host: string; port: number; user: string; password: string; database: string },
+      maxConnections: 2,
+      applicationName,
+      logger,
+      connectDeadlineMs: CONNECT_DEADLINE_MS,
+      onConnect,
+    })
+  const beginEpoch = async (client: pg.ClientBase) => void (await ensurePositionEpoch(client))
+
+  async function backends(applicationName: string): Promise<number> {
+    const { rows } = await admin.query<{ count: number }>(
+      'SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = $1',
+      [applicationName],
+    )
+    return rows[0]?.count ?? 0
+  }
+
+  async function withoutStandby(work: () => Promise<void>): Promise<void> {
+    await pair.stopStandby()
+    try {
+      await work()
+    } finally {
+      await pair.startStandby()
+    }
+  }
+
+  test('an epoch whose COMMIT waits holds one server process, however often connections are made again', async () => {
+    const name = 'skein epoch'
+    const database = open(name)
+    await withoutStandby(async () => {
+      // As after a promotion. Unlogged, so this COMMIT needs no standby.
+      await admin.query('SET synchronous_commit = local; DELETE FROM position_epoch; RESET synchronous_commit')
+      for (let attempt = 0; attempt < ATTEMPTS; attempt++)
+        await expect(database.dedicated(name)).rejects.toMatchObject({ kind: 'unavailable' })
+      for (let attempt = 0; attempt < ATTEMPTS; attempt++)
+        await expect(sql`SELECT 1`.execute(database.db)).rejects.toThrow()
+      await until(async () => (await backends(name)) <= 1, 'one connection waits')
+    })
+    await until(
+      () =>
+        sql`SELECT 1`.execute(database.db).then(
+          () => true,
+          () => false,
+        ),
+      'connections are accepted again',
+    )
+    await database.close()
+  })
+
+  test('the commit probe keeps its connection while its COMMIT waits', async () => {
+    const database = open('skein probe test', () => Promise.resolve())
+    let asked = 0
+    const db: typeof database.db = {
+      query(statement) {
+        asked += 1
+        return database.db.query(statement)
+      },
+    }
+    const probe = startCommitProbe({
+      database: { ...database, db },
+      logger,
+      intervalMs: 10,
+      stalledMs: 100,
+      silenceMs: 50,
+    })
+    const pids = async () =>
+      (await admin.query(`SELECT pid FROM pg_stat_activity WHERE application_name = 'skein commit probe'`)).rows
+    await until(async () => (await backends('skein commit probe')) === 1, 'the probe is connected')
+    await withoutStandby(async () => {
+      await until(() => !probe.canCommit(), 'COMMIT is known to wait')
+      const before = await pids()
+      const askedBefore = asked
+      await until(() => asked > askedBefore + 5, 'several silences')
+      expect(await pids()).toEqual(before)
+      expect(probe.canCommit()).toBe(false)
+    })
+    await until(() => probe.canCommit(), 'COMMIT is answered again')
+    await probe.stop()
+    await database.close()
+  })
+})
