@@ -34,7 +34,7 @@ async function writeOn(
 }
 
 /** Everything in the channel, and what the reader says that it comes to. */
-async function stored(call: Call, { path, secret }: Target): Promise<{ values: number[]; total: number }> {
+export async function stored(call: Call, { path, secret }: Target): Promise<{ values: number[]; total: number }> {
   const values: number[] = []
   for (;;) {
     const page = await call('GET', `${path}?limit=${PAGE}&offset=${values.length}&dir=asc`, {
@@ -47,8 +47,19 @@ async function stored(call: Call, { path, secret }: Target): Promise<{ values: n
   }
 }
 
+export type Domain = {
+  readonly id: string
+  /** Of the administrator who created it. */
+  readonly authorization: string
+  create<T>(path: string, body: unknown): Promise<T>
+}
+
 /** A client and a channel for each kind of writer. */
 export async function setUp(call: Call): Promise<Running[]> {
+  return await setUpWriters(await setUpDomain(call))
+}
+
+export async function setUpDomain(call: Call): Promise<Domain> {
   const login = await call('POST', '/users/tokens/issue', {
     body: { identity: 'admin', secret: 'the-first-admin' },
   })
@@ -58,7 +69,11 @@ export async function setUp(call: Call): Promise<Running[]> {
     expect(answer.status, answer.text).toBe(201)
     return answer.text === '' ? (undefined as T) : answer.json<T>()
   }
-  const { id: domainId } = await create<{ id: string }>('/domains', { name: 'loss' })
+  const { id } = await create<{ id: string }>('/domains', { name: 'loss' })
+  return { id, authorization, create }
+}
+
+export async function setUpWriters({ id: domainId, create }: Domain): Promise<Running[]> {
   return await Promise.all(
     KINDS.map(async (kind) => {
       const client = await create<{ id: string; credentials: { secret: string } }>(`/${domainId}/clients`, {

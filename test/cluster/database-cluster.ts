@@ -1,0 +1,338 @@
+/**
+ * Three PostgreSQL servers under Patroni with etcd, and HAProxy in front of them, as `deploy/ha/` configures them for three machines:
+ * the same files, with addresses and folders of this test.
+ */
+import { execFileSync, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { chmodSync, createWriteStream, existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import pg from 'pg'
+import { giveTo, nobodyAccount, ownAccount, spawnIdentity } from '#core/database/embedded/account.ts'
+import type { Account } from '#core/database/embedded/account.ts'
+import { freePorts } from '../harness/ports.ts'
+import { until } from '../harness/until.ts'
+import { familyOf } from '../harness/whole.ts'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+const DEPLOY = join(ROOT, 'deploy/ha')
+const NAMES = ['a', 'b', 'c'] as const
+const PASSWORD = 'the-password-of-the-test'
+const WHOLE_DEADLINE_MS = 120_000
+const ANSWER_DEADLINE_MS = 2000
+const END_DEADLINE_MS = 15_000
+
+/** A member as Patroni describes it. */
+type MemberState = { name: string; role: string; state: string; lag?: number | string }
+
+/** Where there is no such program, tests that need it are skipped; a run that sets CI=true must have it. */
+export function hasClusterPrograms(): boolean {
+  const isThere = (program: string) => {
+    try {
+      execFileSync('which', [program], { stdio: 'ignore' })
+      return true
+    } catch {
+      return false
+    }
+  }
+  const missing = ['patroni', 'etcd', 'haproxy', 'redis-server'].filter((name) => !isThere(name))
+  if (!existsSync('/usr/lib/postgresql/15/bin/postgres')) missing.push('postgresql-15')
+  if (missing.length > 0 && process.env['CI'] === 'true') throw new Error(`not installed: ${missing.join(', ')}`)
+  return missing.length === 0
+}
+
+/** `KEY=VALUE` lines of an environment file, with the addresses and folders of the test in place of those of the machines. */
+function environmentOf(file: string, replace: (key: string, value: string) => string): Record<string, string> {
+  const lines = readFileSync(join(DEPLOY, file), 'utf8').split('\n')
+  const pairs = lines.filter((line) => /^[A-Z]/.test(line)).map((line) => line.split(/=(.*)/s) as [string, string])
+  return Object.fromEntries(pairs.map(([key, value]) => [key, replace(key, value)]))
+}
+
+/** A program that is killed and started again. It writes its output to a file of the folder. */
+class Program {
+  readonly #start: () => ChildProcess
+  #child: ChildProcess | undefined
+  #hasEnded = Promise.resolve()
+
+  constructor(
+    name: string,
+    options: { file: string; args: string[]; env: Record<string, string>; folder: string; account: Account },
+  ) {
+    const { file, args, env, folder, account } = options
+    this.#start = () => {
+      const log = createWriteStream(join(folder, `${name}.log`), { flags: 'a' })
+      const child = spawn(file, args, {
+        ...spawnIdentity(account),
+        cwd: '/',
+        env: { PATH: process.env['PATH'] ?? '', HOME: folder, LC_ALL: 'C.UTF-8', ...env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      })
+      child.stdout?.pipe(log, { end: false })
+      child.stderr?.pipe(log, { end: false })
+      child.once('close', () => log.end())
+      return child
+    }
+  }
+
+  begin(): void {
+    const child = this.#start()
+    this.#child = child
+    this.#hasEnded = new Promise((resolve) => {
+      child.once('exit', () => resolve())
+      child.once('error', () => resolve())
+    })
+  }
+
+  /** With everything that it started. */
+  get family(): number[] {
+    const { pid, exitCode, signalCode } = this.#child ?? {}
+    return pid === undefined || exitCode !== null || signalCode !== null ? [] : familyOf(pid)
+  }
+
+  async kill(): Promise<void> {
+    for (const pid of this.family) signal(pid, 'SIGKILL')
+    await this.#hasEnded
+  }
+}
+
+export function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name)
+  } catch {
+    // It has ended.
+  }
+}
+
+export class Member implements AsyncDisposable {
+  readonly name: string
+  readonly postgresPort: number
+  readonly restPort: number
+  readonly etcd: Program
+  readonly patroni: Program
+  readonly #dataDir: string
+
+  constructor(options: {
+    name: string
+    postgresPort: number
+    restPort: number
+    dataDir: string
+    etcd: Program
+    patroni: Program
+  }) {
+    this.name = options.name
+    this.postgresPort = options.postgresPort
+    this.restPort = options.restPort
+    this.etcd = options.etcd
+    this.patroni = options.patroni
+    this.#dataDir = options.dataDir
+  }
+
+  /** PostgreSQL with its server processes; empty while it does not run. */
+  get postgres(): number[] {
+    try {
+      const pid = Number(readFileSync(join(this.#dataDir, 'postmaster.pid'), 'utf8').split('\n')[0])
+      process.kill(pid, 0)
+      return familyOf(pid)
+    } catch {
+      return []
+    }
+  }
+
+  killPostgres(): void {
+    for (const pid of this.postgres) signal(pid, 'SIGKILL')
+  }
+
+  freezePostgres(): void {
+    for (const pid of this.postgres) signal(pid, 'SIGSTOP')
+  }
+
+  thawPostgres(): void {
+    for (const pid of this.postgres) signal(pid, 'SIGCONT')
+  }
+
+  /** Patroni and PostgreSQL. */
+  freeze(): void {
+    for (const pid of this.patroni.family) signal(pid, 'SIGSTOP')
+    this.freezePostgres()
+  }
+
+  thaw(): void {
+    this.thawPostgres()
+    for (const pid of this.patroni.family) signal(pid, 'SIGCONT')
+  }
+
+  /** As when the machine is lost: nothing of it answers any more, except etcd, of which the test does not take a majority. */
+  async killPatroniAndPostgres(): Promise<void> {
+    const pids = this.postgres
+    await this.patroni.kill()
+    for (const pid of pids) signal(pid, 'SIGKILL')
+  }
+
+  async ask(path: string): Promise<{ status: number; text: string } | undefined> {
+    try {
+      const answer = await fetch(`http://127.0.0.1:${this.restPort}${path}`, {
+        signal: AbortSignal.timeout(ANSWER_DEADLINE_MS),
+      })
+      return { status: answer.status, text: await answer.text() }
+    } catch {
+      return undefined
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // Otherwise it would start PostgreSQL again.
+    await this.patroni.kill()
+    this.thawPostgres()
+    // Immediate shutdown. After SIGKILL, shared memory would be left behind.
+    for (const pid of this.postgres.slice(0, 1)) signal(pid, 'SIGQUIT')
+    await until(() => this.postgres.length === 0, 'PostgreSQL has ended', END_DEADLINE_MS).catch(() =>
+      this.killPostgres(),
+    )
+    await this.etcd.kill()
+  }
+}
+
+export class DatabaseCluster implements AsyncDisposable {
+  readonly members: readonly Member[]
+  readonly primaryUrl: string
+  readonly replicaUrl: string
+  readonly #haproxy: Program
+
+  private constructor(members: readonly Member[], haproxy: Program, ports: { primary: number; replica: number }) {
+    const urlOf = (port: number) => `postgres://skein:${PASSWORD}@127.0.0.1:${port}/skein`
+    this.members = members
+    this.#haproxy = haproxy
+    this.primaryUrl = urlOf(ports.primary)
+    this.replicaUrl = urlOf(ports.replica)
+  }
+
+  static async start(folder: string): Promise<DatabaseCluster> {
+    const account = process.getuid?.() === 0 ? nobodyAccount() : ownAccount()
+    chmodSync(folder, 0o755)
+    const perMember = await Promise.all(
+      NAMES.map(async (name, index) => {
+        const [peer, client, postgres, rest] = (await freePorts(4)) as [number, number, number, number]
+        const own = join(folder, `db-${name}`)
+        mkdirSync(own)
+        giveTo(account, own)
+        // Data folders of etcd and PostgreSQL are made by them.
+        return { name, host: `10.0.0.${11 + index}`, own, peer, client, postgres, rest }
+      }),
+    )
+    type Place = (typeof perMember)[number]
+    const withPorts = (value: string, { host, peer, client, postgres, rest }: Place) =>
+      value
+        .replaceAll(`${host}:2380`, `127.0.0.1:${peer}`)
+        .replaceAll(`${host}:2379`, `127.0.0.1:${client}`)
+        .replaceAll(`${host}:5432`, `127.0.0.1:${postgres}`)
+        .replaceAll(`${host}:8008`, `127.0.0.1:${rest}`)
+    /** The files are those of the first machine, except the lists that name all of them. */
+    const ofMember = (file: string, place: Place) =>
+      environmentOf(file, (key, value) => {
+        if (key.endsWith('PASSWORD')) return PASSWORD
+        const isList = value.includes('10.0.0.12')
+        const addressed = isList ? value : value.replaceAll('10.0.0.11', place.host).replaceAll('0.0.0.0', place.host)
+        return perMember
+          .reduce(withPorts, addressed)
+          .replace(/^db-a$/, `db-${place.name}`)
+          .replace(/^\/var\/lib\/(etcd|postgresql)\//, `${place.own}/$1-`)
+          .replace('/15/skein', '-skein')
+          .replace('/opt/skein', ROOT)
+      })
+    const members = perMember.map((place) => {
+      const patroni = ofMember('patroni.env', place)
+      const program = (name: string, file: string, args: string[], env: Record<string, string>) =>
+        new Program(`db-${place.name}-${name}`, { file, args, env, folder: place.own, account })
+      return new Member({
+        name: `db-${place.name}`,
+        postgresPort: place.postgres,
+        restPort: place.rest,
+        dataDir: patroni['PATRONI_POSTGRESQL_DATA_DIR'] as string,
+        etcd: program('etcd', 'etcd', [], ofMember('etcd.env', place)),
+        patroni: program('patroni', 'patroni', [join(DEPLOY, 'patroni.yml')], patroni),
+      })
+    })
+    const [primary, replica] = (await freePorts(2)) as [number, number]
+    const haproxy = new Program('haproxy', {
+      file: 'haproxy',
+      args: ['-db', '-f', join(DEPLOY, 'haproxy.cfg')],
+      env: environmentOf('haproxy.env', (key, value) => {
+        const member = perMember.find(({ name }) => key === `SKEIN_HA_${name.toUpperCase()}_CHECK`)
+        if (member !== undefined) return String(member.rest)
+        const listening = value.replace('127.0.0.1:5000', `127.0.0.1:${primary}`)
+        return perMember.reduce(withPorts, listening.replace('127.0.0.1:5001', `127.0.0.1:${replica}`))
+      }),
+      folder,
+      account: ownAccount(),
+    })
+    const cluster = new DatabaseCluster(members, haproxy, { primary, replica })
+    try {
+      for (const { etcd } of members) etcd.begin()
+      for (const { patroni } of members) patroni.begin()
+      haproxy.begin()
+      await cluster.untilWhole()
+      await until(() => cluster.#answers(), 'the database answers through HAProxy', WHOLE_DEADLINE_MS)
+    } catch (error) {
+      await cluster[Symbol.asyncDispose]()
+      throw error
+    }
+    return cluster
+  }
+
+  /** What the members say, from the first of them that answers. */
+  async states(): Promise<MemberState[]> {
+    for (const member of this.members) {
+      const answer = await member.ask('/cluster')
+      if (answer?.status === 200) return (JSON.parse(answer.text) as { members: MemberState[] }).members
+    }
+    return []
+  }
+
+  async leader(): Promise<Member> {
+    return await until(
+      async () => {
+        const answers = await Promise.all(this.members.map(async (member) => (await member.ask('/primary'))?.status))
+        return this.members.find((_, index) => answers[index] === 200)
+      },
+      'a leader',
+      WHOLE_DEADLINE_MS,
+    )
+  }
+
+  /** A leader, a synchronous standby and another one run, and both follow the leader without a lag. */
+  async untilWhole(): Promise<void> {
+    let states: MemberState[] = []
+    await until(
+      async () => {
+        states = await this.states()
+        const following = states.filter(({ role, state, lag }) => role !== 'leader' && state === 'running' && lag === 0)
+        return (
+          following.length === NAMES.length - 1 &&
+          states.some(({ role, state }) => role === 'leader' && state === 'running') &&
+          states.some(({ role }) => role === 'sync_standby')
+        )
+      },
+      'three servers that follow each other',
+      WHOLE_DEADLINE_MS,
+    ).catch((error: unknown) => {
+      throw new Error(`${(error as Error).message}: ${JSON.stringify(states)}`, { cause: error })
+    })
+  }
+
+  async #answers(): Promise<boolean> {
+    const client = new pg.Client({ connectionString: this.primaryUrl, connectionTimeoutMillis: ANSWER_DEADLINE_MS })
+    client.on('error', () => undefined)
+    try {
+      await client.connect()
+      await client.query('SELECT 1')
+      return true
+    } catch {
+      return false
+    } finally {
+      await client.end().catch(() => undefined)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.members.map((member) => member[Symbol.asyncDispose]()), this.#haproxy.kill()])
+  }
+}
