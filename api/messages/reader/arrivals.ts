@@ -12,8 +12,8 @@ import type { TimeRange } from './time-range.ts'
 /** Projected records of one retention class that arrived in one week: the earliest and the end of the latest bucket of their times. */
 type Week = { retentionDays: number; startSeconds: number; fromSeconds: number; toSeconds: number }
 
-/** Batches that are not projected yet: `condition` is about rows `m` of `records`, `since` the arrival of the oldest. */
-type Pending = { condition: Sql<boolean>; since: string }
+/** Batches that are not projected yet: both conditions are about rows `m` of `records`; `arrival` alone leaves out partitions. */
+type Pending = { condition: Sql<boolean>; arrival: Sql<boolean> }
 
 /** The partitions and pending batches of a channel, in the snapshot of the transaction. */
 export type Arrivals = { weeks: readonly Week[]; pending: Pending | undefined }
@@ -45,19 +45,20 @@ async function pendingBatches(tx: Queryable): Promise<Pending | undefined> {
   const { rows } = await sql<{ seq: number; arrived_at: string }>`
     SELECT seq, arrived_at FROM ingest_batches WHERE NOT projected ORDER BY arrived_at`.execute(tx)
   const [oldest] = rows
-  if (oldest === undefined) return undefined
+  const newest = rows.at(-1)
+  if (oldest === undefined || newest === undefined) return undefined
   const seqs = rows.map(({ seq }) => seq)
   const [first, last] = [seqs.reduce((low, seq) => Math.min(low, seq)), seqs.reduce((high, seq) => Math.max(high, seq))]
-  const since = oldest.arrived_at
-  const condition = sql<boolean>`m.batch_seq BETWEEN ${first} AND ${last} AND m.arrived_at >= ${since}::timestamptz
+  const arrival = sql<boolean>`m.arrived_at BETWEEN ${oldest.arrived_at}::timestamptz AND ${newest.arrived_at}::timestamptz`
+  const condition = sql<boolean>`m.batch_seq BETWEEN ${first} AND ${last} AND ${arrival}
     AND (m.batch_seq IN (SELECT unnest(${seqs}::bigint[]))) IS TRUE`
-  return { condition, since }
+  return { condition, arrival }
 }
 
 /** About a row `m` of `records`: its partition can hold times of the range. */
 export function holdsRecords({ weeks, pending }: Arrivals, range: TimeRange): Sql<boolean> {
   const places = placesOf(weeks, range, sql`m.retention_days`, sql`m.arrived_at`)
-  if (pending !== undefined) places.push(sql`m.arrived_at >= ${pending.since}::timestamptz`)
+  if (pending !== undefined) places.push(pending.arrival)
   return anyOf(places)
 }
 
