@@ -10,6 +10,7 @@ import { benchFleet } from './fleet.ts'
 import { describeHost, processorTime } from './host.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
+import { benchLanguages } from './languages.ts'
 import { benchListing } from './listing.ts'
 import { benchModules } from './modules.ts'
 import { benchMqtt } from './mqtt.ts'
@@ -45,12 +46,13 @@ const BENCHES = {
   fleet: benchFleet,
   sandbox: benchSandbox,
   modules: benchModules,
+  languages: benchLanguages,
   provision: benchProvision,
   capacity: benchCapacity,
   soak: benchSoak,
 }
 /** Long benches: they run only by name. */
-const LONG = new Set(['capacity', 'processes', 'soak'])
+const LONG = new Set(['capacity', 'languages', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
 const unknown = wanted.filter((name) => !(name in BENCHES))
