@@ -2,17 +2,16 @@
  * Runs one function of a transpiled component in new instances of its core modules, and returns its outcome. The
  * transpiled code is a script whose value is a function (see `core/transpiler/`); the caller compiles it.
  */
-import { bytesOf } from '../bytes/index.ts'
 import { ComponentExit, createWasiPreview2 } from '../wasi/index.ts'
 import type { Interfaces } from '../wasi/index.ts'
 import { camelCase, fromComponentValue, isCommand, parseWitType } from '../wasm/index.ts'
 import type { BytesForm, DescribedExport } from '../wasm/index.ts'
-import { BoundedOutput } from './bounded-output.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { Call } from './call.ts'
+import { CallStreams } from './call-streams.ts'
 import type { GuestHost } from './guest-host.ts'
 import { componentMessaging } from './messaging.ts'
-import { explainExit, explainFailure, failed } from './outcome.ts'
+import { explainFailure, failed } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 
 /** A core module of a component with its name in the transpiled code, and the limit of its own memory. */
@@ -44,14 +43,8 @@ export class LoadedComponent {
     const choice = chooseFunction(this.#parts.exports, call)
     if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
     const { chosen, values } = choice
-    const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
-    const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
-    const args = [call.programName, ...call.args]
-    const stdin = bytesOf(call.stdin)
-    const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
-    const { clock } = guestHost
-    const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, clock, beforeWait })
-    const interfaces = { ...wasi, ...componentMessaging(guestHost) }
+    const streams = new CallStreams(call, guestHost)
+    const interfaces = { ...createWasiPreview2(streams.wasi), ...componentMessaging(guestHost) }
     const instances: Instances = new Map()
     const ended = this.#execute({
       chosen,
@@ -59,18 +52,12 @@ export class LoadedComponent {
       interfaces,
       instances,
       bytes: call.bytesAsBase64 ? 'base64' : 'array',
-      lastLines: () => stderr.lastLines(),
+      lastLines: () => streams.lastLines(),
     })
-    const output = {
-      stdout: stdout.content(),
-      stderr: stderr.content(),
-      isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
-    }
     const memories = memoriesOf(instances)
     const memoryBytes = memories.reduce((sum, { bytes }) => sum + bytes, 0)
-    if (typeof ended !== 'number') return { outcome: { ...ended, ...output }, memoryBytes }
-    const results = { exit_code: ended, stdout: output.stdout, stderr: output.stderr }
-    return { outcome: { ...output, ...explainExit(chosen.name, results, memories, stderr.lastLines()) }, memoryBytes }
+    const outcome = typeof ended === 'number' ? streams.exited(chosen.name, ended, memories) : streams.withOutput(ended)
+    return { outcome, memoryBytes }
   }
 
   /** A number: the exit code of a command. */

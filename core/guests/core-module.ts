@@ -4,13 +4,12 @@
  */
 import { COMMAND_FUNCTION, MESSAGING_MODULE, WASI_PREVIEW1_MODULE, presentResult } from '../wasm/index.ts'
 import type { DescribedExport, JsonNumber, ModuleDescription } from '../wasm/index.ts'
-import { bytesOf } from '../bytes/index.ts'
-import { BoundedOutput } from './bounded-output.ts'
 import type { Call } from './call.ts'
+import { CallStreams } from './call-streams.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { GuestHost } from './guest-host.ts'
 import { coreMessaging } from './messaging.ts'
-import { explainExit, explainFailure } from './outcome.ts'
+import { explainFailure } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 import { ProcessExit, createWasiHost } from './wasi-preview1.ts'
 import type { HostFunctions, WasiHost } from './wasi-preview1.ts'
@@ -31,13 +30,8 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
   const { chosen, values } = choice
   if (!compiled.needsHost) return execute({ compiled, chosen, values, host: undefined, call, lastLines: () => '' })
 
-  const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
-  const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
-  const args = [call.programName, ...call.args]
-  const stdin = bytesOf(call.stdin)
-  const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
-  const { clock } = guestHost
-  const wasi = createWasiHost({ args, env: call.env, stdin, stdout, stderr, clock, beforeWait })
+  const streams = new CallStreams(call, guestHost)
+  const wasi = createWasiHost(streams.wasi)
   const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
   const { outcome, memoryBytes, exit } = execute({
     compiled,
@@ -45,17 +39,10 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
     values,
     host,
     call,
-    lastLines: () => stderr.lastLines(),
+    lastLines: () => streams.lastLines(),
   })
-  const output = {
-    stdout: stdout.content(),
-    stderr: stderr.content(),
-    isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
-  }
-  if (exit === undefined) return { outcome: { ...outcome, ...output }, memoryBytes }
-  const results = { exit_code: exit.code, stdout: output.stdout, stderr: output.stderr }
   return {
-    outcome: { ...output, ...explainExit(chosen.name, results, exit.memories, stderr.lastLines()) },
+    outcome: exit === undefined ? streams.withOutput(outcome) : streams.exited(chosen.name, exit.code, exit.memories),
     memoryBytes,
   }
 }

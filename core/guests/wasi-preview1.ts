@@ -4,19 +4,7 @@
  * those below, which are wrong or harmful there.
  */
 import { Fd, WASI, WASIProcExit, wasi } from '@bjorn3/browser_wasi_shim'
-import type { GuestClock, OutputSink } from '../wasi/index.ts'
-
-export type WasiOptions = {
-  /** With argv[0]. */
-  args: string[]
-  env: Record<string, string>
-  stdin: Uint8Array
-  stdout: OutputSink
-  stderr: OutputSink
-  clock: GuestClock
-  /** Called before the guest waits. */
-  beforeWait: (waitMs: number) => void
-}
+import type { OutputSink, WasiOptions } from '../wasi/index.ts'
 
 export type HostFunctions = Record<string, (...parameters: never[]) => unknown>
 

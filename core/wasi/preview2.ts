@@ -17,7 +17,8 @@ export type GuestClock = {
   waitFor: (waitNs: bigint) => void
 }
 
-export type WasiPreview2Options = {
+/** Both versions of WASI take these. */
+export type WasiOptions = {
   /** With argv[0]. */
   args: string[]
   env: Record<string, string>
@@ -63,7 +64,7 @@ class IoError extends Resource {
   }
 }
 
-type WaitClock = GuestClock & Pick<WasiPreview2Options, 'beforeWait'>
+type WaitClock = GuestClock & Pick<WasiOptions, 'beforeWait'>
 
 /** Ready at a moment of the monotonic clock; streams, which have none, are always ready. */
 class Pollable extends Resource {
@@ -178,7 +179,7 @@ class TerminalInput extends Resource {}
 class TerminalOutput extends Resource {}
 
 /** Interfaces by name without version. */
-export function createWasiPreview2(options: WasiPreview2Options): Interfaces {
+export function createWasiPreview2(options: WasiOptions): Interfaces {
   const stdin = new InputStream(options.stdin)
   const stdout = new OutputStream(options.stdout)
   const stderr = new OutputStream(options.stderr)

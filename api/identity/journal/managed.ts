@@ -39,8 +39,8 @@ export function managedEntry(row: ManagedRow, { type, change, attributes = {} }:
 
 /**
  * A part of the statement of a change: records it for each row of the common table expression `changed`, which has the columns
- * key, id, name and domain_key. `attributes` contain no secret. Without a domain and a user nobody could read the record, so
- * there is none.
+ * key, id, name and domain_key. `attributes` contain no secret. Without a domain and a user nobody could read the record, so it
+ * is not written.
  */
 export function recordManaged(actor: Actor, { type, change, attributes = {} }: ManagedChange): Sql {
   const who = actorColumns(actor)
