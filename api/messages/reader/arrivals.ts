@@ -7,6 +7,8 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 import { WEEK_SECONDS } from '../store/partitions.ts'
+import type { ArrivedBatch } from './batch-range.ts'
+import { rangeOfBatches } from './batch-range.ts'
 import type { TimeRange } from './time-range.ts'
 
 /** Projected records of one retention class that arrived in one week: the earliest and the end of the latest bucket of their times. */
@@ -37,21 +39,15 @@ async function weeksOf(tx: Queryable, channelKey: number): Promise<Week[]> {
   }))
 }
 
-/**
- * The range of numbers is what the index of batches answers, the time of arrival leaves out partitions. IS TRUE makes a hashed set of
- * the numbers.
- */
+/** IS TRUE makes a hashed set of the numbers. */
 async function pendingBatches(tx: Queryable): Promise<Pending | undefined> {
-  const { rows } = await sql<{ seq: number; arrived_at: string }>`
+  const { rows } = await sql<ArrivedBatch>`
     SELECT seq, arrived_at FROM ingest_batches WHERE NOT projected ORDER BY arrived_at`.execute(tx)
-  const [oldest] = rows
-  const newest = rows.at(-1)
-  if (oldest === undefined || newest === undefined) return undefined
-  const seqs = rows.map(({ seq }) => seq)
-  const [first, last] = [seqs.reduce((low, seq) => Math.min(low, seq)), seqs.reduce((high, seq) => Math.max(high, seq))]
-  const arrival = sql<boolean>`m.arrived_at BETWEEN ${oldest.arrived_at}::timestamptz AND ${newest.arrived_at}::timestamptz`
-  const condition = sql<boolean>`m.batch_seq BETWEEN ${first} AND ${last} AND ${arrival}
-    AND (m.batch_seq IN (SELECT unnest(${seqs}::bigint[]))) IS TRUE`
+  const range = rangeOfBatches(rows)
+  if (range === undefined) return undefined
+  const { arrival, numbers } = range
+  const condition = sql<boolean>`${numbers} AND ${arrival}
+    AND (m.batch_seq IN (SELECT unnest(${rows.map(({ seq }) => seq)}::bigint[]))) IS TRUE`
   return { condition, arrival }
 }
 

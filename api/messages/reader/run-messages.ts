@@ -4,14 +4,15 @@ import { refusedField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { BUCKET_SECONDS } from '../store/record-chunks.ts'
+import type { ArrivedBatch, BatchRange } from './batch-range.ts'
+import { rangeOfBatches } from './batch-range.ts'
 import type { TimeRange } from './time-range.ts'
 
 /** Each message by its batch and its number in it. */
 export type RunMessages = {
   batches: readonly number[]
   messages: readonly number[]
-  /** When the first and the last of the batches arrived. */
-  arrivals: readonly [string, string]
+  range: BatchRange
   /** Contains the times of their records. */
   times: TimeRange
 }
@@ -28,7 +29,7 @@ export async function messagesOfRun(
   const inRange: Sql<boolean>[] = []
   if (fromSeconds !== undefined) inRange.push(sql`AND b.max_time >= to_timestamp(${fromSeconds}::float8)`)
   if (toSeconds !== undefined) inRange.push(sql`AND b.min_time < to_timestamp(${toSeconds}::float8)`)
-  const { rows } = await sql<{ seq: number; message: number; arrived_at: string; first: number; last: number }>`
+  const { rows } = await sql<ArrivedBatch & { message: number; first: number; last: number }>`
     SELECT b.seq, e.number::integer AS message, b.arrived_at, extract(epoch FROM b.min_time)::float8 AS first,
            extract(epoch FROM b.max_time)::float8 AS last
       FROM ingest_batches b CROSS JOIN LATERAL json_each(b.envelopes::json) e (number, envelope)
@@ -37,24 +38,21 @@ export async function messagesOfRun(
      ORDER BY b.arrived_at LIMIT ${MAX_RUN_MESSAGES + 1}`.execute(db)
   if (rows.length > MAX_RUN_MESSAGES)
     throw refusedField('run', `published more than ${MAX_RUN_MESSAGES} messages: shorten the range with from and to`)
-  const [oldest, newest] = [rows[0], rows.at(-1)]
-  if (oldest === undefined || newest === undefined) return undefined
+  const range = rangeOfBatches(rows)
+  if (range === undefined) return undefined
   const earliest = rows.reduce((time, { first }) => Math.min(time, first), Infinity)
   const latest = rows.reduce((time, { last }) => Math.max(time, last), -Infinity)
   return {
     batches: rows.map(({ seq }) => seq),
     messages: rows.map(({ message }) => message),
-    arrivals: [oldest.arrived_at, newest.arrived_at],
+    range,
     // A bucket more at both ends, because times of the distant past and future are rounded.
     times: { fromSeconds: earliest - BUCKET_SECONDS, toSeconds: latest + BUCKET_SECONDS },
   }
 }
 
-/** About a row `m` of `records`: it belongs to one of the messages. The ranges are what indexes and partitions answer. */
-export function isPublishedAs({ batches, messages, arrivals }: RunMessages): Sql<boolean> {
-  const first = batches.reduce((low, seq) => Math.min(low, seq))
-  const last = batches.reduce((high, seq) => Math.max(high, seq))
-  return sql<boolean>`m.arrived_at BETWEEN ${arrivals[0]}::timestamptz AND ${arrivals[1]}::timestamptz
-    AND m.batch_seq BETWEEN ${first} AND ${last}
+/** About a row `m` of `records`: it belongs to one of the messages. */
+export function isPublishedAs({ batches, messages, range: { arrival, numbers } }: RunMessages): Sql<boolean> {
+  return sql<boolean>`${arrival} AND ${numbers}
     AND ((m.batch_seq, m.message) IN (SELECT * FROM unnest(${batches}::bigint[], ${messages}::integer[]))) IS TRUE`
 }
