@@ -21,6 +21,7 @@ import { registerHealth } from './health.ts'
 import { registerHints } from './hints.ts'
 import { lingerOnSend } from './linger.ts'
 import { registerStreamedResponses } from './streamed-responses.ts'
+import { trustedProxies } from './trusted-proxies.ts'
 import { registerRequestMetrics } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
 import { registerOpenApi } from './openapi.ts'
@@ -80,7 +81,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     childLoggerFactory: createRequestLog,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: options.maxBodyBytes,
-    trustProxy: options.trustProxy.length === 0 ? false : [...options.trustProxy],
+    trustProxy: options.trustProxy.length === 0 ? false : trustedProxies(options.trustProxy),
     routerOptions: { maxParamLength: MAX_PARAM_CHARS, querystringParser: parseQuery },
     genReqId: (request) => {
       const given = request.headers['x-request-id']

@@ -2,13 +2,14 @@
  * Headers of the PROXY protocol, version 2 (HAProxy's proxy-protocol.txt, section 2.2): a load balancer sends one before the bytes of
  * the client, with the address of the client. Pure.
  */
-import { SocketAddress } from 'node:net'
-import { withoutMapping } from '#core/http/index.ts'
+import { isIPv4, SocketAddress } from 'node:net'
 
 /** No MQTT packet and no TLS record begins with its first byte. */
 export const SIGNATURE = Buffer.from('0d0a0d0a000d0a515549540a', 'hex')
 /** Signature, version and command, family and protocol, and the length of the rest. */
 const FIXED_BYTES = 16
+/** How a dual-stack socket shows an IPv4 peer (RFC 4291 section 2.5.5.2). */
+const MAPPED_PREFIX = '::ffff:'
 /** Addresses and extensions (TLV), which are ignored. */
 export const MAX_HEADER_BYTES = 4096
 const VERSION = 2
@@ -58,5 +59,7 @@ function invalid(reason: string): ProxyHeader {
 function textOf(address: Buffer): string {
   if (address.length === 4) return address.join('.')
   const groups = Array.from({ length: 8 }, (_, index) => address.readUInt16BE(2 * index).toString(16))
-  return withoutMapping(new SocketAddress({ address: groups.join(':'), family: 'ipv6' }).address)
+  const text = new SocketAddress({ address: groups.join(':'), family: 'ipv6' }).address
+  const rest = text.startsWith(MAPPED_PREFIX) ? text.slice(MAPPED_PREFIX.length) : ''
+  return isIPv4(rest) ? rest : text
 }
