@@ -156,7 +156,7 @@ export class ManagerServices {
       now: () => new Date(),
     })
     this.#tasks = tasks
-    const starter = new RunStarter({ database, writer, knownTasks, resolveImage: this.modules.resolve })
+    const starter = new RunStarter({ writer, knownTasks, resolveImage: this.modules.resolve })
     const runs = new RunsService({ database, access, tasks, starter, stopRuns, newId: randomUUID, logger })
     this.#runs = runs
     this.#invocations = new Invocations({

@@ -1,6 +1,7 @@
 /** The request and the result of a start. */
 import type { Actor } from '#api/identity/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import type { RunCause } from './cause.ts'
 import type { RunInput } from './task-fields.ts'
 import type { TriggerMessage } from '#queues/index.ts'
@@ -25,6 +26,16 @@ export type ResolvedImage = {
   notes: readonly string[]
 }
 
+/** The task has this reference, and the request has the digest of another one or none. */
+export class UnresolvedImage extends ServiceError {
+  readonly reference: string
+
+  constructor(reference: string) {
+    super('unavailable', 'the task was changed concurrently; try again', { retryAfterSeconds: 1 })
+    this.reference = reference
+  }
+}
+
 export type StartRequest = {
   taskId: string
   runId: string
@@ -33,7 +44,7 @@ export type StartRequest = {
   drivesTask: boolean
   /** Fails if no worker fits, instead of waiting in the queue. */
   needsWorker?: boolean
-  /** The digest of the task's reference, or why it could not be resolved; undefined: the task has no reference. */
+  /** The digest of the task's reference, or why it could not be resolved; undefined: no reference is known. */
   image: ResolvedImage | Error | undefined
   /** Idempotency-Key of a start or an invocation. */
   idempotency: { userKey: number; key: string; bodyDigest: string } | undefined

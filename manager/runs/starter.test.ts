@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest'
-import type { Database } from '#core/database/index.ts'
 import { userCause } from '../model/cause.ts'
-import type { StartRequest, StartedRun } from '../model/start.ts'
+import { UnresolvedImage, type StartRequest, type StartedRun } from '../model/start.ts'
 import type { Submission } from './starter.ts'
 import { RunStarter } from './starter.ts'
 
@@ -13,7 +12,6 @@ function newStarter() {
   const queued: { request: StartRequest; commit: (started: StartedRun) => void }[] = []
   const order: string[] = []
   const starter = new RunStarter({
-    database: {} as Database,
     knownTasks: { imageUrlOf: () => null },
     resolveImage: () => Promise.reject(new Error('no task has an image')),
     writer: {
@@ -81,4 +79,46 @@ it('each start of a call has its own outcome', async () => {
     'no worker fits',
     'n-2',
   ])
+})
+
+it('a reference that is not cached, or has changed, is resolved once for all starts of a call', async () => {
+  const references = ['registry.example/a:1', 'registry.example/a:2']
+  const resolved: string[] = []
+  const refusals: number[] = []
+  const started: unknown[] = []
+  const starter = new RunStarter({
+    knownTasks: { imageUrlOf: () => undefined },
+    resolveImage: (imageUrl) => {
+      resolved.push(imageUrl)
+      return Promise.resolve({ imageUrl, digest: `sha256:${imageUrl}`, sizeBytes: 1, reference: imageUrl, notes: [] })
+    },
+    writer: {
+      start: ({ runId, image }) => {
+        if (image !== undefined && 'digest' in image && image.imageUrl === references[1]) {
+          started.push(image.digest)
+          return Promise.resolve({ runId, runKey: started.length, taskKey: 1 })
+        }
+        refusals.push(1)
+        return Promise.reject(new UnresolvedImage(references[image === undefined ? 0 : 1] as string))
+      },
+    },
+  })
+  const outcomes = await starter.startMany({ id: 'task', domainId: 'a' }, submissionsOf('a', 60), () => undefined)
+  expect(outcomes.filter((outcome) => outcome instanceof Error)).toEqual([])
+  expect(started).toEqual(Array.from({ length: 60 }, () => `sha256:${references[1]}`))
+  expect(resolved).toEqual(references)
+  expect(refusals).toHaveLength(120)
+})
+
+it('a start fails when the reference changes at every attempt', async () => {
+  let changes = 0
+  const starter = new RunStarter({
+    knownTasks: { imageUrlOf: () => undefined },
+    resolveImage: (imageUrl) =>
+      Promise.resolve({ imageUrl, digest: 'sha256:1', sizeBytes: 1, reference: imageUrl, notes: [] }),
+    writer: { start: () => Promise.reject(new UnresolvedImage(`registry.example/a:${(changes += 1)}`)) },
+  })
+  const [submission] = submissionsOf('a', 1)
+  await expect(starter.start({ id: 'task', domainId: 'a' }, submission as Submission)).rejects.toThrow('try again')
+  expect(changes).toBe(3)
 })

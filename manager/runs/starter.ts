@@ -1,12 +1,10 @@
 /**
- * The single entry for starting runs. A reference is resolved to a digest before the start is passed to the writer, which
- * receives it once; the transaction that inserts the run decides whether it can start.
+ * The single entry for starting runs. A reference is resolved to a digest before the start is passed to the writer; the
+ * transaction that inserts the run decides whether it can start.
  */
-import type { Database } from '#core/database/index.ts'
 import { Slots } from '#core/slots.ts'
 import { withSpan } from '#core/tracing/index.ts'
-import type { ResolvedImage, StartRequest, StartedRun } from '../model/start.ts'
-import { findImageUrl } from '../store/tasks.ts'
+import { UnresolvedImage, type ResolvedImage, type StartRequest, type StartedRun } from '../model/start.ts'
 import type { KnownTasks } from '../writer/known-tasks.ts'
 import type { RunWriter } from '../writer/writer.ts'
 
@@ -19,9 +17,10 @@ const MAX_GROUPS = 100
 const MAX_WAITING_GROUPS = 10_000
 /** Longest wait of a group, in milliseconds. */
 const MAX_GROUP_WAIT_MS = 60_000
+/** Attempts at a start whose task gets another reference meanwhile. */
+const MAX_ATTEMPTS = 3
 
 export type StarterDeps = {
-  database: Database
   writer: Pick<RunWriter, 'start'>
   knownTasks: Pick<KnownTasks, 'imageUrlOf'>
   /** Resolves a reference to a digest through the proxy. */
@@ -29,6 +28,9 @@ export type StarterDeps = {
 }
 
 export type Submission = Omit<StartRequest, 'taskId' | 'image'>
+
+/** Resolves each reference once; a failure is thrown by the writer, unless the start fails for another reason. */
+type Images = (reference: string) => Promise<ResolvedImage | Error>
 
 export class RunStarter {
   readonly #deps: StarterDeps
@@ -46,8 +48,7 @@ export class RunStarter {
 
   /** Throws the error of the start. */
   async start(task: { id: string; domainId: string | null }, submission: Submission): Promise<StartedRun> {
-    const image = await this.#imageOf(task)
-    return await this.#write(task.id, submission, image)
+    return await this.#write(task.id, submission, this.#imagesOf(task.domainId))
   }
 
   /**
@@ -60,9 +61,9 @@ export class RunStarter {
     submissions: readonly Submission[],
     onStarted: (started: StartedRun) => void,
   ): Promise<(StartedRun | Error)[]> {
-    const image = await this.#imageOf(task)
+    const images = this.#imagesOf(task.domainId)
     const start = async (submission: Submission) => {
-      const started = await this.#write(task.id, submission, image)
+      const started = await this.#write(task.id, submission, images)
       onStarted(started)
       return started
     }
@@ -79,20 +80,31 @@ export class RunStarter {
   }
 
   /** Until the start is committed. The run keeps the place of the span in its trace. */
-  async #write(taskId: string, submission: Submission, image: StartRequest['image']): Promise<StartedRun> {
+  async #write(taskId: string, submission: Submission, images: Images): Promise<StartedRun> {
     const attributes = { 'skein.task.id': taskId, 'skein.run.id': submission.runId }
-    return await withSpan('start run', { kind: 'producer', parent: submission.traceparent, attributes }, (span) =>
-      this.#deps.writer.start({ ...submission, taskId, image, traceparent: span.traceparent }),
-    )
+    const options = { kind: 'producer', parent: submission.traceparent, attributes } as const
+    return await withSpan('start run', options, async ({ traceparent }) => {
+      let reference = this.#deps.knownTasks.imageUrlOf(taskId)
+      for (let attempt = 1; ; attempt++) {
+        const image = typeof reference === 'string' ? await images(reference) : undefined
+        try {
+          return await this.#deps.writer.start({ ...submission, taskId, image, traceparent })
+        } catch (error) {
+          // The task is not cached, or its reference was changed.
+          if (!(error instanceof UnresolvedImage) || attempt === MAX_ATTEMPTS) throw error
+          reference = error.reference
+        }
+      }
+    })
   }
 
-  /** A failure of the resolution is thrown by the writer, unless the start fails for another reason. */
-  async #imageOf({ id, domainId }: { id: string; domainId: string | null }): Promise<StartRequest['image']> {
-    const { database, knownTasks, resolveImage } = this.#deps
-    // A cached upload is compared with the row when the run is inserted; another manager can have changed the reference.
-    if (knownTasks.imageUrlOf(id) === null) return undefined
-    const reference = await findImageUrl(database.db, id)
-    if (reference === undefined || reference === null) return undefined
-    return await resolveImage(reference, domainId).catch((error: unknown) => error as Error)
+  #imagesOf(domainId: string | null): Images {
+    const images = new Map<string, Promise<ResolvedImage | Error>>()
+    return (reference) => {
+      const image =
+        images.get(reference) ?? this.#deps.resolveImage(reference, domainId).catch((error: unknown) => error as Error)
+      images.set(reference, image)
+      return image
+    }
   }
 }

@@ -6,6 +6,11 @@ import { countModuleBytes } from '#queues/index.ts'
 import type { TaskQuotas } from '../access/access.ts'
 import type { NewModule } from './modules.ts'
 
+/** Undefined: no limit. */
+export function moduleLimitOf(quotas: TaskQuotas, domainId: string | null): number | undefined {
+  return domainId === null ? undefined : quotas.ofDomainId(domainId, 'module_bytes')
+}
+
 /**
  * Call it in the transaction that gives the module to a task, before it is stored. `taskKey`: the task whose module it replaces. Throws
  * `quota_exceeded`.
@@ -15,7 +20,7 @@ export async function requireModuleRoom(
   quotas: TaskQuotas,
   { domainId, taskKey, module }: { domainId: string | null; taskKey: number | null; module: NewModule },
 ): Promise<void> {
-  const limit = domainId === null ? undefined : quotas.ofDomainId(domainId, 'module_bytes')
+  const limit = moduleLimitOf(quotas, domainId)
   if (limit === undefined) return
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`modules of ${domainId}`}, 0))`.execute(tx)
   const { rows } = await sql<{ key: number }>`SELECT key FROM domains WHERE id = ${domainId}`.execute(tx)

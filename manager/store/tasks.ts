@@ -94,8 +94,9 @@ const columnsWith = (description: Sql<unknown>) => sql`
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status,
     r.id AS run_id, r.error, r.reason, m.digest, m.size_bytes, m.kind, m.runtime, ${description}`
 
-const FROM = sql`tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
+const OTHERS = sql`LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
     LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
+const FROM = sql`tasks t ${OTHERS}`
 
 const tasksWith = (description: Sql<unknown>) => sql`SELECT ${columnsWith(description)} FROM ${FROM}`
 
@@ -126,12 +127,11 @@ export async function findTask(db: Queryable | Transaction, key: number): Promis
   return row === undefined ? undefined : fromRow(row)
 }
 
-/** Undefined: there is no such task. */
-export async function findState(db: Queryable, key: number): Promise<TaskState | undefined> {
-  const { rows } = await sql<{
-    state: TaskState
-  }>`SELECT state FROM tasks WHERE key = ${key}`.executePrepared(db, 'find-task-state')
-  return rows[0]?.state
+/** The key of the run that the state of the task follows; null: it is not under way, or there is no such task. */
+export async function findOpenRun(db: Queryable, key: number): Promise<number | null> {
+  const { rows } = await sql<{ run_key: number | null }>`
+    SELECT run_key FROM tasks t WHERE key = ${key} AND NOT ${AT_REST}`.executePrepared(db, 'find-open-run')
+  return rows[0]?.run_key ?? null
 }
 
 /** The tasks of a workflow in the given order, as many as fit on a page; `total`: their number. */
@@ -159,27 +159,31 @@ export type NewTaskRow = TaskFields &
     workflow: { key: number; dependsOn: readonly string[]; runIf: RunIf } | null
   }
 
-/** With a trigger or a module, in a transaction. A module replaces the image reference. */
+/**
+ * Returns the task; undefined, when there is no module with this digest. With a trigger, in a transaction. A module replaces the
+ * image reference.
+ */
 export async function insertTask(
   db: Queryable | Transaction,
   given: NewTaskRow,
-  moduleKey: number | null = null,
-): Promise<number> {
-  const task = moduleKey === null ? given : { ...given, image_url: null }
-  const { id, domain, caller, workflow } = task
-  const { rows } = await sql<{ key: number }>`
-    WITH changed AS (INSERT INTO tasks (id, module_key, domain_key, domain_id, user_key, next_tick_at, secrets, secret_names, workflow_key,
+  moduleDigest: string | null,
+): Promise<TaskRecord | undefined> {
+  const task = moduleDigest === null ? given : { ...given, image_url: null }
+  const { id, domain, caller, workflow, triggerRule } = task
+  const { rows } = await sql<TaskRow>`
+    WITH held AS (SELECT key FROM modules WHERE digest = ${moduleDigest} FOR KEY SHARE),
+    changed AS (INSERT INTO tasks (id, module_key, domain_key, domain_id, user_key, next_tick_at, secrets, secret_names, workflow_key,
       depends_on, run_if, ${sql.raw(TASK_COLUMNS.join(', '))})
-    VALUES (${id}, ${moduleKey}, ${domain?.key ?? null}, ${domain?.id ?? null}, ${caller?.key ?? null}, ${task.nextTickAt}, ${task.secrets},
-      ${[...task.secretNames]}::text[], ${workflow?.key ?? null}, ${[...(workflow?.dependsOn ?? [])]}::text[],
-      ${workflow?.runIf ?? 'success'}, ${sql.join(TASK_COLUMNS.map((column) => stored(column, task[column])))})
-    RETURNING key, id, name, domain_key, state), noted AS (${NOTE}),
-      recorded AS (${recordManaged(actorOf(caller), { type: 'task', change: 'create' })})
-    SELECT key FROM changed`.executePrepared(db, 'insert-task')
+    SELECT ${id}, (SELECT key FROM held), ${domain?.key ?? null}, ${domain?.id ?? null}, ${caller?.key ?? null}, ${task.nextTickAt},
+      ${task.secrets}, ${[...task.secretNames]}::text[], ${workflow?.key ?? null}, ${[...(workflow?.dependsOn ?? [])]}::text[],
+      ${workflow?.runIf ?? 'success'}, ${sql.join(TASK_COLUMNS.map((column) => stored(column, task[column])))}
+     WHERE ${moduleDigest === null} OR EXISTS (SELECT FROM held)
+    RETURNING *), noted AS (${NOTE}), recorded AS (${recordManaged(actorOf(caller), { type: 'task', change: 'create' })})
+    SELECT ${columnsWith(WHOLE_TASK)} FROM changed t ${OTHERS}`.executePrepared(db, 'insert-task')
   const [row] = rows
-  if (row === undefined) throw new Error('the task was not inserted')
-  if (task.triggerRule !== null) await writeTrigger(db, row.key, task.triggerRule)
-  return row.key
+  if (row === undefined || triggerRule === null) return row === undefined ? undefined : fromRow(row)
+  await writeTrigger(db, row.key, triggerRule)
+  return await findTask(db, row.key)
 }
 
 /** A value as it is stored in its column. */
@@ -305,14 +309,6 @@ function keysetOf({ order, dir }: TaskFilter): Keyset {
     { by: sql`t.id`, type: 'uuid' },
   ]
   return new Keyset([...(ORDERS[order] ?? [UPDATED_AT]), ...created], dir)
-}
-
-/** The reference of the task's module; null: none, undefined: no such task. */
-export async function findImageUrl(db: Queryable, id: string): Promise<string | null | undefined> {
-  const { rows } = await sql<{
-    image_url: string | null
-  }>`SELECT image_url FROM tasks WHERE id = ${id}`.executePrepared(db, 'find-image-url')
-  return rows[0]?.image_url
 }
 
 /** The sealed secrets of a task, for a partial change. */

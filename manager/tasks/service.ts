@@ -15,13 +15,13 @@ import { actorOf } from '../access/callers.ts'
 import { refuseResultReferences } from '../model/result-references.ts'
 import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
-import { requireModuleRoom } from '../store/module-quota.ts'
+import { moduleLimitOf, requireModuleRoom } from '../store/module-quota.ts'
 import {
   countWithTask,
   deleteTask,
   findIdentity,
   findSecrets,
-  findState,
+  findOpenRun,
   findTask,
   insertTask,
   listTasks,
@@ -89,15 +89,13 @@ export class TasksService {
   async getEnded(caller: TaskCaller, id: string, waitMs: number): Promise<TaskRecord> {
     const { database, endings } = this.#deps
     const task = await this.require(caller, id, 'task_read')
-    const before = await this.#read(task)
-    const { run_key: runKey } = before
-    if (waitMs === 0 || runKey === null || !isUnderWay(before.state)) return before
+    const runKey = waitMs === 0 ? null : await findOpenRun(database.db, task.key)
+    if (runKey === null) return await this.#read(task)
     await this.#waiting.run(task.domainId, async () => {
       const awaited = new AwaitedEnds(endings)
       awaited.add(runKey)
       // It may have ended before it was awaited.
-      const state = await findState(database.db, task.key)
-      await awaited.within(state !== undefined && isUnderWay(state) ? waitMs : 0)
+      await awaited.within((await findOpenRun(database.db, task.key)) === runKey ? waitMs : 0)
     })
     return await this.get(caller, id)
   }
@@ -107,14 +105,16 @@ export class TasksService {
     refuseWorkflowFields(body)
     refuseResultReferences(body.inputs ?? [])
     const row = await this.newRow(caller, await this.domainOf(caller, body.domain_id), body, null)
-    const module = await this.moduleOf(file, row.domain?.id ?? null, row.memory_limit_bytes)
-    const { database } = this.#deps
-    // One statement is a transaction of its own.
-    const key =
-      module === undefined && row.triggerRule === null
-        ? await insertTask(database.db, row)
-        : await database.transaction(async (tx) => await this.insert(tx, row, module))
-    return await this.#read({ key, id: row.id, domainId: row.domain?.id ?? null })
+    const domainId = row.domain?.id ?? null
+    const module = await this.moduleOf(file, domainId, row.memory_limit_bytes)
+    const { database, access } = this.#deps
+    const isLimited = module !== undefined && moduleLimitOf(access.quotas, domainId) !== undefined
+    // One statement is a transaction of its own, unless the module is new.
+    const created =
+      row.triggerRule === null && !isLimited ? await insertTask(database.db, row, module?.digest ?? null) : undefined
+    const task = created ?? (await database.transaction(async (tx) => await this.insert(tx, row, module)))
+    this.#identities.set(task.id, { key: task.key, id: task.id, domainId })
+    return task
   }
 
   /** The module of a file; undefined without one. The default memory limit applies without one. Throws the errors of `validateModule`. */
@@ -128,10 +128,12 @@ export class TasksService {
     return { ...validated, sizeBytes: validated.bytes.byteLength }
   }
 
-  /** Inserts a task with its module, and returns its key. Throws `quota_exceeded`. */
-  async insert(tx: Transaction, row: NewTaskRow, module: NewModule | undefined): Promise<number> {
-    if (module === undefined) return await insertTask(tx, row, null)
-    return await insertTask(tx, row, await this.#store(tx, module, { domainId: row.domain?.id ?? null, taskKey: null }))
+  /** Inserts a task with its module. Throws `quota_exceeded`. */
+  async insert(tx: Transaction, row: NewTaskRow, module: NewModule | undefined): Promise<TaskRecord> {
+    if (module !== undefined) await this.#store(tx, module, { domainId: row.domain?.id ?? null, taskKey: null })
+    const task = await insertTask(tx, row, module?.digest ?? null)
+    if (task === undefined) throw new Error('a module that is locked has gone')
+    return task
   }
 
   /** The key of the module. Throws `quota_exceeded`. */

@@ -6,7 +6,7 @@ import { MAX_BATCH_SPEC_CHARS, MAX_UNREQUESTED_SPEC_CHARS, MAX_SPEC_BYTES } from
 import { memoryClassBytes } from '../model/needs.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import type { RunSpec } from '../model/run.ts'
-import type { ResolvedImage, StartRequest } from '../model/start.ts'
+import { UnresolvedImage, type ResolvedImage, type StartRequest } from '../model/start.ts'
 import { specOf, type RunInput } from '../model/task-fields.ts'
 import { inputsOf } from '../model/trigger-message.ts'
 import type { ModuleFacts } from '../store/catalogue.ts'
@@ -23,8 +23,8 @@ export type Plan = {
 }
 
 /**
- * Throws `unprocessable` if the task has no module or the module lacks the function, `unavailable` if the reference was
- * changed after it was resolved, and the error of the resolution.
+ * Throws `unprocessable` if the task has no module or the module lacks the function, `UnresolvedImage` for the
+ * reference of the task, and the error of the resolution.
  */
 export function planOf(
   request: StartRequest,
@@ -68,7 +68,7 @@ export function planOf(
 function imageOf({ image }: StartRequest, reference: string): ResolvedImage {
   if (image instanceof Error) throw image
   if (image?.imageUrl === reference) return image
-  throw new ServiceError('unavailable', 'the task was changed concurrently; try again', { retryAfterSeconds: 1 })
+  throw new UnresolvedImage(reference)
 }
 
 /** Throws `unprocessable` for inputs that do not match the function, `too_large` beyond the size limit of a spec. */

@@ -45,10 +45,14 @@ async function newDomain(): Promise<Domain> {
   return { key: Number(rows[0]?.key), id }
 }
 
-/** The manager runs without authorization here, so that tasks get their domain in the database. */
+/**
+ * The manager runs without authorization here, so that tasks get their domain in the database; and another id, because the domain of an id
+ * never changes.
+ */
 async function newTask(domain: Domain, fields: Record<string, unknown> = {}): Promise<string> {
-  const id = String((await client.post('/tasks', { name: 'add', inputs: [1, 2], ...fields })).body['id'])
-  await sql`UPDATE tasks SET domain_key = ${domain.key}, domain_id = ${domain.id} WHERE id = ${id}`.execute(
+  const created = String((await client.post('/tasks', { name: 'add', inputs: [1, 2], ...fields })).body['id'])
+  const id = randomUUID()
+  await sql`UPDATE tasks SET id = ${id}, domain_key = ${domain.key}, domain_id = ${domain.id} WHERE id = ${created}`.execute(
     db.database.db,
   )
   return id
