@@ -228,6 +228,22 @@ describe('sharing', () => {
     await Promise.all(floods)
   })
 
+  test('a run does not wait for all short runs of another domain that arrived before it', async () => {
+    await using host = await startPool({ slots: 1, runners: 1 })
+    // Both domains have a runner, and the runs are known as short.
+    for (const domain of ['north', 'south'])
+      for (let run = 0; run < 5; run++) await host.run('add', { domain, inputs: [1, 2] })
+    let ended = 0
+    const flood = Array.from({ length: 1000 }, async () => {
+      await host.run('add', { inputs: [1, 2] })
+      ended++
+    })
+    expect(await host.run('add', { domain: 'south', inputs: [2, 2] })).toMatchObject({ results: [4] })
+    // Those that its thread already held, and what ended in the meantime.
+    expect(ended).toBeLessThan(500)
+    await Promise.all(flood)
+  })
+
   test('runs beyond the slots wait and all end', async () => {
     await using host = await startPool({ slots: 2, runners: 2 })
     const runs = Array.from({ length: 6 }, () => host.run('endless', { timeoutMs: 50 }))

@@ -155,7 +155,8 @@ class Pool implements RunnerPool {
     this.#waiting = []
     const turn = new PlacementRound(this.#supervisor.runners)
     const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
-    this.#waiting = left.concat(this.#waiting)
+    const ordered = turn.waitsForSlot === undefined ? left : servedLast(left, turn.served)
+    this.#waiting = ordered.concat(this.#waiting)
     // Last, so that a runner that has just loaded a module gets its run before it is considered idle.
     for (const domain of turn.withoutRunner) this.#makeRoomFor(domain, turn)
     this.#keepSpare()
@@ -191,6 +192,7 @@ class Pool implements RunnerPool {
     if (!isIdle && turn.waitsForSlot !== undefined && turn.waitsForSlot !== run.request.domain) return false
     if (isIdle) turn.underWay++
     if (mustRunAlone) runner.isAlone = true
+    turn.served.add(run.request.domain)
     this.#supervisor.handOver(runner, thread, run)
     return true
   }
@@ -276,6 +278,8 @@ class PlacementRound {
   underWay: number
   /** Domains that no runner accepts. */
   readonly withoutRunner = new Set<string>()
+  /** Domains whose runs were assigned to a thread. */
+  readonly served = new Set<string>()
   /** The first domain in the queue that waits for a slot. */
   waitsForSlot: string | undefined
   readonly #claims = new Map<Runner | 'runner', number>()
@@ -292,6 +296,15 @@ class PlacementRound {
     this.#claims.set(what, claimed + 1)
     return claimed < available
   }
+}
+
+/**
+ * The domains take turns: a worker holds hundreds of short runs of one domain, and a run of another that arrives later must not wait
+ * for all of them.
+ */
+function servedLast(waiting: readonly PendingRun[], served: ReadonlySet<string>): PendingRun[] {
+  const isServed = ({ request }: PendingRun) => served.has(request.domain)
+  return [...waiting.filter((run) => !isServed(run)), ...waiting.filter(isServed)]
 }
 
 /** It holds no runs and loads no module that a run waits for. */
