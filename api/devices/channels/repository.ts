@@ -5,7 +5,7 @@ import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { commonAssignments, connectableTable, findingByKeys, recordFromRow } from '../connectable/repository.ts'
+import { commonAssignments, connectableTable, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -114,14 +114,8 @@ function assignments(change: ChannelChange): Sql<unknown>[] {
 
 export const channelTable = connectableTable<ChannelRecord, Row, ChannelChange>({
   type: 'channel',
+  read: { own: ['description', 'route', 'retention_days'] },
   fromRow,
   assignments,
   conflicts: CONFLICTS,
 })
-
-const FIND_BY_KEYS = findingByKeys<Row>('channel', ['description', 'route', 'retention_days'])
-
-/** Returns the channels with these keys that still exist, in any order. */
-export async function findChannels(db: Queryable, keys: readonly number[]): Promise<ChannelRecord[]> {
-  return (await FIND_BY_KEYS(db, [keys])).rows.map(fromRow)
-}

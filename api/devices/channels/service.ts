@@ -18,7 +18,7 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
-import { channelTable, findChannels, findTaken, insertChannels } from './repository.ts'
+import { channelTable, findTaken, insertChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
 /** A channel, and on request the roles by which the caller has access to it. */
@@ -93,7 +93,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     // Filters are parsed before the domain is entered, so malformed input is `malformed` for every caller.
     const filters = deviceFilters(asked, 'h', connected)
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
-    const listed = { type: 'channel', alias: 'h', find: findChannels } as const
+    const listed = { type: 'channel', alias: 'h', find: channelTable.findByKeys } as const
     const { total, rows, next } = await findPage(database.db, listed, domains, shown, filters, query)
     const roles = await findProvidedAccess(database.db, domains, 'channel', rows)
     const items = rows.map((channel) => ({ channel, access: roles.get(channel.key) }))

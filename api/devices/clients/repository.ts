@@ -5,7 +5,9 @@ import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { commonAssignments, connectableTable, findingByKeys, recordFromRow } from '../connectable/repository.ts'
+import { ACTIVITY, activityOf } from './activity.ts'
+import type { Activity, ActivityRow } from './activity.ts'
+import { commonAssignments, connectableTable, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -13,13 +15,19 @@ export type ClientRecord = ConnectableRecord<'client'> & {
   identity: string
   secretSealed: Buffer
   privateMetadata: Record<string, unknown>
+  /** Undefined in a record that was created or changed: only lists and views show it. */
+  activity?: Activity | undefined
 }
 
-type Row = ConnectableRow & { identity: string; secret_sealed: Buffer; private_metadata: Record<string, unknown> }
+type Row = ConnectableRow & {
+  identity: string
+  secret_sealed: Buffer
+  private_metadata: Record<string, unknown>
+} & Partial<ActivityRow>
 
 function fromRow(row: Row): ClientRecord {
   const { identity, secret_sealed: secretSealed, private_metadata: privateMetadata } = row
-  return { ...recordFromRow('client', row), identity, secretSealed, privateMetadata }
+  return { ...recordFromRow('client', row), identity, secretSealed, privateMetadata, activity: activityOf(row) }
 }
 
 const CONFLICTS = {
@@ -131,14 +139,8 @@ function assignments(change: ClientChange): Sql<unknown>[] {
 
 export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
   type: 'client',
+  read: { own: ['identity', 'secret_sealed', 'private_metadata'], joined: ACTIVITY },
   fromRow,
   assignments,
   conflicts: CONFLICTS,
 })
-
-const FIND_BY_KEYS = findingByKeys<Row>('client', ['identity', 'secret_sealed', 'private_metadata'])
-
-/** Returns the clients with these keys that still exist, in any order. */
-export async function findClients(db: Queryable, keys: readonly number[]): Promise<ClientRecord[]> {
-  return (await FIND_BY_KEYS(db, [keys])).rows.map(fromRow)
-}

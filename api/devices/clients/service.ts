@@ -22,11 +22,11 @@ import {
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
-import { findActivities, hasState } from './activity.ts'
+import { hasState } from './activity.ts'
 import type { Activity } from './activity.ts'
 import { findInOnlineOrder } from './online-order.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
-import { awaitOtherBulks, clientTable, findClients, findTaken, insertClients } from './repository.ts'
+import { awaitOtherBulks, clientTable, findTaken, insertClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
 /**
@@ -103,10 +103,9 @@ export class ClientsService {
 
   async get(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<ShownClient> {
     const { domain, entity, roles } = await this.#rules.view(caller, at, withRoles)
-    const [activity] = await findActivities(this.#database.db, [entity.key])
     const isPrivate = Object.keys(entity.privateMetadata).length > 0
     const mayUpdate = isPrivate && (await domain.actionsOn(entity)).has('update')
-    return { ...hidden(entity, mayUpdate), activity, access: roles }
+    return { ...hidden(entity, mayUpdate), activity: entity.activity, access: roles }
   }
 
   /**
@@ -123,7 +122,7 @@ export class ClientsService {
     const state = query.online === undefined ? [] : [hasState('c', query.online)]
     const domains =
       domainId === undefined ? await this.#access.enterAll(caller) : [await this.#access.enter(caller, domainId)]
-    const listed = { type: 'client', alias: 'c', find: findClients } as const
+    const listed = { type: 'client', alias: 'c', find: clientTable.findByKeys } as const
     const page = async (further: readonly Sql<boolean>[], isIndexed: boolean, of: ClientQuery) =>
       await findPage(
         this.#database.db,
@@ -262,17 +261,11 @@ export class ClientsService {
     clients: readonly ClientRecord[],
     withSecrets = true,
   ): Promise<ShownClient[]> {
-    const [{ provided, may }, activities] = await Promise.all([
-      findPageAccess(this.#database.db, domains, 'client', clients),
-      findActivities(
-        this.#database.db,
-        clients.map(({ key }) => key),
-      ),
-    ])
-    return clients.map((client, index) => {
+    const { provided, may } = await findPageAccess(this.#database.db, domains, 'client', clients)
+    return clients.map((client) => {
       const mayUpdate = may(client, 'update')
       const secret = withSecrets && mayUpdate ? openSecret(this.#keyring, client) : ''
-      return { client, secret, mayUpdate, activity: activities[index], access: provided.get(client.key) }
+      return { client, secret, mayUpdate, activity: client.activity, access: provided.get(client.key) }
     })
   }
 }

@@ -1,7 +1,7 @@
 /** The shared record and the shared SQL of clients and channels. */
 import type { DomainAccess } from '#api/identity/index.ts'
 import { prepared, refusing, withinPage } from '#core/database/index.ts'
-import type { Prepared, Queryable, Transaction } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -64,20 +64,31 @@ const RECORD_COLUMNS = [
   'updated_at',
 ]
 
+/** What lists and views read: columns of the table `e`, and of a table that `join` adds. */
+export type ReadColumns = { own: readonly string[]; joined?: { columns: string; join: string } }
+
 /**
- * Returns the records of a page of keys in the order of the page, with further columns of the table. `values` are the
- * keys. The columns are listed by name: PostgreSQL rejects a cached plan of `SELECT *` once the table gets another
- * column.
+ * Statements that read rows with their further columns: one of a domain by its id, and a page of keys in its order. The columns are
+ * listed by name: PostgreSQL rejects a cached plan of `SELECT *` once the table gets another column.
  */
-export function findingByKeys<Row extends object>(type: ConnectableType, further: readonly string[]): Prepared<Row> {
-  const columns = [...RECORD_COLUMNS, ...further].map((column) => `e.${column}`).join(', ')
-  return prepared<Row>(
-    `find_${type}s_by_keys`,
-    withinPage(
-      sql.raw(`SELECT ${columns}, ${PLACE_IDS} FROM unnest($1::bigint[]) WITH ORDINALITY AS page (key, place)
-        JOIN ${type}s e ON e.key = page.key ORDER BY page.place`),
-    ).statement().text,
-  )
+function reading<Row extends object>(type: ConnectableType, { own, joined }: ReadColumns) {
+  const columns = [...[...RECORD_COLUMNS, ...own].map((column) => `e.${column}`), PLACE_IDS, joined?.columns]
+    .filter((column) => column !== undefined)
+    .join(', ')
+  const join = joined?.join ?? ''
+  return {
+    byId: prepared<Row>(
+      `find_${type}`,
+      `SELECT ${columns} FROM ${type}s e ${join} WHERE e.domain_key = $1 AND e.id = $2`,
+    ),
+    byKeys: prepared<Row>(
+      `find_${type}s_by_keys`,
+      withinPage(
+        sql.raw(`SELECT ${columns} FROM unnest($1::bigint[]) WITH ORDINALITY AS page (key, place)
+        JOIN ${type}s e ON e.key = page.key ${join} ORDER BY page.place`),
+      ).statement().text,
+    ),
+  }
 }
 
 /** Shared fields that a change may set. */
@@ -100,6 +111,8 @@ export function commonAssignments(change: ConnectableChange): Sql<unknown>[] {
 export type ConnectableTable<R extends ConnectableRecord, C extends ConnectableChange> = {
   readonly type: R['type']
   find(db: Queryable, domainKey: number, id: string): Promise<R | undefined>
+  /** Returns the records with these keys that still exist, in the order of the keys. */
+  findByKeys(db: Queryable, keys: readonly number[]): Promise<R[]>
   /** Locks the row until the transaction ends. Undefined when it was deleted. */
   lock(tx: Transaction, key: number): Promise<R | undefined>
   /** Writes the given fields of a row that `lock` has locked. Throws `conflict`. */
@@ -109,21 +122,29 @@ export type ConnectableTable<R extends ConnectableRecord, C extends ConnectableC
 }
 
 /** `conflicts` maps each unique constraint to its error. `assignments` returns the columns that a change writes. */
-export function connectableTable<R extends ConnectableRecord, Row, C extends ConnectableChange>(options: {
+export function connectableTable<
+  R extends ConnectableRecord,
+  Row extends object,
+  C extends ConnectableChange,
+>(options: {
   type: R['type']
+  read: ReadColumns
   fromRow: (row: Row) => R
   assignments: (change: C) => Sql<unknown>[]
   conflicts: Readonly<Record<string, () => ServiceError>>
 }): ConnectableTable<R, C> {
-  const { type, fromRow, assignments, conflicts } = options
+  const { type, read, fromRow, assignments, conflicts } = options
   const table = sql.table(`${type}s`)
   const columns = sql.raw(`e.*, ${PLACE_IDS}`)
+  const { byId, byKeys } = reading<Row>(type, read)
   return {
     type,
     async find(db, domainKey, id) {
-      const { rows } =
-        await sql<Row>`SELECT ${columns} FROM ${table} e WHERE e.domain_key = ${domainKey} AND e.id = ${id}`.execute(db)
+      const { rows } = await byId(db, [domainKey, id])
       return rows[0] === undefined ? undefined : fromRow(rows[0])
+    },
+    async findByKeys(db, keys) {
+      return (await byKeys(db, [keys])).rows.map(fromRow)
     },
     async lock(tx, key) {
       const { rows } =
