@@ -4,8 +4,9 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { publishOverMqtt } from './capacity.ts'
+import { processorTime } from './host.ts'
 import { hasBroker, startBroker } from './mqtt/brokers.ts'
-import { openClient, publishPacket } from './mqtt/client.ts'
+import { openClient } from './mqtt/client.ts'
 import type { BenchClient } from './mqtt/client.ts'
 import {
   cpuMsByRole,
@@ -18,6 +19,7 @@ import {
 } from './platform.ts'
 import type { Device, Platform } from './platform.ts'
 import { median, milliseconds, perSecond, percentile, printTable } from './statistics.ts'
+import { startPublishers } from './storm-publishers.ts'
 
 const ROUNDS = Number(process.env['BENCH_STORM_ROUNDS'] ?? 2)
 /** Devices come from several domains. */
@@ -26,7 +28,6 @@ const DEVICES_EACH = Number(process.env['BENCH_STORM_DEVICES'] ?? 1000)
 /** Connections that are opened at the same time. */
 const AT_ONCE = Number(process.env['BENCH_STORM_AT_ONCE'] ?? 500)
 const PUBLISHERS = 8
-const PUBLISH_INTERVAL_MS = 50
 const CALM_MS = 3000
 /** Presence and the journal are written after the connections were answered. */
 const SETTLE_MS = 6000
@@ -43,14 +44,24 @@ const TARGET_KIB = 16
 const TARGET_P99_MS = 50
 
 type Connecting = { id: string; device: Device | undefined; topic: string }
-type Figures = { perSecond: number; nodeUs: number; postgresUs: number; kib: number; calmMs: number; p99Ms: number }
+type Figures = {
+  perSecond: number
+  /** The share of the processors that was idle while the devices connected. */
+  idle: number
+  nodeUs: number
+  postgresUs: number
+  kib: number
+  calmMs: number
+  p99Ms: number
+}
 
 /** Connects and subscribes all of them; returns the open connections and the time that it took. */
 async function storm(
   port: number,
   all: readonly Connecting[],
-): Promise<{ clients: BenchClient[]; durationMs: number }> {
+): Promise<{ clients: BenchClient[]; durationMs: number; idle: number }> {
   const clients: BenchClient[] = []
+  const before = processorTime()
   const began = performance.now()
   let next = 0
   await Promise.all(
@@ -62,29 +73,11 @@ async function storm(
       }
     }),
   )
-  return { clients, durationMs: performance.now() - began }
-}
-
-/** Publishes with QoS 1 at a low rate; `latencies` are those until PUBACK. */
-async function startPublishers(port: number, topic: string, devices: readonly Device[]) {
-  const latencies: number[] = []
-  const stops: (() => void)[] = []
-  for (const [index, device] of devices.entries()) {
-    const client = await openClient(port, `publisher${index}`, device)
-    const { bytes, packetIdAt } = publishPacket(topic, Buffer.from(`[{"n":"p${index}","v":1}]`), 1)
-    const sent: number[] = []
-    client.onPuback = () => latencies.push(performance.now() - (sent.shift() as number))
-    let packetId = 0
-    const timer = setInterval(() => {
-      sent.push(performance.now())
-      client.publish(bytes, packetIdAt, (packetId = (packetId % 65_535) + 1))
-    }, PUBLISH_INTERVAL_MS)
-    stops.push(() => {
-      clearInterval(timer)
-      client.end()
-    })
-  }
-  return { latencies, stop: () => stops.forEach((stop) => stop()) }
+  const durationMs = performance.now() - began
+  const after = processorTime()
+  const idle =
+    before === undefined || after === undefined ? NaN : (after.idle - before.idle) / (after.total - before.total)
+  return { clients, durationMs, idle }
 }
 
 type World = { all: Connecting[]; topic: string; publishers: Device[] }
@@ -108,7 +101,7 @@ async function measureCost(platform: Platform, port: number): Promise<Omit<Figur
   const { all } = await newDevices(platform)
   const memory = memoryMiB(platform.pid)
   const before = cpuMsByRole(platform.pid)
-  const { clients, durationMs } = await storm(port, all)
+  const { clients, durationMs, idle } = await storm(port, all)
   await pause(SETTLE_MS)
   const after = cpuMsByRole(platform.pid)
   const spent = (role: string) => (((after[role] ?? 0) - (before[role] ?? 0)) * 1000) / all.length
@@ -116,6 +109,7 @@ async function measureCost(platform: Platform, port: number): Promise<Omit<Figur
   for (const client of clients) client.end()
   return {
     perSecond: (all.length * 1000) / durationMs,
+    idle,
     nodeUs: spent('platform and manager') + spent('processes of the platform'),
     postgresUs: spent('PostgreSQL'),
     kib,
@@ -125,14 +119,14 @@ async function measureCost(platform: Platform, port: number): Promise<Omit<Figur
 /** What devices that publish notice of it. */
 async function measureOthers(platform: Platform, port: number): Promise<Pick<Figures, 'calmMs' | 'p99Ms'>> {
   const { all, topic, publishers } = await newDevices(platform)
-  const { latencies, stop } = await startPublishers(port, `${topic}/readings`, publishers)
+  const others = await startPublishers(port, `${topic}/readings`, publishers)
   await pause(CALM_MS)
-  latencies.splice(0)
+  await others.take()
   await pause(CALM_MS)
-  const calmMs = percentile(latencies.splice(0), 0.99)
+  const calmMs = percentile(await others.take(), 0.99)
   const { clients } = await storm(port, all)
-  const p99Ms = percentile(latencies, 0.99)
-  stop()
+  const p99Ms = percentile(await others.take(), 0.99)
+  await others.stop()
   for (const client of clients) client.end()
   return { calmMs, p99Ms }
 }
@@ -197,6 +191,7 @@ export async function benchStorm(): Promise<void> {
       target: perSecond(TARGET_CONNECTS, 'connects'),
       isReached: connects >= TARGET_CONNECTS,
     },
+    { name: 'processors idle meanwhile', figure: `${(of('none', (one) => one.idle) * 100).toFixed(0)} %` },
     ...(['none', 'set'] as const).map((quotas) => ({
       name: `processor time of one, ${quotas === 'none' ? 'no quota' : 'with quotas'}`,
       figure: `${Math.round(cost(quotas))} us: ${Math.round(of(quotas, (one) => one.nodeUs))} Node, ${Math.round(of(quotas, (one) => one.postgresUs))} PostgreSQL`,
