@@ -7,7 +7,7 @@ import { ServiceError, kindOf } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { withConnection } from './driver.ts'
 import { removeSources } from '../metrics/index.ts'
-import { DATABASE_UNAVAILABLE_RETRY_SECONDS, translateDatabaseError } from './errors.ts'
+import { DATABASE_UNAVAILABLE_RETRY_SECONDS, noStandby, translateDatabaseError } from './errors.ts'
 import { DATABASE_METRICS } from './metrics.ts'
 import type { Queryable } from '../sql.ts'
 import { withDeadline } from '../time.ts'
@@ -27,6 +27,11 @@ export type DatabaseOptions = {
   connectDeadlineMs?: number
   statementDeadlineMs?: number
   silenceGraceMs?: number
+  /**
+   * False while a COMMIT waits for synchronous standbys that do not answer; defaults to true. Transactions are refused then: the server
+   * does not notice that a client gave up such a COMMIT, and connections that are made again would use up `max_connections`.
+   */
+  canCommit?: () => boolean
   /** Awaited for each new connection before anything else is sent over it; the connection is given up when it rejects. */
   onConnect?: (client: pg.ClientBase) => Promise<void>
 }
@@ -46,11 +51,12 @@ export type SnapshotSource = {
 }
 
 export type Database = {
+  /** Statements that begin with INSERT, UPDATE, DELETE or MERGE are rejected as `transaction` rejects its work. */
   readonly db: Queryable
   readonly pool: pg.Pool
   /**
    * Runs the work in one transaction, which is repeated after a deadlock or a serialization failure. The work must have no
-   * effect outside of the database, and may use only `tx`.
+   * effect outside of the database, and may use only `tx`. Rejects with `unavailable` at once while nothing can be committed.
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>
   /** See `SnapshotSource`. `ready` is awaited on the same connection before the snapshot is taken. */
@@ -75,6 +81,9 @@ const SILENCE_GRACE_MS = 5000
 /** The idle time of a connection after which TCP keep-alive probes begin. */
 const KEEP_ALIVE_DELAY_MS = 10_000
 const IDLE_CONNECTION_MS = 60_000
+
+/** A statement that is a transaction of its own and has to be committed. */
+const WRITE = /^\s*(INSERT|UPDATE|DELETE|MERGE)\b/i
 
 const INT8 = 20
 const TIMESTAMPTZ = 1184
@@ -152,6 +161,7 @@ async function prepare(client: pg.ClientBase, onConnect: Promise<void>, deadline
 
 export function createDatabase(options: DatabaseOptions): Database {
   const { address, maxConnections, applicationName, logger, onConnect = () => Promise.resolve() } = options
+  const { canCommit = () => true } = options
   const connectDeadlineMs = options.connectDeadlineMs ?? CONNECT_DEADLINE_MS
   const statementDeadlineMs = options.statementDeadlineMs ?? STATEMENT_DEADLINE_MS
   const silenceMs = statementDeadlineMs + (options.silenceGraceMs ?? SILENCE_GRACE_MS)
@@ -177,12 +187,20 @@ export function createDatabase(options: DatabaseOptions): Database {
     DATABASE_METRICS.maxConnections.from(() => [{ labels: name, value: maxConnections }]),
     DATABASE_METRICS.waiting.from(() => [{ labels: name, value: pool.waitingCount }]),
   ]
-  const db: Queryable = { query: (statement) => withConnection(pool, (connection) => connection.query(statement)) }
+  const db: Queryable = {
+    async query(statement) {
+      if (WRITE.test(statement.text) && !canCommit()) throw noStandby()
+      return await withConnection(pool, (connection) => connection.query(statement))
+    },
+  }
 
   return {
     db,
     pool,
-    transaction: (work) => runTransaction(pool, work),
+    async transaction(work) {
+      if (!canCommit()) throw noStandby()
+      return await runTransaction(pool, work)
+    },
     snapshot(work, statementDeadlineMs, ready) {
       return new Promise((resolve, reject) => {
         const refuse = (error: unknown) => reject(translateDatabaseError(error))

@@ -95,6 +95,18 @@ export const DATABASE_UNAVAILABLE_RETRY_SECONDS = 2
 /** `Retry-After` in seconds after repeated deadlocks. */
 const CONTENTION_RETRY_SECONDS = 1
 
+/** `Retry-After` in seconds while no synchronous standby answers. */
+export const NO_STANDBY_RETRY_SECONDS = 5
+
+/** The refusal of a change while a COMMIT would wait for synchronous standbys that do not answer. */
+export function noStandby(): ServiceError {
+  return new ServiceError(
+    'unavailable',
+    'the synchronous standbys of the database do not answer: nothing is stored until one does',
+    { retryAfterSeconds: NO_STANDBY_RETRY_SECONDS },
+  )
+}
+
 /** Converts a driver error to a ServiceError where its meaning does not depend on the statement; returns others unchanged. */
 export function translateDatabaseError(error: unknown): unknown {
   if (error instanceof ServiceError) return error

@@ -2,6 +2,7 @@ export { createDatabase } from './connect.ts'
 export type { Database, DatabaseAddress, DatabaseOptions, SnapshotSource } from './connect.ts'
 export {
   DATABASE_UNAVAILABLE_RETRY_SECONDS,
+  NO_STANDBY_RETRY_SECONDS,
   isDatabaseUnavailable,
   isOutage,
   isRefusedData,

@@ -64,8 +64,10 @@ async function attemptTransaction<T>(
   work: (tx: Transaction) => Promise<T>,
 ): Promise<{ value: T } | { error: unknown }> {
   let tx: Transaction | undefined
-  /** The errors of the work, then of deferred statements. A rollback on a broken connection fails too and must not hide them. */
+  /** The errors of the work, then of deferred statements. */
   const failures: unknown[] = []
+  /** Why the transaction did not end. A rollback on a broken connection fails too and must not hide it. */
+  const unended: unknown[] = []
   const outcome = await withConnection(pool, async (connection) => {
     const transaction = (tx = new Transaction(connection))
     const beganMs = monotonicMs()
@@ -79,11 +81,13 @@ async function attemptTransaction<T>(
       return { value }
     } catch (error) {
       observe('failed')
+      unended.push(error)
       await connection.rollback()
       throw error
     }
   }).catch((error: unknown) => ({ error }))
   failures.push(...((await tx?.failuresOfDeferred()) ?? []))
+  failures.push(...unended)
   if ('error' in outcome) return { error: failures.find((failure) => !isConsequence(failure)) ?? outcome.error }
   if (failures.length > 0)
     return { error: new Error('a statement was deferred before it was sent', { cause: failures[0] }) }

@@ -18,6 +18,8 @@ const CONNECTION_NAME = 'skein commit probe'
 export type CommitProbe = {
   /** False while a COMMIT waits for standbys that do not answer. A server that is unavailable shows itself by errors. */
   canCommit(): boolean
+  /** Resolves when a COMMIT was answered. Rejects with `timeout`, or with the reason of the signal. */
+  committed(deadlineMs: number, signal: AbortSignal): Promise<void>
   stop(): Promise<void>
 }
 
@@ -36,6 +38,7 @@ export function startCommitProbe(options: CommitProbeOptions): CommitProbe {
   /** Of the server process of `client`. */
   let pid = 0
   let isStalled = false
+  const first = Promise.withResolvers<void>()
 
   function stalled(): void {
     if (!isStalled)
@@ -93,6 +96,7 @@ export function startCommitProbe(options: CommitProbeOptions): CommitProbe {
     }, stalledMs)
     try {
       await commit()
+      first.resolve()
       answered()
     } catch {
       void client?.end().catch(() => undefined)
@@ -111,6 +115,16 @@ export function startCommitProbe(options: CommitProbeOptions): CommitProbe {
   })()
   return {
     canCommit: () => !isStalled,
+    async committed(deadlineMs, signal) {
+      const aborted = Promise.withResolvers<never>()
+      const abort = () => aborted.reject(signal.reason as Error)
+      signal.addEventListener('abort', abort)
+      try {
+        await withDeadline(Promise.race([first.promise, aborted.promise]), deadlineMs, 'a COMMIT')
+      } finally {
+        signal.removeEventListener('abort', abort)
+      }
+    },
     async stop() {
       stopping.abort()
       // Ends a COMMIT that waits, too.

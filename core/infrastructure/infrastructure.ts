@@ -36,6 +36,7 @@ import type { Streams } from '../streams/index.ts'
 import { sleep } from '../time.ts'
 import type { Secret } from '../config/index.ts'
 import { startCommitProbe } from './commit-probe.ts'
+import type { CommitProbe } from './commit-probe.ts'
 import { diagnoseDatabase } from './diagnosis.ts'
 import type { DatabaseDiagnosis } from './diagnosis.ts'
 import type { InfrastructureConfig } from './settings.ts'
@@ -64,7 +65,7 @@ export type Infrastructure = {
   readonly embedded: EmbeddedServer | undefined
   /** False while the disk of the embedded database is nearly full; ingest is rejected until there is room. */
   hasRoom(): boolean
-  /** False while a COMMIT waits for synchronous standbys that do not answer; ingest is rejected until one answers. */
+  /** False while a COMMIT waits for synchronous standbys that do not answer; changes and messages are rejected until one answers. */
   canCommit(): boolean
   /** What an operator must know about the database. */
   diagnose(): Promise<DatabaseDiagnosis>
@@ -106,6 +107,8 @@ export const MIGRATIONS_FOLDER = join(HOME, 'migrations')
 const NODE_BEAT_MS = 10_000
 /** A replica that does not accept a connection in this time does not serve the read; the primary does. */
 const REPLICA_CONNECT_DEADLINE_MS = 1000
+/** A start waits this long for a synchronous standby. A program that ends leaves a waiting COMMIT in the server, so it ends rarely. */
+const STANDBY_DEADLINE_MS = 600_000
 /** The age after which rows of dead nodes are removed. */
 const NODE_KEPT_SECONDS = 86_400
 
@@ -131,12 +134,15 @@ export async function startInfrastructure(life: Lifecycle, options: Infrastructu
     if (await ensurePositionEpoch(client))
       logger.debug('the database server was restarted; starting a new epoch of positions')
   }
+  let probe: CommitProbe | undefined
+  const canCommit = () => probe?.canCommit() !== false
   const database = await life.start('database connections', async () => {
     const value = createDatabase({
       address: server.address,
       maxConnections: options.maxConnections,
       applicationName: `skein ${kind}`,
       logger,
+      canCommit,
       onConnect: beginEpoch,
     })
     return { value, stop: () => value.close() }
@@ -167,13 +173,13 @@ export async function startInfrastructure(life: Lifecycle, options: Infrastructu
   }
   await requireSameKey(database.db, keyring.fingerprint)
   const history = await startReplica(life, { database, config, logger, readiness, options })
-  const probe = config.databaseHa
-    ? await life.start('commit probe', () => {
-        const value = startCommitProbe({ database, logger })
-        return Promise.resolve({ value, stop: () => value.stop() })
-      })
-    : undefined
-  const canCommit = () => probe?.canCommit() !== false
+  if (config.databaseHa) {
+    probe = await life.start('commit probe', () => {
+      const value = startCommitProbe({ database, logger })
+      return Promise.resolve({ value, stop: () => value.stop() })
+    })
+    await probe.committed(STANDBY_DEADLINE_MS, life.signal)
+  }
   readiness.add({
     name: 'commit',
     isRequired: true,

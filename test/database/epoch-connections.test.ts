@@ -9,6 +9,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ensurePositionEpoch } from '#core/changelog/index.ts'
 import { createDatabase, migrate, readMigrations } from '#core/database/index.ts'
+import type { DatabaseOptions } from '#core/database/index.ts'
 import { MIGRATIONS_FOLDER } from '#core/infrastructure/index.ts'
 import { startCommitProbe } from '#core/infrastructure/commit-probe.ts'
 import { createLogger } from '#core/logging/index.ts'
@@ -42,7 +43,11 @@ describe.skipIf(!isRunnable)('a primary without its standby (needs the package p
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
   })
 
-  const open = (applicationName: string, onConnect: (client: pg.ClientBase) => Promise<void> = beginEpoch) =>
+  const open = (
+    applicationName: string,
+    onConnect: (client: pg.ClientBase) => Promise<void> = beginEpoch,
+    options: Partial<DatabaseOptions> = {},
+  ) =>
     createDatabase({
       address: pair.primary as { host: string; port: number; user: string; password: string; database: string },
       maxConnections: 2,
@@ -50,6 +55,7 @@ describe.skipIf(!isRunnable)('a primary without its standby (needs the package p
       logger,
       connectDeadlineMs: CONNECT_DEADLINE_MS,
       onConnect,
+      ...options,
     })
   const beginEpoch = async (client: pg.ClientBase) => void (await ensurePositionEpoch(client))
 
@@ -121,6 +127,57 @@ describe.skipIf(!isRunnable)('a primary without its standby (needs the package p
       expect(probe.canCommit()).toBe(false)
     })
     await until(() => probe.canCommit(), 'COMMIT is answered again')
+    await probe.stop()
+    await database.close()
+  })
+
+  test('changes are refused while COMMIT is known to wait, and hold no more server processes', async () => {
+    const name = 'skein refused changes'
+    let canCommit = true
+    const database = open(name, () => Promise.resolve(), {
+      canCommit: () => canCommit,
+      maxConnections: 3,
+      connectDeadlineMs: 10_000,
+      statementDeadlineMs: 1000,
+      silenceGraceMs: 100,
+    })
+    const change = () => database.transaction((tx) => sql`SELECT pg_logical_emit_message(true, 'test', '')`.execute(tx))
+    const write = () =>
+      sql`INSERT INTO nodes (id, kind, version, migration) VALUES (${name}, 'test', '1', 1)`.execute(database.db)
+    const refused = { kind: 'unavailable', retryAfterSeconds: 5 }
+    await withoutStandby(async () => {
+      // Given up by the pool; the server process stays.
+      await expect(change()).rejects.toMatchObject({ kind: 'timeout' })
+      await expect(write()).rejects.toMatchObject({ message: 'the database did not answer in time' })
+      expect(await backends(name)).toBe(2)
+      canCommit = false
+      for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+        await expect(change()).rejects.toMatchObject(refused)
+        await expect(write()).rejects.toMatchObject(refused)
+        await expect(sql`SELECT 1`.execute(database.db)).resolves.toBeDefined()
+      }
+      // The third one reads.
+      expect(await backends(name)).toBe(3)
+    })
+    canCommit = true
+    await until(async () => (await backends(name)) <= 1, 'the server processes that waited have ended')
+    await expect(change()).resolves.toBeDefined()
+    await database.close()
+  })
+
+  test('a start waits until a standby answers', async () => {
+    const database = open('skein waiting start', () => Promise.resolve())
+    await withoutStandby(async () => {
+      const probe = startCommitProbe({ database, logger, intervalMs: 10, stalledMs: 100 })
+      const stopping = new AbortController()
+      await expect(probe.committed(200, stopping.signal)).rejects.toMatchObject({ kind: 'timeout' })
+      const waiting = probe.committed(60_000, stopping.signal)
+      stopping.abort(new Error('stopped'))
+      await expect(waiting).rejects.toThrow('stopped')
+      await probe.stop()
+    })
+    const probe = startCommitProbe({ database, logger })
+    await probe.committed(60_000, new AbortController().signal)
     await probe.stop()
     await database.close()
   })

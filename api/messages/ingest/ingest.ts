@@ -3,6 +3,7 @@
  * of one publisher are stored in the order of their acceptance.
  */
 import { availableParallelism } from 'node:os'
+import { NO_STANDBY_RETRY_SECONDS } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -27,8 +28,6 @@ const MAX_QUEUED_BYTES = 32 * 1024 * 1024
 const ACKNOWLEDGE_DEADLINE_MS = 10_000
 /** `Retry-After` in seconds when the disk is full: an operator has to free space first. */
 const DISK_FULL_RETRY_SECONDS = 30
-/** `Retry-After` in seconds while no synchronous standby answers. */
-const NO_STANDBY_RETRY_SECONDS = 5
 
 export type IngestDeps = {
   database: Database
