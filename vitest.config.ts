@@ -44,9 +44,8 @@ export default defineConfig({
       suite(
         'cluster',
         [`test/cluster/**/*.${process.env['SKEIN_TEST_CLUSTER'] === 'long' ? '{test,long}' : 'test'}.ts`],
-        {
-          testTimeout: 300_000,
-        },
+        // SKEIN_TEST_TRIALS repeats each fault.
+        { testTimeout: 300_000 * Number(process.env['SKEIN_TEST_TRIALS'] ?? 1) },
       ),
       suite('cli', ['test/cli/**/*.test.ts'], { testTimeout: 240_000 }),
       suite('compatibility', ['test/compatibility/**/*.test.ts'], { testTimeout: 240_000 }),

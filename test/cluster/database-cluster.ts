@@ -7,16 +7,19 @@ import type { ChildProcess } from 'node:child_process'
 import { chmodSync, createWriteStream, existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import pg from 'pg'
-import { giveTo, nobodyAccount, ownAccount, spawnIdentity } from '#core/database/embedded/account.ts'
+import { giveTo, nobodyAccount, ownAccount } from '#core/database/embedded/account.ts'
 import type { Account } from '#core/database/embedded/account.ts'
 import { freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 import { familyOf } from '../harness/whole.ts'
+import { loopback } from './network.ts'
+import type { Network, Site } from './network.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const DEPLOY = join(ROOT, 'deploy/ha')
 const NAMES = ['a', 'b', 'c'] as const
-const PASSWORD = 'the-password-of-the-test'
+/** Of every role. */
+export const DATABASE_PASSWORD = 'the-password-of-the-test'
 const WHOLE_DEADLINE_MS = 120_000
 const ANSWER_DEADLINE_MS = 2000
 const END_DEADLINE_MS = 15_000
@@ -55,13 +58,21 @@ class Program {
 
   constructor(
     name: string,
-    options: { file: string; args: string[]; env: Record<string, string>; folder: string; account: Account },
+    options: {
+      site: Site
+      file: string
+      args: string[]
+      env: Record<string, string>
+      folder: string
+      account: Account
+    },
   ) {
-    const { file, args, env, folder, account } = options
+    const { site, env, folder, account } = options
+    const { file, args, identity } = site.command(options.file, options.args, account)
     this.#start = () => {
       const log = createWriteStream(join(folder, `${name}.log`), { flags: 'a' })
       const child = spawn(file, args, {
-        ...spawnIdentity(account),
+        ...identity,
         cwd: '/',
         env: { PATH: process.env['PATH'] ?? '', HOME: folder, LC_ALL: 'C.UTF-8', ...env },
         stdio: ['ignore', 'pipe', 'pipe'],
@@ -104,23 +115,14 @@ export function signal(pid: number, name: NodeJS.Signals): void {
 
 export class Member implements AsyncDisposable {
   readonly name: string
-  readonly postgresPort: number
-  readonly restPort: number
+  readonly site: Site
   readonly etcd: Program
   readonly patroni: Program
   readonly #dataDir: string
 
-  constructor(options: {
-    name: string
-    postgresPort: number
-    restPort: number
-    dataDir: string
-    etcd: Program
-    patroni: Program
-  }) {
+  constructor(options: { name: string; site: Site; dataDir: string; etcd: Program; patroni: Program }) {
     this.name = options.name
-    this.postgresPort = options.postgresPort
-    this.restPort = options.restPort
+    this.site = options.site
     this.etcd = options.etcd
     this.patroni = options.patroni
     this.#dataDir = options.dataDir
@@ -169,12 +171,29 @@ export class Member implements AsyncDisposable {
 
   async ask(path: string): Promise<{ status: number; text: string } | undefined> {
     try {
-      const answer = await fetch(`http://127.0.0.1:${this.restPort}${path}`, {
+      const { address, ports } = this.site
+      const answer = await fetch(`http://${address}:${ports.rest}${path}`, {
         signal: AbortSignal.timeout(ANSWER_DEADLINE_MS),
       })
       return { status: answer.status, text: await answer.text() }
     } catch {
       return undefined
+    }
+  }
+
+  /** How far the clock of PostgreSQL is ahead of ours, in seconds. */
+  async clockOffsetSeconds(): Promise<number> {
+    const { address, ports } = this.site
+    const client = new pg.Client({
+      connectionString: `postgres://postgres:${DATABASE_PASSWORD}@${address}:${ports.postgres}/postgres`,
+      connectionTimeoutMillis: ANSWER_DEADLINE_MS,
+    })
+    await client.connect()
+    try {
+      const { rows } = await client.query<{ seconds: number }>('SELECT extract(epoch FROM now())::float8 AS seconds')
+      return (rows[0]?.seconds ?? 0) - Date.now() / 1000
+    } finally {
+      await client.end()
     }
   }
 
@@ -188,6 +207,7 @@ export class Member implements AsyncDisposable {
       this.killPostgres(),
     )
     await this.etcd.kill()
+    await this.site[Symbol.asyncDispose]()
   }
 }
 
@@ -195,40 +215,45 @@ export class DatabaseCluster implements AsyncDisposable {
   readonly members: readonly Member[]
   readonly primaryUrl: string
   readonly replicaUrl: string
-  readonly #haproxy: Program
+  readonly haproxy: Program
 
   private constructor(members: readonly Member[], haproxy: Program, ports: { primary: number; replica: number }) {
-    const urlOf = (port: number) => `postgres://skein:${PASSWORD}@127.0.0.1:${port}/skein`
+    const urlOf = (port: number) => `postgres://skein:${DATABASE_PASSWORD}@127.0.0.1:${port}/skein`
     this.members = members
-    this.#haproxy = haproxy
+    this.haproxy = haproxy
     this.primaryUrl = urlOf(ports.primary)
     this.replicaUrl = urlOf(ports.replica)
   }
 
-  static async start(folder: string): Promise<DatabaseCluster> {
+  /** `environmentOfMember`: what PostgreSQL and Patroni of a member get in addition. */
+  static async start(
+    folder: string,
+    options: { network?: Network; environmentOfMember?: (name: string) => Record<string, string> } = {},
+  ): Promise<DatabaseCluster> {
+    const { network = loopback, environmentOfMember = () => ({}) } = options
     const account = process.getuid?.() === 0 ? nobodyAccount() : ownAccount()
     chmodSync(folder, 0o755)
     const perMember = await Promise.all(
       NAMES.map(async (name, index) => {
-        const [peer, client, postgres, rest] = (await freePorts(4)) as [number, number, number, number]
+        const host = `10.0.0.${11 + index}`
         const own = join(folder, `db-${name}`)
         mkdirSync(own)
         giveTo(account, own)
         // Data folders of etcd and PostgreSQL are made by them.
-        return { name, host: `10.0.0.${11 + index}`, own, peer, client, postgres, rest }
+        return { name, host, own, site: await network(`db-${name}`, host) }
       }),
     )
     type Place = (typeof perMember)[number]
-    const withPorts = (value: string, { host, peer, client, postgres, rest }: Place) =>
+    const withPorts = (value: string, { host, site: { address, ports } }: Place) =>
       value
-        .replaceAll(`${host}:2380`, `127.0.0.1:${peer}`)
-        .replaceAll(`${host}:2379`, `127.0.0.1:${client}`)
-        .replaceAll(`${host}:5432`, `127.0.0.1:${postgres}`)
-        .replaceAll(`${host}:8008`, `127.0.0.1:${rest}`)
+        .replaceAll(`${host}:2380`, `${address}:${ports.peer}`)
+        .replaceAll(`${host}:2379`, `${address}:${ports.client}`)
+        .replaceAll(`${host}:5432`, `${address}:${ports.postgres}`)
+        .replaceAll(`${host}:8008`, `${address}:${ports.rest}`)
     /** The files are those of the first machine, except the lists that name all of them. */
     const ofMember = (file: string, place: Place) =>
       environmentOf(file, (key, value) => {
-        if (key.endsWith('PASSWORD')) return PASSWORD
+        if (key.endsWith('PASSWORD')) return DATABASE_PASSWORD
         const isList = value.includes('10.0.0.12')
         const addressed = isList ? value : value.replaceAll('10.0.0.11', place.host).replaceAll('0.0.0.0', place.host)
         return perMember
@@ -241,23 +266,26 @@ export class DatabaseCluster implements AsyncDisposable {
     const members = perMember.map((place) => {
       const patroni = ofMember('patroni.env', place)
       const program = (name: string, file: string, args: string[], env: Record<string, string>) =>
-        new Program(`db-${place.name}-${name}`, { file, args, env, folder: place.own, account })
+        new Program(`db-${place.name}-${name}`, { site: place.site, file, args, env, folder: place.own, account })
       return new Member({
         name: `db-${place.name}`,
-        postgresPort: place.postgres,
-        restPort: place.rest,
+        site: place.site,
         dataDir: patroni['PATRONI_POSTGRESQL_DATA_DIR'] as string,
         etcd: program('etcd', 'etcd', [], ofMember('etcd.env', place)),
-        patroni: program('patroni', 'patroni', [join(DEPLOY, 'patroni.yml')], patroni),
+        patroni: program('patroni', 'patroni', [join(DEPLOY, 'patroni.yml')], {
+          ...patroni,
+          ...environmentOfMember(`db-${place.name}`),
+        }),
       })
     })
     const [primary, replica] = (await freePorts(2)) as [number, number]
     const haproxy = new Program('haproxy', {
+      site: await loopback('haproxy', '127.0.0.1'),
       file: 'haproxy',
       args: ['-db', '-f', join(DEPLOY, 'haproxy.cfg')],
       env: environmentOf('haproxy.env', (key, value) => {
         const member = perMember.find(({ name }) => key === `SKEIN_HA_${name.toUpperCase()}_CHECK`)
-        if (member !== undefined) return String(member.rest)
+        if (member !== undefined) return String(member.site.ports.rest)
         const listening = value.replace('127.0.0.1:5000', `127.0.0.1:${primary}`)
         return perMember.reduce(withPorts, listening.replace('127.0.0.1:5001', `127.0.0.1:${replica}`))
       }),
@@ -298,6 +326,22 @@ export class DatabaseCluster implements AsyncDisposable {
     )
   }
 
+  async standbys(): Promise<Member[]> {
+    const leader = await this.leader()
+    return this.members.filter((member) => member !== leader)
+  }
+
+  async synchronousStandby(): Promise<Member> {
+    return await until(
+      async () => {
+        const name = (await this.states()).find(({ role }) => role === 'sync_standby')?.name
+        return this.members.find((member) => member.name === name)
+      },
+      'a synchronous standby',
+      WHOLE_DEADLINE_MS,
+    )
+  }
+
   /** A leader, a synchronous standby and another one run, and both follow the leader without a lag. */
   async untilWhole(): Promise<void> {
     let states: MemberState[] = []
@@ -333,6 +377,6 @@ export class DatabaseCluster implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([...this.members.map((member) => member[Symbol.asyncDispose]()), this.#haproxy.kill()])
+    await Promise.all([...this.members.map((member) => member[Symbol.asyncDispose]()), this.haproxy.kill()])
   }
 }

@@ -2,61 +2,29 @@
  * Stage 3 of docs/scale.md: no single point of failure. Everything is killed once under load. Nothing that was acknowledged is missing,
  * nothing is stored twice, each result is published once, and what was revoked stays revoked.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { until } from '../harness/until.ts'
-import { Cluster } from './cluster.ts'
 import { hasClusterPrograms } from './database-cluster.ts'
+import { KILLS } from './faults.ts'
 import type { SupervisedProgram } from './programs.ts'
+import { startCluster } from './start.ts'
 
 const REFUSED_DEADLINE_MS = 60_000
 /** Messages that are refused one after the other. */
 const REFUSALS = 20
-const START_DEADLINE_MS = 240_000
+/** As for every fault but those of the primary. */
+const GOAL_SECONDS = 2
 
 describe.runIf(hasClusterPrograms())('three database servers and two programs of each kind', () => {
-  let cluster: Cluster
-  beforeAll(async () => {
-    cluster = await Cluster.start()
-  }, START_DEADLINE_MS)
-  afterAll(async () => {
-    // Not when the start failed.
-    const started = cluster as Cluster | undefined
-    if (started !== undefined) process.stdout.write(`\nTime without service\n\n${started.table}`)
-    await started?.[Symbol.asyncDispose]()
-  }, START_DEADLINE_MS)
+  const cluster = startCluster()
 
-  const nothing = () => undefined
-
-  test('kill -9 of the PostgreSQL of the primary loses nothing', async () => {
-    const leader = await cluster.database.leader()
-    await cluster.suffer('PostgreSQL of the primary killed', () => leader.killPostgres(), nothing)
-    expect((await cluster.database.leader()).name).not.toBe(leader.name)
+  test.for(KILLS)('$name: nothing is lost', async (fault) => {
+    await cluster().suffer(fault)
   })
 
-  test('the loss of the machine of the primary loses nothing', async () => {
-    const leader = await cluster.database.leader()
-    const lose = () => leader.killPatroniAndPostgres()
-    await cluster.suffer('machine of the primary lost', lose, () => leader.patroni.begin())
-    expect((await cluster.database.leader()).name).not.toBe(leader.name)
-  })
-
-  test('kill -9 of Redis loses nothing', async () => {
-    const { redis } = cluster
-    await cluster.suffer(
-      'Redis killed',
-      () => redis.kill(),
-      () => redis.begin(),
-    )
-  })
-
-  test.each(['api', 'managers', 'workers'] as const)('kill -9 of one of the %s loses nothing', async (kind) => {
-    const [program] = cluster.programs[kind] as [SupervisedProgram]
-    await cluster.suffer(`${program.name} killed`, () => program.kill(), nothing)
-  })
   test('without a standby nothing is acknowledged: 503 with Retry-After until one is back', async () => {
-    const { database, traffic, programs } = cluster
-    const leader = await database.leader()
-    const standbys = database.members.filter((member) => member !== leader)
+    const { database, traffic, programs } = cluster()
+    const standbys = await database.standbys()
     try {
       for (const standby of standbys) standby.freezePostgres()
       let last: unknown
@@ -82,6 +50,7 @@ describe.runIf(hasClusterPrograms())('three database servers and two programs of
     } finally {
       for (const standby of standbys) standby.thawPostgres()
     }
-    await cluster.suffer('both standbys thawed', nothing, nothing)
+    const name = 'both standbys answer again after they were frozen'
+    await cluster().suffer({ name, goalSeconds: GOAL_SECONDS, prepare: () => ({ cause: () => undefined }) })
   })
 })

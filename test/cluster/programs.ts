@@ -90,8 +90,14 @@ export type Programs = AsyncDisposable & {
   readonly all: readonly SupervisedProgram[]
 }
 
-/** Starts everything, with the settings of the product. Resolves when all of it is ready. */
-export async function startPrograms(environment: Record<string, string>): Promise<Programs> {
+/**
+ * Starts everything, with the settings of the product. Resolves when all of it is ready. `environmentOf` is asked for what a program
+ * gets in addition, by its name.
+ */
+export async function startPrograms(
+  environment: Record<string, string>,
+  environmentOf: (name: string) => Record<string, string>,
+): Promise<Programs> {
   const shared = {
     SKEIN_SECRET_KEY: randomBytes(32).toString('base64'),
     SKEIN_WORKER_TOKEN: randomBytes(16).toString('hex'),
@@ -105,7 +111,8 @@ export async function startPrograms(environment: Record<string, string>): Promis
   async function start(name: string, own: Record<string, string> = {}): Promise<SupervisedProgram> {
     const [coap, mqtt] = (await freePorts(2)).map(String) as [string, string]
     const ports = { SKEIN_COAP_PORT: coap, SKEIN_MQTT_PORT: mqtt }
-    const program = new SupervisedProgram(name, await createInstallation({ ...shared, ...ports, ...own }))
+    const settings = { ...shared, ...ports, ...own, ...environmentOf(name) }
+    const program = new SupervisedProgram(name, await createInstallation(settings))
     all.push(program)
     program.begin()
     return program

@@ -6,10 +6,11 @@ import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { expectStored, setUpDomain, setUpWriters, stored } from '../faults/losses.ts'
+import { compareStored, repeatedIn, setUpDomain, setUpWriters, stored } from '../faults/losses.ts'
 import type { Domain, Running } from '../faults/losses.ts'
 import type { Target } from '../faults/loss-writers.ts'
 import { until } from '../harness/until.ts'
+import type { Answer } from '../harness/whole.ts'
 import type { Programs, SupervisedProgram } from './programs.ts'
 
 const WRITERS_PER_KIND = 2
@@ -22,25 +23,78 @@ const REVOCATION_PAUSE_MS = 500
 const IN_FORCE_MS = 2000
 const ANSWER_DEADLINE_MS = 15_000
 const SETTLE_DEADLINE_MS = 60_000
+/** An action that takes longer is shown among the attempts of a pause. */
+const SLOW_MS = 500
 const MODULE = join(import.meta.dirname, '../../examples/add/add.wasm')
 
-/** When one loop succeeded, in milliseconds of `performance.now()`. */
-type Successes = number[]
+/** What one loop tried. Times are milliseconds of `performance.now()`. */
+type Attempt = { readonly fromMs: number; readonly toMs: number; readonly node: string; readonly outcome: string }
 
-/** The time without service, in milliseconds: the longest pause between two successes after `sinceMs`. */
-function longestPauseMs(successes: Successes, sinceMs: number): number {
-  let longest = 0
+/** What one loop did: when it succeeded, and what it tried in vain. */
+class Diary {
+  readonly successes: number[] = []
+  readonly #failures: Attempt[] = []
+
+  /** Records an attempt that begins now; call the result with the error, or without one after a success. */
+  attempt(node: () => string): (error?: unknown) => void {
+    const fromMs = performance.now()
+    return (error) => {
+      const toMs = performance.now()
+      if (error === undefined) {
+        this.successes.push(toMs)
+        // One that took long is part of a pause too.
+        if (toMs - fromMs < SLOW_MS) return
+      }
+      this.#failures.push({ fromMs, toMs, node: node(), outcome: error === undefined ? 'done' : messageOf(error) })
+    }
+  }
+
+  /** The time without service: the longest pause between two successes after `sinceMs`. */
+  longestPause(sinceMs: number): Pause {
+    return longestPause(this.successes, sinceMs)
+  }
+
+  /** What was tried in a pause, one attempt on each line. */
+  explain({ fromMs, toMs }: Pause, zeroMs: number): string {
+    const seconds = (valueMs: number) => (valueMs / 1000).toFixed(2)
+    const tried = this.#failures.filter((one) => one.toMs > fromMs && one.fromMs < toMs)
+    return tried
+      .map(
+        (one) =>
+          `  ${seconds(one.fromMs - zeroMs)} s, for ${seconds(one.toMs - one.fromMs)} s: ${one.node}: ${one.outcome}`,
+      )
+      .join('\n')
+  }
+}
+
+/** Milliseconds of `performance.now()`. */
+type Pause = { readonly fromMs: number; readonly toMs: number }
+
+const durationMs = ({ fromMs, toMs }: Pause): number => toMs - fromMs
+
+function longestPause(successes: readonly number[], sinceMs: number): Pause {
+  let longest = { fromMs: sinceMs, toMs: sinceMs }
   let last = sinceMs
   for (const at of successes) {
     if (at <= sinceMs) continue
-    longest = Math.max(longest, at - last)
+    if (at - last > durationMs(longest)) longest = { fromMs: last, toMs: at }
     last = at
   }
   return longest
 }
 
+/** In one line: an error of `fetch` names its cause only. */
+function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { message, cause } = error
+  return (cause instanceof Error ? `${message}: ${cause.message}` : message).split('\n', 1)[0] as string
+}
+
 /** Milliseconds without service, for each thing that users do. */
 export type Outage = { messages: number; mqtt: number; tasks: number; changes: number }
+
+/** What a check found wrong, in numbers. */
+export type Losses = { missing: number; storedTwice: number; resultsTwice: number; revokedAccepted: number }
 
 export class Traffic {
   readonly #programs: Programs
@@ -51,8 +105,9 @@ export class Traffic {
   readonly #taskId: string
   readonly #invoked = new Set<number>()
   readonly #revoked: { target: Target; atMs: number }[] = []
-  readonly #accepted: string[] = []
-  readonly #successes = new Map<string, Successes>()
+  /** Disabled clients that published. */
+  readonly #accepted = new Set<string>()
+  readonly #diaries = new Map<string, Diary>()
   readonly #loops: Promise<void>[] = []
   #isOver = false
   #paused: Promise<void> | undefined
@@ -103,7 +158,9 @@ export class Traffic {
   async flows(what: string, deadlineMs: number, times = 3): Promise<void> {
     const sinceMs = performance.now()
     const stuck = () =>
-      [...this.#successes].filter(([, list]) => list.filter((at) => at > sinceMs).length < times).map(([name]) => name)
+      [...this.#diaries]
+        .filter(([, { successes }]) => successes.filter((at) => at > sinceMs).length < times)
+        .map(([name]) => name)
     await until(() => stuck().length === 0, `traffic flows ${what}`, deadlineMs).catch((error: unknown) => {
       throw new Error(`${(error as Error).message}; no success of ${stuck().join(', ')}`, { cause: error })
     })
@@ -112,21 +169,34 @@ export class Traffic {
   outageSince(sinceMs: number): Outage {
     const longest = (prefix: string) =>
       Math.max(
-        ...[...this.#successes]
+        ...[...this.#diaries]
           .filter(([name]) => name.startsWith(prefix))
-          .map(([, list]) => longestPauseMs(list, sinceMs)),
+          .map(([, diary]) => durationMs(diary.longestPause(sinceMs))),
       )
     // A run on a lost worker waits for the end of its lease. Others are what shows whether tasks are served.
-    const tasks = [...this.#successes]
+    const tasks = [...this.#diaries]
       .filter(([name]) => name.startsWith('task'))
-      .flatMap(([, list]) => list)
+      .flatMap(([, { successes }]) => successes)
       .toSorted((one, other) => one - other)
     return {
       messages: Math.max(longest('HTTP'), longest('CoAP'), longest('WebSocket')),
       mqtt: longest('MQTT'),
-      tasks: longestPauseMs(tasks, sinceMs),
+      tasks: durationMs(longestPause(tasks, sinceMs)),
       changes: longest('changes'),
     }
+  }
+
+  /** The longest pause of every client that waited for longer than `limitMs`, and what it tried meanwhile. */
+  explain(sinceMs: number, limitMs: number): string {
+    return [...this.#diaries]
+      .map(([name, diary]) => ({ name, diary, pause: diary.longestPause(sinceMs) }))
+      .filter(({ pause }) => durationMs(pause) > limitMs)
+      .toSorted((one, other) => durationMs(other.pause) - durationMs(one.pause))
+      .map(({ name, diary, pause }) => {
+        const [from, to] = [pause.fromMs, pause.toMs].map((atMs) => ((atMs - sinceMs) / 1000).toFixed(2))
+        return `${name}: nothing from ${from} to ${to} s\n${diary.explain(pause, sinceMs)}`
+      })
+      .join('\n')
   }
 
   /** How much was acknowledged so far. */
@@ -139,20 +209,33 @@ export class Traffic {
    * Pauses the traffic and compares: nothing acknowledged is missing, nothing that has a key is stored twice, each result is published
    * once, and what was revoked is refused on every node.
    */
-  async check(what: string): Promise<void> {
+  async check(): Promise<{ losses: Losses; faults: string[] }> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#paused = promise
     this.#resume = resolve
+    const losses: Losses = { missing: 0, storedTwice: 0, resultsTwice: 0, revokedAccepted: 0 }
+    const faults: string[] = []
     try {
       await until(() => this.#waiting === this.#loops.length, 'the traffic is paused', SETTLE_DEADLINE_MS)
       const nodes = this.#programs.api
       const node = nodes[randomInt(nodes.length)] as SupervisedProgram
-      for (const one of this.#running) await expectStored(one, node.call, what)
-      await this.#requireResults(node, what)
+      for (const one of this.#running) {
+        const found = await compareStored(one, node.call)
+        losses.missing += found.lost.length
+        losses.storedTwice += found.repeated.length
+        faults.push(...found.faults)
+      }
+      const results = await this.#compareResults(node)
+      losses.missing += results.missing.length
+      losses.resultsTwice += results.repeated.length
+      if (results.missing.length > 0) faults.push(`results that are not published: ${results.missing.join(', ')}`)
+      if (results.repeated.length > 0) faults.push(`results that are published twice: ${results.repeated.join(', ')}`)
       for (const { call } of nodes)
         for (const { target } of this.#revoked)
-          expect(await publishAs(call, target), `a disabled client publishes ${what}`).not.toBe(202)
-      expect(this.#accepted, `a client published after it was disabled, ${what}`).toEqual([])
+          if ((await publishAs(call, target)) === 202) this.#accepted.add(target.clientId)
+      losses.revokedAccepted = this.#accepted.size
+      if (losses.revokedAccepted > 0) faults.push(`disabled clients that published: ${[...this.#accepted].join(', ')}`)
+      return { losses, faults }
     } finally {
       this.#paused = undefined
       this.#resume()
@@ -180,16 +263,16 @@ export class Traffic {
   #begin(): void {
     for (const running of this.#running)
       for (let writer = 0; writer < WRITERS_PER_KIND; writer++)
-        this.#loops.push(this.#write(running, writer, this.#listOf(`${running.kind.name} ${writer}`)))
+        this.#loops.push(this.#write(running, writer, this.#diaryOf(`${running.kind.name} ${writer}`)))
     for (let invoker = 0; invoker < INVOKERS; invoker++)
-      this.#loops.push(this.#invoke(invoker, this.#listOf(`task ${invoker}`)))
-    this.#loops.push(this.#change(this.#listOf('changes')), this.#attack())
+      this.#loops.push(this.#invoke(invoker, this.#diaryOf(`task ${invoker}`)))
+    this.#loops.push(this.#change(this.#diaryOf('changes')), this.#attack())
   }
 
-  #listOf(name: string): Successes {
-    const list: Successes = []
-    this.#successes.set(name, list)
-    return list
+  #diaryOf(name: string): Diary {
+    const diary = new Diary()
+    this.#diaries.set(name, diary)
+    return diary
   }
 
   /** Waits between two actions, and while the traffic is paused. */
@@ -200,16 +283,19 @@ export class Traffic {
     this.#waiting -= 1
   }
 
-  async #write({ kind, target, acknowledged }: Running, first: number, successes: Successes): Promise<void> {
+  async #write({ kind, target, acknowledged }: Running, first: number, diary: Diary): Promise<void> {
     let turn = first
-    using writer = kind.open(target, () => this.#apiNode(turn++))
+    let node = this.#apiNode(turn)
+    const pick = () => (node = this.#apiNode(turn++))
+    using writer = kind.open(target, pick)
     for (let value = first; !this.#isOver; value += WRITERS_PER_KIND) {
       for (;;) {
-        const isAcknowledged = await writer.write(value).catch(() => false)
-        if (isAcknowledged) {
-          acknowledged.push(value)
-          successes.push(performance.now())
-        }
+        const end = diary.attempt(() => node.name)
+        const isAcknowledged = await writer.write(value).then(
+          () => (end(), true),
+          (error: unknown) => (end(error), false),
+        )
+        if (isAcknowledged) acknowledged.push(value)
         await this.#pause(isAcknowledged ? PAUSE_MS : AFTER_FAILURE_MS)
         if (isAcknowledged || !kind.isKeyed || this.#isOver) break
       }
@@ -217,50 +303,54 @@ export class Traffic {
   }
 
   /** Repeats each invocation with its key, at another manager, until it has its result. */
-  async #invoke(first: number, successes: Successes): Promise<void> {
+  async #invoke(first: number, diary: Diary): Promise<void> {
     let turn = first
     for (let value = first; !this.#isOver; value += INVOKERS) {
       let isDone = false
       while (!isDone && !this.#isOver) {
         const { managers } = this.#programs
         const manager = managers[turn++ % managers.length] as SupervisedProgram
+        const end = diary.attempt(() => manager.name)
         const answer = await manager
           .call('POST', `/tasks/${this.#taskId}/invoke`, {
             body: { inputs: [value, 1] },
             authorization: this.#domain.authorization,
             headers: { 'idempotency-key': `invocation-${value}` },
           })
-          .catch(() => undefined)
-        isDone = answer?.status === 200 && answer.json<{ results: unknown }>().results !== null
+          .catch((error: unknown) => messageOf(error))
+        isDone =
+          typeof answer === 'object' && answer.status === 200 && answer.json<{ results: unknown }>().results !== null
         if (isDone) {
-          expect(answer?.json(), `invocation ${value}`).toMatchObject({ results: [value + 1] })
+          expect((answer as Answer).json(), `invocation ${value}`).toMatchObject({ results: [value + 1] })
           this.#invoked.add(value + 1)
-          successes.push(performance.now())
-        }
+          end()
+        } else end(typeof answer === 'object' ? `${answer.status} ${answer.text}` : answer)
         await this.#pause(isDone ? PAUSE_MS : AFTER_FAILURE_MS)
       }
     }
   }
 
   /** Creates clients, and disables each of them after it has published. */
-  async #change(successes: Successes): Promise<void> {
-    const { authorization, id } = this.#domain
-    let turn = 0
-    while (!this.#isOver) {
-      const target = await newClient({ ...this.#domain, create: this.#creator(turn) }, `revoked ${turn}`).catch(
-        () => undefined,
+  async #change(diary: Diary): Promise<void> {
+    for (let turn = 0; !this.#isOver; turn++) {
+      const { name, call } = this.#apiNode(turn)
+      const end = diary.attempt(() => name)
+      const isDone = await this.#revokeOne(turn, call).then(
+        () => (end(), true),
+        (error: unknown) => (end(error), false),
       )
-      const { call } = this.#apiNode(turn++)
-      const answer =
-        target === undefined || (await publishAs(call, target)) !== 202
-          ? undefined
-          : await call('POST', `/${id}/clients/${target.clientId}/disable`, { authorization }).catch(() => undefined)
-      if (target !== undefined && answer?.status === 200) {
-        successes.push(performance.now())
-        this.#revoked.push({ target, atMs: performance.now() })
-      }
-      await this.#pause(answer?.status === 200 ? REVOCATION_PAUSE_MS : AFTER_FAILURE_MS)
+      await this.#pause(isDone ? REVOCATION_PAUSE_MS : AFTER_FAILURE_MS)
     }
+  }
+
+  async #revokeOne(turn: number, call: SupervisedProgram['call']): Promise<void> {
+    const { authorization, id } = this.#domain
+    const target = await newClient({ ...this.#domain, create: this.#creator(turn) }, `revoked ${turn}`)
+    const published = await publishAs(call, target)
+    if (published !== 202) throw new Error(`publishing: ${published ?? 'no answer'}`)
+    const answer = await call('POST', `/${id}/clients/${target.clientId}/disable`, { authorization })
+    if (answer.status !== 200) throw new Error(`disabling: ${answer.status} ${answer.text}`)
+    this.#revoked.push({ target, atMs: performance.now() })
   }
 
   /** Disabled clients try to publish all the time, on any node. */
@@ -269,7 +359,7 @@ export class Traffic {
       const inForce = this.#revoked.filter(({ atMs }) => performance.now() - atMs > IN_FORCE_MS)
       const one = inForce[randomInt(Math.max(1, inForce.length))]
       if (one !== undefined && (await publishAs(this.#apiNode(randomInt(2)).call, one.target)) === 202)
-        this.#accepted.push(one.target.clientId)
+        this.#accepted.add(one.target.clientId)
       await this.#pause(PAUSE_MS)
     }
   }
@@ -285,25 +375,24 @@ export class Traffic {
         body,
         authorization: this.#domain.authorization,
       })
-      if (answer.status !== 201) throw new Error(answer.text)
+      if (answer.status !== 201) throw new Error(`${path}: ${answer.status} ${answer.text}`)
       return (answer.text === '' ? undefined : answer.json<T>()) as T
     }
   }
 
-  async #requireResults({ call }: SupervisedProgram, what: string): Promise<void> {
-    const missing = (values: readonly number[]) => {
+  /** Waits until every result is published, as long as it may take. */
+  async #compareResults({ call }: SupervisedProgram): Promise<{ missing: number[]; repeated: number[] }> {
+    let values: number[] = []
+    const missing = () => {
       const known = new Set(values)
       return [...this.#invoked].filter((value) => !known.has(value))
     }
-    const values = await until(
-      async () => {
-        const found = await stored(call, this.#results)
-        return missing(found.values).length === 0 && found.values
-      },
-      `every result is published ${what}`,
-      SETTLE_DEADLINE_MS,
-    )
-    expect(values.length, `a result is published twice ${what}`).toBe(new Set(values).size)
+    const isComplete = async () => {
+      ;({ values } = await stored(call, this.#results))
+      return missing().length === 0
+    }
+    await until(isComplete, 'every result is published', SETTLE_DEADLINE_MS).catch(() => undefined)
+    return { missing: missing(), repeated: repeatedIn(values) }
   }
 }
 

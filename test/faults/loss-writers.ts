@@ -14,8 +14,8 @@ export type Node = { readonly base: string; readonly coapPort: number; readonly 
 export type Target = { readonly path: string; readonly clientId: string; readonly secret: string }
 
 export type Writer = Disposable & {
-  /** True: acknowledged. False or rejected: nobody knows. */
-  write(value: number): Promise<boolean>
+  /** Resolves when it is acknowledged. Rejects when nobody knows. */
+  write(value: number): Promise<void>
 }
 
 export type Kind = {
@@ -48,8 +48,8 @@ const http = (isKeyed: boolean): Kind => ({
         body: packOf(value),
         signal: AbortSignal.timeout(ANSWER_DEADLINE_MS),
       })
-      await response.arrayBuffer()
-      return response.status === 202
+      const text = await response.text()
+      if (response.status !== 202) throw new Error(`${response.status} ${text}`)
     },
     [Symbol.dispose]: () => undefined,
   }),
@@ -76,23 +76,26 @@ const webSocket: Kind = {
       async write(value) {
         const at = await connected()
         const frame = ++frames
-        const answered = new Promise<boolean>((resolve) => {
+        const answered = new Promise<void>((resolve, reject) => {
           const listen = (data: Buffer) => {
             // Other writers of the channel are other sockets: their messages arrive here too.
             if (data.toString() !== `{"ack":${frame}}`) return
-            end(true)
+            end()
+            resolve()
           }
-          const close = () => end(false)
+          const close = (code: number) => {
+            end()
+            reject(new Error(`closed with ${code}`))
+          }
           const timer = setTimeout(() => at.terminate(), ANSWER_DEADLINE_MS)
-          function end(isAcknowledged: boolean): void {
+          function end(): void {
             clearTimeout(timer)
             at.off('message', listen).off('close', close)
-            resolve(isAcknowledged)
           }
           at.on('message', listen).on('close', close)
         })
         at.send(packOf(value))
-        return await answered
+        await answered
       },
       [Symbol.dispose]: () => socket?.terminate(),
     }
@@ -111,10 +114,14 @@ const coap: Kind = {
         // RFC 7252 section 4.2: the same message again, until it is answered.
         const options = [{ name: 'Content-Format', value: Buffer.from([110]) }]
         peer.ask({ code: 'POST', path: `${path}?auth=${secret}`, options, payload: packOf(value), messageId, token })
-        const answers = await peer.answers(token, 1, RETRANSMIT_MS).catch(() => [])
-        if (answers.length > 0) return answers[0]?.code === '2.04'
+        const refused = peer.refused.then(() => {
+          throw new Error('refused')
+        })
+        const [answer] = await Promise.race([peer.answers(token, 1, RETRANSMIT_MS).catch(() => []), refused])
+        if (answer?.code === '2.04') return
+        if (answer !== undefined) throw new Error(answer.code)
       }
-      return false
+      throw new Error('no answer')
     },
     [Symbol.dispose]: () => undefined,
   }),
@@ -141,7 +148,6 @@ const mqttKind = (qos: 1 | 2): Kind => ({
       // mqtt.js sends it again, with the same identifier, until it is answered: there is no other end.
       async write(value) {
         await client.publishAsync(path.slice(1), packOf(value), { qos })
-        return true
       },
       [Symbol.dispose]: () => void client.end(true),
     }

@@ -25,7 +25,10 @@ async function writeOn(
   using writer = kind.open(target, () => nodes[turn++ % nodes.length] as Node)
   for (let value = first; !isOver(); value += WRITERS_PER_KIND) {
     for (;;) {
-      const isAcknowledged = await writer.write(value).catch(() => false)
+      const isAcknowledged = await writer.write(value).then(
+        () => true,
+        () => false,
+      )
       if (isAcknowledged) acknowledged.push(value)
       await new Promise((resolve) => setTimeout(resolve, isAcknowledged ? PAUSE_MS : AFTER_FAILURE_MS))
       if (isAcknowledged || !kind.isKeyed || isOver()) break
@@ -108,12 +111,31 @@ export async function writeAll(
   )
 }
 
-/** Everything that was acknowledged is stored, what was sent with a key is stored once, and the total is what is there. */
-export async function expectStored({ kind, target, acknowledged }: Running, call: Call, mark: string): Promise<void> {
+/** What a channel holds, compared with what its writers know: `faults` says in sentences what is wrong. */
+export async function compareStored(
+  { kind, target, acknowledged }: Running,
+  call: Call,
+): Promise<{ lost: number[]; repeated: number[]; faults: string[] }> {
   const { values, total } = await stored(call, target)
   const known = new Set(values)
   const lost = acknowledged.filter((value) => !known.has(value))
-  expect(lost, `${kind.name}: acknowledged but not stored, ${mark}`).toEqual([])
-  if (kind.isKeyed) expect(values.length, `${kind.name}: stored twice, ${mark}`).toBe(known.size)
-  expect(total, `${kind.name}: the total is what is there`).toBe(values.length)
+  const repeated = kind.isKeyed ? repeatedIn(values) : []
+  const faults: string[] = []
+  if (lost.length > 0) faults.push(`${kind.name}: acknowledged but not stored: ${lost.join(', ')}`)
+  if (repeated.length > 0) faults.push(`${kind.name}: stored twice: ${repeated.join(', ')}`)
+  if (total !== values.length)
+    faults.push(`${kind.name}: the total is ${total}, but there are ${values.length} messages`)
+  return { lost, repeated, faults }
+}
+
+/** Values that are there more than once. */
+export function repeatedIn(values: readonly number[]): number[] {
+  const seen = new Set<number>()
+  return values.filter((value) => seen.has(value) || !seen.add(value))
+}
+
+/** Everything that was acknowledged is stored, what was sent with a key is stored once, and the total is what is there. */
+export async function expectStored(running: Running, call: Call, mark: string): Promise<void> {
+  const { faults } = await compareStored(running, call)
+  expect(faults, mark).toEqual([])
 }

@@ -1,6 +1,7 @@
 /** A CoAP peer that sends the given messages and records those that it receives; it acknowledges nothing by itself. */
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
 import { generate, parse } from 'coap-packet'
 import type { OptionName, Packet, ParsedPacket } from 'coap-packet'
 import { until } from '../harness/until.ts'
@@ -27,6 +28,8 @@ export type CoapPeer = Disposable & {
   readonly got: ParsedPacket[]
   /** Sizes of the datagrams that came. */
   readonly gotBytes: number[]
+  /** Resolves when the machine says that nothing listens at the port. */
+  readonly refused: Promise<void>
   send(datagram: Buffer): void
   /** Sends a request and gives its message identifier and token. */
   ask(request: Ask): { messageId: number; token: Buffer; bytes: number }
@@ -40,8 +43,13 @@ export type CoapPeer = Disposable & {
   reset(packet: ParsedPacket): void
 }
 
-export function openPeer(port: number): Promise<CoapPeer> {
+export async function openPeer(port: number): Promise<CoapPeer> {
   const socket = createSocket('udp4')
+  const refused = Promise.withResolvers<void>()
+  // Connected, so that ICMP errors are reported. A message that is lost is sent again.
+  socket.bind(0, '127.0.0.1', () => socket.connect(port, '127.0.0.1'))
+  await once(socket, 'connect')
+  socket.on('error', () => refused.resolve())
   const got: ParsedPacket[] = []
   const gotBytes: number[] = []
   let nextMessageId = randomInt(0x1_0000)
@@ -51,13 +59,14 @@ export function openPeer(port: number): Promise<CoapPeer> {
   })
   let isClosed = false
   const send = (datagram: Buffer) => {
-    if (!isClosed) socket.send(datagram, port, '127.0.0.1')
+    if (!isClosed) socket.send(datagram)
   }
   const withToken = (token: Buffer) => got.filter((packet) => packet.code !== '0.00' && packet.token.equals(token))
 
   const peer: CoapPeer = {
     got,
     gotBytes,
+    refused: refused.promise,
     send,
     ask({ code = 'GET', path = '', options = [], payload = '', confirmable = true, messageId, token }) {
       const url = new URL(path, 'coap://host')
@@ -118,7 +127,7 @@ export function openPeer(port: number): Promise<CoapPeer> {
       socket.close()
     },
   }
-  return new Promise((resolve) => socket.bind(0, '127.0.0.1', () => resolve(peer)))
+  return peer
 }
 
 /** The Echo value of an answer. */
