@@ -1,6 +1,9 @@
 /** Clocks a minute apart: positions order what happens, and monotonic clocks measure who is alive. */
 import { execFileSync } from 'node:child_process'
-import { describe, expect, test } from 'vitest'
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, test } from 'vitest'
 import { hasClusterPrograms } from './database-cluster.ts'
 import { API_KILLED, POSTGRES_KILLED } from './faults.ts'
 import { startCluster } from './start.ts'
@@ -13,6 +16,7 @@ const OFFSETS: Readonly<Record<string, string>> = {
   'db-a': '+60s',
   'db-b': '-60s',
 }
+const POSTGRES_BIN = '/usr/lib/postgresql/15/bin'
 
 function hasFaketime(): boolean {
   try {
@@ -25,11 +29,23 @@ function hasFaketime(): boolean {
 }
 
 /** The environment that `faketime` gives to its command. The monotonic clock is not changed. */
-function shifted(name: string): Record<string, string> {
-  const offset = OFFSETS[name]
-  if (offset === undefined) return {}
+function shifted(offset: string): Record<string, string> {
   const library = execFileSync('faketime', ['-m', '-f', offset, 'printenv', 'LD_PRELOAD'], { encoding: 'utf8' })
   return { LD_PRELOAD: library.trim(), FAKETIME: offset, FAKETIME_DONT_FAKE_MONOTONIC: '1' }
+}
+
+/**
+ * PostgreSQL alone, as a program of this folder: libfaketime breaks the `sleep` of Python (EINVAL), so Patroni would fail in the middle of a
+ * promotion. etcd has no C library to replace.
+ */
+function shiftedPostgres(folder: string, offset: string): Record<string, string> {
+  mkdirSync(folder)
+  for (const name of readdirSync(POSTGRES_BIN))
+    if (name !== 'postgres') symlinkSync(join(POSTGRES_BIN, name), join(folder, name))
+  const environment = Object.entries(shifted(offset)).map(([key, value]) => `${key}='${value}'`)
+  const script = `#!/bin/sh\nexec env ${environment.join(' ')} ${POSTGRES_BIN}/postgres "$@"\n`
+  writeFileSync(join(folder, 'postgres'), script, { mode: 0o755 })
+  return { PATRONI_POSTGRESQL_BIN_DIR: folder }
 }
 
 const FAILOVERS = 3
@@ -37,7 +53,16 @@ const FAILOVERS = 3
 const APART_SECONDS = 55
 
 describe.runIf(hasClusterPrograms() && hasFaketime())('clocks a minute apart', () => {
-  const cluster = startCluster({ environmentOf: shifted })
+  const folder = mkdtempSync(join(tmpdir(), 'skein-clocks-'))
+  chmodSync(folder, 0o755)
+  const cluster = startCluster({
+    environmentOf(name) {
+      const offset = OFFSETS[name]
+      if (offset === undefined) return {}
+      return name.startsWith('db-') ? shiftedPostgres(join(folder, name), offset) : shifted(offset)
+    },
+  })
+  afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
   test('they are apart', async () => {
     const { programs, database } = cluster()

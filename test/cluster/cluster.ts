@@ -6,6 +6,7 @@ import { expect } from 'vitest'
 import { RedisServer } from '../core/redis-server.ts'
 import { DatabaseCluster } from './database-cluster.ts'
 import { MachineProbe } from './machine.ts'
+import type { Balance } from './balancer.ts'
 import type { Network } from './network.ts'
 import { startPrograms } from './programs.ts'
 import type { Programs } from './programs.ts'
@@ -45,6 +46,7 @@ type Row = {
 
 export type ClusterOptions = {
   network?: Network
+  balance?: Balance
   /** What a program gets in addition: `api 1`, `manager 2`, or `db-a` for PostgreSQL and Patroni of a database server. */
   environmentOf?: (name: string) => Record<string, string>
 }
@@ -78,12 +80,11 @@ export class Cluster implements AsyncDisposable {
     this.#machine = parts.machine
   }
 
-  static async start({ network, environmentOf = () => ({}) }: ClusterOptions = {}): Promise<Cluster> {
+  static async start({ environmentOf = () => ({}), ...places }: ClusterOptions = {}): Promise<Cluster> {
     const folder = mkdtempSync(join(tmpdir(), 'skein-ha-'))
     await using stack = new AsyncDisposableStack()
     stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
-    const ofDatabase = { environmentOfMember: environmentOf, ...(network === undefined ? {} : { network }) }
-    const database = stack.use(await DatabaseCluster.start(folder, ofDatabase))
+    const database = stack.use(await DatabaseCluster.start(folder, { ...places, environmentOfMember: environmentOf }))
     const redis = stack.use(await RedisServer.start())
     const shared = {
       SKEIN_DATABASE_URL: database.primaryUrl,

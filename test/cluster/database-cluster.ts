@@ -2,21 +2,20 @@
  * Three PostgreSQL servers under Patroni with etcd, and HAProxy in front of them, as `deploy/ha/` configures them for three machines:
  * the same files, with addresses and folders of this test.
  */
-import { execFileSync, spawn } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
-import { chmodSync, createWriteStream, existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import pg from 'pg'
 import { giveTo, nobodyAccount, ownAccount } from '#core/database/embedded/account.ts'
-import type { Account } from '#core/database/embedded/account.ts'
-import { freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 import { familyOf } from '../harness/whole.ts'
+import { oneBalancer } from './balancer.ts'
+import type { Balance, Balanced, Balancer } from './balancer.ts'
 import { loopback } from './network.ts'
 import type { Network, Site } from './network.ts'
+import { DEPLOY, Program, environmentOf, signal } from './program.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
-const DEPLOY = join(ROOT, 'deploy/ha')
 const NAMES = ['a', 'b', 'c'] as const
 /** Of every role. */
 export const DATABASE_PASSWORD = 'the-password-of-the-test'
@@ -41,76 +40,6 @@ export function hasClusterPrograms(): boolean {
   if (!existsSync('/usr/lib/postgresql/15/bin/postgres')) missing.push('postgresql-15')
   if (missing.length > 0 && process.env['CI'] === 'true') throw new Error(`not installed: ${missing.join(', ')}`)
   return missing.length === 0
-}
-
-/** `KEY=VALUE` lines of an environment file, with the addresses and folders of the test in place of those of the machines. */
-function environmentOf(file: string, replace: (key: string, value: string) => string): Record<string, string> {
-  const lines = readFileSync(join(DEPLOY, file), 'utf8').split('\n')
-  const pairs = lines.filter((line) => /^[A-Z]/.test(line)).map((line) => line.split(/=(.*)/s) as [string, string])
-  return Object.fromEntries(pairs.map(([key, value]) => [key, replace(key, value)]))
-}
-
-/** A program that is killed and started again. It writes its output to a file of the folder. */
-class Program {
-  readonly #start: () => ChildProcess
-  #child: ChildProcess | undefined
-  #hasEnded = Promise.resolve()
-
-  constructor(
-    name: string,
-    options: {
-      site: Site
-      file: string
-      args: string[]
-      env: Record<string, string>
-      folder: string
-      account: Account
-    },
-  ) {
-    const { site, env, folder, account } = options
-    const { file, args, identity } = site.command(options.file, options.args, account)
-    this.#start = () => {
-      const log = createWriteStream(join(folder, `${name}.log`), { flags: 'a' })
-      const child = spawn(file, args, {
-        ...identity,
-        cwd: '/',
-        env: { PATH: process.env['PATH'] ?? '', HOME: folder, LC_ALL: 'C.UTF-8', ...env },
-        stdio: ['ignore', 'pipe', 'pipe'],
-      })
-      child.stdout?.pipe(log, { end: false })
-      child.stderr?.pipe(log, { end: false })
-      child.once('close', () => log.end())
-      return child
-    }
-  }
-
-  begin(): void {
-    const child = this.#start()
-    this.#child = child
-    this.#hasEnded = new Promise((resolve) => {
-      child.once('exit', () => resolve())
-      child.once('error', () => resolve())
-    })
-  }
-
-  /** With everything that it started. */
-  get family(): number[] {
-    const { pid, exitCode, signalCode } = this.#child ?? {}
-    return pid === undefined || exitCode !== null || signalCode !== null ? [] : familyOf(pid)
-  }
-
-  async kill(): Promise<void> {
-    for (const pid of this.family) signal(pid, 'SIGKILL')
-    await this.#hasEnded
-  }
-}
-
-export function signal(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name)
-  } catch {
-    // It has ended.
-  }
 }
 
 export class Member implements AsyncDisposable {
@@ -215,22 +144,26 @@ export class DatabaseCluster implements AsyncDisposable {
   readonly members: readonly Member[]
   readonly primaryUrl: string
   readonly replicaUrl: string
-  readonly haproxy: Program
+  readonly balancers: readonly Balancer[]
 
-  private constructor(members: readonly Member[], haproxy: Program, ports: { primary: number; replica: number }) {
-    const urlOf = (port: number) => `postgres://skein:${DATABASE_PASSWORD}@127.0.0.1:${port}/skein`
+  private constructor(members: readonly Member[], { balancers, primary, replica }: Balanced) {
+    const urlOf = (address: string) => `postgres://skein:${DATABASE_PASSWORD}@${address}/skein`
     this.members = members
-    this.haproxy = haproxy
-    this.primaryUrl = urlOf(ports.primary)
-    this.replicaUrl = urlOf(ports.replica)
+    this.balancers = balancers
+    this.primaryUrl = urlOf(primary)
+    this.replicaUrl = urlOf(replica)
   }
 
   /** `environmentOfMember`: what PostgreSQL and Patroni of a member get in addition. */
   static async start(
     folder: string,
-    options: { network?: Network; environmentOfMember?: (name: string) => Record<string, string> } = {},
+    options: {
+      network?: Network
+      balance?: Balance
+      environmentOfMember?: (name: string) => Record<string, string>
+    } = {},
   ): Promise<DatabaseCluster> {
-    const { network = loopback, environmentOfMember = () => ({}) } = options
+    const { network = loopback, balance = oneBalancer, environmentOfMember = () => ({}) } = options
     const account = process.getuid?.() === 0 ? nobodyAccount() : ownAccount()
     chmodSync(folder, 0o755)
     const perMember = await Promise.all(
@@ -250,12 +183,16 @@ export class DatabaseCluster implements AsyncDisposable {
         .replaceAll(`${host}:2379`, `${address}:${ports.client}`)
         .replaceAll(`${host}:5432`, `${address}:${ports.postgres}`)
         .replaceAll(`${host}:8008`, `${address}:${ports.rest}`)
-    /** The files are those of the first machine, except the lists that name all of them. */
+    /** The files are those of the first machine, except lists of all of them. Patroni has a list of the others. */
     const ofMember = (file: string, place: Place) =>
       environmentOf(file, (key, value) => {
         if (key.endsWith('PASSWORD')) return DATABASE_PASSWORD
-        const isList = value.includes('10.0.0.12')
-        const addressed = isList ? value : value.replaceAll('10.0.0.11', place.host).replaceAll('0.0.0.0', place.host)
+        const addressed =
+          key === 'PATRONI_ETCD3_HOSTS'
+            ? value.replace(place.host, '10.0.0.11')
+            : value.includes('10.0.0.12')
+              ? value
+              : value.replaceAll('10.0.0.11', place.host).replaceAll('0.0.0.0', place.host)
         return perMember
           .reduce(withPorts, addressed)
           .replace(/^db-a$/, `db-${place.name}`)
@@ -278,25 +215,15 @@ export class DatabaseCluster implements AsyncDisposable {
         }),
       })
     })
-    const [primary, replica] = (await freePorts(2)) as [number, number]
-    const haproxy = new Program('haproxy', {
-      site: await loopback('haproxy', '127.0.0.1'),
-      file: 'haproxy',
-      args: ['-db', '-f', join(DEPLOY, 'haproxy.cfg')],
-      env: environmentOf('haproxy.env', (key, value) => {
-        const member = perMember.find(({ name }) => key === `SKEIN_HA_${name.toUpperCase()}_CHECK`)
-        if (member !== undefined) return String(member.site.ports.rest)
-        const listening = value.replace('127.0.0.1:5000', `127.0.0.1:${primary}`)
-        return perMember.reduce(withPorts, listening.replace('127.0.0.1:5001', `127.0.0.1:${replica}`))
-      }),
-      folder,
-      account: ownAccount(),
+    const balanced = await balance(folder, (key, value) => {
+      const member = perMember.find(({ name }) => key === `SKEIN_HA_${name.toUpperCase()}_CHECK`)
+      return member === undefined ? perMember.reduce(withPorts, value) : String(member.site.ports.rest)
     })
-    const cluster = new DatabaseCluster(members, haproxy, { primary, replica })
+    const cluster = new DatabaseCluster(members, balanced)
     try {
       for (const { etcd } of members) etcd.begin()
       for (const { patroni } of members) patroni.begin()
-      haproxy.begin()
+      for (const balancer of balanced.balancers) balancer.begin()
       await cluster.untilWhole()
       await until(() => cluster.#answers(), 'the database answers through HAProxy', WHOLE_DEADLINE_MS)
     } catch (error) {
@@ -377,6 +304,6 @@ export class DatabaseCluster implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([...this.members.map((member) => member[Symbol.asyncDispose]()), this.haproxy.kill()])
+    await Promise.all([...this.members, ...this.balancers].map((one) => one[Symbol.asyncDispose]()))
   }
 }

@@ -60,10 +60,12 @@ export const KILLS: readonly Fault[] = [
   {
     name: 'HAProxy killed and started again',
     goalSeconds: GOAL_SECONDS,
-    prepare: ({ database: { haproxy } }) => ({
+    prepare: ({ database: { balancers } }) => ({
       async cause() {
-        await haproxy.kill()
-        haproxy.begin()
+        for (const { haproxy } of balancers) {
+          await haproxy.kill()
+          haproxy.begin()
+        }
       },
     }),
   },

@@ -5,15 +5,22 @@
 import { execFile } from 'node:child_process'
 import { describe, expect, test } from 'vitest'
 import { nobodyAccount } from '#core/database/embedded/account.ts'
-import type { Fault } from './cluster.ts'
+import { until } from '../harness/until.ts'
+import { activeOf, hasKeepalived, twoBalancers } from './balancer.ts'
+import type { Balancer } from './balancer.ts'
+import type { Cluster, Fault } from './cluster.ts'
 import { DATABASE_PASSWORD, hasClusterPrograms } from './database-cluster.ts'
 import type { Member } from './database-cluster.ts'
 import { LASTS_MS, LASTS_SECONDS, MACHINE_GOAL_SECONDS } from './faults.ts'
 import { hasPrivateNetwork, machines } from './network.ts'
 import { startCluster } from './start.ts'
 
-/** What the machine of a program alone says may be that a COMMIT waits. */
+/** A COMMIT that takes longer waits for a standby that does not answer. */
 const COMMIT_DEADLINE_MS = 5000
+/** The primary notices after `wal_sender_timeout` (5 s), and Patroni after `loop_wait` (2 s), that another standby has to be the synchronous one. */
+const STANDBY_GOAL_SECONDS = 10
+/** Two failed checks of HAProxy, three advertisements of VRRP, and new connections. */
+const BALANCER_GOAL_SECONDS = 5
 
 /** Tries to commit on the machine itself, which its own PostgreSQL hears. True when that is acknowledged. */
 async function commits({ site }: Member): Promise<boolean> {
@@ -64,14 +71,48 @@ const cutOff = (role: 'primary' | 'synchronous standby', goalSeconds: number): F
   },
 })
 
-const name = 'a network that is cut'
-describe.runIf(hasClusterPrograms() && hasPrivateNetwork())(name, () => {
-  const cluster = startCluster({ network: machines })
+/** `lb-0` and `lb-1` have HAProxy and keepalived. */
+async function activeBalancer({ database: { balancers } }: Cluster): Promise<Balancer> {
+  return await until(() => activeOf(balancers), 'the shared address of HAProxy is on a machine')
+}
 
-  test.for([cutOff('primary', MACHINE_GOAL_SECONDS), cutOff('synchronous standby', MACHINE_GOAL_SECONDS)])(
-    '$name',
-    async (fault) => {
-      await cluster().suffer(fault)
+const BALANCERS: readonly Fault[] = [
+  {
+    name: 'HAProxy of the shared address killed',
+    goalSeconds: BALANCER_GOAL_SECONDS,
+    async prepare(cluster) {
+      const active = await activeBalancer(cluster)
+      return {
+        cause: () => active.haproxy.kill(),
+        repair: () => active.haproxy.begin(),
+        verify: async () => expect(await activeBalancer(cluster)).not.toBe(active),
+      }
     },
-  )
+  },
+  {
+    name: `machine of the shared address of HAProxy cut off for ${LASTS_SECONDS} s`,
+    goalSeconds: BALANCER_GOAL_SECONDS,
+    async prepare(cluster) {
+      const active = await activeBalancer(cluster)
+      return {
+        cause: () => active.site.unplug(),
+        async repair() {
+          await new Promise((resolve) => setTimeout(resolve, LASTS_MS))
+          active.site.plug()
+        },
+      }
+    },
+  },
+]
+
+describe.runIf(hasClusterPrograms() && hasPrivateNetwork() && hasKeepalived())('machines that can be cut off', () => {
+  const cluster = startCluster({ network: machines, balance: twoBalancers })
+
+  test.for([
+    ...BALANCERS,
+    cutOff('primary', MACHINE_GOAL_SECONDS),
+    cutOff('synchronous standby', STANDBY_GOAL_SECONDS),
+  ])('$name', async (fault) => {
+    await cluster().suffer(fault)
+  })
 })

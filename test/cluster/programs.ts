@@ -4,7 +4,7 @@ import { freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 import { createInstallation, familyOf, launch } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
-import { signal } from './database-cluster.ts'
+import { signal } from './program.ts'
 
 const READY_DEADLINE_MS = 60_000
 const PROBE_DEADLINE_MS = 2000

@@ -54,15 +54,23 @@ class Diary {
     return longestPause(this.successes, sinceMs)
   }
 
-  /** What was tried in a pause, one attempt on each line. */
+  /** What was tried in a pause: a line for each kind of answer that came again and again. */
   explain({ fromMs, toMs }: Pause, zeroMs: number): string {
     const seconds = (valueMs: number) => (valueMs / 1000).toFixed(2)
-    const tried = this.#failures.filter((one) => one.toMs > fromMs && one.fromMs < toMs)
-    return tried
-      .map(
-        (one) =>
-          `  ${seconds(one.fromMs - zeroMs)} s, for ${seconds(one.toMs - one.fromMs)} s: ${one.node}: ${one.outcome}`,
-      )
+    const lines: { first: Attempt; last: Attempt; count: number; longestMs: number }[] = []
+    for (const one of this.#failures) {
+      if (one.toMs <= fromMs || one.fromMs >= toMs) continue
+      const line = lines.at(-1)
+      const tookMs = one.toMs - one.fromMs
+      if (line?.first.outcome !== one.outcome) lines.push({ first: one, last: one, count: 1, longestMs: tookMs })
+      else Object.assign(line, { last: one, count: line.count + 1, longestMs: Math.max(line.longestMs, tookMs) })
+    }
+    return lines
+      .map(({ first, last, count, longestMs }) => {
+        const [from, to] = [first.fromMs, last.toMs].map((atMs) => seconds(atMs - zeroMs))
+        const tries = count === 1 ? first.node : `${count} times, the longest for ${seconds(longestMs)} s`
+        return `  ${from} to ${to} s, ${tries}: ${first.outcome}`
+      })
       .join('\n')
   }
 }
@@ -257,7 +265,9 @@ export class Traffic {
   async end(): Promise<void> {
     this.#isOver = true
     this.#resume()
-    await Promise.all(this.#loops)
+    // A publish over MQTT ends when it is acknowledged, which a cluster that did not recover never does.
+    const late = new Promise((resolve) => setTimeout(resolve, SETTLE_DEADLINE_MS).unref())
+    await Promise.race([Promise.all(this.#loops), late])
   }
 
   #begin(): void {
