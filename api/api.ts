@@ -35,7 +35,7 @@ import {
   startSessionStore,
 } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
-import { createViews, startDomainStreams } from './views/index.ts'
+import { startDomainStreams, startViews } from './views/index.ts'
 import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
 import type { NotificationTimes, Provisioning, ProvisioningConfig } from './provisioning/index.ts'
 
@@ -210,6 +210,11 @@ export async function startApi(
     })
     return Promise.resolve({ value, stop: () => value.stop() })
   })
+  const views = await life.start('views', () => {
+    const { groups, quotas } = identity
+    const value = startViews({ database, access, devices, groups, quotas, logger })
+    return Promise.resolve({ value, stop: () => value.stop() })
+  })
   const deletion = createMessageDeletion({ database, access, journal })
   const domainPurge = await life.start('domain purge', () => {
     const belongings = [
@@ -245,7 +250,7 @@ export async function startApi(
       await usageRoutes(createUsageService({ database, access, quotas: identity.quotas }))(app)
       await sessionRoutes(createSessionsService({ database, access, journal }))(app)
       await provisioning.routes(app)
-      await createViews({ database, access, devices, groups: identity.groups, quotas: identity.quotas }).routes(app)
+      await views.routes(app)
       await streamed.routes(app)
       const mqttUpgrades =
         mqttServer === undefined

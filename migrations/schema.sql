@@ -594,6 +594,20 @@ COMMENT ON COLUMN domain_quota_days.source IS 'The task manager that counted, so
 COMMENT ON COLUMN domain_quota_days.used IS 'Amount that was used, in the unit of the quota.';
 CREATE INDEX domain_quota_days_day ON domain_quota_days USING btree (day);
 
+CREATE TABLE domain_samples (
+  domain_key bigint,
+  slot timestamp with time zone NOT NULL,
+  clients integer NOT NULL,
+  workers integer NOT NULL,
+  CONSTRAINT domain_samples_slot_key UNIQUE NULLS NOT DISTINCT (domain_key, slot)
+);
+COMMENT ON TABLE domain_samples IS 'Clients and workers that were online at one moment of each five minutes, kept for a little more than a day. The row without a domain says that the slot was sampled; a domain without a row in it had none of both.';
+COMMENT ON COLUMN domain_samples.domain_key IS 'The domain; NULL: the platform, whose workers run tasks of all domains.';
+COMMENT ON COLUMN domain_samples.slot IS 'Start of the five minutes.';
+COMMENT ON COLUMN domain_samples.clients IS 'Number of clients with an open session; 0 for the platform.';
+COMMENT ON COLUMN domain_samples.workers IS 'Number of own workers that were alive and took runs.';
+CREATE INDEX domain_samples_age ON domain_samples USING btree (slot);
+
 CREATE TABLE domain_stored_records (
   domain_key bigint NOT NULL,
   retention_days smallint NOT NULL,
@@ -2382,6 +2396,7 @@ ALTER TABLE dashboards ADD CONSTRAINT dashboards_domain_fkey FOREIGN KEY (domain
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE domain_minutes ADD CONSTRAINT domain_minutes_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_quota_days ADD CONSTRAINT domain_quota_days_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE domain_samples ADD CONSTRAINT domain_samples_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_stored_records ADD CONSTRAINT domain_stored_records_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_usage ADD CONSTRAINT domain_usage_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE grants ADD CONSTRAINT grants_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

@@ -16,7 +16,14 @@ export { COMPARATORS, coversSubtopic, matchingRecords, readTriggerRules, writeTr
 export type { Comparator, StoredTriggerRule, TriggerRule } from './triggers.ts'
 export { findTasksNamed, findWorkflowsNamed } from './task-names.ts'
 export type { FoundNames, NamedTask, NamedWorkflow, NameSearch } from './task-names.ts'
-export { countModuleBytes, countOpenRuns, countRuns, countTasks, countWorkers } from './task-overview.ts'
+export {
+  countAliveWorkers,
+  countModuleBytes,
+  countOpenRuns,
+  countRuns,
+  countTasks,
+  countWorkers,
+} from './task-overview.ts'
 export { startTaskEventFanOut, taskEventId } from './task-event-fan-out.ts'
 export type { TaskEventFanOut, TaskEventFollower, TaskEventFollowing } from './task-event-fan-out.ts'
 export type { TaskEvent } from './task-events.ts'

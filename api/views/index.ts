@@ -3,9 +3,10 @@ import type { DeviceServices } from '#api/devices/index.ts'
 import type { AccessPolicy, GroupsService, Quotas } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
 import { countModuleBytes, countOpenRuns } from '#queues/index.ts'
 import { createDashboardsService, dashboardRoutes } from './dashboards/index.ts'
-import { createOverviewService, overviewRoutes } from './overview/index.ts'
+import { createOverviewService, overviewRoutes, startSampling } from './overview/index.ts'
 import { startDomainStreams } from './stream/index.ts'
 import type { DomainStreams } from './stream/index.ts'
 import { createSearchService, searchRoutes } from './search/index.ts'
@@ -13,7 +14,7 @@ import { createSearchService, searchRoutes } from './search/index.ts'
 export { startDomainStreams }
 export type { DomainStreams }
 
-export type Views = { readonly routes: RoutePlugin }
+export type Views = { readonly routes: RoutePlugin; stop(): Promise<void> }
 
 export type ViewsDeps = {
   database: Database
@@ -21,9 +22,11 @@ export type ViewsDeps = {
   devices: Pick<DeviceServices, 'clients' | 'channels'>
   groups: Pick<GroupsService, 'list'>
   quotas: Pick<Quotas, 'measure'>
+  logger: Logger
 }
 
-export function createViews({ database, access, devices, groups, quotas }: ViewsDeps): Views {
+export function startViews({ database, access, devices, groups, quotas, logger }: ViewsDeps): Views {
+  const sampling = startSampling(database, logger)
   const overview = createOverviewService({ database, access, devices, groups })
   quotas.measure('queued_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).queued)
   quotas.measure('concurrent_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).held)
@@ -36,5 +39,6 @@ export function createViews({ database, access, devices, groups, quotas }: Views
       await searchRoutes(search)(app)
       await dashboardRoutes(dashboards)(app)
     },
+    stop: () => sampling.stop(),
   }
 }

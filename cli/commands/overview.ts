@@ -31,13 +31,23 @@ export const overview: Group = {
 }
 
 type Step = { messages: number; records: number; messages_per_second: number; records_per_second: number }
-type Shown = { messages?: { series: Step[] } }
+type Series = { series?: unknown; step_seconds?: unknown }
+type Shown = { clients: Series; messages?: { series: Step[] }; runs?: Series; workers?: Series }
 
-/** A terminal has no room for a series: it shows the present rates, and what arrived in the window. */
+const withoutSeries = ({ series: _series, step_seconds: _seconds, ...counts }: Series) => counts
+
+/** A terminal has no room for series: it shows the present numbers, and what arrived in the window. */
 async function show(cli: Cli, given: Given, call: Call): Promise<void> {
   const reply = await cli.call(call, given)
-  const { messages, ...rest } = reply.value as Shown
-  if (!cli.output.isTerminal || messages === undefined) return cli.show('data', reply)
+  if (!cli.output.isTerminal) return cli.show('data', reply)
+  const { messages, ...all } = reply.value as Shown
+  const rest = {
+    ...all,
+    clients: withoutSeries(all.clients),
+    ...(all.runs === undefined ? {} : { runs: withoutSeries(all.runs) }),
+    ...(all.workers === undefined ? {} : { workers: withoutSeries(all.workers) }),
+  }
+  if (messages === undefined) return cli.show('data', { ...reply, value: rest })
   const last = messages.series.at(-1)
   const arrived = (name: 'messages' | 'records') => messages.series.reduce((sum, step) => sum + step[name], 0)
   const short = {

@@ -8,13 +8,24 @@ const Window = Type.Enum(['1h', '6h', '24h'])
 export const OverviewQuery = Type.Object({
   window: Type.Enum(['1h', '6h', '24h'], {
     default: '1h',
-    description: 'Length of the series of messages, and age of the runs that are counted',
+    description: 'Length of the series, and age of the runs that are counted',
   }),
 })
 export type OverviewQuery = Static<typeof OverviewQuery>
 
 const Count = Type.Integer({ minimum: 0 })
 const Clients = Type.Object({ total: Count, online: Count })
+
+const Samples = Type.Array(
+  Type.Object({
+    time: Timestamp,
+    count: Type.Union([Count, Type.Null()], { description: '`null`: nothing was sampled, the platform did not run' }),
+  }),
+  {
+    description:
+      'How many were online, by steps of five minutes, or fifteen in the window of 24 hours, oldest first. A sample is taken in each five minutes; a step has the lowest of its samples, and the last step the present number',
+  },
+)
 
 const Messages = Type.Object({
   step_seconds: Count,
@@ -40,26 +51,36 @@ const Tasks = Type.Object({
   failed: Type.Integer({ minimum: 0, description: 'Tasks whose last run failed' }),
 })
 const Runs = Type.Object(
-  { since: Timestamp, started: Count, open: Count, completed: Count, failed: Count, stopped: Count },
+  {
+    since: Timestamp,
+    started: Count,
+    open: Count,
+    completed: Count,
+    failed: Count,
+    stopped: Count,
+    step_seconds: Count,
+    series: Type.Array(Type.Object({ time: Timestamp, started: Count, failed: Count }), {
+      description:
+        'The runs by the step in which they were started, and how many of these failed; oldest first, at most 96. Steps before `since` are absent',
+    }),
+  },
   { description: 'Runs that were started since `since`, by their present state; the newest 20,000 at most' },
 )
-const Workers = Type.Object(
-  { alive: Count, draining: Count, dead: Count, slots: Count, used_slots: Count },
-  { description: 'Workers that can run tasks of the domain: its own and those of the platform' },
-)
+const Workers = Type.Object({ alive: Count, draining: Count, dead: Count, slots: Count, used_slots: Count })
+const WORKERS_OF_DOMAIN = 'Workers that can run tasks of the domain: its own and those of the platform'
 
 export const DomainOverview = Type.Object(
   {
     domain_id: Id,
     time: Timestamp,
     window: Window,
-    clients: Clients,
+    clients: Type.Object({ ...Clients.properties, series: Type.Optional(Samples) }),
     channels: Type.Object({ total: Count }),
     groups: Type.Object({ total: Count }),
     messages: Type.Optional(Messages),
     tasks: Type.Optional(Tasks),
     runs: Type.Optional(Runs),
-    workers: Type.Optional(Workers),
+    workers: Type.Optional(Type.Object({ ...Workers.properties, series: Samples }, { description: WORKERS_OF_DOMAIN })),
     changes: Type.Optional(
       Type.Array(JournalItem, { description: 'The last ten changes in the domain, newest first' }),
     ),
@@ -67,7 +88,7 @@ export const DomainOverview = Type.Object(
   {
     $id: 'DomainOverview',
     description:
-      'State of a domain. Entities are those that the caller may read. `messages` and `changes` require `read` on the domain, `tasks` and `runs` require `task_read`, `workers` requires `worker_read`; otherwise they are absent',
+      'State of a domain. Entities are those that the caller may read. `messages` and `changes` require `read` on the domain, `tasks` and `runs` require `task_read`, `workers` requires `worker_read`, the series of clients `client_read` on the domain; otherwise they are absent',
   },
 )
 export type DomainOverview = Static<typeof DomainOverview>

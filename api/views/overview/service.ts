@@ -7,7 +7,7 @@ import type { RateWindow } from '#api/messages/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { formatTime } from '#core/time.ts'
 import { countRuns, countTasks, countWorkers } from '#queues/index.ts'
-import { findPlatformTotals } from './repository.ts'
+import { findPlatformTotals, findSamples } from './repository.ts'
 import type { DomainOverview, PlatformOverview } from './schema.ts'
 
 export type OverviewService = {
@@ -37,8 +37,10 @@ export function createOverviewService({ database, access, devices, groups }: Ove
   }
 
   async function runs(domainKey: number | undefined, window: RateWindow) {
-    const { since, ...counts } = await countRuns(db, domainKey, WINDOW_SECONDS[window])
-    return { since: formatTime(since), ...counts }
+    const [stepSeconds, windowSeconds] = [RATE_STEPS[window], WINDOW_SECONDS[window]]
+    const { since, steps, ...counts } = await countRuns(db, domainKey, { windowSeconds, stepSeconds })
+    const series = steps.map(({ at, ...step }) => ({ time: formatTime(new Date(at * 1000)), ...step }))
+    return { since: formatTime(since), ...counts, step_seconds: stepSeconds, series }
   }
 
   async function changes(caller: UserPrincipal, { domainId }: DomainAccess) {
@@ -52,12 +54,13 @@ export function createOverviewService({ database, access, devices, groups }: Ove
     async ofDomain(caller, domainId, window) {
       const domain = await access.enter(caller, domainId)
       const { domainKey } = domain
-      const [isReader, seesTasks, seesWorkers] = [
+      const [isReader, seesClients, seesTasks, seesWorkers] = [
         domain.can('read'),
+        domain.can('client_read'),
         domain.can('task_read'),
         domain.can('worker_read'),
       ]
-      const [all, online, channels, grouped, arrived, tasks, started, workers, changed] = await Promise.all([
+      const [all, online, channels, grouped, arrived, tasks, started, workers, changed, samples] = await Promise.all([
         devices.clients.list(caller, domain.domainId, ONLY_TOTAL),
         devices.clients.list(caller, domain.domainId, { ...ONLY_TOTAL, online: true }),
         devices.channels.list(caller, domain.domainId, ONLY_TOTAL),
@@ -67,18 +70,25 @@ export function createOverviewService({ database, access, devices, groups }: Ove
         seesTasks ? runs(domainKey, window) : undefined,
         seesWorkers ? countWorkers(db, domainKey) : undefined,
         isReader ? changes(caller, domain) : undefined,
+        seesClients || seesWorkers ? findSamples(db, domainKey, window) : [],
       ])
+      const series = (name: 'clients' | 'workers', present: number) =>
+        samples.map((one, index) => ({ time: one.time, count: index === samples.length - 1 ? present : one[name] }))
       return {
         domain_id: domain.domainId,
         time: formatTime(new Date()),
         window,
-        clients: { total: all.total, online: online.total },
+        clients: {
+          total: all.total,
+          online: online.total,
+          ...(seesClients ? { series: series('clients', online.total) } : {}),
+        },
         channels: { total: channels.total },
         groups: { total: grouped.total },
         ...(arrived === undefined ? {} : { messages: arrived }),
         ...(tasks === undefined ? {} : { tasks }),
         ...(started === undefined ? {} : { runs: started }),
-        ...(workers === undefined ? {} : { workers }),
+        ...(workers === undefined ? {} : { workers: { ...workers, series: series('workers', workers.alive) } }),
         ...(changed === undefined ? {} : { changes: changed }),
       }
     },
