@@ -25,5 +25,20 @@ export const journal: Group = {
         parameters: () => ({ with_attributes: 'true', with_metadata: 'true' }),
       },
     },
+    {
+      words: 'worker',
+      args: '<worker_id>',
+      tail: 'none',
+      summary: 'list the journal of a worker of the platform, for platform administrators',
+      example: '<worker_id>',
+      flags: ['operation', 'from', 'to'],
+      call: {
+        method: 'GET',
+        service: 'journal',
+        path: '/journal/worker/{worker_id}',
+        query: ['limit', 'offset', 'operation', 'from', 'to', 'dir'],
+        parameters: () => ({ with_attributes: 'true', with_metadata: 'true' }),
+      },
+    },
   ],
 }

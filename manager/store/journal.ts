@@ -15,10 +15,16 @@ export function domainRecord(
   return { actor, entry: domainKey === null ? entry : { ...entry, domainKey } }
 }
 
-/** In the transaction of the changes. A record without a domain and a user could be read by nobody, so it is left out. */
+/**
+ * In the transaction of the changes. Nobody could read a record without a domain and a user, so it is left out, except that of a
+ * worker, which belongs to the platform.
+ */
 export async function writeRecords(db: Queryable, records: readonly ManagerRecord[]): Promise<void> {
   await insertRecords(
     db,
-    records.filter(({ actor, entry }) => actor !== 'system' || entry.domainKey !== undefined),
+    records.filter(
+      ({ actor, entry }) =>
+        actor !== 'system' || entry.domainKey !== undefined || entry.operation.startsWith('worker.'),
+    ),
   )
 }

@@ -189,6 +189,42 @@ test('a worker has a record of its registration and of each change by a user', a
   expect(JSON.stringify(inDomain)).not.toContain(token)
 })
 
+test('platform administrators alone read the journal of a worker of the platform, also after its removal', async () => {
+  const signedIn = await callWith()('POST', '/users/tokens/issue', { identity: 'admin', secret: 'the-first-admin' })
+  const admin = callWith(signedIn.json<{ access_token: string }>().access_token)
+  const { token } = (await admin('POST', '/workers/tokens', {})).json<{ token: string }>()
+  const request = create(RegisterRequestSchema, { joinToken: token, name: 'rack-2', bootId: 'boot', slots: 1 })
+  const deps = { database: database.database, newId: randomUUID, managerId: 'none', leaseMs: () => 1, shown: 'plain' }
+  const { id } = await registerWorker(deps, request)
+  const path = `/journal/worker/${id}?with_attributes=true&dir=asc`
+  const read = async () => (await admin('GET', path)).json<{ total: number; journals: Item[] }>().journals
+  expect((await admin('POST', `/workers/${id}/drain`)).status).toBeLessThan(300)
+  expect(operationsOf(await read())).toEqual(['worker.create', 'worker.drain'])
+  expect((await admin('DELETE', `/workers/${id}`)).status).toBe(204)
+  const items = await read()
+  expect(operationsOf(items)).toEqual(['worker.create', 'worker.drain', 'worker.remove'])
+  for (const { domain, attributes } of items) {
+    expect(domain).toBeUndefined()
+    expect(attributes).toMatchObject({ id, name: 'rack-2' })
+  }
+  expect((await owner('GET', path)).status).toBe(403)
+  expect((await callWith()('GET', path)).status).toBe(401)
+  expect((await admin('GET', `/${domainId}/journal/worker/${id}`)).status).toBe(404)
+  expect((await admin('GET', `/journal/worker/${randomUUID()}`)).status).toBe(404)
+  expect((await admin('GET', '/journal/worker/no-id')).status).toBe(404)
+})
+
+test('a worker of a domain has no journal outside of it', async () => {
+  const { token } = (await owner('POST', '/workers/tokens', { domain_id: domainId })).json<{ token: string }>()
+  const request = create(RegisterRequestSchema, { joinToken: token, name: 'rack-3', bootId: 'boot', slots: 1 })
+  const deps = { database: database.database, newId: randomUUID, managerId: 'none', leaseMs: () => 1, shown: 'plain' }
+  const { id } = await registerWorker(deps, request)
+  const signedIn = await callWith()('POST', '/users/tokens/issue', { identity: 'admin', secret: 'the-first-admin' })
+  const admin = callWith(signedIn.json<{ access_token: string }>().access_token)
+  expect((await admin('GET', `/journal/worker/${id}`)).status).toBe(404)
+  expect((await admin('GET', `/${domainId}/journal/worker/${id}`)).status).toBe(200)
+})
+
 test('a policy of modules is in the journal of its domain', async () => {
   expect((await owner('PUT', `/modules/policy?domain_id=${domainId}`, { signatures: 'off', keys: [] })).status).toBe(
     200,

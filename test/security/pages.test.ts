@@ -35,6 +35,7 @@ const NEEDED: Readonly<Record<string, Record<string, string>>> = { '/users/searc
 
 type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'user_id' | 'task_id', string> & {
   proplet_id: string
+  worker_id: string
   pat_id: string
   subscription_id: string
 }
@@ -173,6 +174,7 @@ async function fill(): Promise<World> {
   const contact = 'https://hooks.example.com/skein'
   expect(await call('POST', '/subscriptions', { topic: channelId, contact })).toMatchObject({ status: 201 })
   const { subscriptions } = (await call('GET', '/subscriptions')).body as { subscriptions: unknown[] }
+  const workerId = await newWorker()
   return {
     domain_id: domainId,
     client_id: clientId,
@@ -180,7 +182,8 @@ async function fill(): Promise<World> {
     group_id: String(groups[0]),
     user_id: userId,
     task_id: String(tasks[0]),
-    proplet_id: await newWorker(),
+    proplet_id: workerId,
+    worker_id: workerId,
     pat_id: idOf(pat),
     subscription_id: idOf(subscriptions[0]),
   }

@@ -128,6 +128,7 @@ export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   'user.update': { pat: { type: 'users', operation: 'update' }, bound: 'allowed' },
   'platform.diagnose': { pat: 'never', bound: 'refused' },
   'platform.overview': { pat: 'never', bound: 'refused' },
+  'platform.journal': { pat: 'never', bound: 'refused' },
   'domain.create': { pat: { type: 'domains', operation: 'create' }, bound: 'refused' },
   'domain.list': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
   'domain.freeze': { pat: 'never', bound: 'refused' },

@@ -52,8 +52,12 @@ export function recordManaged(actor: Actor, { type, change, attributes = {} }: M
     FROM changed WHERE domain_key IS NOT NULL OR ${who.actor_key}::bigint IS NOT NULL`
 }
 
-/** The same for deleted rows: administrators of the domain read the journal of a deleted entity by its id. */
+/**
+ * The same for deleted rows: administrators of the domain read the journal of a deleted entity by its id, those of the platform that
+ * of a worker without a domain.
+ */
 export function storeRemoved(type: ManagedType): string {
+  const where = type === 'worker' ? '' : 'WHERE domain_key IS NOT NULL'
   return `INSERT INTO removed_entities (key, type, domain_key, id)
-    SELECT key + ${MANAGED[type].firstKey}, '${type}', domain_key, id FROM changed WHERE domain_key IS NOT NULL`
+    SELECT key + ${MANAGED[type].firstKey}, '${type}', domain_key, id FROM changed ${where}`
 }

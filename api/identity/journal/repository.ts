@@ -133,16 +133,16 @@ export async function findRemovedKeys(
   return rows.map((row) => row.key)
 }
 
-/** Returns the key of a task, a workflow or a worker in the journal. */
+/** Returns the key of a task, a workflow or a worker in the journal. Null `domainKey`: of no domain. */
 export async function findManagedKey(
   db: Queryable,
-  domainKey: number,
+  domainKey: number | null,
   type: ManagedType,
   id: string,
 ): Promise<number | undefined> {
   const { table, firstKey } = MANAGED[type]
   const { rows } = await sql<{ key: number }>`SELECT key FROM ${sql.table(table)}
-    WHERE id = ${id}::uuid AND domain_key = ${domainKey}`.execute(db)
+    WHERE id = ${id}::uuid AND domain_key IS NOT DISTINCT FROM ${domainKey}::bigint`.execute(db)
   return rows[0] === undefined ? undefined : firstKey + rows[0].key
 }
 

@@ -37,6 +37,26 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
         present(await journal.ofUser(request.principal, request.params.user_id, request.query), request.query),
     )
     app.get(
+      '/journal/worker/:worker_id',
+      {
+        config: { action: 'platform.journal' },
+        schema: {
+          tags,
+          summary: 'List the changes of a worker of the platform',
+          description:
+            'Newest first, also of a removed worker. Requires a platform administrator. The journal of a worker of a domain is in its domain.',
+          params: Type.Object({ worker_id: Id }),
+          querystring: JournalQuery,
+          response: responses({ 200: JournalPage }, 'not_found'),
+        },
+      },
+      async (request) =>
+        present(
+          await journal.ofPlatformWorker(request.principal, request.params.worker_id, request.query),
+          request.query,
+        ),
+    )
+    app.get(
       '/:domain_id/journal/:entity_type/:entity_id',
       {
         config: { action: 'read' },

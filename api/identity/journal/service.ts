@@ -31,6 +31,11 @@ export type JournalService = {
    */
   ofUser(caller: UserPrincipal, userId: string, query: JournalQuery): Promise<JournalPage>
   /**
+   * Lists the changes of a worker that belongs to no domain. Throws `forbidden` unless the caller is a platform administrator,
+   * `not_found`.
+   */
+  ofPlatformWorker(caller: UserPrincipal, workerId: string, query: JournalQuery): Promise<JournalPage>
+  /**
    * Lists the changes of an entity that the caller may read, or for administrators of the domain of a deleted entity.
    * For `domain` it lists every change in the domain that the caller may read. Throws `forbidden`, `not_found`.
    */
@@ -150,16 +155,32 @@ export function createJournalService({
   /** Returns the current and former keys of a task, a workflow or a worker. */
   async function findManaged(domain: DomainAccess, type: ManagedType, id: string): Promise<number[]> {
     domain.require(MANAGED[type].action)
+    return await findManagedKeys(domain.domainKey, type, id, { withRemoved: domain.isAdmin })
+  }
+
+  /** Null `domainKey`: of no domain. */
+  async function findManagedKeys(
+    domainKey: number | null,
+    type: ManagedType,
+    id: string,
+    { withRemoved }: { withRemoved: boolean },
+  ): Promise<number[]> {
     const [key, removedKeys] = isId(id)
       ? await Promise.all([
-          findManagedKey(db, domain.domainKey, type, id),
-          domain.isAdmin ? findRemovedKeys(db, domain.domainKey, type, id) : [],
+          findManagedKey(db, domainKey, type, id),
+          withRemoved ? findRemovedKeys(db, domainKey, type, id) : [],
         ])
       : [undefined, []]
     const keys = [...(key === undefined ? [] : [key]), ...removedKeys]
     if (keys.length === 0) throw new ServiceError('not_found', 'entity not found')
     return keys
   }
+
+  const listManaged = async (keys: readonly number[], query: JournalQuery) =>
+    await list(
+      { scope: { kind: 'entities', keys }, counted: undefined, name: 'managed', where: sql<boolean>`true` },
+      query,
+    )
 
   return {
     async ofUser(caller, userId, query) {
@@ -197,6 +218,12 @@ export function createJournalService({
       )
       return { ...page, items, showsAddress: true }
     },
+    async ofPlatformWorker(caller, workerId, query) {
+      requireOrder(query)
+      access.requirePlatformAdmin(caller)
+      const keys = await findManagedKeys(null, 'worker', workerId, { withRemoved: true })
+      return { ...(await listManaged(keys, query)), showsAddress: true }
+    },
     async ofEntity(caller, domainId, type, id, query) {
       requireOrder(query)
       const domain = await access.enter(caller, domainId)
@@ -210,9 +237,7 @@ export function createJournalService({
         return { ...page, items: await narrow(domain, page.items), showsAddress: domain.isAdmin }
       }
       if (isManagedType(type)) {
-        const scope = { kind: 'entities', keys: await findManaged(domain, type, id) } as const
-        const page = await list({ scope, counted: undefined, name: 'managed', where: sql<boolean>`true` }, query)
-        return { ...page, showsAddress: domain.isAdmin }
+        return { ...(await listManaged(await findManaged(domain, type, id), query)), showsAddress: domain.isAdmin }
       }
       const { keys, seesRoles } = await findEntity(domain, type, id)
       const about = { name: `roles ${seesRoles}`, where: aboutType(type, seesRoles, 's') }
