@@ -37,8 +37,14 @@ type Row = {
   attributes: Record<string, unknown>
 }
 
-/** The listed records: all of a domain, or those of these entities. */
-export type Scope = { kind: 'domain'; domainKey: number } | { kind: 'entities'; keys: readonly number[] }
+/**
+ * The listed records: all of a domain, those of these entities, or the newest of a domain without those of sessions, which devices can
+ * begin and end thousands of times for each change.
+ */
+export type Scope =
+  | { kind: 'domain'; domainKey: number }
+  | { kind: 'entities'; keys: readonly number[] }
+  | { kind: 'newest changes'; domainKey: number; limit: number }
 
 export type Listing = PageRange & {
   scope: Scope
@@ -47,8 +53,24 @@ export type Listing = PageRange & {
   dir: 'asc' | 'desc'
 }
 
+/** Operations are few: for each, the beginning of an index is read, however many records of sessions there are. */
+function newestOfEach({ domainKey, limit }: { domainKey: number; limit: number }): Sql<unknown> {
+  const next = (after: Sql<unknown>) =>
+    sql`SELECT j.operation FROM journal j WHERE j.domain_key = ${domainKey} ${after} ORDER BY j.operation LIMIT 1`
+  return sql`
+    WITH RECURSIVE operations (operation) AS (
+      (${next(sql``)}) UNION ALL
+      SELECT (${next(sql`AND j.operation > o.operation`)}) FROM operations o WHERE o.operation IS NOT NULL
+    )
+    SELECT newest.* FROM operations o CROSS JOIN LATERAL (
+      SELECT j.xid, j.seq, j.occurred_at, j.operation FROM journal j WHERE j.domain_key = ${domainKey} AND j.operation = o.operation
+       ORDER BY j.occurred_at DESC, j.xid DESC, j.seq DESC LIMIT ${limit}) newest
+     WHERE o.operation NOT LIKE 'mqtt.%'`
+}
+
 function sourceOf(scope: Scope): { table: Sql<unknown>; where: Sql<boolean> } {
   if (scope.kind === 'domain') return { table: sql`journal s`, where: sql<boolean>`s.domain_key = ${scope.domainKey}` }
+  if (scope.kind === 'newest changes') return { table: sql`(${newestOfEach(scope)}) s`, where: sql<boolean>`true` }
   const [only, ...more] = scope.keys
   // With one key the index returns the records in order. With several (an id that was reused) they are sorted.
   const where =

@@ -30,6 +30,12 @@ export type JournalService = {
    * a platform administrator.
    */
   ofUser(caller: UserPrincipal, userId: string, query: JournalQuery): Promise<JournalPage>
+  /** The newest changes in the domain that the caller may read, without sessions of devices. Throws `forbidden`. */
+  newestChanges(
+    caller: UserPrincipal,
+    domainId: string,
+    limit: number,
+  ): Promise<Pick<JournalPage, 'items' | 'showsAddress'>>
   /**
    * Lists the changes of a worker that belongs to no domain. Throws `forbidden` unless the caller is a platform administrator,
    * `not_found`.
@@ -217,6 +223,14 @@ export function createJournalService({
         record.actorId === null || record.actorId === userId ? record : { ...record, address: null },
       )
       return { ...page, items, showsAddress: true }
+    },
+    async newestChanges(caller, domainId, limit) {
+      const domain = await access.enter(caller, domainId)
+      domain.require('read')
+      const scope = { kind: 'newest changes', domainKey: domain.domainKey, limit } as const
+      const { where } = seenInDomain(domain, 's')
+      const { items } = await listRecords(db, { scope, where, dir: 'desc', offset: 0, limit }, { withAttributes: true })
+      return { items: await narrow(domain, items), showsAddress: domain.isAdmin }
     },
     async ofPlatformWorker(caller, workerId, query) {
       requireOrder(query)

@@ -82,7 +82,9 @@ export const DomainOverview = Type.Object(
     runs: Type.Optional(Runs),
     workers: Type.Optional(Type.Object({ ...Workers.properties, series: Samples }, { description: WORKERS_OF_DOMAIN })),
     changes: Type.Optional(
-      Type.Array(JournalItem, { description: 'The last ten changes in the domain, newest first' }),
+      Type.Array(JournalItem, {
+        description: 'The last ten changes in the domain, without sessions of devices, newest first',
+      }),
     ),
   },
   {

@@ -44,8 +44,7 @@ export function createOverviewService({ database, access, devices, groups }: Ove
   }
 
   async function changes(caller: UserPrincipal, { domainId }: DomainAccess) {
-    const query = { offset: 0, limit: SHOWN_CHANGES, dir: 'desc', with_attributes: true } as const
-    const { items, showsAddress } = await journal.ofEntity(caller, domainId, 'domain', domainId, query)
+    const { items, showsAddress } = await journal.newestChanges(caller, domainId, SHOWN_CHANGES)
     const shown = { withAttributes: true, withMetadata: false, withAddress: showsAddress }
     return items.map((item) => presentJournalRecord(item, shown))
   }
