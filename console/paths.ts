@@ -1,8 +1,9 @@
 /** Every address of the console, below its base. Rooms meet through this file alone. */
 
 const inDomain = (domain: string, rest = '') => `/d/${encodeURIComponent(domain)}${rest}`
+const tabOf = (tab?: string) => (tab === undefined || tab === '' ? '' : `/${tab}`)
 const one = (domain: string, section: string, id: string, tab?: string) =>
-  inDomain(domain, `/${section}/${encodeURIComponent(id)}${tab === undefined || tab === '' ? '' : `/${tab}`}`)
+  inDomain(domain, `/${section}/${encodeURIComponent(id)}${tabOf(tab)}`)
 
 function queryOf(values: Record<string, string>): string {
   const search = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== ''))
@@ -16,11 +17,14 @@ export const paths = {
   recovery: () => '/recovery',
   account: () => '/account',
   platform: () => '/platform',
+  platformWorker: (id: string, tab?: string) => `/platform/workers/${encodeURIComponent(id)}${tabOf(tab)}`,
   overview: (domain: string) => inDomain(domain),
   clients: (domain: string) => inDomain(domain, '/clients'),
   client: (domain: string, id: string, tab?: string) => one(domain, 'clients', id, tab),
   channels: (domain: string) => inDomain(domain, '/channels'),
   channel: (domain: string, id: string, tab?: string) => one(domain, 'channels', id, tab),
+  messages: (domain: string, channel: string, filters: Record<string, string> = {}) =>
+    `${one(domain, 'channels', channel, 'messages')}${queryOf(filters)}`,
   groups: (domain: string) => inDomain(domain, '/groups'),
   group: (domain: string, id: string, tab?: string) => one(domain, 'groups', id, tab),
   connections: (domain: string) => inDomain(domain, '/connections'),
@@ -33,6 +37,7 @@ export const paths = {
   modules: (domain: string) => inDomain(domain, '/modules'),
   tryModule: (domain: string) => inDomain(domain, '/try'),
   workers: (domain: string) => inDomain(domain, '/workers'),
+  worker: (domain: string, id: string, tab?: string) => one(domain, 'workers', id, tab),
   provisioning: (domain: string) => inDomain(domain, '/provisioning'),
   certificates: (domain: string, filters: Record<string, string> = {}) =>
     inDomain(domain, `/certificates${queryOf(filters)}`),

@@ -98,16 +98,34 @@ export function formatDuration(ms: number): string {
 export const formatValue = (value: number) =>
   Number.isInteger(value) ? whole.format(value) : Number(value.toPrecision(6)).toString()
 
-export function Sparkline({ values, label }: { values: readonly number[]; label: string }) {
+/** Null is a gap: nothing is known of that step. */
+export function Sparkline({ values, label }: { values: readonly (number | null)[]; label: string }) {
   if (values.length < 2) return null
-  const max = Math.max(...values, 1)
-  const points = values.map(
-    (value, index) => `${((index / (values.length - 1)) * 100).toFixed(2)},${(23 - (value / max) * 21).toFixed(2)}`,
-  )
+  const max = Math.max(...values.map((value) => value ?? 0), 1)
+  const width = 100 / (values.length - 1)
+  const parts: { x: number; y: number }[][] = []
+  for (const [index, value] of values.entries()) {
+    if (value === null) continue
+    const point = { x: index * width, y: 23 - (value / max) * 21 }
+    if (index > 0 && values[index - 1] !== null) parts.at(-1)?.push(point)
+    // A single value is as wide as half a step.
+    else parts.push(index === values.length - 1 ? [{ ...point, x: point.x - width / 2 }, point] : [point])
+  }
+  const lines = parts
+    .map((part) => {
+      const [only] = part
+      return part.length > 1 || only === undefined ? part : [only, { ...only, x: only.x + width / 2 }]
+    })
+    .map((part) => ({ part, line: part.map(({ x, y }) => `${x.toFixed(2)},${y.toFixed(2)}`).join(' L') }))
   return (
     <svg className="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label={label}>
-      <path className="area" d={`M0,24 L${points.join(' L')} L100,24 Z`} />
-      <path d={`M${points.join(' L')}`} />
+      <path className="base" d="M0,23.5 L100,23.5" />
+      {lines.map(({ part, line }) => (
+        <path key={`area ${line}`} className="area" d={`M${part[0]?.x},24 L${line} L${part.at(-1)?.x},24 Z`} />
+      ))}
+      {lines.map(({ line }) => (
+        <path key={line} d={`M${line}`} />
+      ))}
     </svg>
   )
 }

@@ -27,6 +27,8 @@ const VERBS: Readonly<Record<string, string>> = {
   remove_parent: 'taken out of its group',
 }
 
+const NOUNS: Readonly<Record<string, string>> = { cert: 'Certificate', mqtt: 'MQTT session' }
+
 /** `client.update` of a client named pump: "Client pump changed". */
 export function describeChange({ operation, attributes = {} }: Item): string {
   const [subject = '', ...rest] = operation.split('.')
@@ -37,8 +39,7 @@ export function describeChange({ operation, attributes = {} }: Item): string {
   const name = [attributes['name'], after?.name, before?.name, attributes['role_name'], attributes['username']].find(
     (one) => typeof one === 'string' && one !== '',
   )
-  const noun =
-    subject === 'cert' ? 'Certificate' : `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
+  const noun = NOUNS[subject] ?? `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
   return [noun, between, name, VERBS[verb] ?? verb.replaceAll('_', ' ')]
     .filter((part) => part !== '' && part !== undefined)
     .join(' ')

@@ -1,7 +1,8 @@
 /** The journal of one entity, and what a user did. */
 import { useQuery } from '@tanstack/react-query'
 import type { UseQueryResult } from '@tanstack/react-query'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
+import type { ReactNode } from 'react'
 import type { Answer } from '../api/call.ts'
 import { query } from '../api/queries.ts'
 import type { JournalItem, Operations } from '../api/operations.ts'
@@ -22,21 +23,48 @@ type EntityProps = {
   id: string
 }
 
-/** The journal of an entity that has no page with tabs. */
-export function JournalDrawer({ name, onClose, ...entity }: EntityProps & { name: string; onClose: () => void }) {
+/** The journal of an entity over the list that it is in. */
+export function JournalDrawer({ name, onClose, children }: { name: string; onClose: () => void; children: ReactNode }) {
   return (
     <Dialog title={`Journal of ${name}`} kind="drawer" onClose={onClose}>
-      <EntityJournal {...entity} />
+      {children}
     </Dialog>
   )
 }
 
-export function EntityJournal({ domain, type, id }: EntityProps) {
+/** `owner`: the domain of the worker; without one, administrators of the platform read it. */
+export function WorkerJournal({ id, owner }: { id: string; owner: string | undefined }) {
+  return owner === undefined ? (
+    <PlatformWorkerJournal id={id} />
+  ) : (
+    <EntityJournal domain={owner} type="worker" id={id} />
+  )
+}
+
+function PlatformWorkerJournal({ id }: { id: string }) {
   const [offset, setOffset] = useState(0)
+  const result = useQuery(
+    query('GET /journal/worker/{worker_id}', {
+      params: { worker_id: id },
+      query: { limit: PAGE, offset, with_attributes: true },
+    }),
+  )
+  return <Records result={result} offset={offset} onOffset={setOffset} />
+}
+
+export type JournalFilters = Pick<
+  Operations['GET /{domain_id}/journal/{entity_type}/{entity_id}']['query'],
+  'operation' | 'from' | 'to'
+>
+
+export function EntityJournal({ domain, type, id, filters = {} }: EntityProps & { filters?: JournalFilters }) {
+  const [offset, setOffset] = useState(0)
+  const given = JSON.stringify(filters)
+  useEffect(() => setOffset(0), [given])
   const result = useQuery(
     query('GET /{domain_id}/journal/{entity_type}/{entity_id}', {
       params: { domain_id: domain, entity_type: type, entity_id: id },
-      query: { limit: PAGE, offset, with_attributes: true },
+      query: { ...filters, limit: PAGE, offset, with_attributes: true },
     }),
   )
   return <Records result={result} entity={`${type}:${id}`} offset={offset} onOffset={setOffset} />
@@ -72,7 +100,7 @@ function Records({
     <QueryView result={result} {...(entity === undefined ? {} : { entity })}>
       {({ journals, total }) => (
         <Card flush {...(title === undefined ? {} : { title })}>
-          {journals.length === 0 ? <Empty icon="journal" title="Nothing changed yet" /> : null}
+          {journals.length === 0 ? <Empty icon="journal" title="No changes" /> : null}
           <ol aria-label="Changes">
             {journals.map((item) => (
               <li key={item.id} className="list-row">

@@ -1,6 +1,7 @@
 /** The filter bar of a list: a name, and chips for everything else. All of it is in the address. */
 import { useEffect, useState } from 'react'
 import { Button, SelectField, TextField } from '../design/controls.tsx'
+import { absoluteTime } from '../design/display.tsx'
 import { Icon } from '../design/icon.tsx'
 import { FormDialog } from '../design/layers.tsx'
 import { useViews } from './url.ts'
@@ -10,6 +11,8 @@ export type FilterField = {
   readonly label: string
   readonly hint?: string
   readonly options?: readonly string[]
+  /** A moment: seconds since 1970 in the address. */
+  readonly isTime?: boolean
 }
 
 const TYPING_MS = 250
@@ -58,9 +61,9 @@ export function Filters({
         </div>
       ) : null}
       <div className="chips">
-        {chips.map(({ name, label }) => (
+        {chips.map(({ name, label, isTime }) => (
           <span key={name} className="chip">
-            {label}: {views[name]}
+            {label}: {isTime === true ? absoluteTime(Number(views[name]) * 1_000) : views[name]}
             <button type="button" aria-label={`Remove the filter ${label}`} onClick={() => setViews({ [name]: '' })}>
               <Icon name="close" size="small" />
             </button>
@@ -77,6 +80,17 @@ export function Filters({
   )
 }
 
+const MINUTE_MS = 60_000
+
+/** Seconds since 1970 as a field of a form shows them, in the time zone of the browser. */
+function toLocal(seconds: string): string {
+  if (seconds === '' || Number.isNaN(Number(seconds))) return ''
+  const at = new Date(Number(seconds) * 1_000)
+  return new Date(at.getTime() - at.getTimezoneOffset() * MINUTE_MS).toISOString().slice(0, 19)
+}
+
+const toSeconds = (local: string) => (local === '' ? '' : String(new Date(local).getTime() / 1_000))
+
 function FilterDialog({ fields, onClose }: { fields: readonly FilterField[]; onClose: () => void }) {
   const [views, setViews] = useViews()
   const [values, setValues] = useState<Record<string, string>>(
@@ -92,8 +106,18 @@ function FilterDialog({ fields, onClose }: { fields: readonly FilterField[]; onC
         onClose()
       }}
     >
-      {fields.map(({ name, label, hint, options }) =>
-        options === undefined ? (
+      {fields.map(({ name, label, hint, options, isTime }) =>
+        isTime === true ? (
+          <TextField
+            key={name}
+            label={label}
+            hint={hint}
+            type="datetime-local"
+            step={1}
+            value={toLocal(values[name] ?? '')}
+            onChange={(value) => setValues({ ...values, [name]: toSeconds(value) })}
+          />
+        ) : options === undefined ? (
           <TextField
             key={name}
             label={label}

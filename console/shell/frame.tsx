@@ -1,9 +1,9 @@
 /** The frame of every screen in a domain: navigation, domain switcher, requests, theme, account. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router'
-import { useEffect, useRef, useState, useSyncExternalStore } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { query } from '../api/queries.ts'
-import { onSession, sessionState, signOut } from '../api/session.ts'
+import { signOut } from '../api/session.ts'
 import { Button, Menu } from '../design/controls.tsx'
 import { Icon } from '../design/icon.tsx'
 import { Dialog, Toasts } from '../design/layers.tsx'
@@ -13,6 +13,7 @@ import { SECTIONS } from './navigation.ts'
 import { Palette } from './palette.tsx'
 import { RequestsDrawer } from './requests-drawer.tsx'
 import { SessionDialog } from './session-dialog.tsx'
+import { useSession } from './session.ts'
 import { ShortcutsDialog } from './shortcuts.tsx'
 import { reportError } from './states.tsx'
 import { setTheme, useTheme } from './theme.ts'
@@ -20,8 +21,6 @@ import type { Theme } from './theme.ts'
 import { useDomainId } from './url.ts'
 
 const brandIcon = new URL('../icon.svg', import.meta.url).href
-
-export const useSession = () => useSyncExternalStore(onSession, sessionState)
 
 type Layer = 'palette' | 'requests' | 'shortcuts' | 'navigation' | undefined
 
@@ -193,7 +192,18 @@ function Crumbs({ domain }: { domain: string }) {
     ...query('GET /domains/{domain_id}', { params: { domain_id: domain } }),
     enabled: domain !== '',
   })
-  if (domain === '') return null
+  if (domain === '')
+    return here.includes(`${paths.platform()}/`) ? (
+      <nav aria-label="You are here">
+        <ol className="crumbs">
+          <li>
+            <Link to={paths.platform()} className="clip">
+              Health and workers
+            </Link>
+          </li>
+        </ol>
+      </nav>
+    ) : null
   return (
     <nav aria-label="You are here">
       <ol className="crumbs">

@@ -29,23 +29,29 @@ export function ClientName({ domain, id }: { domain: string; id: string }) {
   return <Link to={paths.client(domain, id)}>{name ?? <code>{shortId(id)}</code>}</Link>
 }
 
-export function ChannelName({ domain, id }: { domain: string; id: string }) {
+/** `to`: another place than the page of the channel. */
+export function ChannelName({ domain, id, to }: { domain: string; id: string; to?: string }) {
   const { data } = useQuery({
     ...query('GET /{domain_id}/channels/{channel_id}', { params: { domain_id: domain, channel_id: id } }),
     ...options,
     enabled: id !== '',
   })
   const name = data?.id === id && data.name !== '' ? data.name : undefined
-  return <Link to={paths.channel(domain, id)}>{name ?? <code>{shortId(id)}</code>}</Link>
+  return <Link to={to ?? paths.channel(domain, id)}>{name ?? <code>{shortId(id)}</code>}</Link>
 }
 
-export function WorkerName({ id }: { id: string }) {
+export function WorkerName({ domain, id }: { domain: string; id: string }) {
   const { data } = useQuery({
     ...query('GET /workers/{worker_id}', { params: { worker_id: id } }),
     ...options,
     enabled: id !== '',
   })
-  return <span title={id}>{data?.id === id ? data.name : <code>{shortId(id)}</code>}</span>
+  const name = data?.id === id ? data.name : <code>{shortId(id)}</code>
+  return (
+    <Link title={id} to={paths.worker(domain, id)}>
+      {name}
+    </Link>
+  )
 }
 
 export function UserName({ id }: { id: string }) {

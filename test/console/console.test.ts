@@ -202,6 +202,22 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     )
     await page.getByRole('link', { name: 'Runs', exact: true }).last().click()
     await page.getByRole('grid').getByText('Completed').first().waitFor()
+    // From the run to what it published, and back to the message that caused it.
+    await page.locator('[data-row="0"]').click()
+    await page.getByRole('heading', { name: /Run of threshold-alarm/ }).waitFor()
+    await page.locator('dd').getByRole('link', { name: 'alarms' }).click()
+    await page.getByRole('heading', { name: 'alarms', exact: true }).waitFor()
+    const published = page.getByRole('grid', { name: 'Stored messages' })
+    await published.getByText('99').first().waitFor()
+    await at(page, /^Run: /).waitFor()
+    await published.getByRole('link', { name: 'a run' }).first().click()
+    await page.getByRole('link', { name: 'a message' }).click()
+    await page.getByRole('heading', { name: 'readings', exact: true }).waitFor()
+    const causing = page.locator('[role=row][aria-current=true]')
+    await causing.getByText('99').waitFor()
+    await causing.getByRole('link', { name: 'runs' }).click()
+    await page.getByRole('grid', { name: 'Runs' }).getByRole('link', { name: 'threshold-alarm' }).waitFor()
+    await at(page, '1 row').waitFor()
   })
 
   test('an endless module is stopped in the browser, and one that no worker runs is refused with the reason', async () => {
@@ -293,7 +309,94 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     expect(page.url()).toContain(`/tasks/${task.id}/runs/`)
     await page.getByRole('link', { name: 'a message' }).click()
     await page.getByRole('heading', { name: 'boiler', exact: true }).waitFor()
-    await page.locator('td', { hasText: '81.25' }).first().waitFor()
+    await page.locator('[role=row][aria-current=true]').getByText('81.25').waitFor()
+    // The filters of the table are in its address.
+    await page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await page.getByLabel('Name').fill('pressure')
+    await page.getByRole('button', { name: 'Apply' }).click()
+    await at(page, 'No message matches').waitFor()
+    await page.reload()
+    await at(page, 'Name: pressure').waitFor()
+    await at(page, 'No message matches').waitFor()
+  })
+
+  test('the five figures of the overview have the series of the range', async () => {
+    const domain = await newDomain('Figures')
+    await api('POST', `/${domain}/clients`, { name: 'pump' })
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}`)
+    for (const name of [
+      /^Clients online, at least 0/,
+      /^Messages per/,
+      /^Records per/,
+      /^Runs by/,
+      /^Workers online, at/,
+    ])
+      await page.getByRole('img', { name }).waitFor()
+    await page.getByRole('button', { name: '24 h' }).click()
+    await page.getByRole('img', { name: /^Workers online, at least \d, at most [1-9]/ }).waitFor()
+  })
+
+  test('connections are a matrix in which a click changes them, and a graph', async () => {
+    const domain = await newDomain('Wiring')
+    await api('POST', `/${domain}/clients`, { name: 'pump' })
+    await api('POST', `/${domain}/channels`, { name: 'steam' })
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/connections`)
+    await page.getByRole('button', { name: 'pub pump, steam' }).click()
+    await page.getByRole('button', { name: '✓ pub pump, steam' }).waitFor()
+    await page.getByRole('button', { name: 'Graph' }).click()
+    await page.getByRole('img', { name: /^1 connections of 1 clients and 1 channels/ }).waitFor()
+    await page.getByRole('list', { name: 'Connected channels' }).getByRole('link', { name: 'steam' }).click()
+    await page.getByRole('heading', { name: 'steam', exact: true }).waitFor()
+  })
+
+  test('administrators of the platform read the journal of its workers, and others are told why they do not', async () => {
+    const domain = await newDomain('Racks')
+    const { workers } = await api<{ workers: { id: string; name: string; domain_id?: string }[] }>('GET', '/workers')
+    const worker = workers.find(({ domain_id: owner }) => owner === undefined)
+    const { id = '', name = '' } = worker ?? {}
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go('/platform')
+    await page
+      .getByRole('button', { name: `Actions for ${name}` })
+      .first()
+      .click()
+    await page.getByRole('menuitem', { name: 'Journal' }).click()
+    await page
+      .getByRole('dialog', { name: `Journal of ${name}` })
+      .getByText(`Worker ${name} created`)
+      .waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('link', { name, exact: true }).first().click()
+    await page.getByRole('heading', { name, exact: true }).waitFor()
+    await page.getByRole('link', { name: 'Journal' }).click()
+    await page.getByRole('list', { name: 'Changes' }).getByText(`Worker ${name} created`).waitFor()
+    expect(page.url()).toMatch(/\/platform\/workers\/[^/]+\/journal$/)
+
+    await whole.call('POST', '/users', {
+      body: {
+        first_name: 'Edsger',
+        last_name: 'Dijkstra',
+        email: 'edsger@example.com',
+        credentials: { username: 'edsger', secret: 'correct horse' },
+      },
+    })
+    const edsger = await login('edsger', 'correct horse')
+    const member = await api<{ id: string }>('GET', '/users/profile', undefined, edsger)
+    const role = await api<{ role_id: string }>('POST', `/domains/${domain}/roles`, {
+      role_name: 'operator',
+      optional_actions: ['read', 'worker_read'],
+    })
+    await api('POST', `/domains/${domain}/invitations`, { invitee_user_id: member.id, role_id: role.role_id })
+    await api('POST', '/invitations/accept', { domain_id: domain }, edsger)
+    await using other = await visit(browser, installation.base)
+    await signIn(other.page, installation.base, 'edsger', 'correct horse')
+    await other.go(`/d/${domain}/workers/${id}/journal`)
+    await at(other.page, /^This worker belongs to the platform/).waitFor()
   })
 
   test('a worker that is killed is shown as dead without a reload', async () => {
@@ -579,10 +682,18 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     let domain: string
     let client: string
     let channel: string
+    let worker: { id: string; name: string }
     beforeAll(async () => {
       domain = await newDomain('Accessible')
+      const { workers } = await api<{ workers: (typeof worker)[] }>('GET', '/workers')
+      worker = workers[0] ?? { id: '', name: '' }
       client = (await api<{ id: string }>('POST', `/${domain}/clients`, { name: 'pump', tags: ['hall'] })).id
       channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'heat', route: 'heat' })).id
+      await api('POST', `/${domain}/channels/connect`, {
+        client_ids: [client],
+        channel_ids: [channel],
+        types: ['publish', 'subscribe'],
+      })
       await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 20 }])
     })
 
@@ -598,9 +709,11 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       [`/d/${domain}/channels`, 'Channels'],
       [`/d/${domain}/channels/${channel}`, 'heat'],
       [`/d/${domain}/channels/${channel}/live`, 'heat'],
+      [`/d/${domain}/channels/${channel}/messages`, 'heat'],
       [`/d/${domain}/channels/${channel}/clients`, 'heat'],
       [`/d/${domain}/channels/${channel}/about`, 'heat'],
       [`/d/${domain}/connections`, 'Connections'],
+      [`/d/${domain}/connections?shape=graph`, 'Connections'],
       [`/d/${domain}/groups`, 'Groups'],
       [`/d/${domain}/import`, 'Import'],
       [`/d/${domain}/tasks`, 'Tasks'],
@@ -612,6 +725,8 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       [`/d/${domain}/provisioning`, 'Provisioning'],
       [`/d/${domain}/certificates`, 'Certificates'],
       ['/platform', 'Platform'],
+      [`/platform/workers/${worker.id}`, worker.name],
+      [`/platform/workers/${worker.id}/journal`, worker.name],
       [`/d/${domain}/members`, 'Members and roles'],
       [`/d/${domain}/access?entity=domain:${domain}&action=read`, 'Access'],
       [`/d/${domain}/journal`, 'Journal'],

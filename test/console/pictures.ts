@@ -6,7 +6,10 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connectAsync } from 'mqtt'
+import type { MqttClient } from 'mqtt'
 import type { Browser } from 'playwright-core'
+import { freePort } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Whole } from '../harness/whole.ts'
@@ -19,6 +22,8 @@ const BUILD_DEADLINE_MS = 180_000
 /** Time of charts and live figures to settle. */
 const SETTLE_MS = 900
 const PASSWORD = 'the-first-admin'
+/** Clients that are connected while the pictures are taken. */
+const ONLINE = 31
 
 type Api = <T>(method: string, path: string, body?: unknown) => Promise<T>
 type Plant = {
@@ -30,6 +35,9 @@ type Plant = {
   run: string
   workflow: string
   user: string
+  worker: string
+  /** Clients that stay online. */
+  online: readonly { id: string; secret: string }[]
 }
 
 function createApi(whole: Whole, token: () => string): Api {
@@ -88,7 +96,8 @@ async function fill(whole: Whole): Promise<Plant> {
       ).id,
     )
   const [boiler = '', , climate = '', , , alarms = ''] = channels
-  const made = await api<{ clients: { id: string }[] } | { id: string }[]>(
+  type Made = { id: string; credentials: { secret: string } }
+  const made = await api<{ clients: Made[] } | Made[]>(
     'POST',
     `/${domain}/clients/bulk`,
     Array.from({ length: 48 }, (_none, index) => ({
@@ -96,7 +105,8 @@ async function fill(whole: Whole): Promise<Plant> {
       tags: [index % 2 === 0 ? 'hall-1' : 'hall-2', ...(index % 6 === 5 ? ['edge'] : [])],
     })),
   )
-  const clients = (Array.isArray(made) ? made : made.clients).map(({ id }) => id)
+  const all = Array.isArray(made) ? made : made.clients
+  const clients = all.map(({ id }) => id)
   const [client = ''] = clients
   for (const [index, channel] of channels.entries())
     await api('POST', `/${domain}/channels/connect`, {
@@ -171,6 +181,7 @@ async function fill(whole: Whole): Promise<Plant> {
     const theirs = await login(username, 'correct horse')
     await createApi(whole, () => theirs)('POST', '/invitations/accept', { domain_id: domain })
   }
+  const { workers } = await api<{ workers: { id: string }[] }>('GET', '/workers')
   return {
     domain,
     client,
@@ -180,12 +191,14 @@ async function fill(whole: Whole): Promise<Plant> {
     run: ran.run_id,
     workflow: workflow.id,
     user,
+    worker: workers[0]?.id ?? '',
+    online: all.slice(0, ONLINE).map(({ id, credentials }) => ({ id, secret: credentials.secret })),
   }
 }
 
 type Screen = { name: string; path: string; heading: string; isOutside?: boolean }
 
-function screensOf({ domain, client, channel, group, task, run, workflow, user }: Plant): Screen[] {
+function screensOf({ domain, client, channel, group, task, run, workflow, user, worker }: Plant): Screen[] {
   const d = `/d/${domain}`
   return [
     { name: 'sign-in', path: '/sign-in', heading: 'Sign in', isOutside: true },
@@ -201,7 +214,9 @@ function screensOf({ domain, client, channel, group, task, run, workflow, user }
     { name: 'channels', path: `${d}/channels?order=name&dir=asc`, heading: 'Channels' },
     { name: 'channel', path: `${d}/channels/${channel}`, heading: 'Boiler house' },
     { name: 'channel-live', path: `${d}/channels/${channel}/live`, heading: 'Boiler house' },
+    { name: 'channel-messages', path: `${d}/channels/${channel}/messages`, heading: 'Boiler house' },
     { name: 'connections', path: `${d}/connections`, heading: 'Connections' },
+    { name: 'connections-graph', path: `${d}/connections?shape=graph`, heading: 'Connections' },
     { name: 'group', path: `${d}/groups/${group}`, heading: 'Hall 1' },
     { name: 'import', path: `${d}/import`, heading: 'Import' },
     { name: 'tasks', path: `${d}/tasks`, heading: 'Tasks' },
@@ -213,6 +228,8 @@ function screensOf({ domain, client, channel, group, task, run, workflow, user }
     { name: 'modules', path: `${d}/modules`, heading: 'Modules' },
     { name: 'try', path: `${d}/try`, heading: 'Try a module' },
     { name: 'workers', path: `${d}/workers`, heading: 'Workers' },
+    { name: 'worker', path: `/platform/workers/${worker}`, heading: 'rack-1' },
+    { name: 'worker-journal', path: `/platform/workers/${worker}/journal`, heading: 'rack-1' },
     { name: 'provisioning', path: `${d}/provisioning`, heading: 'Provisioning' },
     { name: 'certificates', path: `${d}/certificates`, heading: 'Certificates' },
     { name: 'members', path: `${d}/members`, heading: 'Members and roles' },
@@ -262,15 +279,30 @@ async function take(browser: Browser, base: string, screens: readonly Screen[], 
 const given = process.argv.slice(2)
 const wanted = given.find((one) => !one.startsWith('--'))
 mkdirSync(OUTPUT, { recursive: true })
-using installation = await createInstallation({ SKEIN_WORKER_NAME: 'rack-1', SKEIN_ADMIN_SECRET: PASSWORD })
+const mqttPort = String(await freePort())
+using installation = await createInstallation({
+  SKEIN_WORKER_NAME: 'rack-1',
+  SKEIN_ADMIN_SECRET: PASSWORD,
+  SKEIN_MQTT_PORT: mqttPort,
+})
 await using whole = await startWhole(installation)
 await until(async () => (await whole.call('GET', '/console')).status === 200, 'the console', BUILD_DEADLINE_MS)
 const plant = await fill(whole)
 const screens = screensOf(plant).filter(({ name }) => wanted === undefined || name.includes(wanted))
+const sessions: MqttClient[] = []
+for (const { id, secret } of plant.online)
+  sessions.push(
+    await connectAsync(`mqtt://127.0.0.1:${mqttPort}`, {
+      clientId: id,
+      username: id,
+      password: secret,
+    }),
+  )
 const browser = await launchBrowser()
 try {
   for (const look of given.includes('--all') ? [...LOOKS, ...OTHER_LOOKS] : LOOKS)
     await take(browser, installation.base, screens, look)
 } finally {
   await browser.close()
+  for (const session of sessions) session.end(true)
 }

@@ -1,15 +1,19 @@
-/** Who may publish to and subscribe to which channel: a matrix of the first clients and channels by name, and a filter for both. */
+/** Who may publish to and subscribe to which channel: a matrix or a graph of the first clients and channels by name, and a filter for both. */
 import { useQueries, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { call } from '../../api/call.ts'
 import { query } from '../../api/queries.ts'
+import { Segments } from '../../design/controls.tsx'
 import { Card, Empty, Notice, formatCount } from '../../design/display.tsx'
 import { Icon } from '../../design/icon.tsx'
 import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { QueryView } from '../../shell/states.tsx'
-import { useDomainId, useViews } from '../../shell/url.ts'
+import { useRowHeight } from '../../shell/table.tsx'
+import { useDomainId, useView, useViews } from '../../shell/url.ts'
+import { ConnectionGraph } from './connection-graph.tsx'
+import type { Pair } from './connection-graph.tsx'
 
 const MAX_CLIENTS = 50
 const MAX_CHANNELS = 12
@@ -20,6 +24,8 @@ export function Connections() {
   const domain = useDomainId()
   const params = { domain_id: domain }
   const [views, setViews] = useViews()
+  const [shape, setShape] = useView('shape', 'matrix')
+  const { rowPx } = useRowHeight()
   const page = { order: 'name', dir: 'asc', status: 'all' } as const
   const clients = useQuery(
     query('GET /{domain_id}/clients', { params, query: { ...page, limit: MAX_CLIENTS, name: views['client'] } }),
@@ -71,7 +77,16 @@ export function Connections() {
   return (
     <>
       <div className="page-head">
-        <h1>Connections</h1>
+        <h1 className="grow">Connections</h1>
+        <Segments
+          label="Shape"
+          value={shape}
+          onChange={setShape}
+          options={[
+            ['matrix', 'Matrix'],
+            ['graph', 'Graph'],
+          ]}
+        />
       </div>
       <div className="row wrap">
         {filter('client', 'Clients by name')}
@@ -97,58 +112,76 @@ export function Connections() {
                       others.
                     </Notice>
                   ) : null}
-                  <Card flush>
-                    <div className="scroll-x" tabIndex={0} role="region" aria-label="Connections">
-                      <table className="plain">
-                        <thead>
-                          <tr>
-                            <th>Client</th>
-                            {columns.map(({ id, name }) => (
-                              <th key={id}>
-                                <Link to={paths.channel(domain, id)}>{name === '' ? id.slice(0, 8) : name}</Link>
-                              </th>
-                            ))}
-                          </tr>
-                        </thead>
-                        <tbody>
-                          {rows.map((client) => (
-                            <tr key={client.id}>
-                              <th scope="row">
-                                <Link to={paths.client(domain, client.id)}>
-                                  {client.name === '' ? client.id.slice(0, 8) : client.name}
-                                </Link>
-                              </th>
-                              {columns.map((channel) => (
-                                <td key={channel.id}>
-                                  <div
-                                    className="segments"
-                                    role="group"
-                                    aria-label={`${client.name} and ${channel.name}`}
-                                  >
-                                    {TYPES.map((type) => {
-                                      const isConnected = pairs.has(`${client.id} ${channel.id} ${type}`)
-                                      return (
-                                        <button
-                                          key={type}
-                                          type="button"
-                                          aria-pressed={isConnected}
-                                          onClick={() => void change(client.id, channel.id, type, isConnected)}
-                                        >
-                                          {isConnected ? '✓ ' : ''}
-                                          {type === 'publish' ? 'pub' : 'sub'}
-                                          <span className="visually-hidden">{` ${client.name}, ${channel.name}`}</span>
-                                        </button>
-                                      )
-                                    })}
-                                  </div>
-                                </td>
+                  {shape === 'graph' ? (
+                    <Card>
+                      {pairs.size === 0 ? (
+                        <Empty icon="connection" title="No connections">
+                          Connect a client to a channel in the matrix.
+                        </Empty>
+                      ) : (
+                        <ConnectionGraph
+                          domain={domain}
+                          clients={rows}
+                          channels={columns}
+                          pairs={pairsOf(rows, columns, pairs)}
+                          rowPx={rowPx}
+                        />
+                      )}
+                    </Card>
+                  ) : (
+                    <Card flush>
+                      <div className="scroll-x" tabIndex={0} role="region" aria-label="Connections">
+                        <table className="plain">
+                          <thead>
+                            <tr>
+                              <th>Client</th>
+                              {columns.map(({ id, name }) => (
+                                <th key={id}>
+                                  <Link to={paths.channel(domain, id)}>{name === '' ? id.slice(0, 8) : name}</Link>
+                                </th>
                               ))}
                             </tr>
-                          ))}
-                        </tbody>
-                      </table>
-                    </div>
-                  </Card>
+                          </thead>
+                          <tbody>
+                            {rows.map((client) => (
+                              <tr key={client.id}>
+                                <th scope="row">
+                                  <Link to={paths.client(domain, client.id)}>
+                                    {client.name === '' ? client.id.slice(0, 8) : client.name}
+                                  </Link>
+                                </th>
+                                {columns.map((channel) => (
+                                  <td key={channel.id}>
+                                    <div
+                                      className="segments"
+                                      role="group"
+                                      aria-label={`${client.name} and ${channel.name}`}
+                                    >
+                                      {TYPES.map((type) => {
+                                        const isConnected = pairs.has(`${client.id} ${channel.id} ${type}`)
+                                        return (
+                                          <button
+                                            key={type}
+                                            type="button"
+                                            aria-pressed={isConnected}
+                                            onClick={() => void change(client.id, channel.id, type, isConnected)}
+                                          >
+                                            {isConnected ? '✓ ' : ''}
+                                            {type === 'publish' ? 'pub' : 'sub'}
+                                            <span className="visually-hidden">{` ${client.name}, ${channel.name}`}</span>
+                                          </button>
+                                        )
+                                      })}
+                                    </div>
+                                  </td>
+                                ))}
+                              </tr>
+                            ))}
+                          </tbody>
+                        </table>
+                      </div>
+                    </Card>
+                  )}
                 </>
               )
             }
@@ -156,5 +189,19 @@ export function Connections() {
         )}
       </QueryView>
     </>
+  )
+}
+
+type Named = { id: string; name: string }
+
+/** `pairs`: client, channel and direction. */
+function pairsOf(clients: readonly Named[], channels: readonly Named[], pairs: ReadonlySet<string>): Pair[] {
+  return clients.flatMap(({ id: client }) =>
+    channels.flatMap(({ id: channel }) => {
+      const [publishes, subscribes] = TYPES.map((type) => pairs.has(`${client} ${channel} ${type}`))
+      return publishes === true || subscribes === true
+        ? [{ client, channel, publishes: publishes === true, subscribes: subscribes === true }]
+        : []
+    }),
   )
 }

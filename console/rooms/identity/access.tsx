@@ -160,6 +160,9 @@ function Answer({
           }
         >
           <p>{answer.explanation}</p>
+          {answer.allowed || answer.granted_by.length === 0 ? null : (
+            <p className="muted">The user has {grantedActions(answer).join(', ')} there:</p>
+          )}
           {answer.granted_by.map((grant) => (
             <Chain key={`${grant.role_id}-${grant.action}-${grant.entity_id}`} answer={answer} grant={grant} />
           ))}
@@ -174,6 +177,8 @@ function Answer({
     </QueryView>
   )
 }
+
+const grantedActions = ({ granted_by: grants }: AccessAnswer) => [...new Set(grants.map(({ action }) => action))]
 
 function Chain({ answer, grant }: { answer: AccessAnswer; grant: AccessAnswer['granted_by'][number] }) {
   const nodes = [
@@ -211,13 +216,33 @@ function Chain({ answer, grant }: { answer: AccessAnswer; grant: AccessAnswer['g
   )
 }
 
-/** A role of the domain can be given here; roles of other entities are named. */
-function Remedies({ domain, answer }: { domain: string; answer: AccessAnswer }) {
-  const [give, isBusy] = useAction('The role was not given', async (role: string) => {
-    await call('POST /domains/{domain_id}/roles/{role_id}/members', {
-      params: { domain_id: domain, role_id: role },
-      body: { members: [answer.subject] } as never,
+type Remedy = AccessAnswer['would_be_granted_by'][number]
+
+/** Gives the role of the entity that the remedy names. */
+async function giveRole(domain: string, { entity_type: type, entity_id: id }: Remedy, role: string, user: string) {
+  const body = { members: [user] }
+  const params = { domain_id: domain, role_id: role }
+  if (type === 'domain') await call('POST /domains/{domain_id}/roles/{role_id}/members', { params, body })
+  else if (type === 'client')
+    await call('POST /{domain_id}/clients/{client_id}/roles/{role_id}/members', {
+      params: { ...params, client_id: id },
+      body,
     })
+  else if (type === 'channel')
+    await call('POST /{domain_id}/channels/{channel_id}/roles/{role_id}/members', {
+      params: { ...params, channel_id: id },
+      body,
+    })
+  else
+    await call('POST /{domain_id}/groups/{group_id}/roles/{role_id}/members', {
+      params: { ...params, group_id: id },
+      body,
+    })
+}
+
+function Remedies({ domain, answer }: { domain: string; answer: AccessAnswer }) {
+  const [give, isBusy] = useAction('The role was not given', async (remedy: Remedy, role: string) => {
+    await giveRole(domain, remedy, role, answer.subject)
     return 'Given'
   })
   return (
@@ -228,17 +253,11 @@ function Remedies({ domain, answer }: { domain: string; answer: AccessAnswer }) 
           <span className="grow">
             <code>{remedy.action}</code> on {remedy.entity_type} {remedy.entity_name}
           </span>
-          {remedy.roles.map((role) =>
-            remedy.entity_type === 'domain' ? (
-              <Button key={role.role_id} busy={isBusy} onClick={() => void give(role.role_id)}>
-                Give the role {role.role_name}
-              </Button>
-            ) : (
-              <span key={role.role_id} className="tag">
-                role {role.role_name}
-              </span>
-            ),
-          )}
+          {remedy.roles.map((role) => (
+            <Button key={role.role_id} busy={isBusy} onClick={() => void give(remedy, role.role_id)}>
+              Give the role {role.role_name}
+            </Button>
+          ))}
           {remedy.roles.length === 0 ? <span className="muted">no role has it yet</span> : null}
         </div>
       ))}

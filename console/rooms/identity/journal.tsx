@@ -1,10 +1,20 @@
 /** The journal of a domain. */
 import { useEffect } from 'react'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
-import { useDomainId } from '../../shell/url.ts'
+import type { JournalFilters } from '../../shell/entity-journal.tsx'
+import { Filters } from '../../shell/filters.tsx'
+import { useDomainId, useViews } from '../../shell/url.ts'
+
+const FIELDS = [
+  { name: 'operation', label: 'Operation', hint: 'Such as client.update' },
+  { name: 'from', label: 'From', isTime: true },
+  { name: 'to', label: 'To', isTime: true },
+] as const
 
 export function JournalPage() {
   const domain = useDomainId()
+  const [views] = useViews()
+  const filters = Object.fromEntries(FIELDS.map(({ name }) => [name, views[name]])) as JournalFilters
   useEffect(() => {
     document.title = 'Journal · Skein'
   }, [])
@@ -16,7 +26,8 @@ export function JournalPage() {
       <p className="muted">
         Every change in the domain, with who made it. Records of entities that you cannot read are left out.
       </p>
-      <EntityJournal domain={domain} type="domain" id={domain} />
+      <Filters fields={FIELDS} hasName={false} />
+      <EntityJournal domain={domain} type="domain" id={domain} filters={filters} />
     </>
   )
 }

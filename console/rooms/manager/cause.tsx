@@ -16,19 +16,23 @@ const WORDS: Readonly<Record<Cause['type'], string>> = {
 }
 export const CAUSES = Object.keys(WORDS) as Cause['type'][]
 
-/** Seconds before and after the start of a run, within which the page of the channel shows the message. */
+/** Seconds before and after the start of a run, within which the table of the channel shows the message. */
 const AROUND_SECONDS = 60
 
 export function RunCause({ domain, run }: { domain: string; run: Pick<Run, 'cause' | 'created_at'> }) {
   const { cause } = run
   if (cause === undefined) return <span className="muted">unknown</span>
-  const { type, channel_id: channel, tick, workflow_id: workflow } = cause
+  const { type, channel_id: channel, message, tick, workflow_id: workflow } = cause
   if (channel !== undefined) {
     const at = Date.parse(run.created_at) / 1_000
-    const around = new URLSearchParams({ from: (at - AROUND_SECONDS).toFixed(3), to: (at + AROUND_SECONDS).toFixed(3) })
+    const around = {
+      from: (at - AROUND_SECONDS).toFixed(3),
+      to: (at + AROUND_SECONDS).toFixed(3),
+      ...(message === undefined ? {} : { message }),
+    }
     return (
       <span>
-        <Link to={`${paths.channel(domain, channel)}?${around.toString()}`}>{WORDS[type]}</Link> of{' '}
+        <Link to={paths.messages(domain, channel, around)}>{WORDS[type]}</Link> of{' '}
         <ChannelName domain={domain} id={channel} />
       </span>
     )

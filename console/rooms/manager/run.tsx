@@ -1,12 +1,12 @@
 /** One run: its states with their times, attempts, result and output. */
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { useEffect } from 'react'
+import { Fragment, useEffect } from 'react'
 import { query } from '../../api/queries.ts'
 import { Code, Id } from '../../design/controls.tsx'
 import { Card, Facts, Notice, Time, absoluteTime, formatDuration, isNever } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
-import { WorkerName } from '../../shell/names.tsx'
+import { ChannelName, WorkerName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { TaskState, isEnded } from '../../shell/task-state.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
@@ -24,6 +24,13 @@ export function RunScreen() {
     refetchInterval: ({ state: { data } }) => (data !== undefined && isEnded(data.state) ? false : REFRESH_MS),
   })
   const owner = useQuery(query('GET /tasks/{task_id}', { params: { task_id: task } }))
+  const { grants = [], publish_result: published } = owner.data ?? {}
+  const channels = [
+    ...new Set([
+      ...grants.filter(({ kind }) => kind === 'publish').map(({ channel_id: channel }) => channel),
+      ...(published === undefined ? [] : [published.channel_id]),
+    ]),
+  ]
   useEffect(() => {
     document.title = `Run of ${owner.data?.name ?? 'a task'} · Skein`
   }, [owner.data?.name])
@@ -62,10 +69,27 @@ export function RunScreen() {
                         none yet
                       </span>
                     ) : (
-                      <WorkerName key="worker" id={run.worker_id} />
+                      <WorkerName key="worker" domain={domain} id={run.worker_id} />
                     ),
                   ],
                   ['Started by', <RunCause key="cause" domain={domain} run={run} />],
+                  channels.length === 0
+                    ? undefined
+                    : [
+                        'Published to',
+                        <span key="published">
+                          {channels.map((channel, index) => (
+                            <Fragment key={channel}>
+                              {index === 0 ? null : ', '}
+                              <ChannelName
+                                domain={domain}
+                                id={channel}
+                                to={paths.messages(domain, channel, { run: id })}
+                              />
+                            </Fragment>
+                          ))}
+                        </span>,
+                      ],
                   ['Attempt', String(run.attempt)],
                   ['Duration', run.duration_ms === null ? '' : formatDuration(run.duration_ms)],
                   run.prepare_ms === null ? undefined : ['Prepared in', formatDuration(run.prepare_ms)],
@@ -89,7 +113,7 @@ export function RunScreen() {
                       {attempt.reason}
                       {attempt.error === null ? null : <span className="muted small"> {attempt.error}</span>}
                     </span>
-                    {attempt.worker_id === null ? null : <WorkerName id={attempt.worker_id} />}
+                    {attempt.worker_id === null ? null : <WorkerName domain={domain} id={attempt.worker_id} />}
                     <span className="muted small">
                       <Time at={attempt.ended_at} />
                     </span>

@@ -33,6 +33,7 @@ const FIELDS = [
   { name: 'task_id', label: 'Task', hint: 'The id of a task' },
   { name: 'worker_id', label: 'Worker', hint: 'The id of a worker' },
   { name: 'channel_id', label: 'Channel', hint: 'The id of the channel whose messages started the runs' },
+  { name: 'message', label: 'Message', hint: 'The id of the message that started the runs, such as 4711/0' },
   { name: 'user_id', label: 'User', hint: 'The id of the user who started the runs' },
   { name: 'workflow_id', label: 'Workflow', hint: 'The id of a workflow' },
 ] as const
@@ -98,7 +99,7 @@ export function Runs() {
             title: 'Worker',
             width: 'minmax(100px, 1fr)',
             isMinor: true,
-            cell: ({ worker_id: worker }) => (worker === null ? null : <WorkerName id={worker} />),
+            cell: ({ worker_id: worker }) => (worker === null ? null : <WorkerName domain={domain} id={worker} />),
           },
           {
             key: 'duration',

@@ -348,7 +348,7 @@ function Runs({ task, domain }: { task: TaskRecord; domain: string }) {
           width: 'minmax(100px, 1fr)',
           isMinor: true,
           cell: ({ worker_id: worker }) =>
-            worker === null ? <span className="muted">none</span> : <WorkerName id={worker} />,
+            worker === null ? <span className="muted">none</span> : <WorkerName domain={domain} id={worker} />,
         },
         { key: 'attempt', title: 'Attempt', width: '70px', isMinor: true, cell: ({ attempt }) => attempt },
         {

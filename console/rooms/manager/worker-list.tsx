@@ -1,15 +1,19 @@
 /** Workers: slots, signs of life, labels, drain and join. */
 import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { apiBase } from '../../api/base.ts'
 import { call } from '../../api/call.ts'
+import type { Worker } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, Menu } from '../../design/controls.tsx'
 import { Card, Empty, Notice, State, Time, formatBytes, formatCount } from '../../design/display.tsx'
 import { Dialog } from '../../design/layers.tsx'
+import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
-import { JournalDrawer } from '../../shell/entity-journal.tsx'
+import { JournalDrawer, WorkerJournal } from '../../shell/entity-journal.tsx'
+import { useSession } from '../../shell/session.ts'
 import { QueryView } from '../../shell/states.tsx'
 
 const REFRESH_MS = 2_000
@@ -20,25 +24,83 @@ const STATES = {
   revoked: ['idle', 'Revoked'],
 } as const
 
+export function WorkerState({ worker }: { worker: Pick<Worker, 'state' | 'alive'> }) {
+  const [tone, word] = STATES[worker.state ?? (worker.alive ? 'alive' : 'dead')]
+  return <State tone={tone}>{word}</State>
+}
+
+/** Administrators of the platform alone read the journal of a worker that belongs to no domain. */
+export function useMayReadJournal({ domain_id: owner }: Pick<Worker, 'domain_id'>): boolean {
+  const session = useSession()
+  return owner !== undefined || (session.kind === 'signed-in' && session.role === 'admin')
+}
+
+export function WorkerMenu({ worker, onRemoved }: { worker: Worker; onRemoved?: () => void }) {
+  const [dialog, setDialog] = useState<'journal' | 'remove'>()
+  const mayReadJournal = useMayReadJournal(worker)
+  const { id, name, domain_id: owner } = worker
+  const isDraining = worker.state === 'draining'
+  const params = { worker_id: id }
+  const [drain] = useAction('The worker was not changed', async () => {
+    if (isDraining) await call('POST /workers/{worker_id}/resume', { params })
+    else await call('POST /workers/{worker_id}/drain', { params })
+    return isDraining ? 'It takes runs again' : 'It takes no new runs'
+  })
+  const [remove, isRemoving] = useAction('The worker was not removed', async () => {
+    await call('DELETE /workers/{worker_id}', { params })
+    setDialog(undefined)
+    onRemoved?.()
+    return 'Removed'
+  })
+  return (
+    <>
+      <Menu
+        label={`Actions for ${name}`}
+        icon="more"
+        items={[
+          {
+            label: isDraining ? 'Resume' : 'Drain',
+            icon: isDraining ? 'play' : 'pause',
+            onSelect: () => void drain(),
+          },
+          {
+            label: 'Journal',
+            icon: 'journal',
+            disabledReason: mayReadJournal
+              ? undefined
+              : 'It belongs to the platform, whose administrators read its journal',
+            onSelect: () => setDialog('journal'),
+          },
+          { label: 'Remove', icon: 'trash', isDanger: true, onSelect: () => setDialog('remove') },
+        ]}
+      />
+      {dialog === 'journal' ? (
+        <JournalDrawer name={name} onClose={() => setDialog(undefined)}>
+          <WorkerJournal id={id} owner={owner} />
+        </JournalDrawer>
+      ) : null}
+      {dialog === 'remove' ? (
+        <Confirm
+          title={`Remove ${name}`}
+          submit="Remove worker"
+          busy={isRemoving}
+          onClose={() => setDialog(undefined)}
+          onConfirm={() => void remove()}
+        >
+          Stop its program first; otherwise it joins again with a new id. A worker with runs is not removed.
+        </Confirm>
+      ) : null}
+    </>
+  )
+}
+
 /** `domain`: where a new worker joins; undefined: the platform. */
 export function WorkerList({ domain }: { domain: string | undefined }) {
   const result = useQuery({ ...query('GET /workers', { query: { limit: 100 } }), refetchInterval: REFRESH_MS })
   const [joining, setJoining] = useState<{ token: string; expires: string }>()
-  const [removed, setRemoved] = useState<{ id: string; name: string }>()
-  const [examined, setExamined] = useState<{ id: string; name: string; domain: string }>()
   const [join, isJoining] = useAction('No token was made', async () => {
     const made = await call('POST /workers/tokens', { body: domain === undefined ? {} : { domain_id: domain } })
     setJoining({ token: made.token, expires: made.expires_at })
-  })
-  const [drain] = useAction('The worker was not changed', async (id: string, isDraining: boolean) => {
-    if (isDraining) await call('POST /workers/{worker_id}/resume', { params: { worker_id: id } })
-    else await call('POST /workers/{worker_id}/drain', { params: { worker_id: id } })
-    return isDraining ? 'It takes runs again' : 'It takes no new runs'
-  })
-  const [remove, isRemoving] = useAction('The worker was not removed', async (id: string) => {
-    await call('DELETE /workers/{worker_id}', { params: { worker_id: id } })
-    setRemoved(undefined)
-    return 'Removed'
   })
   return (
     <QueryView result={result}>
@@ -75,17 +137,15 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
                 </thead>
                 <tbody>
                   {workers.map((worker) => {
-                    const [tone, word] = STATES[worker.state ?? (worker.alive ? 'alive' : 'dead')]
-                    const isDraining = worker.state === 'draining'
-                    const { id, name, domain_id: owner } = worker
+                    const to = domain === undefined ? paths.platformWorker(worker.id) : paths.worker(domain, worker.id)
                     return (
                       <tr key={worker.id}>
                         <td>
-                          <span title={worker.id}>{worker.name}</span>
+                          <Link to={to}>{worker.name}</Link>
                           {worker.domain_id === undefined ? <div className="muted small">of the platform</div> : null}
                         </td>
                         <td>
-                          <State tone={tone}>{word}</State>
+                          <WorkerState worker={worker} />
                         </td>
                         <td className="right">
                           {worker.free_slots}
@@ -109,33 +169,7 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
                           ))}
                         </td>
                         <td>
-                          <Menu
-                            label={`Actions for ${worker.name}`}
-                            icon="more"
-                            items={[
-                              {
-                                label: isDraining ? 'Resume' : 'Drain',
-                                icon: isDraining ? 'play' : 'pause',
-                                onSelect: () => void drain(worker.id, isDraining),
-                              },
-                              // The journal of a worker of the platform belongs to no domain: its changes are with their users.
-                              ...(owner === undefined
-                                ? []
-                                : [
-                                    {
-                                      label: 'Journal',
-                                      icon: 'journal' as const,
-                                      onSelect: () => setExamined({ id, name, domain: owner }),
-                                    },
-                                  ]),
-                              {
-                                label: 'Remove',
-                                icon: 'trash',
-                                isDanger: true,
-                                onSelect: () => setRemoved({ id, name }),
-                              },
-                            ]}
-                          />
+                          <WorkerMenu worker={worker} />
                         </td>
                       </tr>
                     )
@@ -160,20 +194,6 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
                 Use the address under which that machine reaches the gRPC port of the task manager.
               </Notice>
             </Dialog>
-          )}
-          {examined === undefined ? null : (
-            <JournalDrawer type="worker" {...examined} onClose={() => setExamined(undefined)} />
-          )}
-          {removed === undefined ? null : (
-            <Confirm
-              title={`Remove ${removed.name}`}
-              submit="Remove worker"
-              busy={isRemoving}
-              onClose={() => setRemoved(undefined)}
-              onConfirm={() => void remove(removed.id)}
-            >
-              Stop its program first; otherwise it joins again with a new id. A worker with runs is not removed.
-            </Confirm>
           )}
         </Card>
       )}

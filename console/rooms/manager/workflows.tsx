@@ -11,7 +11,7 @@ import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
-import { JournalDrawer } from '../../shell/entity-journal.tsx'
+import { EntityJournal, JournalDrawer } from '../../shell/entity-journal.tsx'
 import { Filters } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
@@ -227,13 +227,9 @@ export function WorkflowScreen() {
               </div>
             </Card>
             {dialog === 'journal' ? (
-              <JournalDrawer
-                domain={domain}
-                type="workflow"
-                id={id}
-                name={workflow.name}
-                onClose={() => setDialog(undefined)}
-              />
+              <JournalDrawer name={workflow.name} onClose={() => setDialog(undefined)}>
+                <EntityJournal domain={domain} type="workflow" id={id} />
+              </JournalDrawer>
             ) : null}
             {dialog === 'delete' ? (
               <Confirm

@@ -31,6 +31,7 @@ import { useDomainId, useParam } from '../../shell/url.ts'
 import { ChannelData } from './data.tsx'
 import { describePayload, useLive } from './live.ts'
 import type { Live } from './live.ts'
+import { StoredMessages } from './stored.tsx'
 
 export function Channel() {
   const domain = useDomainId()
@@ -53,6 +54,7 @@ export function Channel() {
             tabs={[
               { key: 'data', name: 'Data', to: paths.channel(domain, id) },
               { key: 'live', name: 'Live', to: paths.channel(domain, id, 'live') },
+              { key: 'messages', name: 'Messages', to: paths.messages(domain, id) },
               { key: 'clients', name: 'Clients', to: paths.channel(domain, id, 'clients') },
               { key: 'about', name: 'About', to: paths.channel(domain, id, 'about') },
               { key: 'journal', name: 'Journal', to: paths.channel(domain, id, 'journal') },
@@ -61,6 +63,7 @@ export function Channel() {
           {tab === '' || tab === 'live' ? (
             <Messages key={id} domain={domain} channel={channel} tab={tab} onSend={() => setSending(true)} />
           ) : null}
+          {tab === 'messages' ? <StoredMessages key={id} domain={domain} channel={id} /> : null}
           {tab === 'clients' ? <Clients domain={domain} channel={id} /> : null}
           {tab === 'about' ? <About channel={channel} /> : null}
           {tab === 'journal' ? <EntityJournal domain={domain} type="channel" id={id} /> : null}

@@ -3,13 +3,14 @@ import { keepPreviousData, useIsFetching, useQueries, useQuery } from '@tanstack
 import { Suspense, lazy, useEffect, useMemo, useState } from 'react'
 import { query } from '../../api/queries.ts'
 import { Button, Segments } from '../../design/controls.tsx'
-import { Card, Empty, Skeleton, Time, absoluteTime, formatCount, formatValue } from '../../design/display.tsx'
+import { Card, Empty, Skeleton, Time, absoluteTime, formatCount } from '../../design/display.tsx'
 import { ClientLabel, ClientName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { useIsDark } from '../../shell/theme.ts'
 import { useView, useViews } from '../../shell/url.ts'
 import { RANGES, fetchAggregates, seriesOf, stepOf } from './series.ts'
 import type { Series } from './series.ts'
+import { valueText } from './values.ts'
 
 const Plot = lazy(async () => ({ default: (await import('../../charts/plot.tsx')).Plot }))
 
@@ -150,12 +151,6 @@ export function ChannelData({
       }
     </QueryView>
   )
-}
-
-type Value = { value?: number; string_value?: string; bool_value?: boolean; data_value?: string }
-function valueText({ value, string_value: word, bool_value: flag, data_value: bytes }: Value): string {
-  if (value !== undefined) return formatValue(value)
-  return word ?? (flag === undefined ? undefined : String(flag)) ?? bytes ?? ''
 }
 
 type ChartsProps = {

@@ -74,7 +74,9 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
           name="Clients online"
           to={paths.clients(domain)}
           value={`${formatCompact(clients.online)} of ${formatCompact(clients.total)}`}
-        />
+        >
+          <Samples series={clients.series} what="Clients online" />
+        </Figure>
         <Figure
           name="Messages per second"
           to={paths.channels(domain)}
@@ -96,7 +98,12 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
           name="Failed runs"
           to={paths.runs(domain, { state: 'failed' })}
           value={runs === undefined ? HIDDEN : `${formatCompact(runs.failed)} of ${formatCompact(runs.started)}`}
-        />
+        >
+          <Sparkline
+            values={runs?.series.map((one) => one.failed) ?? []}
+            label={`Runs by their start that failed, ${formatCount(runs?.failed ?? 0)} in all`}
+          />
+        </Figure>
         <Figure
           name="Workers online"
           to={paths.workers(domain)}
@@ -105,7 +112,9 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
               ? HIDDEN
               : `${formatCompact(workers.alive)}, ${formatCompact(workers.used_slots)} of ${formatCompact(workers.slots)} slots`
           }
-        />
+        >
+          <Samples series={workers?.series} what="Workers online" />
+        </Figure>
       </div>
       {done.every(Boolean) ? null : <FirstSteps domain={domain} done={done} />}
       <div className="grid">
@@ -146,6 +155,16 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
         </Card>
       </div>
     </>
+  )
+}
+
+function Samples({ series = [], what }: { series?: readonly { count: number | null }[] | undefined; what: string }) {
+  const counts = series.flatMap(({ count }) => count ?? [])
+  return (
+    <Sparkline
+      values={series.map(({ count }) => count)}
+      label={`${what}, at least ${formatCount(Math.min(...counts))}, at most ${formatCount(Math.max(...counts))}`}
+    />
   )
 }
 

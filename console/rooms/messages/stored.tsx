@@ -1,0 +1,145 @@
+/** The stored messages of a channel as a table, filtered by what is in the address. */
+import { Link } from '@tanstack/react-router'
+import { useState } from 'react'
+import { call } from '../../api/call.ts'
+import type { Answer, Query } from '../../api/call.ts'
+import { Button } from '../../design/controls.tsx'
+import { Card, Empty, Notice, absoluteTime, formatCount } from '../../design/display.tsx'
+import { paths } from '../../paths.ts'
+import { Filters } from '../../shell/filters.tsx'
+import { ClientName } from '../../shell/names.tsx'
+import { DataTable } from '../../shell/table.tsx'
+import { useViews } from '../../shell/url.ts'
+import { valueText } from './values.ts'
+
+const OPERATION = 'GET /{domain_id}/channels/{channel_id}/messages'
+const REFRESH_MS = 5_000
+/** Rows that can be scrolled to: older ones are found by their time. */
+const MAX_ROWS = 10_000
+const FIELDS = [
+  { name: 'name', label: 'Name', hint: 'Of the record, with its base name' },
+  { name: 'publisher', label: 'Publisher', hint: 'The id of a client' },
+  { name: 'subtopic', label: 'Subtopic', hint: 'Such as floor1/room2' },
+  { name: 'protocol', label: 'Protocol', options: ['http', 'mqtt', 'coap', 'ws'] },
+  { name: 'run', label: 'Run', hint: 'The id of the run of a task that published the message, for eight days' },
+  { name: 'from', label: 'From', isTime: true },
+  { name: 'to', label: 'To', isTime: true },
+  {
+    name: 'format',
+    label: 'Format',
+    hint: 'raw for other bytes than JSON; for JSON that is not SenML the last part of the subtopic, or json. Empty: SenML',
+  },
+] as const
+
+type Message = Answer<typeof OPERATION>['messages'][number] & { place: number }
+
+export function StoredMessages({ domain, channel }: { domain: string; channel: string }) {
+  const [views, setViews] = useViews()
+  const [found, setFound] = useState(0)
+  const filters = Object.fromEntries(FIELDS.map(({ name }) => [name, views[name]])) as Query<typeof OPERATION>
+  const params = { domain_id: domain, channel_id: channel }
+  const marked = views['message']
+  const hasFilter = FIELDS.some(({ name }) => views[name] !== undefined)
+  return (
+    <>
+      <Filters fields={FIELDS} hasName={false} />
+      {found > MAX_ROWS ? (
+        <Notice tone="plain">
+          These are the newest {formatCount(MAX_ROWS)} of {formatCount(found)} records. Filter by time to see older
+          ones.
+        </Notice>
+      ) : null}
+      <DataTable<Message>
+        label="Stored messages"
+        queryKey={[OPERATION, params, filters]}
+        refetchMs={REFRESH_MS}
+        fetchPage={async ({ signal, offset, limit }) => {
+          const { total, messages } = await call(OPERATION, {
+            params,
+            query: { ...filters, offset, limit, links: true },
+            signal,
+          })
+          setFound(total)
+          const rows = messages.map((message, index) => ({ ...message, place: offset + index }))
+          return { total: Math.min(total, MAX_ROWS), rows }
+        }}
+        rowId={({ place }) => String(place)}
+        {...(marked === undefined ? {} : { isMarked: (row: Message) => row.message_id === marked })}
+        columns={[
+          {
+            key: 'time',
+            title: 'Time',
+            width: '170px',
+            cell: ({ time, created }) => absoluteTime((time ?? created ?? 0) * 1_000),
+          },
+          {
+            key: 'name',
+            title: 'Name',
+            width: 'minmax(90px, 1fr)',
+            isMinor: true,
+            cell: ({ name }) => name ?? <span className="muted">none</span>,
+          },
+          {
+            key: 'value',
+            title: 'Value',
+            width: 'minmax(110px, 2fr)',
+            cell: (message) => (
+              <>
+                {valueText(message)} <span className="muted">{message.unit}</span>
+              </>
+            ),
+          },
+          {
+            key: 'publisher',
+            title: 'Publisher',
+            width: 'minmax(100px, 1fr)',
+            cell: ({ publisher, protocol, run_id: run, task_id: task }) =>
+              run !== undefined && task !== undefined ? (
+                <Link to={paths.run(domain, task, run)}>a run</Link>
+              ) : publisher === '' && protocol === 'task' ? (
+                <span className="muted">a task</span>
+              ) : (
+                <ClientName domain={domain} id={publisher} />
+              ),
+          },
+          {
+            key: 'subtopic',
+            title: 'Subtopic',
+            width: 'minmax(80px, 1fr)',
+            isMinor: true,
+            cell: ({ subtopic = '' }) =>
+              subtopic === '' ? <span className="muted">none</span> : <code>{subtopic}</code>,
+          },
+          { key: 'protocol', title: 'By', width: '60px', isMinor: true, cell: ({ protocol }) => protocol },
+          {
+            key: 'runs',
+            title: 'Started',
+            width: '80px',
+            isMinor: true,
+            cell: ({ message_id: message }) =>
+              message === undefined ? null : <Link to={paths.runs(domain, { message })}>runs</Link>,
+          },
+        ]}
+        empty={
+          <Card>
+            {hasFilter ? (
+              <Empty
+                icon="search"
+                title="No message matches"
+                actions={
+                  <Button onClick={() => setViews(Object.fromEntries(FIELDS.map(({ name }) => [name, ''])))}>
+                    Clear filters
+                  </Button>
+                }
+              />
+            ) : (
+              <Empty icon="channel" title="No records yet">
+                SenML records are listed here. The filter Format shows other messages.
+              </Empty>
+            )}
+          </Card>
+        }
+      />
+    </>
+  )
+}
