@@ -51,7 +51,7 @@ export type SnapshotSource = {
 }
 
 export type Database = {
-  /** Statements that begin with INSERT, UPDATE, DELETE or MERGE are rejected as `transaction` rejects its work. */
+  /** Statements that write are rejected as `transaction` rejects its work. */
   readonly db: Queryable
   readonly pool: pg.Pool
   /**
@@ -82,8 +82,8 @@ const SILENCE_GRACE_MS = 5000
 const KEEP_ALIVE_DELAY_MS = 10_000
 const IDLE_CONNECTION_MS = 60_000
 
-/** A statement that is a transaction of its own and has to be committed. */
-const WRITE = /^\s*(INSERT|UPDATE|DELETE|MERGE)\b/i
+/** A statement that is a transaction of its own and has to be committed: also one that writes in its WITH. */
+const WRITE = /\b(INSERT INTO|DELETE FROM|MERGE INTO|UPDATE (?!OF\b|SKIP\b|NOWAIT\b)["\w])/i
 
 const INT8 = 20
 const TIMESTAMPTZ = 1184
@@ -189,7 +189,7 @@ export function createDatabase(options: DatabaseOptions): Database {
   ]
   const db: Queryable = {
     async query(statement) {
-      if (WRITE.test(statement.text) && !canCommit()) throw noStandby()
+      if (!canCommit() && WRITE.test(statement.text)) throw noStandby()
       return await withConnection(pool, (connection) => connection.query(statement))
     },
   }

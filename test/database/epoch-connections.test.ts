@@ -144,6 +144,9 @@ describe.skipIf(!isRunnable)('a primary without its standby (needs the package p
     const change = () => database.transaction((tx) => sql`SELECT pg_logical_emit_message(true, 'test', '')`.execute(tx))
     const write = () =>
       sql`INSERT INTO nodes (id, kind, version, migration) VALUES (${name}, 'test', '1', 1)`.execute(database.db)
+    const writeWithin = () =>
+      sql`WITH gone AS (DELETE FROM nodes WHERE id = ${name} RETURNING id) SELECT id FROM gone`.execute(database.db)
+    const readLocked = () => sql`SELECT id FROM nodes WHERE id = ${name} FOR UPDATE SKIP LOCKED`.execute(database.db)
     const refused = { kind: 'unavailable', retryAfterSeconds: 5 }
     await withoutStandby(async () => {
       // Given up by the pool; the server process stays.
@@ -154,6 +157,8 @@ describe.skipIf(!isRunnable)('a primary without its standby (needs the package p
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
         await expect(change()).rejects.toMatchObject(refused)
         await expect(write()).rejects.toMatchObject(refused)
+        await expect(writeWithin()).rejects.toMatchObject(refused)
+        await expect(readLocked()).resolves.toBeDefined()
         await expect(sql`SELECT 1`.execute(database.db)).resolves.toBeDefined()
       }
       // The third one reads.
