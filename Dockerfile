@@ -7,11 +7,16 @@
 
 # Of the Node of this stage only npm is used.
 FROM node:24-bookworm-slim AS build
+# What the Node of the lock file is linked against, and this one need not be.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends libatomic1 \
+ && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/skein
 COPY package.json package-lock.json .npmrc ./
 # No install script runs: nothing that is kept needs one.
 RUN npm ci --ignore-scripts \
  && install -D -m 0755 node_modules/node-linux-*/bin/node /opt/node/bin/node
+COPY tsconfig.json ./
 COPY migrations migrations
 COPY docs/guides docs/guides
 COPY core core

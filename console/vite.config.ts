@@ -17,7 +17,8 @@ function compressFiles(): Plugin {
     configResolved: (config) => {
       folder = config.build.outDir
     },
-    closeBundle: () => {
+    // Not `closeBundle`, which runs after a failed build too and would hide its error.
+    writeBundle: () => {
       for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
         if (!COMPRESSED.test(name)) continue
         const path = join(folder, name)
