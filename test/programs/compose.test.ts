@@ -48,10 +48,9 @@ describe('docker-compose.yml', () => {
   })
 
   it.each(services)('%s has limits of memory, processor time and processes', (_name, service) => {
-    const { cpus, memory, pids } = service.deploy?.resources.limits ?? {}
-    expect(Number(cpus)).toBeGreaterThan(0)
-    expect(memory).toMatch(/^\d+[MG]$/)
-    expect(pids).toBeGreaterThan(0)
+    expect(service.cpus).toBeGreaterThan(0)
+    expect(service.mem_limit).toMatch(/^\d+[mg]$/)
+    expect(service.pids_limit).toBeGreaterThan(0)
   })
 
   it.each(ours)('every variable of $name is a setting of its program with a valid value', ({ service, program }) => {
@@ -173,6 +172,10 @@ describe('docker-compose.yml', () => {
       .map(({ service }) => service.environment?.['SKEIN_TRUST_PROXY'])
       .filter((one) => one !== undefined)
     expect(new Set(trusted)).toEqual(new Set([addresses.join(',')]))
+    // No other container can be given one of them.
+    const [pool] = compose.networks['front']?.ipam?.config ?? []
+    expect(pool?.ip_range).toBe('172.30.77.128/25')
+    for (const address of addresses) expect(Number(address?.split('.')[3])).toBeLessThan(128)
   })
 })
 

@@ -21,20 +21,22 @@ export type ComposeService = {
   volumes?: string[]
   secrets?: string[]
   networks: string[] | Record<string, { ipv4_address?: string; aliases?: string[] }>
-  deploy?: { resources: { limits: { cpus: string; memory: string; pids: number } } }
+  cpus?: number
+  mem_limit?: string
+  pids_limit?: number
   environment?: Record<string, string>
   healthcheck?: { test: string[] }
 }
 
 export type Compose = {
   services: Record<string, ComposeService>
-  networks: Record<string, { internal?: boolean }>
+  networks: Record<string, { internal?: boolean; ipam?: { config: { subnet: string; ip_range?: string }[] } }>
   volumes: Record<string, unknown>
   secrets: Record<string, { file: string }>
 }
 
-export function readCompose(): Compose {
-  return parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as Compose
+export function readCompose(file = 'docker-compose.yml'): Compose {
+  return parse(readFileSync(join(ROOT, file), 'utf8'), { merge: true }) as Compose
 }
 
 /** `dist/<name>.js` of a service's command; undefined for an image of another product. */
