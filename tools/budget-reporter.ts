@@ -24,6 +24,7 @@ const BUDGET_MINUTES: Readonly<Record<string, number>> = {
   cluster: 5,
   openapi: 8,
   console: 4,
+  containers: 5,
   programs: 3,
   compatibility: 4,
   recipes: 4,

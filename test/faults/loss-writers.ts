@@ -5,11 +5,19 @@
 import { randomInt, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import type { ConnectionOptions } from 'node:tls'
 import mqtt from 'mqtt'
 import { WebSocket } from 'ws'
 import { openPeer } from '../messages/coap-peer.ts'
 
-export type Node = { readonly base: string; readonly coapPort: number; readonly mqttPort: number }
+export type Node = {
+  readonly base: string
+  readonly coapPort: number
+  readonly mqttPort: number
+  /** MQTT is spoken over TLS. */
+  readonly mqttTls?: ConnectionOptions
+}
 
 export type Target = { readonly path: string; readonly clientId: string; readonly secret: string }
 
@@ -132,7 +140,13 @@ const mqttKind = (qos: 1 | 2): Kind => ({
   name: `MQTT with QoS ${qos}`,
   isKeyed: qos === 2,
   open({ path, clientId, secret }, pick) {
-    const client = new mqtt.MqttClient(() => connect(pick().mqttPort, '127.0.0.1'), {
+    const dial = () => {
+      const { mqttPort: port, mqttTls } = pick()
+      return mqttTls === undefined
+        ? connect(port, '127.0.0.1')
+        : connectTls({ ...mqttTls, port, host: '127.0.0.1' }).on('error', () => undefined)
+    }
+    const client = new mqtt.MqttClient(dial, {
       clientId: randomUUID(),
       clean: false,
       username: clientId,

@@ -19,7 +19,7 @@ async function writeOn(
   { kind, target, acknowledged }: Running,
   first: number,
   nodes: readonly Node[],
-  isOver: () => boolean,
+  { isOver, pauseMs }: { isOver: () => boolean; pauseMs: number },
 ) {
   let turn = first
   using writer = kind.open(target, () => nodes[turn++ % nodes.length] as Node)
@@ -30,7 +30,7 @@ async function writeOn(
         () => false,
       )
       if (isAcknowledged) acknowledged.push(value)
-      await new Promise((resolve) => setTimeout(resolve, isAcknowledged ? PAUSE_MS : AFTER_FAILURE_MS))
+      await new Promise((resolve) => setTimeout(resolve, isAcknowledged ? pauseMs : AFTER_FAILURE_MS))
       if (isAcknowledged || !kind.isKeyed || isOver()) break
     }
   }
@@ -62,10 +62,8 @@ export async function setUp(call: Call): Promise<Running[]> {
   return await setUpWriters(await setUpDomain(call))
 }
 
-export async function setUpDomain(call: Call): Promise<Domain> {
-  const login = await call('POST', '/users/tokens/issue', {
-    body: { identity: 'admin', secret: 'the-first-admin' },
-  })
+export async function setUpDomain(call: Call, secret = 'the-first-admin'): Promise<Domain> {
+  const login = await call('POST', '/users/tokens/issue', { body: { identity: 'admin', secret } })
   const authorization = `Bearer ${login.json<{ access_token: string }>().access_token}`
   const create = async <T>(path: string, body: unknown): Promise<T> => {
     const answer = await call('POST', path, { body, authorization })
@@ -103,10 +101,11 @@ export async function writeAll(
   running: readonly Running[],
   nodes: readonly Node[],
   isOver: () => boolean,
+  pauseMs = PAUSE_MS,
 ): Promise<void> {
   await Promise.all(
     running.flatMap((one) =>
-      Array.from({ length: WRITERS_PER_KIND }, (_, index) => writeOn(one, index, nodes, isOver)),
+      Array.from({ length: WRITERS_PER_KIND }, (_, index) => writeOn(one, index, nodes, { isOver, pauseMs })),
     ),
   )
 }
