@@ -36,9 +36,14 @@ export function describeChange({ operation, attributes = {} }: Item): string {
   const between = rest.slice(0, -1).join(' ')
   const after = attributes['after'] as { name?: unknown } | undefined
   const before = attributes['before'] as { name?: unknown } | undefined
-  const name = [attributes['name'], after?.name, before?.name, attributes['role_name'], attributes['username']].find(
-    (one) => typeof one === 'string' && one !== '',
-  )
+  const name = [
+    attributes['name'],
+    after?.name,
+    before?.name,
+    attributes['role_name'],
+    attributes['username'],
+    attributes['subscriber_id'],
+  ].find((one) => typeof one === 'string' && one !== '')
   const noun = NOUNS[subject] ?? `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
   return [noun, between, name, VERBS[verb] ?? verb.replaceAll('_', ' ')]
     .filter((part) => part !== '' && part !== undefined)

@@ -198,7 +198,7 @@ function Crumbs({ domain }: { domain: string }) {
         <ol className="crumbs">
           <li>
             <Link to={paths.platform()} className="clip">
-              Health and workers
+              Platform
             </Link>
           </li>
         </ol>

@@ -36,8 +36,8 @@ type Plant = {
   workflow: string
   user: string
   worker: string
-  /** Clients that stay online. */
-  online: readonly { id: string; secret: string }[]
+  /** Of clients that stay online. */
+  sessions: readonly MqttClient[]
 }
 
 function createApi(whole: Whole, token: () => string): Api {
@@ -69,7 +69,7 @@ function readings(seed: number): object[] {
   return records
 }
 
-async function fill(whole: Whole): Promise<Plant> {
+async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
   let token = ''
   const api = createApi(whole, () => token)
   const login = async (identity: string, secret: string) =>
@@ -96,7 +96,7 @@ async function fill(whole: Whole): Promise<Plant> {
       ).id,
     )
   const [boiler = '', , climate = '', , , alarms = ''] = channels
-  type Made = { id: string; credentials: { secret: string } }
+  type Made = { id: string; name: string; credentials: { secret: string } }
   const made = await api<{ clients: Made[] } | Made[]>(
     'POST',
     `/${domain}/clients/bulk`,
@@ -107,6 +107,11 @@ async function fill(whole: Whole): Promise<Plant> {
   )
   const all = Array.isArray(made) ? made : made.clients
   const clients = all.map(({ id }) => id)
+  const sessions: MqttClient[] = []
+  for (const { id, name, credentials } of all.slice(0, ONLINE)) {
+    const options = { clientId: name, username: id, password: credentials.secret }
+    sessions.push(await connectAsync(`mqtt://127.0.0.1:${mqttPort}`, options))
+  }
   const [client = ''] = clients
   for (const [index, channel] of channels.entries())
     await api('POST', `/${domain}/channels/connect`, {
@@ -142,6 +147,9 @@ async function fill(whole: Whole): Promise<Plant> {
   })
   const ran = await api<{ run_id: string }>('POST', `/tasks/${add.id}/invoke`, { inputs: [20, 22], wait: '10s' })
   await api('POST', `/tasks/${add.id}/invoke`, { inputs: [1], wait: '10s' }).catch(() => undefined)
+  const endless = { name: 'calibration', domain_id: domain, timeout: '1s', file: moduleOf('endless') }
+  const { id: calibration } = await api<{ id: string }>('POST', '/tasks', endless)
+  await api('POST', `/tasks/${calibration}/invoke`, { wait: '10s' }).catch(() => undefined)
   const workflow = await api<{ id: string; tasks: { id: string }[] }>('POST', '/workflows', {
     name: 'shift report',
     domain_id: domain,
@@ -192,7 +200,7 @@ async function fill(whole: Whole): Promise<Plant> {
     workflow: workflow.id,
     user,
     worker: workers[0]?.id ?? '',
-    online: all.slice(0, ONLINE).map(({ id, credentials }) => ({ id, secret: credentials.secret })),
+    sessions,
   }
 }
 
@@ -287,22 +295,13 @@ using installation = await createInstallation({
 })
 await using whole = await startWhole(installation)
 await until(async () => (await whole.call('GET', '/console')).status === 200, 'the console', BUILD_DEADLINE_MS)
-const plant = await fill(whole)
+const plant = await fill(whole, mqttPort)
 const screens = screensOf(plant).filter(({ name }) => wanted === undefined || name.includes(wanted))
-const sessions: MqttClient[] = []
-for (const { id, secret } of plant.online)
-  sessions.push(
-    await connectAsync(`mqtt://127.0.0.1:${mqttPort}`, {
-      clientId: id,
-      username: id,
-      password: secret,
-    }),
-  )
 const browser = await launchBrowser()
 try {
   for (const look of given.includes('--all') ? [...LOOKS, ...OTHER_LOOKS] : LOOKS)
     await take(browser, installation.base, screens, look)
 } finally {
   await browser.close()
-  for (const session of sessions) session.end(true)
+  for (const session of plant.sessions) session.end(true)
 }

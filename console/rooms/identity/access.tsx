@@ -178,6 +178,10 @@ function Answer({
   )
 }
 
+/** The entity of the question has its name where a role on it is named. */
+const nameOf = ({ entity, granted_by: grants, would_be_granted_by: remedies }: AccessAnswer) =>
+  [...grants, ...remedies].find((one) => one.entity_id === entity.id)?.entity_name
+
 const grantedActions = ({ granted_by: grants }: AccessAnswer) => [...new Set(grants.map(({ action }) => action))]
 
 function Chain({ answer, grant }: { answer: AccessAnswer; grant: AccessAnswer['granted_by'][number] }) {
@@ -194,7 +198,7 @@ function Chain({ answer, grant }: { answer: AccessAnswer; grant: AccessAnswer['g
       key: 'entity',
       icon: 'access' as const,
       what: answer.entity.type,
-      name: answer.entity.id === grant.entity_id ? grant.entity_name : answer.entity.id.slice(0, 8),
+      name: nameOf(answer) ?? answer.entity.id.slice(0, 8),
     },
   ]
   return (

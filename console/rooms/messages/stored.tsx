@@ -31,6 +31,15 @@ const FIELDS = [
   },
 ] as const
 
+const moment = new Intl.DateTimeFormat('en', {
+  month: 'short',
+  day: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hourCycle: 'h23',
+})
+
 type Message = Answer<typeof OPERATION>['messages'][number] & { place: number }
 
 export function StoredMessages({ domain, channel }: { domain: string; channel: string }) {
@@ -69,20 +78,22 @@ export function StoredMessages({ domain, channel }: { domain: string; channel: s
           {
             key: 'time',
             title: 'Time',
-            width: '170px',
-            cell: ({ time, created }) => absoluteTime((time ?? created ?? 0) * 1_000),
+            width: '130px',
+            cell: ({ time, created }) => {
+              const atMs = (time ?? created ?? 0) * 1_000
+              return <span title={absoluteTime(atMs)}>{moment.format(atMs)}</span>
+            },
           },
           {
             key: 'name',
             title: 'Name',
-            width: 'minmax(90px, 1fr)',
-            isMinor: true,
+            width: 'minmax(80px, 1fr)',
             cell: ({ name }) => name ?? <span className="muted">none</span>,
           },
           {
             key: 'value',
             title: 'Value',
-            width: 'minmax(110px, 2fr)',
+            width: 'minmax(90px, 2fr)',
             cell: (message) => (
               <>
                 {valueText(message)} <span className="muted">{message.unit}</span>
@@ -93,6 +104,7 @@ export function StoredMessages({ domain, channel }: { domain: string; channel: s
             key: 'publisher',
             title: 'Publisher',
             width: 'minmax(100px, 1fr)',
+            isMinor: true,
             cell: ({ publisher, protocol, run_id: run, task_id: task }) =>
               run !== undefined && task !== undefined ? (
                 <Link to={paths.run(domain, task, run)}>a run</Link>
