@@ -98,6 +98,18 @@ export class Member implements AsyncDisposable {
     for (const pid of pids) signal(pid, 'SIGKILL')
   }
 
+  async hasEtcd(): Promise<boolean> {
+    const { address, ports } = this.site
+    try {
+      const answer = await fetch(`http://${address}:${ports.client}/version`, {
+        signal: AbortSignal.timeout(ANSWER_DEADLINE_MS),
+      })
+      return /^\d/.test(((await answer.json()) as { etcdcluster: string }).etcdcluster)
+    } catch {
+      return false
+    }
+  }
+
   async ask(path: string): Promise<{ status: number; text: string } | undefined> {
     try {
       const { address, ports } = this.site
@@ -222,6 +234,9 @@ export class DatabaseCluster implements AsyncDisposable {
     const cluster = new DatabaseCluster(members, balanced)
     try {
       for (const { etcd } of members) etcd.begin()
+      // Patroni ends when etcd has not agreed on a version yet.
+      for (const member of members)
+        await until(() => member.hasEtcd(), `etcd of ${member.name}`, WHOLE_DEADLINE_MS)
       for (const { patroni } of members) patroni.begin()
       for (const balancer of balanced.balancers) balancer.begin()
       await cluster.untilWhole()
