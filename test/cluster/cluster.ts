@@ -176,5 +176,6 @@ const seconds = (valueMs: number | undefined) => ((valueMs ?? 0) / 1000).toFixed
 function medianAndWorst(timesMs: readonly number[]): string {
   const sorted = timesMs.toSorted((one, other) => one - other)
   const worst = seconds(sorted.at(-1))
-  return sorted.length === 1 ? worst : `${seconds(sorted[sorted.length >> 1])} / ${worst}`
+  const [lower = 0, upper = 0] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]]
+  return sorted.length === 1 ? worst : `${seconds((lower + upper) / 2)} / ${worst}`
 }

@@ -235,8 +235,7 @@ export class DatabaseCluster implements AsyncDisposable {
     try {
       for (const { etcd } of members) etcd.begin()
       // Patroni ends when etcd has not agreed on a version yet.
-      for (const member of members)
-        await until(() => member.hasEtcd(), `etcd of ${member.name}`, WHOLE_DEADLINE_MS)
+      for (const member of members) await until(() => member.hasEtcd(), `etcd of ${member.name}`, WHOLE_DEADLINE_MS)
       for (const { patroni } of members) patroni.begin()
       for (const balancer of balanced.balancers) balancer.begin()
       await cluster.untilWhole()

@@ -23,6 +23,11 @@ const REVOCATION_PAUSE_MS = 500
 const IN_FORCE_MS = 2000
 const ANSWER_DEADLINE_MS = 15_000
 const SETTLE_DEADLINE_MS = 60_000
+/**
+ * A result is published when it is due by the clock of the primary. After a failover to a server whose clock is two minutes behind, it is due
+ * two minutes later; one that was being published is due again 30 s after that.
+ */
+const RESULTS_DEADLINE_MS = 240_000
 /** An action that takes longer is shown among the attempts of a pause. */
 const SLOW_MS = 500
 const MODULE = join(import.meta.dirname, '../../examples/add/add.wasm')
@@ -401,7 +406,7 @@ export class Traffic {
       ;({ values } = await stored(call, this.#results))
       return missing().length === 0
     }
-    await until(isComplete, 'every result is published', SETTLE_DEADLINE_MS).catch(() => undefined)
+    await until(isComplete, 'every result is published', RESULTS_DEADLINE_MS).catch(() => undefined)
     return { missing: missing(), repeated: repeatedIn(values) }
   }
 }
