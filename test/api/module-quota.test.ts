@@ -16,14 +16,13 @@ test('a new task with a module beyond the quota is refused; one with a stored mo
   await using database = await createTestDatabase()
   const bytes = Buffer.from(moduleNumber(1), 'base64').length
   await using full = await startFullApp(database.address, { SKEIN_QUOTA_MODULE_BYTES: String(bytes) })
-  let token: string | undefined
-  const post = async (url: string, payload: object) => {
-    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
+  const call = async (headers: Record<string, string>, url: string, payload: object) => {
     const response = await full.app.inject({ method: 'POST', url, payload, headers })
     return { status: response.statusCode, body: response.json<Record<string, unknown>>() }
   }
   const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = FULL_APP_ADMIN
-  token = String((await post('/users/tokens/issue', { identity, secret })).body['access_token'])
+  const token = String((await call({}, '/users/tokens/issue', { identity, secret })).body['access_token'])
+  const post = async (url: string, payload: object) => await call({ authorization: `Bearer ${token}` }, url, payload)
   const { id: domainId } = (await post('/domains', { name: 'plant' })).body
   const create = async (file: string) => await post('/tasks', { name: 'add', domain_id: domainId, file })
 

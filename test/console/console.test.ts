@@ -353,7 +353,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await page.getByRole('heading', { name: 'steam', exact: true }).waitFor()
   })
 
-  test('administrators of the platform read the journal of its workers, and others are told why they do not', async () => {
+  test('administrators of the platform read the journal of its workers, and others see why they do not', async () => {
     const domain = await newDomain('Racks')
     const { workers } = await api<{ workers: { id: string; name: string; domain_id?: string }[] }>('GET', '/workers')
     const worker = workers.find(({ domain_id: owner }) => owner === undefined)
