@@ -35,7 +35,7 @@ const MODULE = join(import.meta.dirname, '../../examples/add/add.wasm')
 /** What one loop tried. Times are milliseconds of `performance.now()`. */
 type Attempt = { readonly fromMs: number; readonly toMs: number; readonly node: string; readonly outcome: string }
 
-/** What one loop did: when it succeeded, and its attempts that failed. */
+/** What one loop did: when it succeeded, and what failed or was slow. */
 class Diary {
   readonly successes: number[] = []
   readonly #failures: Attempt[] = []
