@@ -172,6 +172,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     ),
     rule: 'Fastify belongs to core/http; routes, HTTP adapters and the authenticate hooks name its types',
   },
+  { package: '@fastify/proxy-addr', owner: /^core\/http\//, rule: 'core/http decides which proxies are trusted' },
   { package: '@fastify/swagger', owner: /^core\/http\//, rule: 'the OpenAPI document is made in core/http' },
   { package: '@fastify/swagger-ui', owner: /^core\/http\//, rule: 'the page at /docs is served by core/http' },
   {
