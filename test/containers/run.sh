@@ -95,7 +95,7 @@ stand_ins=(debian:bookworm-slim node:24-bookworm-slim postgres:17-bookworm redis
 make_stand_ins() {
   local base="$folder/base" context="$folder/context" name mirror
   # From wherever this machine gets its packages.
-  mirror="$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -n 1)"
+  mirror="$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' 'Origin: Debian' | sed -n 1p)"
   debootstrap --variant=minbase bookworm "$base" "$mirror" >"$folder/debootstrap.log" || { cat "$folder/debootstrap.log"; return 1; }
   # As the published image, which is slim.
   rm -rf "$base"/var/lib/apt/lists/* "$base"/var/cache/apt/* "$base"/usr/share/{doc,man,info,locale}/* "$base"/var/log/*
@@ -128,8 +128,8 @@ build --build-arg COMMIT="$(git -C "$root" rev-parse HEAD)" --build-arg BUILD_TI
 echo "the image was built in $(($(date +%s) - since)) s"
 
 # A network of its own: ports and addresses are as docker-compose.yml has them, whatever else uses them on this machine.
-export DOCKER_HOST="unix://$folder/docker.sock"
+export DOCKER_HOST="unix://$folder/docker.sock" ENGINE_LOG="$folder/engine.log"
 exec unshare --net sh -c '
   ip link set lo up
-  podman system service --time=0 "$DOCKER_HOST" &
+  podman system service --time=0 "$DOCKER_HOST" >"$ENGINE_LOG" 2>&1 &
   "$@"' sh "$@"
