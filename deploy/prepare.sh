@@ -17,6 +17,7 @@ else
     echo '# Secrets of this installation. Keep a copy of SKEIN_SECRET_KEY: a backup of the database cannot be restored without it. Store it apart from the backups.'
     echo "SKEIN_SITE=$site"
     echo "POSTGRES_PASSWORD=$(openssl rand -hex 24)"
+    echo "PATRONI_PASSWORD=$(openssl rand -hex 24)"
     echo "REDIS_PASSWORD=$(openssl rand -hex 24)"
     echo "SKEIN_SECRET_KEY=$(openssl rand -base64 32)"
     echo "SKEIN_ADMIN_EMAIL=admin@$site"

@@ -52,9 +52,13 @@ const haproxyAt = (site: Site, folder: string, env: Record<string, string>) =>
   })
 
 export const oneBalancer: Balance = async (folder, placed) => {
-  const [primary, replica] = (await freePorts(2)).map((port) => `127.0.0.1:${port}`) as [string, string]
+  const addresses = (await freePorts(3)).map((port) => `127.0.0.1:${port}`)
+  const [primary, replica, health] = addresses as [string, string, string]
   const env = environmentOf('haproxy.env', (key, value) =>
-    placed(key, value.replace('127.0.0.1:5000', primary).replace('127.0.0.1:5001', replica)),
+    placed(
+      key,
+      value.replace('127.0.0.1:5000', primary).replace('127.0.0.1:5001', replica).replace('127.0.0.1:8404', health),
+    ),
   )
   const site = await loopback('haproxy', '127.0.0.1')
   return { balancers: [new Balancer(site, haproxyAt(site, folder, env))], primary, replica }

@@ -126,6 +126,7 @@ fi
 since="$(date +%s)"
 build --build-arg COMMIT="$(git -C "$root" rev-parse HEAD)" --build-arg BUILD_TIME="$(date -u +%Y-%m-%dT%H:%M:%SZ)" --tag docker.io/library/skein:latest "$root"
 echo "the image was built in $(($(date +%s) - since)) s"
+[ "${SKEIN_TEST_CONTAINERS:-}" != ha ] || build --tag docker.io/library/skein-postgres:latest "$root/deploy/ha"
 
 # A network of its own: ports and addresses are as docker-compose.yml has them, whatever else uses them on this machine.
 export DOCKER_HOST="unix://$folder/docker.sock" ENGINE_LOG="$folder/engine.log"

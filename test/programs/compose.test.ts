@@ -73,7 +73,10 @@ describe('docker-compose.yml', () => {
   })
 
   it('a required secret has no default, and deploy/prepare.sh creates exactly the required ones', () => {
-    const uses = services.flatMap(([, { environment = {} }]) => Object.values(environment).flatMap(interpolationsOf))
+    const both = [...services, ...Object.entries(readCompose('deploy/ha/compose.yml').services)]
+    const uses = both.flatMap(([, { environment = {} }]) =>
+      Object.values(environment).map(String).flatMap(interpolationsOf),
+    )
     const required = new Set(uses.filter(({ operator }) => operator === ':?').map(({ name }) => name))
     expect([...required].toSorted()).toEqual(Object.keys(prepared.variables).toSorted())
     const defaults = uses.filter(({ operator, operand }) => operator !== ':?' && operand !== '')
@@ -224,6 +227,7 @@ describe('deploy/', () => {
     using second = await prepare('skein.example.com')
     for (const name of [
       'POSTGRES_PASSWORD',
+      'PATRONI_PASSWORD',
       'REDIS_PASSWORD',
       'SKEIN_SECRET_KEY',
       'SKEIN_ADMIN_SECRET',
