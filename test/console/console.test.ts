@@ -683,10 +683,17 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     let client: string
     let channel: string
     let worker: { id: string; name: string }
+    let [group, task, run, workflow] = ['', '', '', '']
     beforeAll(async () => {
       domain = await newDomain('Accessible')
       const { workers } = await api<{ workers: (typeof worker)[] }>('GET', '/workers')
       worker = workers[0] ?? { id: '', name: '' }
+      group = (await api<{ id: string }>('POST', `/${domain}/groups`, { name: 'hall' })).id
+      const file = readFileSync('examples/add/add.wasm').toString('base64')
+      task = (await api<{ id: string }>('POST', '/tasks', { name: 'sum', domain_id: domain, file })).id
+      run = (await api<{ run_id: string }>('POST', `/tasks/${task}/invoke`, { inputs: [1, 2], wait: '20s' })).run_id
+      const tasks = [{ name: 'first' }, { name: 'second', depends_on: ['first'] }]
+      workflow = (await api<{ id: string }>('POST', '/workflows', { name: 'report', domain_id: domain, tasks })).id
       client = (await api<{ id: string }>('POST', `/${domain}/clients`, { name: 'pump', tags: ['hall'] })).id
       channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'heat', route: 'heat' })).id
       await api('POST', `/${domain}/channels/connect`, {
@@ -715,10 +722,17 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       [`/d/${domain}/connections`, 'Connections'],
       [`/d/${domain}/connections?shape=graph`, 'Connections'],
       [`/d/${domain}/groups`, 'Groups'],
+      [`/d/${domain}/groups/${group}`, 'hall'],
       [`/d/${domain}/import`, 'Import'],
       [`/d/${domain}/tasks`, 'Tasks'],
+      [`/d/${domain}/tasks/${task}`, 'sum'],
+      [`/d/${domain}/tasks/${task}/runs`, 'sum'],
+      [`/d/${domain}/tasks/${task}/module`, 'sum'],
+      [`/d/${domain}/tasks/${task}/rules`, 'sum'],
+      [`/d/${domain}/tasks/${task}/runs/${run}`, 'Run of sum'],
       [`/d/${domain}/runs`, 'Runs'],
       [`/d/${domain}/workflows`, 'Workflows'],
+      [`/d/${domain}/workflows/${workflow}`, 'report'],
       [`/d/${domain}/modules`, 'Modules'],
       [`/d/${domain}/try`, 'Try a module'],
       [`/d/${domain}/workers`, 'Workers'],

@@ -40,7 +40,10 @@ export function RunScreen() {
         <>
           <div className="page-head">
             <h1 className="clip">
-              Run of <Link to={paths.task(domain, task)}>{owner.data?.name ?? 'the task'}</Link>
+              Run of{' '}
+              <Link to={paths.task(domain, task)} activeProps={{}} activeOptions={{ exact: true }}>
+                {owner.data?.name ?? 'the task'}
+              </Link>
             </h1>
             <TaskState state={run.state} />
           </div>
