@@ -139,17 +139,34 @@ export function pageOf<Row>(read: readonly PlacedRow<Row>[], limit: number): { r
   return { rows, next: { places: rows.map((row) => row.row_place), hasMore: first.page_rows > rows.length } }
 }
 
-type PageSource = { columns: Sql; from: Sql; where: Sql; keyset: Keyset }
+type PageSource = {
+  columns: Sql
+  from: Sql
+  where: Sql
+  keyset: Keyset
+  /**
+   * Tables that are joined to the rows of the page alone, which have the name `alias` there too. Without statistics, PostgreSQL joins all
+   * rows and sorts them.
+   */
+  joined?: { alias: string; tables: Sql }
+}
 
 /** Reads a page of a listing. Throws `malformed` for a cursor of another order. */
 export async function readPage<Row>(
   db: Queryable,
-  { columns, from, where, keyset }: PageSource,
+  source: PageSource,
   page: PageRange,
 ): Promise<{ rows: PlacedRow<Row>[]; next: PageEnd }> {
-  const { rows } = await withinPage(
-    sql<Row & { row_place: string }>`SELECT ${columns}, ${keyset.place}::text AS row_place FROM ${from}
-      WHERE (${where}) AND ${keyset.after(page.cursor)} ${rangeOf(keyset, page)}`,
-  ).execute(db)
+  const { rows } = await withinPage(statementOf<Row>(source, page)).execute(db)
   return pageOf(rows, page.limit)
+}
+
+function statementOf<Row>({ columns, from, where, keyset, joined }: PageSource, page: PageRange) {
+  const place = sql`${keyset.place}::text AS row_place`
+  const rows = sql`FROM ${from} WHERE (${where}) AND ${keyset.after(page.cursor)} ${rangeOf(keyset, page)}`
+  if (joined === undefined) return sql<Row & { row_place: string }>`SELECT ${columns}, ${place} ${rows}`
+  const alias = sql.ref(joined.alias)
+  return sql<Row & { row_place: string }>`SELECT ${columns}, ${alias}.row_place
+    FROM (SELECT ${alias}.*, ${place}, row_number() OVER (ORDER BY ${keyset.order}) AS row_at ${rows}) ${alias} ${joined.tables}
+    ORDER BY ${alias}.row_at`
 }

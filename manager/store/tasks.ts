@@ -343,7 +343,8 @@ export async function listTasks(
     conditions.push(filter.hasTrigger ? sql`t.trigger IS NOT NULL` : sql`t.trigger IS NULL`)
   if (filter.channelId !== undefined) conditions.push(namesChannel('t', filter.channelId))
   const where = sql<boolean>`${sql.join(conditions, sql` AND `)}`
-  const source = { columns: columnsWith(LISTED_TASK), from: FROM, where, keyset: keysetOf(filter) }
+  const joined = { alias: 't', tables: OTHERS }
+  const source = { columns: columnsWith(LISTED_TASK), from: sql`tasks t`, where, keyset: keysetOf(filter), joined }
   const [{ rows, next }, counted] = await Promise.all([
     readPage<TaskRow>(db, source, filter),
     sql<{ total: number }>`SELECT count(*) AS total FROM tasks t WHERE ${where}`.execute(db),
