@@ -108,12 +108,16 @@ const columnsWith = (isShown: Sql<boolean>) => sql`
     r.prepare_ms, r.reason, r.error, r.frames, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
     CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated`
 
-const FROM = sql`runs r JOIN tasks k ON k.key = r.task_key LEFT JOIN workers w ON w.key = r.worker_key`
+const OTHERS = sql`JOIN tasks k ON k.key = r.task_key LEFT JOIN workers w ON w.key = r.worker_key`
 
-const runsWith = (isShown: Sql<boolean>) => sql`SELECT ${columnsWith(isShown)} FROM ${FROM}`
+const runsWith = (isShown: Sql<boolean>) => sql`SELECT ${columnsWith(isShown)} FROM runs r ${OTHERS}`
 
 /** Larger results are not listed. */
-const LISTED_COLUMNS = columnsWith(sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`)
+const LISTED = {
+  columns: columnsWith(sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`),
+  from: sql`runs r`,
+  joined: { alias: 'r', tables: OTHERS },
+}
 
 const NEWEST_KEY_FIRST = new Keyset([{ by: sql`r.key`, type: 'number' }], 'desc')
 
@@ -163,7 +167,7 @@ export async function listRuns(
 ): Promise<{ total: number; runs: RunRecord[]; next: PageEnd }> {
   const where = sql<boolean>`r.task_key = ${taskKey}`
   const [{ rows, next }, counted] = await Promise.all([
-    readPage<Row>(db, { columns: LISTED_COLUMNS, from: FROM, where, keyset: NEWEST_KEY_FIRST }, range),
+    readPage<Row>(db, { ...LISTED, where, keyset: NEWEST_KEY_FIRST }, range),
     sql<{ total: number }>`SELECT count(*) AS total FROM runs WHERE task_key = ${taskKey}`.execute(db),
   ])
   return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows), next }
@@ -201,7 +205,7 @@ export async function searchRuns(
   const isByStart = onlyDomain !== undefined && otherDomains.length === 0
   const keyset = isByStart ? NEWEST_START_FIRST : NEWEST_KEY_FIRST
   const [{ rows, next }, counted] = await Promise.all([
-    readPage<Row>(db, { columns: LISTED_COLUMNS, from: FROM, where, keyset }, filter),
+    readPage<Row>(db, { ...LISTED, where, keyset }, filter),
     sql<{
       total: number
     }>`SELECT count(*) AS total FROM (SELECT FROM runs r WHERE ${where} LIMIT ${MAX_TOTAL}) found`.execute(db),
