@@ -74,6 +74,8 @@ export class WorkerSession implements WorkerView {
   readonly crowdedDomains = new Set<string | null>()
   /** An administrator requested the drain. */
   isDrainAsked: boolean
+  /** Calls of `sendDrain`: what was read from the row before one must not be applied after it. */
+  drainCalls = 0
   /** The worker drains on its own, as it does before it exits. */
   saysDraining = false
   isAlive = true
@@ -122,6 +124,7 @@ export class WorkerSession implements WorkerView {
   /** Tells the worker to drain or to resume. */
   sendDrain(isAsked: boolean): void {
     this.isDrainAsked = isAsked
+    this.drainCalls++
     this.#link.drain(isAsked)
   }
 

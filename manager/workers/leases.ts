@@ -107,6 +107,7 @@ export class LeaseMonitor {
     if (this.#beaten.size === 0) return
     const sessions = [...this.#beaten].toSorted((left, right) => left.key - right.key)
     this.#beaten.clear()
+    const drainCalls = new Map(sessions.map((session) => [session, session.drainCalls]))
     const { rows } = await sql<{ key: number; draining: boolean }>`UPDATE workers w SET last_alive_at = now(),
         lease_until = now() + make_interval(secs => ${this.leaseMs() / 1000}::float8),
         alive_history = (w.alive_history || now())[greatest(array_length(w.alive_history, 1) - ${SHOWN_BEATS - 2}, 1):]
@@ -114,7 +115,11 @@ export class LeaseMonitor {
       WHERE w.key = b.key AND w.session_epoch = b.epoch
       RETURNING w.key, w.draining`.execute(this.#deps.database.db)
     const draining = new Map(rows.map((row) => [row.key, row.draining]))
-    for (const session of sessions) this.#followRow(session, draining.get(session.key))
+    for (const session of sessions) {
+      const isDrainAsked = draining.get(session.key)
+      if (isDrainAsked === undefined || session.drainCalls === drainCalls.get(session))
+        this.#followRow(session, isDrainAsked)
+    }
   }
 
   /**
