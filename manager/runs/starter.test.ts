@@ -5,7 +5,7 @@ import type { Submission } from './starter.ts'
 import { RunStarter } from './starter.ts'
 
 /** More starts of one domain than this would delay the start of another one. */
-const MAX_STARTS_AHEAD = 200
+const MAX_STARTS_AHEAD = 100
 
 /** A starter whose writer commits a start when the test says so, in the order of arrival. */
 function newStarter() {

@@ -11,7 +11,7 @@ import type { RunWriter } from '../writer/writer.ts'
 /** Runs of one call that reach the writer together. */
 const STARTED_TOGETHER = 50
 /** Such groups of a domain at the writer; the others wait, because the writer takes starts in the order of their arrival. */
-const MAX_GROUPS_PER_DOMAIN = 4
+const MAX_GROUPS_PER_DOMAIN = 2
 const MAX_GROUPS = 100
 /** Groups of a domain that wait for the writer; further ones are refused. */
 const MAX_WAITING_GROUPS = 10_000
