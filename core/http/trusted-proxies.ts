@@ -1,16 +1,21 @@
 /** Which peers are reverse proxies of SKEIN_TRUST_PROXY. The same for every transport. */
+import { isIP } from 'node:net'
 import { compile } from '@fastify/proxy-addr'
 
-/**
- * `addresses`: addresses, subnets with a prefix length or a netmask, and `loopback`, `linklocal` or `uniquelocal`. Throws for a subnet that
- * is none.
- */
+const NAMED_RANGES: ReadonlySet<string> = new Set(['loopback', 'linklocal', 'uniquelocal'])
+
+/** `addresses`: addresses, subnets with a prefix length or a netmask, and the named ranges. Throws for anything else. */
 export function trustedProxies(addresses: readonly string[]): (address: string) => boolean {
-  if (addresses.length === 0) return () => false
+  const trusts = addresses.map(trustIn)
+  return (address) => trusts.some((trust) => trust(address, 0))
+}
+
+function trustIn(subnet: string): ReturnType<typeof compile> {
   try {
-    const trusts = compile([...addresses])
-    return (address) => trusts(address, 0)
+    // The package also reads short and octal IPv4 addresses, which others read differently.
+    if (!NAMED_RANGES.has(subnet) && isIP(subnet.split('/', 1)[0] ?? '') === 0) throw new Error('not an IP address')
+    return compile(subnet)
   } catch (error) {
-    throw new RangeError(`SKEIN_TRUST_PROXY: ${(error as Error).message}`, { cause: error })
+    throw new RangeError(`SKEIN_TRUST_PROXY: ${subnet} is not an address or subnet`, { cause: error })
   }
 }
