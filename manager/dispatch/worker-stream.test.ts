@@ -5,23 +5,9 @@ import type { SessionResponse } from '#proto/index.ts'
 import type { AssignedRun, RunSpec } from '../model/run.ts'
 import { WorkerSession } from '../placement/worker-session.ts'
 import { WorkerStream } from './worker-stream.ts'
+import { WORKER_FACTS } from '../placement/worker-facts.ts'
 
-const FACTS = {
-  key: 1,
-  id: 'w',
-  name: 'w',
-  domainId: null,
-  labels: {},
-  runtimes: [],
-  isPlatformOnly: false,
-  memoryBytes: 1,
-  slots: 2,
-  backlog: 100,
-  isDraining: false,
-  epoch: 1,
-  cachedDigests: [],
-  peerAddress: '',
-}
+const FACTS = { ...WORKER_FACTS, id: 'w', name: 'w', slots: 2, backlog: 100 }
 
 const runWith = (key: number, more: Partial<RunSpec>): AssignedRun => ({
   key,

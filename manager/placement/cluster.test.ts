@@ -2,30 +2,14 @@
 import { expect, test } from 'vitest'
 import { Cluster } from './cluster.ts'
 import { WorkerSession } from './worker-session.ts'
-
-const FACTS = {
-  key: 1,
-  id: 'w1',
-  name: 'w1',
-  domainId: null,
-  labels: {},
-  runtimes: ['core'],
-  isPlatformOnly: false,
-  memoryBytes: 2 ** 30,
-  slots: 1,
-  backlog: 10,
-  isDraining: false,
-  epoch: 1,
-  cachedDigests: [],
-  peerAddress: '',
-}
+import { WORKER_FACTS } from './worker-facts.ts'
 
 const NEEDS = { workerId: null, labels: {}, runtime: 'core', memoryBytes: 2 ** 26 }
 
 function clusterWithWorker() {
   const cluster = new Cluster({ maxTasks: 10, maxNeeds: 10, maxFunctions: 10 })
   const link = { close: () => undefined } as unknown as ConstructorParameters<typeof WorkerSession>[2]
-  const session = new WorkerSession(FACTS, 0, link)
+  const session = new WorkerSession(WORKER_FACTS, 0, link)
   cluster.add(session)
   const needs = cluster.storeNeeds({ ...NEEDS, domainId: 'a' })
   const run = (taskKey: number, fields: { digest?: string; called?: string } = {}) => {

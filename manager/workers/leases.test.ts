@@ -1,4 +1,4 @@
-// What a heartbeat read of a worker's row does not undo a drain or a resume that came after it.
+// A heartbeat that read the row of a worker before a drain or a resume does not undo it.
 import { expect, test } from 'vitest'
 import type { Database } from '#core/database/index.ts'
 import { createLogger } from '#core/logging/index.ts'
@@ -7,29 +7,13 @@ import { Cluster } from '../placement/cluster.ts'
 import { WorkerSession } from '../placement/worker-session.ts'
 import type { RunWriter } from '../writer/writer.ts'
 import { LeaseMonitor } from './leases.ts'
-
-const FACTS = {
-  key: 1,
-  id: 'w1',
-  name: 'w1',
-  domainId: null,
-  labels: {},
-  runtimes: ['core'],
-  isPlatformOnly: false,
-  memoryBytes: 2 ** 30,
-  slots: 1,
-  backlog: 10,
-  isDraining: false,
-  epoch: 1,
-  cachedDigests: [],
-  peerAddress: '',
-}
+import { WORKER_FACTS } from '../placement/worker-facts.ts'
 
 /** A worker whose next heartbeat reads `draining` of its row; `during` runs before the answer arrives. */
 async function afterBeat(draining: boolean, during: (session: WorkerSession) => void): Promise<boolean[]> {
   const told: boolean[] = []
   const link = { drain: (isAsked: boolean) => void told.push(isAsked) }
-  const session = new WorkerSession(FACTS, 0, link as unknown as ConstructorParameters<typeof WorkerSession>[2])
+  const session = new WorkerSession(WORKER_FACTS, 0, link as unknown as ConstructorParameters<typeof WorkerSession>[2])
   const cluster = new Cluster({ maxTasks: 10, maxNeeds: 10, maxFunctions: 10 })
   cluster.add(session)
   const { promise: answered, resolve: answer } = Promise.withResolvers<void>()
@@ -37,7 +21,7 @@ async function afterBeat(draining: boolean, during: (session: WorkerSession) => 
     query: () => {
       during(session)
       answer()
-      return Promise.resolve({ rows: [{ key: FACTS.key, draining }] })
+      return Promise.resolve({ rows: [{ key: WORKER_FACTS.key, draining }] })
     },
   }
   const leases = new LeaseMonitor({
