@@ -7,7 +7,8 @@ import type { Member } from './database-cluster.ts'
 const POSTGRES_GOAL_SECONDS = 10
 /** After the machine of the primary was lost. */
 export const MACHINE_GOAL_SECONDS = 30
-const GOAL_SECONDS = 2
+/** After anything else. */
+export const GOAL_SECONDS = 2
 /** Longer than the lease of the leader (`ttl` of Patroni, 20 s). */
 export const LASTS_MS = 30_000
 export const LASTS_SECONDS = LASTS_MS / 1000

