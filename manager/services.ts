@@ -123,8 +123,7 @@ export class ManagerServices {
         onCommitted: this.#events.wake,
         onPublished: () => hintPublications(bus),
       },
-      connect: () => database.dedicated('skein-run-writer'),
-      replicated: () => database.replicated(),
+      database,
       signal: this.#stopping.signal,
     })
     const { writer } = this

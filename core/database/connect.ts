@@ -67,6 +67,11 @@ export type Database = {
   ): Promise<T>
   /** See `SnapshotSource`. */
   dedicated(applicationName: string, connectDeadlineMs?: number): Promise<pg.Client>
+  /**
+   * Closes a dedicated connection when nothing is sent or received over it for `silenceMs` while `isUsed`: its statements fail with
+   * `timeout`. A COMMIT that waits for synchronous standbys may take longer, because the server would keep its session.
+   */
+  limitSilence(client: pg.Client, silenceMs: number, isUsed: () => boolean): void
   /** Resolves when a synchronous standby has everything that is committed; at once on a server without such standbys. */
   replicated(): Promise<void>
   close(): Promise<void>
@@ -105,11 +110,18 @@ const types = {
   },
 } as pg.CustomTypesConfig
 
-function clientConfig(address: DatabaseAddress, applicationName: string, connectDeadlineMs: number): pg.ClientConfig {
+function clientConfig(
+  address: DatabaseAddress,
+  applicationName: string,
+  deadlines: { connectDeadlineMs: number; statementDeadlineMs: number },
+): pg.ClientConfig {
   return {
     ...('url' in address ? { connectionString: address.url } : address),
     application_name: applicationName,
-    connectionTimeoutMillis: connectDeadlineMs,
+    connectionTimeoutMillis: deadlines.connectDeadlineMs,
+    // A transaction that is left open delays every changelog reader and, with its locks, other writers. The server does not always notice that
+    // its client is gone.
+    idle_in_transaction_session_timeout: deadlines.statementDeadlineMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
     options: '-c TimeZone=UTC -c client_encoding=UTF8 -c default_transaction_isolation=read\\ committed',
@@ -134,10 +146,17 @@ function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): voi
     client.on('error', (error) => {
       if (taken.has(client)) logger.warn({ err: error }, 'a database connection broke during a statement')
     })
-    const socket = socketOf(client)
-    socket?.setTimeout(silenceMs, () => {
-      if (taken.has(client)) socket.destroy(new ServiceError('timeout', 'the database did not answer in time'))
-    })
+    endSilence(client, silenceMs, () => taken.has(client))
+  })
+}
+
+/** Closes the connection when nothing is sent or received over it for so long, and `isDue` says that an answer is. */
+function endSilence(client: pg.ClientBase, silenceMs: number, isDue: () => boolean): void {
+  const socket = socketOf(client)
+  socket?.setTimeout(silenceMs, () => {
+    if (isDue()) socket.destroy(new ServiceError('timeout', 'the database did not answer in time'))
+    // A timer that has expired starts again with the next byte only.
+    else socket.setTimeout(silenceMs)
   })
 }
 
@@ -166,14 +185,12 @@ export function createDatabase(options: DatabaseOptions): Database {
   const statementDeadlineMs = options.statementDeadlineMs ?? STATEMENT_DEADLINE_MS
   const silenceMs = statementDeadlineMs + (options.silenceGraceMs ?? SILENCE_GRACE_MS)
   const pool = new pg.Pool({
-    ...clientConfig(address, applicationName, connectDeadlineMs),
+    ...clientConfig(address, applicationName, { connectDeadlineMs, statementDeadlineMs }),
     Client: SocketClient,
     max: maxConnections,
     pipeline: true,
     idleTimeoutMillis: IDLE_CONNECTION_MS,
     statement_timeout: statementDeadlineMs,
-    // A transaction that is left open delays every changelog reader and, with its locks, other writers.
-    idle_in_transaction_session_timeout: statementDeadlineMs,
     // Awaited by the pool, without a deadline of its own; its types do not declare that it may be asynchronous.
     onConnect: ((client) => prepare(client, onConnect(client), connectDeadlineMs)) as (client: pg.ClientBase) => void,
   })
@@ -222,7 +239,9 @@ export function createDatabase(options: DatabaseOptions): Database {
       })
     },
     async dedicated(name, deadlineMs = connectDeadlineMs) {
-      const client = new SocketClient(clientConfig(address, name, deadlineMs))
+      const client = new SocketClient(
+        clientConfig(address, name, { connectDeadlineMs: deadlineMs, statementDeadlineMs }),
+      )
       client.on('error', (error) => logger.warn({ err: error, connection: name }, 'a database connection broke'))
       try {
         await client.connect()
@@ -232,6 +251,9 @@ export function createDatabase(options: DatabaseOptions): Database {
         throw translateDatabaseError(error)
       }
       return client
+    },
+    limitSilence(client, silenceMs, isUsed) {
+      endSilence(client, silenceMs, () => isUsed() && canCommit())
     },
     async replicated() {
       // Transactional: its COMMIT waits for standbys, which receive the write-ahead log in order.

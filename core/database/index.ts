@@ -4,6 +4,7 @@ export {
   DATABASE_UNAVAILABLE_RETRY_SECONDS,
   NO_STANDBY_RETRY_SECONDS,
   isDatabaseUnavailable,
+  isAnswered,
   isOutage,
   isRefusedData,
   isRepeatable,

@@ -3,10 +3,9 @@
  * batches, one transaction each. Acknowledgements, assignments and HTTP answers are sent after the commit. Two batches
  * are written concurrently if they cannot affect each other (docs/performance.md).
  */
-import type { Client } from 'pg'
 import type { Actor } from '#api/identity/index.ts'
-import type { Batch } from '#core/database/index.ts'
-import { GroupCommit, isDatabaseUnavailable, translateDatabaseError, violatedConstraint } from '#core/database/index.ts'
+import type { Batch, Database } from '#core/database/index.ts'
+import { GroupCommit, isAnswered, isOutage, translateDatabaseError, violatedConstraint } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { RunEnding, RunIdentity } from '../model/run.ts'
@@ -40,10 +39,7 @@ const START_RETRY_MS = 3_000
 
 export type RunWriterDeps = {
   context: WriterContext
-  /** Opens a connection of the writer's own. */
-  connect: () => Promise<Client>
-  /** See `Database.replicated`. */
-  replicated: () => Promise<void>
+  database: Pick<Database, 'dedicated' | 'limitSilence' | 'replicated'>
   signal: AbortSignal
 }
 
@@ -59,9 +55,9 @@ export class RunWriter {
   /** Committed assignments may be unsent: the next batch looks for them first. */
   #mayHoldUnsent = false
 
-  constructor({ context, connect, replicated, signal }: RunWriterDeps) {
+  constructor({ context, database, signal }: RunWriterDeps) {
     this.#context = context
-    this.#connections = new WriterConnections(connect)
+    this.#connections = new WriterConnections(database)
     this.#queue = new GroupCommit({
       name: 'the task manager',
       item: 'a change of a run',
@@ -78,7 +74,7 @@ export class RunWriter {
       weightOf: countRuns,
       mayShare: (changes) => !this.#mayHoldUnsent && isPlainBatch(context, changes),
       commit: (batch) => this.#commit(batch),
-      replicated,
+      replicated: () => database.replicated(),
       // Another manager used the key a moment ago: the retry sees it.
       repair: (error) => violatedConstraint(error) === 'run_start_keys_pkey',
       refuseAlone: (change, error) => this.#refuseAlone(change, error),
@@ -174,7 +170,7 @@ export class RunWriter {
     } catch (error) {
       // Then the outcome of the whole batch is unknown. Any other error concerns only these starts; the others are
       // committed.
-      if (isDatabaseUnavailable(error)) throw error
+      if (isUnanswered(error)) throw error
       this.#context.logger.error(
         { err: error, changes: starts.length },
         'failed to write starts of changed tasks; refusing them',
@@ -203,9 +199,9 @@ export class RunWriter {
     } catch (error) {
       batch.abandoned()
       await batch.settled().catch(() => undefined)
-      if (isDatabaseUnavailable(error)) {
+      if (isUnanswered(error)) {
         this.#mayHoldUnsent = true
-        await connection.end().catch(() => undefined)
+        this.#connections.discard(connection)
       } else {
         await connection.query('ROLLBACK').catch(() => undefined)
         this.#connections.release(connection)
@@ -232,6 +228,11 @@ type Mode = {
   rereadsTasks?: boolean
   /** Called right before the first statement is sent. */
   onSend?: () => void
+}
+
+/** The outcome of the transaction is unknown. */
+function isUnanswered(error: unknown): boolean {
+  return isOutage(error) && !isAnswered(error)
 }
 
 function countRuns(change: Change): number {
