@@ -9,7 +9,6 @@ import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
 import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
-import type { MqttServer } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { startAutomation } from './automation/index.ts'
 import { databaseHealthRoute } from './database-routes.ts'
@@ -45,15 +44,24 @@ export type Api = {
   readonly messages: Messages
   readonly provisioning: Provisioning
   readonly domainPurge: DomainPurge
-  /** UDP port of CoAP. Undefined when CoAP is disabled. */
-  readonly coapPort: number | undefined
-  /** Undefined when MQTT is disabled. */
-  readonly mqtt: MqttServer | undefined
   readonly routes: RoutePlugin
+  /**
+   * Opens the ports of MQTT and CoAP. Called when everything behind them can answer, also the HTTP application: a device that cannot
+   * connect uses another node at once, and one that connects too early waits for its answer.
+   */
+  listen(): Promise<DevicePorts>
   /** The `authenticate` hook of the HTTP server. */
   authenticate(request: FastifyRequest): Promise<void>
   /** The URL with the newer names of an older path. */
   newerUrl(url: string, authorization: string | undefined): string
+}
+
+/** Undefined: the protocol is disabled. */
+export type DevicePorts = {
+  readonly mqttPort: number | undefined
+  readonly mqttsPort: number | undefined
+  /** Of UDP. */
+  readonly coapPort: number | undefined
 }
 
 export type ApiOptions = {
@@ -142,13 +150,6 @@ export async function startApi(
     const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
-  const coapServer =
-    coap === undefined
-      ? undefined
-      : await life.start('CoAP', async () => {
-          const value = await CoapServer.start({ ...coap, gate: devices.gate, messages, metrics, logger })
-          return { value, stop: () => value.stop() }
-        })
   const provisioning = await life.start('provisioning', async () => {
     const value = await startProvisioning({
       config: { ...(provisioningConfig ?? readConfig(PROVISIONING_SETTINGS, {})), publicUrl: config.publicUrl },
@@ -231,10 +232,24 @@ export async function startApi(
     messages,
     provisioning,
     domainPurge,
-    coapPort: coapServer?.port,
-    mqtt: mqttServer,
     authenticate: (request) => identity.authenticate(request),
     newerUrl,
+    async listen() {
+      if (mqttServer !== undefined) {
+        await life.start('MQTT listeners', async () => {
+          await mqttServer.listen()
+          return { value: undefined, stop: () => mqttServer.close() }
+        })
+      }
+      const coapServer =
+        coap === undefined
+          ? undefined
+          : await life.start('CoAP', async () => {
+              const value = await CoapServer.start({ ...coap, gate: devices.gate, messages, metrics, logger })
+              return { value, stop: () => value.stop() }
+            })
+      return { mqttPort: mqttServer?.port, mqttsPort: mqttServer?.tlsPort, coapPort: coapServer?.port }
+    },
     routes: async (app) => {
       describeDocument(app, API_DOCUMENT)
       translateOlderRequests(app)

@@ -1,5 +1,5 @@
 export { startApi } from './api.ts'
-export type { Api, ApiOptions } from './api.ts'
+export type { Api, ApiOptions, DevicePorts } from './api.ts'
 export {
   COAP_SETTINGS,
   IDENTITY_SETTINGS,

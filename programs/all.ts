@@ -228,7 +228,7 @@ await runProgram({
     const elsewhere = supervisor === undefined ? undefined : await startPrivateFolder(life)
     const collected = collectRoutes()
     const consolePage = createConsole({ dataDir: infrastructure.dataDir, logger })
-    const { app, listeners, scheme } = await start.startHttpServer(life, {
+    const { app, scheme, listen } = await start.createHttpServer(life, {
       config: config.http,
       logger,
       build,
@@ -246,16 +246,17 @@ await runProgram({
       ...(api === undefined ? {} : { tlsOf: api.provisioning.certificates.tlsOf }),
       routes: [...(api === undefined ? [] : [api.routes, consolePage.routes]), collected.plugin, manager.routes],
     })
+    // Everything behind the ports can answer. HTTP comes last: a node whose `/ready` answers serves devices too.
+    const devicePorts = await api?.listen()
+    const listeners = await listen()
     const served = await serve()
 
     async function serve() {
       if (api !== undefined) {
         consolePage.build(life)
         const [basePort, managerHttpPort] = listeners.ports
-        const { mqtt, coapPort: udpPort, identity } = api
-        const ofMqtt = { mqttPort: mqtt?.port, mqttsPort: mqtt?.tlsPort }
-        const { taken: takenPorts } = listeners
-        return { basePort, managerHttpPort, ...ofMqtt, coapPort: udpPort, takenPorts, firstAdmin: identity.firstAdmin }
+        const { firstAdmin } = api.identity
+        return { basePort, managerHttpPort, ...devicePorts, takenPorts: listeners.taken, firstAdmin }
       }
       if (supervisor === undefined || processes === undefined || elsewhere === undefined) throw new Error('no platform')
       const document = (await app.inject('/openapi.json')).json<object>()

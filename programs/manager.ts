@@ -8,7 +8,7 @@ import {
   startInfrastructure,
   startGaugeCollection,
 } from '#core/infrastructure/index.ts'
-import { HTTP_SETTINGS, createMetrics, startHttpServer, startTlsFiles } from '#core/http/index.ts'
+import { HTTP_SETTINGS, createHttpServer, createMetrics, startTlsFiles } from '#core/http/index.ts'
 import { runProgram } from '#core/program/index.ts'
 import {
   MANAGER_METRICS,
@@ -78,7 +78,7 @@ await runProgram({
     })
     infrastructure.readiness.add(...manager.checks)
     await startGaugeCollection(life, infrastructure, managerGauges(infrastructure.database))
-    const { listeners, scheme } = await startHttpServer(life, {
+    const http = await createHttpServer(life, {
       config: config.http,
       logger,
       build: infrastructure.build,
@@ -92,8 +92,9 @@ await runProgram({
       authenticate,
       routes: [manager.routes],
     })
+    const { ports } = await http.listen()
     logger.info(
-      `the task manager is at ${scheme}://${config.http.host}:${listeners.ports[0]}, workers connect to ${manager.grpcAddress}`,
+      `the task manager is at ${http.scheme}://${config.http.host}:${ports[0]}, workers connect to ${manager.grpcAddress}`,
     )
     logger.info(
       `a worker joins with: npm run worker -- --manager HOST:PORT --token-file FILE, with a copy of ${join(config.infrastructure.dataDir, 'worker-token')}`,

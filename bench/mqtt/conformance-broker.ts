@@ -3,7 +3,7 @@ import { ConformanceBackend, MqttServer } from '#api/adapters/mqtt/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { createStreamBudget } from '#core/streams/index.ts'
 
-await MqttServer.start({
+const server = await MqttServer.start({
   host: '127.0.0.1',
   port: Number(process.argv[2]),
   maxPacketBytes: 1024 * 1024,
@@ -11,3 +11,4 @@ await MqttServer.start({
   budget: createStreamBudget(256 * 1024 * 1024),
   logger: createLogger({ name: 'bench', level: 'warn' }),
 })
+await server.listen()

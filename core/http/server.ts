@@ -1,4 +1,4 @@
-/** One HTTP server: the edge with the routes of the rooms, listening on its ports. */
+/** One HTTP server: the edge with the routes of the rooms, and its ports, which are opened later. */
 import type { FastifyRequest } from 'fastify'
 import type { BuildInfo } from '../build-info.ts'
 import type { Lifecycle } from '../program/index.ts'
@@ -44,10 +44,18 @@ export type HttpServerOptions = {
   tlsOf?: (files: TlsFiles | undefined) => TlsFiles | undefined
 }
 
-export async function startHttpServer(
-  life: Lifecycle,
-  options: HttpServerOptions,
-): Promise<{ app: HttpApp; listeners: Listeners; scheme: 'http' | 'https' }> {
+export type HttpServer = {
+  readonly app: HttpApp
+  readonly scheme: 'http' | 'https'
+  /** Opens the ports. Throws `unavailable` when one of them is in use. */
+  listen(): Promise<Listeners>
+}
+
+/**
+ * Builds the application, which keeps the process busy. No port is open until `listen` is called, so that clients meanwhile connect to
+ * another node.
+ */
+export async function createHttpServer(life: Lifecycle, options: HttpServerOptions): Promise<HttpServer> {
   const { config, logger, build, metrics, readiness, streams, ports, files, serviceOf, authenticate, routes } = options
   const tls = options.tlsOf === undefined ? files : options.tlsOf(files)
   const app = createHttpApp({
@@ -60,29 +68,36 @@ export async function startHttpServer(
     keyring: options.keyring,
     newerUrl: options.newerUrl,
   })
-  await life.start('metrics of streams', () => {
+  await life.start('HTTP application', async () => {
+    for (const plugin of routes) await plugin(app)
+    await app.ready()
     const { budget, limits } = streams
     const sources = [
       STREAM_METRICS.open.fromValue(() => limits.size),
       STREAM_METRICS.waiting.fromValue(() => budget.waitingBytes),
       STREAM_METRICS.limit.fromValue(() => budget.maxBytes),
     ]
-    const stop = () => Promise.resolve(removeSources(sources))
-    return Promise.resolve({ value: undefined, stop })
+    return { value: undefined, stop: () => Promise.resolve(removeSources(sources)) }
   })
-  for (const plugin of routes) await plugin(app)
-  const listeners = await life.start('HTTP listeners', async () => {
+  return { app, scheme: tls === undefined ? 'http' : 'https', listen: open }
+
+  async function open(): Promise<Listeners> {
     const { sharedPorts, privateSocket } = options
-    const shared = { sharedPorts, privateSocket }
-    const value = await listen(app, { host: config.host, ports, tls, logger, budget: streams.budget, ...shared })
-    return { value, stop: () => value.stop() }
-  })
-  life.delayStop(config.stopDelayMs)
-  if (tls === undefined && config.trustProxy.length === 0 && !isLoopbackHost(config.host)) {
+    const listeners = await life.start('HTTP listeners', async () => {
+      const shared = { sharedPorts, privateSocket }
+      const value = await listen(app, { host: config.host, ports, tls, logger, budget: streams.budget, ...shared })
+      return { value, stop: () => value.stop() }
+    })
+    life.delayStop(config.stopDelayMs)
+    warnWithoutTls()
+    return listeners
+  }
+
+  function warnWithoutTls(): void {
+    if (tls !== undefined || config.trustProxy.length > 0 || isLoopbackHost(config.host)) return
     logger.warn(
       { host: config.host },
       'HTTP is served without TLS to other machines: passwords and messages cross the network in plain text. Set SKEIN_TLS_CERT and SKEIN_TLS_KEY, or SKEIN_TRUST_PROXY behind a reverse proxy that terminates TLS',
     )
   }
-  return { app, listeners, scheme: tls === undefined ? 'http' : 'https' }
 }

@@ -1,6 +1,6 @@
 /** Several processes of the platform under a supervisor, which is the program that was started. */
 import { availableParallelism } from 'node:os'
-import type { Api } from '#api/index.ts'
+import type { Api, DevicePorts } from '#api/index.ts'
 import type { CoapConfig, MqttConfig } from '#api/config.ts'
 import type { Environment } from '#core/config/index.ts'
 import type { ForwardedRoutes, HttpConfig } from '#core/http/index.ts'
@@ -28,14 +28,11 @@ export type ApiAssignment = {
 }
 
 /** The facts that a process reports when it serves. */
-export type ApiFacts = {
+export type ApiFacts = DevicePorts & {
   readonly scheme: 'http' | 'https'
   /** Of HTTP, the base address first. */
   readonly ports: readonly number[]
   readonly takenPorts: readonly number[]
-  readonly mqttPort: number | undefined
-  readonly mqttsPort: number | undefined
-  readonly coapPort: number | undefined
   readonly firstAdmin: Api['identity']['firstAdmin']
 }
 

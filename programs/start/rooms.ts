@@ -1,7 +1,7 @@
 /** The imports of `npm start` except the infrastructure: loaded while the database is starting. */
 export { API_METRICS, apiGauges, createChannelReader, startApi } from '#api/index.ts'
 export { INFRASTRUCTURE_METRICS, startGaugeCollection } from '#core/infrastructure/index.ts'
-export { collectRoutes, createMetrics, readTlsFiles, startHttpServer, startTlsFiles } from '#core/http/index.ts'
+export { collectRoutes, createHttpServer, createMetrics, readTlsFiles, startTlsFiles } from '#core/http/index.ts'
 export {
   MANAGER_METRICS,
   effectiveAuthMode,

@@ -3,7 +3,7 @@ import { API_METRICS, apiGauges, startApi } from '#api/index.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
 import type { ConfigsOf } from '#core/config/index.ts'
 import { INFRASTRUCTURE_METRICS, startInfrastructure, startGaugeCollection } from '#core/infrastructure/index.ts'
-import { createMetrics, forwardedRoutes, startHttpServer, startTlsFiles } from '#core/http/index.ts'
+import { createHttpServer, createMetrics, forwardedRoutes, startTlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { PROCESS_METRICS, poolSizeOf } from '#core/processes/index.ts'
 import type { Member } from '#core/processes/index.ts'
@@ -57,7 +57,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
   // A stop of all processes is delayed by their supervisor.
   const http = place === undefined ? config.http : { ...config.http, stopDelayMs: 0 }
   const consolePage = createConsole({ dataDir: infrastructure.dataDir, logger })
-  const { listeners, scheme } = await startHttpServer(life, {
+  const server = await createHttpServer(life, {
     config: http,
     logger,
     build: infrastructure.build,
@@ -75,14 +75,15 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     tlsOf: api.provisioning.certificates.tlsOf,
     routes: [api.routes, consolePage.routes, ...(elsewhere === undefined ? [] : [forwardedRoutes(elsewhere)])],
   })
+  // Everything behind the ports can answer. HTTP comes last: a node whose `/ready` answers serves devices too.
+  const devicePorts = await api.listen()
+  const listeners = await server.listen()
   if (isFirst) consolePage.build(life)
   return {
-    scheme,
+    scheme: server.scheme,
     ports: listeners.ports,
     takenPorts: listeners.taken,
-    mqttPort: api.mqtt?.port,
-    mqttsPort: api.mqtt?.tlsPort,
-    coapPort: api.coapPort,
+    ...devicePorts,
     firstAdmin: api.identity.firstAdmin,
   }
 }

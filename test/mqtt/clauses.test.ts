@@ -19,6 +19,7 @@ beforeAll(async () => {
     budget: createStreamBudget(256 * 1024 * 1024),
     logger,
   })
+  await server.listen()
 })
 afterAll(() => server.stop())
 

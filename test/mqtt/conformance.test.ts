@@ -35,6 +35,7 @@ beforeAll(async () => {
     metrics,
     logger: Object.assign(Object.create(logger) as typeof logger, { error: (fault: unknown) => errors.push(fault) }),
   })
+  await server.listen()
   port = server.port as number
 })
 afterAll(async () => {

@@ -82,6 +82,7 @@ export async function startNode(
     logger,
     ...options,
   })
+  await server.listen()
   identity.journal.listen({
     invalidate(keys) {
       endDisabledSessions?.(keys)

@@ -58,6 +58,7 @@ beforeAll(async () => {
       ),
     logger,
   })
+  await broker.listen()
   identity.journal.listen({
     invalidate: (keys) => broker.recheck(keys),
     invalidateAll: () => broker.recheck(undefined),

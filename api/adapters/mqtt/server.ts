@@ -42,7 +42,7 @@ export class MqttServer {
     this.#sources = addGauges(connections, backend)
   }
 
-  /** Resolves when the ports are open. Throws when one of them is in use. */
+  /** Resolves when connections can be accepted; `listen` opens the ports. */
   static async start(options: MqttServerOptions): Promise<MqttServer> {
     const { host, port, tls, sharedPorts, trustProxy, maxPacketBytes, budget, openings, metrics, logger } = options
     const counts = createCounts(metrics)
@@ -61,13 +61,12 @@ export class MqttServer {
       onRefused: () => counts.refusal(REASON.protocolError),
       logger,
     })
-    try {
-      await listeners.open()
-    } catch (error) {
-      connections.stopTimers()
-      throw error
-    }
     return new MqttServer(backend, connections, listeners)
+  }
+
+  /** Opens the ports. Throws when one of them is in use. */
+  async listen(): Promise<void> {
+    await this.#listeners.open()
   }
 
   get port(): number | undefined {
@@ -92,12 +91,17 @@ export class MqttServer {
     this.#rechecks.changed(entityKeys)
   }
 
-  async stop(): Promise<void> {
-    this.#rechecks.stop()
+  /** Closes the ports and all connections, and resolves when their sessions are written. */
+  async close(): Promise<void> {
     const closed = this.#listeners.close()
     await this.#connections.stop()
-    await this.#backend.stop()
     await closed
+  }
+
+  async stop(): Promise<void> {
+    this.#rechecks.stop()
+    await this.close()
+    await this.#backend.stop()
     removeSources(this.#sources)
   }
 }

@@ -39,7 +39,7 @@ export type MqttOptions = {
 /** The bytes of a packet besides the payload: fixed header, topic, properties. */
 const MAX_OVERHEAD_BYTES = 128 * 1024
 
-/** Undefined when both ports are off. Throws `malformed` for the conformance profile on a public address. */
+/** Its ports are opened by `listen`. Throws `malformed` for the conformance profile on a public address. */
 export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
   const { config, host, sharedPorts, trustProxy, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } =
     options
