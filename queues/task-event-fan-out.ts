@@ -3,10 +3,11 @@
  * to the shared reader on its own, then joins it.
  */
 import { ServiceError } from '#core/errors/index.ts'
-import { comparePositions, formatPosition, parsePosition, settledEnd, startRounds } from '#core/changelog/index.ts'
+import { comparePositions, formatPosition, parsePosition, settledEnd } from '#core/changelog/index.ts'
 import type { Position } from '#core/changelog/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
 import { isExpired, readEvents } from './task-events.ts'
 import type { TaskEvent } from './task-events.ts'
 

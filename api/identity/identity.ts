@@ -23,7 +23,7 @@ import type { GroupsService } from './groups/index.ts'
 import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
 import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
-import { CountMerger, warnOfSlowSearches } from './listing/index.ts'
+import { startCountMerger, warnOfSlowSearches } from './listing/index.ts'
 import { startMailer } from './mail/index.ts'
 import type { Mailer } from './mail/index.ts'
 import { Quotas, createQuotasService, defaultsOf, quotaRoutes } from './quotas/index.ts'
@@ -159,7 +159,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       passwordPattern,
     })
     users.start()
-    const counts = new CountMerger({ database, logger })
+    const counts = startCountMerger({ database, logger })
     return {
       access,
       journal,

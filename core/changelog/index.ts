@@ -9,5 +9,3 @@ export { beginAtEnd, findPosition, listPositions, startLogFollower, storePositio
 export type { LogFollower, LogFollowerOptions } from './follow.ts'
 export { CHANGELOG_METRICS } from './metrics.ts'
 export { MAX_IDLE_FACTOR, hintQueue, startQueueReader } from './queue.ts'
-export { startRounds } from './rounds.ts'
-export type { Pause, Rounds } from './rounds.ts'

@@ -5,7 +5,7 @@
  */
 import type { Bus } from '../bus/index.ts'
 import type { Database } from '../database/index.ts'
-import { growingPauses, startRounds } from './rounds.ts'
+import { growingPauses, startRounds } from '../rounds.ts'
 
 /** The minimum interval between rounds that find rows. A longer interval gives larger rounds and fewer statements. */
 const MIN_PAUSE_MS = 25

@@ -11,8 +11,8 @@ import { monotonicMs, withDeadline } from '../time.ts'
 import { CHANGELOG_METRICS } from './metrics.ts'
 import type { LogRow, LogTable } from './read.ts'
 import { currentSnapshot, readNew } from './read.ts'
-import type { Pause } from './rounds.ts'
-import { startRounds } from './rounds.ts'
+import type { Pause } from '../rounds.ts'
+import { startRounds } from '../rounds.ts'
 
 /** The polling interval without hints. */
 export const TAIL_INTERVAL_MS = 250

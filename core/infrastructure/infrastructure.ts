@@ -31,9 +31,9 @@ import type { Logger } from '../logging/index.ts'
 import type { Machine } from '../processes/index.ts'
 import { startReadiness } from '../readiness/index.ts'
 import type { Readiness } from '../readiness/index.ts'
+import { startPeriodicRounds } from '../rounds.ts'
 import { createStreams } from '../streams/index.ts'
 import type { Streams } from '../streams/index.ts'
-import { sleep } from '../time.ts'
 import type { Secret } from '../config/index.ts'
 import { startCommitProbe } from './commit-probe.ts'
 import type { CommitProbe } from './commit-probe.ts'
@@ -378,24 +378,21 @@ async function startBeat(
   node: { nodeId: string; kind: string; version: string; migration: number },
   logger: Logger,
 ) {
-  const stopping = new AbortController()
   const beat = () =>
     sql`INSERT INTO nodes (id, kind, version, migration) VALUES (${node.nodeId}, ${node.kind}, ${node.version}, ${node.migration})
       ON CONFLICT ON CONSTRAINT nodes_pkey DO UPDATE SET seen_at = now()`.execute(database.db)
   await beat()
   await sql`DELETE FROM nodes WHERE seen_at < now() - make_interval(secs => ${NODE_KEPT_SECONDS})`.execute(database.db)
-  const loop = (async () => {
-    while (!stopping.signal.aborted) {
-      await sleep(NODE_BEAT_MS, stopping.signal).catch(() => undefined)
-      if (stopping.signal.aborted) return
-      await beat().catch((error: unknown) => logger.debug({ err: error }, 'failed to record that the process is alive'))
-    }
-  })()
+  const rounds = startPeriodicRounds({
+    firstPauseMs: NODE_BEAT_MS,
+    pauseMs: NODE_BEAT_MS,
+    round: beat,
+    onFailure: (error) => logger.debug({ err: error }, 'failed to record that the process is alive'),
+  })
   return {
     value: undefined,
     async stop() {
-      stopping.abort()
-      await loop
+      await rounds.stop()
       await sql`DELETE FROM nodes WHERE id = ${node.nodeId}`.execute(database.db).catch(() => undefined)
     },
   }

@@ -5,8 +5,8 @@
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { startRounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import type { RunsService } from '../runs/service.ts'

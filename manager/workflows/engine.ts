@@ -5,8 +5,8 @@
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { startRounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import { requireNextState } from '../model/lifecycle.ts'

@@ -1,7 +1,9 @@
 /** Runs the sweep of passed deadlines at its interval, and deletes expired rows. */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { monotonicMs, sleep } from '#core/time.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
+import { monotonicMs } from '#core/time.ts'
 import { MAX_CHECKED_PER_SWEEP } from '../model/limits.ts'
 import type { ManagerTiming } from '../model/timing.ts'
 import { deleteExpired } from '../store/retention.ts'
@@ -18,31 +20,17 @@ export type SweeperDeps = {
   logger: Logger
 }
 
-export function startSweeper({ database, writer, timing, keptRunsMs, logger }: SweeperDeps): { stop(): Promise<void> } {
-  const stopping = new AbortController()
-  const { signal } = stopping
-
-  async function loop(): Promise<void> {
-    let cleanedMs = monotonicMs()
-    while (!signal.aborted) {
-      await sleep(timing.sweepIntervalMs, signal).catch(() => undefined)
-      if (signal.aborted) return
-      try {
-        while ((await writer.sweep()) >= MAX_CHECKED_PER_SWEEP && !signal.aborted);
-        if (monotonicMs() - cleanedMs < CLEANING_INTERVAL_MS) continue
-        cleanedMs = monotonicMs()
-        await deleteExpired(database, keptRunsMs)
-      } catch (error) {
-        if (!signal.aborted) logger.warn({ err: error }, 'failed to check runs with passed deadlines; retrying')
-      }
-    }
-  }
-
-  const running = loop()
-  return {
-    async stop() {
-      stopping.abort()
-      await running
+export function startSweeper({ database, writer, timing, keptRunsMs, logger }: SweeperDeps): PeriodicRounds {
+  let cleanedMs = monotonicMs()
+  return startPeriodicRounds({
+    firstPauseMs: timing.sweepIntervalMs,
+    pauseMs: timing.sweepIntervalMs,
+    async round(signal) {
+      while ((await writer.sweep()) >= MAX_CHECKED_PER_SWEEP && !signal.aborted);
+      if (monotonicMs() - cleanedMs < CLEANING_INTERVAL_MS) return
+      cleanedMs = monotonicMs()
+      await deleteExpired(database, keptRunsMs)
     },
-  }
+    onFailure: (error) => logger.warn({ err: error }, 'failed to check runs with passed deadlines; retrying'),
+  })
 }

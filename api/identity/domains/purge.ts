@@ -4,7 +4,8 @@
  */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { monotonicMs, sleep } from '#core/time.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { Journal } from '../journal/index.ts'
 import type { DueDomain } from './removal.ts'
 import { beginRemoval, deleteDomain, deleteRows, detachGroups, findDueDomain, listDependents } from './removal.ts'
@@ -44,12 +45,11 @@ export function startDomainPurge(deps: {
 }): DomainPurge {
   const { database, journal, logger, belongings } = deps
   const { db } = database
-  const stopping = new AbortController()
 
   async function removeAll(removePart: RemovePart): Promise<number> {
     let total = 0
     for (let limit = FIRST_PART_ROWS; ;) {
-      stopping.signal.throwIfAborted()
+      rounds.signal.throwIfAborted()
       const startedMs = monotonicMs()
       const removed = await removePart(limit)
       const tookMs = monotonicMs() - startedMs
@@ -98,25 +98,11 @@ export function startDomainPurge(deps: {
     }
   }
 
-  async function loop(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      try {
-        await round()
-        await sleep(PURGE_INTERVAL_MS, stopping.signal)
-      } catch (error) {
-        if (stopping.signal.aborted) return
-        logger.warn({ err: error }, 'failed to remove deleted domains; retrying')
-        await sleep(PURGE_INTERVAL_MS, stopping.signal).catch(() => undefined)
-      }
-    }
-  }
-  const running = loop()
-
-  return {
+  const rounds = startPeriodicRounds({
+    firstPauseMs: 0,
+    pauseMs: PURGE_INTERVAL_MS,
     round,
-    async stop() {
-      stopping.abort()
-      await running
-    },
-  }
+    onFailure: (error) => logger.warn({ err: error }, 'failed to remove deleted domains; retrying'),
+  })
+  return { round, stop: () => rounds.stop() }
 }

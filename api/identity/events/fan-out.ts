@@ -5,9 +5,11 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { LOG_START, comparePositions, readSettled, settledEnd, startRounds } from '#core/changelog/index.ts'
-import type { Pause, Position } from '#core/changelog/index.ts'
+import { LOG_START, comparePositions, readSettled, settledEnd } from '#core/changelog/index.ts'
+import type { Position } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
+import type { Pause } from '#core/rounds.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { EVENT_LOG, toEventRecords } from './repository.ts'

@@ -6,6 +6,8 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { comparePositions, listPositions, storePosition } from '#core/changelog/index.ts'
 import type { Position } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { sleep } from '#core/time.ts'
@@ -21,44 +23,29 @@ const INTERVAL_MS = 3_600_000
 /** Pause between two batches, for other users of the disk. */
 const BATCH_PAUSE_MS = 50
 
-export type JournalRetention = { stop(): Promise<void> }
-
 /** With undefined days every record is kept forever. */
 export function startJournalRetention(options: {
   database: Database
   logger: Logger
   days: number | undefined
-}): JournalRetention {
+}): Pick<PeriodicRounds, 'stop'> {
   const { database, logger, days } = options
   if (days === undefined) return { stop: () => Promise.resolve() }
-  const stopping = new AbortController()
-  const { signal } = stopping
-
-  async function removeAll(): Promise<void> {
-    let removed = 0
-    while (!signal.aborted) {
-      const batch = await removeOldRecords(database, days as number)
-      removed += batch.removed
-      if (!batch.isFull) break
-      await sleep(BATCH_PAUSE_MS, signal)
-    }
-    if (removed > 0) logger.info({ removed, days }, 'removed old records of the journal')
-  }
-
-  const loop = (async () => {
-    while (!signal.aborted) {
-      await removeAll().catch((error: unknown) => {
-        if (!signal.aborted) logger.warn({ err: error }, 'failed to remove old records of the journal; retrying')
-      })
-      await sleep(INTERVAL_MS, signal).catch(() => undefined)
-    }
-  })()
-  return {
-    async stop() {
-      stopping.abort()
-      await loop
+  return startPeriodicRounds({
+    firstPauseMs: 0,
+    pauseMs: INTERVAL_MS,
+    async round(signal) {
+      let removed = 0
+      while (!signal.aborted) {
+        const batch = await removeOldRecords(database, days)
+        removed += batch.removed
+        if (!batch.isFull) break
+        await sleep(BATCH_PAUSE_MS, signal)
+      }
+      if (removed > 0) logger.info({ removed, days }, 'removed old records of the journal')
     },
-  }
+    onFailure: (error) => logger.warn({ err: error }, 'failed to remove old records of the journal; retrying'),
+  })
 }
 
 export type RemovedBatch = { removed: number; isFull: boolean }

@@ -5,8 +5,9 @@
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
-import { sleep } from '#core/time.ts'
 import type { EntityFacts } from '../access/index.ts'
 
 const MERGE_INTERVAL_MS = 60_000
@@ -38,30 +39,11 @@ export async function mergeCounts(db: Queryable): Promise<void> {
     SELECT domain_key, entity_type, status, sum(amount) FROM gone GROUP BY 1, 2, 3 HAVING sum(amount) <> 0`.execute(db)
 }
 
-export class CountMerger {
-  readonly #db: Queryable
-  readonly #logger: Logger
-  readonly #stopping = new AbortController()
-  readonly #running: Promise<void>
-
-  constructor({ database, logger }: { database: Database; logger: Logger }) {
-    this.#db = database.db
-    this.#logger = logger
-    this.#running = this.#loop()
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#running
-  }
-
-  async #loop(): Promise<void> {
-    while (!this.#stopping.signal.aborted) {
-      await sleep(MERGE_INTERVAL_MS, this.#stopping.signal).catch(() => undefined)
-      if (this.#stopping.signal.aborted) return
-      await mergeCounts(this.#db).catch((error: unknown) => {
-        this.#logger.warn({ err: error }, 'failed to merge the counts of entities; retrying in a minute')
-      })
-    }
-  }
+export function startCountMerger({ database, logger }: { database: Database; logger: Logger }): PeriodicRounds {
+  return startPeriodicRounds({
+    firstPauseMs: MERGE_INTERVAL_MS,
+    pauseMs: MERGE_INTERVAL_MS,
+    round: () => mergeCounts(database.db),
+    onFailure: (error) => logger.warn({ err: error }, 'failed to merge the counts of entities; retrying in a minute'),
+  })
 }

@@ -11,7 +11,7 @@ export {
   withTags,
 } from './conditions.ts'
 export type { CreatedQuery } from './conditions.ts'
-export { CountMerger, sumEntityCounts } from './counts.ts'
+export { startCountMerger, sumEntityCounts } from './counts.ts'
 export { warnOfSlowSearches } from './letters.ts'
 export { endAt, findPageKeys } from './page.ts'
 export type { FoundPage } from './page.ts'

@@ -8,7 +8,8 @@ import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import type { FactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
-import { sleep } from '#core/time.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import { ANY_CHANGE } from '../access/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Page } from '#core/page.ts'
@@ -113,8 +114,7 @@ export class TokensService {
   readonly #checkPassword: PasswordCheck
   readonly #verified = new LRUCache<string, Claims>({ max: MAX_VERIFIED_TOKENS })
   readonly #sessions: FactCache<Session | 'none'>
-  readonly #stopping = new AbortController()
-  readonly #purging: Promise<void>
+  readonly #purging: PeriodicRounds
 
   constructor(deps: TokensDeps) {
     this.#database = deps.database
@@ -134,7 +134,12 @@ export class TokensService {
       accessTokenTtlMs: deps.accessTokenTtlMs,
     })
     this.#sessions = createFactCache({ maxEntries: MAX_SESSIONS, isFresh: deps.journal.isFresh })
-    this.#purging = this.#purgeLoop()
+    this.#purging = startPeriodicRounds({
+      firstPauseMs: PURGE_INTERVAL_MS,
+      pauseMs: PURGE_INTERVAL_MS,
+      round: () => this.#purge(),
+      onFailure: () => undefined,
+    })
   }
 
   /**
@@ -288,9 +293,8 @@ export class TokensService {
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort()
     this.#throttle.stop()
-    await this.#purging
+    await this.#purging.stop()
   }
 
   /** Verified tokens are cached. A token with an unknown key id triggers a look-up of the key. */
@@ -335,12 +339,8 @@ export class TokensService {
     return signToken(claims, kid, privateKey)
   }
 
-  async #purgeLoop(): Promise<void> {
-    while (!this.#stopping.signal.aborted) {
-      await sleep(PURGE_INTERVAL_MS, this.#stopping.signal).catch(() => undefined)
-      if (this.#stopping.signal.aborted) return
-      for (const purge of [purgeSessions, purgeKnownAddresses, this.#others.purge])
-        await purge(this.#database.db).catch(() => undefined)
-    }
+  async #purge(): Promise<void> {
+    for (const purge of [purgeSessions, purgeKnownAddresses, this.#others.purge])
+      await purge(this.#database.db).catch(() => undefined)
   }
 }

@@ -9,8 +9,10 @@ import type { KeyObject } from 'node:crypto'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { newToken } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
-import { monotonicMs, sleep } from '#core/time.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { Actor, Journal } from '../journal/index.ts'
 
 export type SigningKeysDeps = {
@@ -47,8 +49,7 @@ const lock = (db: Queryable) => sql`SELECT pg_advisory_xact_lock(${CREATE_LOCK})
 
 export class SigningKeys {
   readonly #deps: SigningKeysDeps
-  readonly #stopping = new AbortController()
-  readonly #upkeep: Promise<void>
+  readonly #upkeep: PeriodicRounds
   #loaded: Loaded
   #lookedAtMs = -Infinity
   /** Number of requested reloads. A reload that began before the last request is repeated. */
@@ -58,7 +59,12 @@ export class SigningKeys {
   private constructor(deps: SigningKeysDeps, loaded: Loaded) {
     this.#deps = deps
     this.#loaded = loaded
-    this.#upkeep = this.#upkeepLoop()
+    this.#upkeep = startPeriodicRounds({
+      firstPauseMs: 0,
+      pauseMs: UPKEEP_INTERVAL_MS,
+      round: () => this.#maintain(),
+      onFailure: () => undefined,
+    })
   }
 
   /** Creates the first key if there is none. Rejects when a key was sealed with another secret key. */
@@ -143,8 +149,7 @@ export class SigningKeys {
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#upkeep
+    await this.#upkeep.stop()
     await this.#loading?.catch(() => undefined)
   }
 
@@ -164,16 +169,13 @@ export class SigningKeys {
     return this.#loading
   }
 
-  async #upkeepLoop(): Promise<void> {
+  async #maintain(): Promise<void> {
     const { database, keyLifetimeMs } = this.#deps
-    while (!this.#stopping.signal.aborted) {
-      if (keyLifetimeMs > 0) await this.rotate('system', { ifOlderThanMs: keyLifetimeMs }).catch(() => undefined)
-      await sql`DELETE FROM signing_keys WHERE retired_at IS NOT NULL AND ${IS_OVER}`
-        .execute(database.db)
-        .catch(() => undefined)
-      await this.#reload().catch(() => undefined)
-      await sleep(UPKEEP_INTERVAL_MS, this.#stopping.signal).catch(() => undefined)
-    }
+    if (keyLifetimeMs > 0) await this.rotate('system', { ifOlderThanMs: keyLifetimeMs }).catch(() => undefined)
+    await sql`DELETE FROM signing_keys WHERE retired_at IS NOT NULL AND ${IS_OVER}`
+      .execute(database.db)
+      .catch(() => undefined)
+    await this.#reload().catch(() => undefined)
   }
 }
 

@@ -4,14 +4,15 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
-import { monotonicMs, sleep } from '#core/time.ts'
+import { monotonicMs } from '#core/time.ts'
 
 export type UsedTable = 'sessions' | 'api_keys' | 'pats'
 
 export type UseRecorder = {
   used(table: UsedTable, id: string): void
-  /** Writes the collected uses. The loop and `stop` call it. */
+  /** Writes the collected uses. Each round and `stop` call it. */
   flush(): Promise<void>
   stop(): Promise<void>
 }
@@ -25,7 +26,6 @@ const MAX_TOKENS = 50_000
 export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INTERVAL_MS): UseRecorder {
   const recentlyWritten = new LRUCache<string, true>({ max: MAX_TOKENS, ttl: RESOLUTION_MS })
   let waiting = new Map<string, { table: UsedTable; id: string; atMs: number }>()
-  const stopping = new AbortController()
 
   async function flush(): Promise<void> {
     const uses = [...waiting.values()]
@@ -45,14 +45,13 @@ export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INT
     }
   }
 
-  async function loop(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await sleep(flushIntervalMs, stopping.signal).catch(() => undefined)
-      // A failed write is ignored: the next use writes a newer time.
-      await flush().catch(() => undefined)
-    }
-  }
-  const running = loop()
+  const rounds = startPeriodicRounds({
+    firstPauseMs: flushIntervalMs,
+    pauseMs: flushIntervalMs,
+    round: flush,
+    // A failed write is ignored: the next use writes a newer time.
+    onFailure: () => undefined,
+  })
 
   return {
     used(table, id) {
@@ -62,8 +61,8 @@ export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INT
     },
     flush,
     async stop() {
-      stopping.abort()
-      await running
+      await rounds.stop()
+      await flush().catch(() => undefined)
     },
   }
 }

@@ -1,7 +1,8 @@
 /** Removal of deleted users whose grace period is over, once a day, on one node at a time (decision 46). */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { sleep } from '#core/time.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import type { Journal } from '../journal/index.ts'
 import { purgeMailedTokens } from './mailed-tokens.ts'
 import { purgeUsers, tryLockPurge } from './repository.ts'
@@ -15,11 +16,8 @@ const RETRY_INTERVAL_MS = 600_000
 /** Number of users in one transaction. Their sessions, grants and tokens are removed with them. */
 const PURGE_BATCH = 100
 
-export type Purge = { stop(): Promise<void> }
-
-export function startPurge(deps: { database: Database; journal: Journal; logger: Logger }): Purge {
+export function startPurge(deps: { database: Database; journal: Journal; logger: Logger }): PeriodicRounds {
   const { database, journal, logger } = deps
-  const stopping = new AbortController()
 
   /** Returns the number of removed users. 0 also when another node holds the lock. */
   async function purgeBatch(): Promise<number> {
@@ -31,33 +29,19 @@ export function startPurge(deps: { database: Database; journal: Journal; logger:
     })
   }
 
-  async function round(): Promise<void> {
+  async function round(signal: AbortSignal): Promise<void> {
     await purgeMailedTokens(database.db)
     let total = 0
-    for (let count = PURGE_BATCH; count === PURGE_BATCH && !stopping.signal.aborted; total += count) {
+    for (let count = PURGE_BATCH; count === PURGE_BATCH && !signal.aborted; total += count) {
       count = await purgeBatch()
     }
     if (total > 0) logger.info({ users: total }, 'removed users who were deleted 30 days ago')
   }
 
-  async function loop(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      let pauseMs = PURGE_INTERVAL_MS
-      try {
-        await round()
-      } catch (error) {
-        pauseMs = RETRY_INTERVAL_MS
-        logger.warn({ err: error }, 'failed to remove deleted users; retrying')
-      }
-      await sleep(pauseMs, stopping.signal).catch(() => undefined)
-    }
-  }
-  const running = loop()
-
-  return {
-    async stop() {
-      stopping.abort()
-      await running
-    },
-  }
+  return startPeriodicRounds({
+    firstPauseMs: 0,
+    pauseMs: (hasFailed) => (hasFailed ? RETRY_INTERVAL_MS : PURGE_INTERVAL_MS),
+    round,
+    onFailure: (error) => logger.warn({ err: error }, 'failed to remove deleted users; retrying'),
+  })
 }

@@ -4,6 +4,7 @@
  */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import type { AccessPolicy } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import type { Mailer } from '../mail/index.ts'
@@ -57,7 +58,7 @@ export function createUsersService(deps: UsersDeps): UsersService {
   const { database, uniqueNames } = deps
   const verification = createEmailVerification({ ...deps, isRequired: deps.requireVerifiedEmail })
   const secrets = createSecrets(deps)
-  let purge: { stop(): Promise<void> } | undefined
+  let purge: PeriodicRounds | undefined
   return {
     ...createRegistration({ ...deps, onCreated: verification.mailNewAddress }),
     ...createListings(deps),

@@ -4,9 +4,11 @@
  */
 import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
-import { comparePositions, currentSnapshot, readNew, sees, startRounds } from '#core/changelog/index.ts'
-import type { LogRow, LogSnapshot, Pause, Rounds } from '#core/changelog/index.ts'
+import { comparePositions, currentSnapshot, readNew, sees } from '#core/changelog/index.ts'
+import type { LogRow, LogSnapshot } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
+import type { Pause, Rounds } from '#core/rounds.ts'
 import { withDeadline } from '#core/time.ts'
 import { BATCH_LOG, batchOf, tokenOf } from './batch-log.ts'
 import type { Follower } from './follower.ts'

@@ -5,9 +5,9 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
-import { startRounds } from '#core/changelog/index.ts'
-import type { Pause, Rounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
+import type { Pause, Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Protocol } from '../model/message.ts'
 import { protocolNumber } from '../model/message.ts'

@@ -3,9 +3,9 @@
  * batches, which it has summed up in memory already, and the batches that other processes left behind.
  */
 import type { Database } from '#core/database/index.ts'
-import { startRounds } from '#core/changelog/index.ts'
-import type { Rounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
+import type { Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { PROJECTOR_METRICS } from './metrics.ts'

@@ -2,7 +2,8 @@
 import { deleteOldQuotaDays } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { sleep } from '#core/time.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import { deleteExpiredKeys } from '../ingest/idempotency.ts'
 import { deleteDroppedCounts, deleteDroppedWeeks } from '../projections/dropped-weeks.ts'
 import { replaceExpiredLatest } from '../projections/replace-latest.ts'
@@ -14,39 +15,22 @@ const INTERVAL_MS = 60 * 60 * 1000
 /** The first round runs soon after the start, with a delay that keeps it out of the start itself. */
 const FIRST_PAUSE_MS = 10_000
 
-export type Retention = { stop(): Promise<void> }
-
 /** Resolves when the current partitions exist. The first round follows soon after, then one each hour. */
-export async function startRetention(database: Database, logger: Logger): Promise<Retention> {
+export async function startRetention(database: Database, logger: Logger): Promise<PeriodicRounds> {
   await createPartitions(database, PRESENT_DAYS)
-  const stopping = new AbortController()
-
-  async function loop(): Promise<void> {
-    let pauseMs = FIRST_PAUSE_MS
-    while (!stopping.signal.aborted) {
-      try {
-        await sleep(pauseMs, stopping.signal)
-        pauseMs = INTERVAL_MS
-        await replaceExpiredLatest(database)
-        await maintainPartitions(database, logger)
-        await deleteDroppedWeeks(database)
-        await deleteDroppedCounts(database)
-        await deleteExpiredKeys(database)
-        await deleteOldBatches(database)
-        await deleteOldMinutes(database)
-        await deleteOldQuotaDays(database)
-      } catch (error) {
-        if (stopping.signal.aborted) return
-        logger.warn({ err: error }, 'failed to maintain the partitions of messages; retrying')
-      }
-    }
-  }
-
-  const running = loop()
-  return {
-    async stop() {
-      stopping.abort()
-      await running
+  return startPeriodicRounds({
+    firstPauseMs: FIRST_PAUSE_MS,
+    pauseMs: INTERVAL_MS,
+    async round() {
+      await replaceExpiredLatest(database)
+      await maintainPartitions(database, logger)
+      await deleteDroppedWeeks(database)
+      await deleteDroppedCounts(database)
+      await deleteExpiredKeys(database)
+      await deleteOldBatches(database)
+      await deleteOldMinutes(database)
+      await deleteOldQuotaDays(database)
     },
-  }
+    onFailure: (error) => logger.warn({ err: error }, 'failed to maintain the partitions of messages; retrying'),
+  })
 }

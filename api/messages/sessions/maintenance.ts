@@ -4,9 +4,9 @@
  */
 import type { Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { startRounds } from '#core/changelog/index.ts'
-import type { Pause, Rounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
+import type { Pause, Rounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import { clearDeadNodes } from './dead-nodes.ts'

@@ -4,7 +4,8 @@
  */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { sleep } from '#core/time.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import { countAliveWorkers } from '#queues/index.ts'
 import { SLOT_SECONDS, deleteOldSamples, insertPlatformSample, insertSamples } from './repository.ts'
 
@@ -12,38 +13,20 @@ import { SLOT_SECONDS, deleteOldSamples, insertPlatformSample, insertSamples } f
 const FIRST_PAUSE_MS = 10_000
 const SLOT_MS = SLOT_SECONDS * 1000
 
-export type Sampling = { stop(): Promise<void> }
-
 /** In the middle of a slot: a clock that differs from that of the database by less than half a slot leaves none out. */
 const untilNextSlot = (nowMs: number) => SLOT_MS - ((nowMs + SLOT_MS / 2) % SLOT_MS)
 
-export function startSampling(database: Database, logger: Logger): Sampling {
-  const stopping = new AbortController()
-
-  async function loop(): Promise<void> {
-    let pauseMs = FIRST_PAUSE_MS
-    while (!stopping.signal.aborted) {
-      try {
-        await sleep(pauseMs, stopping.signal)
-        pauseMs = untilNextSlot(Date.now())
-        await sample(database)
-      } catch (error) {
-        if (stopping.signal.aborted) return
-        logger.warn(
-          { err: error },
-          'failed to sample clients and workers that are online; the next sample follows in five minutes',
-        )
-      }
-    }
-  }
-
-  const running = loop()
-  return {
-    async stop() {
-      stopping.abort()
-      await running
-    },
-  }
+export function startSampling(database: Database, logger: Logger): PeriodicRounds {
+  return startPeriodicRounds({
+    firstPauseMs: FIRST_PAUSE_MS,
+    pauseMs: () => untilNextSlot(Date.now()),
+    round: () => sample(database),
+    onFailure: (error) =>
+      logger.warn(
+        { err: error },
+        'failed to sample clients and workers that are online; the next sample follows in five minutes',
+      ),
+  })
 }
 
 /** False when the present slot was sampled before. */

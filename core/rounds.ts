@@ -1,5 +1,5 @@
-/** The loop of a changelog reader: one round at a time, after a pause or a wake, until it is stopped. */
-import { monotonicMs } from '../time.ts'
+/** Work that a process repeats in the background: one round at a time, after a pause or a wake, until it is stopped. */
+import { monotonicMs } from './time.ts'
 
 export type Pause = {
   pauseMs: number
@@ -82,6 +82,55 @@ export function growingPauses(shortestMs: number, longestMs: number): { next(fou
     next(foundNothing) {
       pauseMs = foundNothing ? Math.min(pauseMs * 2, longestMs) : shortestMs
       return pauseMs
+    },
+  }
+}
+
+export type PeriodicRounds = {
+  /** Aborted by `stop`. */
+  readonly signal: AbortSignal
+  /** Waits for the round that is running. */
+  stop(): Promise<void>
+}
+
+/** Rounds that only time begins, and that may fail. */
+export function startPeriodicRounds({
+  firstPauseMs,
+  pauseMs,
+  round,
+  onFailure,
+}: {
+  /** Before the first round. */
+  firstPauseMs: number
+  /** From the end of a round to the next one. */
+  pauseMs: number | ((hasFailed: boolean) => number)
+  /** Long rounds look at the signal, which `stop` aborts. */
+  round: (signal: AbortSignal) => Promise<unknown>
+  /** Called with the error of a round, unless the rounds are being stopped. The next round follows after its pause. */
+  onFailure: (error: unknown) => void
+}): PeriodicRounds {
+  const stopping = new AbortController()
+  const { signal } = stopping
+  let isWaiting = firstPauseMs > 0
+  const rounds = startRounds(async () => {
+    if (isWaiting) {
+      isWaiting = false
+      return { pauseMs: firstPauseMs, isWakeable: false }
+    }
+    let hasFailed = false
+    try {
+      await round(signal)
+    } catch (error) {
+      hasFailed = true
+      if (!signal.aborted) onFailure(error)
+    }
+    return { pauseMs: typeof pauseMs === 'number' ? pauseMs : pauseMs(hasFailed), isWakeable: false }
+  })
+  return {
+    signal,
+    async stop() {
+      stopping.abort()
+      await rounds.stop()
     },
   }
 }

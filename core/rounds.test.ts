@@ -1,6 +1,6 @@
-/** Pauses of readers, wakes that end them, and the minimum pause after a wake. */
+/** Pauses between rounds, wakes that end them, the minimum pause after a wake, and rounds that fail. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { growingPauses, startRounds } from './rounds.ts'
+import { growingPauses, startPeriodicRounds, startRounds } from './rounds.ts'
 import type { Pause } from './rounds.ts'
 
 beforeEach(() => {
@@ -79,4 +79,44 @@ test('pauses double while nothing is found, up to the maximum, and return to the
   const pauses = growingPauses(100, 1000)
   expect([true, true, true, true, true].map((isNothing) => pauses.next(isNothing))).toEqual([200, 400, 800, 1000, 1000])
   expect([false, false, true].map((isNothing) => pauses.next(isNothing))).toEqual([100, 100, 200])
+})
+
+test('a failed periodic round is reported, and the next one follows after the pause for failures', async () => {
+  const times: number[] = []
+  const failures: unknown[] = []
+  const start = performance.now()
+  const away = new Error('the database is away')
+  const rounds = startPeriodicRounds({
+    firstPauseMs: 100,
+    pauseMs: (hasFailed) => (hasFailed ? 10 : 1000),
+    round() {
+      times.push(performance.now() - start)
+      return times.length === 1 ? Promise.reject(away) : Promise.resolve()
+    },
+    onFailure: (error) => failures.push(error),
+  })
+  await vi.advanceTimersByTimeAsync(1200)
+  await rounds.stop()
+  expect(times).toEqual([100, 110, 1110])
+  expect(failures).toEqual([away])
+})
+
+test('a stop aborts the signal, waits for the periodic round, and no failure that it causes is reported', async () => {
+  const seen: string[] = []
+  const rounds = startPeriodicRounds({
+    firstPauseMs: 0,
+    pauseMs: 10,
+    async round(signal) {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      seen.push('ended')
+      signal.throwIfAborted()
+    },
+    onFailure: () => seen.push('reported'),
+  })
+  await vi.advanceTimersByTimeAsync(100)
+  expect(seen).toEqual([])
+  await rounds.stop()
+  expect(seen).toEqual(['ended'])
+  await vi.advanceTimersByTimeAsync(100)
+  expect(seen).toEqual(['ended'])
 })
