@@ -134,9 +134,10 @@ export async function listMembers(
 ): Promise<{ items: string[]; next: PageEnd }> {
   const source = {
     columns: sql`u.id`,
-    from: sql`grants g JOIN users u ON u.key = g.user_key`,
+    from: sql`grants g`,
     where: sql<boolean>`g.entity_key = ${entityKey} AND g.role_key = ${roleKey}`,
     keyset: OLDEST_FIRST,
+    joined: { alias: 'g', tables: sql`JOIN users u ON u.key = g.user_key` },
   }
   const { rows, next } = await readPage<{ id: string }>(db, source, range)
   return { items: rows.map((row) => row.id), next }
@@ -144,7 +145,7 @@ export async function listMembers(
 
 const OLDEST_FIRST = new Keyset([
   { by: sql`g.created_at`, type: 'time' },
-  { by: sql`u.key`, type: 'number' },
+  { by: sql`g.user_key`, type: 'number' },
 ])
 
 export async function countMembers(db: Queryable, entityKey: number, roleKey: number): Promise<number> {

@@ -59,13 +59,14 @@ export async function listDashboards(
 ): Promise<{ items: DashboardRecord[]; next: PageEnd }> {
   const source = {
     columns: COLUMNS,
-    from: sql`dashboards d JOIN users u ON u.key = d.user_key`,
+    from: sql`dashboards d`,
     where: visible(viewer),
     keyset: new Keyset([
       { by: sql`(d.user_key = ${viewer.userKey})`, type: 'boolean', dir: 'desc' },
       { by: sql`d.name`, type: 'text' },
       { by: sql`d.id`, type: 'uuid' },
     ]),
+    joined: { alias: 'd', tables: sql`JOIN users u ON u.key = d.user_key` },
   }
   const { rows, next } = await readPage<Row>(db, source, range)
   return { items: rows.map(fromRow), next }
