@@ -110,12 +110,17 @@ const INACTIVE = sql<boolean>`
     AND NOT EXISTS (SELECT 1 FROM tasks t JOIN runs r ON r.task_key = t.key
       WHERE t.workflow_key = f.key AND r.next_check_at IS NOT NULL)`
 
-/** False while it, or one of its tasks, is running. */
+/** With its tasks, each of which has a record too. False while it, or one of its tasks, is running. */
 export async function deleteWorkflow(tx: Transaction, key: number, caller: TaskCaller): Promise<boolean> {
-  const change = { type: 'workflow', change: 'remove' } as const
+  const actor = actorOf(caller)
   const { rows } = await sql`WITH changed AS (DELETE FROM workflows f WHERE f.key = ${key} AND ${INACTIVE}
       RETURNING f.key, f.id, f.name, f.domain_key),
-    removed AS (${sql.raw(storeRemoved('workflow'))}), recorded AS (${recordManaged(actorOf(caller), change)})
+    removed AS (${sql.raw(storeRemoved('workflow'))}),
+    recorded AS (${recordManaged(actor, { type: 'workflow', change: 'remove' })}),
+    changed_tasks AS (DELETE FROM tasks t USING changed f WHERE t.workflow_key = f.key
+      RETURNING t.key, t.id, t.name, t.domain_key),
+    removed_tasks AS (${sql.raw(storeRemoved('task', 'changed_tasks'))}),
+    recorded_tasks AS (${recordManaged(actor, { type: 'task', change: 'remove' }, 'changed_tasks')})
     SELECT key FROM changed`.execute(tx)
   return rows.length === 1
 }

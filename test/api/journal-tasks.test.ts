@@ -154,8 +154,13 @@ test('the journal of a deleted task is read by administrators of its domain', as
   expect((await member('GET', `/${domainId}/journal/task/${id}`)).status).toBe(404)
 })
 
-test('a workflow has a record of its creation, starts, stops and deletion', async () => {
-  const workflow = { name: 'report', domain_id: domainId, tasks: [{ name: 'add', inputs: [1, 2], file }] }
+test('a workflow has a record of its creation, starts, stops and deletion, and so has each task that goes with it', async () => {
+  const names = ['add', 'sum']
+  const workflow = {
+    name: 'report',
+    domain_id: domainId,
+    tasks: names.map((name) => ({ name, inputs: [1, 2], file })),
+  }
   const id = await made(owner('POST', '/workflows', workflow))
   const { tasks } = (await owner('GET', `/workflows/${id}`)).json<{ tasks: { id: string }[] }>()
   expect((await owner('POST', `/workflows/${id}/start`)).status).toBe(200)
@@ -163,6 +168,16 @@ test('a workflow has a record of its creation, starts, stops and deletion', asyn
   await owner('POST', `/workflows/${id}/stop`)
   expect(operationsOf(await journalOf('task', tasks[0]?.id ?? ''))).toEqual(['task.create'])
   expect((await owner('DELETE', `/workflows/${id}`)).status).toBe(204)
+  expect(tasks).toHaveLength(names.length)
+  for (const task of tasks) {
+    const [created, removed, ...others] = await journalOf('task', task.id)
+    expect([created?.operation, removed?.operation, others]).toEqual(['task.create', 'task.remove', []])
+    expect(removed?.attributes).toMatchObject({ id: task.id, name: created?.attributes['name'], user_id: ownerId })
+  }
+  const inDomain = await journalOf('domain', domainId)
+  expect(operationsOf(inDomain.filter(({ attributes }) => tasks.some((task) => task.id === attributes['id'])))).toEqual(
+    [...names.map(() => 'task.create'), ...names.map(() => 'task.remove')],
+  )
   const items = await journalOf('workflow', id)
   expect(operationsOf(items)).toEqual(['workflow.create', 'workflow.start', 'workflow.stop', 'workflow.remove'])
   for (const { attributes } of items) expect(attributes).toMatchObject({ id, name: 'report', user_id: ownerId })

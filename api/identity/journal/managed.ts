@@ -38,26 +38,30 @@ export function managedEntry(row: ManagedRow, { type, change, attributes = {} }:
 }
 
 /**
- * A part of the statement of a change: records it for each row of the common table expression `changed`, which has the columns
- * key, id, name and domain_key. `attributes` contain no secret. Without a domain and a user nobody could read the record, so it
+ * A part of the statement of a change: records it for each row of the common table expression, `changed` by default, which has the
+ * columns key, id, name and domain_key. `attributes` contain no secret. Without a domain and a user nobody could read the record, so it
  * is not written.
  */
-export function recordManaged(actor: Actor, { type, change, attributes = {} }: ManagedChange): Sql {
+export function recordManaged(
+  actor: Actor,
+  { type, change, attributes = {} }: ManagedChange,
+  expression = 'changed',
+): Sql {
   const who = actorColumns(actor)
   return sql`INSERT INTO journal (actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, operation, domain_key,
       entity_keys, attributes)
     SELECT ${who.actor_kind}, ${who.actor_key}::bigint, ${who.actor_id}::uuid, ${who.address}, ${who.request_id}, ${who.token_type},
       ${who.super_admin}::boolean, ${`${type}.${change}`}, domain_key, ARRAY[key + ${sql.raw(String(MANAGED[type].firstKey))}],
       jsonb_build_object('id', id, 'name', name) || ${JSON.stringify(attributes)}::jsonb
-    FROM changed WHERE domain_key IS NOT NULL OR ${who.actor_key}::bigint IS NOT NULL`
+    FROM ${sql.table(expression)} WHERE domain_key IS NOT NULL OR ${who.actor_key}::bigint IS NOT NULL`
 }
 
 /**
  * The same for deleted rows: administrators of the domain read the journal of a deleted entity by its id, those of the platform that
  * of a worker without a domain.
  */
-export function storeRemoved(type: ManagedType): string {
+export function storeRemoved(type: ManagedType, expression = 'changed'): string {
   const where = type === 'worker' ? '' : 'WHERE domain_key IS NOT NULL'
   return `INSERT INTO removed_entities (key, type, domain_key, id)
-    SELECT key + ${MANAGED[type].firstKey}, '${type}', domain_key, id FROM changed ${where}`
+    SELECT key + ${MANAGED[type].firstKey}, '${type}', domain_key, id FROM ${expression} ${where}`
 }
