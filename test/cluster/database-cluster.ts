@@ -126,15 +126,27 @@ export class Member implements AsyncDisposable {
 
   /** How far the clock of PostgreSQL is ahead of ours, in seconds. */
   async clockOffsetSeconds(): Promise<number> {
+    return (await this.#number('extract(epoch FROM now())')) - Date.now() / 1000
+  }
+
+  /** The standbys that a COMMIT of this server waits for; one of them has to answer. */
+  async standbysOfCommit(): Promise<number> {
+    return await this.#number("(SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum')")
+  }
+
+  /** The value of an expression, as the superuser sees it. */
+  async #number(expression: string): Promise<number> {
     const { address, ports } = this.site
     const client = new pg.Client({
       connectionString: `postgres://postgres:${DATABASE_PASSWORD}@${address}:${ports.postgres}/postgres`,
       connectionTimeoutMillis: ANSWER_DEADLINE_MS,
+      query_timeout: ANSWER_DEADLINE_MS,
     })
+    client.on('error', () => undefined)
     await client.connect()
     try {
-      const { rows } = await client.query<{ seconds: number }>('SELECT extract(epoch FROM now())::float8 AS seconds')
-      return (rows[0]?.seconds ?? 0) - Date.now() / 1000
+      const { rows } = await client.query<{ value: number }>(`SELECT (${expression})::float8 AS value`)
+      return rows[0]?.value ?? 0
     } finally {
       await client.end()
     }
@@ -271,7 +283,7 @@ export class DatabaseCluster implements AsyncDisposable {
     return this.members.filter((member) => member !== leader)
   }
 
-  /** A leader and two standbys run; the standbys follow it without a lag, and a COMMIT waits for either. */
+  /** A leader and two standbys run; the standbys follow it without a lag, and either of them is enough for a COMMIT. */
   async untilWhole(): Promise<void> {
     let states: MemberState[] = []
     await until(
@@ -280,10 +292,11 @@ export class DatabaseCluster implements AsyncDisposable {
         const following = states.filter(
           ({ role, state, lag }) => role === 'quorum_standby' && state === 'streaming' && lag === 0,
         )
-        return (
-          following.length === NAMES.length - 1 &&
-          states.some(({ role, state }) => role === 'leader' && state === 'running')
-        )
+        const running = states.find(({ role, state }) => role === 'leader' && state === 'running')
+        const leader = this.members.find(({ name }) => name === running?.name)
+        if (following.length < NAMES.length - 1 || leader === undefined) return false
+        // Patroni says so before PostgreSQL does.
+        return (await leader.standbysOfCommit().catch(() => 0)) === following.length
       },
       'three servers that follow each other',
       WHOLE_DEADLINE_MS,
