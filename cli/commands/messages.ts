@@ -15,6 +15,7 @@ const FILTERS = [
   'to',
   'publisher',
   'run',
+  'message-id',
   'format',
   'aggregation',
   'interval',
@@ -40,9 +41,9 @@ const COLUMNS = [
   'protocol',
 ]
 /** An export has neither pages nor buckets, and is in order of time. */
-const EXPORT_FLAGS = ['from', 'to', 'publisher', 'run', 'format'] as const
+const EXPORT_FLAGS = ['from', 'to', 'publisher', 'run', 'message-id', 'format'] as const
 const EXPORT_FILTERS = [...EXPORT_FLAGS, 'name', 'dir'] as const
-const READ_FLAGS = ['from', 'to', 'publisher', 'run', 'format', 'aggregation', 'interval'] as const
+const READ_FLAGS = ['from', 'to', 'publisher', 'run', 'message-id', 'format', 'aggregation', 'interval'] as const
 
 export const messages: Group = {
   name: 'messages',
@@ -175,7 +176,7 @@ async function send(cli: Cli, given: Given): Promise<void> {
 
 function queryOf(cli: Cli, given: Given, names: readonly (typeof FILTERS)[number][], subtopic: string) {
   const query: Record<string, string | undefined> = { subtopic: subtopic === '' ? undefined : subtopic }
-  for (const name of names) query[name] = cli.settings.filter(name)
+  for (const name of names) query[name === 'message-id' ? 'message' : name] = cli.settings.filter(name)
   for (const pair of given.flags.all('query')) {
     const [key = '', ...value] = pair.split('=')
     if (key === '' || value.length === 0) throw new UsageError('--query must be KEY=VALUE')

@@ -127,6 +127,7 @@ export const FLAGS = [
   { name: 'rm', summary: 'delete the task afterwards' },
   { name: 'timeout', value: 'DURATION', summary: 'timeout, such as 30s' },
   { name: 'run', value: 'RUN_ID', summary: 'id of a run' },
+  { name: 'message-id', value: 'MESSAGE_ID', summary: 'id of a message, such as 4711/0' },
   { name: 'stream', value: 'STREAM', summary: 'stdout or stderr' },
   { name: 'label', value: 'KEY=VALUE', summary: 'only workers with this label' },
   { name: 'interval', value: 'DURATION', summary: 'polling interval, or width of a bucket' },

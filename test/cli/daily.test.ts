@@ -487,6 +487,12 @@ describe('files of bulk provisioning', () => {
     expect(json<{ total: number }>(await home.run(['messages', 'read', channel])).total).toBe(2)
     const ofRun = await home.run(['messages', 'read', channel, '--run', made[0]?.id ?? ''])
     expect(json<{ total: number }>(ofRun).total).toBe(0)
+    await home.run(['messages', 'send', channel, '[{"n": "c", "v": 3}]'])
+    const [newest] = json<{ messages: { message_id: string }[] }>(
+      await home.run(['messages', 'read', channel, '--limit', '1', '--query', 'links=true']),
+    ).messages
+    const one = await home.run(['messages', 'read', channel, '--message-id', newest?.message_id ?? ''])
+    expect(json<{ messages: object[] }>(one).messages).toMatchObject([{ name: 'c', value: 3 }])
   })
 
   it('of 250 channels are listed whole with --all, which selects no page', async () => {

@@ -399,6 +399,103 @@ test('the total of a channel without messages is 0, whether or not batches of ot
   }
 })
 
+describe('one message', () => {
+  type Linked = { value?: number; message_id: string; payload?: string }
+  const linked = async (channelId: string, query = '') =>
+    (await read(`links=true&limit=100&${query}`, channelId)).messages as unknown as Linked[]
+
+  test('is read by its id alone: pages, totals, aggregates and exports', async () => {
+    const own = await plant.newConnectedDevice()
+    await plant.connect(device, own.channelId)
+    // At once: so several messages may be in one batch.
+    await Promise.all(
+      [1, 2, 3, 4].map((value) =>
+        publish(
+          own,
+          '',
+          [
+            { n: 'first', v: value, t: START },
+            { n: 'second', v: value * 10, t: START + 10_000_000 },
+          ],
+          own.channelId,
+        ),
+      ),
+    )
+    const all = await linked(own.channelId)
+    expect(new Set(all.map(({ message_id: id }) => id)).size).toBe(4)
+    const valuesOf = async (query: string) => (await read(query, own.channelId)).messages.map(({ value }) => value)
+    const check = async () => {
+      for (const { value = 0, message_id: id } of all.filter((record) => (record.value ?? 0) < 10)) {
+        expect(await read(`message=${id}`, own.channelId)).toMatchObject({
+          total: 2,
+          message: id,
+          messages: [{ value: value * 10 }, { value }],
+        })
+        expect(await valuesOf(`message=${id}&order=value&dir=asc`)).toEqual([value, value * 10])
+        expect(await valuesOf(`message=${id}&name=first`)).toEqual([value])
+        expect(await read(`message=${id}&only_total=true`, own.channelId)).toMatchObject({ total: 2 })
+        const range = `from=${START - 1}&to=${START + 20_000_000}`
+        expect(await valuesOf(`message=${id}&${range}&aggregation=sum&interval=1h`)).toEqual([value * 10, value])
+        const lines = await plant.api.app.inject({
+          url: `/m/${plant.domainId}/c/${own.channelId}?dir=asc&message=${id}`,
+          headers: { authorization: `Client ${device.secret}`, accept: 'application/x-ndjson' },
+        })
+        const exported = lines.body.trim().split('\n')
+        expect(exported.map((line) => (JSON.parse(line) as ReadMessage).value)).toEqual([value, value * 10])
+      }
+    }
+    await check()
+    await projectPending(plant.api.database)
+    await check()
+    // Batches are kept for eight days, messages longer.
+    const seqs = all.map(({ message_id: id }) => Number(id.split('/')[0]))
+    await plant.api.database.pool.query('DELETE FROM ingest_batches WHERE seq = ANY ($1)', [seqs])
+    await check()
+  })
+
+  test('is also read when it is no SenML', async () => {
+    const own = await plant.newConnectedDevice()
+    await plant.connect(device, own.channelId)
+    for (const payload of ['one', 'two']) {
+      const response = await plant.api.app.inject({
+        method: 'POST',
+        url: `/m/${plant.domainId}/c/${own.channelId}`,
+        payload,
+        headers: { authorization: `Client ${own.secret}`, 'content-type': 'text/plain' },
+      })
+      expect(response.statusCode).toBe(202)
+    }
+    const [newest, oldest] = await linked(own.channelId, 'format=raw')
+    expect(await read(`format=raw&message=${oldest?.message_id}`, own.channelId)).toMatchObject({
+      total: 1,
+      messages: [{ payload: oldest?.payload }],
+    })
+    expect((await read(`message=${newest?.message_id}`, own.channelId)).total).toBe(0)
+  })
+
+  test('of another channel is as one that does not exist', async () => {
+    const foreign = await plant.newConnectedDevice()
+    await plant.connect(device, foreign.channelId)
+    await publish(foreign, '', [{ n: 'secret', v: 1 }], foreign.channelId)
+    const [{ message_id: id } = { message_id: '' }] = await linked(foreign.channelId)
+    expect((await read(`message=${id}`, foreign.channelId)).total).toBe(1)
+    const { message: _, ...unknown } = await read('message=9007199254740991/0')
+    expect(unknown).toMatchObject({ total: 0, messages: [] })
+    expect(await read(`message=${id}`)).toEqual({ ...unknown, message: id })
+  })
+
+  test('has an id of two numbers, not together with a run; newest records and deletions refuse it', async () => {
+    const run = '6f9619ff-8b86-4d01-b42d-00cf4fc964ff'
+    for (const query of ['1', '1/', '/0', '-1/0', '1/0/0', '1/a', '9999999999999999999/0', `1/0&run=${run}`])
+      expect(await statusOf(`message=${query}`), query).toBe(400)
+    const url = `/m/${plant.domainId}/c/${device.channelId}/latest?message=1/0`
+    const latest = await plant.api.app.inject({ url, headers: { authorization: `Client ${device.secret}` } })
+    expect(latest.json()).toMatchObject({ error: 'malformed', details: [{ path: 'message' }] })
+    const messages = `/${plant.domainId}/channels/${device.channelId}/messages`
+    expect((await plant.owner.call('DELETE', `${messages}?from=0&message=1/0`)).status).toBe(400)
+  })
+})
+
 test('only_total returns the total only, for pages, aggregates and the newest records', async () => {
   const channelId = await plant.newChannel()
   await plant.connect(device, channelId)

@@ -107,6 +107,7 @@ test('no read names a partition in which nothing of the channel arrived', async 
     page({ offset: 150 }),
     page({ v: 100, comparator: 'lt' }),
     page({ run: RUN }),
+    page({ message: '150/0' }),
     page(means),
     latest({}),
   ]) {
@@ -124,6 +125,7 @@ test.each([
   ['A range of times', page({ from, to })],
   ['A page that is far away', page({ offset: 150 })],
   ['Messages of a run', page({ run: RUN })],
+  ['One message', page({ message: '150/0' })],
   ['Values', page({ v: 100, comparator: 'lt' })],
   ['Means of an hour', page(means)],
   ['JSON and raw messages', page({ format: 'raw', limit: 1 })],

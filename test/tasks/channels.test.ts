@@ -202,6 +202,9 @@ test('a message on the channel starts a run with its record, and the result is p
       .map((line) => JSON.parse(line) as unknown),
   ).toMatchObject([{ value: 1021 }])
   expect((await read(to, `run=${randomUUID()}`, { accept: 'application/x-ndjson' })).text).toBe('')
+  // And from the run to the message that started it.
+  const id = cause?.message_id ?? ''
+  expect(await values(`message=${id}`, from)).toMatchObject({ total: 1, message: id, messages: [{ value: 21 }] })
   for (const query of ['run=latest', `run=${run?.id}&format=json`])
     expect((await read(to, query)).json(), query).toMatchObject({ error: 'malformed', details: [{ path: 'run' }] })
   expect((await owner.call('GET', `/m/${domain}/c/${to}/latest?run=${run?.id}`)).status).toBe(400)

@@ -23,7 +23,20 @@ const MAX_DELETIONS_PER_DOMAIN = 2
 const RETRY_SECONDS = 5
 
 /** Filters of pages. Ignoring one, as other queries ignore unknown parameters, would delete too much. */
-const FILTERS_OF_PAGES = ['format', 'subtopic', 'protocol', 'name', 'run', 'v', 'vb', 'vs', 'vd', 'limit', 'offset']
+const FILTERS_OF_PAGES = [
+  'format',
+  'subtopic',
+  'protocol',
+  'name',
+  'run',
+  'message',
+  'v',
+  'vb',
+  'vs',
+  'vd',
+  'limit',
+  'offset',
+]
 
 function refuseOtherFilters(query: DeletionQuery): void {
   const filter = FILTERS_OF_PAGES.find((name) => Object.hasOwn(query, name))

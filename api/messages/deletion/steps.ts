@@ -54,7 +54,7 @@ export async function deleteMessages(database: Database, target: DeletionTarget,
 
 async function scopeOf({ db }: Database, { channelKey, publisherId }: DeletionTarget): Promise<Scope> {
   const all = { arrivals: undefined, seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
-  const scope = { channelKey, ...all, protocol: undefined, ofRun: undefined, values: [] }
+  const scope = { channelKey, ...all, protocol: undefined, selected: undefined, values: [] }
   if (publisherId === undefined) return scope
   const { rows } = await sql<{ key: number }>`
     SELECT key FROM series WHERE channel_key = ${channelKey} AND publisher_id = ${publisherId}`.execute(db)

@@ -198,8 +198,8 @@ async function* recordsOf(
   dir: 'asc' | 'desc',
 ): AsyncGenerator<StoredMessage[], void, void> {
   const scope = await scopeOf(db, channelKey, filter)
-  if (scope.ofRun === 'nothing') return
-  const range = scope.ofRun === undefined ? filter : intersection(filter, scope.ofRun.times)
+  if (scope.selected === 'nothing') return
+  const range = scope.selected === undefined ? filter : intersection(filter, scope.selected.times)
   for (const slice of await slicesOf(db, scope, range, dir)) {
     const conditions = conditionsIn(scope, slice)
     const query = sql<RecordRow>`

@@ -6,9 +6,9 @@ import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 import type { Arrivals } from './arrivals.ts'
 import { arrivalsOf, holdsRecords } from './arrivals.ts'
 import type { Filter } from './filter.ts'
-import type { RunMessages } from './run-messages.ts'
-import { isPublishedAs, messagesOfRun } from './run-messages.ts'
 import type { Comparator } from './schema.ts'
+import type { SelectedMessages } from './selected-messages.ts'
+import { isSelected, selectedMessages } from './selected-messages.ts'
 import type { TimeRange } from './time-range.ts'
 
 /** The records of a query, without their times. */
@@ -23,8 +23,8 @@ export type Scope = {
   /** Series with the name of the query. */
   recordKeys: readonly number[] | undefined
   protocol: number | undefined
-  /** What a run published when the query filters by one; 'nothing': no message is known. */
-  ofRun: RunMessages | 'nothing' | undefined
+  /** The messages when the query filters by a message or a run; 'nothing': none has records. */
+  selected: SelectedMessages | 'nothing' | undefined
   values: readonly ValueCondition[]
 }
 
@@ -59,14 +59,12 @@ const OPERATORS: Readonly<Record<Comparator, Sql<unknown>>> = {
  */
 export async function scopeOf(tx: Queryable, channelKey: number, filter: Filter): Promise<Scope> {
   const values = valueConditions(filter)
-  const [arrivals, series, ofRun] = await Promise.all([
+  const [arrivals, series, selected] = await Promise.all([
     arrivalsOf(tx, channelKey),
     seriesOf(tx, channelKey, filter),
-    filter.runId === undefined
-      ? undefined
-      : messagesOfRun(tx, filter.runId, filter).then((found) => found ?? 'nothing'),
+    selectedMessages(tx, filter),
   ])
-  return { channelKey, arrivals, ...series, protocol: filter.protocol, ofRun, values }
+  return { channelKey, arrivals, ...series, protocol: filter.protocol, selected, values }
 }
 
 function valueConditions({ value, boolValue, stringValue, dataValue, comparator }: Filter): ValueCondition[] {
@@ -119,7 +117,7 @@ export function conditionsIn(
   range: TimeRange,
   { found = 'by channel', heldIn = range }: { found?: 'by channel' | 'by batch'; heldIn?: TimeRange } = {},
 ): RecordConditions {
-  const { channelKey, arrivals, rowKeys, recordKeys, protocol, ofRun, values } = scope
+  const { channelKey, arrivals, rowKeys, recordKeys, protocol, selected, values } = scope
   const times = rowTimeConditions(range)
   const rows =
     found === 'by channel'
@@ -128,8 +126,8 @@ export function conditionsIn(
   // Pending batches name their partitions themselves.
   if (arrivals !== undefined && found === 'by channel') rows.push(holdsRecords(arrivals, heldIn))
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
-  if (ofRun === 'nothing') rows.push(sql`false`)
-  else if (ofRun !== undefined) rows.push(...rowTimeConditions(ofRun.times), isPublishedAs(ofRun))
+  if (selected === 'nothing') rows.push(sql`false`)
+  else if (selected !== undefined) rows.push(...rowTimeConditions(selected.times), isSelected(selected))
   rows.push(...values.map(({ row }) => row))
   // Publisher and subtopic are the same for all records of a row, so that the first record decides.
   if (rowKeys !== undefined) rows.push(isOneOf(sql`m.series_keys[1]`, rowKeys))

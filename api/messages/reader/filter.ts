@@ -22,12 +22,16 @@ export type Filter = {
   protocol: number | undefined
   /** The run of a task that published the message. */
   runId: string | undefined
+  message: MessagePlace | undefined
   value: number | undefined
   boolValue: boolean | undefined
   stringValue: string | undefined
   dataValue: Uint8Array | undefined
   comparator: Comparator
 }
+
+/** A message by its batch and its number in it. */
+export type MessagePlace = { batch: number; message: number }
 
 /** `by` has at least one name, and none twice. */
 export type AggregationRequest = { by: readonly Aggregation[]; interval: Interval; timeZone: string }
@@ -51,6 +55,7 @@ export function parseFilter(query: MessagesQuery): Filter {
     names: isGiven(name) ? parseList('name', name) : undefined,
     protocol: isGiven(protocol) ? PROTOCOLS.findIndex((known) => known === protocol) : undefined,
     runId: isGiven(query.run) ? parseRun(query.run, query.format) : undefined,
+    message: isGiven(query.message) ? parseMessage(query.message, query.run) : undefined,
     value: query.v,
     boolValue: query.vb,
     stringValue: isGiven(vs) ? vs : undefined,
@@ -68,6 +73,17 @@ function parseRun(run: string, format: string): string {
   if (!isId(run)) throw refusedField('run', 'must be the id of a run')
   if (format !== RECORDS_FORMAT) throw refusedField('run', `requires the format ${RECORDS_FORMAT}`)
   return run
+}
+
+/** As `message_id` shows it. */
+const MESSAGE_ID = /^(\d{1,19})\/(\d{1,9})$/
+
+function parseMessage(id: string, run: string | undefined): MessagePlace {
+  const [, batch, message] = (MESSAGE_ID.exec(id) ?? []).map(Number)
+  if (batch === undefined || message === undefined || !Number.isSafeInteger(batch))
+    throw refusedField('message', 'must be the id of a message, such as 4711/0')
+  if (isGiven(run)) throw refusedField('message', 'must not be combined with run')
+  return { batch, message }
 }
 
 /** A comma is neither in names of records (RFC 8428 section 4.5.1) nor in ids. Throws `malformed`. */

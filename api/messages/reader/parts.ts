@@ -22,8 +22,8 @@ export type Parts = {
 }
 
 /** Rollups contain series and times, but no protocols, no single messages and no single values. */
-export function isKnownToRollups({ protocol, ofRun, values }: Scope): boolean {
-  return protocol === undefined && ofRun === undefined && values.length === 0
+export function isKnownToRollups({ protocol, selected, values }: Scope): boolean {
+  return protocol === undefined && selected === undefined && values.length === 0
 }
 
 /** The parts of the snapshot that the transaction reads. */

@@ -56,5 +56,7 @@ export function payloadConditions(filter: Filter): Sql<boolean>[] {
   if (filter.subtopic !== undefined) conditions.push(sql`subtopic = ${filter.subtopic}`)
   if (filter.publisherIds !== undefined) conditions.push(isAnyOf(sql`publisher_id`, filter.publisherIds))
   if (filter.protocol !== undefined) conditions.push(sql`protocol = ${filter.protocol}`)
+  if (filter.message !== undefined)
+    conditions.push(sql`p.batch_seq = ${filter.message.batch} AND p.message = ${filter.message.message}`)
   return conditions
 }

@@ -44,9 +44,10 @@ export function createReader(database: Pick<SnapshotSource, 'snapshot'>): Reader
       return { ...echoOf(query), offset, limit, format, ...presentTotal(found), messages: found.rows, ...next }
     },
     async latest(access, query) {
-      // Other unknown parameters are ignored; a caller would take the result for what the run published.
-      if (Object.hasOwn(query, 'run'))
-        throw refusedField('run', 'does not select newest records: read pages of messages')
+      // Other unknown parameters are ignored; a caller would take the result for the message, or what the run published.
+      for (const name of ['run', 'message'] as const)
+        if (Object.hasOwn(query, name))
+          throw refusedField(name, 'does not select newest records: read pages of messages')
       const filter = parseFilter({ ...query, format: RECORDS_FORMAT })
       const { offset, limit, cursor } = query
       const window = { offset, limit: query.only_total === true ? 0 : limit, cursor }

@@ -67,8 +67,9 @@ export class RecordsQuery {
   }
 
   async page(window: Window): Promise<PageRows<RecordRow>> {
-    // No series has the name, publisher or subtopic, or the run published nothing.
-    if (this.#scope.seriesKeys?.length === 0 || this.#scope.ofRun === 'nothing') return { rows: [], found: 0, total: 0 }
+    // No series has the name, publisher or subtopic, or the message or run has no records.
+    if (this.#scope.seriesKeys?.length === 0 || this.#scope.selected === 'nothing')
+      return { rows: [], found: 0, total: 0 }
     const column = window.order === undefined ? undefined : ORDER_COLUMNS[window.order]
     if (column !== undefined) {
       const conditions = conditionsIn(this.#scope, this.#filter)

@@ -36,6 +36,12 @@ export const MessagesQuery = Type.Object({
         'Id of the run of a task that published the message; for eight days after it arrived, with `format=messages`',
     }),
   ),
+  message: Type.Optional(
+    Type.String({
+      description: 'Id of the message, as `message_id` and `cause.message` of a run show it; not combined with `run`',
+      ...documented({ pattern: '^[0-9]{1,19}/[0-9]{1,9}$' }),
+    }),
+  ),
   name: Type.Optional(
     Type.String({ description: 'Name of the record, base name included, or up to 100 names separated by commas' }),
   ),
@@ -145,6 +151,7 @@ export const MessagesPage = Type.Object({
   publisher: Type.Optional(Type.String()),
   protocol: Type.Optional(Type.String()),
   run: Type.Optional(Type.String()),
+  message: Type.Optional(Type.String()),
   name: Type.Optional(Type.String()),
   v: Type.Optional(Type.Number()),
   vb: Type.Optional(Type.Boolean()),
