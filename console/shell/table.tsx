@@ -37,8 +37,6 @@ type TableProps<T> = {
   columns: readonly Column<T>[]
   rowId: (row: T) => string
   hrefOf?: (row: T) => string
-  /** The row that the address names. */
-  isMarked?: (row: T) => boolean
   empty: ReactNode
   refetchMs?: number
   sort?: { order: string; dir: string; onSort: (order: string, dir: string) => void }
@@ -78,7 +76,7 @@ export function useRowHeight(): { rowPx: number; isPhone: boolean } {
 }
 
 export function DataTable<T>(props: TableProps<T>) {
-  const { label, columns, rowId, hrefOf, isMarked, empty, sort, selection, onTotal } = props
+  const { label, columns, rowId, hrefOf, empty, sort, selection, onTotal } = props
   const { rowPx, isPhone } = useRowHeight()
   const shown = isPhone ? columns.filter(({ isMinor }) => isMinor !== true) : columns
   const scroller = useRef<HTMLDivElement>(null)
@@ -181,7 +179,6 @@ export function DataTable<T>(props: TableProps<T>) {
             const row = rowAt(index)
             const id = row === undefined ? `row-${index}` : rowId(row)
             const isSelected = selection?.selected.has(id) === true
-            const isCurrent = row !== undefined && isMarked?.(row) === true
             return (
               <div
                 key={id}
@@ -190,7 +187,6 @@ export function DataTable<T>(props: TableProps<T>) {
                 data-row={index}
                 tabIndex={index === Math.min(current, total - 1) ? 0 : -1}
                 aria-selected={selection === undefined ? undefined : isSelected}
-                aria-current={isCurrent || undefined}
                 className="table-row"
                 style={{
                   gridTemplateColumns: tracks,

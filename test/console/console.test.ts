@@ -286,14 +286,18 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     const domain = await newDomain('Causes')
     const channel = (await api<{ id: string }>('POST', `/${domain}/channels`, { name: 'boiler' })).id
     const file = readFileSync('examples/moving-average/moving-average.wasm').toString('base64')
+    await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 12.5 }])
     const task = await api<{ id: string }>('POST', '/tasks', {
       name: 'average',
       domain_id: domain,
-      trigger: { channel_id: channel },
+      trigger: { channel_id: channel, name: 'temperature' },
       grants: [{ kind: 'read', name: 'readings', channel_id: channel }],
       file,
     })
-    await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 81.25 }])
+    // The time of its record is not the time of the run.
+    const longAgo = 1_700_000_000
+    await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 81.25, t: longAgo }])
+    await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'humidity', u: '%RH', v: 14.5, t: longAgo }])
     await using visitor = await asAdmin()
     const { page } = visitor
     await visitor.go(`/d/${domain}/runs`)
@@ -309,7 +313,10 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     expect(page.url()).toContain(`/tasks/${task.id}/runs/`)
     await page.getByRole('link', { name: 'a message' }).click()
     await page.getByRole('heading', { name: 'boiler', exact: true }).waitFor()
-    await page.locator('[role=row][aria-current=true]').getByText('81.25').waitFor()
+    // Neither the message before it nor the one after it.
+    await page.locator('[role=row]').getByText('81.25').waitFor()
+    await at(page, /^Message: \d+\/0/).waitFor()
+    for (const other of ['12.5', '14.5']) expect(await page.getByText(other).count()).toBe(0)
     // The filters of the table are in its address.
     await page.getByRole('button', { name: 'Filter', exact: true }).click()
     await page.getByLabel('Name').fill('pressure')

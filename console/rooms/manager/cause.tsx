@@ -16,23 +16,14 @@ const WORDS: Readonly<Record<Cause['type'], string>> = {
 }
 export const CAUSES = Object.keys(WORDS) as Cause['type'][]
 
-/** Seconds before and after the start of a run, within which the table of the channel shows the message. */
-const AROUND_SECONDS = 60
-
-export function RunCause({ domain, run }: { domain: string; run: Pick<Run, 'cause' | 'created_at'> }) {
+export function RunCause({ domain, run }: { domain: string; run: Pick<Run, 'cause'> }) {
   const { cause } = run
   if (cause === undefined) return <span className="muted">unknown</span>
   const { type, channel_id: channel, message, tick, workflow_id: workflow } = cause
   if (channel !== undefined) {
-    const at = Date.parse(run.created_at) / 1_000
-    const around = {
-      from: (at - AROUND_SECONDS).toFixed(3),
-      to: (at + AROUND_SECONDS).toFixed(3),
-      ...(message === undefined ? {} : { message }),
-    }
     return (
       <span>
-        <Link to={paths.messages(domain, channel, around)}>{WORDS[type]}</Link> of{' '}
+        <Link to={paths.messages(domain, channel, message === undefined ? {} : { message })}>{WORDS[type]}</Link> of{' '}
         <ChannelName domain={domain} id={channel} />
       </span>
     )

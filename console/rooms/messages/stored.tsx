@@ -22,6 +22,7 @@ const FIELDS = [
   { name: 'subtopic', label: 'Subtopic', hint: 'Such as floor1/room2' },
   { name: 'protocol', label: 'Protocol', options: ['http', 'mqtt', 'coap', 'ws'] },
   { name: 'run', label: 'Run', hint: 'The id of the run of a task that published the message, for eight days' },
+  { name: 'message', label: 'Message', hint: 'The id of a message, such as 4711/0' },
   { name: 'from', label: 'From', isTime: true },
   { name: 'to', label: 'To', isTime: true },
   {
@@ -47,7 +48,6 @@ export function StoredMessages({ domain, channel }: { domain: string; channel: s
   const [found, setFound] = useState(0)
   const filters = Object.fromEntries(FIELDS.map(({ name }) => [name, views[name]])) as Query<typeof OPERATION>
   const params = { domain_id: domain, channel_id: channel }
-  const marked = views['message']
   const hasFilter = FIELDS.some(({ name }) => views[name] !== undefined)
   return (
     <>
@@ -73,7 +73,6 @@ export function StoredMessages({ domain, channel }: { domain: string; channel: s
           return { total: Math.min(total, MAX_ROWS), rows }
         }}
         rowId={({ place }) => String(place)}
-        {...(marked === undefined ? {} : { isMarked: (row: Message) => row.message_id === marked })}
         columns={[
           {
             key: 'time',
