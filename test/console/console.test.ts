@@ -1,6 +1,6 @@
 // docs/guides/console.md: what a user does in a browser, against the real platform
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
@@ -18,6 +18,23 @@ const BUILD_DEADLINE_MS = 110_000
 const SCREENS_MS = 400_000
 const MANY_CLIENTS = 10_000
 const BULK = 1_000
+const MAIL_DEADLINE_MS = 20_000
+const VIEWS = ['client', 'channel', 'group'] as const
+
+/** Without a mail server, mails are files. */
+function mailsTo({ dataDir }: Installation, address: string): string[] {
+  const folder = join(dataDir, 'mail')
+  if (!existsSync(folder)) return []
+  const mails = readdirSync(folder)
+    .filter((name) => name.endsWith('.eml'))
+    .map((name) => readFileSync(join(folder, name), 'utf8'))
+  return mails.filter((mail) => mail.includes(`To: ${address}`))
+}
+
+/** Without the host, which is that of `SKEIN_PUBLIC_URL`. */
+function resetPathIn(mails: readonly string[]): string | undefined {
+  return mails.map((mail) => /\/password\/reset\?token=\S+/.exec(mail)?.[0]).find((path) => path !== undefined)
+}
 
 describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
   let installation: Installation
@@ -588,6 +605,131 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await at(page, 'Not allowed').waitFor()
     await visitor.go(`/d/${await newDomain('Closed')}`)
     await at(page, 'You do not have access').waitFor()
+  })
+
+  test('a forgotten password is reset with the link in a mail, and an unknown address gets the same answer', async () => {
+    const email = 'hedy@example.com'
+    await whole.call('POST', '/users', {
+      body: {
+        first_name: 'Hedy',
+        last_name: 'Lamarr',
+        email,
+        credentials: { username: 'hedy', secret: 'correct horse' },
+      },
+    })
+    await using visitor = await visit(browser, installation.base)
+    const { page } = visitor
+    const request = async (address: string) => {
+      await visitor.go('/sign-in')
+      await page.getByRole('link', { name: 'Forgot the password?' }).click()
+      await page.getByLabel('Email').fill(address)
+      await page.getByRole('button', { name: 'Send the link' }).click()
+      return await at(page, /a mail with a link is on its way/).textContent()
+    }
+    expect(await request('nobody@example.com')).toBe(await request(email))
+    const path = await until(() => resetPathIn(mailsTo(installation, email)), 'the mail', MAIL_DEADLINE_MS)
+    expect(mailsTo(installation, 'nobody@example.com')).toEqual([])
+    await page.goto(`${installation.base}${path}`)
+    await page.getByLabel('New password', { exact: true }).fill('battery staple')
+    await page.getByLabel('Repeat the new password').fill('battery staple')
+    await page.getByRole('button', { name: 'Set the password' }).click()
+    await at(page, /The new password is set/).waitFor()
+    await signIn(page, installation.base, 'hedy', 'battery staple')
+  })
+
+  test('a CSV file is shown line by line: a wrong line with its error and nothing created, a right file is created', async () => {
+    const domain = await newDomain('Import')
+    const names = async () =>
+      (await api<{ clients: { name: string }[] }>('GET', `/${domain}/clients`)).clients.map(({ name }) => name)
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/import`)
+    const choose = async (text: string) =>
+      await page
+        .getByLabel('CSV file to import')
+        .setInputFiles({ name: 'clients.csv', mimeType: 'text/csv', buffer: Buffer.from(text) })
+    const resultOf = (content: string) =>
+      page.getByRole('region', { name: 'Lines of the file' }).getByRole('row').filter({ hasText: content })
+    await choose('name,status\npump,enabled\nvalve,broken\n')
+    await at(page, /Nothing was created: .*1 lines are marked below/).waitFor()
+    await resultOf('valve,broken')
+      .getByText(/status/)
+      .waitFor()
+    expect(await resultOf('valve,broken').getByRole('cell').first().textContent()).toBe('3')
+    expect(await resultOf('pump,enabled').getByRole('cell').last().textContent()).toBe('')
+    expect(await page.getByRole('button', { name: /^Create/ }).count()).toBe(0)
+    await choose('name,status\npump,enabled\nvalve,disabled\n')
+    await at(page, 'The file is right: 2 clients').waitFor()
+    // Until here all was a trial.
+    expect(await names()).toEqual([])
+    await page.getByRole('button', { name: 'Create 2 clients' }).click()
+    await at(page, '2 clients are created').waitFor()
+    await page.getByRole('link', { name: 'Show them' }).click()
+    await page.getByRole('link', { name: 'pump' }).waitFor()
+    expect(await api<object>('GET', `/${domain}/clients?name=pump`)).toMatchObject({ total: 1 })
+  })
+
+  test('a waiting task shows for each worker why it is not placed there', async () => {
+    const domain = await newDomain('Placement')
+    const file = readFileSync('examples/add/add.wasm').toString('base64')
+    const body = { name: 'add', domain_id: domain, file, inputs: [20, 22], labels: { zone: 'moon' } }
+    const { id } = await api<{ id: string }>('POST', '/tasks', body)
+    await api('POST', `/tasks/${id}/start`)
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/tasks/${id}`)
+    await page.getByRole('heading', { name: 'Placement' }).waitFor()
+    await at(page, 'no worker fits').waitFor()
+    await at(page, 'its label zone is not set, not moon').waitFor()
+    await api('POST', `/tasks/${id}/stop`)
+    await page.getByRole('heading', { name: 'Placement' }).waitFor({ state: 'detached' })
+  })
+
+  test('Access gives the missing role on a client, a channel or a group; a member without the right cannot', async () => {
+    const domain = await newDomain('Roles')
+    const members = await Promise.all(
+      ['rosa', 'tim'].map(async (username) => {
+        const created = await api<{ id: string }>('POST', '/users', {
+          first_name: username,
+          last_name: 'Member',
+          email: `${username}@example.com`,
+          credentials: { username, secret: 'correct horse' },
+        })
+        return created.id
+      }),
+    )
+    const [rosa = '', tim = ''] = members
+    const actions = ['read', 'view_role_users', ...VIEWS.flatMap((type) => [`${type}_read`])]
+    await api('POST', `/domains/${domain}/roles`, {
+      role_name: 'viewer',
+      optional_actions: [...actions, ...VIEWS.map((type) => `${type}_view_role_users`)],
+      optional_members: members,
+    })
+    await using visitor = await asAdmin()
+    await using other = await visit(browser, installation.base)
+    await signIn(other.page, installation.base, 'rosa', 'correct horse')
+    for (const type of VIEWS) {
+      const { id } = await api<{ id: string }>('POST', `/${domain}/${type}s`, { name: `the ${type}` })
+      const { role_id: role } = await api<{ role_id: string }>('POST', `/${domain}/${type}s/${id}/roles`, {
+        role_name: 'editor',
+        optional_actions: ['read', 'update'],
+      })
+      const membersOf = async () =>
+        (await api<{ members: string[] }>('GET', `/${domain}/${type}s/${id}/roles/${role}/members`)).members
+      const question = `/d/${domain}/access?entity=${type}:${id}&action=update&subject=`
+      // The user sees the roles, and must not give them.
+      await other.go(`${question}${rosa}`)
+      await at(other.page, 'Not allowed').waitFor()
+      await other.page.getByRole('button', { name: 'Give the role editor' }).click()
+      await at(other.page, /The role was not given/).waitFor()
+      expect(await membersOf(), type).toEqual([])
+      await visitor.go(`${question}${tim}`)
+      await at(visitor.page, 'Not allowed').waitFor()
+      await visitor.page.getByRole('button', { name: 'Give the role editor' }).click()
+      await visitor.page.getByText('Allowed', { exact: true }).waitFor()
+      await visitor.page.getByRole('list', { name: 'Granted by the role editor' }).first().waitFor()
+      expect(await membersOf(), type).toEqual([tim])
+    }
   })
 
   test('an ended session shows a login over the page, not a missing right', async () => {
