@@ -1,5 +1,5 @@
 /**
- * The page of the link in a reset mail, for installations without a console: one form without external resources. The
+ * The page of the link in a reset mail: one form, without the console, which would load other resources. The
  * token stays in the URL of the page and is sent to PUT /password/reset as a bearer token.
  */
 import { createHash } from 'node:crypto'

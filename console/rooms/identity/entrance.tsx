@@ -61,7 +61,6 @@ function FormError({ error }: { error: ApiError | undefined }) {
 export function SignIn() {
   const navigate = useNavigate()
   const [next] = useView('next')
-  const [notice] = useView('notice')
   const [identity, setIdentity] = useState('')
   const [secret, setSecret] = useState('')
   const { error, isBusy, onSubmit } = useForm(async () => {
@@ -78,7 +77,6 @@ export function SignIn() {
         </>
       }
     >
-      {notice === 'recovery' ? <Notice tone="ok">The password is changed. Sign in with it.</Notice> : null}
       <form onSubmit={onSubmit}>
         <TextField
           label="Username or email"
