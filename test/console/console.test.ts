@@ -230,7 +230,10 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await published.getByRole('link', { name: 'a run' }).first().click()
     await page.getByRole('link', { name: 'a message' }).click()
     await page.getByRole('heading', { name: 'readings', exact: true }).waitFor()
-    const causing = page.locator('[role=row][aria-current=true]')
+    // That message alone, not the records of an hour before.
+    await at(page, /^Message: /).waitFor()
+    await at(page, '1 row').waitFor()
+    const causing = page.getByRole('grid', { name: 'Stored messages' })
     await causing.getByText('99').waitFor()
     await causing.getByRole('link', { name: 'runs' }).click()
     await page.getByRole('grid', { name: 'Runs' }).getByRole('link', { name: 'threshold-alarm' }).waitFor()
