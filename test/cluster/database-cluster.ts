@@ -37,7 +37,7 @@ export function hasClusterPrograms(): boolean {
   }
   const missing = ['etcd', 'haproxy', 'redis-server'].filter((name) => answer('which', name) === undefined)
   // An older one loses what was acknowledged: docs/guides/external-database.md.
-  if (!/^patroni ([4-9]|\d\d)\./.test(answer('patroni', '--version') ?? ''))
+  if (!/^patroni (4\.0\.([6-9]|\d\d)|4\.[1-9]|[5-9]\.|\d\d\.)/.test(answer('patroni', '--version') ?? ''))
     missing.push('patroni of test/cluster/install.sh')
   if (!existsSync('/usr/lib/postgresql/15/bin/postgres')) missing.push('postgresql-15')
   if (missing.length > 0 && process.env['CI'] === 'true') throw new Error(`not installed: ${missing.join(', ')}`)
