@@ -1,6 +1,9 @@
 import { defineConfig } from 'vitest/config'
-
-/** A suite is a project with a room of its own; `.ci/run` prints how long each took. */
+import { COMPILE_CACHE } from './test/harness/compile-cache.ts'
+/**
+ * A suite is a project with a folder of its own. `npm test` runs the gate: all projects but `long:*`, which `npm run suites` runs
+ * (test/suites/table.ts).
+ */
 const suite = (
   name: string,
   include: string[],
@@ -12,6 +15,7 @@ const suite = (
     // Far above what a test takes, also on a busy machine: `until` has a deadline of 30 s.
     testTimeout: options.testTimeout ?? 60_000,
     hookTimeout: 120_000,
+    env: COMPILE_CACHE,
     // As `until` of the harness.
     expect: { poll: { timeout: 30_000 } },
     globalSetup: [
@@ -40,26 +44,28 @@ export default defineConfig({
       suite('proxy', ['test/proxy/**/*.test.ts'], { testTimeout: 120_000 }),
       suite('mqtt', ['test/mqtt/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('faults', ['test/faults/**/*.test.ts'], { testTimeout: 300_000 }),
+      suite('cli', ['test/cli/**/*.test.ts'], { testTimeout: 240_000 }),
+      suite('compatibility', ['test/compatibility/{replay,table}.test.ts'], { testTimeout: 240_000 }),
+      suite('operations', ['test/operations/**/*.test.ts'], { testTimeout: 240_000 }),
+      suite('programs', ['test/programs/**/*.test.ts'], { needsBuild: true, testTimeout: 120_000 }),
+      suite('long:browser', ['test/console/**/*.test.ts'], { testTimeout: 120_000 }),
+      suite('long:clients', ['test/openapi/**/*.test.ts', 'test/compatibility/{go,javascript}.test.ts'], {
+        testTimeout: 900_000,
+      }),
+      suite('long:recipes', ['test/recipes/**/*.test.ts'], { testTimeout: 600_000 }),
+      // `npm run containers:ha` runs what takes long.
+      suite(
+        'long:containers',
+        [`test/containers/**/*.${process.env['SKEIN_TEST_CONTAINERS'] === 'ha' ? 'long' : 'test'}.ts`],
+        { testTimeout: 180_000 },
+      ),
       // `npm run cluster` runs the faults that take long, too.
       suite(
-        'cluster',
+        'long:cluster',
         [`test/cluster/**/*.${process.env['SKEIN_TEST_CLUSTER'] === 'long' ? '{test,long}' : 'test'}.ts`],
         // SKEIN_TEST_TRIALS repeats each fault.
         { testTimeout: 300_000 * Number(process.env['SKEIN_TEST_TRIALS'] ?? 1) },
       ),
-      suite('cli', ['test/cli/**/*.test.ts'], { testTimeout: 240_000 }),
-      suite('compatibility', ['test/compatibility/**/*.test.ts'], { testTimeout: 240_000 }),
-      suite('openapi', ['test/openapi/**/*.test.ts'], { testTimeout: 900_000 }),
-      suite('recipes', ['test/recipes/**/*.test.ts'], { testTimeout: 600_000 }),
-      suite('operations', ['test/operations/**/*.test.ts'], { testTimeout: 240_000 }),
-      suite('console', ['test/console/**/*.test.ts'], { testTimeout: 120_000 }),
-      // Skipped but for `npm run containers`; `npm run containers:ha` runs what takes long.
-      suite(
-        'containers',
-        [`test/containers/**/*.${process.env['SKEIN_TEST_CONTAINERS'] === 'ha' ? 'long' : 'test'}.ts`],
-        { testTimeout: 180_000 },
-      ),
-      suite('programs', ['test/programs/**/*.test.ts'], { needsBuild: true, testTimeout: 120_000 }),
     ],
   },
 })

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { spawn as spawnTerminal } from '@lydell/node-pty'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const MAIN = join(ROOT, 'cli', 'main.ts')
@@ -39,7 +40,7 @@ export function createHome(environment: Record<string, string> = {}): Home {
     HOME: folder,
     TERM: 'xterm',
     SKEIN_CONFIG_DIR: join(folder, 'skein'),
-    NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node'),
+    ...COMPILE_CACHE,
     ...environment,
     ...more,
   })

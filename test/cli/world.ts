@@ -8,6 +8,7 @@ import type { ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { until } from '../harness/until.ts'
 import type { Answer, Installation, Whole } from '../harness/whole.ts'
 
@@ -176,6 +177,7 @@ export async function createWorld(
         cwd: ROOT,
         stdio: 'ignore',
         env: {
+          ...COMPILE_CACHE,
           ...installation.environment,
           PATH: process.env['PATH'] ?? '',
           SKEIN_WORKER_DATA_DIR: folder,

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { until } from '../harness/until.ts'
 import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
@@ -432,6 +433,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     const worker = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', 'programs/worker.ts'], {
       stdio: 'ignore',
       env: {
+        ...COMPILE_CACHE,
         PATH: process.env['PATH'],
         HOME: process.env['HOME'],
         SKEIN_WORKER_MANAGER: `127.0.0.1:${installation.environment['SKEIN_MANAGER_GRPC_PORT']}`,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the image of the Dockerfile, then runs a command where it can start containers with Docker's API and reach their ports:
 #
-#   test/containers/run.sh npx vitest run --project containers
+#   test/containers/run.sh npx vitest run --project long:containers
 #
 # The engine is Debian's podman. It runs in mount, process, network and IPC namespaces of its own, so its mounts, bridges, ports and firewall
 # rules are not those of this machine, and all of them are gone when the command has ended or was killed. Images and containers are in a

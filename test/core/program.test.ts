@@ -2,11 +2,12 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { until } from '../harness/until.ts'
 
 function run(args: string[] = [], environment: Record<string, string> = {}) {
   const child = spawn(process.execPath, [join(import.meta.dirname, 'a-program.ts'), ...args], {
-    env: { PATH: process.env['PATH'], ...environment },
+    env: { ...COMPILE_CACHE, PATH: process.env['PATH'], ...environment },
   })
   let stdout = ''
   let stderr = ''

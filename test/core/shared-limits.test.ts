@@ -66,7 +66,7 @@ describe('limits in the memory of a supervisor', () => {
   })
 })
 
-describe.runIf(hasRedisServer())('limits in Redis', () => {
+describe.skipIf(!hasRedisServer())('limits in Redis (needs redis-server)', () => {
   let redis: RedisServer
   let nodes: SharedLimits[]
 

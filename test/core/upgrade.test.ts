@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { freePorts } from '../harness/ports.ts'
@@ -68,6 +69,7 @@ async function launch(tree: string): Promise<Build> {
     cwd: tree,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
+      ...COMPILE_CACHE,
       PATH: process.env['PATH'],
       SKEIN_DATA_DIR: dataDir,
       SKEIN_DATABASE_URL: `postgres://${user}:${password}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`,

@@ -4,6 +4,7 @@ import type { ChildProcess } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { COMPILE_CACHE } from './compile-cache.ts'
 import { freePorts } from './ports.ts'
 import { until } from './until.ts'
 
@@ -73,7 +74,7 @@ export function launch(installation: Installation, program = 'programs/all.ts'):
   const child: ChildProcess = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', program], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...installation.environment },
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...COMPILE_CACHE, ...installation.environment },
   })
   let text = ''
   child.stdout?.on('data', (chunk: Buffer) => (text += chunk.toString()))

@@ -21,7 +21,7 @@ import type { SeveralNodes } from './several-nodes.ts'
 import type { Device, Plant } from './support.ts'
 import { startPlant } from './support.ts'
 
-describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
+describe.skipIf(!hasRedisServer())('two nodes (needs redis-server)', { timeout: 60_000 }, () => {
   let database: TestDatabase
   let redis: RedisServer
   let plant: Plant

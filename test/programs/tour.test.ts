@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { shiftedClock } from '../../tools/shifted-clock.ts'
 import { startOtherPostgres } from '../harness/other-postgres.ts'
 import type { OtherServer } from '../harness/other-postgres.ts'
@@ -57,6 +58,7 @@ test('the tour runs to its end', async () => {
   const { stdout } = await promisify(execFile)(process.execPath, ['tools/tour.ts'], {
     cwd: ROOT,
     env: {
+      ...COMPILE_CACHE,
       PATH: process.env['PATH'],
       SKEIN_URL: installation.base,
       SKEIN_MANAGER_URL: `http://127.0.0.1:${managerPort}`,

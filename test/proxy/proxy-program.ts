@@ -4,6 +4,7 @@ import type { ChildProcess } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { PROXY_TOKEN, fetchFrom, resolveAt, ticketFor } from './running-proxy.ts'
 import { fetchModule } from '../../worker/modules/fetch-module.ts'
 import { TransferClient } from '#core/transfer/index.ts'
@@ -14,6 +15,7 @@ const CALL_DEADLINE_MS = 60_000
 export async function startProxyProgram(dataDir: string, registry: string, environment: Record<string, string> = {}) {
   const child: ChildProcess = spawn(process.execPath, [join(import.meta.dirname, '../../programs/proxy.ts')], {
     env: {
+      ...COMPILE_CACHE,
       SKEIN_DATA_DIR: dataDir,
       SKEIN_PROXY_PORT: '0',
       SKEIN_PROXY_TOKEN: PROXY_TOKEN,

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { until } from './support.ts'
 
 const PROGRAMS = join(import.meta.dirname, '../../programs')
@@ -17,7 +18,7 @@ export type TestProcess = {
 /** Starts a program with these settings and nothing of our own environment but what Node needs. */
 export function startProgram(name: 'manager' | 'worker', environment: Record<string, string>): TestProcess {
   const child = spawn(process.execPath, [join(PROGRAMS, `${name}.ts`)], {
-    env: { PATH: process.env['PATH'], NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'], ...environment },
+    env: { PATH: process.env['PATH'], ...COMPILE_CACHE, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let output = ''

@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { wasmOf } from '../proxy/misbehaving-registry.ts'
 import { digestOf, until } from './pool.ts'
 import { JOIN_TOKEN, ScriptedManager } from './scripted-manager.ts'
@@ -13,7 +14,12 @@ const WAIT_MS = 60_000
 
 function startWorker(folder: string, manager: ScriptedManager) {
   const child = spawn(process.execPath, [join(import.meta.dirname, '../../programs/worker.ts')], {
-    env: { SKEIN_DATA_DIR: folder, SKEIN_WORKER_MANAGER: manager.address, SKEIN_WORKER_TOKEN: JOIN_TOKEN },
+    env: {
+      ...COMPILE_CACHE,
+      SKEIN_DATA_DIR: folder,
+      SKEIN_WORKER_MANAGER: manager.address,
+      SKEIN_WORKER_TOKEN: JOIN_TOKEN,
+    },
     stdio: 'ignore',
   })
   const exited = new Promise((resolve) => child.once('exit', resolve))

@@ -1,55 +1,55 @@
 /**
- * A vitest reporter of the time of each suite against its budget. To the file in `SUMMARY_FILE` it writes a line with the
- * numbers of passed, failed and skipped tests, then a line for each failure: file, test and reason. A suite over its
- * budget is reported, not failed: a busy machine proves nothing.
+ * A vitest reporter of the time of each suite: how long any of its files ran, and what the files together spent on start-up (imports and
+ * hooks) and on tests. To the file in `SUMMARY_FILE` it writes a line with the numbers of passed, failed and skipped tests, then a line
+ * for each failure: file, test and reason.
  */
 import { writeFileSync } from 'node:fs'
 import { stripVTControlCharacters } from 'node:util'
 import type { SerializedError } from 'vitest'
 import type { Reporter, TestCase, TestModule } from 'vitest/node'
 
-/** Minutes on two cores; the sum is below 75, and some suites overlap. */
-const BUDGET_MINUTES: Readonly<Record<string, number>> = {
-  unit: 1,
-  architecture: 1,
-  api: 9,
-  fuzz: 3,
-  matrix: 4,
-  security: 7,
-  database: 3,
-  worker: 3,
-  tasks: 4,
-  proxy: 2,
-  faults: 6,
-  cluster: 5,
-  openapi: 8,
-  console: 4,
-  containers: 5,
-  programs: 3,
-  compatibility: 4,
-  recipes: 4,
-}
-
 /** Of the reason of a failure, in characters: a log keeps its end, and all failures shall stand there. */
 const REASON_CHARACTERS = 300
 
-type Suite = { name: string; files: number; running: number; since: number; busyMs: number }
+type Suite = {
+  name: string
+  files: number
+  running: number
+  since: number
+  busyMs: number
+  startUpMs: number
+  testsMs: number
+}
 
 // oxlint-disable-next-line import/no-default-export -- vitest loads a reporter from the default export
-export default class BudgetReporter implements Reporter {
+export default class SuiteReporter implements Reporter {
   readonly #suites = new Map<string, Suite>()
 
   onTestModuleQueued({ project: { name } }: TestModule): void {
-    const suite = this.#suites.get(name) ?? { name, files: 0, running: 0, since: 0, busyMs: 0 }
+    const suite = this.#suites.get(name) ?? {
+      name,
+      files: 0,
+      running: 0,
+      since: 0,
+      busyMs: 0,
+      startUpMs: 0,
+      testsMs: 0,
+    }
     if (suite.running === 0) suite.since = performance.now()
     suite.running += 1
     suite.files += 1
     this.#suites.set(name, suite)
   }
 
-  onTestModuleEnd({ project: { name } }: TestModule): void {
-    const suite = this.#suites.get(name)
+  onTestModuleEnd(module: TestModule): void {
+    const suite = this.#suites.get(module.project.name)
     if (suite === undefined) return
+    const { environmentSetupDuration, prepareDuration, collectDuration, setupDuration, duration } = module.diagnostic()
+    const testsMs = [...module.children.allTests()].reduce((sum, test) => sum + (test.diagnostic()?.duration ?? 0), 0)
+    suite.testsMs += testsMs
+    // `duration` has tests and hooks. Tests that run concurrently can take longer together.
+    suite.startUpMs +=
+      environmentSetupDuration + prepareDuration + collectDuration + setupDuration + Math.max(0, duration - testsMs)
     suite.running -= 1
     // Files of one suite overlap: the busy time is the time in which any of them ran.
     if (suite.running === 0) suite.busyMs += performance.now() - suite.since
@@ -75,7 +75,7 @@ export default class BudgetReporter implements Reporter {
       }
     }
     const lines = [...this.#suites.values()].map(lineOf)
-    console.log(['', 'Suites, with the time in which any of their files ran:', ...lines, ''].join('\n'))
+    console.log(['', HEADING, ...lines, ''].join('\n'))
     const file = process.env['SUMMARY_FILE']
     if (file === undefined) return
     writeFileSync(file, [`${sums.passed} ${sums.failed} ${sums.skipped}`, ...failures, ''].join('\n'))
@@ -94,9 +94,9 @@ function lineOfFailure(name: string, reason: string): string {
   return `${name}: ${stripVTControlCharacters(reason).replaceAll(/\s+/g, ' ').slice(0, REASON_CHARACTERS)}`
 }
 
-function lineOf({ name, files, busyMs }: Suite): string {
-  const seconds = busyMs / 1000
-  const budget = (BUDGET_MINUTES[name] ?? 0) * 60
-  const verdict = budget === 0 ? 'no budget' : `of ${budget} s${seconds > budget ? ', OVER BUDGET' : ''}`
-  return `  ${name.padEnd(14)}${String(files).padStart(4)} files ${seconds.toFixed(1).padStart(8)} s ${verdict}`
+const HEADING = '  suite           files     ran for    start-up       tests   (seconds)'
+
+function lineOf({ name, files, busyMs, startUpMs, testsMs }: Suite): string {
+  const seconds = (ms: number) => (ms / 1000).toFixed(1).padStart(12)
+  return `  ${name.padEnd(16)}${String(files).padStart(5)}${seconds(busyMs)}${seconds(startUpMs)}${seconds(testsMs)}`
 }
