@@ -1,5 +1,6 @@
 import { defineConfig } from 'vitest/config'
 import { COMPILE_CACHE } from './test/harness/compile-cache.ts'
+import { TEST_WORKERS } from './test/harness/ports.ts'
 /**
  * A suite is a project with a folder of its own. `npm test` runs the gate: all projects but `long:*`, which `npm run suites` runs
  * (test/suites/table.ts).
@@ -16,6 +17,7 @@ const suite = (
     testTimeout: options.testTimeout ?? 60_000,
     hookTimeout: 120_000,
     env: COMPILE_CACHE,
+    isolate: false,
     // As `until` of the harness.
     expect: { poll: { timeout: 30_000 } },
     globalSetup: [
@@ -27,8 +29,10 @@ const suite = (
 
 export default defineConfig({
   test: {
-    // Two cores: more files at once only wait for each other.
-    maxWorkers: 2,
+    // Twice the processors of the machine of `.ci/run`, because most tests wait most of the time.
+    maxWorkers: TEST_WORKERS,
+    // Importing Skein takes a second of processor time. Files of a worker share the modules; what they start, they end.
+    isolate: false,
     projects: [
       suite('unit', ['{console,core,queues,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts']),
       suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),

@@ -1,10 +1,11 @@
 // contract 2.4 and 2.5, decision 45: a decision is explained, and what is explained is what is decided
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi, TestUser } from '../harness/api.ts'
+import type { Caller, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { EntityType, Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, setParent } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { EntityType } from './support.ts'
+import { grantRole, newGroup, setParent, newTenant } from './support.ts'
 
 type Answer = {
   subject: string
@@ -34,22 +35,19 @@ type Answer = {
   }[]
 }
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 let top: string
 let middle: string
 let bottom: string
 let clientId: string
 beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
   top = await newGroup(api, tenant.domainId)
   middle = await newGroup(api, tenant.domainId, top)
   bottom = await newGroup(api, tenant.domainId, middle)
   clientId = (await tenant.newClient()).id
   await setParent(api, tenant.domainId, 'client', clientId, bottom)
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 const on = (type: EntityType, id: string) => ({ type, domainId: tenant.domainId, id })
 

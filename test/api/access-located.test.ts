@@ -1,20 +1,16 @@
 // contract 2.4, decisions 31b and 45: entities found without their domain, by which role they are reached, and what is remembered
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ACTIONS, AccessPolicy, findPageAccess, findProvidedAccess } from '#api/identity/index.ts'
 import type { EntityFacts } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { EntityType, Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, revokeRoles, setParent } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { EntityType } from './support.ts'
+import { grantRole, newGroup, revokeRoles, setParent, newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 const on = (type: EntityType, id: string, own = tenant) => ({ type, domainId: own.domainId, id })
 

@@ -1,18 +1,13 @@
 // contract sections 2.3 to 2.5, decision 45; mechanisms section 4: what a member may do, item by item and in listings
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { EntityType, Page, Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, revokeRoles, setParent } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { EntityType, Page } from './support.ts'
+import { grantRole, newGroup, revokeRoles, setParent, newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 const on = (type: EntityType, id: string) => ({ type, domainId: tenant.domainId, id })
 const domain = () => on('domain', tenant.domainId)

@@ -1,18 +1,15 @@
 // contract 4.3: users assigned to domains, groups and channels, clients shared with users; decisions 24, 31b, 33, 45
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { ACTIONS } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
-import type { Caller, TestApi, TestUser } from '../harness/api.ts'
+import type { Caller, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { grantRole, newGroup, newTenant, setParent, statusesOf, tenantOf } from './support.ts'
 import type { Tenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Type = 'domain' | 'group' | 'channel' | 'client'
 type UserPage = { total: number; users: { id: string }[]; members: { id: string }[] }

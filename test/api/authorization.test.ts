@@ -1,18 +1,12 @@
 // contract section 1 "Auth header", decisions 59 and 60; RFC 9110 sections 11.1 and 11.4
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Tenant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
 import { newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 const profile = (authorization: string) => api.anonymous('GET', '/users/profile', undefined, { authorization })
 

@@ -1,17 +1,14 @@
 // Sessions of browsers: a cookie that scripts cannot read, and access tokens of a few minutes
 import { parseSetCookie } from 'cookie'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import { untilInForce } from '../harness/in-force.ts'
+import { useWorld } from '../harness/world.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 const PATH = '/console/session'
 const OWN_PAGE = { host: 'skein.test', origin: 'http://skein.test', 'x-skein-console': '1' }

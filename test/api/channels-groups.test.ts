@@ -1,18 +1,13 @@
 // contract section 4.3: the groups of a channel in the words of the older generations
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Channel, Page, Tenant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { Channel, Page } from './support.ts'
 import { grantRole, newGroup, newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type GroupPage = Page<'groups', { id: string }>
 const pathsOf = (channelId: string) => [`/${tenant.domainId}/channels/${channelId}`, `/channels/${channelId}`]

@@ -1,18 +1,13 @@
 // specification sections 2 "Channel", 3, 4 "Channels", 7 and 8; contract 4.2, decisions 2, 10, 11, 13, 31, 45, 46, 54
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Channel, Page, Tenant } from './support.ts'
-import { UUID, ZERO_TIME, grantRole, newTenant, publish, read } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { Channel, Page } from './support.ts'
+import { grantRole, publish, read, newTenant, UUID, ZERO_TIME } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type ChannelPage = Page<'channels', Channel>
 const path = (suffix = '') => `/${tenant.domainId}/channels${suffix}`

@@ -1,16 +1,13 @@
 // specification section 4 (queries of the listings); contract 2.4, 4.1 to 4.3, decisions 14, 29 and 51
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi } from '../harness/api.ts'
+import type { Caller } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import type { Tenant } from './support.ts'
 import { grantRole, newGroup, newTenant, setParent, tenantOf } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Item = {
   id: string

@@ -1,18 +1,13 @@
 // specification section 4 "older connection endpoints"; contract 4.3: what belongs to a channel, a client, a group, a user
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi } from '../harness/api.ts'
+import type { Caller } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, setParent } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import { grantRole, newGroup, setParent, newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type Listed = { id: string }
 type Answer = { total: number; offset: number; limit: number; clients?: Listed[]; channels?: Listed[] }

@@ -1,19 +1,15 @@
 // contract sections 2.4, 2.5, 4.1 and 4.2, decisions 45 and 46: the parent group of clients and channels
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi, TestResponse } from '../harness/api.ts'
+import type { TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Channel, Client, Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, tenantOf } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { Channel, Client } from './support.ts'
+import { grantRole, newGroup, tenantOf, newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type Placed = (Client | Channel) & { parent_group_id?: string }
 

@@ -1,17 +1,14 @@
 // contract section 4, decisions 31b, 31c and 45: two tenants with the same ids, names, routes and secrets know nothing of each other
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi, TestResponse } from '../harness/api.ts'
+import type { TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import type { Tenant } from './support.ts'
 import { newTenant, setParent } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 /** What both tenants chose alike. */
 type Chosen = {

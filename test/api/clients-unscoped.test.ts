@@ -1,19 +1,14 @@
 // contract section 0 and 4, decisions 31, 31b, 40 and 45: paths of clients and channels that name no domain
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import type { Channel, Client, Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, tenantOf } from './support.ts'
+import { grantRole, newGroup, tenantOf, newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type Entity = (Client | Channel) & { parent_group_id?: string }
 

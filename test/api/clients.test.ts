@@ -1,18 +1,13 @@
 // specification sections 2 "Client", 3, 4 "Clients", 7 and 8; contract 4.1, decisions 10, 11, 13, 14, 31, 45, 46
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import type { Client, Page, Tenant } from './support.ts'
-import { UUID, ZERO_TIME, grantRole, newTenant, publish, tenantOf } from './support.ts'
+import { grantRole, publish, tenantOf, newTenant, UUID, ZERO_TIME } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type ClientPage = Page<'clients', Client>
 const path = (suffix = '') => `/${tenant.domainId}/clients${suffix}`

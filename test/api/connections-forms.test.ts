@@ -1,19 +1,14 @@
 // specification sections 2 "Connection" and 4; contract 4.2, decisions 16, 16b, 31b, 45 and 52: one rule under every form
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi, TestResponse } from '../harness/api.ts'
+import type { TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Tenant } from './support.ts'
-import { ZERO_TIME, grantRole, newTenant, tenantOf } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import { grantRole, tenantOf, newTenant, ZERO_TIME } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type Connection = {
   owner_id: string

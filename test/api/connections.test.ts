@@ -1,19 +1,14 @@
 // specification section 4 "Channels"; contract 4.2, 2.5 and 7.1, decisions 16 and 16b
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Client, Page, Tenant } from './support.ts'
-import { grantRole, newTenant, publish, read } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { Client, Page } from './support.ts'
+import { grantRole, publish, read, newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 const connect = (body: unknown, at = tenant) => at.call('POST', `/${at.domainId}/channels/connect`, body)
 const disconnect = (body: unknown, at = tenant) => at.call('POST', `/${at.domainId}/channels/disconnect`, body)

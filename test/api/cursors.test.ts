@@ -1,9 +1,10 @@
 /** Cursors of lists: a page goes on exactly after the last row of the page before, whatever comes and goes meanwhile. */
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi } from '../harness/api.ts'
+import type { Caller } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { newGroup, newTenant } from './support.ts'
 import type { Tenant } from './support.ts'
 
@@ -21,13 +22,8 @@ type List = {
   remove?: (id: string) => Promise<unknown>
 }
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 async function pageOf({ path, call }: Pick<List, 'path' | 'call'>, more: string): Promise<ListPage> {
   const answer = await call('GET', `${path}${path.includes('?') ? '&' : '?'}${more}`)

@@ -1,17 +1,13 @@
 // Dashboards and preferences: what a program with a screen keeps for its user in a domain
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { newMember, newTenant, statusesOf } from './support.ts'
 import type { Tenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Shown = { id: string; name: string; shared: boolean; own: boolean; content: unknown; updated_at: string }
 type Listed = { total: number; dashboards: Shown[] }

@@ -1,14 +1,10 @@
 /** `GET /health/database`: what an operator must know about the database, and who may know it. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { recordBackup } from '#core/backup/record.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 test('a platform administrator sees durability, migrations, programs and the oldest writing transaction', async () => {
   const { pool } = api.infrastructure.database

@@ -1,18 +1,14 @@
 // contract 1.2: statuses of a domain, its deletion and restoration; decisions 13, 45, 46
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { newMember, newTenant, publish, read, statusesOf, tenantOf } from './support.ts'
 import type { Tenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Domain = { id: string; status: string; updated_at: string }
 

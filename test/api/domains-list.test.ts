@@ -1,15 +1,12 @@
 // contract 1.1 and 1.2: lists of domains with their filters and the caller's role; 4.3: GET /users/{id}/domains
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi, TestUser } from '../harness/api.ts'
+import type { Caller, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { grantRole } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Domain = {
   id: string

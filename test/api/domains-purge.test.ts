@@ -1,16 +1,12 @@
 // contract 1.2, decision 46: 30 days of grace, then a domain goes with everything of it
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { newTenant, publish, read, tenantOf } from './support.ts'
 import type { Tenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 async function deletedDaysAgo(tenant: Tenant, days: number): Promise<void> {
   const deleted = await tenant.call('DELETE', `/domains/${tenant.domainId}`)

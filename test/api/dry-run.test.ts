@@ -1,11 +1,10 @@
 // `dry_run=true`: what a change would do, with all its rules, and nothing done
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import { newGroup, newMember, newTenant, setParent } from './support.ts'
-import type { Tenant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import { newGroup, newMember, setParent, newTenant } from './support.ts'
 
 type Report = {
   total: number
@@ -13,13 +12,8 @@ type Report = {
   rows: { table: string; created: number; updated: number; deleted: number }[]
 }
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 async function reportOf(method: 'POST' | 'DELETE', path: string, body?: unknown, by = tenant): Promise<Report> {
   const answer = await by.call(method, `/${tenant.domainId}${path}?dry_run=true`, body)

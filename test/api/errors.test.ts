@@ -1,20 +1,17 @@
 // contract sections 0, 7.1 and 12, decisions 42 to 45: whatever comes in, the error body goes out and nothing hangs
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi, TestResponse } from '../harness/api.ts'
+import type { Caller, TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Tenant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
 import { newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 let call: Caller
 beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
   call = tenant.call
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 /** The error body of decision 44: both keys, at most details beside them, JSON, and nothing of our insides. */
 function expectError(answer: TestResponse, status: number, kind: string): void {

@@ -10,21 +10,20 @@ import { createTestDatabase, silentLogger } from '../harness/database.ts'
 import { openEvents } from '../harness/event-stream.ts'
 import type { EventReader } from '../harness/event-stream.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import type { Tenant } from './support.ts'
 import { grantRole, newGroup, newTenant, revokeRoles, setParent } from './support.ts'
 
 /** No stream says that it is quiet. */
 const NEVER_MS = 3_600_000
 
-let api: TestApi
+const api = useWorld(() => startTestApi({ eventHeartbeatMs: 100 }))
 let listeners: Listeners
 beforeAll(async () => {
-  api = await startTestApi({ eventHeartbeatMs: 100 })
   listeners = await serve(api)
 })
 afterAll(async () => {
   await listeners.stop(0)
-  await api[Symbol.asyncDispose]()
 })
 
 async function serve(served: TestApi): Promise<Listeners> {

@@ -1,19 +1,13 @@
 // contract section 4.3 (`POST /clients/identify`), decision 31c
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { Tenant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
 import { newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 const identify = (secret: string, domain?: string) =>
   api.as(`Client ${secret}`)('POST', `${domain === undefined ? '' : `/${domain}`}/clients/identify`)

@@ -1,22 +1,19 @@
 // specification section 4 "Groups" (parents, children); contract section 3, 2.4, 2.5, decisions 26, 45
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { chain, faultsOf, groupsOf, journalOf, outline } from './groups-support.ts'
 import type { Group, GroupPage, Groups } from './groups-support.ts'
 import type { Tenant } from './support.ts'
-import { ZERO_TIME, grantRole, newTenant, tenantOf } from './support.ts'
+import { grantRole, tenantOf, newTenant, ZERO_TIME } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 let groups: Groups
 beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
   groups = groupsOf(tenant)
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 const HIDDEN = 'xxxx-xxxx-xxxx-xxxx'
 type Hierarchy = { level: number; direction: number; groups: Group[] }

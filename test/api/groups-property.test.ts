@@ -1,20 +1,14 @@
 // contract section 3: whatever is done with groups, there is no cycle, no 21st level, and the stored closure is what the parents say
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { TestApi } from '../harness/api.ts'
+import { expect, test } from 'vitest'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { faultsOf, groupsOf } from './groups-support.ts'
 import type { Group, GroupPage, Groups } from './groups-support.ts'
-import type { Tenant } from './support.ts'
 import { newTenant } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 const MAX_LEVELS = 20
 

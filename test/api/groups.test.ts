@@ -1,23 +1,20 @@
 // specification sections 2 "Group", 3, 4 "Groups" and 7; contract section 3, 2.3 to 2.5, decisions 2, 10, 11, 13, 31, 31b, 45, 46
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { faultsOf, groupsOf, journalOf, outline } from './groups-support.ts'
 import type { Group, GroupPage, Groups } from './groups-support.ts'
 import type { Tenant } from './support.ts'
-import { UUID, ZERO_TIME, grantRole, newTenant, setParent, tenantOf } from './support.ts'
+import { grantRole, setParent, tenantOf, newTenant, UUID, ZERO_TIME } from './support.ts'
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 let groups: Groups
 beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
   groups = groupsOf(tenant)
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 /** A member of the domain who holds these actions of the domain and nothing else. */
 async function newMember(domainId: string, actions: readonly string[] = []): Promise<Tenant> {

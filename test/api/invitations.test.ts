@@ -1,17 +1,14 @@
 // contract 1.3: invitations of both generations; decisions 24, 40, 45
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'
 import type { Tenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Invitation = {
   invited_by: string

@@ -1,14 +1,15 @@
 // contract section 10, issue of the whole API: who did what, when, from where, before and after; for whom it concerns
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { journalOfDomain, removeOldRecords, startJournalCounts } from '#api/identity/journal/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { silentLogger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
-import type { Page, Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, setParent } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { Page } from './support.ts'
+import { grantRole, newGroup, setParent, newTenant } from './support.ts'
 
 type Item = {
   id: string
@@ -20,13 +21,8 @@ type Item = {
 }
 type JournalPage = Page<'journals', Item>
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 async function journalOf(user: Pick<TestUser, 'call'>, path: string): Promise<JournalPage> {
   const response = await user.call('GET', path)

@@ -2,24 +2,19 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { Caller, TestApi } from '../harness/api.ts'
+import type { Caller } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { mailedToken } from './mailbox.ts'
-import type { Tenant } from './support.ts'
 import { newTenant } from './support.ts'
 
 const dataDir = mkdtempSync(join(tmpdir(), 'skein-secrets-'))
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi({ environment: { SKEIN_DATA_DIR: dataDir } })
-  tenant = await newTenant(api)
-})
+const api = useWorld(() => startTestApi({ environment: { SKEIN_DATA_DIR: dataDir } }))
+const tenant = useWorld(() => newTenant(api))
 afterAll(async () => {
-  await api[Symbol.asyncDispose]()
   rmSync(dataDir, { recursive: true, force: true })
 })
 

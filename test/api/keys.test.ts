@@ -1,6 +1,6 @@
 // contract section 6: API keys, signing keys and their rotation; decisions 40, 45, 47
 import { createPublicKey, verify } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { Caller, TestApi } from '../harness/api.ts'
@@ -8,13 +8,10 @@ import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import { untilInForce } from '../harness/in-force.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { ZERO_TIME, newTenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Issued = { id: string; value: string; issued_at: string; expires_at?: string }
 type Pair = { access_token: string; refresh_token: string }

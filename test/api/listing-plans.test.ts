@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { contains } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -12,8 +12,9 @@ import { shownRows } from '../../api/identity/listing/index.ts'
 import { ListingStatements } from '../../api/identity/listing/statements.ts'
 import type { PageQuery } from '../../api/identity/listing/statements.ts'
 import { ROOT } from '../architecture/source-imports.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
 /** More rows than are sorted for a page of a caller with access to so many. */
 const SORTED_ACCESSIBLE = 30_000
@@ -21,7 +22,7 @@ const SORTED_ACCESSIBLE = 30_000
 const CLIENTS = 2600
 const DIRECT = 2300
 
-let api: TestApi
+const api = useWorld(() => startTestApi())
 let owner: TestUser
 let domainId: string
 const members: Record<'many' | 'few' | 'none', TestUser> = {} as never
@@ -30,7 +31,6 @@ type Listed = { id: string; name: string; status: string; created_at: string; up
 type ListPage = { total: number; clients: Listed[] }
 
 beforeAll(async () => {
-  api = await startTestApi()
   owner = await api.newUser()
   const created = await owner.call('POST', '/domains', { name: 'plans', alias: 'plans' })
   domainId = created.json<{ id: string }>().id
@@ -59,7 +59,6 @@ beforeAll(async () => {
     )
   }
 }, 120_000)
-afterAll(() => api[Symbol.asyncDispose]())
 
 /** What the user should be shown, straight from the tables. */
 async function expected(user: TestUser): Promise<Listed[]> {

@@ -1,21 +1,20 @@
 /** Names in any alphabet are found by a part of them, and totals are counted with every change (contract 2.4, 4.1, decision 0067). */
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase } from '#core/database/index.ts'
 import { sumEntityCounts, mergeCounts } from '../../api/identity/listing/counts.ts'
 import { warnOfSlowSearches } from '../../api/identity/listing/index.ts'
 import { silentLogger } from '../harness/database.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
 type ListPage = { total: number; clients: { id: string; name: string }[] }
 
-let api: TestApi
+const api = useWorld(() => startTestApi())
 let owner: TestUser
 beforeAll(async () => {
-  api = await startTestApi()
   owner = await api.newUser()
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 async function newDomain(alias: string): Promise<{ id: string; key: number }> {
   const { id } = (await owner.call('POST', '/domains', { name: alias, alias })).json<{ id: string }>()

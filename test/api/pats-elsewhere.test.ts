@@ -1,16 +1,13 @@
 // contract section 6: scopes on groups, roles, domains and the paths without a domain; section 2.5
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi } from '../harness/api.ts'
+import type { Caller } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { newTenant } from './support.ts'
 import type { Tenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Named = readonly [type: string, operation: string, id?: string]
 

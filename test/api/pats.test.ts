@@ -1,20 +1,17 @@
 // contract section 6: personal access tokens and their scopes; decisions 45 and 47
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { Caller, TestApi } from '../harness/api.ts'
+import type { Caller } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import { untilInForce } from '../harness/in-force.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'
 import type { Client, Tenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Pat = {
   id: string

@@ -1,5 +1,5 @@
 // contract 2.4, decision 33: what must stay true of roles, whichever two changes meet and whichever is first
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import type { RoleEntity } from '#api/identity/index.ts'
 import { addMembers, ensureRelationRole, removeMembers, removeRolesOf } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
@@ -7,10 +7,10 @@ import { kindOf } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { removeUserEverywhere } from '../../api/identity/roles/index.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
-let api: TestApi
+const api = useWorld(() => startTestApi())
 type User = { id: string; key: number }
 /** Two administrators of the domain and of the client, and a member of the domain. */
 let first: User
@@ -18,7 +18,6 @@ let second: User
 let third: User
 
 beforeAll(async () => {
-  api = await startTestApi()
   const registered = [await api.newUser(), await api.newUser(), await api.newUser()]
   ;[first, second, third] = (await Promise.all(
     registered.map(async ({ id }) => {
@@ -27,7 +26,6 @@ beforeAll(async () => {
     }),
   )) as [User, User, User]
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 type World = { domain: RoleEntity; client: RoleEntity }
 

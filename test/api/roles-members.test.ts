@@ -1,5 +1,5 @@
 // contract 2.4, decisions 33, 45, 46, 47: giving and taking roles, the last administrator, and requests that meet
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   ACTIONS,
   addMembers,
@@ -12,21 +12,17 @@ import type { RoleEntity } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { removeUserEverywhere } from '../../api/identity/roles/index.ts'
-import type { Caller, TestApi, TestResponse, TestUser } from '../harness/api.ts'
+import type { Caller, TestResponse, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import type { EntityType, Tenant } from './support.ts'
-import { grantRole, newGroup, newTenant, setParent, statusesOf } from './support.ts'
+import { grantRole, newGroup, setParent, statusesOf, newTenant } from './support.ts'
 
 type Role = { role_id: string; role_name: string; actions: string[]; members: string[] }
 type Member = { member_id: string; roles: { role_name: string; access_type: string; access_provider_id?: string }[] }
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 const on = (type: EntityType, id: string, domainId = tenant.domainId) => ({ type, domainId, id })
 

@@ -1,11 +1,12 @@
 // contract section 2, decisions 4 to 8, 24, 33, 45: roles on all four entity types, on every path
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
-import type { Caller, TestApi, TestUser } from '../harness/api.ts'
+import type { Caller, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { EntityType, Tenant } from './support.ts'
-import { ZERO_TIME, grantRole, newGroup, newTenant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { EntityType } from './support.ts'
+import { grantRole, newGroup, newTenant, ZERO_TIME } from './support.ts'
 
 type Role = {
   id: string
@@ -25,13 +26,8 @@ type Role = {
 
 const TYPES = ['domain', 'group', 'channel', 'client'] as const
 
-let api: TestApi
-let tenant: Tenant
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 /** A member of the domain with these domain actions and nothing else. */
 async function newMember(actions: readonly string[] = [], own = tenant): Promise<TestUser> {

@@ -1,7 +1,8 @@
 /** The search in a domain finds by name, id and tag what the caller may read, and nothing else. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
 type Results = {
   total: number
@@ -9,11 +10,10 @@ type Results = {
   results: { type: string; id: string; name: string; tags: string[]; status: string }[]
 }
 
-let api: TestApi
+const api = useWorld(() => startTestApi())
 let owner: TestUser
 let domainId: string
 beforeAll(async () => {
-  api = await startTestApi()
   owner = await api.newUser()
   domainId = (await owner.call('POST', '/domains', { name: 'Plant', alias: 'plant' })).json<{ id: string }>().id
   await owner.call('POST', `/${domainId}/clients/bulk`, [
@@ -34,7 +34,6 @@ beforeAll(async () => {
     [rows[0]?.key, domainId],
   )
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 async function search(user: TestUser, query: Record<string, string>, domain = domainId): Promise<Results> {
   const response = await user.call('GET', `/${domain}/search?${new URLSearchParams(query).toString()}`)

@@ -2,23 +2,16 @@
  * No name of a caller's choice is a fault of ours: every operation is called with names that every object of the language has, in path,
  * query and body, and answers what it would answer to any other unknown name. Misspelt ones are named (contract decisions 64 and 71).
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { taskRoutes } from '../fuzz/world.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { newTenant } from './support.ts'
-import type { Tenant } from './support.ts'
 
 const NAMES = ['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', 'valueOf', '__defineGetter__']
 
-let api: TestApi
-let tenant: Tenant
-
-beforeAll(async () => {
-  api = await startTestApi({ alsoServes: taskRoutes })
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi({ alsoServes: taskRoutes }))
+const tenant = useWorld(() => newTenant(api))
 
 type Document = { paths: Record<string, Record<string, { parameters?: { name: string; in: string }[] }>> }
 

@@ -1,5 +1,5 @@
 // issue of guessing passwords: contract section 12 (429 with Retry-After); limits that nobody can turn against the owner
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
@@ -7,12 +7,9 @@ import { startTestApi } from '../harness/api.ts'
 import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 /** Failures from one address that are looked at before the limit, see RULES of the throttle. */
 const PAIR_BURST = 10

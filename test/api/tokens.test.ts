@@ -1,17 +1,13 @@
 // specification sections 4 "Users" and 5; contract section 6, decisions 1, 35, 40, 41, 42, 47
 import { createPublicKey, verify } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { grantRole, newTenant, revokeRoles, statusesOf } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Pair = { access_token: string; refresh_token: string; access_type: string }
 

@@ -1,18 +1,15 @@
 // specification section 4 "Users"; contract section 5, decisions 10, 40, 46, 51, Last admin of 2.4
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import { untilInForce } from '../harness/in-force.ts'
+import { useWorld } from '../harness/world.ts'
 import { ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type User = {
   id: string

@@ -1,15 +1,12 @@
 // specification section 4 "Users": search and memberships; contract section 5, sections 0 and 2.4, decisions 29, 40, 51
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi, TestUser } from '../harness/api.ts'
+import type { TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { grantRole, newGroup, newTenant } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Found = { id: string; username?: string; email?: string; credentials: { username?: string } }
 type FoundPage = { total: number; offset: number; limit: number; users: Found[] }

@@ -1,15 +1,11 @@
 // specification sections 2 "User" and 4 "Users"; contract section 5, decisions 13, 28, 29, 50, 51, Last admin of 2.4
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
-import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { UUID, ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type User = {
   id: string

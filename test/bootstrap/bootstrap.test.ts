@@ -1,12 +1,13 @@
 /** Bootstrap configurations and their retrieval by the device, plain and secure (contract 9.1). */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
-import { newTenant, publish, read } from '../api/support.ts'
-import type { Channel, Client, Tenant } from '../api/support.ts'
+import { publish, read, newTenant } from '../api/support.ts'
+import type { Channel, Client } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi, TestResponse } from '../harness/api.ts'
+import type { TestResponse } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 
 const ENCRYPT_KEY = 'v7aT0HGxJxt2gULzr3RHwf4WIf6DusPp'
 
@@ -21,16 +22,10 @@ type Config = {
   state: number
 }
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi({ environment: { SKEIN_BOOTSTRAP_ENCRYPT_KEY: ENCRYPT_KEY } }))
+const tenant = useWorld(() => newTenant(api))
 let client: Client
 let channels: Channel[]
-
-beforeAll(async () => {
-  api = await startTestApi({ environment: { SKEIN_BOOTSTRAP_ENCRYPT_KEY: ENCRYPT_KEY } })
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
 
 const at = (path: string) => `/${tenant.domainId}/clients${path}`
 

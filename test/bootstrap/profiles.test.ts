@@ -1,11 +1,12 @@
 /** Profiles of bootstrap configurations: templates, slots, bindings, preview, enrolments (contract 9.1, decision 0037). */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
-import { newTenant, tenantOf } from '../api/support.ts'
+import { tenantOf, newTenant } from '../api/support.ts'
 import type { Channel, Client, Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi, TestResponse } from '../harness/api.ts'
+import type { TestResponse } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
 const ENCRYPT_KEY = 'v7aT0HGxJxt2gULzr3RHwf4WIf6DusPp'
 
@@ -31,20 +32,17 @@ const SLOTS = [
 type Profile = { id: string; version: number; content_template: string; binding_slots: object[]; content_type: string }
 type Listed = { total: number; offset: number; limit: number; profiles: Profile[] }
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi({ environment: { SKEIN_BOOTSTRAP_ENCRYPT_KEY: ENCRYPT_KEY } }))
+const tenant = useWorld(() => newTenant(api))
 let other: Tenant
 let client: Client
 let channel: Channel
 
 beforeAll(async () => {
-  api = await startTestApi({ environment: { SKEIN_BOOTSTRAP_ENCRYPT_KEY: ENCRYPT_KEY } })
-  tenant = await newTenant(api)
   other = await newTenant(api)
   client = await tenant.newClient({ name: 'pump' })
   channel = await tenant.newChannel({ name: 'telemetry', metadata: { type: 'data' } })
 })
-afterAll(() => api[Symbol.asyncDispose]())
 
 const profilesAt = (path = '', domainId = tenant.domainId) => `/${domainId}/clients/bootstrap/profiles${path}`
 const enrolmentAt = (path: string, domainId = tenant.domainId) => `/${domainId}/clients/bootstrap/enrollments/${path}`

@@ -8,9 +8,8 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 import { newTenant } from '../api/support.ts'
-import type { Tenant } from '../api/support.ts'
 
 type Certificate = {
   client_id: string
@@ -25,19 +24,16 @@ type Certificate = {
 }
 
 const run = promisify(execFile)
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 let folder: string
 let caFile: string
 
 beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
   folder = mkdtempSync(join(tmpdir(), 'skein-certs-'))
   caFile = file('ca.pem', (await api.anonymous('GET', '/certs/view-ca')).json<{ certificate: string }>().certificate)
 })
 afterAll(async () => {
-  await api[Symbol.asyncDispose]()
   rmSync(folder, { recursive: true })
 })
 

@@ -11,25 +11,24 @@ import WebSocket from 'ws'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { newTenant } from '../api/support.ts'
-import type { Client, Tenant } from '../api/support.ts'
+import type { Client } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi } from '../harness/api.ts'
 import { silentLogger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 
 type Pair = { cert: string; key: string; serial: string }
 
 const run = promisify(execFile)
-let api: TestApi
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 let listeners: Listeners
-let tenant: Tenant
 let client: Client
 let channel: string
 let ca: string
 let folder: string
 
 beforeAll(async () => {
-  api = await startTestApi()
   const { certificates } = api.api.provisioning
   listeners = await listen(api.app, {
     host: '127.0.0.1',
@@ -38,7 +37,6 @@ beforeAll(async () => {
     logger: silentLogger,
   })
   ca = certificates.authority.certificate
-  tenant = await newTenant(api)
   client = await tenant.newClient()
   channel = (await tenant.newChannel()).id
   await tenant.connect(client.id, channel)
@@ -46,7 +44,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await listeners.stop()
-  await api[Symbol.asyncDispose]()
   rmSync(folder, { recursive: true })
 })
 

@@ -5,12 +5,12 @@
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
+/** As many test files run at once (vitest.config.ts). */
+export const TEST_WORKERS = 4
 const FIRST = 10_000
-const PER_WORKER = 10_000
-/** As many run at once (vitest.config.ts). */
-const WORKERS = 2
+const PER_WORKER = 5_000
 
-const first = FIRST + ((Number(process.env['VITEST_POOL_ID'] ?? 1) - 1) % WORKERS) * PER_WORKER
+const first = FIRST + ((Number(process.env['VITEST_POOL_ID'] ?? 1) - 1) % TEST_WORKERS) * PER_WORKER
 // Somewhere, because another test run may be under way on this machine.
 let next = randomInt(PER_WORKER)
 

@@ -17,9 +17,9 @@ import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { openPeer, optionOf } from './coap-peer.ts'
 import type { CoapPeer } from './coap-peer.ts'
-import type { Plant } from './support.ts'
 import { DOMAIN_ROUTE, startPlant, untilAllFollow } from './support.ts'
 
 const MAX_BODY_BYTES = 128 * 1024
@@ -29,7 +29,7 @@ const NEVER_MS = 3_600_000
 const PACK = '[{"n":"temperature","u":"Cel","v":21.5}]'
 const SENML_JSON = 110
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let server: CoapServer
 let listeners: Listeners
 /** Milliseconds that the server's clock is ahead. */
@@ -52,7 +52,6 @@ const start = (measured = createMetrics([COAP_METRICS.set]), options: Partial<Co
   })
 
 beforeAll(async () => {
-  plant = await startPlant()
   server = await start(metrics)
   listeners = await listen(plant.api.app, {
     host: '127.0.0.1',
@@ -63,7 +62,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await listeners.stop(100)
   await server.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 const uint = (name: string, value: number) => {

@@ -1,14 +1,9 @@
 /** DELETE /{domain}/channels/{channel}/messages (contract decision 54): permissions, refusals and responses. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Plant } from './support.ts'
+import { expect, test } from 'vitest'
+import { useWorld } from '../harness/world.ts'
 import { DOMAIN_ROUTE, startPlant } from './support.ts'
 
-let plant: Plant
-
-beforeAll(async () => {
-  plant = await startPlant()
-})
-afterAll(() => plant[Symbol.asyncDispose]())
+const plant = useWorld(() => startPlant())
 
 async function aChannel() {
   const device = await plant.newConnectedDevice()

@@ -9,15 +9,14 @@ import { sql } from '#core/sql.ts'
 import { newMember, newTenant, revokeRoles } from '../api/support.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let listeners: Listeners
 let host: string
 
 beforeAll(async () => {
-  plant = await startPlant()
   listeners = await listen(plant.api.app, {
     host: '127.0.0.1',
     ports: [{ port: 0, isOptional: false, setting: 'TEST' }],
@@ -27,7 +26,6 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(async () => {
   await listeners.stop(100)
-  await plant[Symbol.asyncDispose]()
 })
 
 type Frame = {

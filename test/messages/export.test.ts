@@ -1,16 +1,11 @@
 /** Exports: the reading paths stream everything that matches as CSV (RFC 4180) or JSON lines. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { projectPending } from '../../api/messages/projections/project.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
-
-beforeAll(async () => {
-  plant = await startPlant()
-})
-afterAll(() => plant[Symbol.asyncDispose]())
+const plant = useWorld(() => startPlant())
 
 const CSV = { accept: 'text/csv' }
 const LINES = { accept: 'application/x-ndjson' }

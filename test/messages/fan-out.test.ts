@@ -13,24 +13,26 @@ import type { Listeners } from '#core/http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { openEvents } from '../harness/event-stream.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { startNode } from '../mqtt/support.ts'
 import type { Node } from '../mqtt/support.ts'
 import { openPeer } from './coap-peer.ts'
-import type { Device, Plant } from './support.ts'
+import type { Device } from './support.ts'
 import { startPlant, untilAllFollow } from './support.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 /** A stream that its reader left is noticed with the next heartbeat, after 15 s. */
 const DELIVERY_DEADLINE_MS = 60_000
 
-let plant: Plant
+const plant = useWorld(() =>
+  startPlant({ environment: { SKEIN_STREAMS_PER_CLIENT: '2000', SKEIN_STREAMS_PER_DOMAIN: '2000' } }),
+)
 let listeners: Listeners
 let coap: CoapServer
 let broker: Node
 let host: string
 
 beforeAll(async () => {
-  plant = await startPlant({ environment: { SKEIN_STREAMS_PER_CLIENT: '2000', SKEIN_STREAMS_PER_DOMAIN: '2000' } })
   listeners = await listen(plant.api.app, {
     host: '127.0.0.1',
     ports: [{ port: 0, isOptional: false, setting: 'TEST' }],
@@ -53,7 +55,6 @@ afterAll(async () => {
   await listeners.stop(100)
   await coap.stop()
   await broker.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 type Subscriber = Disposable & { payloads: () => string[] }

@@ -1,16 +1,11 @@
 /** The newest record of every series in one call (contract decision 54). */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { useWorld } from '../harness/world.ts'
 import { projectPending } from '../../api/messages/projections/project.ts'
 import { replaceExpiredLatest } from '../../api/messages/projections/replace-latest.ts'
-import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
-
-beforeAll(async () => {
-  plant = await startPlant()
-})
-afterAll(() => plant[Symbol.asyncDispose]())
+const plant = useWorld(() => startPlant())
 
 type Page = { total: number; messages: { name: string; value?: number; string_value?: string; protocol: string }[] }
 

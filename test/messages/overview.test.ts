@@ -1,10 +1,10 @@
 /** Overviews: what is going on in a domain, as far as the caller may read it, and on the platform. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { findRates } from '../../api/messages/projections/rates.ts'
 import { sample } from '../../api/views/overview/sampling.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from './support.ts'
-import type { Plant } from './support.ts'
 
 type Point = { time: string; seconds: number; messages: number; records: number; messages_per_second: number }
 type Samples = { time: string; count: number | null }[]
@@ -25,16 +25,14 @@ type Overview = {
   changes?: { operation: string }[]
 }
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let domainKey: number
 beforeAll(async () => {
-  plant = await startPlant()
   const { rows } = await plant.api.database.pool.query<{ key: number }>('SELECT key FROM domains WHERE id = $1', [
     plant.domainId,
   ])
   domainKey = rows[0]?.key ?? 0
 }, 60_000)
-afterAll(() => plant[Symbol.asyncDispose]())
 
 async function overview(query = '', call = plant.owner.call): Promise<Overview> {
   const answer = await call('GET', `/${plant.domainId}/overview${query}`)

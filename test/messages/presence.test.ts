@@ -5,10 +5,10 @@ import { clearDeadNodes, findTelemetry } from '../../api/messages/presence/repos
 import { ZERO_TIME } from '#core/time.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let here: Presence
 let elsewhere: Presence
 let client: number
@@ -17,13 +17,11 @@ const start = (deadAfterSeconds = 20) =>
   new Presence({ database: plant.api.database, logger, writeIntervalMs: 20, deadAfterSeconds })
 
 beforeAll(async () => {
-  plant = await startPlant()
   here = start()
   elsewhere = start()
 })
 afterAll(async () => {
   await Promise.all([here.stop(), elsewhere.stop()])
-  await plant[Symbol.asyncDispose]()
 })
 beforeEach(async () => {
   client = await keyOf((await plant.newDevice()).id)

@@ -6,15 +6,15 @@ import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let listeners: Listeners
 let device: Awaited<ReturnType<Plant['newConnectedDevice']>>
 
 beforeAll(async () => {
-  plant = await startPlant()
   listeners = await listen(plant.api.app, {
     host: '127.0.0.1',
     ports: [{ port: 0, isOptional: false, setting: 'SKEIN_HTTP_PORT' }],
@@ -24,7 +24,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await listeners.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 const PACK = '[{"n":"t","v":1}]'

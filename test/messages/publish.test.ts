@@ -2,8 +2,9 @@
 import { gzipSync } from 'node:zlib'
 import { Encoder } from 'cbor-x'
 import type { InjectOptions } from 'fastify'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Device, Plant } from './support.ts'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { useWorld } from '../harness/world.ts'
+import type { Device } from './support.ts'
 import { startPlant } from './support.ts'
 
 /** The default of SKEIN_MAX_BODY_BYTES. */
@@ -15,16 +16,14 @@ const PACK = [
   { n: 'current', t: -4, v: 1.3 },
 ]
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let device: Device & { channelId: string }
 let path: string
 
 beforeAll(async () => {
-  plant = await startPlant()
   device = await plant.newConnectedDevice()
   path = `/http/m/${plant.domainId}/c/${device.channelId}`
 }, 60_000)
-afterAll(() => plant[Symbol.asyncDispose]())
 
 type Headers = Record<string, string>
 

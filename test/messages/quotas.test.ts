@@ -1,5 +1,5 @@
 // Contract decision 76: quotas of stored records and of exports. The count follows arrivals within seconds, so tests wait for it.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { COAP_METRICS, CoapServer } from '#api/adapters/coap/index.ts'
 import { projectPending } from '#api/messages/projections/project.ts'
 import { deleteDroppedCounts } from '#api/messages/projections/dropped-weeks.ts'
@@ -7,16 +7,12 @@ import { createMetrics } from '#core/http/index.ts'
 import { sql } from '#core/sql.ts'
 import { newTenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { openPeer } from './coap-peer.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startTestApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
 
 type Usage = { quotas: Record<string, { limit: number | null; used: number | null }> }
 

@@ -1,17 +1,17 @@
 /** Reading over HTTP: specification section 4 (Messages), contract section 8, decisions 18, 19 and 31b. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { useWorld } from '../harness/world.ts'
 import { projectPending } from '../../api/messages/projections/project.ts'
-import type { Device, Plant } from './support.ts'
+import type { Device } from './support.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let device: Device & { channelId: string }
 let other: Device
 
 const START = 1_700_000_000
 
 beforeAll(async () => {
-  plant = await startPlant()
   device = await plant.newConnectedDevice()
   other = await plant.newDevice()
   await plant.connect(other, device.channelId)
@@ -29,7 +29,6 @@ beforeAll(async () => {
     { n: 'blob', vd: 'aGkgCg' },
   ])
 }, 60_000)
-afterAll(() => plant[Symbol.asyncDispose]())
 
 async function publish(from: Device, subtopic: string, pack: object[], channelId = device.channelId): Promise<void> {
   const response = await plant.api.app.inject({

@@ -1,15 +1,10 @@
 /** `retention_days` of channel and domain (contract decision 54): in force for what comes next, on every path at once. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { until } from '../harness/until.ts'
-import type { Plant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
-
-beforeAll(async () => {
-  plant = await startPlant()
-})
-afterAll(() => plant[Symbol.asyncDispose]())
+const plant = useWorld(() => startPlant())
 
 test('a message is kept as its channel or else its domain says, as soon as it is set; stored messages are unchanged', async () => {
   const device = await plant.newConnectedDevice()

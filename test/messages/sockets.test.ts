@@ -6,19 +6,19 @@ import type { ClientOptions } from 'ws'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
-import type { Device, Plant } from './support.ts'
+import { useWorld } from '../harness/world.ts'
+import type { Device } from './support.ts'
 import { DOMAIN_ROUTE, startPlant, untilAllFollow } from './support.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 /** A stream that begins now is looked at after fifteen seconds anyway. */
 const BEFORE_HEARTBEAT_MS = 12_000
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let listeners: Listeners
 let host: string
 
 beforeAll(async () => {
-  plant = await startPlant()
   listeners = await listen(plant.api.app, {
     host: '127.0.0.1',
     ports: [{ port: 0, isOptional: false, setting: 'TEST' }],
@@ -28,7 +28,6 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(async () => {
   await listeners.stop(100)
-  await plant[Symbol.asyncDispose]()
 })
 
 type Peer = { socket: WebSocket; got: string[]; kinds: boolean[]; closed: Promise<{ code: number; reason: string }> }

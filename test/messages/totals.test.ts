@@ -1,11 +1,12 @@
 /** A page is answered even where its exact total is not known in time (contract decision 75). */
 import type pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { useWorld } from '../harness/world.ts'
 import { projectPending } from '../../api/messages/projections/project.ts'
-import type { Device, Plant } from './support.ts'
+import type { Device } from './support.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let device: Device & { channelId: string }
 /** Holds the rollups, so that no total of a range of times is counted; the records themselves can be read. */
 let blocker: pg.Client
@@ -15,7 +16,6 @@ const RECORDS = 20
 const END_SECONDS = 1_700_003_700
 
 beforeAll(async () => {
-  plant = await startPlant()
   device = await plant.newConnectedDevice()
   const response = await plant.api.app.inject({
     method: 'POST',
@@ -39,7 +39,6 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(async () => {
   await blocker.end()
-  await plant[Symbol.asyncDispose]()
 })
 
 type Page = { total: number; total_exact?: boolean; messages: { value: number }[] }

@@ -1,15 +1,10 @@
 /** GET /domains/{id}/usage (contract decision 54), and what the folder counts of clients. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { useWorld } from '../harness/world.ts'
 import { projectPending } from '../../api/messages/projections/project.ts'
-import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
 
-let plant: Plant
-
-beforeAll(async () => {
-  plant = await startPlant()
-})
-afterAll(() => plant[Symbol.asyncDispose]())
+const plant = useWorld(() => startPlant())
 
 test('messages and records are counted per day and in total, and visible to members of the domain only', async () => {
   const device = await plant.newConnectedDevice()

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
 import { aDevice, startNode } from './support.ts'
@@ -12,16 +12,14 @@ const BATCHES = 450
 /** Of a channel that nobody of these tests follows. */
 const FOREIGN = 300
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let node: Node
 
 beforeAll(async () => {
-  plant = await startPlant()
   node = await startNode(plant.api)
 }, 60_000)
 afterAll(async () => {
   await node.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 const kept = { clientId: 'kept', clean: false }

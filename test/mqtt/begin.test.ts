@@ -3,7 +3,7 @@
  * as a live message, what is acknowledged after SUBACK is.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Peer } from './peer.ts'
 import { publish, receive, subscribe } from './peer.ts'
@@ -15,16 +15,14 @@ const TRIES = 100
 /** More than a session takes up at once when it comes back. */
 const MISSED = 2_500
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let node: Node
 
 beforeAll(async () => {
-  plant = await startPlant()
   node = await startNode(plant.api)
 }, 60_000)
 afterAll(async () => {
   await node.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 /** What came of each of these subtopics until a last message: whether it was the retained copy. */

@@ -9,7 +9,7 @@ import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
 import { aDevice, startNode } from './support.ts'
@@ -32,12 +32,11 @@ client.connect('127.0.0.1', int(port))
 client.loop_forever()
 `
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let node: Node
 let listeners: Listeners
 
 beforeAll(async () => {
-  plant = await startPlant()
   node = await startNode(plant.api)
   const app = createHttpApp({
     logger,
@@ -65,7 +64,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await listeners.stop(100)
   await node.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 describe.each(['mqttv31', 'mqttv311', 'mqttv5'])('mosquitto_pub and mosquitto_sub, %s', (version) => {

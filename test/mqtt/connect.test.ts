@@ -2,22 +2,20 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import { connectPeer, openPeer } from './peer.ts'
 import type { Node } from './support.ts'
 import { REVOKED_WITHIN_MS, aDevice, as, startNode } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let node: Node
 
 beforeAll(async () => {
-  plant = await startPlant()
   node = await startNode(plant.api)
 }, 60_000)
 afterAll(async () => {
   await node.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 describe.each([3, 4, 5] as const)('protocol level %i', (protocolVersion) => {

@@ -10,7 +10,7 @@ import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Connecting } from './peer.ts'
 import { publish, receive, subscribe, textOf } from './peer.ts'
@@ -19,7 +19,7 @@ import { aDevice, anotherProcess, startNode } from './support.ts'
 
 const NEVER_MS = 3_600_000
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let otherApi: TestApi
 /** Another process each: nobody follows anything there before a session does. */
 let first: Node
@@ -41,7 +41,6 @@ const refusing = (store: SessionStore): SessionStore => ({
 })
 
 beforeAll(async () => {
-  plant = await startPlant()
   otherApi = await anotherProcess(plant)
   first = await startNode(plant.api, { roundMs: NEVER_MS })
   second = await startNode(otherApi, { roundMs: NEVER_MS })
@@ -52,7 +51,6 @@ afterAll(async () => {
   await second.stop()
   await first.stop()
   await otherApi[Symbol.asyncDispose]()
-  await plant[Symbol.asyncDispose]()
 })
 
 const kept: Connecting = {

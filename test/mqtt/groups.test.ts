@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
 import { publish, receive as receiveWithin, subscribe as askFor, textOf } from './peer.ts'
@@ -17,13 +17,12 @@ const NEVER_MS = 3_600_000
 const DEADLINE_MS = 60_000
 const DEAD_AFTER_SECONDS = 10
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let otherApi: TestApi
 let one: Node
 let other: Node
 
 beforeAll(async () => {
-  plant = await startPlant()
   otherApi = await anotherProcess(plant)
   // So long a node watches the others before it takes one for dead: no longer than a test can wait.
   one = await startNode(plant.api, { deadAfterSeconds: DEAD_AFTER_SECONDS })
@@ -33,7 +32,6 @@ afterAll(async () => {
   await other.stop()
   await one.stop()
   await otherApi[Symbol.asyncDispose]()
-  await plant[Symbol.asyncDispose]()
 })
 
 /** A session that is kept, with one message at a time under way. */

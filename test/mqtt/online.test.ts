@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ZERO_TIME } from '#core/time.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import { aDevice, startNode } from './support.ts'
 import type { Node } from './support.ts'
@@ -10,15 +10,13 @@ import type { Node } from './support.ts'
 type Listed = { id: string; online: boolean; last_seen: string }
 type Page = { total: number; clients: Listed[] }
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let node: Node
 beforeAll(async () => {
-  plant = await startPlant()
   node = await startNode(plant.api)
 }, 60_000)
 afterAll(async () => {
   await node.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 async function list(query: string): Promise<Page> {

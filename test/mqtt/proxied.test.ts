@@ -11,7 +11,7 @@ import type { MqttClient } from 'mqtt'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import { as, aDevice, startNode } from './support.ts'
 import type { Node } from './support.ts'
@@ -26,13 +26,12 @@ const header = (rest: string) => Buffer.from(SIGNATURE + rest, 'hex')
 const ANNOUNCED = header('211100' + '11' + 'c6336407c0000201c00022b3' + '040002ffff')
 const LOCAL = header('20000000')
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let trusting: Node
 let direct: Node
 let ca: string
 
 beforeAll(async () => {
-  plant = await startPlant()
   const { certificates } = plant.api.api.provisioning
   ca = certificates.authority.certificate
   const tls = { port: 0, files: certificates.ensureTls(undefined), clientOf: certificates.clientOf }
@@ -42,7 +41,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await trusting.stop()
   await direct.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 type Device = Awaited<ReturnType<typeof aDevice>>

@@ -3,21 +3,19 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { IPublishPacket } from 'mqtt-packet'
 import { sql } from '#core/sql.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { DOMAIN_ROUTE, startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
 import { MAX_PACKET_BYTES, aDevice, startNode } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let node: Node
 
 beforeAll(async () => {
-  plant = await startPlant()
   node = await startNode(plant.api)
 }, 60_000)
 afterAll(async () => {
   await node.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 const PACK = '[{"n":"temperature","u":"Cel","v":21.5}]'

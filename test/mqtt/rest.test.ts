@@ -1,21 +1,15 @@
 /** What a node says of itself for the sessions: at once where something moved, now and then while nothing does, and again when it was forgotten. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import { aDevice, startNode } from './support.ts'
 
 const ROUND_MS = 10
 
-let plant: Plant
-beforeAll(async () => {
-  plant = await startPlant()
-}, 60_000)
-afterAll(async () => {
-  await plant[Symbol.asyncDispose]()
-})
+const plant = useWorld(() => startPlant())
 
 type Word = { node: string; seen: string; position: string | null }
 

@@ -3,20 +3,19 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { IPublishPacket } from 'mqtt-packet'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
 import { publish, receive, subscribe } from './peer.ts'
 import type { Node } from './support.ts'
 import { REVOKED_WITHIN_MS, aDevice, anotherProcess, startNode } from './support.ts'
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let otherApi: TestApi
 let node: Node
 let other: Node
 
 beforeAll(async () => {
-  plant = await startPlant()
   otherApi = await anotherProcess(plant)
   node = await startNode(plant.api)
   other = await startNode(otherApi)
@@ -25,7 +24,6 @@ afterAll(async () => {
   await other.stop()
   await node.stop()
   await otherApi[Symbol.asyncDispose]()
-  await plant[Symbol.asyncDispose]()
 })
 
 const KEPT: Record<4 | 5, Connecting> = {

@@ -1,10 +1,10 @@
 // Devices that connect all at once, as after the end of a node: admission is bounded and fair between domains, and the look-ups that
 // they share keep each device apart.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { newTenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 import { connectPeer, publish, subscribe } from './peer.ts'
 import type { Connecting } from './peer.ts'
 import { startNode } from './support.ts'
@@ -16,14 +16,7 @@ const BAD_USER_NAME_OR_PASSWORD = 0x86
 const NOT_AUTHORIZED = 0x87
 const DEVICES = 40
 
-let api: TestApi
-
-beforeAll(async () => {
-  api = await startTestApi()
-}, 60_000)
-afterAll(async () => {
-  await api[Symbol.asyncDispose]()
-})
+const api = useWorld(() => startTestApi())
 
 async function newDevices(count: number) {
   const tenant = await newTenant(api)

@@ -3,20 +3,19 @@ import mqtt from 'mqtt'
 import type { IClientOptions, MqttClient } from 'mqtt'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../harness/until.ts'
-import type { Plant } from '../messages/support.ts'
+import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
 import { REVOKED_WITHIN_MS, aDevice, startNode } from './support.ts'
 
 type Pair = { cert: string; key: string; serial: string }
 
-let plant: Plant
+const plant = useWorld(() => startPlant())
 let node: Node
 let ca: string
 const open: MqttClient[] = []
 
 beforeAll(async () => {
-  plant = await startPlant()
   const { certificates } = plant.api.api.provisioning
   ca = certificates.authority.certificate
   node = await startNode(plant.api, {
@@ -26,7 +25,6 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const client of open) client.end(true)
   await node.stop()
-  await plant[Symbol.asyncDispose]()
 })
 
 async function issue(clientId: string): Promise<Pair> {

@@ -9,22 +9,20 @@ import { startSessionStore } from '#api/messages/index.ts'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { newTenant } from '../api/support.ts'
-import type { Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
+import { useWorld } from '../harness/world.ts'
 
 const AGENT = join(import.meta.dirname, '../../examples/agent/agent.ts')
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi({ environment: { SKEIN_PROVISION_X509_PROVISIONING: 'true' } }))
+const tenant = useWorld(() => newTenant(api))
 let listeners: Listeners
 let broker: MqttServer
 const agents: ChildProcess[] = []
 
 beforeAll(async () => {
-  api = await startTestApi({ environment: { SKEIN_PROVISION_X509_PROVISIONING: 'true' } })
   const { devices, messages, identity, provisioning } = api.api
   const { ensureTls, clientOf } = provisioning.certificates
   listeners = await listen(api.app, {
@@ -63,13 +61,11 @@ beforeAll(async () => {
     invalidate: (keys) => broker.recheck(keys),
     invalidateAll: () => broker.recheck(undefined),
   })
-  tenant = await newTenant(api)
 })
 afterAll(async () => {
   for (const agent of agents) agent.kill('SIGKILL')
   await broker.stop()
   await listeners.stop()
-  await api[Symbol.asyncDispose]()
 })
 
 /** A provisioned device, its agent running. */

@@ -1,21 +1,14 @@
 /** Whole files of clients, channels and connections: all or nothing, with a report by line (contract section 13, bulk files). */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
-import { newMember, newTenant, publish } from '../api/support.ts'
-import type { Tenant } from '../api/support.ts'
+import { newMember, publish, newTenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
-import type { TestApi } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
 type Report = { error: string; message: string; details: { path: string; message: string }[] }
 
-let api: TestApi
-let tenant: Tenant
-
-beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 
 type Kind = 'clients' | 'channels' | 'connections'
 const csv = (kind: Kind, text: string, by = tenant) =>

@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
-import { grantRole, newTenant, publish, statusesOf } from '../api/support.ts'
+import { grantRole, publish, statusesOf, newTenant } from '../api/support.ts'
 import type { Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
 
 type Mapping = {
   clients: { id: string; name: string; key: string; metadata: Record<string, string> }[]
@@ -18,17 +19,14 @@ type Mapping = {
   ca_cert?: string
 }
 
-let api: TestApi
-let tenant: Tenant
+const api = useWorld(() => startTestApi())
+const tenant = useWorld(() => newTenant(api))
 let folder: string
 
 beforeAll(async () => {
-  api = await startTestApi()
-  tenant = await newTenant(api)
   folder = mkdtempSync(join(tmpdir(), 'skein-layout-'))
 })
 afterAll(async () => {
-  await api[Symbol.asyncDispose]()
   rmSync(folder, { recursive: true })
 })
 

@@ -215,11 +215,32 @@ export const LONG_SUITES = {
     programs: [],
   },
   fuzz: {
-    subject: 'every operation of openapi.json with many more generated requests than the gate has',
+    subject: 'generated requests to every operation, hostile input of every form and random kills, at length',
     prepare: [],
-    runs: [{ ...project('fuzz'), environment: { FUZZ_RUNS: '60' } }],
-    paths: [...SERVER, 'openapi.json', 'test/fuzz', 'test/matrix'],
-    programs: [],
+    runs: [
+      {
+        command: [
+          'vitest',
+          'run',
+          'test/fuzz',
+          'test/security/input',
+          'test/faults/loss.test.ts',
+          '--no-file-parallelism',
+        ],
+        environment: { SKEIN_TEST_AT_LENGTH: 'true' },
+      },
+    ],
+    paths: [
+      ...SERVER,
+      'openapi.json',
+      'test/core/redis-server.ts',
+      'test/faults',
+      'test/fuzz',
+      'test/matrix',
+      'test/messages',
+      'test/security/input',
+    ],
+    programs: [ALL, WORKER],
   },
 } as const satisfies Record<string, LongSuite>
 

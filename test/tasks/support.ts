@@ -14,7 +14,6 @@ import type { HttpApp } from '#core/http/index.ts'
 import { createKeyring } from '#core/keyring/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { STREAM_SETTINGS, createStreams } from '#core/streams/index.ts'
-import { monotonicMs } from '#core/time.ts'
 import { Readiness } from '#core/readiness/index.ts'
 import { MANAGER_SETTINGS, startManager } from '#manager/index.ts'
 import type { Manager, ManagerTiming, TaskAccess } from '#manager/index.ts'
@@ -24,6 +23,7 @@ import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
 import { shiftedClock } from '../../tools/shifted-clock.ts'
 import { requireDeclaredLocations } from '../harness/declared.ts'
+import { until as untilTrue } from '../harness/until.ts'
 
 const level = process.env['SKEIN_TEST_LOG'] === undefined ? 'silent' : 'debug'
 export const logger = createLogger({ name: 'test', level })
@@ -211,13 +211,16 @@ export async function until<T>(
   isTrue: (value: T) => boolean,
   deadlineMs = 30_000,
 ): Promise<T> {
-  const end = monotonicMs() + deadlineMs
-  for (;;) {
-    const value = await probe()
-    if (isTrue(value)) return value
-    if (monotonicMs() > end) throw new Error(`${what}: not within ${deadlineMs} ms; last seen ${JSON.stringify(value)}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
+  let last: T | undefined
+  const { value } = await untilTrue(
+    async () => {
+      const value = (last = await probe())
+      return isTrue(value) && { value }
+    },
+    () => `${what}; last seen ${JSON.stringify(last)}`,
+    deadlineMs,
+  )
+  return value
 }
 
 type Answer = { status: number; body: Record<string, unknown>; headers: Record<string, unknown> }

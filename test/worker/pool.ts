@@ -7,13 +7,13 @@ import { fileURLToPath } from 'node:url'
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import wabt from 'wabt'
 import { createLogger } from '#core/logging/index.ts'
-import { monotonicMs } from '#core/time.ts'
 import { establishIsolation } from '#worker/isolation/index.ts'
 import type { IsolationLevel } from '#worker/isolation/index.ts'
 import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
 import { Components, stageTranspilerCode } from '#worker/transpile/index.ts'
 import type { RunOutcome, RunRequest, RunnerPool, RunnerPoolOptions } from '#worker/runner/index.ts'
 import type { Call } from '#core/guests/index.ts'
+import { until as untilTrue } from '../harness/until.ts'
 
 /** What a test says of a run: fields of the request and of the call within it. */
 export type RunOptions = Partial<Omit<RunRequest, 'call'> & Call>
@@ -114,11 +114,5 @@ export async function startPool({
   }
 }
 
-/** Waits until it holds; throws when it has not within the deadline. */
-export async function until(holds: () => boolean, deadlineMs = 30_000): Promise<void> {
-  const deadline = monotonicMs() + deadlineMs
-  while (!holds()) {
-    if (monotonicMs() > deadline) throw new Error(`did not happen within ${deadlineMs} ms: ${holds.toString()}`)
-    await new Promise((resolve) => setTimeout(resolve, 5))
-  }
-}
+export const until = (holds: () => boolean, deadlineMs?: number): Promise<boolean> =>
+  untilTrue(holds, holds.toString(), deadlineMs)

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sampled } from '../../harness/length.ts'
 import { fill } from './forms.ts'
 import type { Sent } from './platform.ts'
 import { KIB, TIMEOUT, ledgerOf, platformOfTests } from './protocol-support.ts'
@@ -178,7 +179,7 @@ describe('queries', () => {
     const headers = { authorization: platform().bearer }
     await measure(`${name} in each parameter of ${queried.length} routes`, async () => {
       // One parameter after the other has its turn, so that each route meets each value in some of them.
-      for (const [index, { path, names }] of queried.entries()) {
+      for (const [index, { path, names }] of sampled(queried, 4).entries()) {
         for (let step = 0; step < 3; step++) {
           const parameter = names[(index + step) % names.length] as string
           await sendAll({ method: 'GET', path: `${addressOf(path)}?${parameter}=${value}`, headers }, 1)
