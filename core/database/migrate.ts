@@ -21,6 +21,8 @@ type Applied = Pick<Migration, 'number' | 'name' | 'digest'> & { kind?: string }
 const MIGRATION_LOCK = 0x5ce1_0001
 /** How long a process waits for another one that migrates before its start fails. */
 const LOCK_DEADLINE_MS = 600_000
+/** Longer than this, another process migrates, which the log says. */
+const USUAL_LOCK_MS = 2_000
 const LOCK_NOT_AVAILABLE = '55P03'
 /** The whole schema. A database with another text of it cannot be upgraded. */
 const SCHEMA_NUMBER = 1
@@ -135,20 +137,27 @@ function refuseOtherText({ number, name }: Applied): ServiceError {
 }
 
 async function takeLock(client: Client, logger: Logger, deadlineMs: number): Promise<void> {
-  const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [MIGRATION_LOCK])
-  if (rows[0]?.taken === true) return
+  // Processes that start together only look at the schema, one after the other.
+  if (await tryLock(client, Math.min(USUAL_LOCK_MS, deadlineMs))) return
   logger.info('another process is migrating the database; waiting for it')
+  if (await tryLock(client, deadlineMs)) return
+  throw new ServiceError(
+    'unavailable',
+    'another process is still migrating the database; check its log, and start again when it has finished',
+  )
+}
+
+/** False when another process holds the lock for longer than this time. */
+async function tryLock(client: Client, deadlineMs: number): Promise<boolean> {
   try {
     await client.query(`SET lock_timeout = ${deadlineMs}`)
     await client.query('SELECT pg_advisory_lock($1)', [MIGRATION_LOCK])
-    await client.query('RESET lock_timeout')
+    return true
   } catch (error) {
     if ((error as { code?: string }).code !== LOCK_NOT_AVAILABLE) throw translateDatabaseError(error)
-    throw new ServiceError(
-      'unavailable',
-      'another process is still migrating the database; check its log, and start again when it has finished',
-      { cause: error },
-    )
+    return false
+  } finally {
+    await client.query('RESET lock_timeout').catch(() => undefined)
   }
 }
 
