@@ -1,6 +1,6 @@
 /**
  * The lifecycle of a program: parts start in order and stop in reverse, each within a deadline. SIGTERM and SIGINT stop the
- * program; a second signal ends the process at once. Exit codes: 0 stopped by a signal, 1 failed, 2 wrong usage.
+ * program; a second signal, a second or more later, ends the process at once. Exit codes: 0 stopped by a signal, 1 failed, 2 wrong usage.
  */
 import { EXIT_FAILED, EXIT_WRONG_USAGE, ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
@@ -8,6 +8,11 @@ import { monotonicMs, sleep, withDeadline } from '../time.ts'
 
 /** The deadline for stopping all parts, after which the process exits. */
 export const STOP_DEADLINE_MS = 20_000
+
+/**
+ * A signal within this time of the first one is the same request: a terminal sends Ctrl-C to npm too, which passes it on.
+ */
+const SAME_REQUEST_MS = 1_000
 
 /** The value of a started part, and the function that stops the part. */
 export type StartedPart<T> = { value: T; stop: () => Promise<void> }
@@ -135,10 +140,13 @@ function onOutputError(life: Lifecycle) {
  */
 export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) => Promise<void>): Promise<never> {
   const life = createLifecycle(logger)
-  let signals = 0
+  let askedMs: number | undefined
   const onSignal = (name: NodeJS.Signals) => {
-    signals += 1
-    if (signals > 1) process.exit(EXIT_FAILED)
+    if (askedMs !== undefined) {
+      if (monotonicMs() - askedMs > SAME_REQUEST_MS) process.exit(EXIT_FAILED)
+      return
+    }
+    askedMs = monotonicMs()
     logger.info({ signal: name }, 'stopping; the same signal again ends the process at once')
     void life.stop()
   }

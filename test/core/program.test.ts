@@ -101,7 +101,18 @@ test('a closed output loses only its lines', async () => {
   expect(stderr).toMatch(/^\.+$/)
 })
 
-test('a second signal ends the process at once, whatever still hangs', async () => {
+test('a signal that npm passes on right after that of the terminal is the same request', async () => {
+  const program = run()
+  await program.up()
+  // Two names, because the kernel may deliver two equal signals as one.
+  program.child.kill('SIGINT')
+  program.child.kill('SIGTERM')
+  const { code, stdout } = await program.ended
+  expect(code).toBe(0)
+  expect(stdout).toContain('part stopped')
+})
+
+test('a second signal later ends the process at once, whatever still hangs', async () => {
   const program = run(['--mode', 'hang'])
   await program.up()
   program.child.kill('SIGTERM')
