@@ -22,6 +22,12 @@ export type Lifecycle = {
   readonly signal: AbortSignal
   /** True as soon as a stop is requested, also during the delay of `delayStop`. */
   readonly isStopping: boolean
+  /** True until `started` is called. */
+  readonly isStarting: boolean
+  /** Calls back when the program is up, in the order of registration. */
+  onStarted(callback: () => void): void
+  /** The program is up: what its checks report from now on is not part of the start. */
+  started(): void
   /** Starts a part and registers its `stop`. Rejects when a stop has begun. */
   start<T>(name: string, begin: () => Promise<StartedPart<T>>): Promise<T>
   /**
@@ -44,6 +50,8 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
   let failure: unknown
   let stopping: Promise<void> | undefined
   let stopDelayMs = 0
+  let isStarting = true
+  const startedCallbacks: (() => void)[] = []
   /** Starts in progress: a stop waits for them and stops what they started. */
   const starting = new Set<Promise<unknown>>()
 
@@ -72,6 +80,14 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
     ended,
     get isStopping() {
       return stopping !== undefined
+    },
+    get isStarting() {
+      return isStarting
+    },
+    onStarted: (callback) => void startedCallbacks.push(callback),
+    started() {
+      isStarting = false
+      for (const callback of startedCallbacks.splice(0)) callback()
     },
     delayStop(delayMs) {
       stopDelayMs = delayMs
@@ -158,12 +174,15 @@ export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) =>
   try {
     // `life.ended` ends the wait when a start hangs. `stopAll` waits for starts only until its deadline.
     await Promise.race([body(life), life.ended])
+    if (!life.signal.aborted) life.started()
   } catch (error) {
     if (!life.signal.aborted) {
-      printFailure(error)
       if (!(error instanceof ServiceError) && !(error instanceof UsageError))
         logger.error({ err: error }, 'failed to start')
-      await life.stop()
+      // The stop writes the warnings that were held; the reason comes after them, and before the parts have stopped.
+      const stopped = life.stop()
+      printFailure(error)
+      await stopped
       process.exit(error instanceof UsageError ? EXIT_WRONG_USAGE : EXIT_FAILED)
     }
   }

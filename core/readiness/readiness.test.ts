@@ -1,7 +1,10 @@
 /** Readiness is the worst of its checks, each since its last change; probes answer from memory. */
-import { expect, test } from 'vitest'
+import { Writable } from 'node:stream'
+import { expect, test, vi } from 'vitest'
+import { createLogger } from '../logging/index.ts'
+import { createLifecycle } from '../program/index.ts'
 import { startProbe } from './probe.ts'
-import { Readiness } from './readiness.ts'
+import { Readiness, startReadiness } from './readiness.ts'
 
 test('the worst check decides, and a status keeps the time at which it began', () => {
   const readiness = new Readiness()
@@ -53,4 +56,39 @@ test('a probe that is not answered, or fails, gives its reason', async () => {
   await done.promise
   await probe.stop()
   expect(seen.slice(1)).toEqual(['no answer', 'no answer', 'not now', undefined])
+})
+
+test('checks are logged after the start, and one that has not succeeded yet ten seconds later', async () => {
+  vi.useFakeTimers()
+  try {
+    let text = ''
+    const stream = new Writable({
+      write(chunk: Buffer, _encoding, done) {
+        text += chunk.toString()
+        done()
+      },
+    })
+    const logger = createLogger({ name: 'test', level: 'info', stream })
+    const life = createLifecycle(logger)
+    const readiness = await startReadiness(life, logger)
+    const lacking = new Set(['workers'])
+    for (const name of ['workers', 'changelog'])
+      readiness.add({ name, isRequired: false, read: () => (lacking.has(name) ? 'away' : undefined) })
+    await vi.advanceTimersByTimeAsync(15_000)
+    lacking.add('changelog')
+    await vi.advanceTimersByTimeAsync(15_000)
+    lacking.delete('changelog')
+    life.started()
+    await vi.advanceTimersByTimeAsync(9_000)
+    expect(text).toBe('')
+    lacking.add('changelog')
+    await vi.advanceTimersByTimeAsync(500)
+    expect(text).toContain('changelog: away')
+    expect(text).not.toContain('workers')
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect(text).toContain('workers: away')
+    await life.stop()
+  } finally {
+    vi.useRealTimers()
+  }
 })

@@ -31,7 +31,7 @@ export type ReadinessReport = { status: ReadinessStatus; checks: Record<string, 
 /** The interval at which all checks are read, so that `since` and the log are correct without requests. */
 const REFRESH_MS = 250
 
-/** Parts of a program become ready one after the other: a check that has not succeeded yet is logged after this time. */
+/** Some parts become ready after the program has started: a check that has not succeeded yet is logged after this time. */
 const START_GRACE_MS = 10_000
 
 export class Readiness {
@@ -60,7 +60,10 @@ export class Readiness {
   }
 }
 
-/** Starts the readiness checks of a program and logs each change. The program is `unavailable` while it stops. */
+/**
+ * Starts the readiness checks of a program and logs each change after the start, which reports its own failures. The program is
+ * `unavailable` while it stops.
+ */
 export async function startReadiness(life: Lifecycle, logger: Logger): Promise<Readiness> {
   const readiness = new Readiness()
   readiness.add({
@@ -68,12 +71,15 @@ export async function startReadiness(life: Lifecycle, logger: Logger): Promise<R
     isRequired: true,
     read: () => (life.isStopping ? 'the program is stopping' : undefined),
   })
-  const startedMs = monotonicMs()
+  let startedMs: number | undefined
   const logged = new Map<string, ReadinessStatus>()
   const refresh = () => {
-    for (const [check, { status, reason }] of Object.entries(readiness.read().checks)) {
-      const isStarting = !logged.has(check) && monotonicMs() - startedMs < START_GRACE_MS
-      if (reason !== undefined && isStarting) continue
+    const { checks } = readiness.read()
+    if (life.isStarting) return
+    startedMs ??= monotonicMs()
+    const isGrace = monotonicMs() - startedMs < START_GRACE_MS
+    for (const [check, { status, reason }] of Object.entries(checks)) {
+      if (reason !== undefined && isGrace && !logged.has(check)) continue
       const before = logged.get(check) ?? 'ready'
       logged.set(check, status)
       if (status === before || life.isStopping) continue
