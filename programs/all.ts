@@ -21,7 +21,7 @@ import { apiPorts, serviceOfPort } from './start/api-ports.ts'
 import { apiProcessCount, launchApiProcesses } from './start/api-processes.ts'
 import { API_SETTINGS } from './start/api-settings.ts'
 import { isolationNotices, renderBanner } from './start/banner.ts'
-import { createConsole } from './start/console.ts'
+import { consoleRoutes, prepareConsole } from './start/console.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
 
@@ -113,6 +113,13 @@ await runProgram({
       ...start
     } = await import('./start/rooms.ts')
     const infrastructure = await starting
+    // Before anything is served: a build takes half of a small machine.
+    const consolePage = await prepareConsole({
+      dataDir: infrastructure.dataDir,
+      logger,
+      signal: life.signal,
+      onBuild: () => progress.step('building the console'),
+    })
     const files = await startTlsFiles(life, config.http, logger)
     const { database, keyring, build } = infrastructure
     const metrics = createMetrics(
@@ -227,7 +234,6 @@ await runProgram({
     const serviceOf = serviceOfPort(coapPort, 'skein')
     const elsewhere = supervisor === undefined ? undefined : await startPrivateFolder(life)
     const collected = collectRoutes()
-    const consolePage = createConsole({ dataDir: infrastructure.dataDir, logger })
     const { app, scheme, listen } = await start.createHttpServer(life, {
       config: config.http,
       logger,
@@ -244,7 +250,11 @@ await runProgram({
       authenticate,
       newerUrl: api?.newerUrl,
       ...(api === undefined ? {} : { tlsOf: api.provisioning.certificates.tlsOf }),
-      routes: [...(api === undefined ? [] : [api.routes, consolePage.routes]), collected.plugin, manager.routes],
+      routes: [
+        ...(api === undefined ? [] : [api.routes, consoleRoutes(consolePage)]),
+        collected.plugin,
+        manager.routes,
+      ],
     })
     // Everything behind the ports can answer. HTTP comes last: a node whose `/ready` answers serves devices too.
     const devicePorts = await api?.listen()
@@ -253,7 +263,6 @@ await runProgram({
 
     async function serve() {
       if (api !== undefined) {
-        consolePage.build(life)
         const [basePort, managerHttpPort] = listeners.ports
         const { firstAdmin } = api.identity
         return { basePort, managerHttpPort, ...devicePorts, takenPorts: listeners.taken, firstAdmin }
@@ -265,6 +274,7 @@ await runProgram({
         embedded: infrastructure.embedded,
         elsewhere: { ...elsewhere, routes: collected.routes, document },
         hasReadings: false,
+        consolePage,
       })
       return { ...facts, basePort: facts.ports[0], managerHttpPort: listeners.ports[0] ?? facts.ports[0] }
     }

@@ -9,6 +9,7 @@ import { PROCESS_METRICS, SUPERVISOR, Supervisor } from '#core/processes/index.t
 import { runProgram } from '#core/program/index.ts'
 import { apiProcessCount, launchApiProcesses } from './start/api-processes.ts'
 import { API_SETTINGS } from './start/api-settings.ts'
+import { prepareConsole } from './start/console.ts'
 
 /** Of the supervisor, which checks the schema and writes its heartbeat to the database. */
 const SUPERVISOR_CONNECTIONS = 2
@@ -37,7 +38,10 @@ await runProgram({
       await supervisor.whole(life, { readiness: infrastructure.readiness, registry })
       await supervisor.attach(life)
       life.delayStop(config.http.stopDelayMs)
-      return await processes.serve({ embedded: infrastructure.embedded, elsewhere: undefined, hasReadings: true })
+      const { dataDir, embedded } = infrastructure
+      const onBuild = () => logger.info('building the console')
+      const consolePage = await prepareConsole({ dataDir, logger, signal: life.signal, onBuild })
+      return await processes.serve({ embedded, elsewhere: undefined, hasReadings: true, consolePage })
     }
     const { scheme, ports, firstAdmin } = await serve()
     const { username, secretFile, createdSecret } = firstAdmin

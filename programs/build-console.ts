@@ -1,10 +1,11 @@
 /** `npm run console`: builds the web console for the programs of this checkout, unless it is built. Prints its folder. */
-import { join } from 'node:path'
-import { HOME } from '#core/installation.ts'
+import { EXIT_FAILED } from '#core/errors/index.ts'
+import { errorMessageOf } from '#core/program/index.ts'
 import { buildConsole } from './start/console.ts'
 
-const folder = await buildConsole(join(HOME, 'node_modules', '.cache', 'console'), {
-  signal: new AbortController().signal,
-  nice: 0,
-})
-process.stdout.write(`${folder}\n`)
+try {
+  process.stdout.write(`${await buildConsole()}\n`)
+} catch (error) {
+  process.stderr.write(`${errorMessageOf(error)}\n`)
+  process.exitCode = EXIT_FAILED
+}

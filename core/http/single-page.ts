@@ -18,15 +18,13 @@ export type SinglePage = {
    * WebAssembly.
    */
   readonly sandboxes?: readonly string[]
-  /** The folder with `index.html`, or what to show until there is one. */
-  folder(): Promise<{ folder: string } | PageNotice>
+  /** The folder with `index.html`, or what to show without one. */
+  readonly page: { folder: string } | PageNotice
 }
 
 export type PageNotice = {
   readonly title: string
   readonly text: string
-  /** The page asks again after this time. */
-  readonly retrySeconds?: number
 }
 
 /** Placeholders of the built document. */
@@ -94,21 +92,20 @@ const SANDBOX_HEADERS = {
   'Referrer-Policy': 'no-referrer',
 }
 
-export function singlePage({ path, folder, sandboxes = [] }: SinglePage): RoutePlugin {
-  let built: BuiltPage | undefined
+export function singlePage({ path, page, sandboxes = [] }: SinglePage): RoutePlugin {
+  let reading: Promise<BuiltPage> | undefined
+  const readOnce = (folder: string) => (reading ??= readBuilt(folder))
   const sendDocument = async (request: FastifyRequest, reply: FastifyReply) => {
     const nonce = randomBytes(16).toString('base64')
     void reply.type('text/html; charset=utf-8').headers(headersOf(nonce))
-    const found = await folder()
     const base = escapeAttribute(baseOf(request.url, path))
-    if ('title' in found) return await reply.code(PROTOCOL_STATUS.unavailable.http).send(noticePage(found, nonce))
-    if (built?.folder !== found.folder) built = await readBuilt(found.folder)
-    const { document } = built
+    if ('title' in page) return await reply.code(PROTOCOL_STATUS.unavailable.http).send(noticePage(page, nonce))
+    const { document } = await readOnce(page.folder)
     return await reply.send(document.replaceAll(NONCE_PLACEHOLDER, nonce).replaceAll(BASE_PLACEHOLDER, base))
   }
-  const sendFile = async (request: FastifyRequest, reply: FastifyReply, name: string, page: BuiltPage) => {
+  const sendFile = async (request: FastifyRequest, reply: FastifyReply, name: string, built: BuiltPage) => {
     const accepted = acceptedOf(request)
-    const encoding = ENCODINGS.find(({ token, suffix }) => accepted.has(token) && page.names.has(`${name}${suffix}`))
+    const encoding = ENCODINGS.find(({ token, suffix }) => accepted.has(token) && built.names.has(`${name}${suffix}`))
     void reply.headers({
       ...RESPONSE_HEADERS,
       'Cache-Control': name.startsWith(HASHED_FOLDER) ? YEAR : 'no-cache',
@@ -118,7 +115,7 @@ export function singlePage({ path, folder, sandboxes = [] }: SinglePage): RouteP
       ...(sandboxes.includes(name) ? SANDBOX_HEADERS : {}),
     })
     if (encoding !== undefined) void reply.header('Content-Encoding', encoding.token)
-    const content = await readFile(join(page.folder, `${name}${encoding?.suffix ?? ''}`))
+    const content = await readFile(join(built.folder, `${name}${encoding?.suffix ?? ''}`))
     return await reply.type(TYPES[extname(name)] ?? 'application/octet-stream').send(content)
   }
   return (app) => {
@@ -126,14 +123,10 @@ export function singlePage({ path, folder, sandboxes = [] }: SinglePage): RouteP
     app.get(path, options, sendDocument)
     app.get(`${path}/*`, options, async (request, reply) => {
       const name = (request.params as { '*': string })['*']
+      const built = 'folder' in page ? await readOnce(page.folder) : undefined
       if (built?.names.has(name) === true && name !== DOCUMENT) return await sendFile(request, reply, name, built)
       // A file that a newer build no longer has is missing; it is not the document.
-      if (name.startsWith(HASHED_FOLDER)) {
-        const found = await folder()
-        if ('folder' in found && built?.folder !== found.folder) built = await readBuilt(found.folder)
-        if (built?.names.has(name) === true) return await sendFile(request, reply, name, built)
-        throw new ServiceError('not_found', 'no such file')
-      }
+      if (name.startsWith(HASHED_FOLDER)) throw new ServiceError('not_found', 'no such file')
       return await sendDocument(request, reply)
     })
   }
@@ -160,11 +153,10 @@ function acceptedOf({ headers }: FastifyRequest): ReadonlySet<string> {
   return new Set(parts.map((part) => part.trim()).filter((part) => !part.endsWith(';q=0')))
 }
 
-function noticePage({ title, text, retrySeconds }: PageNotice, nonce: string): string {
-  const retry = retrySeconds === undefined ? '' : `<meta http-equiv="refresh" content="${retrySeconds}">`
+function noticePage({ title, text }: PageNotice, nonce: string): string {
   const style =
     'body{font:16px/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;padding:0 1rem;color-scheme:light dark}code{font:14px ui-monospace,monospace}'
-  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">${retry}<title>${title}</title><style nonce="${nonce}">${style}</style><h1>${title}</h1><p>${text}</p></html>\n`
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title><style nonce="${nonce}">${style}</style><h1>${title}</h1><p>${text}</p></html>\n`
 }
 
 const escapeAttribute = (text: string) => text.replaceAll(/[&<>"']/g, '')

@@ -10,6 +10,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { freePort, portsInUse, processCount } from '#core/processes/index.ts'
 import type { Supervisor } from '#core/processes/index.ts'
 import { apiPorts } from './api-ports.ts'
+import type { ConsolePage } from './console.ts'
 
 /** What one process is to do. */
 export type ApiAssignment = {
@@ -25,6 +26,7 @@ export type ApiAssignment = {
   readonly embedded: EmbeddedServer | undefined
   /** Routes that the supervisor answers. */
   readonly elsewhere: ForwardedRoutes | undefined
+  readonly consolePage: ConsolePage
 }
 
 /** The facts that a process reports when it serves. */
@@ -48,7 +50,7 @@ export function apiProcessCount({ processes, mqtt }: Config, logger: Logger): nu
 
 export type ApiProcesses = {
   /** Lets the processes serve, and resolves to the facts of all of them. Rejects when one cannot start. */
-  serve(rest: Pick<ApiAssignment, 'embedded' | 'elsewhere' | 'hasReadings'>): Promise<ApiFacts>
+  serve(rest: Pick<ApiAssignment, 'embedded' | 'elsewhere' | 'hasReadings' | 'consolePage'>): Promise<ApiFacts>
 }
 
 /** Starts the processes, which load their code and wait for `serve`. */

@@ -1,18 +1,16 @@
 /**
- * The web console. A build of Skein contains it; a checkout builds it in a child process with a low priority when its sources
- * changed, after the ports are open.
+ * The web console. A build of Skein contains it; a checkout builds it in a child process before its ports are open, when there is no
+ * build of its sources.
  */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { access, constants, mkdir, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
-import { setPriority } from 'node:os'
 import { dirname, join } from 'node:path'
 import { singlePage } from '#core/http/index.ts'
 import type { PageNotice, RoutePlugin } from '#core/http/index.ts'
 import { HOME, IS_BUILT } from '#core/installation.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { Lifecycle } from '#core/program/index.ts'
 
 export const CONSOLE_PATH = '/console'
 const SANDBOXES = ['try.html']
@@ -25,78 +23,69 @@ const SHARED_SOURCES = ['wasm', 'wasi', 'guests', 'transpiler', 'bytes', 'errors
 /** In a build of Skein. */
 const BUILT = join(HOME, 'console')
 const CACHE = join(HOME, 'node_modules', '.cache', 'console')
-/** Low, so that a build does not delay messages and runs. */
-const NICE = 10
-/** A build takes seconds. */
-const BUILD_DEADLINE_MS = 300_000
+/** A build takes seconds. Processes of the platform wait for it, at most for two minutes. */
+const BUILD_DEADLINE_MS = 60_000
 const KEPT_BUILDS = 2
 
-const BUILDING: PageNotice = {
-  title: 'Building the console',
-  text: 'This takes a few seconds, once after an update. The page reloads itself.',
-  retrySeconds: 1,
-}
 const absent = (text: string): PageNotice => ({ title: 'The console is not built', text })
 const NOT_BUILT = absent(
   'The packages that build it are not installed. Run <code>npm ci --include=dev</code> and start Skein again, or use an image: it contains the console.',
 )
-const FAILED = absent('The build failed. The log of Skein says why; <code>npm run console</code> repeats it.')
+const FAILED = absent(
+  'The build failed. Run <code>npm run console</code>, which repeats it and prints the reason, and start Skein again.',
+)
 
-export type Console = {
-  readonly routes: RoutePlugin
-  /** Builds it when its sources changed; returns at once. */
-  build(life: Lifecycle): void
+/** The folder of the console, or what its page says without one. */
+export type ConsolePage = { folder: string } | PageNotice
+
+export type ConsoleOptions = {
+  dataDir: string
+  logger: Logger
+  signal: AbortSignal
+  /** Called before a build. */
+  onBuild: () => void
 }
 
-export function createConsole({ dataDir, logger }: { dataDir: string; logger: Logger }): Console {
-  let hasFailed = false
-  let known: Promise<string> | undefined
-  const find = async (): Promise<{ folder: string } | PageNotice> => {
-    if (IS_BUILT) return (await exists(join(BUILT, 'index.html'))) ? { folder: BUILT } : NOT_BUILT
-    known ??= hashOfSources().catch((error: unknown) => {
-      known = undefined
-      throw error
-    })
-    const hash = await known
-    for (const place of [CACHE, join(dataDir, 'console')])
-      if (await exists(join(place, hash, 'index.html'))) return { folder: join(place, hash) }
+export const consoleRoutes = (page: ConsolePage): RoutePlugin =>
+  singlePage({ path: CONSOLE_PATH, page, sandboxes: SANDBOXES })
+
+/** Finds the console of this installation and builds it when its sources changed. Without it, the rest of Skein is not affected. */
+export async function prepareConsole({ dataDir, logger, signal, onBuild }: ConsoleOptions): Promise<ConsolePage> {
+  if (IS_BUILT) return (await isComplete(BUILT)) ? { folder: BUILT } : NOT_BUILT
+  try {
+    const hash = await hashOfSources()
+    const places = [CACHE, join(dataDir, 'console')]
+    for (const place of places) if (await isComplete(join(place, hash))) return { folder: join(place, hash) }
     if (findVite() === undefined) return NOT_BUILT
-    return hasFailed ? FAILED : BUILDING
-  }
-  const build = async (signal: AbortSignal) => {
-    try {
-      const found = await find()
-      if ('folder' in found || found === NOT_BUILT) return
-      await buildConsole((await writableCache(dataDir)) ?? CACHE, { signal, nice: NICE })
-      logger.info('the console is built')
-    } catch (error) {
-      if (signal.aborted) return
-      hasFailed = true
-      logger.error({ err: error }, 'failed to build the console; the rest of Skein is not affected')
-    }
-  }
-  return {
-    routes: singlePage({ path: CONSOLE_PATH, folder: find, sandboxes: SANDBOXES }),
-    build: (life) => void build(life.signal),
+    onBuild()
+    return { folder: await build(await writableOf(places), hash, signal) }
+  } catch (error) {
+    signal.throwIfAborted()
+    logger.error({ err: error }, 'failed to build the console; npm run console repeats the build')
+    return FAILED
   }
 }
 
-/** Builds the console in a child process below `cache`, unless it is there. Returns its folder. */
-export async function buildConsole(
-  cache: string,
-  { signal, nice }: { signal: AbortSignal; nice: number },
-): Promise<string> {
-  const folder = join(cache, await hashOfSources())
-  if (await exists(join(folder, 'index.html'))) return folder
+/** Builds the console for the programs of this checkout, unless it is built. Returns its folder. */
+export async function buildConsole(): Promise<string> {
+  const hash = await hashOfSources()
+  const folder = join(CACHE, hash)
+  return (await isComplete(folder)) ? folder : await build(CACHE, hash, new AbortController().signal)
+}
+
+async function build(cache: string, hash: string, signal: AbortSignal): Promise<string> {
   const vite = findVite()
   if (vite === undefined) throw new Error('vite is not installed: run npm ci --include=dev')
+  const folder = join(cache, hash)
   const own = `${folder}.${process.pid}`
   await mkdir(cache, { recursive: true })
   try {
-    await runVite([vite, 'build', SOURCES, '--outDir', own, '--emptyOutDir', '--logLevel', 'error'], { signal, nice })
+    // Node loads the configuration: vite would write it below `node_modules` first, which may be read-only.
+    const options = ['--configLoader', 'native', '--outDir', own, '--emptyOutDir', '--logLevel', 'error']
+    await runVite([vite, 'build', SOURCES, ...options], signal)
     // Another process of this machine may have been faster.
     await rename(own, folder).catch(async (error: unknown) => {
-      if (!(await exists(join(folder, 'index.html')))) throw error
+      if (!(await isComplete(folder))) throw error
     })
   } finally {
     await rm(own, { recursive: true, force: true })
@@ -115,15 +104,16 @@ function findVite(): string | undefined {
   }
 }
 
-async function runVite(args: readonly string[], { signal, nice }: { signal: AbortSignal; nice: number }) {
+async function runVite(args: readonly string[], signal: AbortSignal) {
   const child = spawn(process.execPath, args, {
     cwd: HOME,
+    // Ctrl-C reaches this process alone, which then ends the build.
+    detached: true,
     stdio: ['ignore', 'ignore', 'pipe'],
-    env: { NODE_ENV: 'production' },
+    env: { NODE_ENV: 'production', NO_COLOR: '1' },
     signal: AbortSignal.any([signal, AbortSignal.timeout(BUILD_DEADLINE_MS)]),
     killSignal: 'SIGKILL',
   })
-  if (child.pid !== undefined) setPriority(child.pid, nice)
   let said = ''
   child.stderr.on('data', (chunk: Buffer) => (said = `${said}${chunk.toString()}`.slice(-4_000)))
   const code = await new Promise<number | null>((resolve, reject) => {
@@ -139,40 +129,46 @@ async function hashOfSources(): Promise<string> {
   const entries = (
     await Promise.all(folders.map((folder) => readdir(folder, { recursive: true, withFileTypes: true })))
   ).flat()
-  const paths = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+  const names = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+  const paths = [...names.toSorted(), join(HOME, 'package-lock.json')]
+  // All at once: every start of a checkout reads them.
+  const contents = await Promise.all(paths.map((path) => readFile(path)))
   const hash = createHash('sha256')
-  for (const path of [...paths.toSorted(), join(HOME, 'package-lock.json')]) {
-    const content = await readFile(path)
-    hash.update(`${path.slice(HOME.length)} ${content.length}\n`).update(content)
-  }
+  for (const [index, content] of contents.entries())
+    hash.update(`${paths[index]?.slice(HOME.length)} ${content.length}\n`).update(content)
   return hash.digest('hex').slice(0, 16)
 }
 
-/** An installation that belongs to another user keeps the console with the data. */
-async function writableCache(dataDir: string): Promise<string | undefined> {
-  for (const place of [CACHE, join(dataDir, 'console')]) {
-    const made = await mkdir(place, { recursive: true })
-      .then(() => access(place, constants.W_OK))
-      .then(
-        () => place,
-        () => undefined,
-      )
-    if (made !== undefined) return made
+/** An installation that belongs to another user keeps the console with the data. Throws when no place is writable. */
+async function writableOf(places: readonly string[]): Promise<string> {
+  let failure: unknown
+  for (const place of places) {
+    try {
+      await mkdir(place, { recursive: true })
+      await access(place, constants.W_OK)
+      return place
+    } catch (error) {
+      failure = error
+    }
   }
-  return undefined
+  throw failure
 }
 
+/** Removes older builds, and what was left by builds that were killed. */
 async function removeOldBuilds(cache: string): Promise<void> {
-  const names = (await readdir(cache)).filter((name) => /^[0-9a-f]{16}$/.test(name))
-  const builds = await Promise.all(
+  const names = await readdir(cache)
+  const found = await Promise.all(
     names.map(async (name) => ({ name, mtimeMs: (await stat(join(cache, name))).mtimeMs })),
   )
-  for (const { name } of builds.toSorted((a, b) => b.mtimeMs - a.mtimeMs).slice(KEPT_BUILDS))
+  const builds = found.filter(({ name }) => /^[0-9a-f]{16}$/.test(name)).toSorted((a, b) => b.mtimeMs - a.mtimeMs)
+  const deadSinceMs = Date.now() - BUILD_DEADLINE_MS
+  const left = found.filter(({ name, mtimeMs }) => /^[0-9a-f]{16}\.\d+$/.test(name) && mtimeMs < deadSinceMs)
+  for (const { name } of [...builds.slice(KEPT_BUILDS), ...left])
     await rm(join(cache, name), { recursive: true, force: true })
 }
 
-const exists = (path: string) =>
-  access(path).then(
+const isComplete = (folder: string) =>
+  access(join(folder, 'index.html')).then(
     () => true,
     () => false,
   )

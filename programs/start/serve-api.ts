@@ -10,7 +10,7 @@ import type { Member } from '#core/processes/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import type { ApiAssignment, ApiFacts } from './api-processes.ts'
 import { apiPorts, serviceOfPort } from './api-ports.ts'
-import { createConsole } from './console.ts'
+import { consoleRoutes, prepareConsole } from './console.ts'
 import type { API_SETTINGS } from './api-settings.ts'
 
 export type ServeOptions = {
@@ -34,6 +34,10 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     machine: place?.member.machine,
   })
   const { readiness, database } = infrastructure
+  const { dataDir } = infrastructure
+  const onBuild = () => logger.info('building the console')
+  const consolePage =
+    place?.assignment.consolePage ?? (await prepareConsole({ dataDir, logger, signal: life.signal, onBuild }))
   // Of several processes, the supervisor shows them.
   const ofMachine = place === undefined ? [PROCESS_METRICS.set] : []
   const metrics = createMetrics([...INFRASTRUCTURE_METRICS, ...ofMachine, ...API_METRICS], place?.member.process)
@@ -56,7 +60,6 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
   if (warning !== undefined && isFirst) logger.warn(warning)
   // A stop of all processes is delayed by their supervisor.
   const http = place === undefined ? config.http : { ...config.http, stopDelayMs: 0 }
-  const consolePage = createConsole({ dataDir: infrastructure.dataDir, logger })
   const server = await createHttpServer(life, {
     config: http,
     logger,
@@ -73,12 +76,11 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     authenticate: api.authenticate,
     newerUrl: api.newerUrl,
     tlsOf: api.provisioning.certificates.tlsOf,
-    routes: [api.routes, consolePage.routes, ...(elsewhere === undefined ? [] : [forwardedRoutes(elsewhere)])],
+    routes: [api.routes, consoleRoutes(consolePage), ...(elsewhere === undefined ? [] : [forwardedRoutes(elsewhere)])],
   })
   // Everything behind the ports can answer. HTTP comes last: a node whose `/ready` answers serves devices too.
   const devicePorts = await api.listen()
   const listeners = await server.listen()
-  if (isFirst) consolePage.build(life)
   return {
     scheme: server.scheme,
     ports: listeners.ports,
@@ -89,7 +91,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
 }
 
 /** A process that shares nothing. */
-const ALONE: ApiAssignment = {
+const ALONE: Omit<ApiAssignment, 'consolePage'> = {
   count: 1,
   isFirst: true,
   hasReadings: true,

@@ -10,15 +10,12 @@ import { connectAsync } from 'mqtt'
 import type { MqttClient } from 'mqtt'
 import type { Browser } from 'playwright-core'
 import { freePort } from '../harness/ports.ts'
-import { until } from '../harness/until.ts'
 import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Whole } from '../harness/whole.ts'
 import { launchBrowser, signIn, visit } from './browser.ts'
 import type { Kind } from './browser.ts'
 
 const OUTPUT = 'docs/console'
-/** The first start of a checkout builds the console. */
-const BUILD_DEADLINE_MS = 180_000
 /** Time of charts and live figures to settle. */
 const SETTLE_MS = 900
 const PASSWORD = 'the-first-admin'
@@ -294,7 +291,6 @@ using installation = await createInstallation({
   SKEIN_MQTT_PORT: mqttPort,
 })
 await using whole = await startWhole(installation)
-await until(async () => (await whole.call('GET', '/console')).status === 200, 'the console', BUILD_DEADLINE_MS)
 const plant = await fill(whole, mqttPort)
 const screens = screensOf(plant).filter(({ name }) => wanted === undefined || name.includes(wanted))
 const browser = await launchBrowser()
