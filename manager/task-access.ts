@@ -1,6 +1,6 @@
 /** Authorization for a manager without the platform in its process: users and roles from the same database. */
 import { startIdentity } from '#api/identity/index.ts'
-import type { IdentityConfig } from '#api/identity/index.ts'
+import type { Identity, IdentityConfig } from '#api/identity/index.ts'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { createTaskAccess, type AuthMode, type TaskAccess, type TaskAccessDeps } from './access/access.ts'
 
@@ -8,6 +8,7 @@ export type OwnTaskAccess = {
   readonly access: TaskAccess
   /** The authenticate hook of the edge. */
   readonly authenticate: TaskAccessDeps['authenticate']
+  readonly firstAdmin: Identity['firstAdmin']
   stop(): Promise<void>
 }
 
@@ -31,6 +32,7 @@ export async function startTaskAccess(options: {
       corsOrigins,
     }),
     authenticate,
+    firstAdmin: identity.firstAdmin,
     stop: () => identity.stop(),
   }
 }

@@ -174,7 +174,7 @@ await runProgram({
       publicUrl: config.identity.publicUrl,
     })
     const { corsOrigins } = config.http
-    const { access, authenticate } =
+    const { access, authenticate, firstAdmin } =
       api === undefined
         ? await life.start('identity', async () => {
             const own = { infrastructure, config: config.identity, mode: managerAuth, corsOrigins }
@@ -183,6 +183,7 @@ await runProgram({
           })
         : {
             authenticate: api.authenticate,
+            firstAdmin: api.identity.firstAdmin,
             access: createTaskAccess({
               database,
               access: api.identity.access,
@@ -264,8 +265,7 @@ await runProgram({
     async function serve() {
       if (api !== undefined) {
         const [basePort, managerHttpPort] = listeners.ports
-        const { firstAdmin } = api.identity
-        return { basePort, managerHttpPort, ...devicePorts, takenPorts: listeners.taken, firstAdmin }
+        return { basePort, managerHttpPort, ...devicePorts, takenPorts: listeners.taken }
       }
       if (supervisor === undefined || processes === undefined || elsewhere === undefined) throw new Error('no platform')
       const document = (await app.inject('/openapi.json')).json<object>()
@@ -303,7 +303,7 @@ await runProgram({
         publicUrl: config.identity.publicUrl,
         databaseNote: infrastructure.databaseNote,
         takenPorts: served.takenPorts,
-        admin: served.firstAdmin,
+        admin: firstAdmin,
         notices: [...infrastructure.notices, ...isolationNotices(isolation)],
       },
       process.stdout.isTTY,
