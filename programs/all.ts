@@ -60,6 +60,7 @@ async function startPrivateFolder(life: Lifecycle): Promise<{ socketPath: string
   })
 }
 
+const progress = createProgress(process.stdout)
 await runProgram({
   name: 'start',
   summary: 'Runs all parts of Skein on one machine.',
@@ -72,6 +73,7 @@ await runProgram({
   },
   ownPrefixes: ['SKEIN_', 'PROXY_'],
   otherSettings: async () => (await import('./every-setting.ts')).EVERY_SETTING,
+  progress,
   async run(life, config, logger, environment) {
     // Before the database: a path that is wrong is said at once.
     if (hasCertificateFiles(config.http) || hasCertificateFiles(config.manager)) {
@@ -80,11 +82,11 @@ await runProgram({
       await readGrpcTlsFiles(config.manager)
     }
     const worker = launchLocalWorker({ environment, logger })
-    const progress = createProgress(logger, process.stdout)
     const count = apiProcessCount(config, logger)
     const supervisor = count === 1 ? undefined : new Supervisor(logger)
     // They load their code while the database starts.
-    const processes = supervisor && (await launchApiProcesses(supervisor, { count, config, environment }))
+    const processes =
+      supervisor && (await launchApiProcesses(supervisor, { count, config, environment, showsProgress: true }))
     const spawned = Promise.withResolvers<void>()
     const starting = startInfrastructure(life, {
       config: config.infrastructure,
@@ -309,5 +311,10 @@ await runProgram({
       process.stdout.isTTY,
     )
     process.stdout.write(banner)
+    // Their log follows that of this process.
+    life.onStarted(() => {
+      worker.programStarted()
+      supervisor?.programStarted()
+    })
   },
 })

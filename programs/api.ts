@@ -25,7 +25,7 @@ await runProgram({
     const serve = async () => {
       if (count === 1) return await (await import('./start/serve-api.ts')).serveApi(life, { config, logger })
       const supervisor = new Supervisor(logger)
-      const processes = await launchApiProcesses(supervisor, { count, config, environment })
+      const processes = await launchApiProcesses(supervisor, { count, config, environment, showsProgress: false })
       const infrastructure = await startInfrastructure(life, {
         config: config.infrastructure,
         logger,

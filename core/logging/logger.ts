@@ -5,6 +5,7 @@
 import { pino } from 'pino'
 import type { Logger } from 'pino'
 import pretty from 'pino-pretty'
+import { HeldLines } from './held-lines.ts'
 
 export type { Logger } from 'pino'
 
@@ -43,23 +44,36 @@ export type LoggerOptions = {
   stream?: NodeJS.WritableStream & { isTTY?: boolean }
 }
 
-export function createLogger({ name, level, process: processName, stream = process.stdout }: LoggerOptions): Logger {
-  const options = {
+export function createLogger({ stream = process.stdout, ...options }: LoggerOptions): Logger {
+  return pino(pinoOptions(options), outputOf(stream))
+}
+
+/** A logger whose lines wait until they are released; `onRelease` is called before held lines are written. */
+export function createHeldLogger(
+  { stream = process.stdout, ...options }: LoggerOptions,
+  onRelease?: () => void,
+): { logger: Logger; held: HeldLines } {
+  const held = new HeldLines(outputOf(stream), onRelease)
+  return { logger: pino(pinoOptions(options), held), held }
+}
+
+function pinoOptions({ name, level, process: processName }: Omit<LoggerOptions, 'stream'>) {
+  return {
     name,
     level,
     base: { name, ...(processName === undefined ? {} : { process: processName }) },
     serializers: { err: describeError },
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   }
-  if (stream.isTTY !== true) return pino(options, stream)
-  return pino(
-    options,
-    pretty({
-      destination: stream,
-      sync: true,
-      ignore: 'pid,hostname',
-      translateTime: 'SYS:HH:MM:ss.l',
-      singleLine: true,
-    }),
-  )
+}
+
+function outputOf(stream: NonNullable<LoggerOptions['stream']>) {
+  if (stream.isTTY !== true) return stream
+  return pretty({
+    destination: stream,
+    sync: true,
+    ignore: 'pid,hostname',
+    translateTime: 'SYS:HH:MM:ss.l',
+    singleLine: true,
+  })
 }

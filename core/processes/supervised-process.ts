@@ -4,6 +4,8 @@ import type { ChildProcess } from 'node:child_process'
 import type { Environment } from '../config/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
+import { STARTED } from '../program/index.ts'
+import type { ParentMessage } from '../program/index.ts'
 import { monotonicMs, sleep } from '../time.ts'
 import { Link } from './link.ts'
 import type { LinkHandlers } from './link.ts'
@@ -27,8 +29,10 @@ export type SupervisedOptions = {
   /** Its program; it gets the name as its argument. */
   entry: URL
   environment: Environment
-  /** Settings that differ from the environment; the first message. */
+  /** Settings that differ from the environment. */
   settings: Readonly<Record<string, string>>
+  /** This program shows the progress of its start: the log of the process waits for `programStarted`. */
+  showsProgress: boolean
   logger: Logger
   handlers: Omit<LinkHandlers, 'onNotification'> & { onNotification: (what: string, body: unknown) => void }
 }
@@ -44,8 +48,10 @@ export class SupervisedProcess {
   #isServing = false
   /** The process has opened its end of the link and can receive hints. */
   #isListening = false
+  #isProgramStarting: boolean
 
   constructor(options: SupervisedOptions) {
+    this.#isProgramStarting = options.showsProgress
     this.name = options.name
     this.#options = options
     // It is awaited only when the program has started its other parts.
@@ -65,6 +71,13 @@ export class SupervisedProcess {
   /** Undefined while it is being replaced. */
   get link(): Link | undefined {
     return this.#isListening ? this.#link : undefined
+  }
+
+  /** The start of this program is over: the process writes its log. */
+  programStarted(): void {
+    if (!this.#isProgramStarting) return
+    this.#isProgramStarting = false
+    this.#child?.send(STARTED, () => undefined)
   }
 
   /** Stops it within its deadline, and kills it after it. */
@@ -145,7 +158,8 @@ export class SupervisedProcess {
     )
     this.#child = child
     this.#link = link
-    child.send(settings, () => undefined)
+    const first: ParentMessage = { settings, isStarting: this.#isProgramStarting }
+    child.send(first, () => undefined)
     const reason = await new Promise<string>((resolve) => {
       child.on('error', (error) => {
         // Without a process there is no exit. Other errors, such as a signal that could not be sent, end nothing.

@@ -37,6 +37,8 @@ export type ProcessesOptions = {
   entry: URL
   environment: Environment
   settings: Readonly<Record<string, string>>
+  /** The log of the processes waits for `programStarted`. */
+  showsProgress: boolean
   /** Returns the assignment of a process by its name, at each start of one. The process waits until it resolves. */
   assignmentOf: (name: string) => Promise<unknown>
 }
@@ -64,7 +66,7 @@ export class Supervisor {
   }
 
   /** Starts the processes, so that they load while other parts start. They end with this process in any case. */
-  launch({ count, entry, environment, settings, assignmentOf }: ProcessesOptions): void {
+  launch({ count, entry, environment, settings, showsProgress, assignmentOf }: ProcessesOptions): void {
     this.#processes = Array.from({ length: count }, (_, index) => {
       const name = String(index + 1)
       return new SupervisedProcess({
@@ -72,6 +74,7 @@ export class Supervisor {
         entry,
         environment,
         settings,
+        showsProgress,
         logger: this.#logger,
         handlers: {
           onHint: (topic, payload) => {
@@ -105,6 +108,11 @@ export class Supervisor {
       }
       return Promise.resolve({ value: undefined, stop })
     })
+  }
+
+  /** The start that this program showed is over. */
+  programStarted(): void {
+    for (const one of this.#processes) one.programStarted()
   }
 
   /** Resolves to the facts of each process when all of them serve. Rejects when one cannot start. */

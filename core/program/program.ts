@@ -7,8 +7,10 @@ import { processEnvironment, readConfigs, unknownVariables } from '../config/ind
 import type { ConfigsOf, Environment, SettingGroups, Settings } from '../config/index.ts'
 import { UsageError, runUntilStopped, errorMessageOf } from './lifecycle.ts'
 import type { Lifecycle } from './lifecycle.ts'
-import { LOG_LEVELS, createLogger } from '../logging/index.ts'
-import type { LogLevel, Logger } from '../logging/index.ts'
+import { isStartedMessage } from './parent.ts'
+import type { ParentMessage } from './parent.ts'
+import { LOG_LEVELS, createHeldLogger, createLogger } from '../logging/index.ts'
+import type { HeldLines, LogLevel, Logger } from '../logging/index.ts'
 import { readBuildInfo } from '../build-info.ts'
 import { newId } from '../ids.ts'
 import { TRACING_SETTINGS, startTracing } from '../tracing/index.ts'
@@ -32,11 +34,16 @@ export type Program<G extends SettingGroups> = {
   otherSettings: () => Promise<readonly Settings[]>
   /**
    * Another program may start this one before all of its settings are known: over an IPC link, the first message of the parent
-   * contains the missing variables. The program ends with its parent.
+   * is a `ParentMessage`. The program ends with its parent.
    */
   mayHaveParent?: boolean
   /** The name of this process in the log, where several processes run this program. */
   process?: string | undefined
+  /**
+   * It shows the progress of its start: log lines wait until `run` has returned. `endLine` is called before other
+   * output, `end` when the start fails or is stopped.
+   */
+  progress?: { endLine(): void; end(): void }
   run: (life: Lifecycle, config: ConfigsOf<G>, logger: Logger, environment: Environment) => Promise<void>
 }
 
@@ -106,21 +113,27 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
   const named = environment['SKEIN_LOG_LEVEL']
   // Used until the settings are read; an invalid level is reported with the other settings.
   const level: LogLevel = LOG_LEVELS.find((one) => one === named) ?? 'info'
-  const logger = createLogger({ name: program.name, level, process: program.process })
+  const isChild = program.mayHaveParent === true && process.connected
+  const { logger, held } = startLog(program, level, isChild)
   await runUntilStopped(logger, async (life) => {
+    const onStop = () => {
+      if (life.isStarting) program.progress?.end()
+      held?.releaseWarnings()
+    }
+    life.signal.addEventListener('abort', onStop, { once: true })
+    if (!isChild) life.onStarted(() => held?.release())
     const { isHelp, overrides, command } = readFlags(program)
     if (isHelp) {
       process.stdout.write(usageOf(program))
       return await life.stop()
     }
-    const fromParent = program.mayHaveParent === true && process.connected ? await settingsOfParent(life) : {}
+    const fromParent = isChild ? await settingsOfParent(life, held) : {}
     if (life.signal.aborted) return
     const merged = { ...environment, ...fromParent, ...overrides }
     const { tracing, ...rest } = readConfigs({ ...program.settings, tracing: TRACING_SETTINGS }, merged)
     const config = rest as unknown as ConfigsOf<G>
     // The parent process has already warned.
-    if (program.mayHaveParent !== true || !process.connected)
-      for (const warning of await misspelt(program, environment)) logger.warn(warning)
+    if (!isChild) for (const warning of await misspelt(program, environment)) logger.warn(warning)
     const asked = command === undefined ? undefined : program.commands?.[command]
     if (asked !== undefined) {
       process.stdout.write(await asked.run(config))
@@ -137,14 +150,32 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
   })
 }
 
-/** The first message of the parent; empty when the program stops before. */
-async function settingsOfParent(life: Lifecycle): Promise<Environment> {
+/** Who asks for details sees them when they happen. */
+const UNHELD_LEVELS: readonly LogLevel[] = ['trace', 'debug']
+
+function startLog<G extends SettingGroups>(
+  program: Program<G>,
+  level: LogLevel,
+  isChild: boolean,
+): { logger: Logger; held?: HeldLines } {
+  const options = { name: program.name, level, process: program.process }
+  const isHeld = (program.progress !== undefined || isChild) && !UNHELD_LEVELS.includes(level)
+  return isHeld ? createHeldLogger(options, () => program.progress?.endLine()) : { logger: createLogger(options) }
+}
+
+/** The settings of the parent; empty when the program stops before they arrive. */
+async function settingsOfParent(life: Lifecycle, held: HeldLines | undefined): Promise<Environment> {
   // When the parent ends in any way, the link closes and this program stops.
   process.once('disconnect', () => void life.stop())
-  return await new Promise((resolve) => {
-    process.once('message', (message) => resolve(message as Environment))
-    life.signal.addEventListener('abort', () => resolve({}), { once: true })
+  const first = await new Promise<ParentMessage | undefined>((resolve) => {
+    process.once('message', (message) => resolve(message as ParentMessage))
+    life.signal.addEventListener('abort', () => resolve(undefined), { once: true })
   })
+  if (first?.isStarting === false) held?.release()
+  process.on('message', (message) => {
+    if (isStartedMessage(message)) held?.release()
+  })
+  return first?.settings ?? {}
 }
 
 async function misspelt<G extends SettingGroups>(program: Program<G>, environment: Environment): Promise<string[]> {

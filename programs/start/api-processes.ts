@@ -56,7 +56,12 @@ export type ApiProcesses = {
 /** Starts the processes, which load their code and wait for `serve`. */
 export async function launchApiProcesses(
   supervisor: Supervisor,
-  { count, config, environment }: { count: number; config: Config; environment: Environment },
+  {
+    count,
+    config,
+    environment,
+    showsProgress,
+  }: { count: number; config: Config; environment: Environment; showsProgress: boolean },
 ): Promise<ApiProcesses> {
   const { host } = config.http
   // One port for all of them, also where any free one will do.
@@ -71,6 +76,7 @@ export async function launchApiProcesses(
     entry: entryPoint('programs/api-process.ts'),
     environment,
     settings: { SKEIN_HTTP_PORT: String(httpPort) },
+    showsProgress,
     async assignmentOf(name): Promise<ApiAssignment> {
       const assignment = await given.promise
       const isFirst = name === '1'

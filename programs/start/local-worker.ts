@@ -8,6 +8,8 @@ import type { ChildProcess } from 'node:child_process'
 import type { Environment } from '#core/config/index.ts'
 import { entryPoint } from '#core/installation.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { STARTED } from '#core/program/index.ts'
+import type { ParentMessage } from '#core/program/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 
 const FIRST_PAUSE_MS = 250
@@ -24,6 +26,8 @@ export type LocalWorker = {
   join(manager: string, token: string): void
   /** Isolation level of its guests, reported after it joined; undefined after the deadline. */
   isolation(): Promise<string | undefined>
+  /** The start of this program is over: the worker writes its log. */
+  programStarted(): void
   stop(): Promise<void>
 }
 
@@ -32,6 +36,10 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
   let child: ChildProcess | undefined
   const isolation = Promise.withResolvers<string>()
   let settings: Record<string, string> | undefined
+  let isStarting = true
+  const sendSettings = (receiver: ChildProcess | undefined) => {
+    if (settings !== undefined) receiver?.send({ settings, isStarting } satisfies ParentMessage)
+  }
 
   const launch = (): Promise<string> => {
     // A process group of its own: Ctrl-C reaches only the parent, which stops the worker in its own order. The channel
@@ -41,7 +49,7 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
       detached: true,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
-    if (settings !== undefined) started.send(settings)
+    sendSettings(started)
     started.on('message', (message) => {
       const { isolation: level } = message as { isolation?: unknown }
       if (typeof level === 'string') isolation.resolve(level)
@@ -71,7 +79,11 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
   return {
     join(manager, token) {
       settings = { SKEIN_WORKER_MANAGER: manager, SKEIN_WORKER_TOKEN: token }
-      child?.send(settings)
+      sendSettings(child)
+    },
+    programStarted() {
+      isStarting = false
+      child?.send(STARTED, () => undefined)
     },
     // The manager learns of the join before this process does.
     isolation() {

@@ -13,8 +13,9 @@ beforeEach(async () => {
 })
 afterEach(() => installation[Symbol.dispose]())
 
-/** What is printed beside log lines. */
-const plainLines = (output: string) => output.split('\n').filter((line) => line !== '' && !line.startsWith('{'))
+/** What is printed beside log lines and the progress. */
+const plainLines = (output: string) =>
+  output.split('\n').filter((line) => line !== '' && !/^\{|^ {2}\S.* \.\.\.$/.test(line))
 
 async function failingStart(
   environment: Record<string, string> = {},
