@@ -41,7 +41,11 @@ export default defineConfig({
       }),
       suite('matrix', ['test/matrix/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
       suite('security', ['test/security/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
-      suite('fuzz', ['test/fuzz/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
+      suite('fuzz', ['test/fuzz/**/*.test.ts'], {
+        needsPostgres: true,
+        // FUZZ_RUNS requests to each operation.
+        testTimeout: 15_000 * Number(process.env['FUZZ_RUNS'] ?? 8),
+      }),
       suite('database', ['test/database/**/*.test.ts'], { testTimeout: 180_000 }),
       suite('worker', ['test/worker/**/*.test.ts'], { testTimeout: 120_000 }),
       suite('tasks', ['test/{tasks,manager}/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),

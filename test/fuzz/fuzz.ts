@@ -1,7 +1,7 @@
 /** Sends generated requests to one operation and holds every answer to what the document says of it. */
 import fc from 'fast-check'
-import { PROTOCOL_STATUS } from '#core/errors/index.ts'
-import type { ErrorKind } from '#core/errors/index.ts'
+import { faultsOfAnswer } from './conformance.ts'
+import type { Received } from './conformance.ts'
 import type { Operation } from './document.ts'
 import { ablePlans, formatBody, isReference, nearPlans, validPlans } from './request.ts'
 import type { Plan } from './request.ts'
@@ -17,10 +17,8 @@ const REMOTE_ADDRESS = '198.51.100.7'
 /** After these the next request of the operation would find nothing. */
 const TAKES_AWAY =
   /^DELETE|\/(?:disable|freeze|delete|delete-all|unassign|unshare|disconnect|revoke|secret|reset|remove)$/
-const TRACE = /\bat .+\.ts:\d+|node_modules|\bSELECT\b.+\bFROM\b|violates|ECONNREFUSED/
 
 type Sent = { method: string; url: string; headers: Record<string, string>; payload?: string }
-type Received = { status: number; contentType: string; text: string }
 
 /** How often each operation gave each status; so that the output of a run shows its coverage. */
 const tally = new Map<string, Map<number, number>>()
@@ -151,45 +149,10 @@ async function askStream(world: World, request: Sent): Promise<Received> {
   return { status: response.status, contentType, text: await response.text() }
 }
 
-/** Ask the module proxy for what a registry has; there is neither here. */
-const ASKS_OTHERS = new Set(['POST /modules', 'PUT /modules'])
-
-function faultsOf(operation: Operation, world: World, plan: Plan, { status, contentType, text }: Received): string[] {
-  const faults: string[] = []
-  const declared = operation.answers.get(status)
-  if (status >= 500 && !(status === 503 && ASKS_OTHERS.has(operation.name))) faults.push(`${status} is a fault of ours`)
-  if (declared === undefined) return [...faults, `${status} is not declared`]
-  if (!world.mayMeetCanary(plan.caller) && text.includes(world.canary)) faults.push('shows what is in the vault')
-  if (TRACE.test(text) && status >= 400) faults.push('shows our insides')
-  if (declared.contentTypes === undefined) {
-    if (text !== '') faults.push('the body should be empty')
-    return faults
-  }
-  if (!declared.contentTypes.some((type) => contentType.startsWith(type)))
-    faults.push(`the content type is ${contentType}`)
-  if (!contentType.startsWith('application/json')) return faults
-  const body = parsed(text)
-  if (body === undefined) return [...faults, 'the body is no JSON']
-  faults.push(...declared.faultsOf(body))
-  if (status >= 400) faults.push(...faultsOfError(body as Record<string, unknown>, status))
+function faultsOf(operation: Operation, world: World, plan: Plan, answer: Received): string[] {
+  const faults = faultsOfAnswer(operation, answer)
+  if (!world.mayMeetCanary(plan.caller) && answer.text.includes(world.canary)) faults.push('shows what is in the vault')
   return faults
-}
-
-/** Decision 44. */
-function faultsOfError(body: Record<string, unknown>, status: number): string[] {
-  const { error, message } = body
-  const faults: string[] = []
-  if (PROTOCOL_STATUS[error as ErrorKind]?.http !== status) faults.push(`the kind ${String(error)} is not ${status}`)
-  if (typeof message !== 'string' || message === '') faults.push('no message')
-  return faults
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 /** FNV-1a, so that an operation has the same requests whatever others there are. */

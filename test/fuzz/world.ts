@@ -8,6 +8,7 @@ import { readConfig } from '#core/config/index.ts'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -56,6 +57,9 @@ const UNKNOWN = '00000000-0000-4000-8000-000000000000'
 const MALFORMED = 'not-a-uuid'
 const DEVICE_SECRET = 'the-secret-of-the-fuzzed-device'
 const TYPES = ['client', 'channel', 'group'] as const
+/** Each may need those before it. */
+const PARTS = ['domain', 'entities', 'roles', 'tokens'] as const
+type Part = (typeof PARTS)[number]
 
 async function sent(call: Caller, method: string, url: string, body?: unknown): Promise<Ids> {
   const answer = await call(method, url, body)
@@ -176,11 +180,50 @@ export async function startWorld(): Promise<World> {
     own['session'] = /"id":"(?<id>[^"]+)"/.exec(sessions)?.groups?.['id'] ?? UNKNOWN
   }
 
+  /** One statement tells which part requests have changed. To ask the platform for each would be some 25 requests. */
+  async function stateOf(): Promise<Record<Part, string>> {
+    const id = (name: string) => sql`${own[name] ?? UNKNOWN}`
+    const roles = ['domain', ...TYPES].map((type) => own[`role of ${type}`] ?? '')
+    const { rows } = await sql<Record<Part, string>>`
+      WITH d AS (SELECT key, status FROM domains WHERE id = ${id('domain')}),
+           people AS (SELECT key, id, status FROM users WHERE id = ANY(${[owner.id, member.id, pawn?.id ?? UNKNOWN]}::uuid[])),
+           joined AS (SELECT p.id, p.status, g.role_key FROM d JOIN grants g ON g.domain_key = d.key AND g.entity_type = 'domain'
+             JOIN people p ON p.key = g.user_key),
+           entities AS (
+             SELECT c.key, c.status, encode(c.secret_mac, 'hex') AS secret FROM d JOIN clients c ON c.domain_key = d.key AND c.id = ${id('client')}
+             UNION ALL SELECT h.key, h.status, '' FROM d JOIN channels h ON h.domain_key = d.key AND h.id = ${id('channel')}
+             UNION ALL SELECT g.key, g.status, '' FROM d JOIN groups g ON g.domain_key = d.key AND g.id IN (${id('group')}, ${id('other group')})
+             UNION ALL SELECT n.client_key, 'connected', n.channel_key::text FROM d JOIN connections n ON n.domain_key = d.key)
+      SELECT (SELECT concat(d.status, (SELECT string_agg(j::text, ',' ORDER BY j::text) FROM joined j WHERE j.id = ${owner.id})) FROM d) AS domain,
+             (SELECT string_agg(e::text, ',' ORDER BY e::text) FROM entities e) AS entities,
+             concat((SELECT string_agg(r.key::text, ',' ORDER BY r.key) FROM d JOIN roles r ON r.domain_key = d.key AND r.id = ANY(${roles})),
+               (SELECT string_agg(j::text, ',' ORDER BY j::text) FROM joined j WHERE j.id = ${member.id})) AS roles,
+             concat((SELECT string_agg(j::text, ',' ORDER BY j::text) FROM joined j WHERE j.id <> ${member.id}),
+               (SELECT string_agg(p::text, ',' ORDER BY p::text) FROM people p),
+               (SELECT string_agg(concat(s.id, s.revoked_at), ',' ORDER BY s.id) FROM sessions s JOIN people p ON p.key = s.user_key),
+               (SELECT k.key FROM api_keys k WHERE k.id = ${id('key')}),
+               (SELECT concat(t.key, t.revoked_at, encode(t.secret_hash, 'hex'),
+                   (SELECT string_agg(s.key::text, ',' ORDER BY s.key) FROM pat_scopes s WHERE s.pat_key = t.key))
+                  FROM pats t WHERE t.id = ${id('pat')})) AS tokens`.execute(api.database.db)
+    return rows[0] as Record<Part, string>
+  }
+
+  const REPAIRS: Record<Part, () => Promise<void>> = {
+    domain: repairDomain,
+    entities: repairEntities,
+    roles: repairRoles,
+    tokens: repairTokens,
+  }
+  let whole: Partial<Record<Part, string>> = {}
+
   async function repair(): Promise<void> {
-    await repairDomain()
-    await repairEntities()
-    await repairRoles()
-    await repairTokens()
+    let state = await stateOf()
+    for (const part of PARTS) {
+      if (state[part] === whole[part]) continue
+      await REPAIRS[part]()
+      state = await stateOf()
+    }
+    whole = state
   }
   await repair()
 
