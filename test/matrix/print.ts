@@ -1,6 +1,8 @@
-/** The access matrix as text. */
+/** The access matrix and the account matrix as text. */
+import { ACCOUNT_COLUMNS } from './accounts.ts'
+import type { AccountLine } from './accounts.ts'
 import { COLUMNS } from './callers.ts'
-import type { Line } from './fill.ts'
+import type { Line } from './walk.ts'
 
 const HEAD = `# Who may do what, asked of the running API by a test that compares its answers with this file.
 # After a change that is meant: vitest run --project matrix test/matrix -u, and review every line of the difference.
@@ -45,4 +47,22 @@ function foldAliases(lines: readonly Line[]): Line[] {
         ? { ...line, row: { ...line.row, label: line.row.label.replace(/\/roles(?=\/|$)/, '/role[s]') } }
         : line,
     )
+}
+
+const ACCOUNT_HEAD = `# Who may do what with users and what is theirs alone, asked of the running API by a test that compares its answers with this file.
+# After a change that is meant: vitest run --project matrix test/matrix -u, and review every line of the difference.
+#
+# A row is a call; the word behind it is its action. A cell is the status. 404 of a call about a key, a token, a session or an
+# invitation: let through, and there is none of the id that was asked for.
+#
+`
+
+export function printAccountMatrix(lines: readonly AccountLine[]): string {
+  const accountLabelOf = ({ route: { method, url, action } }: AccountLine) =>
+    `${method.padEnd(6)} ${url.replaceAll(/:([a-z_]+)/g, '{$1}')}  ${action}`
+  const width = Math.max(...lines.map((line) => accountLabelOf(line).length)) + 2
+  const legend = ACCOUNT_COLUMNS.map(([name, says]) => `# ${name}  ${says}`)
+  const heading = `${' '.repeat(width)}${ACCOUNT_COLUMNS.map(([name]) => name).join(' ')}`
+  const rows = lines.map((line) => `${accountLabelOf(line).padEnd(width)}${line.cells.join(' ')}`)
+  return `${ACCOUNT_HEAD}${legend.join('\n')}\n\n${heading}\n${rows.join('\n')}\n`
 }

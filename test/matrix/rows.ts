@@ -1,7 +1,7 @@
 /** The rows of the access matrix: every route inside a domain, what guards it and a good body for it. */
 import { newId } from '#core/ids.ts'
 import type { EntityType } from '#api/identity/index.ts'
-import type { Furniture, Need, People } from './world.ts'
+import type { Furniture, Named, Need, People, ThingName } from './world.ts'
 
 export type Route = { method: string; url: string; action: string | undefined }
 
@@ -57,6 +57,28 @@ function rowOf(route: Route, on: EntityType, suffix: string): Row {
   }
 }
 
+/** What the call names: entities, `role of client` and so on. A group comes with its child. */
+export function namedBy(row: Row): ReadonlySet<Named> {
+  const named = new Set<Named>(row.needs.map(({ on }) => on))
+  const roles = new Proxy({} as Furniture['roles'], {
+    get: (_roles, type: EntityType) => {
+      named.add(type).add(`role of ${type}`)
+      return ''
+    },
+  })
+  const noticing = new Proxy({} as Furniture, {
+    get: (_furniture, name: ThingName | 'roles') => {
+      if (name === 'roles') return roles
+      named.add(name)
+      return { type: name, key: 0, id: '' }
+    },
+  })
+  row.request(noticing, { bystander: '', leaver: '', outsider: '' })
+  if (named.has('group')) named.add('child')
+  if (named.has('child')) named.add('group')
+  return named
+}
+
 function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: People): string {
   if (name.endsWith('/access')) return `?subject=${bystander}&entity=${on}:${at[on].id}&action=read`
   if (name === 'GET /search') return '?q=no-such-name'
@@ -65,17 +87,17 @@ function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: Peo
 
 function fill(url: string, on: EntityType, at: Furniture, people: People): string {
   return url
-    .replace(':domain_id', at.domain.id)
-    .replace(':client_id', at.client.id)
-    .replace(':channel_id', at.channel.id)
-    .replace(':group_id', at.group.id)
-    .replace(':role_id', at.roles[on])
+    .replace(':domain_id', () => at.domain.id)
+    .replace(':client_id', () => at.client.id)
+    .replace(':channel_id', () => at.channel.id)
+    .replace(':group_id', () => at.group.id)
+    .replace(':role_id', () => at.roles[on])
     .replace(':user_id', url.includes('invitations') ? people.outsider : people.bystander)
-    .replace(':profile_id', newId())
+    .replace(':profile_id', () => at.profile ?? newId())
     .replace(':dashboard_id', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
-    .replace(':entity_id', at[on].id)
+    .replace(':entity_id', () => at[on].id)
     .replace('*', 'room/1')
 }
 
@@ -124,10 +146,10 @@ const SIGNING_REQUEST =
 function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: People): unknown {
   const [method = '', url = ''] = name.split(' ')
   if (method === 'GET') return undefined
-  const pair = { client_ids: [at.client.id], types: ['publish'] }
+  const pair = () => ({ client_ids: [at.client.id], types: ['publish'] })
   if (/channels\/(dis)?connect$/.test(url) || /^\/(dis)?connect$/.test(url))
-    return { ...pair, channel_ids: [at.channel.id] }
-  if (/:channel_id\/(dis)?connect$/.test(url)) return pair
+    return { ...pair(), channel_ids: [at.channel.id] }
+  if (/:channel_id\/(dis)?connect$/.test(url)) return pair()
   if (url.endsWith('/messages') || url.endsWith('/messages/*') || url.includes('/c/:channel_id'))
     return [{ n: 'voltage', u: 'V', v: 120.1 }]
   if (url.endsWith('/bulk')) return [{ name: 'new' }]
@@ -173,7 +195,7 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
     case 'POST /channels/import':
       return [{ name: 'new' }]
     case 'POST /connections/import':
-      return { ...pair, channel_ids: [at.channel.id] }
+      return { ...pair(), channel_ids: [at.channel.id] }
     case 'POST /dashboards':
       return { name: 'new' }
     case 'PUT /preferences':

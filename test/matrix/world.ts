@@ -1,4 +1,7 @@
-/** The domains, users and tokens of the access matrix, and fresh entities for each of its cells: no cell meets what another one did. */
+/**
+ * The domains, users and tokens of the access matrix, and fresh entities for each of its cells: no cell meets what another one did.
+ * Beside them, a tenant that has the ids of what the owner has, and that nobody may see or change.
+ */
 import { vi } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
 import type { EntityType } from '#api/identity/index.ts'
@@ -8,8 +11,12 @@ import { FULL_APP_ADMIN } from '../../tools/generate/full-app.ts'
 import type { FullApp } from '../../tools/generate/full-app.ts'
 import type { ColumnName, Path, Place } from './callers.ts'
 import { COLUMNS } from './callers.ts'
-import { createEntities, roleIdOf } from './entities.ts'
+import { EVERYTHING, createEntities } from './entities.ts'
 import type { Thing } from './entities.ts'
+import { createRequests } from './requests.ts'
+import type { Requests } from './requests.ts'
+import { createTwin } from './twin.ts'
+import type { Twin } from './twin.ts'
 
 /** What the call of one cell may name. `child` is below `group`; the rest is below the `parent` of the domain. */
 export type Furniture = {
@@ -22,8 +29,11 @@ export type Furniture = {
   other: Thing
   /** Ids of a role on each type of entity, with one member. */
   roles: Record<EntityType, string>
+  /** Of a profile that exists. Absent: of none. */
+  profile?: string
 }
-export type ThingName = Exclude<keyof Furniture, 'roles'>
+export type ThingName = Exclude<keyof Furniture, 'roles' | 'profile'>
+export type Named = ThingName | `role of ${EntityType}`
 
 export type Domain = Thing & { place: Place; top: Thing; parent: Thing }
 /** The action that a call needs on one of its things. */
@@ -32,14 +42,19 @@ export type Need = { on: ThingName; action: string }
 /** Ids of users whom calls are about: two members of every domain, and one who is in none. */
 export type People = { readonly bystander: string; readonly leaver: string; readonly outsider: string }
 
-export type World = People & {
+export type World = Pick<Requests, 'send'> & {
+  readonly people: People
   readonly domains: Record<Place, Domain>
   readonly tokens: Record<ColumnName, string | undefined>
-  call(token: string | undefined, method: string, url: string, body?: unknown): Promise<number>
-  /** Fresh entities for every column, and roles that give the members exactly what the needs say. */
-  furnish(needs: readonly Need[], extras: readonly string[]): Promise<Map<ColumnName, Furniture>>
-  /** The statuses and members of the domains as they were. */
-  restore(): Promise<void>
+  readonly twin: Twin
+  /** For each set of names these entities, fresh for every column; and roles that give the members exactly what the needs say. */
+  furnish(
+    needs: readonly Need[],
+    extras: readonly string[],
+    names: readonly ReadonlySet<Named>[],
+  ): Promise<ReadonlyMap<ColumnName, Furniture>[]>
+  /** The status and the members of the domain as they were. */
+  restore(place: Place): Promise<void>
 }
 
 type Row = { key: number }
@@ -50,35 +65,17 @@ const PLACES = ['open', 'disabled', 'frozen', 'deleted'] as const satisfies read
 const TWO_HOURS_MS = 2 * 3_600_000
 
 export async function createWorld(full: FullApp, database: Database): Promise<World> {
-  const { app, api } = full
+  const { api } = full
   const { db } = database
   const entities = createEntities(db, full.keyring)
-  const { newThing, insertGroups, insertClients, insertChannels, insertRoles, insertGrants } = entities
+  const { newThing, insertGroups, insertRoles, insertGrants } = entities
 
-  async function send(token: string | undefined, method: string, url: string, body?: unknown) {
-    const response = await app.inject({
-      method: method as 'GET',
-      url,
-      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      ...(body === undefined ? {} : { payload: body as object }),
-      // A stream of events does not end by itself.
-      payloadAsStream: true,
-    })
-    return response
-  }
-  async function json<T>(token: string | undefined, method: string, url: string, body?: unknown): Promise<T> {
-    const response = await send(token, method, url, body)
-    const text = await new Response(response.stream() as unknown as ReadableStream).text()
-    if (response.statusCode >= 300) throw new Error(`${method} ${url}: ${response.statusCode} ${text}`)
-    return JSON.parse(text) as T
-  }
-  type Pair = { access_token: string; refresh_token: string }
-  const logIn = (identity: string, secret: string, domainId?: string) =>
-    json<Pair>(undefined, 'POST', '/users/tokens/issue', { identity, secret, domain_id: domainId })
+  const requests = createRequests(full)
+  const { made, logIn } = requests
 
   async function newUser(name: string): Promise<User> {
     const secret = `secret-of-${name}`
-    const { id } = await json<{ id: string }>(undefined, 'POST', '/users', {
+    const { id } = await made<{ id: string }>(undefined, 'POST', '/users', {
       first_name: name,
       last_name: `of ${name}`,
       email: `${name}@example.com`,
@@ -94,7 +91,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
 
   async function newDomain(owner: User, name: string): Promise<Thing> {
     const { access_token: token } = await logIn(owner.username, owner.secret)
-    const { id } = await json<{ id: string }>(token, 'POST', '/domains', { name, route: name })
+    const { id } = await made<{ id: string }>(token, 'POST', '/domains', { name, route: name })
     const { rows } = await sql<Row>`SELECT key FROM domains WHERE id = ${id}`.execute(db)
     return { type: 'domain', id, key: (rows[0] as Row).key }
   }
@@ -108,6 +105,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
     ])
     domains[place] = { ...domain, place, top, parent }
   }
+  const twin = await createTwin({ db, entities, requests, of: domains.open, members: [users.bystander, users.leaver] })
   const another = await newDomain(users.elsewhere, 'matrix-another')
   await newDomain(users.stranger, 'matrix-foreign')
 
@@ -126,28 +124,25 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
     domains.open.key,
     [users.second, users.elsewhere].map((user) => ({ user: user.key, thing: domains.open, roleKey: 0 })),
   )
-  const members = { ...domains }
   const memberRoles = {} as Record<Place, number>
   for (const place of PLACES) {
     const role = newThing('domain')
     memberRoles[place] = role.key
-    await insertRoles(members[place].key, [{ thing: members[place], role, actions: [] }])
+    await insertRoles(domains[place].key, [{ thing: domains[place], role, actions: [] }])
   }
   const firstFreshKey = newThing('domain').key
-  await joinMembers()
 
-  async function joinMembers(): Promise<void> {
-    for (const place of PLACES) {
-      const joining = [users.bystander, users.leaver, ...(place === 'open' ? paths.map((path) => users[path]) : [])]
-      await insertGrants(
-        domains[place].key,
-        joining.map((user) => ({ user: user.key, thing: domains[place], roleKey: memberRoles[place] })),
-      )
-    }
+  async function joinMembers(place: Place): Promise<void> {
+    const joining = [users.bystander, users.leaver, ...(place === 'open' ? paths.map((path) => users[path]) : [])]
+    await insertGrants(
+      domains[place].key,
+      joining.map((user) => ({ user: user.key, thing: domains[place], roleKey: memberRoles[place] })),
+    )
   }
 
+  for (const place of PLACES) await joinMembers(place)
   const tokens = await newTokens()
-  await restore()
+  for (const place of PLACES) await restore(place)
 
   async function newTokens(): Promise<Record<ColumnName, string | undefined>> {
     const { owner, second, stranger, elsewhere, closed } = users
@@ -161,12 +156,14 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
     const disabled = (await logIn(second.username, second.secret)).access_token
     const { SKEIN_ADMIN_USERNAME: adminName, SKEIN_ADMIN_SECRET: adminSecret } = FULL_APP_ADMIN
     const admin = (await logIn(adminName, adminSecret)).access_token
-    await json(admin, 'POST', `/users/${second.id}/disable`)
+    await made(admin, 'POST', `/users/${second.id}/disable`)
     const newPat = async (name: string, scopes: readonly { entity_type: string; operation: string }[]) => {
-      const pat = await json<{ id: string; secret: string }>(plain, 'POST', '/pats', { name, duration: '24h' })
+      const pat = await made<{ id: string; secret: string }>(plain, 'POST', '/pats', { name, duration: '24h' })
       for (const scope of scopes) {
         const domain = scope.entity_type === 'users' ? {} : { domain_id: domains.open.id }
-        await send(plain, 'PATCH', `/pats/${pat.id}/scope/add`, { scopes: [{ ...domain, ...scope, entity_id: '*' }] })
+        await requests.send(plain, 'PATCH', `/pats/${pat.id}/scope/add`, {
+          scopes: [{ ...domain, ...scope, entity_id: '*' }],
+        })
       }
       return pat.secret
     }
@@ -190,7 +187,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
       dom: await ofPath('domain'),
       own: plain,
       bnd: (await logIn(owner.username, owner.secret, domains.open.id)).access_token,
-      key: (await json<{ value: string }>(plain, 'POST', '/keys', { type: 3, duration: 3600 })).value,
+      key: (await made<{ value: string }>(plain, 'POST', '/keys', { type: 3, duration: 3600 })).value,
       pat: await newPat('everything', scopes),
       'p--': await newPat('dashboards', [{ entity_type: 'dashboards', operation: 'read' }]),
       adm: admin,
@@ -263,52 +260,46 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
     }
   }
 
-  async function furnish(needs: readonly Need[], extras: readonly string[]): Promise<Map<ColumnName, Furniture>> {
-    const cells = new Map<ColumnName, Furniture>()
+  async function furnish(
+    needs: readonly Need[],
+    extras: readonly string[],
+    names: readonly ReadonlySet<Named>[],
+  ): Promise<ReadonlyMap<ColumnName, Furniture>[]> {
+    const sets = names.map((named) => ({ named, of: new Map<ColumnName, Furniture>() }))
     // What earlier rows left: the domains stay small, and nobody keeps a role.
     await entities.removeFrom(firstFreshKey)
     for (const place of PLACES) {
       const domain = domains[place]
-      const furnished = COLUMNS.filter((column) => column.place === place).map((column) => {
-        const furniture = newFurniture(domain)
-        cells.set(column.name, furniture)
-        const path = 'path' in column ? (column.path as Path) : undefined
-        const given = path === undefined ? [] : rolesOf(path, needs, extras, furniture, domain)
-        return { furniture, path, given: given.map((one) => ({ ...one, role: newThing(one.thing.type) })) }
-      })
-      await insertGroups(
+      const given = new Map<string, { user: number; thing: Thing; role: Thing; actions: readonly string[] }>()
+      const furnished = COLUMNS.filter((column) => column.place === place).flatMap((column) =>
+        sets.map(({ named, of }) => {
+          const furniture = newFurniture(domain)
+          of.set(column.name, furniture)
+          const path = 'path' in column ? (column.path as Path) : undefined
+          if (path !== undefined)
+            for (const { thing, actions } of rolesOf(path, needs, extras, furniture, domain))
+              // Sets share what is above them: one role is enough there.
+              given.set(`${path} ${thing.key}`, {
+                user: users[path].key,
+                thing,
+                role: newThing(thing.type),
+                actions,
+              })
+          // The twin has all that the owner has, so that lists have something to confuse.
+          return { at: furniture, named: column.name === 'own' ? EVERYTHING : named }
+        }),
+      )
+      await entities.insertFurniture(domain, furnished, users.bystander.key)
+      const roles = [...given.values()]
+      await insertRoles(domain.key, roles)
+      await insertGrants(
         domain.key,
-        furnished.flatMap(({ furniture: { group, child, other } }) => [
-          { ...group, above: [domain.parent.key, domain.top.key] },
-          { ...child, above: [group.key, domain.parent.key, domain.top.key] },
-          { ...other, above: [domain.parent.key, domain.top.key] },
-        ]),
+        roles.map(({ user, thing, role }) => ({ user, thing, roleKey: role.key })),
       )
-      await insertClients(
-        domain,
-        furnished.map(({ furniture }) => furniture.client),
-      )
-      await insertChannels(
-        domain,
-        furnished.map(({ furniture }) => furniture.channel),
-      )
-      const named = furnished.flatMap(({ furniture }) => {
-        return (['domain', 'client', 'channel', 'group'] as const).map((type) => {
-          const role = newThing(type)
-          furniture.roles[type] = roleIdOf(type, role.id)
-          return { thing: furniture[type], role, actions: ['read'] }
-        })
-      })
-      await insertRoles(domain.key, [...named, ...furnished.flatMap(({ given }) => given)])
-      await insertGrants(domain.key, [
-        ...named.map(({ thing, role }) => ({ user: users.bystander.key, thing, roleKey: role.key })),
-        ...furnished.flatMap(({ path, given }) =>
-          given.map(({ thing, role }) => ({ user: users[path as Path].key, thing, roleKey: role.key })),
-        ),
-      ])
     }
+    await twin.mirror(sets.map(({ of }) => of.get('own') as Furniture))
     api.identity.access.invalidateAll()
-    return cells
+    return sets.map(({ of }) => of)
   }
 
   function newFurniture(domain: Domain): Furniture {
@@ -318,29 +309,22 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
     return { domain, parent, client: newThing('client'), channel: newThing('channel'), group, child, other, roles }
   }
 
-  async function restore(): Promise<void> {
-    for (const place of PLACES)
-      await sql`UPDATE domains SET status = ${STATUS[place]}, deleted_at = CASE WHEN ${place === 'deleted'} THEN now() END
-        WHERE key = ${domains[place].key}`.execute(db)
-    await joinMembers()
-    for (const place of PLACES)
-      await sql`INSERT INTO invitations (domain_key, user_key, invited_by, role_key, expires_at)
-        VALUES (${domains[place].key}, ${users.outsider.key}, ${users.owner.id}, ${memberRoles[place]}, now() + interval '1 day')
-        ON CONFLICT DO NOTHING`.execute(db)
+  async function restore(place: Place): Promise<void> {
+    await sql`UPDATE domains SET status = ${STATUS[place]}, deleted_at = CASE WHEN ${place === 'deleted'} THEN now() END
+      WHERE key = ${domains[place].key}`.execute(db)
+    await joinMembers(place)
+    await sql`INSERT INTO invitations (domain_key, user_key, invited_by, role_key, expires_at)
+      VALUES (${domains[place].key}, ${users.outsider.key}, ${users.owner.id}, ${memberRoles[place]}, now() + interval '1 day')
+      ON CONFLICT DO NOTHING`.execute(db)
     api.identity.access.invalidateAll()
   }
 
   return {
+    send: requests.send,
+    people: { bystander: users.bystander.id, leaver: users.leaver.id, outsider: users.outsider.id },
     domains,
     tokens,
-    bystander: users.bystander.id,
-    leaver: users.leaver.id,
-    outsider: users.outsider.id,
-    async call(token, method, url, body) {
-      const response = await send(token, method, url, body)
-      response.stream().destroy()
-      return response.statusCode
-    },
+    twin,
     furnish,
     restore,
   }
