@@ -144,5 +144,7 @@ describe('tenants', () => {
 
 test('no response is a server error, or has a status or a form that openapi.json lacks', () => {
   const all = [walk, ofRows, ofOthers, accounts].flatMap(({ undeclared }) => undeclared)
-  expect([...new Set(all)]).toEqual([])
+  // One of each kind is enough to read.
+  const kinds = new Map(all.map((fault) => [fault.replace(/ [{[].*/s, ''), fault]))
+  expect([...kinds.values()]).toEqual([])
 })

@@ -225,7 +225,7 @@ const QUERIES: Readonly<Record<string, (ids: Ids) => string>> = {
 
 const fill = (url: string, ids: Ids) => url.replaceAll(/:([a-z_]+)/g, (whole, name: string) => ids[name] ?? whole)
 
-/** Operations that stand in no row, and name something. */
+/** Operations that have no row and name something. */
 export async function askOthersForForeign(full: FullApp, world: World, { ids }: Foreign): Promise<Tenancy> {
   const tenancy: Tenancy = { told: [], undeclared: [], asked: 0 }
   for (const { method: methods, url, schema, config } of full.routes) {
