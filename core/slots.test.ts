@@ -36,6 +36,41 @@ test('a free slot goes to the domain that holds the fewest, however many of anot
   expect(slots.taken).toBe(2)
 })
 
+test('work takes as many slots as it needs; a smaller one does not overtake it when they are free', async () => {
+  const slots = new Slots({ what: 'bytes', max: 20, share: 12, waitMs: WAIT_MS, maxWaiting: 10 })
+  const [mine, other] = [await slots.take('a', undefined, 10), await slots.take('b', undefined, 5)]
+  const order: string[] = []
+  for (const [owner, size] of [
+    ['a', 3],
+    ['c', 12],
+    ['d', 1],
+  ] as const)
+    void slots.take(owner, undefined, size).then(() => order.push(`${owner} ${size}`))
+  await turn()
+  expect(order).toEqual([])
+  expect(slots.taken).toBe(15)
+  mine()
+  await turn()
+  expect(order).toEqual(['a 3', 'c 12'])
+  expect(slots.taken).toBe(20)
+  other()
+  await turn()
+  expect(order).toEqual(['a 3', 'c 12', 'd 1'])
+  expect(slots.taken).toBe(16)
+})
+
+test('callers behind a large piece of work are served when it gives up', async () => {
+  const slots = new Slots({ what: 'bytes', max: 10, share: 10, waitMs: WAIT_MS, maxWaiting: 10 })
+  await slots.take('a', undefined, 5)
+  const leaving = new AbortController()
+  const large = slots.take('b', leaving.signal, 10)
+  const small = slots.take('c')
+  leaving.abort(new Error('gone'))
+  await expect(large).rejects.toThrow('gone')
+  await small
+  expect(slots.taken).toBe(6)
+})
+
 test('waiting callers are bounded, in number and in time', async () => {
   const slots = new Slots({ what: 'uploads', max: 1, share: 1, waitMs: 20, maxWaiting: 1 })
   const release = await slots.take('a')

@@ -1,6 +1,7 @@
 /**
  * A fair semaphore for expensive work. Each owner, usually a domain, holds at most its share of the slots. When all slots are
- * taken, the next free one goes to the waiting owner that holds the fewest.
+ * taken, the next free ones go to the waiting owner that holds the fewest. A slot is a unit of what is scarce: if pieces of work
+ * differ, each takes as many as it needs, for example one for each byte in memory.
  */
 import { ServiceError } from './errors/index.ts'
 
@@ -25,7 +26,7 @@ export type SlotsOptions = {
 /** The key of an owner; null: the platform itself. */
 export type SlotOwner = string | number | null
 
-type Waiting = { begin: () => void }
+type Waiting = { slots: number; begin: () => void }
 
 export class Slots {
   readonly #options: Required<SlotsOptions>
@@ -50,28 +51,29 @@ export class Slots {
   }
 
   /**
-   * A slot; the returned function releases it and may be called again. Throws `rate_limited` when the owner holds its share,
-   * `unavailable` when all slots are taken, and the signal's reason when it is aborted.
+   * A slot, or several; the returned function releases them and may be called again. Throws `rate_limited` when the owner holds its
+   * share, `unavailable` when all slots are taken, and the signal's reason when it is aborted. A share must contain `slots`.
    */
-  async take(owner: SlotOwner, signal?: AbortSignal): Promise<() => void> {
-    if (!this.#isFree(owner)) {
+  async take(owner: SlotOwner, signal?: AbortSignal, slots = 1): Promise<() => void> {
+    // A smaller piece of work does not overtake a larger one, which would wait without end.
+    if (!this.#isFree(owner, slots) || this.#next() !== undefined || this.#waiting.has(owner)) {
       const { waitMs, maxWaiting } = this.#options
-      if (waitMs === 0 || (this.#waiting.get(owner)?.size ?? 0) >= maxWaiting) throw this.#refusal(owner)
-      await this.#wait(owner, signal)
-      // The release has already counted the slot for this caller.
-    } else this.#count(owner, 1)
-    let isHeld = true
+      if (waitMs === 0 || (this.#waiting.get(owner)?.size ?? 0) >= maxWaiting) throw this.#refusal(owner, slots)
+      await this.#wait(owner, slots, signal)
+      // The release has already counted the slots for this caller.
+    } else this.#count(owner, slots)
+    let areHeld = true
     return () => {
-      if (!isHeld) return
-      isHeld = false
-      this.#count(owner, -1)
-      this.#next()
+      if (!areHeld) return
+      areHeld = false
+      this.#count(owner, -slots)
+      this.#admit()
     }
   }
 
-  /** Runs the work in a slot. */
-  async run<T>(owner: SlotOwner, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    const release = await this.take(owner, signal)
+  /** Runs the work in a slot, or in several. */
+  async run<T>(owner: SlotOwner, work: () => Promise<T>, signal?: AbortSignal, slots = 1): Promise<T> {
+    const release = await this.take(owner, signal, slots)
     try {
       return await work()
     } finally {
@@ -79,36 +81,43 @@ export class Slots {
     }
   }
 
-  #isFree(owner: SlotOwner): boolean {
-    return this.#taken < this.#options.max && this.#of(owner) < this.#options.share
+  #isFree(owner: SlotOwner, slots: number): boolean {
+    return this.#taken + slots <= this.#options.max && this.#isInShare(owner, slots)
+  }
+
+  #isInShare(owner: SlotOwner, slots: number): boolean {
+    return this.#of(owner) + slots <= this.#options.share
   }
 
   #of(owner: SlotOwner): number {
     return this.#held.get(owner) ?? 0
   }
 
-  #count(owner: SlotOwner, change: 1 | -1): void {
+  #count(owner: SlotOwner, change: number): void {
     this.#taken += change
     const held = this.#of(owner) + change
     if (held > 0) this.#held.set(owner, held)
     else this.#held.delete(owner)
   }
 
-  async #wait(owner: SlotOwner, signal: AbortSignal | undefined): Promise<void> {
+  async #wait(owner: SlotOwner, slots: number, signal: AbortSignal | undefined): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       const end = (error: Error) => {
         stopWaiting()
         reject(error)
+        // Others may have waited behind this caller.
+        this.#admit()
       }
       const onAbort = () => end(signal?.reason as Error)
       const mine = this.#waiting.get(owner) ?? new Set()
       const one: Waiting = {
+        slots,
         begin: () => {
           stopWaiting()
           resolve()
         },
       }
-      const timer = setTimeout(() => end(this.#refusal(owner)), this.#options.waitMs)
+      const timer = setTimeout(() => end(this.#refusal(owner, slots)), this.#options.waitMs)
       const stopWaiting = () => {
         clearTimeout(timer)
         signal?.removeEventListener('abort', onAbort)
@@ -122,28 +131,36 @@ export class Slots {
     })
   }
 
-  /** Serves the waiting owner that holds the fewest slots; among equals, the one that was served longest ago. */
-  #next(): void {
+  /** The waiting owner within its share that holds the fewest slots; among equals, the one that was served longest ago. */
+  #next(): SlotOwner | undefined {
     let chosen: SlotOwner | undefined
-    for (const owner of this.#waiting.keys()) {
-      if (this.#isFree(owner) && (chosen === undefined || this.#of(owner) < this.#of(chosen))) chosen = owner
+    for (const [owner, [first]] of this.#waiting) {
+      if (first === undefined || !this.#isInShare(owner, first.slots)) continue
+      if (chosen === undefined || this.#of(owner) < this.#of(chosen)) chosen = owner
     }
-    const waiting = chosen === undefined ? undefined : this.#waiting.get(chosen)
-    if (chosen === undefined || waiting === undefined) return
-    const [first] = waiting
-    this.#waiting.delete(chosen)
-    this.#waiting.set(chosen, waiting)
-    this.#count(chosen, 1)
-    first?.begin()
+    return chosen
   }
 
-  #refusal(owner: SlotOwner): ServiceError {
+  /** Serves waiting callers in turns of their owners. If too few slots are free for the next one, the others wait, too. */
+  #admit(): void {
+    for (let owner = this.#next(); owner !== undefined; owner = this.#next()) {
+      const waiting = this.#waiting.get(owner)
+      const [first] = waiting ?? []
+      if (waiting === undefined || first === undefined || !this.#isFree(owner, first.slots)) return
+      this.#waiting.delete(owner)
+      this.#waiting.set(owner, waiting)
+      this.#count(owner, first.slots)
+      first.begin()
+    }
+  }
+
+  #refusal(owner: SlotOwner, slots: number): ServiceError {
     const { what, max, share, per, retryAfterSeconds, shareKind } = this.#options
-    return this.#of(owner) >= share
-      ? new ServiceError(shareKind, `one ${per} may have at most ${share} ${what} at a time; try again later`, {
+    return this.#isInShare(owner, slots)
+      ? new ServiceError('unavailable', `this process runs at most ${max} ${what} at a time; try again later`, {
           retryAfterSeconds,
         })
-      : new ServiceError('unavailable', `this process runs at most ${max} ${what} at a time; try again later`, {
+      : new ServiceError(shareKind, `one ${per} may have at most ${share} ${what} at a time; try again later`, {
           retryAfterSeconds,
         })
   }
