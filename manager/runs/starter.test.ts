@@ -66,6 +66,61 @@ it('a start is queued behind a bounded number of starts of another domain', asyn
   expect(begun).toHaveLength(1000)
 })
 
+it('64 calls of one domain share a commit, and a call with many starts does not delay them by more than its turn', async () => {
+  const { starter, order, queued, commitAll } = newStarter()
+  const invoke = (index: number) => {
+    const [submission] = submissionsOf(`call-${index}`, 1) as [Submission]
+    return starter.startMany({ id: 'task', domainId: 'a' }, [submission], () => undefined)
+  }
+  const calls = Array.from({ length: 64 }, (_, index) => invoke(index))
+  await new Promise((resolve) => void setImmediate(resolve))
+  expect(queued).toHaveLength(64)
+  const many = starter.startMany({ id: 'task', domainId: 'a' }, submissionsOf('many', 1000), () => undefined)
+  const late = Array.from({ length: 64 }, (_, index) => invoke(64 + index))
+  await commitAll()
+  for (const [outcome] of await Promise.all([...calls, ...late])) expect(outcome).not.toBeInstanceOf(Error)
+  const lastCall = Math.max(...order.map((runId, index) => (runId.startsWith('call-') ? index : 0)))
+  expect(lastCall).toBeLessThan(4 * MAX_STARTS_AHEAD)
+  await many
+})
+
+it('a start of one run waits for its turn, too', async () => {
+  const { starter, order, queued, commitAll } = newStarter()
+  const starts = submissionsOf('a', 300).map((submission) => starter.start({ id: 'task-a', domainId: 'a' }, submission))
+  const [submission] = submissionsOf('b', 1) as [Submission]
+  const other = starter.start({ id: 'task-b', domainId: 'b' }, submission)
+  await new Promise((resolve) => void setImmediate(resolve))
+  expect(queued).toHaveLength(MAX_STARTS_AHEAD + 1)
+  expect(order.at(-1)).toBe('b-0')
+  await commitAll()
+  await Promise.all([...starts, other])
+  expect(order).toHaveLength(301)
+})
+
+it('a start that resolves a reference does not count as one at the writer', async () => {
+  const { promise: silence, resolve: answer } = Promise.withResolvers<never>()
+  const started: string[] = []
+  const starter = new RunStarter({
+    knownTasks: { imageUrlOf: (taskId) => (taskId === 'image' ? 'registry.example/a:1' : null) },
+    resolveImage: () => silence,
+    writer: {
+      start: ({ runId }) => {
+        started.push(runId)
+        return Promise.resolve({ runId, runKey: 1, taskKey: 1 })
+      },
+    },
+  })
+  const waiting = submissionsOf('slow', 200).map((submission) =>
+    starter.start({ id: 'image', domainId: 'a' }, submission),
+  )
+  const many = starter.startMany({ id: 'image', domainId: 'a' }, submissionsOf('slow', 200), () => undefined)
+  const [submission] = submissionsOf('fast', 1) as [Submission]
+  await starter.start({ id: 'plain', domainId: 'a' }, submission)
+  expect(started).toEqual(['fast-0'])
+  answer(undefined as never)
+  await Promise.all([...waiting, many])
+})
+
 it('each start of a call has its own outcome', async () => {
   const { starter, queued, commitAll } = newStarter()
   const three = starter.startMany({ id: 'task', domainId: null }, submissionsOf('n', 3), () => undefined)

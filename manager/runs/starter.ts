@@ -8,15 +8,13 @@ import { UnresolvedImage, type ResolvedImage, type StartRequest, type StartedRun
 import type { KnownTasks } from '../writer/known-tasks.ts'
 import type { RunWriter } from '../writer/writer.ts'
 
-/** Runs of one call that reach the writer together. */
-const STARTED_TOGETHER = 50
-/** Such groups of a domain at the writer; the others wait, because the writer takes starts in the order of their arrival. */
-const MAX_GROUPS_PER_DOMAIN = 2
-const MAX_GROUPS = 100
-/** Groups of a domain that wait for the writer; further ones are refused. */
-const MAX_WAITING_GROUPS = 10_000
-/** Longest wait of a group, in milliseconds. */
-const MAX_GROUP_WAIT_MS = 60_000
+/** Starts at the writer, in total and of one domain; the others wait, because the writer takes starts in the order of their arrival. */
+const MAX_AT_WRITER = 5_000
+const MAX_AT_WRITER_PER_DOMAIN = 100
+/** Calls of a domain that wait for the writer, each with its next start; further ones are refused. */
+const MAX_WAITING_CALLS = 10_000
+/** Longest wait of a start, in milliseconds. */
+const MAX_WAIT_MS = 60_000
 /** Attempts at a start whose task gets another reference meanwhile. */
 const MAX_ATTEMPTS = 3
 
@@ -29,17 +27,20 @@ export type StarterDeps = {
 
 export type Submission = Omit<StartRequest, 'taskId' | 'image'>
 
+/** A task of which runs are started. */
+type StartedTask = { id: string; domainId: string | null }
+
 /** Resolves each reference once; a failure is thrown by the writer, unless the start fails for another reason. */
 type Images = (reference: string) => Promise<ResolvedImage | Error>
 
 export class RunStarter {
   readonly #deps: StarterDeps
-  readonly #groups = new Slots({
-    what: `groups of ${STARTED_TOGETHER} starts`,
-    max: MAX_GROUPS,
-    share: MAX_GROUPS_PER_DOMAIN,
-    waitMs: MAX_GROUP_WAIT_MS,
-    maxWaiting: MAX_WAITING_GROUPS,
+  readonly #atWriter = new Slots({
+    what: 'starts of runs',
+    max: MAX_AT_WRITER,
+    share: MAX_AT_WRITER_PER_DOMAIN,
+    waitMs: MAX_WAIT_MS,
+    maxWaiting: MAX_WAITING_CALLS,
   })
 
   constructor(deps: StarterDeps) {
@@ -47,52 +48,67 @@ export class RunStarter {
   }
 
   /** Throws the error of the start. */
-  async start(task: { id: string; domainId: string | null }, submission: Submission): Promise<StartedRun> {
-    return await this.#write(task.id, submission, this.#imagesOf(task.domainId))
+  async start(task: StartedTask, submission: Submission): Promise<StartedRun> {
+    return await this.#write(task, submission, this.#imagesOf(task.domainId))
   }
 
   /**
-   * Starts runs of one task, each with its outcome or its error, in order. They reach the writer in groups, a few of a domain at a time,
-   * so that a start of another domain waits for these alone. `onStarted` is called right after the commit of each, before its run
-   * can report anything.
+   * Starts runs of one task, each with its outcome or its error, in order. A domain has a bounded number of starts at the writer, so
+   * that a start of another domain waits for these alone; the calls of a domain take turns. `onStarted` is called right after the
+   * commit of each, before its run can report anything.
    */
   async startMany(
-    task: { id: string; domainId: string | null },
+    task: StartedTask,
     submissions: readonly Submission[],
     onStarted: (started: StartedRun) => void,
   ): Promise<(StartedRun | Error)[]> {
     const images = this.#imagesOf(task.domainId)
-    const start = async (submission: Submission) => {
-      const started = await this.#write(task.id, submission, images)
+    const start = async (submission: Submission, leaveWriter: () => void) => {
+      const started = await this.#write(task, submission, images, leaveWriter)
       onStarted(started)
       return started
     }
-    const groups = Array.from({ length: Math.ceil(submissions.length / STARTED_TOGETHER) }, async (_, at) => {
-      const group = submissions.slice(at * STARTED_TOGETHER, (at + 1) * STARTED_TOGETHER)
+    const reference = this.#deps.knownTasks.imageUrlOf(task.id)
+    if (typeof reference === 'string') await images(reference)
+    const outcomes: Promise<StartedRun | Error>[] = []
+    for (const submission of submissions) {
       try {
-        return await this.#groups.run(task.domainId, () => Promise.allSettled(group.map(start)))
+        const leaveWriter = await this.#atWriter.take(task.domainId)
+        outcomes.push(start(submission, leaveWriter).catch((error: unknown) => error as Error))
       } catch (error) {
-        return group.map((): PromiseRejectedResult => ({ status: 'rejected', reason: error }))
+        // Nothing of this domain was taken for a minute: the starts that are left would wait as long.
+        const refused = Promise.resolve(error as Error)
+        while (outcomes.length < submissions.length) outcomes.push(refused)
+        break
       }
-    })
-    const settled = (await Promise.all(groups)).flat()
-    return settled.map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error)))
+    }
+    return await Promise.all(outcomes)
   }
 
-  /** Until the start is committed. The run keeps the place of the span in its trace. */
-  async #write(taskId: string, submission: Submission, images: Images): Promise<StartedRun> {
+  /** Until the start is committed. The run keeps the place of the span in its trace. No reference is resolved at the writer. */
+  async #write(
+    { id: taskId, domainId }: StartedTask,
+    submission: Submission,
+    images: Images,
+    leaveWriter?: () => void,
+  ): Promise<StartedRun> {
     const attributes = { 'skein.task.id': taskId, 'skein.run.id': submission.runId }
     const options = { kind: 'producer', parent: submission.traceparent, attributes } as const
     return await withSpan('start run', options, async ({ traceparent }) => {
       let reference = this.#deps.knownTasks.imageUrlOf(taskId)
+      let leave = leaveWriter
       for (let attempt = 1; ; attempt++) {
         const image = typeof reference === 'string' ? await images(reference) : undefined
+        leave ??= await this.#atWriter.take(domainId)
         try {
           return await this.#deps.writer.start({ ...submission, taskId, image, traceparent })
         } catch (error) {
           // The task is not cached, or its reference was changed.
           if (!(error instanceof UnresolvedImage) || attempt === MAX_ATTEMPTS) throw error
           reference = error.reference
+        } finally {
+          leave()
+          leave = undefined
         }
       }
     })
