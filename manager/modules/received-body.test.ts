@@ -55,3 +55,34 @@ test('a slow body does not occupy a slot for complete ones', async () => {
   expect(await bodies.receive('a', pieces(1, 10), (body) => Promise.resolve(body.sizeBytes))).toBe(10)
   expect(await bodies.receive('b', pieces(1, 10), (body) => Promise.resolve(body.sizeBytes))).toBe(10)
 })
+
+test('complete modules are processed together while they fit into memory, however many they are', async () => {
+  const bodies = createBodyReceiver({ folder })
+  const { promise: end, resolve } = Promise.withResolvers<void>()
+  let underWay = 0
+  const work = async () => {
+    underWay += 1
+    await end
+    underWay -= 1
+  }
+  const small = Array.from({ length: 8 }, () => bodies.receive('a', pieces(1, 1000), work))
+  await expect.poll(() => underWay).toBe(8)
+  resolve()
+  await Promise.all(small)
+})
+
+test('large modules of one domain are processed one after the other; another domain has its own share', async () => {
+  const bodies = createBodyReceiver({ folder })
+  const { promise: end, resolve } = Promise.withResolvers<void>()
+  const begun: string[] = []
+  const receive = (domain: string) =>
+    bodies.receive(domain, pieces(7, 8 * 1024 * 1024), async () => {
+      begun.push(domain)
+      await end
+    })
+  const all = [receive('a'), receive('a'), receive('a'), receive('b')]
+  await expect.poll(() => begun.toSorted(), { timeout: 10_000 }).toEqual(['a', 'a', 'b'])
+  resolve()
+  await Promise.all(all)
+  expect(begun).toHaveLength(4)
+})

@@ -18,9 +18,9 @@ const MAX_RECEIVED_PER_DOMAIN = 8
 /** A burst of small modules gets its turn within this time; nothing of a module is read before. */
 const RECEIVE_WAIT_MS = 5_000
 const MAX_WAITING_PER_DOMAIN = 256
-/** Modules that are stored, or sent to the proxy, at the same time: each is in memory as a whole. */
-const MAX_WORKED_ON = 4
-const MAX_WORKED_ON_PER_DOMAIN = 2
+/** Bytes of the modules that are stored, or sent to the proxy, at the same time: each is in memory as a whole. */
+const MAX_WORKED_ON_BYTES = 4 * MAX_MODULE_BYTES
+const MAX_WORKED_ON_BYTES_PER_DOMAIN = 2 * MAX_MODULE_BYTES
 const WORK_WAIT_MS = 60_000
 /** A body can start slowly; then it must arrive at the minimum rate. */
 const GRACE_MS = 10_000
@@ -58,9 +58,9 @@ export function createBodyReceiver({ folder, graceMs = GRACE_MS }: BodyReceiverO
     maxWaiting: MAX_WAITING_PER_DOMAIN,
   })
   const working = new Slots({
-    what: 'uploaded modules being processed',
-    max: MAX_WORKED_ON,
-    share: MAX_WORKED_ON_PER_DOMAIN,
+    what: 'bytes of uploaded modules being processed',
+    max: MAX_WORKED_ON_BYTES,
+    share: MAX_WORKED_ON_BYTES_PER_DOMAIN,
     waitMs: WORK_WAIT_MS,
     maxWaiting: MAX_RECEIVED_PER_DOMAIN,
   })
@@ -70,7 +70,7 @@ export function createBodyReceiver({ folder, graceMs = GRACE_MS }: BodyReceiverO
       receiving.run(domainId, async () => {
         await using file = await openUnlinked(folder)
         const sizeBytes = await store(atMinimumRate(body, graceMs), file)
-        return await working.run(domainId, () => work(receivedIn(file, sizeBytes)))
+        return await working.run(domainId, () => work(receivedIn(file, sizeBytes)), undefined, sizeBytes)
       }),
   }
 }
