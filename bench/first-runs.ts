@@ -1,7 +1,8 @@
 /** What a new task costs: creating it, reading it, its first run, and a client that asks until the result is there. */
 import { readFileSync } from 'node:fs'
-import { Agent, request } from 'node:http'
 import { join } from 'node:path'
+import { createCaller } from './http-caller.ts'
+import type { Call } from './http-caller.ts'
 import { load, prepareRequest } from './http-load.ts'
 import { cpuMsByRole, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
@@ -28,27 +29,6 @@ const PLAIN = { name: 'add', inputs: [20, 22] }
 const WITH_FILE = { ...PLAIN, file: FILE }
 
 type Shown = { id: string; state: number }
-
-function createCaller(port: number) {
-  const agent = new Agent({ keepAlive: true, maxSockets: 256 })
-  return <T>(method: string, path: string, body?: unknown): Promise<T> =>
-    new Promise((resolve, reject) => {
-      const payload = body === undefined ? '' : JSON.stringify(body)
-      const headers = body === undefined ? {} : { ...JSON_TYPE, 'Content-Length': String(Buffer.byteLength(payload)) }
-      const sent = request({ port, host: '127.0.0.1', method, path, agent, headers }, (response) => {
-        const chunks: Buffer[] = []
-        response.on('data', (chunk: Buffer) => chunks.push(chunk))
-        response.on('end', () => {
-          const text = Buffer.concat(chunks).toString('utf8')
-          if ((response.statusCode ?? 500) < 300) resolve((text === '' ? undefined : JSON.parse(text)) as T)
-          else reject(new Error(`${method} ${path}: ${response.statusCode} ${text}`))
-        })
-      })
-      sent.on('error', reject)
-      sent.end(payload)
-    })
-}
-type Call = ReturnType<typeof createCaller>
 
 const pause = (durationMs: number) => new Promise<void>((resolve) => void setTimeout(resolve, durationMs))
 

@@ -6,7 +6,7 @@ import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { BROKERS, hasBroker, startBroker } from './mqtt/brokers.ts'
 import type { BrokerName } from './mqtt/brokers.ts'
-import { openClient, publishPacket } from './mqtt/client.ts'
+import { openClient, publishOn } from './mqtt/client.ts'
 import type { BenchClient } from './mqtt/client.ts'
 import { WIDE_SUBSCRIBERS, measureWide } from './mqtt/wide.ts'
 import type { WideFigures } from './mqtt/wide.ts'
@@ -38,26 +38,6 @@ async function freePort(): Promise<number> {
   const { port } = server.address() as AddressInfo
   await new Promise<void>((resolve) => server.close(() => resolve()))
   return port
-}
-
-/** Keeps a window of QoS 1 messages in flight until `stop`, which returns how many were acknowledged. */
-function publishOn(client: BenchClient, topic: string, payload: Buffer, window: number): { stop(): number } {
-  const { bytes, packetIdAt } = publishPacket(topic, payload, 1)
-  let packetId = 0
-  let acknowledged = 0
-  let isOver = false
-  const send = () => client.publish(bytes, packetIdAt, (packetId = (packetId % 65_535) + 1))
-  client.onPuback = () => {
-    acknowledged++
-    if (!isOver) send()
-  }
-  for (let index = 0; index < window; index++) send()
-  return {
-    stop() {
-      isOver = true
-      return acknowledged
-    },
-  }
 }
 
 const pause = (durationMs: number) => new Promise<void>((resolve) => setTimeout(resolve, durationMs))

@@ -146,26 +146,29 @@ export function familyOf(pid: number): number[] {
   return family
 }
 
-/** Memory of all processes together: the proportional set size, which counts a shared page once (Linux). */
+/** Memory of all processes together (Linux). */
 export function memoryMiB(pid: number): number {
-  let kibibytes = 0
-  for (const member of familyOf(pid)) {
-    try {
-      kibibytes += Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${member}/smaps_rollup`, 'utf8'))?.[1] ?? 0)
-    } catch {
-      // The process ended, or is not ours to look at.
-    }
-  }
-  return kibibytes / 1024
+  return Object.values(memoryMiBByRole(pid)).reduce((sum, each) => sum + each, 0)
+}
+
+/** Memory of all processes of the platform by their role: the proportional set size, which counts a shared page once (Linux). */
+export function memoryMiBByRole(pid: number): Record<string, number> {
+  return sumByRole(pid, (member) => {
+    const [, kibibytes = 0] = /^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${member}/smaps_rollup`, 'utf8')) ?? []
+    return Number(kibibytes) / 1024
+  })
 }
 
 /** The tick of the kernel's clock that counts CPU time (Linux). */
 const TICK_MS = 10
 
-function ownCpuMs(pid: number): number {
+/** `ended`: of its child processes that have ended. */
+function ownCpuMs(pid: number): { own: number; ended: number } {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return (Number(fields[11]) + Number(fields[12])) * TICK_MS
+  // utime, stime, cutime and cstime (proc_pid_stat(5)).
+  const [user, system, endedUser, endedSystem] = fields.slice(11, 15).map((ticks) => Number(ticks) * TICK_MS)
+  return { own: (user ?? 0) + (system ?? 0), ended: (endedUser ?? 0) + (endedSystem ?? 0) }
 }
 
 /** CPU time of the process (`own`) and of its child processes (`below`) (Linux). */
@@ -173,7 +176,7 @@ export function cpuMs(pid: number): { own: number; below: number } {
   let [own, below] = [0, 0]
   for (const member of familyOf(pid)) {
     try {
-      const used = ownCpuMs(member)
+      const { own: used } = ownCpuMs(member)
       if (member === pid) own += used
       else below += used
     } catch {
@@ -191,19 +194,26 @@ const ROLES = [
   ['processes of the platform', /programs\/api-process\.ts/],
 ] as const
 
-/** CPU time of all processes of the platform by their role (Linux). */
+/** CPU time of all processes of the platform by their role, with that of child processes that have ended (Linux). */
 export function cpuMsByRole(pid: number): Record<string, number> {
-  const used: Record<string, number> = {}
+  return sumByRole(pid, (member) => {
+    const { own, ended } = ownCpuMs(member)
+    return own + ended
+  })
+}
+
+function sumByRole(pid: number, valueOf: (member: number) => number): Record<string, number> {
+  const sums: Record<string, number> = {}
   for (const member of familyOf(pid)) {
     try {
       const command = readFileSync(`/proc/${member}/cmdline`, 'utf8')
       const role = ROLES.find(([, pattern]) => pattern.test(command))?.[0] ?? 'platform and manager'
-      used[role] = (used[role] ?? 0) + ownCpuMs(member)
+      sums[role] = (sums[role] ?? 0) + valueOf(member)
     } catch {
-      // The process ended.
+      // The process ended, or is not ours to look at.
     }
   }
-  return used
+  return sums
 }
 
 export type Device = { id: string; secret: string }
@@ -211,7 +221,7 @@ export type Device = { id: string; secret: string }
 const PASSWORD = 'bench-password'
 
 /** The `Authorization` header of a user that `prepareDevices` created. */
-export async function logIn(platform: Platform, identity: string): Promise<string> {
+export async function logIn(platform: Pick<Platform, 'call'>, identity: string): Promise<string> {
   const { access_token: token } = await platform.call<{ access_token: string }>('POST', '/users/tokens/issue', {
     identity,
     secret: PASSWORD,
@@ -221,7 +231,7 @@ export async function logIn(platform: Platform, identity: string): Promise<strin
 
 /** Creates a user, a domain, a channel and devices that can publish to it. */
 export async function prepareDevices(
-  platform: Platform,
+  platform: Pick<Platform, 'call'>,
   count: number,
 ): Promise<{ owner: string; token: string; domainId: string; channelId: string; devices: Device[] }> {
   const name = `bench-${Date.now()}`

@@ -121,3 +121,23 @@ export async function openClient(
   socket.on('error', () => undefined)
   return client
 }
+
+/** Keeps a window of QoS 1 messages in flight until `stop`, which returns how many were acknowledged. */
+export function publishOn(client: BenchClient, topic: string, payload: Buffer, window: number): { stop(): number } {
+  const { bytes, packetIdAt } = publishPacket(topic, payload, 1)
+  let packetId = 0
+  let acknowledged = 0
+  let isOver = false
+  const send = () => client.publish(bytes, packetIdAt, (packetId = (packetId % 65_535) + 1))
+  client.onPuback = () => {
+    acknowledged++
+    if (!isOver) send()
+  }
+  for (let index = 0; index < window; index++) send()
+  return {
+    stop() {
+      isOver = true
+      return acknowledged
+    },
+  }
+}
