@@ -1,5 +1,9 @@
-/** `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run (docs/performance.md). */
+/**
+ * `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run (docs/performance.md).
+ * `npm run bench -- against <commit>` compares two versions of the product instead.
+ */
 import { benchAccess } from './access.ts'
+import { benchAgainst } from './against.ts'
 import { benchBackup } from './backup.ts'
 import { benchBulk } from './bulk.ts'
 import { benchCapacity } from './capacity.ts'
@@ -55,9 +59,12 @@ const BENCHES = {
 const LONG = new Set(['capacity', 'languages', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
+if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))
 const unknown = wanted.filter((name) => !(name in BENCHES))
 if (unknown.length > 0) {
-  process.stderr.write(`no bench ${unknown.join(', ')}; there are ${Object.keys(BENCHES).join(', ')}\n`)
+  process.stderr.write(
+    `no bench ${unknown.join(', ')}; there are ${Object.keys(BENCHES).join(', ')}, and "against <commit>"\n`,
+  )
   process.exit(2)
 }
 for (const [name, bench] of Object.entries(BENCHES)) {
