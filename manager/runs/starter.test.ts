@@ -1,4 +1,6 @@
 import { expect, it } from 'vitest'
+import { GroupCommit } from '#core/database/index.ts'
+import { createLogger } from '#core/logging/index.ts'
 import { userCause } from '../model/cause.ts'
 import { UnresolvedImage, type StartRequest, type StartedRun } from '../model/start.ts'
 import type { Submission } from './starter.ts'
@@ -82,6 +84,35 @@ it('64 calls of one domain share a commit, and a call with many starts does not 
   const lastCall = Math.max(...order.map((runId, index) => (runId.startsWith('call-') ? index : 0)))
   expect(lastCall).toBeLessThan(4 * MAX_STARTS_AHEAD)
   await many
+})
+
+it('64 callers of one domain need a commit for all of them, not one for each', async () => {
+  const batches: number[] = []
+  const queue = new GroupCommit<StartRequest, StartedRun>({
+    name: 'starts',
+    item: 'the start',
+    logger: createLogger({ name: 'test', level: 'silent' }),
+    maxItems: 1000,
+    maxQueuedItems: 1000,
+    maxInFlight: 2,
+    async commit({ items }) {
+      batches.push(items.length)
+      await new Promise((resolve) => void setImmediate(resolve))
+      return items.map(({ runId }) => ({ runId, runKey: 1, taskKey: 1 }))
+    },
+  })
+  const starter = new RunStarter({
+    knownTasks: { imageUrlOf: () => null },
+    resolveImage: () => Promise.reject(new Error('no task has an image')),
+    writer: { start: (request) => queue.submit(request) },
+  })
+  const caller = async (name: string) => {
+    for (const submission of submissionsOf(name, 10))
+      await starter.startMany({ id: 'task', domainId: 'a' }, [submission], () => undefined)
+  }
+  await Promise.all(Array.from({ length: 64 }, (_, index) => caller(`caller-${index}`)))
+  expect(batches.reduce((sum, size) => sum + size, 0)).toBe(640)
+  expect(batches.length).toBeLessThanOrEqual(20)
 })
 
 it('a start of one run waits for its turn, too', async () => {
