@@ -42,7 +42,9 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
   })
   const topic = `m/${domain.id}/c/${at.channel.id}`
   const certificate = await make(`/${domain.id}/certs/issue/${at.client.id}`, { ttl: '1h' })
-  const subscription = await make('/subscriptions', { topic, contact: 'foreign@example.com' })
+  // The response has no body.
+  await make('/subscriptions', { topic, contact: 'foreign-contact@example.com' })
+  const { subscriptions } = await made<{ subscriptions: Json[] }>(owner.token, 'GET', '/subscriptions')
   const key = await make('/keys', { type: 3, duration: 3600 })
   const pat = await make('/pats', { name: 'foreign-token', duration: '24h' })
   const task = await make('/tasks', { name: 'foreign-task', domain_id: domain.id })
@@ -65,7 +67,7 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
     profile_id: String(profile['id']),
     config_id: at.client.id,
     serial: String(certificate['serial_number']),
-    subscription_id: String(subscription['id']),
+    subscription_id: String(subscriptions[0]?.['id']),
     key_id: String(key['id']),
     pat_id: String(pat['id']),
     task_id: String(task['id']),
@@ -76,6 +78,8 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
     run_id: newId(),
     digest: `sha256:${'a'.repeat(64)}`,
   }
+  const missing = Object.entries(ids).filter(([, id]) => id === 'undefined')
+  if (missing.length > 0) throw new Error(`nothing was made for ${missing.map(([name]) => name).join(', ')}`)
   // Of a parent that both tenants have, a call would find its own.
   return { at: { ...at, parent: at.other, profile: ids.profile_id }, ids }
 }
