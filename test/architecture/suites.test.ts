@@ -6,15 +6,13 @@ import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { MAX_RECORD_DAYS, digestsAt, headOf, isSuiteDue, trackedFiles, writeRecord } from '../suites/records.ts'
 import type { SuiteRecord } from '../suites/records.ts'
+import { PROJECTS as projects } from '../suites/projects.ts'
 import { GATE_ALONE, HARNESS, RUN_AGAIN, SUITE_NAMES, suiteOf } from '../suites/table.ts'
 import type { LongSuite } from '../suites/table.ts'
 import { ROOT, importsOf, readSources } from './source-imports.ts'
-import config from '../../vitest.config.ts'
 
 const isIn = (path: string, guarded: readonly string[]) =>
   guarded.some((one) => path === one || path.startsWith(`${one}/`))
-
-const projects = (config.test?.projects ?? []) as unknown as { test: { name: string; include: string[] } }[]
 
 /** The test files of a suite: those that its runs name, and those of its projects. */
 function testFilesOf(suite: LongSuite): string[] {

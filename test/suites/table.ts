@@ -35,6 +35,7 @@ export const HARNESS = [
   'package.json',
   'test/fixtures',
   'test/harness',
+  'test/suites/projects.ts',
   'test/suites/records.ts',
   'test/suites/run.ts',
   'test/suites/table.ts',
@@ -227,7 +228,7 @@ export const LONG_SUITES = {
           'test/faults/loss.test.ts',
           '--no-file-parallelism',
         ],
-        environment: { SKEIN_TEST_AT_LENGTH: 'true' },
+        environment: { FUZZ_RUNS: '60', SKEIN_TEST_AT_LENGTH: 'true' },
       },
     ],
     paths: [
