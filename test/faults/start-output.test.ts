@@ -26,7 +26,10 @@ const STEP = /^ {2}(starting|checking|building|opening|joining) [a-zA-Z ]+ \.\.\
 // oxlint-disable-next-line no-control-regex -- a terminal is given escape characters
 const ESCAPES = /\u001B\[[0-9;]*[a-zA-Z]/g
 
-const PROCESSES = ['1', '2'].map((count) => ({ SKEIN_API_PROCESSES: count }))
+const STARTS = [
+  { processes: '1', folders: ['empty', 'existing'] },
+  { processes: '2', folders: ['empty'] },
+]
 
 /** The lines before the banner, and those of the log after it. */
 function partsOf(output: string): { before: string[]; log: string[] } {
@@ -45,11 +48,11 @@ async function stop(whole: Whole): Promise<void> {
   await whole.silent
 }
 
-test.each(PROCESSES)(
-  'a start, another one and their stops print progress, the banner and a log without warnings (%o)',
-  async (environment) => {
-    using installation = await createInstallation(environment)
-    for (const folder of ['empty', 'existing']) {
+test.each(STARTS)(
+  'a start in a folder that is $folders and its stop print progress, the banner and a log without warnings ($processes processes)',
+  async ({ processes, folders }) => {
+    using installation = await createInstallation({ SKEIN_API_PROCESSES: processes })
+    for (const folder of folders) {
       await using whole = await startWhole(installation)
       expect(await consoleStatus(whole)).toBe(200)
       await stop(whole)

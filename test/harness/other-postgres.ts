@@ -22,7 +22,7 @@ const INITDB_DEADLINE_MS = 120_000
 const SETTINGS: Record<string, string> = {
   listen_addresses: '',
   port: String(PORT),
-  max_connections: '300',
+  max_connections: '400',
   shared_buffers: '64MB',
   work_mem: '8MB',
   maintenance_work_mem: '64MB',

@@ -36,8 +36,25 @@ async function requireOurTime(client: pg.Client): Promise<void> {
     throw new Error(`PostgreSQL and the tests have clocks that differ by ${Math.round(differenceSeconds)} s`)
 }
 
-/** Called by vitest once before the run; returns the way to end it. */
+type SharedServer = { users: number; starting: Promise<{ server: TestServer; stop(): Promise<void> }> }
+/** vitest loads this file once a project; the projects of a run share one server. */
+const run = globalThis as { skeinTestServer?: SharedServer }
+
+/** Called by vitest once before the run of each project; returns the way to end it. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const shared = (run.skeinTestServer ??= { users: 0, starting: startServer() })
+  shared.users += 1
+  const { server, stop } = await shared.starting
+  project.provide('postgres', server)
+  return async () => {
+    shared.users -= 1
+    if (shared.users > 0) return
+    delete run.skeinTestServer
+    await stop()
+  }
+}
+
+async function startServer(): Promise<{ server: TestServer; stop(): Promise<void> }> {
   const folder = mkdtempSync(join(tmpdir(), 'skein-test-'))
   chmodSync(folder, 0o755)
   const binaries = process.env['SKEIN_TEST_POSTGRES']
@@ -47,7 +64,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
           dataDir: folder,
           log: () => undefined,
           unsafe: true,
-          settings: { max_connections: '300' },
+          settings: { max_connections: '400' },
           environment: shiftedClock(),
         })
       : await startOtherPostgres(binaries, folder, shiftedClock())
@@ -61,9 +78,11 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   await template.connect()
   await migrate(template, await readMigrations(MIGRATIONS_FOLDER), createLogger({ name: 'test', level: 'silent' }))
   await template.end()
-  project.provide('postgres', { host, port, user, password })
-  return async () => {
-    await server.stop()
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  return {
+    server: { host, port, user, password },
+    async stop() {
+      await server.stop()
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+    },
   }
 }

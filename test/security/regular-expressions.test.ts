@@ -2,7 +2,10 @@
  * No text makes a regular expression of the product slow. One that `recheck` finds slow, or cannot decide, is rewritten, or stands here with
  * the bound of its input.
  */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { AT_LENGTH } from '../harness/length.ts'
 import { productSources } from '../architecture/source-imports.ts'
 import { describeSlowness, expressionsOf } from './regular-expressions.ts'
 
@@ -59,21 +62,27 @@ const COMPUTED: readonly { path: string; text: string; because: string }[] = [
   },
 ]
 
+/** Expressions that were decided before: the gate decides new ones, and `npm run suites -- fuzz` decides all of them again. */
+const DECIDED = join(import.meta.dirname, 'decided-expressions.txt')
+
+const lineOf = ({ source, flags }: { source: string; flags: string }) => JSON.stringify(`/${source}/${flags}`)
+
 const found = productSources().map(expressionsOf)
 const expressions = found.flatMap((file) => file.expressions)
 
 describe('regular expressions of the product', () => {
-  it('none is slow for any text', { timeout: TREE_TIMEOUT_MS }, () => {
+  it('none is slow for any text', { timeout: TREE_TIMEOUT_MS }, async () => {
     const isReviewed = ({ path, source }: { path: string; source: string }) =>
       REVIEWED.some((one) => one.path === path && one.source === source)
-    const distinct = new Map(
-      expressions.filter((one) => !isReviewed(one)).map((one) => [`${one.source} ${one.flags}`, one]),
-    )
-    const slow = [...distinct.values()].flatMap((one) => {
-      const fault = describeSlowness(one)
-      return fault === undefined ? [] : [`${one.place} /${one.source}/${one.flags} ${fault}`]
+    const distinct = new Map(expressions.filter((one) => !isReviewed(one)).map((one) => [lineOf(one), one]))
+    const decided = AT_LENGTH ? new Set<string>() : new Set(readFileSync(DECIDED, 'utf8').split('\n'))
+    const slow = [...distinct].flatMap(([line, one]) => {
+      const fault = decided.has(line) ? undefined : describeSlowness(one)
+      return fault === undefined ? [] : [`${one.place} ${line} ${fault}`]
     })
     expect(slow).toEqual([])
+    // The decisions of a minute; `vitest -u` adds what was decided just now.
+    await expect([...distinct.keys()].toSorted().join('\n')).toMatchFileSnapshot(DECIDED)
   })
 
   it('are found in plausible number, and every reviewed one', () => {

@@ -23,6 +23,8 @@ function copyOf(bytes: Buffer, number: number): Buffer {
   return Buffer.concat([bytes, Buffer.from([0, content.length]), content])
 }
 
+const WAITING = 'its component is waiting for transpilation'
+
 test('components above the limit of a domain return to the queue and run later; placement shows the slots', async () => {
   const component = Buffer.from(
     await componentFromText(`(component
@@ -42,13 +44,11 @@ test('components above the limit of a domain return to the queue and run later; 
   const seen = await until(
     'a place in the queue',
     async () => (await Promise.all(ids.map((id) => client.get(`/tasks/${id}/placement`)))).map(({ body }) => body),
-    (placements) => placements.some(({ position }) => Number(position) >= 1),
+    // A run can be placed while its answer is made.
+    (placements) => placements.some(({ position, reason }) => Number(position) >= 1 && reason === WAITING),
     60_000,
   )
   const places = seen.flatMap(({ position }) => (position === undefined ? [] : [Number(position)]))
   expect(Math.max(...places)).toBeLessThanOrEqual(16)
-  expect(seen.find(({ position }) => Number(position) >= 1)).toMatchObject({
-    reason: 'its component is waiting for transpilation',
-  })
   for (const id of ids) expect(await client.ended(id, 60_000)).toMatchObject({ state: 3, results: 7 })
 })

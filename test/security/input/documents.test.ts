@@ -128,7 +128,7 @@ describe('files', () => {
   const items = (count: number, extra: (index: number) => string) =>
     `[${Array.from({ length: count }, (_, index) => `{"name":"n${index}"${extra(index)}}`).join(',')}]`
 
-  test.each([
+  const BULK: readonly [string, string, () => string][] = [
     ['clients with metadata', '/clients/bulk', () => items(10_000, () => `,"metadata":${metadata}`)],
     [
       'clients with secrets',
@@ -142,7 +142,9 @@ describe('files', () => {
     ['an import of clients', '/clients/import', () => items(10_000, () => `,"metadata":${metadata}`)],
     ['an import of wrong clients', '/clients/import', () => items(10_000, () => ',"tags":[1,2,3],"metadata":7')],
     ['an import of channels', '/channels/import', () => items(10_000, () => `,"metadata":${metadata}`)],
-  ])('10,000 %s', { timeout: 2 * MINUTES }, async (name, path, bodyOf) => {
+  ]
+
+  test.each(sampled(BULK, 3))('10,000 %s', { timeout: 2 * MINUTES }, async (name, path, bodyOf) => {
     const { status } = await measure(`10,000 ${name}`, toDomain(path, 'application/json', bodyOf()))
     expect([200, 201, 400, 409]).toContain(status)
     expect(ledger.tooLong()).toEqual([])
@@ -195,7 +197,7 @@ describe('files', () => {
 
 describe('messages', () => {
   for (const type of ['application/senml+json', 'application/json', undefined]) {
-    test.each(type === undefined ? [...SENML, ...DOCUMENTS] : sampled([...SENML, ...DOCUMENTS], 4))(
+    test.each(sampled([...SENML, ...DOCUMENTS], type === undefined ? 2 : 5))(
       `$name as ${type}`,
       { timeout: 2 * MINUTES },
       async (form) => {
