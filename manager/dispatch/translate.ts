@@ -137,7 +137,7 @@ function endState({ state, reason }: RunResult): Pick<RunEnding, 'state' | 'reas
 }
 
 function requireJson(text: string): string {
-  if (text.length > MAX_INLINE_RESULT_BYTES)
+  if (Buffer.byteLength(text) > MAX_INLINE_RESULT_BYTES)
     throw new ServiceError('too_large', `a result of more than ${MAX_INLINE_RESULT_BYTES} bytes must be staged`)
   try {
     JSON.parse(text)
