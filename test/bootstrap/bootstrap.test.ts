@@ -2,7 +2,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
-import { publish, read, newTenant } from '../api/support.ts'
+import { grantRole, newTenant, publish, read } from '../api/support.ts'
 import type { Channel, Client } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestResponse } from '../harness/api.ts'
@@ -161,6 +161,21 @@ describe('a bootstrap configuration', () => {
     expect((await tenant.call('GET', at('/configs?limit=101'))).status).toBe(400)
     expect(JSON.stringify(await list('limit=100'))).not.toContain('PRIVATE')
     await setState(0)
+  })
+
+  it('is shown only to members who may update its client, in lists too, because it has secrets', async () => {
+    const name = newId()
+    await newConfig({ name })
+    const listedTo = async (actions: readonly string[]) => {
+      const member = await api.newUser()
+      await grantRole(api, member.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, ['read'])
+      await grantRole(api, member.id, { type: 'client', domainId: tenant.domainId, id: client.id }, actions)
+      const { status } = await member.call('GET', at(`/configs/${client.id}`))
+      const page = await member.call('GET', at(`/configs?name=${name}`))
+      return [status, page.json<{ total: number; configs: unknown[] }>().total, page.text.includes(client.id)]
+    }
+    expect(await listedTo(['read', 'delete'])).toEqual([403, 0, false])
+    expect(await listedTo(['read', 'update'])).toEqual([200, 1, true])
   })
 
   it('changes its name and content, and its certificates without showing the key', async () => {

@@ -5,7 +5,9 @@ import { WebSocket } from 'ws'
 import type { ClientOptions } from 'ws'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
+import { sql } from '#core/sql.ts'
 import { silentLogger as logger } from '../harness/database.ts'
+import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import type { Device } from './support.ts'
 import { DOMAIN_ROUTE, startPlant, untilAllFollow } from './support.ts'
@@ -148,6 +150,24 @@ describe('WebSocket', () => {
     const page = await plant.owner.call('GET', `${path}?limit=300&dir=asc`)
     const values = page.json<{ messages: { value: number }[] }>().messages.map((message) => message.value)
     expect(values).toEqual(Array.from({ length: 300 }, (_, index) => index + 1))
+    sender.socket.close()
+  })
+
+  test('with ack=1 no frame is acknowledged while its commit waits', async () => {
+    const { first, path } = await aChannel()
+    const sender = await open(`${path}?ack=1`, as(first))
+    const waiting = async () => {
+      const { rows } = await sql`SELECT 1 FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'`.execute(plant.api.database.db)
+      return rows.length > 0
+    }
+    await plant.api.database.transaction(async (tx) => {
+      await sql`LOCK TABLE ingest_batches IN ACCESS EXCLUSIVE MODE`.execute(tx)
+      sender.socket.send('[{"n":"a","v":1}]')
+      await until(waiting, 'the batch waits for the lock')
+      expect(sender.got).toEqual([])
+    })
+    await expect.poll(() => sender.got).toEqual(['{"ack":1}'])
     sender.socket.close()
   })
 

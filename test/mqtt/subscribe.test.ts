@@ -307,6 +307,24 @@ describe('retained messages', () => {
     expect((await late.next('publish')).payload.toString()).toBe('end')
   })
 
+  test('one that replaces another has its own expiry [MQTT-3.3.2-5]', async () => {
+    const { sender, connectReceiver, topic } = await two()
+    using peer = await sender.connect({ protocolVersion: 5 })
+    const expiring = { retain: true, properties: { messageExpiryInterval: 1 } }
+    await publish(peer, `${topic}/kept`, 'expires', expiring)
+    await publish(peer, `${topic}/kept`, 'stays', { retain: true })
+    await publish(peer, `${topic}/gone`, 'stays', { retain: true })
+    await publish(peer, `${topic}/gone`, 'expires', expiring)
+    const published = Date.now()
+    await until(() => Date.now() - published > 1000, 'a second is over')
+    using receiver = await connectReceiver({ protocolVersion: 5 })
+    await subscribe(receiver, `${topic}/+`)
+    await publish(peer, `${topic}/end`)
+    const first = await receiver.next('publish')
+    expect([first.topic, first.payload.toString()]).toEqual([`${topic}/kept`, 'stays'])
+    expect((await receiver.next('publish')).topic).toBe(`${topic}/end`)
+  })
+
   test('retain handling and retain as published are obeyed', async () => {
     const { sender, connectReceiver, topic } = await two()
     using peer = await sender.connect({ protocolVersion: 5 })

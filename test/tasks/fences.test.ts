@@ -355,6 +355,27 @@ test('an assignment that never arrived is repeated when the worker is back, and 
   expect(await client.ended(id)).toMatchObject({ state: 3 })
 })
 
+test('a spooled result of an earlier fence does not hold the run: it is dropped, and the run is assigned again at once', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.breakStream()
+  await worker.register()
+  await worker.hello()
+  const second = await worker.assignment(1)
+  expect(BigInt(second.run.fence)).toBeGreaterThan(BigInt(assignment.run.fence))
+  worker.breakStream()
+  await worker.register()
+  expect(await worker.hello({ spooled: [assignment.run] })).toMatchObject({
+    resend: [],
+    acknowledged: [assignment.run],
+  })
+  const third = await worker.assignment(2)
+  expect(BigInt(third.run.fence)).toBeGreaterThan(BigInt(second.run.fence))
+  worker.result(third.run)
+  expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
+})
+
 test('the runs of a restarted worker are lost at once, without waiting for the lease', async () => {
   const worker = new FakeWorker()
   await worker.join()
