@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createChannelReader } from '#api/index.ts'
+import { sql } from '#core/sql.ts'
 import { createTaskAccess, startManager, MANAGER_SETTINGS } from '#manager/index.ts'
 import type { Manager } from '#manager/index.ts'
 import { readConfig } from '#core/config/index.ts'
@@ -272,6 +273,28 @@ test('messages that the debounce replaces are not counted by the rate limit', as
   await publish(from, [{ n: 'a', v: 6 }])
   await untilDropped(task, 1)
   expect(await runsOf(task)).toHaveLength(1)
+})
+
+test('the debounce replaces no message that a manager has taken', async () => {
+  const from = await newChannel()
+  const task = await newTask({ inputs: [0], trigger: { channel_id: from, debounce: '20s' } })
+  const keys = async () => {
+    const { rows } = await sql<{
+      key: string
+    }>`SELECT m.key::text AS key FROM task_messages m JOIN tasks t ON t.key = m.task_key
+      WHERE t.id = ${task} ORDER BY m.key`.execute(api.database.db)
+    return rows.map(({ key }) => key)
+  }
+  await publish(from, [{ n: 'a', v: 1 }])
+  const [taken] = await until('the first message waits', keys, ({ length }) => length === 1)
+  // A message that was taken is due again later than its debounce, in case the manager does not come back.
+  await sql`UPDATE task_messages SET due_at = created_at + interval '30 s' WHERE key = ${taken}::bigint`.execute(
+    api.database.db,
+  )
+  await publish(from, [{ n: 'a', v: 2 }])
+  const waiting = await until('the second message waits', keys, (now) => now.at(-1) !== taken)
+  expect(waiting).toEqual([taken, waiting.at(-1)])
+  expect((await owner.call('DELETE', `/tasks/${task}`)).status).toBe(204)
 })
 
 test('rate_limit limits the runs, and debounce uses the last message', async () => {

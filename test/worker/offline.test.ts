@@ -1,4 +1,6 @@
 /** Work without a manager: runs with `on_lost: wait` survive a restart of the worker, output and results come later (task-manager.md section 3). */
+import { readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { OnLost, WireTaskState } from '#proto/index.ts'
 import { JoinedWorker } from './joined-worker.ts'
@@ -6,16 +8,25 @@ import { moduleFromText, until } from './pool.ts'
 
 const WAIT = { onLost: OnLost.WAIT }
 
+/** Waits for 300 ms. */
+const patience = () =>
+  moduleFromText(`(module
+    (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (func (export "run") (result i32)
+      (i64.store (i32.const 24) (i64.const 300000000)) (i32.store (i32.const 16) (i32.const 1))
+      (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128))) (i32.const 42)))`)
+
+/** Of the file of results that no manager has acknowledged. */
+const spooledBytes = (folder: string): number =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name === 'spool')
+    .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0)
+
 describe('a run with on_lost wait', () => {
   test('continues after a restart without network, and its result is delivered when the manager is back', async () => {
     await using joined = await JoinedWorker.start()
-    const patience = await moduleFromText(`(module
-      (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
-      (memory (export "memory") 1)
-      (func (export "run") (result i32)
-        (i64.store (i32.const 24) (i64.const 300000000)) (i32.store (i32.const 16) (i32.const 1))
-        (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128))) (i32.const 42)))`)
-    joined.manager.assign(patience, 'run-1', WAIT)
+    joined.manager.assign(await patience(), 'run-1', WAIT)
     await joined.manager.running('run-1')
     await joined.stopManager()
     await joined.stop()
@@ -28,6 +39,20 @@ describe('a run with on_lost wait', () => {
     expect(await joined.manager.result('run-1')).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[42]' })
     await worker.stop()
     // Acknowledged, it is never run again.
+    await joined.join()
+    expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [], spooled: [] })
+  })
+
+  test('that ends while no manager is there is not run again by the next start', async () => {
+    await using joined = await JoinedWorker.start()
+    joined.manager.assign(await patience(), 'run-1', WAIT)
+    await joined.manager.running('run-1')
+    const before = spooledBytes(joined.folder)
+    await joined.stopManager()
+    await until(() => spooledBytes(joined.folder) > before)
+    await joined.startManager()
+    expect(await joined.manager.result('run-1')).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[42]' })
+    await joined.stop()
     await joined.join()
     expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [], spooled: [] })
   })
