@@ -1,4 +1,5 @@
 /** Sends generated requests to one operation and holds every answer to what the document says of it. */
+import { maxHeaderSize } from 'node:http'
 import fc from 'fast-check'
 import { faultsOfAnswer } from './conformance.ts'
 import type { Received } from './conformance.ts'
@@ -64,6 +65,8 @@ async function check(operation: Operation, world: World, plan: Plan): Promise<nu
   const answer = operation.isStream ? await askStream(world, request) : await ask(world, request)
   const counts = tally.get(operation.name) ?? new Map<number, number>()
   tally.set(operation.name, counts.set(answer.status, (counts.get(answer.status) ?? 0) + 1))
+  // The reader of HTTP refuses such a head before there is a route. `inject` has no such reader.
+  if (answer.status === 431 && headBytesOf(request) > maxHeaderSize) return answer.status
   const faults = faultsOf(operation, world, plan, answer)
   if (faults.length === 0) return answer.status
   const { headers, ...rest } = request
@@ -82,6 +85,9 @@ async function check(operation: Operation, world: World, plan: Plan): Promise<nu
     ].join('\n'),
   )
 }
+
+const headBytesOf = ({ method, url, headers }: Sent): number =>
+  Object.entries(headers).reduce((sum, header) => sum + header.join(': \r\n').length, `${method} ${url}`.length)
 
 function fillIn(operation: Operation, world: World, plan: Plan): Sent {
   const path = operation.path.replaceAll(/\{(?<name>[^}]+)\}/g, (_whole, name: string) => {
