@@ -67,7 +67,6 @@ describe('the table of suites', () => {
       const { paths, programs } = suiteOf(name)
       const all = [...paths, ...HARNESS]
       expect(new Set(all).size, name).toBe(all.length)
-      // A guide that is written later has no folder yet in GATE_ALONE, which is no promise.
       expect(
         [...all, ...programs].filter((path) => !existsSync(join(ROOT, path))),
         name,

@@ -6,8 +6,8 @@ import { expect } from 'vitest'
 export type PublishedClient = {
   client: string
   version: string
-  /** `npm test` runs the client, or it was run by hand, in the same way. */
-  run: 'npm test' | 'by hand'
+  /** `npm run suites -- clients` runs the client, or it was run by hand, in the same way. */
+  run: 'suite clients' | 'by hand'
   /** How many different calls the client has. */
   calls: number
   /** Calls that do not work, each with its reason. */
