@@ -4,7 +4,7 @@ import { PROJECTS } from './test/suites/projects.ts'
 
 export default defineConfig({
   test: {
-    // Twice the processors of the machine of `.ci/run`, because most tests wait most of the time.
+    // More than the two processors of the machine of `.ci/run`, because most tests wait most of the time.
     maxWorkers: TEST_WORKERS,
     projects: PROJECTS,
   },

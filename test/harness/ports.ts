@@ -6,7 +6,7 @@ import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
 /** As many test files run at once (vitest.config.ts). */
-export const TEST_WORKERS = 4
+export const TEST_WORKERS = 3
 const FIRST = 10_000
 const PER_WORKER = 5_000
 

@@ -33,7 +33,7 @@ async function runToEnd(module: Parameters<TestPool['run']>[0], request: RunOpti
 /** Runs the bomb beside a neighbour that must end well, and answers how the bomb ended. */
 async function explode(bomb: Uint8Array, request: RunOptions = {}): Promise<RunOutcome> {
   const [outcome, neighbour] = await Promise.all([runToEnd(bomb, request), runToEnd('fibonacci', { inputs: [30] })])
-  expect(neighbour).toMatchObject({ state: 'completed', results: [832040] })
+  expect(neighbour, JSON.stringify(neighbour)).toMatchObject({ state: 'completed', results: [832040] })
   return outcome
 }
 
