@@ -89,7 +89,7 @@ class Pool implements RunnerPool {
         sequence: 0,
         hasEnded: false,
         answeredCalls: 0,
-        wasWithinMemory: false,
+        withinMemoryAt: undefined,
         isCalling: false,
         outputBytes: { stdout: 0, stderr: 0 },
         outputPieces: 0,

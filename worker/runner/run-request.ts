@@ -45,7 +45,10 @@ export type PendingRun = {
   /** Number of output messages. */
   outputPieces: number
   handedOverMs: number
-  /** The runner was within its budget at a check since then: memory of earlier runs did not exceed it. */
-  wasWithinMemory: boolean
+  /**
+   * How much the runner had served (`servedBy`) at the last check since then at which it was within its budget: memory of earlier runs did
+   * not exceed it.
+   */
+  withinMemoryAt: number | undefined
   end: (outcome: RunOutcome) => void
 }

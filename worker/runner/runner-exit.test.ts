@@ -8,13 +8,13 @@ const GUEST = { domain: 'one', digest: 'sha256:1' }
 
 /** The end of the only active run in a runner that was killed for its memory. */
 function endInOverfullRunner(
-  given: { modules: number; runs: number; wasWithinMemory: boolean },
+  given: { modules: number; runs: number; withinMemoryAt: number | undefined },
   quarantine = new CrashQuarantine(),
 ) {
   const outcomes: RunOutcome[] = []
   const run: Partial<PendingRun> = {
     request: GUEST as PendingRun['request'],
-    wasWithinMemory: given.wasWithinMemory,
+    withinMemoryAt: given.withinMemoryAt,
     end: (outcome) => void outcomes.push(outcome),
   }
   const runner: Partial<Runner> = {
@@ -32,8 +32,8 @@ function endInOverfullRunner(
 }
 
 test.each([
-  ['the first run of its runner', { modules: 1, runs: 1, wasWithinMemory: false }],
-  ['a run in which the runner grew', { modules: 4, runs: 90, wasWithinMemory: true }],
+  ['the first run of its runner', { modules: 1, runs: 1, withinMemoryAt: undefined }],
+  ['a run in which the runner grew', { modules: 4, runs: 90, withinMemoryAt: 4 + 89 }],
 ])('%s ends with oom', (_, given) => {
   expect(endInOverfullRunner(given).outcomes).toMatchObject([{ state: 'failed', reason: 'oom' }])
 })
@@ -42,8 +42,15 @@ test('a run in a runner that exceeded its memory before is requeued, and runs al
   const quarantine = new CrashQuarantine()
   for (let times = 1; times <= 3; times++) {
     expect(quarantine.mustRunAlone(GUEST)).toBe(false)
-    const { outcomes } = endInOverfullRunner({ modules: 4, runs: 90, wasWithinMemory: false }, quarantine)
+    const { outcomes } = endInOverfullRunner({ modules: 4, runs: 90, withinMemoryAt: undefined }, quarantine)
     expect(outcomes).toMatchObject([{ state: 'requeue' }])
   }
   expect(quarantine.mustRunAlone(GUEST)).toBe(true)
+})
+
+test.each([
+  ['run that ended', 4 + 88],
+  ['module that was loaded', 3 + 89],
+])('a run is not charged for the memory of a %s beside it since the last check', (_, withinMemoryAt) => {
+  expect(endInOverfullRunner({ modules: 4, runs: 90, withinMemoryAt }).outcomes).toMatchObject([{ state: 'requeue' }])
 })

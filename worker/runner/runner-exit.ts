@@ -1,6 +1,6 @@
 /** Ends or requeues the runs of a runner that exited, and refuses the module that crashed it while it was compiled. */
 import type { PendingRun } from './run-request.ts'
-import { runsUnderWay } from './runner.ts'
+import { runsUnderWay, servedBy } from './runner.ts'
 import type { Runner } from './runner.ts'
 import type { CrashQuarantine } from './crash-quarantine.ts'
 
@@ -49,9 +49,10 @@ export function onRunnerExit(
 }
 
 /**
- * The engine releases memory when it collects garbage, so a runner may still hold memory of earlier runs and modules. The run
- * under way is charged only if the runner was within its budget at a check during the run, or has served nothing else.
+ * The engine releases memory when it collects garbage, so a runner may still hold memory of other runs and modules. The run
+ * under way is charged only if the runner was within its budget at a check during the run and nothing else was served since, or
+ * has served nothing else.
  */
-function hasGrownBy({ sentModules, sentRuns }: Runner, run: PendingRun): boolean {
-  return run.wasWithinMemory || (sentModules <= 1 && sentRuns <= 1)
+function hasGrownBy(runner: Runner, run: PendingRun): boolean {
+  return run.withinMemoryAt === servedBy(runner) || (runner.sentModules <= 1 && runner.sentRuns <= 1)
 }

@@ -11,7 +11,7 @@ import { GuestThreadRuns } from './guest-thread-runs.ts'
 import type { FromRunner } from './messages.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun } from './run-request.ts'
-import { SHORT_CALL_MS, heldRuns, isHoldingRuns, isStartSlow, runsUnderWay } from './runner.ts'
+import { SHORT_CALL_MS, heldRuns, isHoldingRuns, isStartSlow, runsUnderWay, servedBy } from './runner.ts'
 import type { GuestThread, Runner } from './runner.ts'
 import { RunnerProcess } from './runner-process.ts'
 import { StartFailures } from './start-failures.ts'
@@ -146,7 +146,7 @@ export class RunnerSupervisor {
     run.outputBytes = { stdout: 0, stderr: 0 }
     run.outputPieces = 0
     run.handedOverMs = monotonicMs()
-    run.wasWithinMemory = false
+    run.withinMemoryAt = undefined
     runner.sentRuns++
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
@@ -338,7 +338,7 @@ export class RunnerSupervisor {
       if (residentBytes > allowed) {
         runner.isOverMemory = true
         this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${allowed} bytes`, 'memory')
-      } else for (const run of runsUnderWay(runner)) run.wasWithinMemory = true
+      } else for (const run of runsUnderWay(runner)) run.withinMemoryAt = servedBy(runner)
       if (isStartSlow(runner, nowMs)) this.#deps.hooks.onCapacity()
       if (runner.state === 'starting' && nowMs - runner.startedMs > START_DEADLINE_MS)
         this.#kill(runner, 'it did not start in time', 'start')
