@@ -50,7 +50,7 @@ test('a run in a runner that exceeded its memory before is requeued, and runs al
 
 test.each([
   ['run that ended', 4 + 88],
-  ['module that was loaded', 3 + 89],
+  ['module that was loaded or refused', 3 + 89],
 ])('a run is not charged for the memory of a %s beside it since the last check', (_, withinMemoryAt) => {
   expect(endInOverfullRunner({ modules: 4, runs: 90, withinMemoryAt }).outcomes).toMatchObject([{ state: 'requeue' }])
 })

@@ -61,9 +61,10 @@ export function runsUnderWay(runner: Runner): PendingRun[] {
   return runner.threads.flatMap((thread) => thread.runs.slice(0, 1))
 }
 
-/** Modules that the runner has received and runs that have ended in it, in number: what may have left memory behind. */
+/** Modules that the runner has loaded or refused and runs that have ended in it, in number: what may have left memory behind. */
 export function servedBy(runner: Runner): number {
-  return runner.sentModules + runner.sentRuns - heldRuns(runner).length
+  const loading = [...runner.modules.values()].filter(({ state }) => state === 'loading')
+  return runner.sentModules - loading.length + runner.sentRuns - heldRuns(runner).length
 }
 
 export function isHoldingRuns(runner: Runner): boolean {
