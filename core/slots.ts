@@ -62,10 +62,10 @@ export class Slots {
       await this.#wait(owner, slots, signal)
       // The release has already counted the slots for this caller.
     } else this.#count(owner, slots)
-    let areHeld = true
+    let isHeld = true
     return () => {
-      if (!areHeld) return
-      areHeld = false
+      if (!isHeld) return
+      isHeld = false
       this.#count(owner, -slots)
       this.#admit()
     }

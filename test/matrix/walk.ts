@@ -94,8 +94,8 @@ async function walkBatch(batch: readonly Row[], world: World, walk: Walk): Promi
   const changed = [...before.symmetricDifference(after)]
   for (const one of changed) {
     const rowsOfIt = twins.filter(({ ids }) => ids.some((id) => one.includes(id)))
-    const suspects = (rowsOfIt.length > 0 ? rowsOfIt : twins).map(({ row }) => row.label)
-    walk.leaks.push(`${suspects.join(' or ')} changes ${one.slice(0, 300)}`)
+    const candidates = (rowsOfIt.length > 0 ? rowsOfIt : twins).map(({ row }) => row.label)
+    walk.leaks.push(`${candidates.join(' or ')} changes ${one.slice(0, 300)}`)
   }
   return lines
 }

@@ -9,7 +9,7 @@ import { moduleFromText, until } from './pool.ts'
 const WAIT = { onLost: OnLost.WAIT }
 
 /** Waits for 300 ms. */
-const patience = () =>
+const napModule = () =>
   moduleFromText(`(module
     (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 1)
@@ -26,7 +26,7 @@ const spooledBytes = (folder: string): number =>
 describe('a run with on_lost wait', () => {
   test('continues after a restart without network, and its result is delivered when the manager is back', async () => {
     await using joined = await JoinedWorker.start()
-    joined.manager.assign(await patience(), 'run-1', WAIT)
+    joined.manager.assign(await napModule(), 'run-1', WAIT)
     await joined.manager.running('run-1')
     await joined.stopManager()
     await joined.stop()
@@ -45,7 +45,7 @@ describe('a run with on_lost wait', () => {
 
   test('that ends while no manager is there is not run again by the next start', async () => {
     await using joined = await JoinedWorker.start()
-    joined.manager.assign(await patience(), 'run-1', WAIT)
+    joined.manager.assign(await napModule(), 'run-1', WAIT)
     await joined.manager.running('run-1')
     const before = spooledBytes(joined.folder)
     await joined.stopManager()
