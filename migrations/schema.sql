@@ -266,8 +266,7 @@ CREATE TABLE bootstrap_configs (
   profile_key bigint,
   render_context_sealed bytea,
   CONSTRAINT bootstrap_configs_pkey PRIMARY KEY (client_key),
-  CONSTRAINT bootstrap_configs_external_id_key UNIQUE (domain_key, external_id),
-  CONSTRAINT bootstrap_configs_external_key_key UNIQUE (external_id, external_key_mac)
+  CONSTRAINT bootstrap_configs_external_id_key UNIQUE (domain_key, external_id)
 );
 COMMENT ON TABLE bootstrap_configs IS 'Configurations that devices fetch with an external id and key.';
 COMMENT ON COLUMN bootstrap_configs.client_key IS 'Client that the configuration belongs to.';
@@ -288,6 +287,7 @@ COMMENT ON COLUMN bootstrap_configs.updated_at IS 'When it was last changed; NUL
 COMMENT ON COLUMN bootstrap_configs.profile_key IS 'Profile that renders the content; NULL: none. A profile in use cannot be deleted; SET NULL applies when its domain is removed.';
 COMMENT ON COLUMN bootstrap_configs.render_context_sealed IS 'Variables of this device as encrypted JSON; NULL: none.';
 CREATE INDEX bootstrap_configs_page ON bootstrap_configs USING btree (domain_key, created_at, client_key);
+CREATE INDEX bootstrap_configs_pair ON bootstrap_configs USING btree (external_id, external_key_mac);
 CREATE INDEX bootstrap_configs_profile ON bootstrap_configs USING btree (profile_key) WHERE (profile_key IS NOT NULL);
 
 CREATE TABLE bootstrap_profiles (
@@ -771,6 +771,35 @@ CREATE INDEX groups_page_short_name ON groups USING btree (domain_key, name, cre
 CREATE INDEX groups_parent ON groups USING btree (parent_key);
 CREATE INDEX groups_tags ON groups USING gin (tags);
 
+CREATE TABLE held_publications (
+  run_id uuid NOT NULL,
+  fence bigint NOT NULL,
+  call_id bigint NOT NULL,
+  domain_key bigint NOT NULL,
+  user_key bigint NOT NULL,
+  channel_id uuid NOT NULL,
+  subtopic text NOT NULL,
+  payload text NOT NULL,
+  task_key bigint NOT NULL,
+  traceparent text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT held_publications_pkey PRIMARY KEY (run_id, fence, call_id)
+);
+COMMENT ON TABLE held_publications IS 'What guests publish in runs that a message caused, until the run has ended: then it moves to task_publications, or is deleted if the run did not complete.';
+COMMENT ON COLUMN held_publications.run_id IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.fence IS 'As in task_publications. A run that is executed again has another one.';
+COMMENT ON COLUMN held_publications.call_id IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.domain_key IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.user_key IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.channel_id IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.subtopic IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.payload IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.task_key IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.traceparent IS 'As in task_publications.';
+COMMENT ON COLUMN held_publications.created_at IS 'When the guest published it.';
+CREATE INDEX held_publications_domain ON held_publications USING btree (domain_key);
+CREATE INDEX held_publications_user ON held_publications USING btree (user_key);
+
 CREATE TABLE idempotency_keys (
   scope bytea NOT NULL,
   request_digest bytea NOT NULL,
@@ -980,6 +1009,28 @@ COMMENT ON COLUMN latest_records.bool_value IS 'Boolean value.';
 COMMENT ON COLUMN latest_records.string_value IS 'String value.';
 COMMENT ON COLUMN latest_records.data_value IS 'Data value.';
 
+CREATE TABLE mailed_invitations (
+  domain_key bigint NOT NULL,
+  email text NOT NULL,
+  token_hash bytea NOT NULL,
+  invited_by uuid NOT NULL,
+  role_key bigint NOT NULL,
+  relation text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT mailed_invitations_pkey PRIMARY KEY (domain_key, email),
+  CONSTRAINT mailed_invitations_token_key UNIQUE (token_hash)
+);
+COMMENT ON TABLE mailed_invitations IS 'Invitations to addresses without an account. The registration with the link turns one into a row of invitations.';
+COMMENT ON COLUMN mailed_invitations.domain_key IS 'Domain to which the address is invited.';
+COMMENT ON COLUMN mailed_invitations.email IS 'Address of the mail, in lower case.';
+COMMENT ON COLUMN mailed_invitations.token_hash IS 'SHA-256 of the token in the link of the mail.';
+COMMENT ON COLUMN mailed_invitations.invited_by IS 'Id of the user who sent it.';
+COMMENT ON COLUMN mailed_invitations.role_key IS 'As in invitations.';
+COMMENT ON COLUMN mailed_invitations.relation IS 'As in invitations.';
+COMMENT ON COLUMN mailed_invitations.created_at IS 'When it was sent last.';
+COMMENT ON COLUMN mailed_invitations.expires_at IS 'When its link is no longer valid.';
+
 CREATE TABLE mailed_tokens (
   token_hash bytea NOT NULL,
   user_key bigint NOT NULL,
@@ -999,6 +1050,109 @@ COMMENT ON COLUMN mailed_tokens.created_at IS 'When it was created.';
 COMMENT ON COLUMN mailed_tokens.expires_at IS 'When it expires.';
 CREATE INDEX mailed_tokens_expiry ON mailed_tokens USING btree (expires_at);
 CREATE INDEX mailed_tokens_user ON mailed_tokens USING btree (user_key, purpose, created_at);
+
+CREATE TABLE message_consumer_channels (
+  consumer_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  CONSTRAINT message_consumer_channels_pkey PRIMARY KEY (consumer_key, channel_key)
+);
+COMMENT ON TABLE message_consumer_channels IS 'The channels of named consumers.';
+COMMENT ON COLUMN message_consumer_channels.consumer_key IS 'The consumer.';
+COMMENT ON COLUMN message_consumer_channels.channel_key IS 'The channel.';
+CREATE INDEX message_consumer_channels_channel ON message_consumer_channels USING btree (channel_key);
+
+CREATE TABLE message_consumer_deliveries (
+  consumer_key bigint NOT NULL,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  message integer NOT NULL,
+  channel_key bigint NOT NULL,
+  publisher_id text NOT NULL,
+  arrived_at timestamp with time zone NOT NULL,
+  attempts integer NOT NULL,
+  due_at timestamp with time zone NOT NULL,
+  reason text,
+  dead_at timestamp with time zone,
+  letter_id uuid,
+  CONSTRAINT message_consumer_deliveries_pkey PRIMARY KEY (consumer_key, xid, seq, message),
+  CONSTRAINT message_consumer_deliveries_dead_check CHECK ((num_nulls(dead_at, letter_id) = ANY (ARRAY[0, 2])))
+);
+COMMENT ON TABLE message_consumer_deliveries IS 'Messages before the place of a named consumer that are not done: delivered, held back by an earlier one, or given up. Acknowledged ones are deleted.';
+COMMENT ON COLUMN message_consumer_deliveries.consumer_key IS 'The consumer.';
+COMMENT ON COLUMN message_consumer_deliveries.xid IS 'Transaction of the batch of the message.';
+COMMENT ON COLUMN message_consumer_deliveries.seq IS 'Number of the batch.';
+COMMENT ON COLUMN message_consumer_deliveries.message IS 'Number of the message in the batch.';
+COMMENT ON COLUMN message_consumer_deliveries.channel_key IS 'The channel, which may be deleted since.';
+COMMENT ON COLUMN message_consumer_deliveries.publisher_id IS 'Id of the client that published it; empty: a user or a task did.';
+COMMENT ON COLUMN message_consumer_deliveries.arrived_at IS 'When the message arrived: finds its partition.';
+COMMENT ON COLUMN message_consumer_deliveries.attempts IS 'Number of deliveries; 0: it is held back.';
+COMMENT ON COLUMN message_consumer_deliveries.due_at IS 'When it is delivered again unless it is acknowledged before; infinity: it was given up.';
+COMMENT ON COLUMN message_consumer_deliveries.reason IS 'What the last nack said; NULL: nothing.';
+COMMENT ON COLUMN message_consumer_deliveries.dead_at IS 'When it was given up; NULL: it was not.';
+COMMENT ON COLUMN message_consumer_deliveries.letter_id IS 'Id of the dead letter that users see; NULL: it is none.';
+CREATE INDEX message_consumer_deliveries_dead ON message_consumer_deliveries USING btree (consumer_key, dead_at, letter_id) WHERE (dead_at IS NOT NULL);
+CREATE INDEX message_consumer_deliveries_letters ON message_consumer_deliveries USING btree (dead_at) WHERE (dead_at IS NOT NULL);
+CREATE INDEX message_consumer_deliveries_open ON message_consumer_deliveries USING btree (consumer_key, xid, seq, message) WHERE (dead_at IS NULL);
+
+CREATE TABLE message_consumers (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  name text NOT NULL,
+  subtopic text NOT NULL,
+  publisher_ids text[],
+  protocol text,
+  ordering text NOT NULL,
+  max_in_flight integer NOT NULL,
+  ack_wait_ms bigint NOT NULL,
+  max_deliver integer NOT NULL,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  message integer NOT NULL,
+  not_before timestamp with time zone,
+  behind_since timestamp with time zone,
+  checked_at timestamp with time zone NOT NULL DEFAULT now(),
+  expired bigint NOT NULL DEFAULT 0,
+  warned_at timestamp with time zone,
+  error_at timestamp with time zone,
+  error_reason text,
+  created_by uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT message_consumers_pkey PRIMARY KEY (key),
+  CONSTRAINT message_consumers_error_check CHECK ((num_nulls(error_at, error_reason) = ANY (ARRAY[0, 2]))),
+  CONSTRAINT message_consumers_id_key UNIQUE (id),
+  CONSTRAINT message_consumers_name_key UNIQUE (domain_key, name),
+  CONSTRAINT message_consumers_ordering_check CHECK ((ordering = ANY (ARRAY['client'::text, 'channel'::text, 'none'::text])))
+);
+COMMENT ON TABLE message_consumers IS 'Named consumers: a filter on channels, and a place in the changelog of messages (ingest_batches).';
+COMMENT ON COLUMN message_consumers.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN message_consumers.id IS 'Id that users see.';
+COMMENT ON COLUMN message_consumers.domain_key IS 'The domain.';
+COMMENT ON COLUMN message_consumers.name IS 'Name, unique in the domain.';
+COMMENT ON COLUMN message_consumers.subtopic IS 'Filter of subtopics with the wildcards * and >, elements joined by a dot.';
+COMMENT ON COLUMN message_consumers.publisher_ids IS 'Only messages of these clients; NULL: of any publisher.';
+COMMENT ON COLUMN message_consumers.protocol IS 'Only messages that came by this protocol; NULL: by any.';
+COMMENT ON COLUMN message_consumers.ordering IS 'What a message in doubt holds back: later ones of its client, of its channel, or none.';
+COMMENT ON COLUMN message_consumers.max_in_flight IS 'Number of delivered messages that are not acknowledged, at most.';
+COMMENT ON COLUMN message_consumers.ack_wait_ms IS 'Milliseconds after which a message that is not acknowledged is delivered again.';
+COMMENT ON COLUMN message_consumers.max_deliver IS 'Deliveries after which a message becomes a dead letter.';
+COMMENT ON COLUMN message_consumers.xid IS 'Transaction of the batch that it reads on with. Everything before the place is done, or a row of message_consumer_deliveries.';
+COMMENT ON COLUMN message_consumers.seq IS 'Number of that batch.';
+COMMENT ON COLUMN message_consumers.message IS 'Number of the next message in that batch.';
+COMMENT ON COLUMN message_consumers.not_before IS 'Messages that arrived earlier are passed over; NULL: none.';
+COMMENT ON COLUMN message_consumers.behind_since IS 'Arrival of the message at the place; NULL: none is known to wait there.';
+COMMENT ON COLUMN message_consumers.checked_at IS 'When it was last found out whether a message waits.';
+COMMENT ON COLUMN message_consumers.expired IS 'Number of messages that waited for longer than messages wait, or were deleted meanwhile.';
+COMMENT ON COLUMN message_consumers.warned_at IS 'When the journal last said that messages expire soon; NULL: never.';
+COMMENT ON COLUMN message_consumers.error_at IS 'When a caller was first refused since the last delivery; NULL: none was.';
+COMMENT ON COLUMN message_consumers.error_reason IS 'Why, as a sentence; NULL: none was.';
+COMMENT ON COLUMN message_consumers.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN message_consumers.created_at IS 'When it was created.';
+COMMENT ON COLUMN message_consumers.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN message_consumers.updated_at IS 'When it was last changed; NULL: never.';
+CREATE INDEX message_consumers_page ON message_consumers USING btree (domain_key, created_at, key);
 
 CREATE TABLE module_chunks (
   module_key bigint NOT NULL,
@@ -1284,6 +1438,8 @@ CREATE TABLE notification_deliveries (
   last_error text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   user_key bigint,
+  id uuid NOT NULL DEFAULT gen_random_uuid(),
+  given_up_at timestamp with time zone,
   CONSTRAINT notification_deliveries_pkey PRIMARY KEY (key)
 );
 COMMENT ON TABLE notification_deliveries IS 'Deliveries that are due, and those that were given up.';
@@ -1295,6 +1451,8 @@ COMMENT ON COLUMN notification_deliveries.next_attempt_at IS 'When the next atte
 COMMENT ON COLUMN notification_deliveries.last_error IS 'Why the last attempt failed; NULL: it did not.';
 COMMENT ON COLUMN notification_deliveries.created_at IS 'When the message came.';
 COMMENT ON COLUMN notification_deliveries.user_key IS 'Owner of the subscription: deliveries are claimed by owner, so that none waits for another.';
+COMMENT ON COLUMN notification_deliveries.id IS 'Id that users see of a delivery that was given up.';
+COMMENT ON COLUMN notification_deliveries.given_up_at IS 'When it was given up; NULL: it was not, or a node of an earlier build did.';
 CREATE INDEX notification_deliveries_due ON notification_deliveries USING btree (next_attempt_at) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_owner ON notification_deliveries USING btree (user_key, next_attempt_at, key) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_subscription ON notification_deliveries USING btree (subscription_key, key);
@@ -1311,7 +1469,15 @@ CREATE TABLE notification_subscriptions (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   confirmed_at timestamp with time zone,
   confirmation_sent_at timestamp with time zone,
+  error_at timestamp with time zone,
+  error_reason text,
+  error_count bigint NOT NULL DEFAULT 0,
+  behind_xid xid8,
+  behind_seq bigint,
+  behind_message integer,
+  behind_since timestamp with time zone,
   CONSTRAINT notification_subscriptions_pkey PRIMARY KEY (key),
+  CONSTRAINT notification_subscriptions_behind_check CHECK ((num_nulls(behind_xid, behind_seq, behind_message, behind_since) = ANY (ARRAY[0, 4]))),
   CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact),
   CONSTRAINT notification_subscriptions_id_key UNIQUE (id)
 );
@@ -1323,10 +1489,18 @@ COMMENT ON COLUMN notification_subscriptions.channel_key IS 'The channel.';
 COMMENT ON COLUMN notification_subscriptions.topic IS 'Topic as the user gave it.';
 COMMENT ON COLUMN notification_subscriptions.filter IS 'Its subtopic filter in the canonical form; empty: the channel itself.';
 COMMENT ON COLUMN notification_subscriptions.contact IS 'Mail address or HTTPS URL.';
-COMMENT ON COLUMN notification_subscriptions.missed IS 'Messages that were dropped because too many were waiting.';
+COMMENT ON COLUMN notification_subscriptions.missed IS 'Messages that waited for longer than messages wait; rows of earlier builds count dropped ones, too.';
 COMMENT ON COLUMN notification_subscriptions.created_at IS 'When it was created.';
 COMMENT ON COLUMN notification_subscriptions.confirmed_at IS 'When the owner of the mail address agreed; NULL: not yet, and nothing is sent. Without meaning for an HTTPS contact.';
 COMMENT ON COLUMN notification_subscriptions.confirmation_sent_at IS 'When the confirmation link was last sent; NULL: never.';
+COMMENT ON COLUMN notification_subscriptions.error_at IS 'When a notification last failed since the last delivery; NULL: none has.';
+COMMENT ON COLUMN notification_subscriptions.error_reason IS 'Why it failed, as a sentence.';
+COMMENT ON COLUMN notification_subscriptions.error_count IS 'Number of failures since the last delivery.';
+COMMENT ON COLUMN notification_subscriptions.behind_xid IS 'As in task_triggers.';
+COMMENT ON COLUMN notification_subscriptions.behind_seq IS 'As in task_triggers.';
+COMMENT ON COLUMN notification_subscriptions.behind_message IS 'As in task_triggers.';
+COMMENT ON COLUMN notification_subscriptions.behind_since IS 'As in task_triggers.';
+CREATE INDEX notification_subscriptions_behind ON notification_subscriptions USING btree (behind_since) WHERE (behind_since IS NOT NULL);
 CREATE INDEX notification_subscriptions_channel ON notification_subscriptions USING btree (channel_key);
 
 CREATE TABLE pat_scopes (
@@ -1853,6 +2027,24 @@ COMMENT ON COLUMN staged_results.byte_offset IS 'Offset of the part.';
 COMMENT ON COLUMN staged_results.data IS 'Bytes of the part.';
 COMMENT ON COLUMN staged_results.staged_at IS 'When it was stored.';
 
+CREATE TABLE task_errors (
+  task_key bigint NOT NULL,
+  source text NOT NULL,
+  at timestamp with time zone NOT NULL DEFAULT now(),
+  reason text NOT NULL,
+  count bigint NOT NULL,
+  needs_action boolean NOT NULL,
+  CONSTRAINT task_errors_pkey PRIMARY KEY (task_key, source),
+  CONSTRAINT task_errors_source_check CHECK ((source = ANY (ARRAY['schedule'::text, 'message'::text, 'workflow'::text, 'publication'::text, 'replay'::text, 'right'::text])))
+);
+COMMENT ON TABLE task_errors IS 'What a task was refused outside of a request, one row per source since the last success of that source, which removes the row.';
+COMMENT ON COLUMN task_errors.task_key IS 'The task.';
+COMMENT ON COLUMN task_errors.source IS 'What was refused: a start of its schedule, of a message or of its workflow, a publication, the rest of a replay, or a right that its grantor has lost.';
+COMMENT ON COLUMN task_errors.at IS 'When it was last refused.';
+COMMENT ON COLUMN task_errors.reason IS 'Why it was last refused, as a sentence.';
+COMMENT ON COLUMN task_errors.count IS 'Number of refusals.';
+COMMENT ON COLUMN task_errors.needs_action IS 'Whether it stays refused until a person changes something.';
+
 CREATE TABLE task_events (
   seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   xid xid8 NOT NULL DEFAULT position_xid(),
@@ -1875,8 +2067,17 @@ CREATE TABLE task_messages (
   traceparent text,
   due_at timestamp with time zone NOT NULL DEFAULT now(),
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  refused_at timestamp with time zone,
+  refused_reason text,
+  letter_id uuid,
+  lane text,
+  batch_limit smallint,
+  next_record integer NOT NULL DEFAULT 0,
+  run_id uuid,
+  check_at timestamp with time zone,
   CONSTRAINT task_messages_pkey PRIMARY KEY (key),
-  CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin)
+  CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin),
+  CONSTRAINT task_messages_refused_check CHECK ((num_nulls(refused_at, refused_reason, letter_id) = ANY (ARRAY[0, 3])))
 );
 COMMENT ON TABLE task_messages IS 'Messages that start a run: written in the transaction of the position in the log of messages, processed by any manager.';
 COMMENT ON COLUMN task_messages.key IS 'Internal key, never shown to users.';
@@ -1886,7 +2087,19 @@ COMMENT ON COLUMN task_messages.message IS '{channel_id, subtopic, publisher, pr
 COMMENT ON COLUMN task_messages.traceparent IS 'Place of the message in its trace (W3C Trace Context); null: it is not traced.';
 COMMENT ON COLUMN task_messages.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN task_messages.created_at IS 'When it was queued.';
+COMMENT ON COLUMN task_messages.refused_at IS 'When it was refused; NULL: it was not. A refused message is a dead letter: it is due at infinity.';
+COMMENT ON COLUMN task_messages.refused_reason IS 'Why, as a sentence.';
+COMMENT ON COLUMN task_messages.letter_id IS 'Id of the dead letter that users see.';
+COMMENT ON COLUMN task_messages.lane IS 'Publisher of a message that runs in a batch or in order: it is kept until its run has ended, and is due at infinity; NULL: its run keeps it.';
+COMMENT ON COLUMN task_messages.batch_limit IS 'Largest batch that may contain it, after a larger one failed; NULL: that of the trigger.';
+COMMENT ON COLUMN task_messages.next_record IS 'Number of the record that runs next, where each record of an ordered message runs.';
+COMMENT ON COLUMN task_messages.run_id IS 'Run that has it; NULL: none.';
+COMMENT ON COLUMN task_messages.check_at IS 'When its run is looked for, if nothing was heard of it; on one message of each run.';
+CREATE INDEX task_messages_check ON task_messages USING btree (check_at) WHERE (check_at IS NOT NULL);
 CREATE INDEX task_messages_due ON task_messages USING btree (due_at, key);
+CREATE INDEX task_messages_refused ON task_messages USING btree (task_key, refused_at, letter_id) WHERE (refused_at IS NOT NULL);
+CREATE INDEX task_messages_run ON task_messages USING btree (run_id) WHERE (run_id IS NOT NULL);
+CREATE INDEX task_messages_waiting ON task_messages USING btree (task_key, key) WHERE ((lane IS NOT NULL) AND (run_id IS NULL) AND (refused_at IS NULL));
 
 CREATE TABLE task_publications (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1903,8 +2116,12 @@ CREATE TABLE task_publications (
   attempts smallint NOT NULL DEFAULT 0,
   due_at timestamp with time zone NOT NULL DEFAULT now(),
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  refused_at timestamp with time zone,
+  refused_reason text,
+  letter_id uuid,
   CONSTRAINT task_publications_pkey PRIMARY KEY (key),
-  CONSTRAINT task_publications_call_key UNIQUE (run_id, fence, call_id)
+  CONSTRAINT task_publications_call_key UNIQUE (run_id, fence, call_id),
+  CONSTRAINT task_publications_refused_check CHECK ((num_nulls(refused_at, refused_reason, letter_id) = ANY (ARRAY[0, 3])))
 );
 COMMENT ON TABLE task_publications IS 'Messages that tasks publish: written in the transaction of the result or call, published by any process of the platform, which stores each once under (run, fence, call).';
 COMMENT ON COLUMN task_publications.key IS 'Internal key, never shown to users.';
@@ -1921,8 +2138,12 @@ COMMENT ON COLUMN task_publications.traceparent IS 'Place of the run in its trac
 COMMENT ON COLUMN task_publications.attempts IS 'Number of failed attempts.';
 COMMENT ON COLUMN task_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN task_publications.created_at IS 'When it was queued.';
+COMMENT ON COLUMN task_publications.refused_at IS 'As in task_messages.';
+COMMENT ON COLUMN task_publications.refused_reason IS 'As in task_messages.';
+COMMENT ON COLUMN task_publications.letter_id IS 'As in task_messages.';
 CREATE INDEX task_publications_domain ON task_publications USING btree (domain_key);
 CREATE INDEX task_publications_due ON task_publications USING btree (due_at, key);
+CREATE INDEX task_publications_refused ON task_publications USING btree (task_key, refused_at, letter_id) WHERE (refused_at IS NOT NULL);
 CREATE INDEX task_publications_user ON task_publications USING btree (user_key);
 
 CREATE TABLE task_replays (
@@ -1970,8 +2191,20 @@ CREATE TABLE task_triggers (
   dropped bigint NOT NULL DEFAULT 0,
   dropped_reason text,
   last_match_at timestamp with time zone,
+  behind_xid xid8,
+  behind_seq bigint,
+  behind_message integer,
+  behind_since timestamp with time zone,
+  expired bigint NOT NULL DEFAULT 0,
+  excess text NOT NULL DEFAULT 'drop'::text,
+  batch smallint,
+  ordering text,
   CONSTRAINT task_triggers_pkey PRIMARY KEY (task_key),
+  CONSTRAINT task_triggers_batch_check CHECK (((batch >= 1) AND (batch <= 500))),
+  CONSTRAINT task_triggers_behind_check CHECK ((num_nulls(behind_xid, behind_seq, behind_message, behind_since) = ANY (ARRAY[0, 4]))),
   CONSTRAINT task_triggers_comparator_check CHECK ((comparator = ANY (ARRAY['eq'::text, 'lt'::text, 'le'::text, 'gt'::text, 'ge'::text]))),
+  CONSTRAINT task_triggers_excess_check CHECK ((excess = ANY (ARRAY['drop'::text, 'wait'::text]))),
+  CONSTRAINT task_triggers_ordering_check CHECK ((ordering = ANY (ARRAY['client'::text, 'channel'::text, 'none'::text]))),
   CONSTRAINT task_triggers_rate_check CHECK (((rate_count IS NULL) = (rate_ms IS NULL))),
   CONSTRAINT task_triggers_when_check CHECK (((comparator IS NULL) = (value IS NULL)))
 );
@@ -1991,6 +2224,15 @@ COMMENT ON COLUMN task_triggers.matched IS 'Number of messages that matched.';
 COMMENT ON COLUMN task_triggers.dropped IS 'Number of matches that started no run.';
 COMMENT ON COLUMN task_triggers.dropped_reason IS 'Why the last of those was dropped; NULL: none was.';
 COMMENT ON COLUMN task_triggers.last_match_at IS 'When a message last matched.';
+COMMENT ON COLUMN task_triggers.behind_xid IS 'It is behind: transaction of the batch that it goes on with; NULL: it has taken or dropped every message that others have passed.';
+COMMENT ON COLUMN task_triggers.behind_seq IS 'Number of that batch.';
+COMMENT ON COLUMN task_triggers.behind_message IS 'Number of the first message in that batch that it has not taken.';
+COMMENT ON COLUMN task_triggers.behind_since IS 'Arrival of that message.';
+COMMENT ON COLUMN task_triggers.expired IS 'Number of matches that waited for longer than messages wait.';
+COMMENT ON COLUMN task_triggers.excess IS 'What becomes of matches beyond the rate: drop, or wait for the next window.';
+COMMENT ON COLUMN task_triggers.batch IS 'Largest number of messages that one run gets as a list; NULL: one, which is not a list.';
+COMMENT ON COLUMN task_triggers.ordering IS 'Which messages run one after another: those of one client, all, or none; NULL: none.';
+CREATE INDEX task_triggers_behind ON task_triggers USING btree (behind_since) WHERE (behind_since IS NOT NULL);
 CREATE INDEX task_triggers_channel ON task_triggers USING btree (channel_key);
 
 CREATE TABLE tasks (
@@ -2036,12 +2278,16 @@ CREATE TABLE tasks (
   run_if text NOT NULL DEFAULT 'success'::text,
   workflow_key bigint,
   max_output_bytes integer NOT NULL DEFAULT 1048576,
+  paused_at timestamp with time zone,
+  queue_timeout_ms bigint NOT NULL DEFAULT 86400000,
+  missed_ticks bigint NOT NULL DEFAULT 0,
   CONSTRAINT tasks_pkey PRIMARY KEY (key),
   CONSTRAINT tasks_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'once'::text]))),
   CONSTRAINT tasks_id_key UNIQUE (id),
   CONSTRAINT tasks_max_output_bytes_check CHECK (((max_output_bytes >= 1024) AND (max_output_bytes <= 16777216))),
   CONSTRAINT tasks_on_lost_check CHECK ((on_lost = ANY (ARRAY['requeue'::text, 'fail'::text, 'wait'::text]))),
   CONSTRAINT tasks_priority_check CHECK (((priority >= 0) AND (priority <= 100))),
+  CONSTRAINT tasks_queue_timeout_check CHECK (((queue_timeout_ms >= 1) AND (queue_timeout_ms <= '2592000000'::bigint))),
   CONSTRAINT tasks_run_check CHECK (((state <> ALL (ARRAY[1, 2, 7])) OR (run_key IS NOT NULL))),
   CONSTRAINT tasks_run_if_check CHECK ((run_if = ANY (ARRAY['success'::text, 'failure'::text, 'always'::text]))),
   CONSTRAINT tasks_source_check CHECK (((image_url IS NULL) OR (module_key IS NULL))),
@@ -2053,7 +2299,7 @@ COMMENT ON COLUMN tasks.key IS 'Internal key, never shown to users.';
 COMMENT ON COLUMN tasks.id IS 'Id that users see.';
 COMMENT ON COLUMN tasks.domain_key IS 'The domain; NULL: made without authorization. It never changes.';
 COMMENT ON COLUMN tasks.domain_id IS 'Id of the domain.';
-COMMENT ON COLUMN tasks.user_key IS 'User the task acts as; NULL: none.';
+COMMENT ON COLUMN tasks.user_key IS 'Its grantor: the user who granted its channels, with whose rights it uses them; NULL: none, or deleted.';
 COMMENT ON COLUMN tasks.name IS 'Name of the task.';
 COMMENT ON COLUMN tasks.state IS '0 pending, 1 scheduled, 2 running, 3 completed, 4 failed, 5 skipped, 6 stopped, 7 unknown.';
 COMMENT ON COLUMN tasks.inputs IS 'Inputs of the function.';
@@ -2091,11 +2337,17 @@ COMMENT ON COLUMN tasks.depends_on IS 'Names of tasks of the same workflow that 
 COMMENT ON COLUMN tasks.run_if IS 'Required outcome of these tasks: success, failure or always.';
 COMMENT ON COLUMN tasks.workflow_key IS 'Workflow of the task; NULL: none.';
 COMMENT ON COLUMN tasks.max_output_bytes IS 'How much of stdout and of stderr of a run is kept, in bytes.';
+COMMENT ON COLUMN tasks.paused_at IS 'Since when it is paused, because its grantor has lost a right; NULL: it is not.';
+COMMENT ON COLUMN tasks.queue_timeout_ms IS 'How long a run waits for a worker that fits before it fails, in milliseconds.';
+COMMENT ON COLUMN tasks.missed_ticks IS 'Number of times of its schedules that started no run; of a long downtime at most a minute of seconds.';
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
-CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) WHERE (domain_key IS NOT NULL);
-CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) WHERE (domain_key IS NULL);
+CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NOT NULL);
+CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NULL);
+CREATE INDEX tasks_paused ON tasks USING btree (key) WHERE (paused_at IS NOT NULL);
 CREATE INDEX tasks_tick ON tasks USING btree (next_tick_at) WHERE (next_tick_at IS NOT NULL);
+CREATE INDEX tasks_triggered ON tasks USING btree (key) WHERE (trigger IS NOT NULL);
 CREATE INDEX tasks_user ON tasks USING btree (user_key) WHERE (user_key IS NOT NULL);
+CREATE INDEX tasks_without_grantor ON tasks USING btree (key) WHERE ((user_key IS NULL) AND (paused_at IS NULL) AND ((trigger IS NOT NULL) OR (publish_result IS NOT NULL) OR ((grants)::text <> '[]'::text)));
 CREATE UNIQUE INDEX tasks_workflow_name_key ON tasks USING btree (workflow_key, name) WHERE (workflow_key IS NOT NULL);
 
 CREATE TABLE user_unique_names (
@@ -2313,6 +2565,7 @@ COMMENT ON COLUMN workflow_steps.task_key IS 'The task.';
 COMMENT ON COLUMN workflow_steps.state IS 'As in tasks: 0 waits for tasks that it depends on, 1 its run was started, 3 to 6 how it ended.';
 COMMENT ON COLUMN workflow_steps.run_id IS 'Id of its run, made before the run is started, so that a repeated start starts nothing twice.';
 COMMENT ON COLUMN workflow_steps.error IS 'Why the step failed; NULL: it did not.';
+CREATE INDEX workflow_steps_started ON workflow_steps USING btree (workflow_run_key) WHERE (state = 1);
 CREATE INDEX workflow_steps_task ON workflow_steps USING btree (task_key);
 
 CREATE TABLE workflows (
@@ -2405,10 +2658,17 @@ ALTER TABLE group_closure ADD CONSTRAINT group_closure_ancestor_fkey FOREIGN KEY
 ALTER TABLE group_closure ADD CONSTRAINT group_closure_descendant_fkey FOREIGN KEY (descendant_key) REFERENCES groups(key) ON DELETE CASCADE;
 ALTER TABLE groups ADD CONSTRAINT groups_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE groups ADD CONSTRAINT groups_parent_fkey FOREIGN KEY (parent_key) REFERENCES groups(key);
+ALTER TABLE held_publications ADD CONSTRAINT held_publications_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE held_publications ADD CONSTRAINT held_publications_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE invitations ADD CONSTRAINT invitations_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE invitations ADD CONSTRAINT invitations_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE known_addresses ADD CONSTRAINT known_addresses_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE mailed_invitations ADD CONSTRAINT mailed_invitations_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE message_consumer_channels ADD CONSTRAINT message_consumer_channels_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE message_consumer_channels ADD CONSTRAINT message_consumer_channels_consumer_fkey FOREIGN KEY (consumer_key) REFERENCES message_consumers(key) ON DELETE CASCADE;
+ALTER TABLE message_consumer_deliveries ADD CONSTRAINT message_consumer_deliveries_consumer_fkey FOREIGN KEY (consumer_key) REFERENCES message_consumers(key) ON DELETE CASCADE;
+ALTER TABLE message_consumers ADD CONSTRAINT message_consumers_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
 ALTER TABLE module_policies ADD CONSTRAINT module_policies_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE module_uses ADD CONSTRAINT module_uses_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
@@ -2435,6 +2695,7 @@ ALTER TABLE run_logs ADD CONSTRAINT run_logs_run_fkey FOREIGN KEY (run_key) REFE
 ALTER TABLE run_start_keys ADD CONSTRAINT run_start_keys_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE runs ADD CONSTRAINT runs_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE sessions ADD CONSTRAINT sessions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE task_errors ADD CONSTRAINT task_errors_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE task_messages ADD CONSTRAINT task_messages_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE task_publications ADD CONSTRAINT task_publications_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE task_publications ADD CONSTRAINT task_publications_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
