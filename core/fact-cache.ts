@@ -2,7 +2,7 @@
  * A bounded cache of values read from the database, each invalidated when an entity that it depends on changes. It answers only
  * while the tail of changes is fresh; otherwise every read goes to the database.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from './bounded-cache.ts'
 import { monotonicMs } from './time.ts'
 
 /** How long the absence of an entity is cached: its creation cannot be announced by key. */
@@ -47,12 +47,12 @@ export function createFactCache<V>({
   let clock = 0
   let allInvalidatedAt = 0
 
-  const entries = new LRUCache<string, Entry<V>>({
+  const entries = new BoundedCache<string, Entry<V>>({
     ...(bytes === undefined
-      ? { max: maxEntries }
+      ? { maxEntries }
       : {
           maxSize: bytes.max,
-          sizeCalculation: (entry: Entry<V>) => Math.max(Math.ceil(bytes.max / maxEntries), bytes.of(entry.value)),
+          sizeOf: (entry: Entry<V>) => Math.max(Math.ceil(bytes.max / maxEntries), bytes.of(entry.value)),
         }),
     dispose: (entry, key) => {
       for (const entity of entry.dependsOn) {

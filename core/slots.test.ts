@@ -101,3 +101,15 @@ test('work that fails releases its slot', async () => {
   await expect(slots.run('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no')
   expect(slots.taken).toBe(0)
 })
+
+test('callers of all owners wait up to a common limit', async () => {
+  const slots = new Slots({ what: 'imports', max: 1, share: 1, waitMs: WAIT_MS, maxWaiting: 2, maxWaitingInAll: 3 })
+  const release = await slots.take('a')
+  const waiting = ['b', 'b', 'c'].map((owner) => slots.take(owner))
+  expect(slots.waiting).toBe(3)
+  await expect(slots.take('d')).rejects.toMatchObject({ kind: 'unavailable' })
+  release()
+  ;(await waiting[0])?.()
+  await Promise.all([waiting[2]?.then((end) => end()), waiting[1]?.then((end) => end())])
+  expect([slots.waiting, slots.taken]).toEqual([0, 0])
+})

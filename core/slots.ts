@@ -18,6 +18,8 @@ export type SlotsOptions = {
   waitMs?: number
   /** How many callers of one owner wait at a time. */
   maxWaiting?: number
+  /** How many callers of all owners wait at a time. */
+  maxWaitingInAll?: number
   retryAfterSeconds?: number
   /** The kind of error when the share is exceeded: services use `unavailable` among themselves. */
   shareKind?: 'rate_limited' | 'unavailable'
@@ -34,12 +36,14 @@ export class Slots {
   /** The callers of one owner, in order; the owner that was served last is at the end. */
   readonly #waiting = new Map<SlotOwner, Set<Waiting>>()
   #taken = 0
+  #waitingCount = 0
 
   constructor(options: SlotsOptions) {
     this.#options = {
       per: 'domain',
       waitMs: 0,
       maxWaiting: options.share,
+      maxWaitingInAll: Infinity,
       retryAfterSeconds: 5,
       shareKind: 'rate_limited',
       ...options,
@@ -50,6 +54,11 @@ export class Slots {
     return this.#taken
   }
 
+  /** The number of callers that wait. */
+  get waiting(): number {
+    return this.#waitingCount
+  }
+
   /**
    * A slot, or several; the returned function releases them and may be called again. Throws `rate_limited` when the owner holds its
    * share, `unavailable` when all slots are taken, and the signal's reason when it is aborted. A share must contain `slots`.
@@ -57,8 +66,9 @@ export class Slots {
   async take(owner: SlotOwner, signal?: AbortSignal, slots = 1): Promise<() => void> {
     // A smaller piece of work does not overtake a larger one, which would wait without end.
     if (!this.#isFree(owner, slots) || this.#next() !== undefined || this.#waiting.has(owner)) {
-      const { waitMs, maxWaiting } = this.#options
-      if (waitMs === 0 || (this.#waiting.get(owner)?.size ?? 0) >= maxWaiting) throw this.#refusal(owner, slots)
+      const { waitMs, maxWaiting, maxWaitingInAll } = this.#options
+      const mine = this.#waiting.get(owner)?.size ?? 0
+      if (waitMs === 0 || mine >= maxWaiting || this.#waitingCount >= maxWaitingInAll) throw this.#refusal(owner, slots)
       await this.#wait(owner, slots, signal)
       // The release has already counted the slots for this caller.
     } else this.#count(owner, slots)
@@ -121,12 +131,13 @@ export class Slots {
       const stopWaiting = () => {
         clearTimeout(timer)
         signal?.removeEventListener('abort', onAbort)
-        mine.delete(one)
+        if (mine.delete(one)) this.#waitingCount -= 1
         if (mine.size === 0) this.#waiting.delete(owner)
       }
       if (signal?.aborted === true) return onAbort()
       signal?.addEventListener('abort', onAbort, { once: true })
       mine.add(one)
+      this.#waitingCount += 1
       this.#waiting.set(owner, mine)
     })
   }

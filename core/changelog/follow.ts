@@ -55,6 +55,14 @@ export async function storePosition(tx: Transaction, consumer: string, position:
   )
 }
 
+/** Keeps the consumer at its position until the transaction ends. False: it is moving, or is held by another. */
+export async function holdPosition(tx: Transaction, consumer: string): Promise<boolean> {
+  const { rows } = await sql<{
+    locked: boolean
+  }>`SELECT pg_try_advisory_xact_lock(hashtextextended(${`consumer ${consumer}`}, 0)) AS locked`.execute(tx)
+  return rows[0]?.locked === true
+}
+
 export type LogFollowerOptions = {
   database: Database
   table: LogTable
@@ -123,10 +131,7 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
   /** One transaction: lock, read, apply, store. True when more rows may be ready. */
   function applyNext(): Promise<boolean> {
     return database.transaction(async (tx) => {
-      const { rows: locks } = await sql<{
-        locked: boolean
-      }>`SELECT pg_try_advisory_xact_lock(hashtextextended(${`consumer ${consumer}`}, 0)) AS locked`.execute(tx)
-      if (locks[0]?.locked !== true) return false
+      if (!(await holdPosition(tx, consumer))) return false
       const after = (await findPosition(tx, consumer)) ?? LOG_START
       const rows = await readSettled(tx, table, after, maxRows)
       if (rows.length === 0) {

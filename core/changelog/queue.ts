@@ -5,6 +5,7 @@
  */
 import type { Bus } from '../bus/index.ts'
 import type { Database } from '../database/index.ts'
+import type { Statement } from '../sql.ts'
 import { growingPauses, startRounds } from '../rounds.ts'
 
 /** The minimum interval between rounds that find rows. A longer interval gives larger rounds and fewer statements. */
@@ -26,6 +27,8 @@ type QueueReaderOptions = {
   bus: Bus
   /** Name of the table, which has a column `due_at`; a constant, never input. */
   table: string
+  /** A cheap statement that returns a row while rows wait, in place of one over `due_at`. */
+  first?: Statement
   /** Processes rows that are due; true when more may be due. */
   take: () => Promise<boolean>
   /** The pause after a round while rows wait. */
@@ -33,14 +36,15 @@ type QueueReaderOptions = {
   onError: (error: unknown) => void
 }
 
-export function startQueueReader({ database, bus, table, take, intervalMs, onError }: QueueReaderOptions): {
+export function startQueueReader({ database, bus, table, take, intervalMs, onError, ...given }: QueueReaderOptions): {
   /** Resolves when the current round has ended. No other round starts. */
   stop(): Promise<void>
 } {
   // Reads only whether the first row is due: the cost of an idle round. Planned once; the ORDER BY selects the index.
-  const first = {
+  const first = given.first ?? {
     name: `first-of-${table}`,
-    text: `SELECT due_at <= now() AS is_due FROM ${table} ORDER BY due_at LIMIT 1`,
+    // Dead letters are due at infinity.
+    text: `SELECT due_at <= now() AS is_due FROM ${table} WHERE due_at < 'infinity' ORDER BY due_at LIMIT 1`,
     values: [],
   }
   const pauses = growingPauses(intervalMs, intervalMs * MAX_IDLE_FACTOR)

@@ -15,7 +15,9 @@ import {
   integer,
   labels,
   list,
+  optionalAddress,
   optionalInteger,
+  optionalUrl,
   port,
   readConfig,
   secret,
@@ -125,6 +127,23 @@ describe('a setting', () => {
         [' https://b ', 'https://b'],
       ],
     ],
+    [
+      'optionalUrl',
+      optionalUrl('X', ['mqtt', 'mqtts'], ''),
+      [
+        [undefined, undefined],
+        [' mqtts://b/ ', 'mqtts://b'],
+        ['mqtt://[fd00::7]:1883', 'mqtt://[fd00::7]:1883'],
+      ],
+    ],
+    [
+      'optionalAddress',
+      optionalAddress('X', ''),
+      [
+        [undefined, undefined],
+        [' b.example.com:443 ', 'b.example.com:443'],
+      ],
+    ],
   ])('%s accepts its documented forms', (_name, one, cases) => {
     for (const [given, wanted] of cases) expect(read(one, given), String(given)).toEqual(wanted)
   })
@@ -138,6 +157,11 @@ describe('a setting', () => {
     [choice('X', ['a', 'b'], 'a', ''), ['c', 'A']],
     [labels('X', ''), ['zone', '=north']],
     [httpUrl('X', 'http://a', ''), ['ftp://a', 'a', '//a']],
+    [
+      optionalUrl('X', ['mqtt'], ''),
+      ['mqtts://a', 'a', 'mqtt://', 'mqtt://a/b', 'mqtt://u:p@a', 'mqtt://a:99999', 'mqtt://$a'],
+    ],
+    [optionalAddress('X', ''), ['a', ':7071', 'a:b', 'a:99999', 'http://a:1', 'a b:1']],
   ])('of another form fails with the accepted form', (one, wrong) => {
     for (const value of wrong) expect(() => read(one, value), value).toThrow(/^X must be .*, not "/)
   })

@@ -172,6 +172,36 @@ export function choice<const T extends string>(
   })
 }
 
+/** An address with one of these schemes, a host and perhaps a port, without a path. */
+export function optionalUrl(
+  name: string,
+  schemes: readonly string[],
+  description: string,
+): Setting<string | undefined> {
+  const parse = (given: string) => {
+    const value = withoutTrailing(given.trim(), '/')
+    const [, scheme = '', place = ''] = /^([a-z]+):\/\/(.+)$/.exec(value) ?? []
+    if (!schemes.includes(scheme) || !isPlace(place))
+      throw new Error(`an address such as ${schemes.map((one) => `${one}://devices.example.com`).join(' or ')}`)
+    return value
+  }
+  return setting<string | undefined>(name, undefined, description, parse)
+}
+
+/** `host:port` as other machines reach it. */
+export function optionalAddress(name: string, description: string): Setting<string | undefined> {
+  const parse = (given: string) => {
+    const value = given.trim()
+    if (!isPlace(value) || !/:\d+$/.test(value)) throw new Error('host:port, such as workers.example.com:7071')
+    return value
+  }
+  return setting<string | undefined>(name, undefined, description, parse)
+}
+
+/** A host, and perhaps a port: nothing that belongs to another part of an address, and nothing that a shell would read. */
+const isPlace = (text: string) =>
+  /^(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?$/i.test(text) && URL.canParse(`http://${text}`)
+
 /** A comma-separated list. Spaces around items and empty items are dropped. */
 export function list(
   name: string,

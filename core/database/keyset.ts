@@ -82,6 +82,16 @@ export class Keyset {
     return sql`json_build_array(${sql.join(this.columns.map(({ by, type }) => TYPES[type].show(by)))})`
   }
 
+  /** The same as text. Numbers and times are joined, which costs a third of an array. */
+  get placeText(): Sql<string> {
+    const { columns } = this
+    if (columns.some(({ type }) => type !== 'number' && type !== 'time')) return sql<string>`${this.place}::text`
+    const shown = columns.map(({ by, type }) =>
+      type === 'time' ? sql`'"' || ${TYPES.time.show(by)} || '"'` : sql`${by}::text`,
+    )
+    return sql<string>`('[' || ${sql.join(shown, sql` || ', ' || `)} || ']')`
+  }
+
   /** The same order of columns with other names. */
   over(named: (index: number) => Sql): Keyset {
     return new Keyset(this.columns.map((column, index) => ({ ...column, by: named(index) })))
@@ -145,10 +155,12 @@ type PageSource = {
   where: Sql
   keyset: Keyset
   /**
-   * Tables that are joined to the rows of the page alone, which have the name `alias` there too. Without statistics, PostgreSQL joins all
-   * rows and sorts them.
+   * The columns are of these rows alone, which have the name `alias` there too, and of tables that are joined to them. `key`: a unique
+   * column of `alias`. If an index has it and the order, rows before the page are skipped without reading them.
    */
-  joined?: { alias: string; tables: Sql }
+  joined?: { alias: string; key?: string; tables?: Sql }
+  /** The statement is prepared under this name, so its text must be the same at every call. */
+  name?: string | undefined
 }
 
 /** Reads a page of a listing. Throws `malformed` for a cursor of another order. */
@@ -157,16 +169,22 @@ export async function readPage<Row>(
   source: PageSource,
   page: PageRange,
 ): Promise<{ rows: PlacedRow<Row>[]; next: PageEnd }> {
-  const { rows } = await withinPage(statementOf<Row>(source, page)).execute(db)
+  const statement = withinPage(statementOf<Row>(source, page))
+  const { rows } = await (source.name === undefined
+    ? statement.execute(db)
+    : statement.executePrepared(db, source.name))
   return pageOf(rows, page.limit)
 }
 
+/** The columns and the places are computed for the rows of the page alone: a page can be behind a million of other rows. */
 function statementOf<Row>({ columns, from, where, keyset, joined }: PageSource, page: PageRange) {
   const place = sql`${keyset.place}::text AS row_place`
-  const rows = sql`FROM ${from} WHERE (${where}) AND ${keyset.after(page.cursor)} ${rangeOf(keyset, page)}`
-  if (joined === undefined) return sql<Row & { row_place: string }>`SELECT ${columns}, ${place} ${rows}`
+  const range = sql`FROM ${from} WHERE (${where}) AND ${keyset.after(page.cursor)} ${rangeOf(keyset, page)}`
+  if (joined === undefined) return sql<Row & { row_place: string }>`SELECT ${columns}, ${place} ${range}`
+  const { key, tables = sql`` } = joined
   const alias = sql.ref(joined.alias)
-  return sql<Row & { row_place: string }>`SELECT ${columns}, ${alias}.row_place
-    FROM (SELECT ${alias}.*, ${place}, row_number() OVER (ORDER BY ${keyset.order}) AS row_at ${rows}) ${alias} ${joined.tables}
-    ORDER BY ${alias}.row_at`
+  const keys = (column: string) => sql`(SELECT ${alias}.${sql.ref(column)} AS page_key ${range}) page
+    JOIN ${from} ON ${alias}.${sql.ref(column)} = page.page_key`
+  const rows = key === undefined ? sql`(SELECT ${alias}.* ${range}) ${alias}` : keys(key)
+  return sql<Row & { row_place: string }>`SELECT ${columns}, ${place} FROM ${rows} ${tables} ORDER BY ${keyset.order}`
 }

@@ -1,4 +1,4 @@
-export { fieldName, refusedField } from './refused-field.ts'
+export { fieldName, refusedField, takenField } from './refused-field.ts'
 export { ERROR_KINDS, ServiceError, isRetryable, kindOf, presentError } from './service-error.ts'
 export type { ErrorDetail, ErrorKind, ServiceErrorOptions } from './service-error.ts'
 export { EXIT_FAILED, EXIT_WRONG_USAGE, PROTOCOL_STATUS } from './status.ts'

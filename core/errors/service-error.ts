@@ -8,6 +8,7 @@ export const ERROR_KINDS = [
   'unauthenticated',
   'forbidden',
   'not_found',
+  'gone',
   'method_not_allowed',
   'conflict',
   'invalid_state',
@@ -66,7 +67,7 @@ export function isRetryable(error: unknown): boolean {
   return kind === 'unavailable' || kind === 'timeout' || kind === 'rate_limited'
 }
 
-/** The error as JSON (contract decision 44): always `error` and `message`, `details` for validation errors only. */
+/** The error as JSON (contract decision 44): always `error` and `message`, `details` where fields of the request are at fault. */
 export function presentError(error: unknown): { error: ErrorKind; message: string; details?: ErrorDetail[] } {
   if (!(error instanceof ServiceError) || error.kind === 'internal') {
     return { error: 'internal', message: 'internal error' }

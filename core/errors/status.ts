@@ -24,6 +24,7 @@ export const PROTOCOL_STATUS = {
   unauthenticated: { http: 401, grpc: 16, mqtt3Connack: 4, mqtt5: 0x86, coap: '4.01', exit: 1 },
   forbidden: { http: 403, grpc: 7, mqtt3Connack: 5, mqtt5: 0x87, coap: '4.03', exit: 1 },
   not_found: { http: 404, grpc: 5, mqtt3Connack: undefined, mqtt5: 0x90, coap: '4.04', exit: 1 },
+  gone: { http: 410, grpc: 11, mqtt3Connack: undefined, mqtt5: 0x90, coap: '4.04', exit: 1 },
   method_not_allowed: { http: 405, grpc: 12, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.05', exit: 1 },
   conflict: { http: 409, grpc: 6, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.09', exit: 1 },
   invalid_state: { http: 409, grpc: 9, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.09', exit: 1 },

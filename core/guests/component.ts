@@ -27,12 +27,16 @@ export type Instantiate = (
 export type ComponentParts = {
   exports: DescribedExport[]
   cores: readonly ComponentCore[]
-  instantiate: Instantiate
+  /** Evaluates the script, whose function creates instances that may share what it has defined, if they are used one after the other. */
+  evaluate: () => Instantiate
+  /** How often code of the script has deferred anything, with a timer or to the end of the turn. */
+  deferrals: () => number
 }
 
-/** A component in a thread: its script is compiled once, and each call runs it again. */
+/** A component in a thread: each call has instances of its own. */
 export class LoadedComponent {
   readonly #parts: ComponentParts
+  #instantiate: Instantiate | undefined
 
   constructor(parts: ComponentParts) {
     this.#parts = parts
@@ -46,6 +50,7 @@ export class LoadedComponent {
     const streams = new CallStreams(call, guestHost)
     const interfaces = { ...createWasiPreview2(streams.wasi), ...componentMessaging(guestHost) }
     const instances: Instances = new Map()
+    const deferrals = this.#parts.deferrals()
     const ended = this.#execute({
       chosen,
       values,
@@ -54,6 +59,8 @@ export class LoadedComponent {
       bytes: call.bytesAsBase64 ? 'base64' : 'array',
       lastLines: () => streams.lastLines(),
     })
+    // What is deferred runs later, and must not meet the next call.
+    if (this.#parts.deferrals() !== deferrals) this.#instantiate = undefined
     const memories = memoriesOf(instances)
     const memoryBytes = memories.reduce((sum, { bytes }) => sum + bytes, 0)
     const outcome = typeof ended === 'number' ? streams.exited(chosen.name, ended, memories) : streams.withOutput(ended)
@@ -73,6 +80,8 @@ export class LoadedComponent {
       if (isErr(error)) {
         return isCommand(chosen) ? 1 : explainErr(error.payload, chosen, bytes)
       }
+      // It was left in the middle.
+      this.#instantiate = undefined
       return explainFailure(error, memoriesOf(instances), execution.lastLines())
     }
   }
@@ -89,7 +98,8 @@ export class LoadedComponent {
     const imports = new Proxy(interfaces, {
       get: (known, name) => (typeof name === 'string' ? known[name.split('@')[0] ?? ''] : undefined),
     })
-    return this.#parts.instantiate(getCore, imports, (module, coreImports) => {
+    this.#instantiate ??= this.#parts.evaluate()
+    return this.#instantiate(getCore, imports, (module, coreImports) => {
       const instance = new WebAssembly.Instance(module, coreImports)
       instances.set(instance, limits.get(module) ?? 0)
       return instance

@@ -4,10 +4,15 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { isExactInteger, parseWithExactIntegers } from '../exact-integers.ts'
 import { ServiceError, refusedField } from '../errors/index.ts'
 import { MAX_JSON_DEPTH, SMALL_JSON_BYTES, readJsonInTurns, requireBoundedJson } from '../json-text.ts'
+import { awaitTurn } from './bulk-turns.ts'
+import { markExactIntegers } from './exact-integers.ts'
 import type { ErrorDetail } from '../errors/index.ts'
+import { readWholeBody, tooLarge } from './whole-body.ts'
 
+const NO_BYTES = Buffer.alloc(0)
 /** The default limit of items in a body that is a list. */
 const MAX_BODY_ITEMS = 10_000
 
@@ -23,21 +28,11 @@ declare module 'fastify' {
 /** Registers the parsers. An empty JSON body counts as absent, as existing clients send it. */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
-    try {
-      if (!takesBody(request)) done(null, undefined)
-      else if (body.length <= SMALL_JSON_BYTES) done(null, parseJsonBody(body as Buffer))
-      else {
-        const { maxItems = MAX_BODY_ITEMS, maxWholeBytes } = request.routeOptions.config
-        const most = maxWholeBytes === undefined ? {} : { maxWholeBytes }
-        const reading = readJsonInTurns(body as Buffer, { maxItems, ...most, parse: parseJson })
-        // In a turn of its own: the validation of a large body takes as long as its parsing.
-        // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how a parser of both kinds answers
-        reading.then((value) => void setImmediate(() => done(null, value)), done)
-      }
-    } catch (error) {
-      done(error as Error, undefined)
-    }
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    readWholeBody(request, payload, (error, body = NO_BYTES) => {
+      if (error !== null) done(error)
+      else parseJsonOf(request, body, done)
+    })
   })
   app.addContentTypeParser('*', (request, payload, done) => {
     if (takesBody(request)) {
@@ -49,6 +44,27 @@ export function registerBodyParsers(app: FastifyInstance): void {
     }
     ignoreBody(payload, request.routeOptions.bodyLimit, done)
   })
+}
+
+function parseJsonOf(
+  request: FastifyRequest,
+  body: Buffer,
+  done: (error: Error | null, value?: unknown) => void,
+): void {
+  try {
+    if (!takesBody(request)) done(null, undefined)
+    else if (body.length <= SMALL_JSON_BYTES) done(null, parseExactBody(body))
+    else {
+      const { maxItems = MAX_BODY_ITEMS, maxWholeBytes } = request.facts.config
+      const most = maxWholeBytes === undefined ? {} : { maxWholeBytes }
+      const reading = awaitTurn(request).then(() => readJsonInTurns(body, { maxItems, ...most, parse: parseExact }))
+      // In a turn of its own: the validation of a large body takes as long as its parsing.
+      // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how a parser of both kinds answers
+      reading.then((value) => void setImmediate(() => done(null, value)), done)
+    }
+  } catch (error) {
+    done(error as Error, undefined)
+  }
 }
 
 /** Throws `unsupported_media_type` for a compressed body: only the routes of messages accept one. */
@@ -76,11 +92,6 @@ function ignoreBody(payload: NodeJS.ReadableStream, limit: number, done: (error:
   payload.on('data', onData).on('end', onEnd).on('error', finish)
 }
 
-/** The error for a body above its limit. */
-export function tooLarge(limit: number): ServiceError {
-  return new ServiceError('too_large', `the body must have at most ${limit} bytes`)
-}
-
 /** The value of a JSON document; undefined for an empty body. Throws `malformed`, and `too_large` for too many items. */
 export function parseJsonBody(body: Buffer): unknown {
   if (body.length === 0) return undefined
@@ -88,12 +99,26 @@ export function parseJsonBody(body: Buffer): unknown {
   return parseJson(body, undefined)
 }
 
+/** The same with integers above 2^53 as raw JSON. */
+export function parseExactBody(body: Buffer): unknown {
+  if (body.length === 0) return undefined
+  requireBoundedJson(body)
+  return parseExact(body, undefined)
+}
+
+function parseExact(bytes: Buffer, index: number | undefined): unknown {
+  let isExact = false
+  const value = parseJson(bytes, index, (text) => parseWithExactIntegers(text, () => (isExact = true)))
+  if (isExact) markExactIntegers(value)
+  return value
+}
+
 /** The value of a document, or of the list item with this index. */
-function parseJson(bytes: Buffer, index: number | undefined): unknown {
+function parseJson(bytes: Buffer, index: number | undefined, parse: (text: string) => unknown = JSON.parse): unknown {
   if (!isUtf8(bytes)) throw new ServiceError('malformed', 'the body must be UTF-8')
   let value: unknown
   try {
-    value = JSON.parse(bytes.toString('utf8'))
+    value = parse(bytes.toString('utf8'))
   } catch (error) {
     const item = index === undefined ? '' : ` in item ${index}`
     throw new ServiceError('malformed', `invalid JSON${item}${placeOf(error as Error)}`)
@@ -125,7 +150,7 @@ function storageFault(value: unknown, depth: number): ErrorDetail | undefined {
   if (typeof value === 'number') {
     return Number.isFinite(value) ? undefined : ownFault('must be a finite double')
   }
-  if (typeof value !== 'object' || value === null) return undefined
+  if (typeof value !== 'object' || value === null || isExactInteger(value)) return undefined
   if (depth >= MAX_JSON_DEPTH) return ownFault(`must not be nested deeper than ${MAX_JSON_DEPTH} levels`)
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index++) {

@@ -1,56 +1,93 @@
 /**
- * The page at `/docs`: an app of its own, created at the first request, because its packages take a twentieth of a start. Unknown
- * paths below it get the errors of the edge.
+ * The page at `/docs` with its files, and the document in both of its forms. Each is rendered at the first request for it, because the
+ * packages of the page take a twentieth of a start. Unknown paths below it get the errors of the edge.
  */
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readFile, readdir } from 'node:fs/promises'
+import { extname, join } from 'node:path'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Fastify from 'fastify'
 import swagger from '@fastify/swagger'
-import type { StaticDocumentSpec } from '@fastify/swagger'
-import { packageFolder } from '../installation.ts'
+import { entryPoint, packageFolder } from '../installation.ts'
+import { createJobQueue, jobThread } from '../jobs/index.ts'
+import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
 import { PAGE_HEADERS } from './security-headers.ts'
 
 const PAGE_PATH = '/docs'
+const INDEX = 'static/index.html'
+const YAML_TYPE = 'application/x-yaml'
+/** The document in YAML has 1 MB; writing it takes 0.2 s, in a thread of its own. */
+const MAX_YAML_MS = 60_000
+const YAML_HEAP_MIB = 512
 
-/** Headers of one hop, or replaced in the response. */
-const OWN_HEADERS = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date'])
+const FILE_TYPES: Readonly<Record<string, string>> = {
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'application/javascript; charset=utf-8',
+  '.png': 'image/png',
+  '.svg': 'image/svg+xml',
+}
 
-export function registerDocsPage(app: FastifyInstance, documentOf: () => object): void {
-  let opening: Promise<FastifyInstance> | undefined
+type Answers = ReadonlyMap<string, () => Promise<KeptAnswer>>
+
+/** `document` is the answer at `/openapi.json`. */
+export function registerDocsPage(app: FastifyInstance, document: () => Promise<KeptAnswer>): void {
+  const opened = renderOnce(() => openPage(document))
   const answer = async (request: FastifyRequest, reply: FastifyReply) => {
-    opening ??= openPage(documentOf())
-    const page = await opening
-    const { statusCode, headers, rawPayload } = await page.inject({
-      url: request.url,
-      headers: request.headers as never,
-    })
-    if (statusCode === 404) return reply.callNotFound()
-    for (const [name, value] of Object.entries(headers))
-      if (value !== undefined && !OWN_HEADERS.has(name)) void reply.header(name, value)
-    return await reply.code(statusCode).headers(PAGE_HEADERS).send(rawPayload)
+    const { '*': name } = request.params as { '*'?: string }
+    // Its links are relative to the page.
+    if (name === INDEX) return await reply.redirect('../')
+    // The router has decoded the name, so each answer has one name, however its path is written.
+    const kept = (await opened()).get(name === undefined ? PAGE_PATH : `${PAGE_PATH}/${name}`)
+    if (kept === undefined) return reply.callNotFound()
+    return await sendKept(request, reply.headers(PAGE_HEADERS), await kept())
   }
   for (const path of [PAGE_PATH, `${PAGE_PATH}/*`])
     app.get(path, { config: { isPublic: true }, schema: { hide: true } }, answer)
-  app.addHook('onClose', async () => {
-    await (await opening?.catch(() => undefined))?.close()
-  })
 }
 
-async function openPage(document: object): Promise<FastifyInstance> {
+/** The answers by their paths. */
+async function openPage(document: () => Promise<KeptAnswer>): Promise<Answers> {
   const { default: swaggerUi } = await import('@fastify/swagger-ui')
-  const files = packageFolder('@fastify/swagger-ui', 'static')
-  const page = Fastify()
+  const folder = packageFolder('@fastify/swagger-ui', 'static')
+  await using page = Fastify()
+  // The page reads the document from its address.
   await page.register(swagger, {
     mode: 'static',
-    specification: { document: document as StaticDocumentSpec['document'] },
+    specification: { document: { openapi: '3.1.0', info: { title: 'Skein', version: '' }, paths: {} } },
   })
   await page.register(swaggerUi, {
     routePrefix: PAGE_PATH,
-    baseDir: files,
-    logo: { type: 'image/svg+xml', content: await readFile(join(files, 'logo.svg')) },
+    baseDir: folder,
+    logo: { type: 'image/svg+xml', content: await readFile(join(folder, 'logo.svg')) },
     uiConfig: { deepLinking: true, docExpansion: 'none' },
   })
   await page.ready()
-  return page
+  const answers = new Map<string, () => Promise<KeptAnswer>>()
+  for (const name of await readdir(folder)) {
+    const type = FILE_TYPES[extname(name)]
+    if (type === undefined) continue
+    const render = async () => new KeptAnswer(type, await readFile(join(folder, name)))
+    answers.set(`${PAGE_PATH}/static/${name}`, renderOnce(render))
+  }
+  // These contain the settings of the page, and replace the files of these names.
+  for (const path of [PAGE_PATH, `${PAGE_PATH}/`, `${PAGE_PATH}/static/swagger-initializer.js`]) {
+    const { statusCode, headers, rawPayload } = await page.inject({ url: path })
+    if (statusCode !== 200) throw new Error(`the documentation page has no ${path}`)
+    const kept = new KeptAnswer(String(headers['content-type']), rawPayload)
+    answers.set(path, () => Promise.resolve(kept))
+  }
+  answers.set(`${PAGE_PATH}/json`, document)
+  answers.set(
+    `${PAGE_PATH}/yaml`,
+    renderOnce(async () => new KeptAnswer(YAML_TYPE, await yamlOf((await (await document()).in(undefined)).bytes))),
+  )
+  return answers
+}
+
+async function yamlOf(json: Buffer): Promise<string> {
+  const thread = createJobQueue<{ json: string }, string>(
+    { what: 'document', maxJobMs: MAX_YAML_MS, maxWaitingOfOwner: 1, maxWaiting: 1, isEndedAfterJob: true },
+    jobThread(entryPoint('core/http/yaml-thread.ts'), YAML_HEAP_MIB),
+  )
+  return await thread.run({ json: json.toString() }, PAGE_PATH)
 }

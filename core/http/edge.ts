@@ -12,7 +12,10 @@ import type { Logger } from '../logging/index.ts'
 import { declareEdgeResponses } from './responses.ts'
 import type { HttpApp } from './app.ts'
 import { registerBodyParsers, textFault } from './body.ts'
+import { registerBulkTurns } from './bulk-turns.ts'
+import { registerCompression } from './compression.ts'
 import type { CursorKeyring } from '../cursor.ts'
+import { callerAddressBehind } from './caller-address.ts'
 import { registerCursors } from './cursors.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
 import type { HealthOptions } from './health.ts'
@@ -21,17 +24,18 @@ import { registerHealth } from './health.ts'
 import { registerHints } from './hints.ts'
 import { lingerOnSend } from './linger.ts'
 import { registerStreamedResponses } from './streamed-responses.ts'
-import { trustedProxies } from './trusted-proxies.ts'
-import { registerRequestMetrics } from './metrics.ts'
+import { countAnswered } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
 import { registerOpenApi } from './openapi.ts'
 import type { Credential } from './openapi.ts'
-import { registerOriginRules } from './origin.ts'
+import { createOriginRules } from './origin.ts'
 import { createRequestLog } from './request-log.ts'
 import type { SchemaTypes } from './schema-types.ts'
 import { compileSerializer } from './serialize.ts'
-import { registerTraces } from './traces.ts'
+import { factsOf } from './route-facts.ts'
+import { beginTrace, endTrace, registerFailedTraces } from './traces.ts'
 import { compileValidator } from './validate.ts'
+import { endBody } from './whole-body.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -81,7 +85,6 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     childLoggerFactory: createRequestLog,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: options.maxBodyBytes,
-    trustProxy: options.trustProxy.length === 0 ? false : trustedProxies(options.trustProxy),
     routerOptions: { maxParamLength: MAX_PARAM_CHARS, querystringParser: parseQuery },
     genReqId: (request) => {
       const given = request.headers['x-request-id']
@@ -92,6 +95,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     },
   }).withTypeProvider<SchemaTypes>() as unknown as HttpApp
 
+  app.decorate('callerAddress', callerAddressBehind(options.trustProxy))
   app.setValidatorCompiler(compileValidator)
   app.setSerializerCompiler(compileSerializer)
   app.addHook('onRoute', declareEdgeResponses)
@@ -101,26 +105,38 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   const answerUnknown = registerNotFound(app as unknown as FastifyInstance)
   registerErrorHandler(app as unknown as FastifyInstance)
   registerBodyParsers(app as unknown as FastifyInstance)
+  registerCompression(app as unknown as FastifyInstance)
+  registerBulkTurns(app as unknown as FastifyInstance)
   registerStreamedResponses(app as unknown as FastifyInstance, options.maxBodyBytes)
-  app.addHook('onRequest', (request, reply, done) => {
+  registerFailedTraces(app as unknown as FastifyInstance)
+  const applyOriginRules = createOriginRules(options.corsOrigins)
+  // Without an initial value: a decorator must not share an object between requests.
+  app.decorateRequest('facts')
+  // One hook, because Fastify's chain of hooks costs every request more than these steps.
+  app.addHook('onRequest', (given, answer, done) => {
+    const [request, reply] = [given as FastifyRequest, answer as unknown as FastifyReply]
+    request.facts = factsOf(request)
+    if (request.facts.isSecret) void reply.header('Cache-Control', 'no-store')
     void reply.header('X-Request-Id', request.id)
-    done(addressFault(request))
-  })
-  registerTraces(app as unknown as FastifyInstance)
-  registerOriginRules(app as unknown as FastifyInstance, options.corsOrigins)
-  registerRequestMetrics(app as unknown as FastifyInstance, options.health.metrics)
-  // No path accepts QUERY; without a content type, Fastify would answer it with 400 before any handler (RFC 10008 section 2).
-  app.addHook('onRequest', (request, reply, done) => {
-    if (request.is404 && request.method === 'QUERY')
-      void answerUnknown(request as FastifyRequest, reply as unknown as FastifyReply)
-    else done()
-  })
-  // With a callback, so that a route that reads its own credentials does not wait for a promise.
-  app.addHook('onRequest', (request, _reply, done) => {
-    const { isPublic, ownCredentials } = request.routeOptions.config
-    if (request.is404 || isPublic === true || ownCredentials !== undefined) return done()
+    const fault = addressFault(request)
+    if (fault !== undefined) return done(fault)
+    beginTrace(request)
+    const refusal = applyOriginRules(request, reply)
+    if (refusal === true) return
+    if (refusal !== false) return done(refusal)
+    const { url, config } = request.facts
+    // No path accepts QUERY; without a content type, Fastify would answer it with 400 before any handler (RFC 10008 section 2).
+    if (url === undefined && request.method === 'QUERY') return void answerUnknown(request, reply)
+    // A route that reads its own credentials does not wait for a promise.
+    if (url === undefined || config.isPublic === true || config.ownCredentials !== undefined) return done()
     // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how this kind of hook goes on
     options.authenticate(request).then(() => done(), done)
+  })
+  app.addHook('onResponse', (request, reply, done) => {
+    endBody(request.raw)
+    endTrace(request as FastifyRequest, reply as unknown as FastifyReply)
+    countAnswered(request as FastifyRequest, reply as unknown as FastifyReply, options.health.metrics)
+    done()
   })
   registerHints(app as unknown as FastifyInstance)
   registerCursors(app as unknown as FastifyInstance, options.keyring)

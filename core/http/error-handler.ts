@@ -4,7 +4,7 @@ import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, Fa
 import { translateDatabaseError } from '../database/index.ts'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
-import { tooLarge } from './body.ts'
+import { tooLarge } from './whole-body.ts'
 import { RESPONSE_HEADERS } from './security-headers.ts'
 
 /** The kinds of Fastify's own errors, by code. */

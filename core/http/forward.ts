@@ -8,6 +8,7 @@ import { pipeline } from 'node:stream/promises'
 import type { FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 import type { RoutePlugin } from './app.ts'
+import { peerAddressOf, setPeerAddress } from './caller-address.ts'
 import { describeDocument } from './openapi.ts'
 
 /** Routes that another process answers. */
@@ -98,7 +99,7 @@ function requestHeaders(request: IncomingMessage, requestId: string): Record<str
     const [first, ...others] = values
     if (first !== undefined && !NOT_REQUESTED.has(name)) headers[name] = others.length === 0 ? first : values
   }
-  return { ...headers, [REQUEST_ID_HEADER]: requestId, [PEER_HEADER]: request.socket.remoteAddress ?? '' }
+  return { ...headers, [REQUEST_ID_HEADER]: requestId, [PEER_HEADER]: peerAddressOf(request.socket) }
 }
 
 function responseHeaders({ rawHeaders }: IncomingMessage): string[] {
@@ -110,6 +111,5 @@ export function adoptPeer(request: IncomingMessage): void {
   const peer = request.headers[PEER_HEADER]
   delete request.headers[PEER_HEADER]
   // A connection carries one request.
-  const value = typeof peer === 'string' ? peer : ''
-  Object.defineProperty(request.socket, 'remoteAddress', { value, configurable: true })
+  setPeerAddress(request.socket, typeof peer === 'string' ? peer : '')
 }

@@ -4,11 +4,12 @@
  */
 import { readFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { ServiceError } from '../errors/index.ts'
 import { HOME } from '../installation.ts'
 import type { HttpApp } from './app.ts'
+import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
 import { PAGE_HEADERS } from './security-headers.ts'
 
 const FOLDER = join(HOME, 'docs', 'guides')
@@ -26,35 +27,37 @@ const STYLE =
 export function registerPages(app: HttpApp, { version }: { version: string }): void {
   const config = { isPublic: true }
   const schema = { hide: true }
-  app.get('/', { config, schema }, async (_request, reply) => {
+  const front = renderOnce(async () => {
     const hasConsole = (app as unknown as FastifyInstance).hasRoute({ method: 'GET', url: CONSOLE_PATH })
-    return await sendPage(reply, 'Skein', frontPage(version, hasConsole, (await guides()).size > 0))
+    return pageOf('Skein', frontPage(version, hasConsole, (await guides()).size > 0))
   })
-  app.get(GUIDES_PATH, { config, schema }, async (_request, reply) => await sendGuide(reply, INDEX))
+  app.get('/', { config, schema }, async (request, reply) => await sendPage(request, reply, await front()))
+  app.get(GUIDES_PATH, { config, schema }, async (request, reply) => await sendGuide(request, reply, INDEX))
   app.get(
     `${GUIDES_PATH}/:guide`,
     { config, schema: { ...schema, params: Type.Object({ guide: Type.String() }) } },
-    async (request, reply) => await sendGuide(reply, request.params.guide),
+    async (request, reply) => await sendGuide(request, reply, request.params.guide),
   )
 }
 
-let known: Promise<ReadonlySet<string>> | undefined
-
-/** The names of the guides; empty in an installation without guides. */
-async function guides(): Promise<ReadonlySet<string>> {
-  known ??= readdir(FOLDER).then(
-    (names) => new Set(names.filter((name) => name.endsWith('.md'))),
-    () => new Set<string>(),
+/** The guides by the names of their files; empty in an installation without guides. */
+const guides = renderOnce(async () => {
+  const names = await readdir(FOLDER).catch(() => [] as string[])
+  return new Map(
+    names.filter((name) => name.endsWith('.md')).map((name) => [name, renderOnce(() => renderGuide(name))]),
   )
-  return await known
+})
+
+async function sendGuide(request: FastifyRequest, reply: FastifyReply, name: string): Promise<FastifyReply> {
+  const guide = (await guides()).get(name)
+  if (guide === undefined) throw new ServiceError('not_found', 'there is no guide with this name')
+  return await sendPage(request, reply, await guide())
 }
 
-async function sendGuide(reply: FastifyReply, name: string): Promise<FastifyReply> {
-  if (!(await guides()).has(name)) throw new ServiceError('not_found', 'there is no guide with this name')
+async function renderGuide(name: string): Promise<KeptAnswer> {
   const text = await readFile(join(FOLDER, name), 'utf8')
   const title = /^# (.{1,200})$/m.exec(text)?.[1] ?? name
-  return await sendPage(
-    reply,
+  return pageOf(
     title,
     `<p><a href="/">Skein</a> · <a href="${GUIDES_PATH}">Guides</a></p><pre>${guideText(text)}</pre>`,
   )
@@ -89,9 +92,13 @@ function frontPage(version: string, hasConsole: boolean, hasGuides: boolean): st
   return `<h1>Skein</h1><p>Version ${escapeHtml(version)}</p><ul>${items}</ul><p>On a command line: <code>npx skein login</code>, then <code>npx skein --help</code>.</p>`
 }
 
-async function sendPage(reply: FastifyReply, title: string, body: string): Promise<FastifyReply> {
+function pageOf(title: string, body: string): KeptAnswer {
   const page = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escapeHtml(title)}</title><style>${STYLE}</style>${body}</html>\n`
-  return await reply.headers(PAGE_HEADERS).type('text/html; charset=utf-8').send(page)
+  return new KeptAnswer('text/html; charset=utf-8', page)
+}
+
+async function sendPage(request: FastifyRequest, reply: FastifyReply, page: KeptAnswer): Promise<FastifyReply> {
+  return await sendKept(request, reply.headers(PAGE_HEADERS), page)
 }
 
 const ENTITIES: Readonly<Record<string, string>> = {

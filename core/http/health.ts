@@ -3,9 +3,11 @@ import { Type } from 'typebox'
 import type { BuildInfo } from '../build-info.ts'
 import { PROTOCOL_STATUS } from '../errors/index.ts'
 import { newId } from '../ids.ts'
+import { pacedWork } from '../paced.ts'
 import type { Readiness, ReadinessReport } from '../readiness/index.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpApp } from './app.ts'
+import { KeptAnswer, sendKept } from './kept-answers.ts'
 
 export type HealthOptions = {
   build: BuildInfo
@@ -65,11 +67,20 @@ export const Ready = Type.Object(
   },
 )
 
+/** Metrics are rendered at most once in this time, for all callers, who need no credentials. */
+export const METRICS_INTERVAL_MS = 1000
+/** Of a text that is kept for a second: 4 ms of a background thread for a megabyte. */
+const QUALITY = 4
 /** When a load balancer may ask again. */
 const RETRY_SECONDS = 1
 
 export function registerHealth(app: HttpApp, { build, metrics, readiness, serviceOf, whole }: HealthOptions): void {
   const instanceId = newId()
+  const { contentType } = metrics.registry
+  const rendered = pacedWork(
+    async () => new KeptAnswer(contentType, await (whole ?? metrics.registry).metrics(), { quality: QUALITY }),
+    METRICS_INTERVAL_MS,
+  )
   app.get(
     '/health',
     {
@@ -112,11 +123,13 @@ export function registerHealth(app: HttpApp, { build, metrics, readiness, servic
     '/metrics',
     {
       config: { isPublic: true, mediaType: 'text/plain' },
-      schema: { tags: ['health'], summary: 'Prometheus metrics', response: { 200: Type.String() } },
+      schema: {
+        tags: ['health'],
+        summary: 'Prometheus metrics',
+        description: 'At most a second old.',
+        response: { 200: Type.String() },
+      },
     },
-    async (_request, reply) => {
-      void reply.type(metrics.registry.contentType)
-      return await (whole ?? metrics.registry).metrics()
-    },
+    async (request, reply) => await sendKept(request, reply, await rendered(), 'no-store'),
   )
 }

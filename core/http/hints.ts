@@ -2,9 +2,10 @@
  * Unknown fields and parameters are ignored and named in a `Skein-Hint` header, with the nearest known name (contract, decisions
  * 64 and 71). Known names are those in the schema of the route.
  */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
 import type { TSchema } from 'typebox'
 import { nearestName } from '../nearest.ts'
+import { changingQueryFault } from './changing-queries.ts'
 
 const HINT_HEADER = 'Skein-Hint'
 const MAX_HINTS = 5
@@ -25,22 +26,41 @@ const MAX_SCHEMA_DEPTH = 12
 /** Characters that are valid in a header. */
 const PRINTABLE = /^[\x20-\x7e]+$/
 
-/** Adds the header to every response to a request with unknown names. */
+/**
+ * Refuses parameters that a call which changes something may not have, and adds the header to every response to a request with unknown
+ * names.
+ */
 export function registerHints(app: FastifyInstance): void {
   app.addHook('preValidation', (request, reply, done) => {
-    if (!request.is404) {
-      const hints = hintsOf(request)
-      if (hints.length > 0) void reply.header(HINT_HEADER, hints.join('; '))
+    const { url, config, names } = request.facts
+    if (url === undefined) return done()
+    if (request.url.includes('?')) {
+      const fault = changingQueryFault(request, config, names.query.fields)
+      if (fault !== undefined) return done(fault)
     }
+    const hints = hintsOf(request)
+    if (hints !== undefined && hints.length > 0) void reply.header(HINT_HEADER, hints.join('; '))
     done()
   })
 }
 
-function hintsOf(request: FastifyRequest): readonly string[] {
-  const { schema } = request.routeOptions
+/** The names that the schema of a route knows; undefined for a body of which none can be unknown. */
+export type KnownNames = { readonly query: Shape; readonly body: Shape | undefined }
+
+export function knownNamesOf(schema: FastifySchema | undefined): KnownNames {
+  const body = shapeOf(schema?.body as TSchema | undefined)
+  return {
+    query: shapeOf(schema?.querystring as TSchema | undefined),
+    body: body.fields.size === 0 && body.items === undefined ? undefined : body,
+  }
+}
+
+function hintsOf(request: FastifyRequest): readonly string[] | undefined {
+  const { names } = request.facts
+  if (names.body === undefined && !request.url.includes('?')) return undefined
   const search = new HintSearch()
-  search.parameters(request.query as object, shapeOf(schema?.querystring as TSchema | undefined))
-  if (schema?.body !== undefined) search.fields(request.body, shapeOf(schema.body as TSchema), '')
+  search.parameters(request.query as object, names.query)
+  if (names.body !== undefined) search.fields(request.body, names.body, '')
   return search.hints
 }
 

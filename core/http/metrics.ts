@@ -1,5 +1,5 @@
 /** Metrics of requests, of whatever protocol (contract section 11). */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { counter, createRegistry, defineMetrics, histogram } from '../metrics/index.ts'
 import type { MetricSet, Registry } from '../metrics/index.ts'
 
@@ -38,11 +38,13 @@ export function createMetrics(sets: readonly MetricSet[] = [], process?: string)
  * Counts every HTTP request under its route pattern; unknown paths share one. A request that was passed on is counted by the process
  * that answers it.
  */
-export function registerRequestMetrics(app: FastifyInstance, metrics: Metrics): void {
-  app.addHook('onResponse', (request, reply, done) => {
-    if (request.routeOptions.config.isForwarded === true) return done()
-    const route = `${request.method} ${request.routeOptions.url ?? 'unknown'}`
-    metrics.countRequest('http', route, String(reply.statusCode), reply.elapsedTime / 1000)
-    done()
-  })
+export function countAnswered(request: FastifyRequest, reply: FastifyReply, metrics: Metrics): void {
+  const { facts, method } = request
+  if (facts.config.isForwarded === true) return
+  metrics.countRequest(
+    'http',
+    `${method} ${facts.url ?? 'unknown'}`,
+    String(reply.statusCode),
+    reply.elapsedTime / 1000,
+  )
 }

@@ -5,12 +5,14 @@ import { ERROR_KINDS, PROTOCOL_STATUS } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
 
 type Json = Record<string, unknown>
-type Parameter = { name: string; in: string; required?: boolean; description?: string; schema?: Json }
-type Response = { description: string; content?: Record<string, Json>; headers?: Json } | { $ref: string }
+export type Parameter = { name: string; in: string; required?: boolean; description?: string; schema?: Json }
+export type Response = { description: string; content?: Record<string, Json>; headers?: Json } | { $ref: string }
 type RequestBody = { required?: boolean; content: Record<string, { schema?: Json }> }
-type Operation = {
+export type Operation = {
   operationId?: string
+  summary?: string
   description?: string
+  tags?: string[]
   parameters?: Parameter[]
   requestBody?: RequestBody
   responses?: Record<string, Response>
@@ -23,8 +25,9 @@ const REFUSALS: Record<ErrorKind, string> = {
   unauthenticated: 'Missing, invalid or expired credentials',
   forbidden: 'Not permitted',
   not_found: 'Does not exist, or the caller may not read it',
+  gone: 'Existed, and is no longer kept; the message names what is',
   method_not_allowed: 'The path accepts other methods; see `Allow`',
-  conflict: 'Already exists',
+  conflict: 'Already exists; `details` name the field whose value is in use',
   invalid_state: 'Not possible in the present state',
   unprocessable: 'Well formed, but an entity that it names cannot be used',
   too_large: 'More than the limit',

@@ -7,9 +7,13 @@ import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import { registerDocsPage } from './docs-page.ts'
 import type { HttpApp } from './app.ts'
+import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
 import { createSchemaNames } from './openapi-components.ts'
 import { HEADERS, completeOperations, operationIdOf, refusalResponses, withMediaTypes } from './openapi-operations.ts'
+import { nameParts, spreadParts } from './openapi-named-parts.ts'
 import type { Paths } from './openapi-operations.ts'
+import { mergeTwins, separateTwins } from './openapi-twins.ts'
+import type { TwinRule } from './openapi-twins.ts'
 
 export type DocumentTexts = {
   /** A sentence for each tag. */
@@ -18,6 +22,8 @@ export type DocumentTexts = {
   examples?: Readonly<Record<string, unknown>>
   /** A paragraph for the top of the document. */
   introduction?: string
+  /** Paths that are described by another one. */
+  twins?: readonly TwinRule[]
   /** The document of another process, whose paths are answered here too. */
   alsoServed?: object
 }
@@ -26,6 +32,7 @@ type Texts = {
   tags: Map<string, string>
   examples: Map<string, unknown>
   introductions: string[]
+  twins: TwinRule[]
   alsoServed: Document[]
 }
 
@@ -34,14 +41,15 @@ const textsOf = new WeakMap<object, Texts>()
 /** Adds texts to the document of the app; rooms call it where they register their routes. */
 export function describeDocument(
   app: HttpApp,
-  { tags = {}, examples = {}, introduction, alsoServed }: DocumentTexts,
+  { tags = {}, examples = {}, introduction, twins = [], alsoServed }: DocumentTexts,
 ): void {
   const texts = textsOf.get(app)
   if (texts === undefined) throw new Error('the app has no document')
   for (const [tag, text] of Object.entries(tags)) texts.tags.set(tag, text)
   for (const [name, example] of Object.entries(examples)) texts.examples.set(name, example)
   if (introduction !== undefined) texts.introductions.push(introduction)
-  if (alsoServed !== undefined) texts.alsoServed.push(alsoServed as Document)
+  texts.twins.push(...twins)
+  if (alsoServed !== undefined) texts.alsoServed.push(completeDocument(alsoServed as Document))
 }
 
 const SECURITY_SCHEMES = {
@@ -68,6 +76,12 @@ const SECURITY_SCHEMES = {
     name: 'Authorization',
     description: '`Client <external key>` of a device that requests its configuration',
   },
+  mailed_link: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'Authorization',
+    description: 'Scheme and token of a link in a mail, as the operation describes',
+  },
   session: {
     type: 'apiKey',
     in: 'cookie',
@@ -79,6 +93,7 @@ const SECURITY_SCHEMES = {
 /** The schemes of a route that reads its own credentials; `none` when they are optional. */
 export type Credential = keyof typeof SECURITY_SCHEMES | 'none'
 
+const JSON_TYPE = 'application/json; charset=utf-8'
 const PARAMETERS = new Set(['querystring', 'headers'])
 /** The name of the wildcard parameter `*` of the router in the document. */
 const REST = 'rest'
@@ -92,11 +107,17 @@ function securityOf(config: { isPublic?: boolean; ownCredentials?: readonly Cred
   )
 }
 
-type Document = {
+export type Document = {
   info: { description?: string }
   tags?: { name: string; description?: string }[]
   paths?: Paths
   components?: object
+}
+
+/** The document with an operation for each path, and with every part in its place: as it is without the abbreviations for readers. */
+export function completeDocument<D extends Document>(published: D): D {
+  const spread = spreadParts(published)
+  return { ...spread, paths: separateTwins(spread.paths ?? {}) }
 }
 
 /** What both documents have is that of the first. */
@@ -117,7 +138,7 @@ function mergeDocuments<D extends Document>(own: D, other: Document): D {
 export function registerOpenApi(app: HttpApp, { version }: { version: string }): void {
   const plain = app as unknown as FastifyInstance
   const names = createSchemaNames()
-  const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [], alsoServed: [] }
+  const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [], twins: [], alsoServed: [] }
   textsOf.set(app, texts)
   /** By the operation id of the path. */
   const configs = new Map<string, FastifyContextConfig>()
@@ -135,13 +156,14 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
     const used = new Set(
       Object.values(paths)
         .flatMap((operations) => Object.values(operations))
-        .flatMap((operation) => (operation as { tags?: string[] }).tags ?? []),
+        .flatMap((operation) => operation.tags ?? []),
     )
     const tags = [...used].toSorted().map((name) => ({ name, ...descriptionOf(texts.tags.get(name)) }))
     const description = [document.info.description, ...texts.introductions].join('\n\n')
     const components = { ...document.components, responses: refusalResponses(), headers: HEADERS }
     const own = { ...document, info: { ...document.info, description }, tags, paths, components }
-    return texts.alsoServed.reduce(mergeDocuments, own)
+    const whole = texts.alsoServed.reduce(mergeDocuments, own)
+    return nameParts({ ...whole, paths: mergeTwins(whole.paths ?? {}, texts.twins) })
   }
 
   // Called directly instead of registered: a registered plugin is loaded in a later turn and misses earlier routes.
@@ -184,8 +206,13 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
     },
   }
   swagger(plain, options, () => undefined)
-  plain.get('/openapi.json', { config: { isPublic: true }, schema: { hide: true } }, () => plain.swagger())
-  registerDocsPage(plain, () => plain.swagger())
+  const rendered = renderOnce(() => new KeptAnswer(JSON_TYPE, JSON.stringify(plain.swagger())))
+  plain.get(
+    '/openapi.json',
+    { config: { isPublic: true }, schema: { hide: true } },
+    async (request, reply) => await sendKept(request, reply, await rendered()),
+  )
+  registerDocsPage(plain, rendered)
 }
 
 function descriptionOf(description: string | undefined): { description?: string } {

@@ -8,6 +8,7 @@ import { extname, join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { PROTOCOL_STATUS, ServiceError } from '../errors/index.ts'
 import type { RoutePlugin } from './app.ts'
+import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
 import { RESPONSE_HEADERS } from './security-headers.ts'
 
 export type SinglePage = {
@@ -47,13 +48,14 @@ const TYPES: Readonly<Record<string, string>> = {
   '.woff2': 'font/woff2',
 }
 
-/** What the server sends a file as: its name in the folder, or that of its compressed form. */
-const ENCODINGS = [
-  { token: 'br', suffix: '.br' },
-  { token: 'gzip', suffix: '.gz' },
+/** The names of compressed forms of a file in the folder. */
+const FORMS = [
+  ['br', '.br'],
+  ['gzip', '.gz'],
 ] as const
 
-type BuiltPage = { folder: string; document: string; names: ReadonlySet<string> }
+/** Each file is read when it is first asked for, and kept. */
+type BuiltPage = { document: string; files: ReadonlyMap<string, () => Promise<KeptAnswer>> }
 
 const headersOf = (nonce: string) => ({
   ...RESPONSE_HEADERS,
@@ -78,7 +80,6 @@ const headersOf = (nonce: string) => ({
 
 const SANDBOX_HEADERS = {
   ...RESPONSE_HEADERS,
-  'Cache-Control': 'no-cache',
   'Content-Security-Policy': [
     'sandbox allow-scripts',
     "default-src 'none'",
@@ -93,38 +94,32 @@ const SANDBOX_HEADERS = {
 }
 
 export function singlePage({ path, page, sandboxes = [] }: SinglePage): RoutePlugin {
-  let reading: Promise<BuiltPage> | undefined
-  const readOnce = (folder: string) => (reading ??= readBuilt(folder))
+  const source = 'folder' in page ? renderOnce(() => readBuilt(page.folder)) : page
   const sendDocument = async (request: FastifyRequest, reply: FastifyReply) => {
     const nonce = randomBytes(16).toString('base64')
     void reply.type('text/html; charset=utf-8').headers(headersOf(nonce))
     const base = escapeAttribute(baseOf(request.url, path))
-    if ('title' in page) return await reply.code(PROTOCOL_STATUS.unavailable.http).send(noticePage(page, nonce))
-    const { document } = await readOnce(page.folder)
+    if ('title' in source) return await reply.code(PROTOCOL_STATUS.unavailable.http).send(noticePage(source, nonce))
+    const { document } = await source()
     return await reply.send(document.replaceAll(NONCE_PLACEHOLDER, nonce).replaceAll(BASE_PLACEHOLDER, base))
   }
-  const sendFile = async (request: FastifyRequest, reply: FastifyReply, name: string, built: BuiltPage) => {
-    const accepted = acceptedOf(request)
-    const encoding = ENCODINGS.find(({ token, suffix }) => accepted.has(token) && built.names.has(`${name}${suffix}`))
+  const sendFile = async (request: FastifyRequest, reply: FastifyReply, name: string, file: KeptAnswer) => {
+    const isHashed = name.startsWith(HASHED_FOLDER)
     void reply.headers({
       ...RESPONSE_HEADERS,
-      'Cache-Control': name.startsWith(HASHED_FOLDER) ? YEAR : 'no-cache',
-      Vary: 'Accept-Encoding',
       // A frame without an origin loads its scripts from another one. The files are public.
-      ...(sandboxes.length > 0 && name.startsWith(HASHED_FOLDER) ? { 'Access-Control-Allow-Origin': '*' } : {}),
+      ...(sandboxes.length > 0 && isHashed ? { 'Access-Control-Allow-Origin': '*' } : {}),
       ...(sandboxes.includes(name) ? SANDBOX_HEADERS : {}),
     })
-    if (encoding !== undefined) void reply.header('Content-Encoding', encoding.token)
-    const content = await readFile(join(built.folder, `${name}${encoding?.suffix ?? ''}`))
-    return await reply.type(TYPES[extname(name)] ?? 'application/octet-stream').send(content)
+    return await sendKept(request, reply, file, isHashed ? YEAR : 'no-cache')
   }
   return (app) => {
     const options = { config: { isPublic: true }, schema: { hide: true } }
     app.get(path, options, sendDocument)
     app.get(`${path}/*`, options, async (request, reply) => {
       const name = (request.params as { '*': string })['*']
-      const built = 'folder' in page ? await readOnce(page.folder) : undefined
-      if (built?.names.has(name) === true && name !== DOCUMENT) return await sendFile(request, reply, name, built)
+      const file = 'title' in source ? undefined : (await source()).files.get(name)
+      if (file !== undefined) return await sendFile(request, reply, name, await file())
       // A file that a newer build no longer has is missing; it is not the document.
       if (name.startsWith(HASHED_FOLDER)) throw new ServiceError('not_found', 'no such file')
       return await sendDocument(request, reply)
@@ -137,7 +132,20 @@ async function readBuilt(folder: string): Promise<BuiltPage> {
   const names = entries
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
-  return { folder, document: await readFile(join(folder, DOCUMENT), 'utf8'), names: new Set(names) }
+  const has = new Set(names)
+  const files = names
+    .filter((name) => name !== DOCUMENT)
+    .map((name) => [name, renderOnce(() => readAnswer(folder, name, has))] as const)
+  return { document: await readFile(join(folder, DOCUMENT), 'utf8'), files: new Map(files) }
+}
+
+async function readAnswer(folder: string, name: string, names: ReadonlySet<string>): Promise<KeptAnswer> {
+  const forms = FORMS.filter(([, suffix]) => names.has(`${name}${suffix}`)).map(
+    ([encoding, suffix]) => [encoding, () => readFile(join(folder, `${name}${suffix}`))] as const,
+  )
+  const type = TYPES[extname(name)] ?? 'application/octet-stream'
+  const content = await readFile(join(folder, name))
+  return new KeptAnswer(type, content, forms.length === 0 ? {} : { given: Object.fromEntries(forms) })
 }
 
 /** The folder of the page, relative to the path of the request: `console/` for `/console`, `../` for `/console/a/`. */
@@ -146,11 +154,6 @@ function baseOf(url: string, path: string): string {
   if (!below.startsWith('/')) return `${path.slice(1)}/`
   const depth = below.split('/').length - 2
   return depth === 0 ? './' : '../'.repeat(depth)
-}
-
-function acceptedOf({ headers }: FastifyRequest): ReadonlySet<string> {
-  const parts = String(headers['accept-encoding'] ?? '').split(',', 20)
-  return new Set(parts.map((part) => part.trim()).filter((part) => !part.endsWith(';q=0')))
 }
 
 function noticePage({ title, text }: PageNotice, nonce: string): string {

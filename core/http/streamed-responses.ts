@@ -6,8 +6,8 @@ import { Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { TObject, TSchema } from 'typebox'
-import { SMALL_JSON_BYTES } from '../json-text.ts'
 import { createTurns } from '../turns.ts'
+import { isLarge } from './bulk-turns.ts'
 import { compileSerializer } from './serialize.ts'
 
 /** Shorter lists are sent like any other response. */
@@ -30,11 +30,6 @@ export function registerStreamedResponses(app: FastifyInstance, maxBodyBytes: nu
       return inTurns(request, reply, await handler.call(this, request, reply))
     }
   })
-}
-
-/** A body without a length may be large. */
-function isLarge({ headers, body }: FastifyRequest): boolean {
-  return body !== undefined && !(Number(headers['content-length']) <= SMALL_JSON_BYTES)
 }
 
 /** The payload of a handler, as a stream when it contains a long list. */

@@ -1,5 +1,5 @@
 /** A span for each HTTP request, as OpenTelemetry's semantic conventions name it. The caller's `traceparent` is its parent. */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { PROTOCOL_STATUS, kindOf } from '../errors/index.ts'
 import { isTracing, startSpan, traceIdOf } from '../tracing/index.ts'
 import type { Span } from '../tracing/index.ts'
@@ -14,35 +14,38 @@ export function traceparentOf(request: FastifyRequest): string | undefined {
   return spans.get(request.raw)?.traceparent
 }
 
-export function registerTraces(app: FastifyInstance): void {
-  app.addHook('onRequest', (request, _reply, done) => {
-    const route = request.routeOptions.url
-    if (!isTracing() || UNTRACED.has(route ?? '')) return done()
-    const { traceparent } = request.headers
-    const span = startSpan(route === undefined ? request.method : `${request.method} ${route}`, {
-      kind: 'server',
-      parent: typeof traceparent === 'string' ? traceparent : undefined,
-      attributes: {
-        'http.request.method': request.method,
-        'http.route': route,
-        'network.protocol.version': request.raw.httpVersion,
-        'client.address': request.ip,
-        'skein.request_id': request.id,
-      },
-    })
-    spans.set(request.raw, span)
-    // Log lines of this request contain the trace id.
-    request.log = request.log.child({ trace_id: traceIdOf(span.traceparent) })
-    done()
+/** Begins the span of the request, if one is recorded. */
+export function beginTrace(request: FastifyRequest): void {
+  if (!isTracing()) return
+  const route = request.facts.url
+  if (UNTRACED.has(route ?? '')) return
+  const { traceparent } = request.headers
+  const span = startSpan(route === undefined ? request.method : `${request.method} ${route}`, {
+    kind: 'server',
+    parent: typeof traceparent === 'string' ? traceparent : undefined,
+    attributes: {
+      'http.request.method': request.method,
+      'http.route': route,
+      'network.protocol.version': request.raw.httpVersion,
+      'client.address': request.server.callerAddress(request.raw),
+      'skein.request_id': request.id,
+    },
   })
+  spans.set(request.raw, span)
+  // Log lines of this request contain the trace id.
+  request.log = request.log.child({ trace_id: traceIdOf(span.traceparent) })
+}
+
+/** The request was answered. */
+export function endTrace(request: FastifyRequest, reply: FastifyReply): void {
+  const span = spans.get(request.raw)
+  span?.setAttributes({ 'http.response.status_code': reply.statusCode })
+  span?.end()
+}
+
+export function registerFailedTraces(app: FastifyInstance): void {
   app.addHook('onError', (request, _reply, error, done) => {
     if (PROTOCOL_STATUS[kindOf(error)].http >= 500) spans.get(request.raw)?.fail(error)
-    done()
-  })
-  app.addHook('onResponse', (request, reply, done) => {
-    const span = spans.get(request.raw)
-    span?.setAttributes({ 'http.response.status_code': reply.statusCode })
-    span?.end()
     done()
   })
 }

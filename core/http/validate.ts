@@ -3,9 +3,10 @@
  * body is not converted: `"1"` is not a number in JSON. Unknown fields are kept and ignored; a `null` counts as absent.
  */
 import type { TSchema } from 'typebox'
-import { ServiceError, fieldName } from '../errors/index.ts'
+import { ServiceError, fieldName, refusedField } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 import { checkOf } from './check.ts'
+import { roundedInteger } from './exact-integers.ts'
 import { faultsOf, withArticle } from './faults.ts'
 import type { Fault } from './faults.ts'
 import { dropNulls } from './nulls.ts'
@@ -25,7 +26,11 @@ export function compileValidator({ schema, httpPart }: { schema: unknown; httpPa
   const part = (httpPart ?? 'body') as Part
   const isText = part !== 'body'
   return (input: unknown): { value: unknown } | { error: Error } => {
-    if (part === 'body') dropNulls(type, input)
+    if (part === 'body') {
+      dropNulls(type, input)
+      const rounded = roundedInteger(type, input)
+      if (rounded !== undefined) return { error: refusedField(rounded.path, rounded.message) }
+    }
     const converted = isText ? convertText(type, input) : input
     const value = part === 'headers' ? converted : applyDefaults(type, converted)
     if (checkOf(type).Check(value)) return { value }
@@ -36,18 +41,24 @@ export function compileValidator({ schema, httpPart }: { schema: unknown; httpPa
         }),
       }
     }
-    const details: ErrorDetail[] = []
-    const seen = new Set<string>()
-    for (const error of faultsOf(type, value, '')) {
-      const path = pathOf(error, isText)
-      if (seen.has(path) || details.length >= MAX_DETAILS) continue
-      seen.add(path)
-      details.push({ path, message: describeFault(error) })
-    }
+    const details = detailsOf(type, value, isText)
     const first = details[0]
     const message = first === undefined ? `invalid ${part}` : `${subjectOf(first.path, part)} ${first.message}`
     return { error: new ServiceError('malformed', message, { details }) }
   }
+}
+
+/** The faults of a value that does not match the schema: one for each path, with what is accepted. */
+export function detailsOf(type: TSchema, value: unknown, isText = false): ErrorDetail[] {
+  const details: ErrorDetail[] = []
+  const seen = new Set<string>()
+  for (const error of faultsOf(type, value, '')) {
+    const path = pathOf(error, isText)
+    if (seen.has(path) || details.length >= MAX_DETAILS) continue
+    seen.add(path)
+    details.push({ path, message: describeFault(error) })
+  }
+  return details
 }
 
 type Properties = Record<string, TSchema & { type?: string; default?: unknown; anyOf?: TSchema[] }>

@@ -1,5 +1,5 @@
 /** Shared token buckets in the memory of one process, which answers for all processes of its machine. */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../bounded-cache.ts'
 import { monotonicMs } from '../time.ts'
 import { digestOf } from './shared-limits.ts'
 import type { NamedBucket, SharedLimits } from './shared-limits.ts'
@@ -10,7 +10,7 @@ import type { Bucket } from './token-bucket.ts'
 const MAX_BUCKETS = 100_000
 
 export function createMemoryLimits(now: () => number = monotonicMs): SharedLimits {
-  const buckets = new LRUCache<string, Bucket>({ max: MAX_BUCKETS })
+  const buckets = new BoundedCache<string, Bucket>({ maxEntries: MAX_BUCKETS })
 
   function bucketOf({ name, rule }: NamedBucket): Bucket {
     // Names may contain user input of any length.

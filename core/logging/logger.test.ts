@@ -3,9 +3,15 @@ import { Writable } from 'node:stream'
 import { expect, test, vi } from 'vitest'
 import { Secret } from '../config/index.ts'
 import { ServiceError } from '../errors/index.ts'
-import { createHeldLogger, createLogger } from './index.ts'
 
-function output(isTTY = false) {
+// The lines of terminals are loaded where stdout is one.
+const { isTTY } = process.stdout
+process.stdout.isTTY = true
+vi.resetModules()
+const { createHeldLogger, createLogger } = await import('./index.ts')
+process.stdout.isTTY = isTTY
+
+function output(isTerminal = false) {
   let text = ''
   const stream = Object.assign(
     new Writable({
@@ -14,7 +20,7 @@ function output(isTTY = false) {
         done()
       },
     }),
-    { isTTY },
+    { isTTY: isTerminal },
   )
   return { stream, text: () => text }
 }

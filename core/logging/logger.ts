@@ -4,10 +4,12 @@
  */
 import { pino } from 'pino'
 import type { Logger } from 'pino'
-import pretty from 'pino-pretty'
 import { HeldLines } from './held-lines.ts'
 
 export type { Logger } from 'pino'
+
+/** Loaded for terminals alone: 30 files that a service would load for nothing. */
+const pretty = process.stdout.isTTY ? (await import('pino-pretty')).default : undefined
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
@@ -40,7 +42,7 @@ export type LoggerOptions = {
   level: LogLevel
   /** The name of the process, where a program has several. */
   process?: string | undefined
-  /** The output; defaults to stdout. */
+  /** The output; defaults to stdout. Its lines are readable if it and stdout are terminals. */
   stream?: NodeJS.WritableStream & { isTTY?: boolean }
 }
 
@@ -68,7 +70,7 @@ function pinoOptions({ name, level, process: processName }: Omit<LoggerOptions, 
 }
 
 function outputOf(stream: NonNullable<LoggerOptions['stream']>) {
-  if (stream.isTTY !== true) return stream
+  if (stream.isTTY !== true || pretty === undefined) return stream
   return pretty({
     destination: stream,
     sync: true,

@@ -9,6 +9,8 @@ import type { GaugeMetric, Sample } from './define.ts'
 
 /** Between two rounds of the collector. */
 export const COLLECT_INTERVAL_MS = 10_000
+/** Between the first readings of two sources: together, each would open a database connection of its own. */
+const STAGGER_MS = 50
 /** One reading may take so long. */
 const READ_DEADLINE_MS = 5_000
 /** A value that was read longer ago is not shown. */
@@ -61,7 +63,7 @@ export type CollectorOptions = {
   maxAgeMs?: number
 }
 
-/** Begins at once and returns without waiting for the first values. */
+/** Begins at once, with one source after the other, and returns without waiting for the first values. */
 export function startCollector({
   collected,
   logger,
@@ -70,12 +72,12 @@ export function startCollector({
   maxAgeMs = MAX_AGE_MS,
 }: CollectorOptions): { stop(): Promise<void> } {
   const stopping = new AbortController()
-  const loops = collected.map((one) => collect(one))
+  const loops = collected.map((one, index) => collect(one, index * STAGGER_MS))
   const removeAgeSource = COLLECTOR_METRICS.age.from(() =>
     loops.map(({ name, ageMs }) => ({ labels: { reading: name }, value: ageMs() / 1000 })),
   )
 
-  function collect({ name, gauges, read, intervalMs = defaultIntervalMs }: GaugeSource) {
+  function collect({ name, gauges, read, intervalMs = defaultIntervalMs }: GaugeSource, firstPauseMs: number) {
     const shownMs = maxAgeMs * Math.max(1, intervalMs / defaultIntervalMs)
     let atMs = monotonicMs()
     let values: readonly GaugeValue[] = []
@@ -107,10 +109,13 @@ export function startCollector({
       }
     }
 
+    const pause = (pauseMs: number) => sleep(pauseMs, stopping.signal).catch(() => undefined)
+
     async function loop(): Promise<void> {
+      if (firstPauseMs > 0) await pause(firstPauseMs)
       while (!stopping.signal.aborted) {
         await round()
-        await sleep(intervalMs, stopping.signal).catch(() => undefined)
+        await pause(intervalMs)
       }
       for (const removeSource of sources) removeSource()
     }

@@ -9,6 +9,7 @@ const LIMIT_NAMES = [
   'verification_mail',
   'anonymous_provisioning',
   'bootstrap_key',
+  'given_secret',
   'notification_rate',
   'notification_quota',
   'streams',

@@ -12,7 +12,7 @@ test('each metric is shown once, with the samples of every process under its lab
   METRICS.done.add({ kind: 'a' }, 2)
   const texts = await Promise.all(['1', '2'].map((process) => createRegistry([METRICS.set], process).metrics()))
   const other = '# HELP test_other Other\n# TYPE test_other gauge\ntest_other{process="3"} 4\n'
-  const lines = mergeMetrics([...texts, '', other]).split('\n')
+  const lines = (await mergeMetrics([...texts, '', other])).split('\n')
   const at = lines.indexOf('# HELP test_done_total Done # HELP or not')
   expect(lines.slice(at, at + 4)).toEqual([
     '# HELP test_done_total Done # HELP or not',

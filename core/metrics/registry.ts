@@ -1,5 +1,6 @@
 /** What a process shows at `/metrics`: Node's runtime, the build, and the sets that its program exposes. */
 import { Registry, collectDefaultMetrics } from 'prom-client'
+import { createTurns } from '../turns.ts'
 import { readBuildInfo } from '../build-info.ts'
 import { defineMetrics, gauge } from './define.ts'
 import type { MetricSet } from './define.ts'
@@ -27,13 +28,26 @@ const EVENT_LOOP_SAMPLE_MS = 100
  * where several processes show their metrics together.
  */
 export function createRegistry(sets: readonly MetricSet[], process?: string): Registry {
-  const registry = new Registry()
+  const registry = new RegistryInTurns()
   if (process !== undefined) registry.setDefaultLabels({ process })
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: EVENT_LOOP_SAMPLE_MS })
   for (const { metrics } of new Set([PROCESS_SET, ...sets])) {
     for (const { instrument } of Object.values(metrics)) registry.registerMetric(instrument)
   }
   return registry
+}
+
+/** Renders its text metric by metric, in turns of the event loop: all of them together have megabytes. */
+class RegistryInTurns extends Registry {
+  override async metrics(): Promise<string> {
+    const turns = createTurns()
+    const texts: string[] = []
+    for (const { name } of this.getMetricsAsArray()) {
+      texts.push(await this.getSingleMetricAsString(name))
+      if (turns.isOver) await turns.next()
+    }
+    return `${texts.join('\n\n')}\n`
+  }
 }
 
 export type { Registry } from 'prom-client'

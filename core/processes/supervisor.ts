@@ -3,6 +3,7 @@
  * and reports them as one.
  */
 import type { Environment } from '../config/index.ts'
+import { METRICS_INTERVAL_MS } from '../http/index.ts'
 import type { Whole } from '../http/index.ts'
 import { createMemoryLimits } from '../limits/index.ts'
 import type { Logger } from '../logging/index.ts'
@@ -10,6 +11,7 @@ import { mergeMetrics, removeSources } from '../metrics/index.ts'
 import type { Registry } from '../metrics/index.ts'
 import type { Lifecycle } from '../program/index.ts'
 import type { Readiness, ReadinessReport } from '../readiness/index.ts'
+import { pacedWork } from '../paced.ts'
 import { sleep } from '../time.ts'
 import type { Machine } from './machine.ts'
 import { PROCESS_METRICS } from './metrics.ts'
@@ -50,7 +52,8 @@ export class Supervisor {
   readonly #limits = createMemoryLimits()
   #processes: readonly SupervisedProcess[] = []
   #onHint: (topic: string, payload: Uint8Array) => void = () => undefined
-  #collecting: Promise<string> | undefined
+  /** Of all processes, for any of them that is asked. */
+  readonly #metrics = pacedWork(() => this.#collect(), METRICS_INTERVAL_MS)
   #own: { readiness: Readiness; registry: Registry } | undefined
 
   constructor(logger: Logger) {
@@ -170,16 +173,10 @@ export class Supervisor {
     return isSent
   }
 
-  /** Concurrent callers share one result. */
-  #metrics(): Promise<string> {
-    this.#collecting ??= this.#collect().finally(() => (this.#collecting = undefined))
-    return this.#collecting
-  }
-
   async #collect(): Promise<string> {
     const others = this.#processes.map(({ link }) => link?.request<string>(METRICS, undefined, METRICS_DEADLINE_MS))
     const texts = await Promise.all([this.#own?.registry.metrics(), ...others])
-    return mergeMetrics(texts.filter((text) => text !== undefined))
+    return await mergeMetrics(texts.filter((text) => text !== undefined))
   }
 }
 

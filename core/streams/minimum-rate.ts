@@ -1,6 +1,6 @@
 /** A deadline that depends on the bytes transferred: peers below the minimum rate would hold resources for too long. */
 import { ServiceError } from '../errors/index.ts'
-import { monotonicMs, sleep } from '../time.ts'
+import { monotonicMs } from '../time.ts'
 
 /** Slower than the slowest radio link that devices are expected to use. */
 export const MIN_BYTES_PER_SECOND = 1024
@@ -35,15 +35,12 @@ export async function* atMinimumRate<Piece extends Uint8Array>(
 }
 
 async function before<T>(work: Promise<T>, waitMs: number): Promise<T | 'late'> {
-  const done = new AbortController()
-  const late = sleep(Math.max(0, waitMs), done.signal).then(
-    () => 'late' as const,
-    () => 'late' as const,
-  )
+  const { promise, resolve } = Promise.withResolvers<'late'>()
+  const timer = setTimeout(resolve, Math.max(0, waitMs), 'late')
   work.catch(() => undefined)
   try {
-    return await Promise.race([work, late])
+    return await Promise.race([work, promise])
   } finally {
-    done.abort()
+    clearTimeout(timer)
   }
 }

@@ -15,8 +15,11 @@ export type TranspiledComponent = {
   cores: [name: string, bytes: Uint8Array][]
 }
 
-/** Throws ModuleRefusal, or a value of the transpiler (`sentenceOf`). */
-export async function transpileComponent(component: Uint8Array): Promise<TranspiledComponent> {
+/** Throws ModuleRefusal, or a value of the transpiler (`sentenceOf`). `rewrite`: changes the statements of the script. */
+export async function transpileComponent(
+  component: Uint8Array,
+  rewrite: (statements: string) => string = (statements) => statements,
+): Promise<TranspiledComponent> {
   // The transpiler writes core names unescaped into the script.
   const renamed = renameCoreNames(component)
   await $init
@@ -32,19 +35,19 @@ export async function transpileComponent(component: Uint8Array): Promise<Transpi
   const source = files.find(([name]) => name === SCRIPT)?.[1]
   if (source === undefined) throw new Error('the transpiler returned no code')
   const cores = files.filter(([name]) => name.endsWith('.wasm'))
-  return { script: toScript(new TextDecoder().decode(source)), cores }
+  return { script: toScript(new TextDecoder().decode(source), rewrite), cores }
 }
 
 /**
  * A module can never be unloaded; a script is collected with its context. Its value is the function that creates
  * instances. In strict mode, as the original module: otherwise `this` would be the global object.
  */
-function toScript(source: string): string {
+function toScript(source: string, rewrite: (statements: string) => string): string {
   const script = source
     .replace(/^export function instantiate\(/m, 'function instantiate(')
     .replace(/^export const _util\b/m, 'const _util')
   if (/^(export|import)\b/m.test(script)) throw new Error('the transpiled code has unknown exports')
-  return `(function () {\n'use strict'\n${script}\nreturn instantiate\n})()`
+  return `(function () {\n'use strict'\n${rewrite(script)}\nreturn instantiate\n})()`
 }
 
 /** The message of any thrown value; the transpiler throws values of its own. */

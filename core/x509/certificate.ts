@@ -48,6 +48,8 @@ export type Issuer = {
   /** DER of the name, identical to that in its own certificate. */
   name: Buffer
   keyId: Buffer
+  /** DER of its own certificate. */
+  certificateDer: Buffer
   key: SigningKey
 }
 

@@ -14,5 +14,5 @@ export function issuerOf(certificate: X509Certificate, key: SigningKey): Issuer 
   const name = Buffer.from(AsnConvert.serialize(subject))
   // Verifiers compare the bytes.
   if (!certificate.raw.includes(name)) throw new Error('the subject of the certificate is not in DER')
-  return { subject, name, keyId: keyIdOf(key.publicKey), key }
+  return { subject, name, keyId: keyIdOf(key.publicKey), certificateDer: certificate.raw, key }
 }

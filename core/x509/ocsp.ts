@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto'
 import {
   CertID,
   CertStatus,
-  KeyHash,
   OCSPRequest,
   OCSPResponse,
   OCSPResponseStatus,
@@ -101,15 +100,18 @@ export function singleRequestOf(serial: string, { name, key }: Issuer): OcspSing
   return { certId, serial }
 }
 
-/** DER of a successful response, signed by the issuer itself (RFC 6960 section 4.2.2.2, the first case). */
+/**
+ * DER of a successful response, signed by the issuer itself (RFC 6960 section 4.2.2.2, the first case). It names the issuer and contains its
+ * certificate: GnuTLS verifies no other form.
+ */
 export async function createOcspResponse(
-  { keyId, key }: Issuer,
+  { subject, certificateDer, key }: Issuer,
   answers: readonly { question: OcspSingleRequest; answer: OcspSingleResponse }[],
   { producedAt, nextUpdate, nonce }: { producedAt: Date; nextUpdate: Date; nonce: Buffer | undefined },
 ): Promise<Buffer> {
   const [thisUpdate, until] = [wholeSeconds(producedAt), wholeSeconds(nextUpdate)]
   const tbsResponseData = new ResponseData({
-    responderID: new ResponderID({ byKey: new KeyHash(keyId) }),
+    responderID: new ResponderID({ byName: subject }),
     producedAt: thisUpdate,
     responses: answers.map(
       ({ question: { certId }, answer }) =>
@@ -126,7 +128,7 @@ export async function createOcspResponse(
       responseStatus: OCSPResponseStatus.successful,
       responseBytes: new ResponseBytes({
         responseType: id_pkix_ocsp_basic,
-        response: new OctetString(await key.sign(tbsResponseData)),
+        response: new OctetString(await key.sign(tbsResponseData, [certificateDer])),
       }),
     }),
   )

@@ -4,11 +4,13 @@ import type { KeyObject } from 'node:crypto'
 import { AsnConvert, AsnSerializer } from '@peculiar/asn1-schema'
 import { SubjectPublicKeyInfo } from '@peculiar/asn1-x509'
 import type { AlgorithmIdentifier } from '@peculiar/asn1-x509'
-import { BitString, Sequence } from 'asn1js'
+import { BitString, Constructed, Sequence, fromBER } from 'asn1js'
 import { ServiceError } from '../errors/index.ts'
 import { AlgorithmProvider, AsnEcSignatureFormatter } from './library.ts'
 
 const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r1: 'P-384', secp521r1: 'P-521' }
+
+const CONTEXT_SPECIFIC = 3
 
 /** Names of WebCrypto. */
 type SigningAlgorithm = { name: string; hash: string; namedCurve?: string }
@@ -41,15 +43,27 @@ export class SigningKey {
 
   /**
    * Signs a certificate, revocation list or OCSP response: a sequence of content, algorithm and signature, in DER. The content is
-   * encoded once, because a revocation list may have many thousand entries.
+   * encoded once, because a revocation list may have many thousand entries. An OCSP response has certificates after the signature.
    */
-  async sign(toBeSigned: object): Promise<Buffer> {
+  async sign(toBeSigned: object, certificates: readonly Buffer[] = []): Promise<Buffer> {
     const signed = AsnSerializer.toASN(toBeSigned)
     const signature = await webcrypto.subtle.sign(this.algorithm, this.cryptoKey, signed.toBER())
     const valueHex = new AsnEcSignatureFormatter().toAsnSignature(this.algorithm, signature) ?? signature
-    const value = [signed, AsnSerializer.toASN(this.algorithmIdentifier), new BitString({ valueHex })]
+    const value = [
+      signed,
+      AsnSerializer.toASN(this.algorithmIdentifier),
+      new BitString({ valueHex }),
+      ...certificatesOf(certificates),
+    ]
     return Buffer.from(new Sequence({ value }).toBER())
   }
+}
+
+/** The field `certs` of an OCSP response (RFC 6960 section 4.2.1). */
+function certificatesOf(certificates: readonly Buffer[]): Constructed[] {
+  if (certificates.length === 0) return []
+  const value = [new Sequence({ value: certificates.map((certificate) => fromBER(certificate).result) })]
+  return [new Constructed({ idBlock: { tagClass: CONTEXT_SPECIFIC, tagNumber: 0 }, value })]
 }
 
 function algorithmOf(key: KeyObject): SigningAlgorithm {

@@ -10,10 +10,12 @@ import { ensurePassword } from './password.ts'
 import { clusterDirOf } from './server-home.ts'
 import type { ServerHome } from './server-home.ts'
 import { runProgram } from './run-program.ts'
-import { syncFolder } from './sync-folder.ts'
+import { syncFolder, syncTree } from './sync-folder.ts'
 
 export const DATABASE_USER = 'skein'
 export const DATABASE_NAME = 'skein'
+/** What initdb creates for administrators. It becomes ours: the copy of another database takes as long as the start of the server. */
+const INITIAL_DATABASE = 'postgres'
 
 const PROGRAM_DEADLINE_MS = 120_000
 /**
@@ -58,7 +60,7 @@ export async function ensureCluster(options: ClusterOptions): Promise<Cluster> {
     chmodSync(clusterDir, 0o700)
     if (password.isNew) {
       options.log('the password file of the database was missing; setting a new password')
-      await runSingle(options, clusterDir, `ALTER ROLE ${DATABASE_USER} PASSWORD '${password.text}'`)
+      await runSingle(options, clusterDir, DATABASE_NAME, [`ALTER ROLE ${DATABASE_USER} PASSWORD '${password.text}'`])
       password.keep()
     }
     return { clusterDir, password: password.text }
@@ -97,7 +99,7 @@ function readVersion(clusterDir: string): number {
 
 /** Creates the cluster in a temporary folder and renames it when everything is written and synced. */
 async function createCluster(options: ClusterOptions, clusterDir: string, password: string): Promise<void> {
-  const { home, signal } = options
+  const { home, isUnsafe, signal } = options
   const postgresDir = dirname(clusterDir)
   await removeUnfinished(postgresDir)
   const unique = newToken(6)
@@ -108,8 +110,12 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
     writeFileSync(passwordFile, password, { mode: 0o600, flag: 'wx' })
     giveTo(home.account, passwordFile)
     await runInitdb(options, fresh, passwordFile)
-    // File copy: there are no concurrent writes, and the write-ahead log need not contain the copy.
-    await runSingle(options, fresh, `CREATE DATABASE ${DATABASE_NAME} STRATEGY file_copy`)
+    await runSingle({ ...options, isUnsafe: true }, fresh, 'template1', [
+      `ALTER DATABASE ${INITIAL_DATABASE} RENAME TO ${DATABASE_NAME}`,
+      `COMMENT ON DATABASE ${DATABASE_NAME} IS NULL`,
+    ])
+    // Once and several files at a time: both programs would sync what they wrote one file after the other.
+    if (!isUnsafe) await syncTree(fresh, undefined, signal)
     await rename(fresh, clusterDir)
     syncFolder(postgresDir)
   } catch (error) {
@@ -120,7 +126,7 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
   }
 }
 
-/** Tries each locale; throws the error of the last one. */
+/** Tries each locale; throws the error of the last one. The files are not synced. */
 async function runInitdb(options: ClusterOptions, clusterDir: string, passwordFile: string): Promise<void> {
   const { home, environment, signal } = options
   for (const characterType of CHARACTER_TYPES) {
@@ -139,7 +145,7 @@ async function runInitdb(options: ClusterOptions, clusterDir: string, passwordFi
           '--builtin-locale=C.UTF-8',
           '--data-checksums',
           '--no-instructions',
-          ...(options.isUnsafe ? ['--no-sync'] : []),
+          '--no-sync',
         ],
         account: home.account,
         environment,
@@ -155,16 +161,21 @@ async function runInitdb(options: ClusterOptions, clusterDir: string, passwordFi
   }
 }
 
-/** Runs one statement in single-user mode; any error ends the program with a failure. */
-async function runSingle(options: ClusterOptions, clusterDir: string, statement: string): Promise<void> {
+/** Runs statements of one line each in single-user mode; any error ends the program with a failure. */
+async function runSingle(
+  options: ClusterOptions,
+  clusterDir: string,
+  database: string,
+  statements: readonly string[],
+): Promise<void> {
   const { home, environment, signal, isUnsafe } = options
   const settings = ['exit_on_error=on', 'log_min_error_statement=panic', `fsync=${isUnsafe ? 'off' : 'on'}`]
   await runProgram({
     file: home.binaries.postgres,
-    args: ['--single', '-D', clusterDir, ...settings.flatMap((setting) => ['-c', setting]), 'postgres'],
+    args: ['--single', '-D', clusterDir, ...settings.flatMap((setting) => ['-c', setting]), database],
     account: home.account,
     environment,
-    input: `${statement};\n`,
+    input: statements.map((statement) => `${statement};\n`).join(''),
     purpose: 'failed to prepare the database',
     deadlineMs: PROGRAM_DEADLINE_MS,
     signal,

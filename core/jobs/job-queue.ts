@@ -1,30 +1,37 @@
 /**
- * Runs jobs with hostile input in a thread that is terminated when a job exceeds its time or memory. One job runs at a time. The
- * queue is bounded, and owners are served in rotation, so that no owner waits for all jobs of another.
+ * Runs jobs with hostile input outside of the main thread; what runs one is ended when the job exceeds its time or memory. One job runs
+ * at a time. The queue is bounded, and owners are served in rotation, so that no owner waits for all jobs of another.
  */
-import { Worker } from 'node:worker_threads'
 import type { Transferable } from 'node:worker_threads'
-import { ServiceError } from './errors/index.ts'
+import { ServiceError } from '../errors/index.ts'
 
-export type JobThreadOptions = {
-  /** The thread's script; it answers each message with one message. */
-  script: URL
+export type JobQueueOptions = {
   /** The name of the input in errors: `document`. */
   what: string
-  /** The maximum duration of a job; a longer one terminates the thread. */
+  /** The maximum duration of a job; a longer one ends its runner. */
   maxJobMs: number
-  /** The heap of the thread. */
-  maxHeapMib: number
   /** The maximum number of waiting jobs, of one owner and in total. */
   maxWaitingOfOwner: number
   maxWaiting: number
-  /** Starts a new thread for each job, so that its memory is released. */
+  /** Starts a new runner for each job, so that its memory is released. */
   isEndedAfterJob?: boolean
 }
 
-export type JobThread<Job, Result> = {
+/** A thread or a process that answers each message with one message. */
+export type JobRunner<Job> = {
+  post(job: Job, transfer: readonly Transferable[]): void
+  /** Whether it keeps this process alive. */
+  hold(isHeld: boolean): void
+  /** Ends it at once; it reports nothing afterwards. */
+  end(): void
+}
+
+/** Starts a runner; `fail` reports that it ended by itself: it exceeds its memory, since its input is hostile. */
+export type StartRunner<Job, Result> = (report: { result(result: Result): void; fail(): void }) => JobRunner<Job>
+
+export type JobQueue<Job, Result> = {
   /**
-   * The thread's result. `transfer` is moved instead of copied. Throws `too_large` for a job that exceeds its time or memory, and
+   * The runner's result. `transfer` is moved instead of copied. Throws `too_large` for a job that exceeds its time or memory, and
    * `rate_limited` when too many jobs wait.
    */
   run(job: Job, owner: string, transfer?: readonly Transferable[]): Promise<Result>
@@ -37,12 +44,15 @@ type Waiting<Job, Result> = {
   reject: (error: ServiceError) => void
 }
 
-/** The thread starts with the first job and is kept; it does not keep the process alive. */
-export function createJobThread<Job, Result>(options: JobThreadOptions): JobThread<Job, Result> {
+/** The runner starts with the first job and is kept; it does not keep the process alive. */
+export function createJobQueue<Job, Result>(
+  options: JobQueueOptions,
+  startRunner: StartRunner<Job, Result>,
+): JobQueue<Job, Result> {
   const { what, maxWaitingOfOwner } = options
   const waiting = new Map<string, Waiting<Job, Result>[]>()
   let waitingCount = 0
-  let thread: Worker | undefined
+  let runner: JobRunner<Job> | undefined
   let current: { one: Waiting<Job, Result>; timer: NodeJS.Timeout } | undefined
 
   /** The next job of the owner at the front; an owner with more jobs moves to the end. */
@@ -61,43 +71,34 @@ export function createJobThread<Job, Result>(options: JobThreadOptions): JobThre
     if (current !== undefined) return
     const one = takeWaiting()
     if (one === undefined) {
-      thread?.unref()
+      runner?.hold(false)
       return
     }
-    thread ??= start()
-    thread.ref()
+    runner ??= start()
+    runner.hold(true)
     const timer = setTimeout(() => end(`the ${what} takes too long to parse; simplify it`), options.maxJobMs)
     current = { one, timer }
-    thread.postMessage(one.job, one.transfer)
+    runner.post(one.job, one.transfer)
   }
 
-  function start(): Worker {
-    const started = new Worker(options.script, {
-      env: {},
-      execArgv: [],
-      resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMib },
+  function start(): JobRunner<Job> {
+    return startRunner({
+      result(result) {
+        if (options.isEndedAfterJob === true) endRunner()
+        finish((one) => one.resolve(result))
+      },
+      fail: () => end(`the ${what} takes too much memory to parse; simplify it`),
     })
-    started.on('message', (result: Result) => {
-      if (options.isEndedAfterJob === true) terminate()
-      finish((one) => one.resolve(result))
-    })
-    // The thread ends when it exceeds its memory: the input is hostile.
-    started.on('error', () => {
-      if (thread === started) end(`the ${what} takes too much memory to parse; simplify it`)
-    })
-    return started
   }
 
-  function terminate(): void {
-    const ended = thread
-    thread = undefined
-    // Messages of a thread that is ending are ignored.
-    ended?.removeAllListeners('message')
-    void ended?.terminate()
+  function endRunner(): void {
+    const ended = runner
+    runner = undefined
+    ended?.end()
   }
 
   function end(reason: string): void {
-    terminate()
+    endRunner()
     finish((one) => one.reject(new ServiceError('too_large', reason)))
   }
 
