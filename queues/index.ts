@@ -2,18 +2,75 @@
  * The interface between the platform and the task managers: queue tables that one writes and the other reads, with both ends in one
  * module. Processing of rows is passed in.
  */
+export { HELD_SECONDS, adoptPublication, pauseTask, releaseTask } from './task-pauses.ts'
+export { whyUnusable } from './channel-state.ts'
 export type { ReadChannel, ReadableChannel, RecordQuery, StoredRecord } from './channel-records.ts'
+export {
+  clearMessageRefusals,
+  deferStart,
+  hintBatches,
+  lockClaims,
+  refuseBatch,
+  returnMessages,
+  settleMessages,
+  startBatchReader,
+} from './batches.ts'
+export type {
+  BatchTask,
+  Busy,
+  Claims,
+  ClaimedMessage,
+  Endings,
+  MessageBatch,
+  PlanBatches,
+  RefusedMessages,
+  WaitingMessage,
+} from './batches.ts'
 export { handMatches, hintMessages, startMessageReader } from './messages.ts'
-export type { MessageOutcome, NewMessage, QueuedMessage } from './messages.ts'
+export type { DroppedRuns, MessageOutcome, NewMessage, QueuedMessage } from './messages.ts'
+export { HELD_CALLS, holdCall, releaseHeld, releaseLeft } from './held-publications.ts'
 export { hintPublications, publicationsOf, publishCall, startPublicationReader } from './publications.ts'
-export type { CallPublication, QueuedPublication, ResultPublication } from './publications.ts'
+export type {
+  CallPublication,
+  QueuedPublication,
+  RefusedFate,
+  RefusedPublication,
+  ResultPublication,
+} from './publications.ts'
+export {
+  LETTER_SOURCES,
+  discardLetters,
+  listLetters,
+  removeLettersOf,
+  removeOldLetters,
+  retryLetters,
+} from './dead-letters.ts'
+export type { LetterSource, StoredLetter } from './dead-letters.ts'
 export { QUEUE_METRICS, queueGauges } from './metrics.ts'
 export { MAX_OPEN_REPLAYS, openReplay, startReplayReader } from './replays.ts'
 export type { NewReplay, OpenReplay, ReplayStep } from './replays.ts'
 export { isTemporary } from './temporary.ts'
-export type { SenmlRecord, TriggerMessage } from './trigger-message.ts'
-export { COMPARATORS, coversSubtopic, matchingRecords, readTriggerRules, writeTrigger } from './triggers.ts'
-export type { Comparator, StoredTriggerRule, TriggerRule } from './triggers.ts'
+export type { GivenMessages, SenmlRecord, TriggerMessage } from './trigger-message.ts'
+export {
+  COMPARATORS,
+  EXCESS,
+  MAX_BATCH,
+  MAX_WAITING,
+  ORDERINGS,
+  countDropped,
+  countExpired,
+  coversSubtopic,
+  hasTriggers,
+  listSoonExpired,
+  listTriggersBehind,
+  lockTriggerBehind,
+  matchingRecords,
+  readTriggerFilters,
+  readTriggerRules,
+  storeTriggerPlace,
+  writeTrigger,
+} from './triggers.ts'
+export type { Comparator, Excess, Ordering, StoredTriggerRule, TriggerFilter, TriggerRule } from './triggers.ts'
 export { findTasksNamed, findWorkflowsNamed } from './task-names.ts'
 export type { FoundNames, NamedTask, NamedWorkflow, NameSearch } from './task-names.ts'
 export {
@@ -24,6 +81,8 @@ export {
   countTasks,
   countWorkers,
 } from './task-overview.ts'
+export { clearRefusals, operationOf, recordRefusals } from './task-errors.ts'
+export type { FirstRefusal, TaskErrorSource, TaskRefusal } from './task-errors.ts'
 export { startTaskEventFanOut, taskEventId } from './task-event-fan-out.ts'
 export type { TaskEventFanOut, TaskEventFollower, TaskEventFollowing } from './task-event-fan-out.ts'
 export type { TaskEvent } from './task-events.ts'

@@ -8,14 +8,16 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
+import { keepLetters } from './dead-letters.ts'
+import { clearRefusals } from './task-errors.ts'
+import { HELD_SECONDS } from './task-pauses.ts'
 import type { TriggerMessage } from './trigger-message.ts'
-import { countDropped, countMatches } from './triggers.ts'
+import { hintBatches } from './batches.ts'
+import { MAX_WAITING, countDropped, countMatches, keepsMessages, maxWaiting } from './triggers.ts'
 import type { StoredTriggerRule } from './triggers.ts'
 
 const TABLE = 'task_messages'
 
-/** The limit of waiting messages of one task; further ones are dropped and counted. */
-const MAX_WAITING_MESSAGES = 1_000
 /** The number of rows that a manager takes at a time. */
 const MAX_ROWS = 500
 /** The time after which another manager takes the rows of a dead one. */
@@ -39,52 +41,100 @@ export type QueuedMessage = NewMessage & {
   taskName: string
   domainId: string | null
   userKey: number | null
+  isPaused: boolean
   function: string | null
   /** The number of the task's own inputs. */
   inputCount: number
   /** Exports of its module, if known. */
   exports: DescribedExport[] | null
+  /** Its trigger gives runs a list. */
+  isListed: boolean
 }
 
-/** `retry`: the message is retried. Otherwise it is done, and `dropped` runs were not started for the reason. */
-export type MessageOutcome = 'retry' | { dropped: number; reason: string }
+/**
+ * `retry`: the message is retried; `hold`: it waits for the end of the task's pause. Otherwise `dropped` runs were not started for the reason.
+ * If none was, the message becomes a dead letter.
+ */
+export type MessageOutcome = 'retry' | 'hold' | { started: number; dropped: number; reason: string }
 
-/** Adds messages at the end of the queue. With `delayMs` they become due later. */
+/** Runs of a task that were not started since its last message of which all were. */
+export type DroppedRuns = { taskKey: number; count: number; reason: string }
+
+/** Adds messages at the end of the queue. With `delayMs` they become due later; kept ones are taken in batches. */
 export async function queueMessages(
   tx: Transaction,
   taskKey: number,
   messages: readonly NewMessage[],
-  delayMs = 0,
+  { delayMs = 0, areKept = false }: { delayMs?: number; areKept?: boolean } = {},
 ): Promise<void> {
   if (messages.length === 0) return
-  await sql`INSERT INTO task_messages (task_key, origin, message, traceparent, due_at)
-    SELECT ${taskKey}, m.origin, m.message, m.traceparent, now() + make_interval(secs => ${delayMs / 1000}::float8)
+  await sql`INSERT INTO task_messages (task_key, origin, message, traceparent, due_at, lane)
+    SELECT ${taskKey}, m.origin, m.message, m.traceparent,
+      CASE WHEN ${areKept} THEN 'infinity' ELSE now() + make_interval(secs => ${delayMs / 1000}::float8) END,
+      CASE WHEN ${areKept} THEN m.message ->> 'publisher' END
     FROM unnest(${messages.map(({ origin }) => origin)}::text[],
       ${jsonArray(messages.map(({ message }) => JSON.stringify(message)))}::json[],
       ${messages.map(({ traceparent }) => traceparent ?? null)}::text[]) AS m (origin, message, traceparent)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
 }
 
-const QUEUE_FULL = `${MAX_WAITING_MESSAGES} messages wait for its runs already`
-
-/** Queues messages that match the rule up to the limit; the others are counted with the reason. */
+/**
+ * Queues messages that match the rule and counts them; those beyond a rate are dropped, or wait for its next window. Returns how many were
+ * handled: with the next one the trigger falls behind.
+ */
 export async function handMatches(
   tx: Transaction,
   rule: StoredTriggerRule,
   matches: readonly NewMessage[],
-): Promise<void> {
+): Promise<number> {
   const { taskKey, debounceMs, windowLeft } = rule
-  // Within the debounce only the last message counts, including those that are already queued.
-  const wanted = debounceMs === null ? matches : matches.slice(-1)
-  const queueRoom = debounceMs === null ? MAX_WAITING_MESSAGES - rule.waiting : 1
+  if (debounceMs !== null) return await handLast(tx, rule, debounceMs, matches)
+  const fitting = fittingOf(rule, matches)
+  const taken = matches.slice(0, Math.min(fitting, windowLeft ?? Infinity))
+  const isDropping = rule.excess === 'drop' && taken.length < fitting
+  const handled = isDropping ? fitting : taken.length
+  const dropped = handled - taken.length
+  await queueMessages(tx, taskKey, taken, { areKept: keepsMessages(rule) })
+  await countMatches(tx, taskKey, { matched: handled, taken: taken.length, replaced: 0, dropped, reason: RATE_LIMIT })
+  return handled
+}
+
+/** How many of the messages fit into the queue; always one into an empty queue. */
+function fittingOf(rule: StoredTriggerRule, matches: readonly NewMessage[]): number {
+  const { waiting, waitingBytes } = rule
+  const room = Math.max(maxWaiting(rule) - waiting, 0)
+  let bytes = waitingBytes
+  let fitting = 0
+  for (const { message } of matches.slice(0, room)) {
+    bytes += JSON.stringify(message).length
+    if (bytes > MAX_WAITING.bytes && waiting + fitting > 0) break
+    fitting++
+  }
+  return fitting
+}
+
+const RATE_LIMIT = 'rate_limit'
+
+/** Within the debounce only the last message counts, including those that are already queued. */
+async function handLast(
+  tx: Transaction,
+  { taskKey, windowLeft }: StoredTriggerRule,
+  debounceMs: number,
+  matches: readonly NewMessage[],
+): Promise<number> {
   // Replaced messages have not run, so their part of the rate is free again.
-  const replaced = debounceMs === null ? 0 : await removeDebounced(tx, taskKey, debounceMs)
-  const room = Math.min(Math.max(queueRoom, 0), (windowLeft ?? Infinity) + replaced)
-  const taken = wanted.slice(0, room)
-  const dropped = wanted.length - taken.length
-  const reason = windowLeft !== null && windowLeft < wanted.length ? 'rate_limit' : QUEUE_FULL
-  await queueMessages(tx, taskKey, taken, debounceMs ?? 0)
-  await countMatches(tx, taskKey, { matched: matches.length, taken: taken.length, replaced, dropped, reason })
+  const replaced = await removeDebounced(tx, taskKey, debounceMs)
+  const taken = (windowLeft ?? Infinity) + replaced > 0 ? matches.slice(-1) : []
+  const dropped = matches.length > 0 && taken.length === 0 ? 1 : 0
+  await queueMessages(tx, taskKey, taken, { delayMs: debounceMs })
+  await countMatches(tx, taskKey, {
+    matched: matches.length,
+    taken: taken.length,
+    replaced,
+    dropped,
+    reason: RATE_LIMIT,
+  })
+  return matches.length
 }
 
 /**
@@ -100,16 +150,18 @@ async function removeDebounced(tx: Transaction, taskKey: number, debounceMs: num
 /** Call it after the commit of queued messages. */
 export function hintMessages(bus: Bus): void {
   hintQueue(bus, TABLE)
+  hintBatches(bus)
 }
 
 // In insertion order; concurrent managers take other rows.
 const TAKE = sql<QueuedMessage>`
   UPDATE task_messages m SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8)
-  FROM (SELECT key FROM task_messages WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
-    tasks t LEFT JOIN modules d ON d.key = t.module_key
+  FROM (SELECT key FROM task_messages WHERE due_at <= now() AND run_id IS NULL ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
+    tasks t LEFT JOIN modules d ON d.key = t.module_key LEFT JOIN task_triggers g ON g.task_key = t.key
   WHERE m.key = due.key AND t.key = m.task_key
   RETURNING m.key, m.task_key AS "taskKey", m.origin, m.message, m.traceparent, t.id AS "taskId", t.name AS "taskName",
-    t.domain_id AS "domainId", t.user_key AS "userKey", t.function, json_array_length(t.inputs) AS "inputCount", d.exports`
+    t.domain_id AS "domainId", t.user_key AS "userKey", t.paused_at IS NOT NULL AS "isPaused", t.function, json_array_length(t.inputs) AS "inputCount", d.exports,
+    g.batch IS NOT NULL AS "isListed"`
 
 export type MessageReaderOptions = {
   database: Database
@@ -117,10 +169,12 @@ export type MessageReaderOptions = {
   intervalMs: number
   /** Starts the runs of the messages and returns one outcome per message, in order. */
   start: (messages: readonly QueuedMessage[]) => Promise<readonly MessageOutcome[]>
+  /** Called with the runs that were not started, at most once per task, when the messages are done. */
+  onDropped: (dropped: readonly DroppedRuns[]) => Promise<void>
   onError: (error: unknown) => void
 }
 
-export function startMessageReader({ database, bus, intervalMs, start, onError }: MessageReaderOptions): {
+export function startMessageReader({ database, bus, intervalMs, start, onDropped, onError }: MessageReaderOptions): {
   stop(): Promise<void>
 } {
   const { db } = database
@@ -134,34 +188,55 @@ export function startMessageReader({ database, bus, intervalMs, start, onError }
       const { rows } = await TAKE.execute(db)
       const messages = rows.toSorted((left, right) => left.key - right.key)
       const outcomes = await start(messages)
-      const retried = await settle(db, messages, outcomes)
+      const { retried, dropped } = await settle(db, messages, outcomes)
+      if (dropped.length > 0) await onDropped(dropped)
       return rows.length === MAX_ROWS && retried === 0
     },
   })
 }
 
-/** Returns the number of messages to retry. */
+async function defer(db: Queryable, keys: readonly number[], seconds: number): Promise<void> {
+  if (keys.length === 0) return
+  await sql`UPDATE task_messages SET due_at = now() + make_interval(secs => ${seconds}::float8)
+    WHERE key = ANY(${keys}::bigint[])`.execute(db)
+}
+
+/** Returns the number of messages to retry, and the runs that were not started. */
 async function settle(
   db: Queryable,
   messages: readonly QueuedMessage[],
   outcomes: readonly MessageOutcome[],
-): Promise<number> {
-  const [done, again]: [number[], number[]] = [[], []]
-  const drops: { taskKey: number; count: number; reason: string }[] = []
+): Promise<{ retried: number; dropped: DroppedRuns[] }> {
+  const [done, again, held]: [number[], number[], number[]] = [[], [], []]
+  const refusedWhole: { key: number; reason: string }[] = []
+  const drops: DroppedRuns[] = []
+  /** Since the last success of each task. */
+  const refused = new Map<number, DroppedRuns>()
+  const succeeded: number[] = []
   for (const [index, { key, taskKey }] of messages.entries()) {
     const outcome = outcomes[index] ?? 'retry'
-    if (outcome === 'retry') {
-      again.push(key)
+    if (outcome === 'retry' || outcome === 'hold') {
+      ;(outcome === 'retry' ? again : held).push(key)
       continue
     }
-    done.push(key)
-    if (outcome.dropped > 0) drops.push({ taskKey, count: outcome.dropped, reason: outcome.reason })
+    if (outcome.started === 0 && outcome.dropped > 0) refusedWhole.push({ key, reason: outcome.reason })
+    else done.push(key)
+    if (outcome.dropped === 0) {
+      succeeded.push(taskKey)
+      refused.delete(taskKey)
+      continue
+    }
+    const { dropped: count, reason } = outcome
+    drops.push({ taskKey, count, reason })
+    refused.set(taskKey, { taskKey, count: count + (refused.get(taskKey)?.count ?? 0), reason })
   }
-  if (done.length > 0) await sql`DELETE FROM task_messages WHERE key = ANY(${done}::bigint[])`.execute(db)
-  if (again.length > 0) {
-    await sql`UPDATE task_messages SET due_at = now() + make_interval(secs => ${RETRY_MS / 1000}::float8)
-      WHERE key = ANY(${again}::bigint[])`.execute(db)
+  if (done.length > 0) {
+    await sql`WITH cleared AS (${clearRefusals('message', succeeded)})
+      DELETE FROM task_messages WHERE key = ANY(${done}::bigint[])`.execute(db)
   }
+  await keepLetters(db, 'message', refusedWhole)
+  await defer(db, again, RETRY_MS / 1000)
+  await defer(db, held, HELD_SECONDS)
   await countDropped(db, drops)
-  return again.length
+  return { retried: again.length, dropped: [...refused.values()] }
 }

@@ -10,6 +10,10 @@ const QUEUE = {
   queue: 'messages (they start tasks), publications (results become messages) or replays (stored messages start tasks)',
 }
 const TABLES = { messages: 'task_messages', publications: 'task_publications', replays: 'task_replays' } as const
+/** Messages of batches are never due. */
+const ALSO: Readonly<Record<string, string>> = {
+  messages: ' UNION ALL SELECT FROM task_messages WHERE lane IS NOT NULL AND run_id IS NULL AND refused_at IS NULL',
+}
 
 export const QUEUE_METRICS = defineMetrics('Queues between platform and task manager', {
   rows: gauge('skein_queue_rows', 'Rows that wait, at most 100,000 are counted', { labels: QUEUE, aggregator: 'max' }),
@@ -17,17 +21,21 @@ export const QUEUE_METRICS = defineMetrics('Queues between platform and task man
     labels: QUEUE,
     aggregator: 'max',
   }),
+  behind: gauge('skein_triggers_behind', 'Triggers whose messages wait in their channels', { aggregator: 'max' }),
+  behindSeconds: gauge('skein_triggers_behind_seconds', 'Age of the oldest message that waits there; 0: none does', {
+    aggregator: 'max',
+  }),
 })
 
 export function queueGauges(database: Database): GaugeSource {
   return {
     name: 'queues',
-    gauges: [QUEUE_METRICS.rows, QUEUE_METRICS.overdue],
+    gauges: [QUEUE_METRICS.rows, QUEUE_METRICS.overdue, QUEUE_METRICS.behind, QUEUE_METRICS.behindSeconds],
     async read() {
       const all = await Promise.all(
         Object.entries(TABLES).map(async ([queue, table]) => {
           const { rows } = await sql<{ waiting: number; overdue: number }>`
-            SELECT (SELECT count(*) FROM (SELECT FROM ${sql.raw(table)} LIMIT ${MAX_COUNTED}) AS counted) AS waiting,
+            SELECT (SELECT count(*) FROM (SELECT FROM ${sql.raw(table)} WHERE due_at < 'infinity'${sql.raw(ALSO[queue] ?? '')} LIMIT ${MAX_COUNTED}) AS counted) AS waiting,
               greatest(extract(epoch FROM now() - (SELECT min(due_at) FROM ${sql.raw(table)})), 0)::float8 AS overdue`.execute(
             database.db,
           )
@@ -37,7 +45,14 @@ export function queueGauges(database: Database): GaugeSource {
           ])
         }),
       )
-      return all.flat()
+      const { rows } = await sql<{ behind: number; seconds: number }>`
+        SELECT count(*)::int AS behind, coalesce(extract(epoch FROM now() - min(behind_since)), 0)::float8 AS seconds
+          FROM task_triggers WHERE behind_since IS NOT NULL`.execute(database.db)
+      const behind = rows.flatMap((row) => [
+        ...gaugeValue(QUEUE_METRICS.behind, row.behind),
+        ...gaugeValue(QUEUE_METRICS.behindSeconds, row.seconds),
+      ])
+      return [...all.flat(), ...behind]
     },
   }
 }

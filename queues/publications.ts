@@ -8,6 +8,8 @@ import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
+import { keepLetters } from './dead-letters.ts'
+import { clearRefusals } from './task-errors.ts'
 import { isTemporary } from './temporary.ts'
 
 const TABLE = 'task_publications'
@@ -109,6 +111,7 @@ export type QueuedPublication = {
   subtopic: string
   payload: string
   runId: string
+  taskKey: number
   /** Null: it was deleted. */
   taskId: string | null
   fence: number
@@ -125,7 +128,12 @@ const TAKE = sql<QueuedPublication>`
   JOIN task_publications q ON q.key = due.key JOIN domains d ON d.key = q.domain_key LEFT JOIN tasks t ON t.key = q.task_key
   WHERE p.key = due.key
   RETURNING p.key, d.id AS "domainId", p.user_key AS "userKey", p.channel_id AS "channelId", p.subtopic, p.payload,
-    p.run_id AS "runId", t.id AS "taskId", p.fence, p.call_id AS "callId", p.traceparent, p.attempts, p.created_at AS "createdAt"`
+    p.run_id AS "runId", p.task_key AS "taskKey", t.id AS "taskId", p.fence, p.call_id AS "callId", p.traceparent, p.attempts, p.created_at AS "createdAt"`
+
+export type RefusedPublication = { publication: QueuedPublication; refusal: ServiceError }
+
+/** It waits for its next attempt, or becomes a dead letter for the reason, or is removed, because its task was deleted. */
+export type RefusedFate = { waitSeconds: number } | { reason: string } | 'remove'
 
 export type PublicationReaderOptions = {
   database: Database
@@ -133,10 +141,13 @@ export type PublicationReaderOptions = {
   intervalMs: number
   /** Resolves when the message is stored; may be called again with the same row after a crash. */
   publish: (publication: QueuedPublication) => Promise<void>
-  /** Called when the row is removed because it was rejected. */
-  onRefused: (publication: QueuedPublication, refusal: ServiceError) => void
+  /** Called with rows that were rejected; returns what becomes of each, in their order. */
+  onRefused: (refused: readonly RefusedPublication[]) => Promise<readonly RefusedFate[]>
   onError: (error: unknown) => void
 }
+
+/** Without `refusal` and `waitSeconds`, the seconds until the next attempt, it was published. */
+type Attempt = { publication: QueuedPublication; refusal?: ServiceError; waitSeconds?: number }
 
 export function startPublicationReader({ database, bus, intervalMs, ...options }: PublicationReaderOptions): {
   stop(): Promise<void>
@@ -144,16 +155,15 @@ export function startPublicationReader({ database, bus, intervalMs, ...options }
   const { publish, onRefused, onError } = options
   const { db } = database
 
-  /** The seconds until the next attempt; undefined: done. */
-  async function attempt(publication: QueuedPublication): Promise<number | undefined> {
+  async function attempt(publication: QueuedPublication): Promise<Attempt> {
     try {
       await publish(publication)
+      return { publication }
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error
-      if (isTemporary(error)) return 2 ** Math.min(publication.attempts - 1, MAX_WAIT_DOUBLINGS)
-      onRefused(publication, error)
+      if (!isTemporary(error)) return { publication, refusal: error }
+      return { publication, waitSeconds: 2 ** Math.min(publication.attempts - 1, MAX_WAIT_DOUBLINGS) }
     }
-    return undefined
   }
 
   return startQueueReader({
@@ -165,24 +175,49 @@ export function startPublicationReader({ database, bus, intervalMs, ...options }
     async take() {
       const { rows } = await TAKE.execute(db)
       const publications = rows.toSorted((left, right) => left.key - right.key)
-      const waits = await Promise.all(publications.map(attempt))
-      const settled = publications.map(({ key }, index) => ({ key, waitSeconds: waits[index] }))
+      const attempts = await Promise.all(publications.map(attempt))
       await remove(
         db,
-        settled.filter(({ waitSeconds }) => waitSeconds === undefined).map(({ key }) => key),
+        attempts.flatMap(({ publication, refusal, waitSeconds }) =>
+          refusal === undefined && waitSeconds === undefined ? [publication] : [],
+        ),
+        'published',
       )
+      const refused = attempts.flatMap(({ publication, refusal }) =>
+        refusal === undefined ? [] : [{ publication, refusal }],
+      )
+      const fates = refused.length === 0 ? [] : await onRefused(refused)
+      const [gone, letters]: [QueuedPublication[], { key: number; reason: string }[]] = [[], []]
+      const waits = attempts.map(({ publication: { key }, waitSeconds }) => ({ key, waitSeconds }))
+      for (const [index, { publication }] of refused.entries()) {
+        const { key } = publication
+        const fate = fates[index] ?? { waitSeconds: 1 }
+        if (fate === 'remove') gone.push(publication)
+        else if ('reason' in fate) letters.push({ key, reason: fate.reason })
+        else waits.push({ key, waitSeconds: fate.waitSeconds })
+      }
+      await remove(db, gone, 'refused')
+      await keepLetters(db, 'publication', letters)
       await defer(
         db,
-        settled.flatMap(({ key, waitSeconds }) => (waitSeconds === undefined ? [] : [{ key, waitSeconds }])),
+        waits.flatMap(({ key, waitSeconds }) => (waitSeconds === undefined ? [] : [{ key, waitSeconds }])),
       )
       return rows.length === MAX_ROWS
     },
   })
 }
 
-async function remove(db: Queryable, keys: readonly number[]): Promise<void> {
-  if (keys.length === 0) return
-  await sql`DELETE FROM task_publications WHERE key = ANY(${keys}::bigint[])`.execute(db)
+/** A publication that was published ends the refusals of its task. */
+async function remove(
+  db: Queryable,
+  rows: readonly QueuedPublication[],
+  outcome: 'published' | 'refused',
+): Promise<void> {
+  if (rows.length === 0) return
+  const keys = rows.map(({ key }) => key)
+  const taskKeys = outcome === 'refused' ? [] : rows.map(({ taskKey }) => taskKey)
+  await sql`WITH cleared AS (${clearRefusals('publication', taskKeys)})
+    DELETE FROM task_publications WHERE key = ANY(${keys}::bigint[])`.execute(db)
 }
 
 async function defer(db: Queryable, rows: readonly { key: number; waitSeconds: number }[]): Promise<void> {

@@ -3,10 +3,11 @@
  * nodes of the platform read it page by page into the queue of messages, oldest first, and remove it at its end.
  */
 import type { Bus } from '#core/bus/index.ts'
-import type { Database, Queryable } from '#core/database/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import { hintMessages, queueMessages } from './messages.ts'
+import { clearRefusals } from './task-errors.ts'
 import type { NewMessage } from './messages.ts'
 
 const TABLE = 'task_replays'
@@ -60,6 +61,8 @@ export type ReplayStep = {
   messages: readonly NewMessage[]
   /** The position of the next page, by time: inserted or deleted records do not move it. Undefined at the end. */
   next: { fromTime: number; nextOffset: number } | undefined
+  /** Why it ends before its end. */
+  refused?: string
 }
 
 export type ReplayReaderOptions = {
@@ -68,10 +71,12 @@ export type ReplayReaderOptions = {
   intervalMs: number
   /** Reads the next page. Errors are reported to `onError`, and the replay is retried later. */
   read: (replay: OpenReplay) => Promise<ReplayStep>
+  /** Called in the transaction that removes a replay that was refused. */
+  onRefused: (tx: Transaction, replay: OpenReplay, reason: string) => Promise<void>
   onError: (error: unknown) => void
 }
 
-export function startReplayReader({ database, bus, intervalMs, read, onError }: ReplayReaderOptions): {
+export function startReplayReader({ database, bus, intervalMs, read, onRefused, onError }: ReplayReaderOptions): {
   stop(): Promise<void>
 } {
   return startQueueReader({
@@ -83,15 +88,17 @@ export function startReplayReader({ database, bus, intervalMs, read, onError }: 
     async take() {
       const replay = await takeNext(database.db)
       if (replay === undefined) return false
-      const { messages, next } = await read(replay)
+      const { messages, next, refused } = await read(replay)
       await database.transaction(async (tx) => {
         await queueMessages(tx, replay.taskKey, messages)
         await (
           next === undefined
-            ? sql`DELETE FROM task_replays WHERE key = ${replay.key}`
+            ? sql`WITH cleared AS (${clearRefusals('replay', refused === undefined ? [replay.taskKey] : [])})
+              DELETE FROM task_replays WHERE key = ${replay.key}`
             : sql`UPDATE task_replays SET from_time = ${next.fromTime}, next_offset = ${next.nextOffset}, due_at = now()
               WHERE key = ${replay.key}`
         ).execute(tx)
+        if (refused !== undefined) await onRefused(tx, replay, refused)
       })
       hintMessages(bus)
       return true

@@ -4,12 +4,15 @@ import { LOG_START, comparePositions, readSettled } from '#core/changelog/index.
 import type { Position } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
+import type { TaskErrorSource } from './task-errors.ts'
 
 /** A note of a change of state: its kind, then the fields that `present` reads. */
 export type TaskNote =
   | ['run', runId: string, taskKey: number, state: number, workerKey: number | null, reason: string | null]
   | ['task', taskKey: number, state: number]
   | ['worker', workerKey: number, state: string]
+  /** The task has its key where a run has it: nodes that do not know refusals read the key there, and leave the note out. */
+  | ['refusal', source: TaskErrorSource, taskKey: number, reason: string]
 
 export type TaskEvent = {
   position: Position
@@ -89,6 +92,10 @@ function present(
       return { domainKey, data: { type: 'task', task_id: owner.id, name: owner.name, ...domain, state: note[2] } }
     case 'worker':
       return { domainKey, data: { type: 'worker', worker_id: owner.id, name: owner.name, ...domain, state: note[2] } }
+    case 'refusal': {
+      const [, source, , reason] = note
+      return { domainKey, data: { type: 'refusal', task_id: owner.id, name: owner.name, ...domain, source, reason } }
+    }
     case 'run': {
       const [, id, , state, workerKey, reason] = note
       const worker = workerKey === null ? undefined : workers.get(workerKey)

@@ -21,3 +21,6 @@ export type TriggerMessage = {
   protocol: string
   records: SenmlRecord[]
 }
+
+/** What a run gets: a message, or with `batch` a list. */
+export type GivenMessages = TriggerMessage | readonly TriggerMessage[]

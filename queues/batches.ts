@@ -1,0 +1,348 @@
+/**
+ * Messages of triggers with `batch` or `order`. They stay in `task_messages` until the run that has them ends: a manager gives some to a run
+ * that it will start, and the transaction of the run's end removes them, divides the batch that failed, or makes its last message a dead letter.
+ * `run_id` alone says which messages a run has, so any manager can start it again, and end it for another.
+ */
+import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
+import type { Bus } from '#core/bus/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { DescribedExport } from '#core/wasm/index.ts'
+import { keepLetters } from './dead-letters.ts'
+import { clearRefusals } from './task-errors.ts'
+import type { TriggerMessage } from './trigger-message.ts'
+import { MAX_WAITING } from './triggers.ts'
+import type { Ordering } from './triggers.ts'
+
+const TOPIC = 'task_batches'
+/** Tasks of one round. */
+const MAX_TASKS = 100
+/** Runs that are looked after in one round. */
+const MAX_CHECKED = 500
+/** The time after which another manager starts the run of a dead one. */
+const STARTED_WITHIN_SECONDS = 30
+/** Between two looks at a run that has not ended. */
+const CHECK_SECONDS = 60
+/** Of the error of a run, in the reason of a dead letter. */
+const MAX_REASON_CHARS = 500
+
+/** How a run has its messages: as a list or the only one, or one record of the only one. */
+export type Claims = 'messages' | 'record'
+
+/** A message that no run has. */
+export type WaitingMessage = {
+  key: number
+  lane: string
+  /** Largest batch that may contain it; null: that of the trigger. */
+  limit: number | null
+  /** As it is stored. */
+  bytes: number
+}
+
+/** A task with messages that wait, as its trigger says now. */
+export type BatchTask = {
+  taskKey: number
+  taskId: string
+  taskName: string
+  domainId: string | null
+  userKey: number | null
+  function: string | null
+  inputCount: number
+  /** Exports of its module, if known. */
+  exports: DescribedExport[] | null
+  batch: number | null
+  ordering: Ordering | null
+}
+
+export type ClaimedMessage = {
+  key: number
+  origin: string
+  message: TriggerMessage
+  traceparent: string | null
+  nextRecord: number
+}
+
+/** A run and its messages in the order of their arrival, at least one. */
+export type MessageBatch = { task: BatchTask; runId: string; messages: ClaimedMessage[] }
+
+/** What runs of the task have. */
+export type Busy = { lanes: ReadonlySet<string>; runs: number }
+
+/** Chooses the messages of the next runs. */
+export type PlanBatches = (
+  task: BatchTask,
+  waiting: readonly WaitingMessage[],
+  busy: Busy,
+) => readonly (readonly WaitingMessage[])[]
+
+/** Call it when messages were added, or a run that had some has ended. */
+export function hintBatches(bus: Bus): void {
+  hintQueue(bus, TOPIC)
+}
+
+// A task is found by its first waiting message, whatever the number of the others.
+const WAITING = sql`lane IS NOT NULL AND run_id IS NULL AND refused_at IS NULL`
+const WAITING_FIRST = sql`RECURSIVE waiting AS (
+    (SELECT task_key FROM task_messages WHERE ${WAITING} ORDER BY task_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.task_key FROM task_messages m WHERE ${WAITING} AND m.task_key > waiting.task_key ORDER BY m.task_key LIMIT 1)
+      FROM waiting WHERE waiting.task_key IS NOT NULL)`
+const WAITING_TASKS = sql`
+  WITH ${WAITING_FIRST},
+  placed AS (
+    SELECT t.key, row_number() OVER (PARTITION BY t.domain_key ORDER BY random()) AS place
+      FROM waiting JOIN tasks t ON t.key = waiting.task_key WHERE t.paused_at IS NULL)
+  SELECT key FROM placed ORDER BY place, random() LIMIT ${MAX_TASKS}`
+
+const TASK_COLUMNS = sql`t.key AS "taskKey", t.id AS "taskId", t.name AS "taskName", t.domain_id AS "domainId", t.user_key AS "userKey", t.function,
+  json_array_length(t.inputs) AS "inputCount", d.exports, g.batch, g.ordering`
+const TASKS = sql`tasks t LEFT JOIN modules d ON d.key = t.module_key LEFT JOIN task_triggers g ON g.task_key = t.key`
+
+type BusyRow = { lane: string; runId: string }
+type TaskRow = BatchTask & { waiting: WaitingMessage[] | null; busy: BusyRow[] | null }
+
+/** One process at a time gives messages of a task to runs. */
+async function readWaiting(tx: Transaction, taskKey: number): Promise<TaskRow | undefined> {
+  const { rows } = await sql<TaskRow>`
+    SELECT ${TASK_COLUMNS}, (SELECT json_agg(w ORDER BY w.key) FROM (
+        SELECT m.key, m.lane, m.batch_limit AS limit, pg_column_size(m.message) AS bytes FROM task_messages m
+         WHERE m.task_key = t.key AND ${WAITING} AND m.due_at = 'infinity' ORDER BY m.key LIMIT ${MAX_WAITING.messages}) w) AS waiting,
+      (SELECT json_agg(json_build_object('lane', b.lane, 'runId', b.run_id)) FROM (
+        SELECT DISTINCT m.lane, m.run_id FROM task_messages m WHERE m.task_key = t.key AND m.run_id IS NOT NULL) b) AS busy
+    FROM ${TASKS}
+    WHERE t.key = ${taskKey} AND t.paused_at IS NULL
+      AND NOT (g.ordering IS NOT DISTINCT FROM 'channel' AND EXISTS (SELECT FROM task_messages m WHERE m.task_key = t.key AND m.run_id IS NOT NULL))
+      AND pg_try_advisory_xact_lock(hashtextextended(${`messages of task ${taskKey}`}, 0))`.execute(tx)
+  return rows[0]
+}
+
+/** Gives messages of a task to runs that are to be started. */
+async function claim(
+  tx: Transaction,
+  taskKey: number,
+  plan: PlanBatches,
+  newId: () => string,
+): Promise<MessageBatch[]> {
+  const row = await readWaiting(tx, taskKey)
+  if (row === undefined || row.waiting === null) return []
+  const { waiting, busy, ...task } = row
+  const lanes = new Set((busy ?? []).map(({ lane }) => lane))
+  const runs = new Set((busy ?? []).map(({ runId }) => runId)).size
+  const given = plan(task, waiting, { lanes, runs }).flatMap((messages) => {
+    const runId = newId()
+    return messages.map(({ key }, index) => ({ key, runId, isFirst: index === 0 }))
+  })
+  if (given.length === 0) return []
+  const { rows } = await sql<ClaimedMessage & { runId: string }>`
+    UPDATE task_messages m SET run_id = c.run_id,
+      check_at = CASE WHEN c.is_first THEN now() + make_interval(secs => ${STARTED_WITHIN_SECONDS}) END
+    FROM unnest(${given.map(({ key }) => key)}::bigint[], ${given.map(({ runId }) => runId)}::uuid[],
+      ${given.map(({ isFirst }) => isFirst)}::boolean[]) AS c (key, run_id, is_first)
+    WHERE m.key = c.key AND ${WAITING_NOW}
+    RETURNING m.key, m.origin, m.message, m.traceparent, m.next_record AS "nextRecord", m.run_id AS "runId"`.execute(tx)
+  const batches = batchesOf(task, rows)
+  const firsts = new Set(given.flatMap(({ key, isFirst }) => (isFirst ? [key] : [])))
+  const unchecked = batches.flatMap(({ messages: [first] }) =>
+    first === undefined || firsts.has(first.key) ? [] : [first.key],
+  )
+  if (unchecked.length > 0) {
+    await sql`UPDATE task_messages SET check_at = now() + make_interval(secs => ${STARTED_WITHIN_SECONDS})
+      WHERE key = ANY(${unchecked}::bigint[])`.execute(tx)
+  }
+  return batches
+}
+
+// A node of an earlier build may have made a message due meanwhile.
+const WAITING_NOW = sql`m.run_id IS NULL AND m.refused_at IS NULL AND m.due_at = 'infinity'`
+
+function batchesOf(task: BatchTask, rows: readonly (ClaimedMessage & { runId: string })[]): MessageBatch[] {
+  const sorted = rows.toSorted((left, right) => left.key - right.key)
+  return [...Map.groupBy(sorted, ({ runId }) => runId)].map(([runId, messages]) => ({ task, runId, messages }))
+}
+
+type DueRow = { runId: string; taskKey: number; state: 'missing' | 'open' | 'over' }
+
+/** Runs that were not started in time, and those whose end left their messages: another build wrote it, or they were stopped by it. */
+async function takeDue(db: Queryable, openStates: readonly number[]): Promise<DueRow[]> {
+  const { rows } = await sql<DueRow>`
+    UPDATE task_messages m SET check_at = now() + make_interval(secs => CASE WHEN due.state = 'open' THEN ${CHECK_SECONDS}
+      ELSE ${STARTED_WITHIN_SECONDS} END::float8)
+    FROM (
+      SELECT o.key, CASE WHEN r.id IS NULL THEN 'missing' WHEN r.state = ANY(${openStates}::int[]) THEN 'open' ELSE 'over' END AS state
+        FROM (SELECT key, run_id FROM task_messages WHERE check_at <= now() ORDER BY check_at LIMIT ${MAX_CHECKED} FOR UPDATE SKIP LOCKED) o
+        LEFT JOIN runs r ON r.id = o.run_id) due
+    WHERE m.key = due.key
+    RETURNING m.run_id AS "runId", m.task_key AS "taskKey", due.state`.execute(db)
+  return rows
+}
+
+async function readBatches(db: Queryable, runIds: readonly string[]): Promise<MessageBatch[]> {
+  if (runIds.length === 0) return []
+  const { rows } = await sql<BatchTask & ClaimedMessage & { runId: string }>`
+    SELECT ${TASK_COLUMNS}, m.key, m.origin, m.message, m.traceparent, m.next_record AS "nextRecord", m.run_id AS "runId"
+    FROM task_messages m JOIN ${TASKS} ON t.key = m.task_key WHERE m.run_id = ANY(${runIds}::uuid[])`.execute(db)
+  return [...Map.groupBy(rows, ({ taskKey }) => taskKey).values()].flatMap((ofTask) =>
+    batchesOf(ofTask[0] as BatchTask, ofTask),
+  )
+}
+
+/**
+ * Which of these runs still have their messages. Until the transaction ends no other process takes these from them, so the runs can be started
+ * in it.
+ */
+export async function lockClaims(db: Queryable, runIds: readonly string[]): Promise<ReadonlySet<string>> {
+  const { rows } = await sql<{ run_id: string }>`SELECT run_id FROM task_messages
+    WHERE run_id = ANY(${runIds}::uuid[]) AND check_at IS NOT NULL ORDER BY key FOR SHARE`.executePrepared(
+    db,
+    'lock-claims',
+  )
+  return new Set(rows.map((row) => row.run_id))
+}
+
+/** Whether the run has its messages and was not started by another manager. */
+async function isUnstarted(tx: Transaction, runId: string): Promise<boolean> {
+  const { rows } =
+    await sql`SELECT FROM task_messages WHERE run_id = ${runId} AND check_at IS NOT NULL FOR UPDATE`.execute(tx)
+  if (rows.length === 0) return false
+  // Another statement: it sees a start that the lock has waited for.
+  const { rows: started } = await sql`SELECT FROM runs WHERE id = ${runId}`.execute(tx)
+  return started.length === 0
+}
+
+/** Gives messages back: their run was not started, because the task is paused. */
+export async function returnMessages(tx: Transaction, runId: string): Promise<void> {
+  if (!(await isUnstarted(tx, runId))) return
+  await sql`UPDATE task_messages SET run_id = NULL, check_at = NULL WHERE run_id = ${runId}`.execute(tx)
+}
+
+/** The start of the run is tried again at that time. */
+export async function deferStart(db: Queryable, runId: string, seconds: number): Promise<void> {
+  await sql`UPDATE task_messages SET check_at = now() + make_interval(secs => ${seconds}::float8)
+    WHERE run_id = ${runId} AND check_at IS NOT NULL`.execute(db)
+}
+
+/** Messages that became dead letters. */
+export type RefusedMessages = { taskKey: number; count: number; reason: string }
+
+/** The run was not started for the reason. `isShared`: every message of the batch would be refused, so that it is not divided. */
+export async function refuseBatch(
+  tx: Transaction,
+  { task: { taskKey }, runId, messages }: MessageBatch,
+  { reason, isShared }: { reason: string; isShared: boolean },
+): Promise<RefusedMessages[]> {
+  if (!(await isUnstarted(tx, runId))) return []
+  if (messages.length > 1 && !isShared) {
+    await sql`UPDATE task_messages SET run_id = NULL, check_at = NULL, batch_limit = ${Math.ceil(messages.length / 2)}
+      WHERE run_id = ${runId}`.execute(tx)
+    return []
+  }
+  const { rows } = await sql<{
+    key: number
+  }>`UPDATE task_messages SET run_id = NULL, check_at = NULL, batch_limit = NULL
+    WHERE run_id = ${runId} RETURNING key`.execute(tx)
+  await keepLetters(
+    tx,
+    'message',
+    rows.map(({ key }) => ({ key, reason })),
+  )
+  return rows.length === 0 ? [] : [{ taskKey, count: rows.length, reason }]
+}
+
+/** How runs end, by the numbers of their states, and the reasons of failures that another message may not have. */
+export type Endings = { completed: number; failed: number; open: readonly number[]; divided: readonly string[] }
+
+type LetterRow = { taskKey: number; key: number; reason: string }
+
+/**
+ * Removes the messages of runs that have ended, in the transaction of their ends. A batch that failed is divided: each half runs again. The
+ * only message of a failed run, and those of a run that was stopped, become dead letters.
+ */
+export async function settleMessages(
+  db: Queryable,
+  runIds: readonly string[],
+  { completed, failed, open, divided }: Endings,
+): Promise<RefusedMessages[]> {
+  const { rows } = await sql<LetterRow>`
+    WITH ended AS MATERIALIZED (
+      SELECT r.id, r.state = ${completed} AS is_done, r.state = ${failed} AND r.reason = ANY(${divided}::text[]) AS is_divided,
+        r.spec ->> 'claims' = 'record' AS is_record,
+        CASE WHEN r.state = ${failed} THEN concat_ws(': ', 'its run failed', r.reason, left(r.error, ${MAX_REASON_CHARS})) ELSE 'its run was stopped' END AS reason
+      FROM runs r WHERE r.id = ANY(${runIds}::uuid[]) AND NOT r.state = ANY(${open}::int[])),
+    given AS (
+      SELECT m.key, e.*, count(*) OVER (PARTITION BY m.run_id) AS messages,
+        e.is_done AND CASE WHEN e.is_record THEN m.next_record + 1 >= json_array_length(m.message -> 'records') ELSE true END AS is_over
+      FROM task_messages m JOIN ended e ON e.id = m.run_id),
+    removed AS (DELETE FROM task_messages m USING given g WHERE m.key = g.key AND m.run_id = g.id AND g.is_over),
+    kept AS (
+      UPDATE task_messages m SET run_id = NULL, check_at = NULL, next_record = m.next_record + g.is_done::int,
+        batch_limit = CASE WHEN g.is_done THEN m.batch_limit WHEN g.is_divided AND g.messages > 1 THEN (g.messages + 1) / 2 END
+      FROM given g WHERE m.key = g.key AND m.run_id = g.id AND NOT g.is_over
+      RETURNING m.key, m.task_key, g.is_done OR g.is_divided AND g.messages > 1 AS runs_again, g.reason)
+    SELECT task_key AS "taskKey", key, reason FROM kept WHERE NOT runs_again`.executePrepared(db, 'settle-messages')
+  if (rows.length === 0) return []
+  await keepLetters(db, 'message', rows)
+  return [...Map.groupBy(rows, ({ taskKey }) => taskKey)].map(([taskKey, some]) => ({
+    taskKey,
+    count: some.length,
+    reason: some.at(-1)?.reason ?? '',
+  }))
+}
+
+/** A run of the tasks was started: their messages are not refused any longer. */
+export async function clearMessageRefusals(db: Queryable, taskKeys: readonly number[]): Promise<void> {
+  if (taskKeys.length > 0) await clearRefusals('message', [...new Set(taskKeys)]).execute(db)
+}
+
+export type BatchReaderOptions = {
+  database: Database
+  bus: Bus
+  intervalMs: number
+  endings: Endings
+  plan: PlanBatches
+  newId: () => string
+  /** Starts the runs, each once under its id. */
+  start: (batches: readonly MessageBatch[]) => Promise<void>
+  /** Called for messages that became dead letters because nobody had settled the end of their run. */
+  onRefused: (refused: readonly RefusedMessages[]) => Promise<void>
+  onError: (error: unknown) => void
+}
+
+const FIRST = {
+  ...sql`WITH ${WAITING_FIRST}
+    SELECT true AS is_due WHERE EXISTS (SELECT FROM task_messages WHERE check_at <= now())
+      OR EXISTS (SELECT FROM waiting JOIN tasks t ON t.key = waiting.task_key WHERE t.paused_at IS NULL)`.statement(),
+  name: 'first-of-task-batches',
+}
+
+export function startBatchReader({ database, bus, intervalMs, plan, newId, ...options }: BatchReaderOptions): {
+  stop(): Promise<void>
+} {
+  const { db } = database
+  const { endings, start, onRefused, onError } = options
+
+  /** Returns what is to be started again. */
+  async function lookAfter(): Promise<MessageBatch[]> {
+    const due = await takeDue(db, endings.open)
+    const of = (state: DueRow['state']) => due.flatMap((row) => (row.state === state ? [row.runId] : []))
+    const over = of('over')
+    if (over.length > 0) await onRefused(await database.transaction((tx) => settleMessages(tx, over, endings)))
+    return await readBatches(db, of('missing'))
+  }
+
+  return startQueueReader({
+    database,
+    bus,
+    table: TOPIC,
+    first: FIRST,
+    intervalMs,
+    onError,
+    async take() {
+      const batches = await lookAfter()
+      const { rows } = await WAITING_TASKS.execute(db)
+      for (const { key } of rows as { key: number }[])
+        batches.push(...(await database.transaction((tx) => claim(tx, key, plan, newId))))
+      await start(batches)
+      return false
+    },
+  })
+}
