@@ -1,7 +1,7 @@
 /** The services of the task manager, created in the order of their dependencies, without the listener of workers. */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { registerTrials } from '#api/identity/index.ts'
+import { registerRouteRules, registerTrials } from '#api/identity/index.ts'
 import type { Actor } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Secret } from '#core/config/index.ts'
@@ -10,11 +10,17 @@ import type { HttpApp } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Check } from '#core/readiness/index.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { Streams } from '#core/streams/index.ts'
-import { hintPublications } from '#queues/index.ts'
+import { hintMessages, hintPublications } from '#queues/index.ts'
 import type { TaskAccess } from './access/access.ts'
 import { createCallers } from './access/callers.ts'
+import { startBatchRuns } from './channels/batch-runs.ts'
 import { startMessageRuns } from './channels/message-runs.ts'
+import { startRightsWatch } from './channels/rights-watch.ts'
+import { letterRoutes } from './channels/letter-routes.ts'
+import { createLettersService } from './channels/letters-service.ts'
+import type { LettersService } from './channels/letters-service.ts'
 import { createReplaysService } from './channels/replay-service.ts'
 import { replayRoutes } from './channels/routes.ts'
 import type { ManagerConfig } from './config.ts'
@@ -38,6 +44,8 @@ import { startScheduler } from './schedules/scheduler.ts'
 import { ModuleCatalogue } from './store/catalogue.ts'
 import { taskRoutes } from './tasks/routes.ts'
 import { TasksService } from './tasks/service.ts'
+import { TaskReader } from './tasks/task-reader.ts'
+import { TaskWriter } from './tasks/task-writer.ts'
 import { LeaseMonitor } from './workers/leases.ts'
 import { explainUnfit } from './workers/placement.ts'
 import { placementRoutes } from './workers/placement-routes.ts'
@@ -57,6 +65,9 @@ import { RunQueues } from './writer/queues.ts'
 import { stopTaskRuns } from './writer/stop-task.ts'
 import { startSweeper } from './writer/sweeper.ts'
 import { RunWriter } from './writer/writer.ts'
+
+/** A lost right that has returned continues its tasks after at most this many intervals of the sweeper. */
+const RIGHTS_CHECK_SWEEPS = 10
 
 export type ServicesDeps = {
   config: ManagerConfig
@@ -90,6 +101,7 @@ export class ManagerServices {
   readonly #runs: RunsService
   readonly #invocations: Invocations
   readonly #replays: ReturnType<typeof createReplaysService>
+  readonly #letters: LettersService
   readonly #workflows: WorkflowsService
   readonly #workers: WorkersService
   readonly #stopLoops: () => Promise<void>
@@ -100,6 +112,7 @@ export class ManagerServices {
     const { cluster } = this
     const endings = new RunEndings()
     const knownTasks = new KnownTasks()
+    const reader = new TaskReader({ database, cluster, logger })
     this.#deps = deps
     this.tickets = new TicketIssuer(proxyToken)
     this.#events = createEventsService({ database, access, logger })
@@ -118,10 +131,13 @@ export class ManagerServices {
         modules: new ModuleCatalogue(),
         tasks: knownTasks,
         timing,
+        beganMs: monotonicMs(),
         logger,
         random: Math.random,
+        onTasksChanged: (keys) => reader.forget(keys),
         onCommitted: this.#events.wake,
         onPublished: () => hintPublications(bus),
+        onSettled: (refused) => batchRuns.settled(refused),
       },
       database,
       signal: this.#stopping.signal,
@@ -149,8 +165,14 @@ export class ManagerServices {
       access,
       keyring,
       endings,
+      reader,
+      writer: new TaskWriter({ database, logger }),
       stopRuns,
       onChanged: (taskId) => knownTasks.invalidate(taskId),
+      onReleased: () => {
+        hintMessages(bus)
+        hintPublications(bus)
+      },
       newId: randomUUID,
       now: () => new Date(),
     })
@@ -169,6 +191,23 @@ export class ManagerServices {
     })
     const lateEnds = startEndPolling({ database, endings, logger, intervalMs: timing.foreignRunPollMs })
     const messageRuns = startMessageRuns({ database, bus, access, runs, logger, intervalMs: timing.messageIntervalMs })
+    const batchRuns = startBatchRuns({
+      database,
+      bus,
+      access,
+      runs,
+      newId: randomUUID,
+      logger,
+      intervalMs: timing.messageIntervalMs,
+    })
+    const rightsWatch = startRightsWatch({
+      database,
+      bus,
+      access,
+      logger,
+      intervalMs: RIGHTS_CHECK_SWEEPS * timing.sweepIntervalMs,
+    })
+    this.#letters = createLettersService({ database, bus, access, tasks })
     this.#replays = createReplaysService({ database, bus, access, tasks, newId: randomUUID })
     const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
     const engine = new WorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
@@ -178,7 +217,14 @@ export class ManagerServices {
     const fingerprint = tls?.fingerprint
     this.#workers = new WorkersService({ database, access, cluster, writer, newId: randomUUID, fingerprint })
     this.#stopLoops = async () => {
-      await Promise.all([messageRuns.stop(), scheduler.stop(), engine.stop(), sweeper.stop()])
+      await Promise.all([
+        messageRuns.stop(),
+        batchRuns.stop(),
+        rightsWatch.stop(),
+        scheduler.stop(),
+        engine.stop(),
+        sweeper.stop(),
+      ])
       await this.leases.stop()
       lateEnds.stop()
     }
@@ -199,6 +245,7 @@ export class ManagerServices {
   async routes(app: HttpApp): Promise<void> {
     const { access, database, streams } = this.#deps
     const callers = createCallers(access)
+    registerRouteRules(app)
     registerTrials(app)
     await taskRoutes({ tasks: this.#tasks, callers, bodies: this.#bodies })(app)
     await startRoutes({ runs: this.#runs, callers })(app)
@@ -213,6 +260,7 @@ export class ManagerServices {
     await workflowRoutes({ workflows: this.#workflows, callers })(app)
     await jobRoutes({ workflows: this.#workflows, callers })(app)
     await replayRoutes({ replays: this.#replays, callers })(app)
+    await letterRoutes({ letters: this.#letters, callers })(app)
     await taskEventRoutes({ events: this.#events, access, callers, streams })(app)
   }
 

@@ -19,7 +19,7 @@ import type { Uploads } from '#proxy/index.ts'
 import { WORKER_SETTINGS } from '#worker/identity/config.ts'
 import { apiPorts, serviceOfPort } from './start/api-ports.ts'
 import { apiProcessCount, launchApiProcesses } from './start/api-processes.ts'
-import { API_SETTINGS } from './start/api-settings.ts'
+import { API_SETTINGS, connectOf } from './start/api-settings.ts'
 import { isolationNotices, renderBanner } from './start/banner.ts'
 import { consoleRoutes, prepareConsole } from './start/console.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
@@ -145,6 +145,7 @@ await runProgram({
         provisioning: config.provisioning,
         coap,
         mqtt: { config: config.mqtt, host, trustProxy, maxBodyBytes, files },
+        connect: connectOf(config),
         metrics,
       })
       const warning = value.provisioning.warningFor(host)
@@ -296,10 +297,14 @@ await runProgram({
         base: at(served.basePort),
         manager: at(served.managerHttpPort),
         processes: count,
-        mqtt: [...mqttAt('mqtt', served.mqttPort), ...mqttAt('mqtts', served.mqttsPort)].join('  ') || undefined,
-        coap: served.coapPort === undefined ? undefined : `coap://${reachableFrom(`${host}:${served.coapPort}`, HERE)}`,
+        mqtt:
+          config.connect.mqttPublicUrl ??
+          ([...mqttAt('mqtt', served.mqttPort), ...mqttAt('mqtts', served.mqttsPort)].join('  ') || undefined),
+        coap:
+          config.connect.coapPublicUrl ??
+          (served.coapPort === undefined ? undefined : `coap://${reachableFrom(`${host}:${served.coapPort}`, HERE)}`),
         managerAccess: MANAGER_ACCESS[managerAuth],
-        grpcAddress: manager.grpcAddress,
+        grpcAddress: config.connect.grpcPublicAddress ?? manager.grpcAddress,
         tokenFile,
         proxyAddress: proxy.address,
         publicUrl: config.identity.publicUrl,

@@ -1,6 +1,7 @@
 /** The settings of every program: several share one environment, so each knows which names belong to the others. */
 import {
   COAP_SETTINGS,
+  CONNECT_SETTINGS,
   IDENTITY_SETTINGS,
   MQTT_SETTINGS,
   PROCESSES_SETTINGS,
@@ -23,6 +24,7 @@ export const EVERY_SETTING: readonly Settings[] = [
   PUBLISHED_SETTINGS,
   PROCESSES_SETTINGS,
   COAP_SETTINGS,
+  CONNECT_SETTINGS,
   MQTT_SETTINGS,
   MANAGER_SETTINGS,
   PROXY_SETTINGS,

@@ -7,14 +7,21 @@ import type { AccessPolicy, DomainAction, Quotas, UserPrincipal } from '#api/ide
 import { findActingUser, optionalBearerOf } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { isForeignOrigin } from '#core/http/index.ts'
+import { isForeignOrigin, peerAddressOf } from '#core/http/index.ts'
 import { isPublishedElsewhere } from '#core/loopback.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
 export type TaskAction = Extract<
   DomainAction,
-  'task_create' | 'task_read' | 'task_update' | 'task_delete' | 'task_start' | 'worker_read' | 'worker_manage'
+  | 'task_create'
+  | 'task_read'
+  | 'task_update'
+  | 'task_delete'
+  | 'task_start'
+  | 'task_secrets'
+  | 'worker_read'
+  | 'worker_manage'
 >
 
 /**
@@ -198,7 +205,7 @@ const FORWARDED = [
 /** A request from this machine: over loopback, to a loopback name, not through a proxy, not from a foreign page. */
 export function isLocal(request: FastifyRequest, corsOrigins: readonly string[]): boolean {
   return (
-    LOOPBACK_ADDRESS.test(request.socket.remoteAddress ?? '') &&
+    LOOPBACK_ADDRESS.test(peerAddressOf(request.socket)) &&
     LOOPBACK_HOST.test(request.headers.host ?? '') &&
     !FORWARDED.some((name) => request.headers[name] !== undefined) &&
     !Object.keys(request.headers).some((name) => name.startsWith('x-forwarded-')) &&

@@ -5,7 +5,7 @@
 import type { UserPrincipal } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskAccess } from '../access/access.ts'
@@ -14,7 +14,8 @@ import type { AssignedRun } from '../model/run.ts'
 import { canonicalSubtopic } from '../model/channel-fields.ts'
 import type { Grant } from '../model/channel-fields.ts'
 import { requirePack } from '../model/publication.ts'
-import { coversSubtopic, hintPublications, publishCall } from '#queues/index.ts'
+import { findGrants, pauseFor } from '../store/pauses.ts'
+import { HELD_CALLS, coversSubtopic, hintPublications, holdCall, publishCall, whyUnusable } from '#queues/index.ts'
 import type { ReadChannel } from '#queues/index.ts'
 
 export type GuestPublish = { channelId: string; subtopic: string; payload: Uint8Array }
@@ -42,8 +43,36 @@ const MAX_WAITING_PER_DOMAIN = 2_000
 const CALL_WAIT_MS = 10_000
 
 export function createGuests({ database, bus, access, readChannel }: GuestsDeps) {
-  async function userOf(run: AssignedRun): Promise<{ user: UserPrincipal; domainId: string; domainKey: number }> {
-    const { domain_id, domain_key: domainKey, user_key: userKey } = run.spec
+  /**
+   * The key of the channel, and the user who acts. A grantor without the right pauses the task, unless another user has granted the
+   * task this channel by now (contract decision 88).
+   */
+  async function enter(run: AssignedRun, kind: Grant['kind'], channelId: string, subtopic: string) {
+    const action = kind === 'publish' ? 'publish' : 'subscribe'
+    const attempt = async (userKey: number | null | undefined) => {
+      const found = await userOf(run, userKey)
+      return { ...found, channelKey: await access.requireChannel(found.user, action, found.domainId, channelId) }
+    }
+    try {
+      return await attempt(run.spec.user_key)
+    } catch (error) {
+      const { domain_id: domainId, user_key: grantorKey } = run.spec
+      if (kindOf(error) !== 'forbidden' || domainId === null || grantorKey === undefined) throw error
+      const now = await findGrants(database.db, run.taskKey)
+      const isGranted = now !== undefined && covers(now.grants, kind, channelId, subtopic)
+      if (isGranted && now.userKey !== grantorKey) return await attempt(now.userKey)
+      const { message: reason } = error as ServiceError
+      if ((await whyUnusable(database.db, domainId, channelId)) === undefined)
+        await pauseFor(database, { taskKey: run.taskKey, grantorKey, reason })
+      throw error
+    }
+  }
+
+  async function userOf(
+    run: AssignedRun,
+    userKey: number | null | undefined,
+  ): Promise<{ user: UserPrincipal; domainId: string; domainKey: number }> {
+    const { domain_id, domain_key: domainKey } = run.spec
     if (domainKey === undefined) throw new ServiceError('forbidden', 'a task of no domain has no channels')
     return { ...(await requireActingUser(access, { userKey, domainId: domain_id })), domainKey }
   }
@@ -56,7 +85,7 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
     maxWaiting: MAX_WAITING_PER_DOMAIN,
   })
   const guests = {
-    /** Resolves when the message is stored. Throws `conflict` if the fence is stale. */
+    /** Resolves when the message is stored; that of a run with a trigger is published when the run has completed. Throws `conflict` if the fence is stale. */
     async publish(
       run: AssignedRun,
       callId: number,
@@ -65,9 +94,12 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       const subtopic = canonicalSubtopic(given, 'subtopic')
       requireGrant(run, 'publish', channelId, subtopic)
       const text = requirePack(payload)
-      const { user, domainId, domainKey } = await userOf(run)
-      await access.requireChannel(user, 'publish', domainId, channelId)
-      const isStored = await publishCall(database.db, {
+      const { user, domainKey } = await enter(run, 'publish', channelId, subtopic)
+      // What a message caused goes out with the result of the run, or not at all.
+      const isHeld = run.spec.trigger !== undefined
+      if (isHeld && callId > HELD_CALLS)
+        throw new ServiceError('rate_limited', `a run of a trigger can publish in its first ${HELD_CALLS} calls`)
+      const isStored = await (isHeld ? holdCall : publishCall)(database.db, {
         domainKey,
         userKey: user.key,
         channelId,
@@ -79,7 +111,7 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
         openStates: OPEN_STATES,
       })
       if (!isStored) throw new ServiceError('conflict', 'the run was assigned to another worker or has ended')
-      hintPublications(bus)
+      if (!isHeld) hintPublications(bus)
     },
 
     /** Records as JSON. Throws `forbidden` without a grant, `unavailable` where this manager cannot read channels. */
@@ -88,8 +120,7 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       requireGrant(run, 'read', call.channelId, subtopic)
       if (call.limit < 1 || call.limit > MAX_RECORDS_READ)
         throw new ServiceError('malformed', `limit must be between 1 and ${MAX_RECORDS_READ}`)
-      const { user, domainId, domainKey } = await userOf(run)
-      const channelKey = await access.requireChannel(user, 'subscribe', domainId, call.channelId)
+      const { domainId, domainKey, channelKey } = await enter(run, 'read', call.channelId, subtopic)
       if (readChannel === undefined) throw new ServiceError('unavailable', 'this manager cannot read channels')
       const records = await readChannel(
         { domainKey, domainId, channelKey, channelId: call.channelId },
@@ -112,10 +143,13 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
 }
 
 function requireGrant(run: AssignedRun, kind: Grant['kind'], channelId: string, subtopic: string): void {
-  const grants = run.spec.grants ?? []
-  const isGranted = grants.some((grant) => {
+  if (!covers(run.spec.grants ?? [], kind, channelId, subtopic))
+    throw new ServiceError('forbidden', `the task has no grant to ${kind} on this channel and subtopic`)
+}
+
+function covers(grants: readonly Grant[], kind: Grant['kind'], channelId: string, subtopic: string): boolean {
+  return grants.some((grant) => {
     const granted = (grant.subtopic ?? '').replaceAll('/', '.')
     return grant.kind === kind && grant.channel_id === channelId && coversSubtopic(granted, subtopic)
   })
-  if (!isGranted) throw new ServiceError('forbidden', `the task has no grant to ${kind} on this channel and subtopic`)
 }

@@ -4,16 +4,18 @@
  */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { findFunction } from '#core/wasm/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
+import { pauseFor } from '../store/pauses.ts'
+import { writeRefusals } from '../store/refusals.ts'
 import { requireActingUser } from './acting-user.ts'
 import { causeOfMessage } from '../model/cause.ts'
 import { triggersOf } from '../model/trigger-message.ts'
-import { isTemporary, startMessageReader } from '#queues/index.ts'
-import type { QueuedMessage, TriggerMessage } from '#queues/index.ts'
+import { isTemporary, startMessageReader, whyUnusable } from '#queues/index.ts'
+import type { GivenMessages, QueuedMessage } from '#queues/index.ts'
 
 export type MessageRunsDeps = {
   database: Database
@@ -33,13 +35,16 @@ type Work = {
   isOver: boolean
   /** It will be taken again; the runs that were started are then found by their key. */
   isBlocked: boolean
+  /** The task is paused. */
+  isHeld: boolean
+  started: number
   /** Records that were dropped where each record runs, with the last reason. */
   dropped: number
   reason: string
 }
 
 /** One run of a message, and the key under which it is started once. */
-type Part = { work: Work; trigger: TriggerMessage; key: string }
+type Part = { work: Work; trigger: GivenMessages; key: string }
 
 /** Runs that are started at the same time. */
 const MAX_STARTS = 500
@@ -47,10 +52,27 @@ const MAX_STARTS = 500
 export function startMessageRuns({ database, bus, access, runs, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
 } {
-  /** Throws `forbidden` if the task cannot read the channel. */
+  /**
+   * Throws `forbidden` if the task cannot read the channel, and `Paused` if its grantor has lost the right to read the channel of its
+   * trigger.
+   */
   async function requireRight(queued: QueuedMessage): Promise<void> {
-    const { user, domainId } = await requireActingUser(access, queued)
-    await access.requireChannel(user, 'subscribe', domainId, queued.message.channel_id)
+    const { channel_id: channelId } = queued.message
+    try {
+      const { user, domainId } = await requireActingUser(access, queued)
+      await access.requireChannel(user, 'subscribe', domainId, channelId)
+    } catch (error) {
+      if (kindOf(error) !== 'forbidden' || queued.domainId === null) throw error
+      // The right to read the channel of a replay is that of the user who started it.
+      if (causeOfMessage(queued.origin, channelId).type === 'replay') throw error
+      const fault = await whyUnusable(database.db, queued.domainId, channelId)
+      if (fault !== undefined) throw new ServiceError('forbidden', fault)
+      const { taskKey, userKey: grantorKey } = queued
+      const reason = (error as ServiceError).message
+      // With another grantor by now it is taken again.
+      if (await pauseFor(database, { taskKey, grantorKey, reason })) throw new Paused()
+      throw new ServiceError('unavailable', reason)
+    }
   }
 
   async function startPart({ work, trigger, key }: Part): Promise<void> {
@@ -71,15 +93,23 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
           origin: 'message',
           key,
           drivesTask: false,
-          cause: causeOfMessage(work.queued.origin, trigger.channel_id),
+          cause: causeOfMessage(work.queued.origin, work.queued.message.channel_id),
           trigger,
           traceparent: traceparent ?? undefined,
         }),
       )
-      if (reason === undefined) return
+      if (reason === undefined) {
+        work.started += 1
+        return
+      }
       work.dropped += 1
       work.reason = reason
     } catch (error) {
+      if (error instanceof Paused) {
+        work.isOver = true
+        work.isHeld = true
+        return
+      }
       if (!work.isOver) logger.debug({ err: error, task: taskId }, 'failed to start the runs of a message; retrying')
       work.isOver = true
       work.isBlocked = true
@@ -99,25 +129,47 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
         for (const part of parts) await startPart(part)
       }
       await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
-      return works.map(({ isBlocked, dropped, reason }) => (isBlocked ? 'retry' : { dropped, reason }))
+      return works.map(({ isBlocked, isHeld, started, dropped, reason }) =>
+        isHeld ? 'hold' : isBlocked ? 'retry' : { started, dropped, reason },
+      )
     },
+    onDropped: async (dropped) =>
+      await writeRefusals(
+        database,
+        dropped.map((drop) => ({ ...drop, source: 'message', needsAction: true })),
+      ),
     onError: (error) => logger.warn({ err: error }, 'failed to read the messages that start runs; retrying'),
   })
 }
 
-/** The reason of a refusal; undefined if there is none. Rethrows temporary errors. */
+/** The task was paused after its message was taken: the message waits. */
+class Paused extends Error {}
+
+/** The reason of a refusal; undefined if there is none. Rethrows temporary errors and pauses. */
 async function refusalOf(work: () => Promise<unknown>): Promise<string | undefined> {
   try {
     await work()
     return undefined
   } catch (error) {
     if (!(error instanceof ServiceError) || isTemporary(error)) throw error
+    // Only a pause refuses a run that does not drive its task for the state of the task.
+    if (error.kind === 'invalid_state') throw new Paused()
     return error.message
   }
 }
 
 function workOf(queued: QueuedMessage): Work {
-  return { queued, refused: undefined, isOver: false, isBlocked: false, dropped: 0, reason: '' }
+  const { isPaused } = queued
+  return {
+    queued,
+    refused: undefined,
+    isOver: isPaused,
+    isBlocked: false,
+    isHeld: isPaused,
+    started: 0,
+    dropped: 0,
+    reason: '',
+  }
 }
 
 function* partsOf(works: readonly Work[]): Generator<Part> {
@@ -130,7 +182,8 @@ function* partsOf(works: readonly Work[]): Generator<Part> {
   }
 }
 
-function triggersOfQueued({ message, exports, inputCount, ...task }: QueuedMessage): TriggerMessage[] {
+function triggersOfQueued({ message, exports, inputCount, isListed, ...task }: QueuedMessage): GivenMessages[] {
+  if (isListed) return [[message]]
   const called =
     exports === null
       ? undefined

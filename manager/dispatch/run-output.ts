@@ -11,7 +11,7 @@ import { sql } from '#core/sql.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import { findAssignedRun } from '../writer/end-runs.ts'
 import { DEFAULT_OUTPUT_BYTES, MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../model/limits.ts'
-import type { RunEnding, RunIdentity } from '../model/run.ts'
+import type { RunEnding, RunHandle, RunIdentity } from '../model/run.ts'
 
 export type ResultPart = { digest: string; offset: number; data: Uint8Array }
 export type LogPart = { stream: number; offset: number; data: Uint8Array; truncated: boolean }
@@ -125,10 +125,15 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       if (part.offset > maxBytes) return
       const data = new Uint8Array(part.data.subarray(0, maxBytes - part.offset))
       const truncated = part.truncated || data.byteLength < part.data.byteLength
-      logs.submit({ ...part, data, truncated, runKey: run.key }).catch((error: unknown) => {
-        droppedLogs += 1
-        logger.debug({ err: error }, 'failed to store output of a run; dropping it')
-      })
+      const store = async ({ key: runKey }: Pick<RunHandle, 'key'>) => {
+        await logs.submit({ ...part, data, truncated, runKey }).catch((error: unknown) => {
+          droppedLogs += 1
+          logger.debug({ err: error }, 'failed to store output of a run; dropping it')
+        })
+      }
+      if (run.unrecorded === undefined) return void store(run)
+      run.unrecorded.holdOutput(data.byteLength)
+      void run.unrecorded.recorded.then((recorded) => recorded && store(recorded))
     },
 
     async close(): Promise<void> {

@@ -1,6 +1,6 @@
 /** The gRPC listener of the manager: workers connect, register and hold their session. */
 import { create } from '@bufbuild/protobuf'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { isId } from '#core/ids.ts'
 import { Server, ServerCredentials, experimental } from '@grpc/grpc-js'
 import type { Database } from '#core/database/index.ts'
@@ -75,7 +75,7 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
     'grpc.keepalive_permit_without_calls': 1,
   })
-  const registered = new LRUCache<string, AtRegistration>({ max: MAX_REGISTERED })
+  const registered = new BoundedCache<string, AtRegistration>({ maxEntries: MAX_REGISTERED })
   const sessionDeps: SessionDeps = {
     ...deps,
     findWorker: async (hello, call) => {

@@ -168,6 +168,7 @@ class SessionHandler {
     session.isSuspect = true
     session.lastBeatMs = Math.min(session.lastBeatMs, monotonicMs())
     this.#deps.cluster.remove(session)
+    void this.#deps.writer.recordSent(session)
     this.#deps.logger.info({ worker: session.name }, 'worker disconnected')
   }
 

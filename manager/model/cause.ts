@@ -5,8 +5,8 @@ export type CauseType = (typeof CAUSES)[number]
 export type RunCause =
   /** Without an id where the caller needed no token. */
   | { type: 'user'; user_id?: string }
-  /** `message` identifies the message in the log: its batch, and its number in the batch. */
-  | { type: 'message'; channel_id: string; message: string }
+  /** `message` identifies the message in the log: its batch, and its number in the batch. Of several, `messages`, it is the first. */
+  | { type: 'message'; channel_id: string; message: string; messages?: number }
   | { type: 'replay'; channel_id: string; replay_id: string }
   /** `tick`: the time of the schedule, which may be earlier than the start. */
   | { type: 'schedule'; tick: string }

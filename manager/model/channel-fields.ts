@@ -5,7 +5,7 @@
 import { refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
-import type { Comparator, TriggerRule } from '#queues/index.ts'
+import type { Comparator, Excess, Ordering, TriggerRule } from '#queues/index.ts'
 
 /** The form of requests and answers. */
 export type Trigger = {
@@ -15,6 +15,9 @@ export type Trigger = {
   when?: { comparator: Comparator; value: number }
   debounce?: string
   rate_limit?: string
+  excess?: Excess
+  batch?: number
+  order?: Ordering
 }
 
 export type Target = { channel_id: string; subtopic?: string }
@@ -30,6 +33,13 @@ const RATE = /^(\d{1,6}) ?\/ ?(.+)$/
 export function triggerRule(trigger: Trigger): Omit<TriggerRule, 'channelKey'> {
   requireChannelId(trigger.channel_id, '/trigger/channel_id')
   const rate = trigger.rate_limit === undefined ? undefined : parseRate(trigger.rate_limit)
+  const excess = trigger.excess ?? 'drop'
+  if (excess === 'wait' && rate === undefined) throw refusedField('/trigger/excess', 'needs a rate_limit')
+  if (excess === 'wait' && trigger.debounce !== undefined)
+    throw refusedField('/trigger/excess', 'must be drop with debounce, which keeps only the last message')
+  for (const name of ['batch', 'order'] as const)
+    if (trigger[name] !== undefined && trigger.debounce !== undefined)
+      throw refusedField(`/trigger/${name}`, 'must be absent with debounce, which keeps only the last message')
   return {
     subtopic: canonicalSubtopic(trigger.subtopic, '/trigger/subtopic'),
     name: trigger.name === undefined || trigger.name === '' ? null : trigger.name,
@@ -39,6 +49,9 @@ export function triggerRule(trigger: Trigger): Omit<TriggerRule, 'channelKey'> {
       trigger.debounce === undefined ? null : boundedMs(trigger.debounce, '/trigger/debounce', MAX_DEBOUNCE_MS),
     rateCount: rate?.count ?? null,
     rateMs: rate?.ms ?? null,
+    excess,
+    batch: trigger.batch ?? null,
+    ordering: trigger.order ?? null,
   }
 }
 

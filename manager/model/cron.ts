@@ -44,7 +44,8 @@ export function dueTicks(
   }
 }
 
-const MAX_COUNTED = 1_000
+/** A computed time takes some 50 µs. */
+const MAX_COUNTED = 60
 
 /** Throws `malformed` naming the field. */
 export function requireSchedule(schedule: string, timezone: string): void {

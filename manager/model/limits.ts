@@ -4,6 +4,10 @@
 export const DEFAULT_TIMEOUT_MS = 300_000
 /** Largest timeout: a week. */
 export const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000
+/** Default of how long a run waits for a worker that fits: a day. */
+export const DEFAULT_QUEUE_TIMEOUT_MS = 24 * 3_600_000
+/** Largest: 30 days. */
+export const MAX_QUEUE_TIMEOUT_MS = 30 * 24 * 3_600_000
 /** Default pause before the second attempt; it doubles with each further one. */
 export const DEFAULT_BACKOFF_MS = 1_000
 export const MAX_BACKOFF_MS = 100_000
@@ -23,8 +27,10 @@ export const MAX_RESULT_BYTES = 16 * 1024 * 1024
 export const MAX_CHUNK_BYTES = 256 * 1024
 /** One message of a session; grpc-js refuses larger ones. */
 export const MAX_SESSION_MESSAGE_BYTES = 4 * 1024 * 1024
-/** Runs in the queue; beyond it a start is refused with `unavailable`. */
+/** Runs in the queue; beyond it starts of domains that have used up their share of it are refused with `unavailable`. */
 export const MAX_QUEUED_RUNS = 20_000
+/** The smallest share of a domain in the queue, however many domains wait. */
+export const MIN_QUEUE_SHARE = 100
 /** Inputs, arguments, environment and standard input of one run, as JSON: as much as the body of a request. */
 export const MAX_SPEC_BYTES = 1024 * 1024
 /** The same of a run that no user started, in characters: resolved records repeat what a pack names once. */

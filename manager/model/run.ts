@@ -6,7 +6,7 @@ import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { TaskState } from '#proto/index.ts'
 import type { SpecFields } from './task-fields.ts'
 import type { AssignedModule } from './module.ts'
-import type { TriggerMessage } from '#queues/index.ts'
+import type { Claims, GivenMessages } from '#queues/index.ts'
 
 /** Stored in `runs.spec`, with the names of the database. */
 export type RunSpec = SpecFields & {
@@ -30,7 +30,9 @@ export type RunSpec = SpecFields & {
   /** The form of lists of `u8` in the result; absent: arrays. */
   bytes?: 'base64'
   /** What triggered the run. */
-  trigger?: TriggerMessage
+  trigger?: GivenMessages
+  /** Its messages are kept until it ends. */
+  claims?: Claims
   /** Place of its start in a trace; only while tracing is on. */
   traceparent?: string
 }
@@ -45,6 +47,7 @@ export type RunIdentity = { id: string; attempt: number; fence: number }
 
 /** A run in the writer. */
 export type RunHandle = {
+  /** 0: it is not in the database yet. */
   key: number
   id: string
   taskKey: number
@@ -70,6 +73,16 @@ export type AssignedRun = RunHandle & {
   isCancelSent?: true
   /** Number of heartbeats of the session when it was sent; undefined: the worker has confirmed it. */
   unconfirmedSince?: number | undefined
+  /** It was sent before it is in the database; undefined: it is there. */
+  unrecorded?: Unrecorded | undefined
+}
+
+/** What can be asked of a run that is not in the database yet. */
+export type Unrecorded = {
+  /** Resolves once it is in the database; undefined: it is no longer the run of this worker. */
+  readonly recorded: Promise<RunHandle | undefined>
+  /** So many bytes of its output wait in memory until it is recorded. */
+  holdOutput(bytes: number): void
 }
 
 export function isAssigned(run: RunHandle): run is AssignedRun {
@@ -85,8 +98,12 @@ export const FAILURE_REASONS = [
   'module_invalid',
   'fetch_failed',
   'no_such_function',
+  'queue_timeout',
 ] as const
 export type FailureReason = (typeof FAILURE_REASONS)[number]
+
+/** Reason of a run that was refused before it was started, for a step of a workflow: no worker has seen it. */
+export const REFUSED = 'refused'
 
 /** The end of a run. */
 export type RunEnding = {
@@ -106,6 +123,8 @@ export type RunEnding = {
   cpuMs?: number
   outputTruncated: boolean
 }
+
+export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: string | null }
 
 export const STOPPED_BEFORE_RUNNING = {
   reason: null,

@@ -3,8 +3,9 @@ import type { Actor } from '#api/identity/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { RunCause } from './cause.ts'
+import type { EndedRun } from './run.ts'
 import type { RunInput } from './task-fields.ts'
-import type { TriggerMessage } from '#queues/index.ts'
+import type { Claims, GivenMessages } from '#queues/index.ts'
 
 /** Fields that the caller can override for this run only. */
 export type RunOverrides = {
@@ -44,6 +45,8 @@ export type StartRequest = {
   drivesTask: boolean
   /** Fails if no worker fits, instead of waiting in the queue. */
   needsWorker?: boolean
+  /** Its caller waits for its end and learns of the run with it: it can be recorded with its end. */
+  isAwaited?: boolean
   /** The digest of the task's reference, or why it could not be resolved; undefined: no reference is known. */
   image: ResolvedImage | Error | undefined
   /** Idempotency-Key of a start or an invocation. */
@@ -54,10 +57,17 @@ export type StartRequest = {
   sinceMs?: number
   cause: RunCause
   /** The message that triggers it. */
-  trigger?: TriggerMessage | undefined
+  trigger?: GivenMessages | undefined
+  /** Its messages are kept until it ends, and no other run may have them. */
+  claims?: Claims | undefined
   /** Place of the start in its trace; see `core/tracing`. */
   traceparent?: string | undefined
 }
 
-/** `runKey` undefined: a run with the same key exists. */
-export type StartedRun = { runId: string; runKey: number | undefined; taskKey: number }
+/** `runKey` undefined: a run with the same key exists. `ended`: it was recorded with its end. */
+export type StartedRun = {
+  runId: string
+  runKey: number | undefined
+  taskKey: number
+  ended?: EndedRun
+}

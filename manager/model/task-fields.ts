@@ -10,16 +10,18 @@ import { recordOf, documented } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
 import { DURATION_PATTERN, formatDurationMs, parseDurationMs } from '#core/time.ts'
 import type { Json } from '#core/wasm/index.ts'
-import { COMPARATORS } from '#queues/index.ts'
+import { COMPARATORS, EXCESS, MAX_BATCH, ORDERINGS } from '#queues/index.ts'
 import { GRANT_KINDS, type Grant, type Target, type Trigger } from './channel-fields.ts'
 import {
   DEFAULT_BACKOFF_MS,
   MAX_BACKOFF_MS,
   DEFAULT_MEMORY_LIMIT_BYTES,
   DEFAULT_OUTPUT_BYTES,
+  DEFAULT_QUEUE_TIMEOUT_MS,
   DEFAULT_TIMEOUT_MS,
   MAX_MEMORY_LIMIT_BYTES,
   MAX_OUTPUT_BYTES,
+  MAX_QUEUE_TIMEOUT_MS,
   MAX_TIMEOUT_MS,
   MIN_OUTPUT_BYTES,
 } from './limits.ts'
@@ -144,8 +146,26 @@ const TriggerField = Type.Object(
     rate_limit: Type.Optional(
       Type.String({
         maxLength: 64,
-        description: 'Largest number of runs, such as 10/1m; messages beyond it are dropped',
+        description: 'Largest number of runs, such as 10/1m',
         ...documented({ pattern: '^[0-9]+/[0-9]+(ms|s|m|h)$' }),
+      }),
+    ),
+    excess: Type.Optional(
+      Type.Enum([...EXCESS], {
+        description: 'What becomes of messages beyond rate_limit: drop (when absent), or wait for the next window',
+      }),
+    ),
+    batch: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAX_BATCH,
+        description: 'Largest number of messages that one run gets as a list; absent: one, which is not a list',
+      }),
+    ),
+    order: Type.Optional(
+      Type.Enum([...ORDERINGS], {
+        description:
+          'Which messages run one after another: those of one client, all of the channel, or none (when absent)',
       }),
     ),
   },
@@ -242,6 +262,20 @@ export const TASK_FIELDS = {
     read: (text) => readDuration(text, '/timeout', MAX_TIMEOUT_MS),
     show: formatDurationMs,
     run: 'spec',
+  }),
+  queue_timeout_ms: field({
+    name: 'queue_timeout',
+    given: Type.String({
+      maxLength: 64,
+      description:
+        'How long a run waits for a worker that fits, at most 720h; then it fails with the reason queue_timeout',
+      ...documented({ pattern: DURATION_PATTERN }),
+    }),
+    shown: Type.String(),
+    default: DEFAULT_QUEUE_TIMEOUT_MS,
+    read: (text) => readDuration(text, '/queue_timeout', MAX_QUEUE_TIMEOUT_MS),
+    show: formatDurationMs,
+    run: 'changed',
   }),
   memory_limit_bytes: field({
     name: 'memory_limit',

@@ -17,6 +17,8 @@ export type ManagerTiming = {
   stopDeadlineMs: number
   /** Polling interval for the end of a run that another manager's worker holds. */
   foreignRunPollMs: number
+  /** A run that was sent to its worker before it was recorded is recorded as started after this. */
+  recordAfterMs: number
   /** Polling interval for messages that start runs, while messages are queued. */
   messageIntervalMs: number
 }
@@ -30,6 +32,7 @@ export const DEFAULT_TIMING: ManagerTiming = {
   placementCheckMs: 30_000,
   stopDeadlineMs: 5_000,
   foreignRunPollMs: 250,
+  recordAfterMs: 50,
   messageIntervalMs: 100,
 }
 

@@ -1,6 +1,6 @@
 /** The signature policy of a domain for its modules. No row: no signatures are required. */
 import { createPublicKey } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -29,7 +29,7 @@ const PUBLIC_KEY =
 const KEY_TYPES = new Set(['ec', 'ed25519', 'rsa'])
 
 export function createModulePolicies(database: Database): ModulePolicies {
-  const remembered = new LRUCache<string, ModulePolicy>({ max: MAX_CACHED_POLICIES, ttl: CACHE_TTL_MS })
+  const remembered = new BoundedCache<string, ModulePolicy>({ maxEntries: MAX_CACHED_POLICIES, ttl: CACHE_TTL_MS })
   return {
     async find(domainId) {
       const known = remembered.get(domainId ?? '')

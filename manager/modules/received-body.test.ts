@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
@@ -30,6 +30,20 @@ test('a received body is read unchanged, in memory or from a file, and its file 
     return await body.read()
   })
   expect(read.equals(sent)).toBe(true)
+})
+
+test('a small body has no file, and is as good as one in a file', async () => {
+  const folder = join(tmpdir(), `skein-no-bodies-${process.pid}`)
+  const bodies = createBodyReceiver({ folder })
+  const sent = Buffer.concat(await Array.fromAsync(pieces(5, 300)))
+  const read = await bodies.receive('a', pieces(5, 300), async (body) => {
+    expect(Buffer.concat(await Array.fromAsync(body.pieces())).equals(sent)).toBe(true)
+    // Two reads are two buffers: each can be given away.
+    expect((await body.read()).buffer).not.toBe((await body.read()).buffer)
+    return await body.read()
+  })
+  expect(read.equals(sent)).toBe(true)
+  expect(existsSync(folder)).toBe(false)
 })
 
 test('a body that arrives too slowly is refused for every sender', async () => {

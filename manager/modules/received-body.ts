@@ -1,6 +1,6 @@
 /**
- * Receives a module into an unlinked file, so that a slow sender costs a little disk space and delays no one else.
- * Processing begins when the module is complete.
+ * Receives a module, a small one into memory and any other into an unlinked file, so that a slow sender costs a little memory or disk
+ * space and delays no one else. Processing begins when the module is complete.
  */
 import { open, mkdir, unlink } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
@@ -12,7 +12,9 @@ import { atMinimumRate } from '#core/streams/index.ts'
 
 /** Largest module. */
 export const MAX_MODULE_BYTES = 64 * 1024 * 1024
-/** Bodies that this process receives at the same time, and per domain: this bounds the disk space. */
+/** A larger body is in a file. The files of a small one would take longer than its upload. */
+const MAX_HELD_BYTES = 256 * 1024
+/** Bodies that this process receives at the same time, and per domain: this bounds the disk space and the memory. */
 const MAX_RECEIVED = 64
 const MAX_RECEIVED_PER_DOMAIN = 8
 /** A burst of small modules gets its turn within this time; nothing of a module is read before. */
@@ -68,9 +70,9 @@ export function createBodyReceiver({ folder, graceMs = GRACE_MS }: BodyReceiverO
   return {
     receive: (domainId, body, work) =>
       receiving.run(domainId, async () => {
-        await using file = await openUnlinked(folder)
-        const sizeBytes = await store(atMinimumRate(body, graceMs), file)
-        return await working.run(domainId, () => work(receivedIn(file, sizeBytes)), undefined, sizeBytes)
+        await using received = new Received(folder)
+        for await (const piece of atMinimumRate(body, graceMs)) await received.add(piece)
+        return await working.run(domainId, () => work(received), undefined, received.sizeBytes)
       }),
   }
 }
@@ -84,32 +86,61 @@ async function openUnlinked(folder: string): Promise<FileHandle> {
   return file
 }
 
-async function store(body: AsyncIterable<Buffer>, file: FileHandle): Promise<number> {
-  let sizeBytes = 0
-  for await (const piece of body) {
-    if (sizeBytes + piece.length > MAX_MODULE_BYTES)
-      throw new ServiceError('too_large', `a module must be at most ${MAX_MODULE_BYTES} bytes`)
-    await file.write(piece, 0, piece.length, sizeBytes)
-    sizeBytes += piece.length
-  }
-  return sizeBytes
-}
+class Received implements ReceivedBody, AsyncDisposable {
+  readonly #folder: string
+  sizeBytes = 0
+  /** The whole body, unless there is a file. */
+  #held: Buffer[] = []
+  #file: FileHandle | undefined
 
-function receivedIn(file: FileHandle, sizeBytes: number): ReceivedBody {
-  async function readAt(position: number, bytes: Buffer<ArrayBuffer>): Promise<Buffer<ArrayBuffer>> {
-    for (let at = 0; at < bytes.length;) {
-      const { bytesRead } = await file.read(bytes, at, bytes.length - at, position + at)
-      if (bytesRead === 0) throw new Error('the file of a received module was truncated')
-      at += bytesRead
-    }
+  constructor(folder: string) {
+    this.#folder = folder
+  }
+
+  async add(piece: Buffer): Promise<void> {
+    const position = this.sizeBytes
+    if (position + piece.length > MAX_MODULE_BYTES)
+      throw new ServiceError('too_large', `a module must be at most ${MAX_MODULE_BYTES} bytes`)
+    this.sizeBytes += piece.length
+    if (this.#file === undefined && this.sizeBytes <= MAX_HELD_BYTES) this.#held.push(piece)
+    else await (await this.#openFile()).write(piece, 0, piece.length, position)
+  }
+
+  async read(): Promise<Buffer<ArrayBuffer>> {
+    const bytes = Buffer.allocUnsafeSlow(this.sizeBytes)
+    if (this.#file !== undefined) return await readAt(this.#file, 0, bytes)
+    let at = 0
+    for (const piece of this.#held) at += piece.copy(bytes, at)
     return bytes
   }
-  return {
-    sizeBytes,
-    read: () => readAt(0, Buffer.allocUnsafeSlow(sizeBytes)),
-    async *pieces() {
-      for (let position = 0; position < sizeBytes; position += READ_BYTES)
-        yield await readAt(position, Buffer.allocUnsafe(Math.min(READ_BYTES, sizeBytes - position)))
-    },
+
+  async *pieces(): AsyncGenerator<Buffer, void, void> {
+    if (this.#file === undefined) yield* this.#held
+    else
+      for (let position = 0; position < this.sizeBytes; position += READ_BYTES)
+        yield await readAt(this.#file, position, Buffer.allocUnsafe(Math.min(READ_BYTES, this.sizeBytes - position)))
   }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#file?.close()
+  }
+
+  /** The file, which begins with what was held. */
+  async #openFile(): Promise<FileHandle> {
+    if (this.#file !== undefined) return this.#file
+    this.#file = await openUnlinked(this.#folder)
+    const held = Buffer.concat(this.#held)
+    this.#held = []
+    await this.#file.write(held, 0, held.length, 0)
+    return this.#file
+  }
+}
+
+async function readAt(file: FileHandle, position: number, bytes: Buffer<ArrayBuffer>): Promise<Buffer<ArrayBuffer>> {
+  for (let at = 0; at < bytes.length;) {
+    const { bytesRead } = await file.read(bytes, at, bytes.length - at, position + at)
+    if (bytesRead === 0) throw new Error('the file of a received module was truncated')
+    at += bytesRead
+  }
+  return bytes
 }

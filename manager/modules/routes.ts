@@ -264,6 +264,7 @@ function inspectRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): voi
       config: {
         action: 'task_create',
         ownCredentials: BEARER,
+        isReading: true,
         bodies: { 'application/wasm': BINARY, 'application/octet-stream': BINARY },
       },
       schema: {

@@ -1,7 +1,7 @@
 /** Wire shapes of modules, pre-pulls, pushes and policies (task-manager.md section 6). */
 import { Type } from 'typebox'
 import type { Static, TSchema } from 'typebox'
-import { recordOf, documented } from '#core/http/index.ts'
+import { SECRET, documented, recordOf } from '#core/http/index.ts'
 import { formatTime } from '#core/time.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { ModuleUse } from './uses.ts'
@@ -141,7 +141,7 @@ export const TicketBody = Type.Object(
 
 export const Ticket = Type.Object(
   {
-    ticket: Type.String({ description: 'A bearer token for the module proxy' }),
+    ticket: Type.String({ ...SECRET, description: 'A bearer token for the module proxy' }),
     expires_at: Type.String({ description: 'RFC 3339' }),
     registry: Type.String({ description: 'host:port of the module proxy' }),
     artifact: Type.String({

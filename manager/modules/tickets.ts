@@ -2,7 +2,7 @@
  * The proxy token and the tickets derived from it, with which a worker or a caller can pull one module. All managers of
  * one installation create the same tickets, so a ticket stays valid when its worker moves to another manager.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { Secret } from '#core/config/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
@@ -22,7 +22,9 @@ export function proxyTokenOf(configured: Secret | undefined, keyring: Keyring): 
 export class TicketIssuer {
   readonly #signer: TicketSigner
   readonly #nowMs: () => number
-  readonly #issued = new LRUCache<string, { ticket: string; renewSeconds: number }>({ max: MAX_CACHED_TICKETS })
+  readonly #issued = new BoundedCache<string, { ticket: string; renewSeconds: number }>({
+    maxEntries: MAX_CACHED_TICKETS,
+  })
   readonly verify: TicketVerifier
 
   constructor(proxyToken: Secret, nowMs: () => number = Date.now) {

@@ -1,5 +1,5 @@
 /** Uses of modules, from registries and uploaded: the SQL of `GET /modules`. */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { Keyset, readPage } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
@@ -47,7 +47,7 @@ export type UseRecorder = (domainId: string | null, imageUrl: string, found: Res
 
 /** Records that a domain uses a module, at most once a minute each, because starts are frequent. */
 export function createUseRecorder(database: Database): UseRecorder {
-  const noted = new LRUCache<string, number>({ max: MAX_CACHED_USES })
+  const noted = new BoundedCache<string, number>({ maxEntries: MAX_CACHED_USES })
   return async (domainId, imageUrl, found) => {
     const key = `${domainId ?? ''} ${imageUrl} ${found.reference} ${found.signed}`
     const nowMs = monotonicMs()

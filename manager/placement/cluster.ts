@@ -2,10 +2,10 @@
  * The workers with a session at this manager, and the choice among them. In memory only: all of it is rebuilt from the
  * database and from the workers' Hello.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { ModulePeer } from '../model/module.ts'
 import type { AssignedRun } from '../model/run.ts'
-import { BACKLOG_TARGET_MS, capacityFor, selectWorker, unfitReason } from './placement.ts'
+import { BACKLOG_TARGET_MS, capacityFor, isLong, selectWorker, unfitReason } from './placement.ts'
 import { hashNeeds } from '../model/needs.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import { Sites } from './sites.ts'
@@ -28,19 +28,23 @@ export class Cluster {
   readonly #sessions = new Map<number, WorkerSession>()
   readonly #sites = new Sites()
   readonly #touched = new Set<WorkerSession>()
-  readonly #tasks: LRUCache<number, TaskMemory>
-  readonly #needs: LRUCache<string, KnownNeeds>
+  readonly #tasks: BoundedCache<number, TaskMemory>
+  readonly #needs: BoundedCache<string, KnownNeeds>
   /** Expected duration of a function of a module, in milliseconds, for tasks that have not run yet; per needs. */
-  readonly #functions: LRUCache<string, number>
+  readonly #functions: BoundedCache<string, number>
   /** Workers that pass the filter, per needs; cleared when a worker joins, leaves or changes. */
   readonly #candidates = new Map<string, WorkerSession[]>()
   #placements = 0
+  /** Tasks of several domains, or of a domain and of none, use the workers of the platform. */
+  isShared = false
+  /** Of the first run. */
+  #firstDomain: { id: string | null } | undefined
 
   /** A cache allocates its capacity when it is created: code with thousands of clusters passes smaller limits. */
   constructor({ maxTasks = MAX_CACHED_TASKS, maxNeeds = MAX_CACHED_NEEDS, maxFunctions = MAX_CACHED_FUNCTIONS } = {}) {
-    this.#tasks = new LRUCache({ max: maxTasks })
-    this.#needs = new LRUCache({ max: maxNeeds })
-    this.#functions = new LRUCache({ max: maxFunctions })
+    this.#tasks = new BoundedCache({ maxEntries: maxTasks })
+    this.#needs = new BoundedCache({ maxEntries: maxNeeds })
+    this.#functions = new BoundedCache({ maxEntries: maxFunctions })
   }
 
   get sessions(): Iterable<WorkerSession> {
@@ -53,6 +57,12 @@ export class Cluster {
 
   find(workerKey: number): WorkerSession | undefined {
     return this.#sessions.get(workerKey)
+  }
+
+  /** True while a worker of this manager has the run. */
+  holds(runId: string): boolean {
+    for (const session of this.#sessions.values()) if (session.runs.has(runId)) return true
+    return false
   }
 
   add(session: WorkerSession): void {
@@ -78,6 +88,9 @@ export class Cluster {
   storeNeeds(needs: RunNeeds): string {
     const hash = hashNeeds(needs)
     if (!this.#needs.has(hash)) this.#needs.set(hash, { needs, expectedMs: undefined, isStored: false })
+    // Known at the first start of a second domain, before the tasks are counted again.
+    this.#firstDomain ??= { id: needs.domainId }
+    if (this.#firstDomain.id !== needs.domainId) this.isShared = true
     return hash
   }
 
@@ -105,7 +118,7 @@ export class Cluster {
     reserved: ReadonlySet<WorkerSession> = NO_WORKERS,
   ): WorkerSession | undefined {
     const task = this.#tasks.get(taskKey)
-    const expectedMs = task?.expectedMs ?? this.#functions.get(functionKeyOf({ needs: needsHash, digest, spec }))
+    const expectedMs = this.#expectedMs({ taskKey, needs: needsHash, digest, spec })
     const fitting = this.candidates(needsHash)
     const open = reserved.size === 0 ? fitting : fitting.filter((session) => !reserved.has(session))
     const chosen = selectWorker(open, (session) => ({
@@ -117,6 +130,15 @@ export class Cluster {
     chosen.reserved += 1
     chosen.lastPlaced = ++this.#placements
     return chosen
+  }
+
+  #expectedMs(run: Pick<AssignedRun, 'taskKey' | 'needs' | 'digest' | 'spec'>): number | undefined {
+    return this.#tasks.get(run.taskKey)?.expectedMs ?? this.#functions.get(functionKeyOf(run))
+  }
+
+  /** Whether it may hold a slot for long: it is not known to be short. */
+  mayBeLong(run: Pick<AssignedRun, 'taskKey' | 'needs' | 'digest' | 'spec'>): boolean {
+    return isLong(this.#expectedMs(run))
   }
 
   release(session: WorkerSession): void {
@@ -161,6 +183,11 @@ export class Cluster {
   /** The domain whose runs have these needs, null for none; undefined: the needs are unknown here. */
   domainOf(needsHash: string): string | null | undefined {
     return this.#needs.get(needsHash)?.needs.domainId
+  }
+
+  /** Undefined: they are unknown here. */
+  needsOf(needsHash: string): RunNeeds | undefined {
+    return this.#needs.get(needsHash)?.needs
   }
 
   candidates(needsHash: string): readonly WorkerSession[] {

@@ -3,7 +3,7 @@
  * summed up here over the workers whose sessions this manager holds. `skein workers view` and `npm run worker -- status` say
  * which worker it is.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { counter, defineMetrics, gauge } from '#core/metrics/index.ts'
 import type { GaugeMetric } from '#core/metrics/index.ts'
 import type { Cluster } from './cluster.ts'
@@ -65,7 +65,7 @@ type Totals = Pick<WorkerMeasured, 'moduleHits' | 'moduleFetches' | 'moduleFetch
 const MAX_CACHED_WORKERS = 10_000
 
 export class WorkerMeasurements {
-  readonly #last = new LRUCache<number, Totals>({ max: MAX_CACHED_WORKERS })
+  readonly #last = new BoundedCache<number, Totals>({ maxEntries: MAX_CACHED_WORKERS })
   readonly #sources: readonly (() => void)[]
 
   constructor(cluster: Cluster) {

@@ -57,15 +57,27 @@ export function unfitReason(needs: RunNeeds, worker: WorkerView): string | undef
   return undefined
 }
 
+/** Whether runs that last `expectedMs` (undefined: unknown) are not short: they do not wait behind others at a worker. */
+export function isLong(expectedMs: number | undefined): boolean {
+  return expectedMs === undefined || expectedMs > BACKLOG_TARGET_MS
+}
+
+/**
+ * Slots of a worker of the platform that runs of one domain can hold for long: all but one, so that runs of another domain find a slot; both
+ * of them where there is only one. A worker of a domain is its own.
+ */
+export function longRunsOfDomain({ domainId, slots }: Pick<WorkerView, 'domainId' | 'slots'>): number {
+  return domainId === null && slots > 1 ? slots - 1 : Infinity
+}
+
 /**
  * How many more runs the worker accepts of a task whose runs last `expectedMs` (undefined: unknown). Beyond its slots it
  * accepts only short runs, and only as many as are expected to wait at most BACKLOG_TARGET_MS.
  */
 export function capacityFor(worker: WorkerView, expectedMs: number | undefined): number {
-  const waiting =
-    expectedMs === undefined || expectedMs > BACKLOG_TARGET_MS
-      ? 0
-      : Math.min(worker.backlog, worker.slots * Math.floor(BACKLOG_TARGET_MS / Math.max(expectedMs, 0.01)))
+  const waiting = isLong(expectedMs)
+    ? 0
+    : Math.min(worker.backlog, worker.slots * Math.floor(BACKLOG_TARGET_MS / Math.max(expectedMs ?? 0, 0.01)))
   return Math.max(worker.slots + waiting - worker.held, 0)
 }
 

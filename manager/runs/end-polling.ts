@@ -1,9 +1,9 @@
 /** Ends of runs that another manager wrote, because it has the session of the run's worker. */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { FailureReason } from '../model/run.ts'
+import type { EndedRun, FailureReason } from '../model/run.ts'
 import { findEnded, type EndedRow } from '../store/runs.ts'
-import type { EndedRun, RunEndings } from '../writer/endings.ts'
+import type { RunEndings } from '../writer/endings.ts'
 
 export type EndPollingDeps = { database: Database; endings: RunEndings; logger: Logger; intervalMs: number }
 

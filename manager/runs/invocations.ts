@@ -7,11 +7,12 @@ import { TASK_STATE } from '#proto/index.ts'
 import type { TaskCaller } from '../access/access.ts'
 import { userCause } from '../model/cause.ts'
 import type { RunCause } from '../model/cause.ts'
+import type { EndedRun } from '../model/run.ts'
 import type { RunOverrides, StartRequest, StartedRun } from '../model/start.ts'
 import { findRunKey, readResult } from '../store/runs.ts'
 import type { TaskIdentity } from '../store/tasks.ts'
 import type { TasksService } from '../tasks/service.ts'
-import { AwaitedEnds, type EndedRun, type RunEndings } from '../writer/endings.ts'
+import { AwaitedEnds, type RunEndings } from '../writer/endings.ts'
 import { NoWorkerFits } from '../writer/fitting-workers.ts'
 import { idempotencyOf } from './idempotency.ts'
 import { overridesOf } from './overrides.ts'
@@ -31,6 +32,8 @@ export type InvocationsDeps = {
 /** Default wait of a caller for results. */
 const DEFAULT_WAIT_MS = 60_000
 const MAX_WAIT_MS = 3_600_000
+/** A caller that waits for less learns of the run before it has ended. */
+const MIN_AWAITED_MS = 200
 /** Longest wait of a call for a fitting worker, and the polling interval. */
 const MAX_FIT_WAIT_MS = 60_000
 const FIT_AGAIN_MS = 250
@@ -128,20 +131,24 @@ export class Invocations {
   ): Promise<(Begun | Error)[]> {
     const { starter, endings, newId } = this.#deps
     const awaited = new AwaitedEnds(endings)
+    let untilMs = 0
     const submissions = overrides.map((own) => ({
       runId: newId(),
       overrides: own,
       drivesTask: false,
       cause,
       needsWorker: true,
+      isAwaited: waitMs >= MIN_AWAITED_MS,
       idempotency,
       traceparent,
     }))
     const fitByMs = monotonicMs() + fitWaitMs
-    const start = () =>
-      starter.startMany(task, submissions, ({ runKey }) => {
-        if (runKey !== undefined) awaited.add(runKey)
+    const start = () => {
+      untilMs = monotonicMs() + waitMs
+      return starter.startMany(task, submissions, ({ runKey, ended }) => {
+        if (runKey !== undefined && ended === undefined) awaited.add(runKey)
       })
+    }
     let started = await start()
     while (started.every((one) => one instanceof NoWorkerFits) && monotonicMs() < fitByMs) {
       await sleep(Math.min(FIT_AGAIN_MS, Math.max(0, fitByMs - monotonicMs())))
@@ -150,9 +157,10 @@ export class Invocations {
     const [first] = started
     if (first instanceof Error && started.every((one) => one instanceof Error)) throw first
     const known = await this.#awaitRepeated(started, awaited)
-    const ends = await awaited.within(waitMs)
+    const ends = await awaited.within(Math.max(0, untilMs - monotonicMs()))
     return started.map((one) => {
       if (one instanceof Error) return one
+      if (one.ended !== undefined) return { runId: one.runId, ended: one.ended }
       const runKey = one.runKey ?? known.get(one.runId)
       return { runId: one.runId, ended: runKey === undefined ? undefined : ends.get(runKey) }
     })

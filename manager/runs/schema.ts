@@ -6,11 +6,11 @@ import { documented } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { CAUSES } from '../model/cause.ts'
-import { FAILURE_REASONS } from '../model/run.ts'
+import { FAILURE_REASONS, REFUSED } from '../model/run.ts'
 import { CliArgs, Env, Inputs } from '../model/task-fields.ts'
 import { TaskId, Timestamp } from '../tasks/schema.ts'
 import type { TaskState } from '#proto/index.ts'
-import type { EndedRun } from '../writer/endings.ts'
+import type { EndedRun } from '../model/run.ts'
 import type { RunRecord } from '../store/runs.ts'
 
 const PAGE_LIMIT = 100
@@ -144,6 +144,7 @@ const Cause = Type.Object(
     user_id: Type.Optional(TaskId),
     channel_id: Type.Optional(TaskId),
     message: Type.Optional(Type.String({ description: 'Batch and number of the message in the log, as `4711/0`' })),
+    messages: Type.Optional(Type.Integer({ description: 'Messages of the run, of which `message` is the first' })),
     replay_id: Type.Optional(TaskId),
     tick: Type.Optional(Timestamp),
     workflow_id: Type.Optional(TaskId),
@@ -173,7 +174,7 @@ export const Run = Type.Object(
     attempt: Type.Integer(),
     fence: nullable(Type.Integer()),
     worker_id: Words,
-    module_digest: Type.String(),
+    module_digest: Type.String({ description: 'Empty: it was refused, and its task had no module' }),
     module_reference: Type.Optional(Type.String()),
     module_notes: Type.Optional(
       Type.Array(Type.String(), { description: 'Warnings from the resolution of the reference' }),
@@ -226,7 +227,7 @@ export const RunsQuery = Type.Object({
   state: Type.Optional(
     Type.String({ pattern: '^[1-7](,[1-7]){0,6}$', description: 'Comma-separated states, as `1,2` for open runs' }),
   ),
-  reason: Type.Optional(Type.Enum([...FAILURE_REASONS], { description: 'Why the run failed' })),
+  reason: Type.Optional(Type.Enum([...FAILURE_REASONS, REFUSED], { description: 'Why the run failed' })),
   cause: Type.Optional(Type.Enum([...CAUSES], { description: 'Why the run was started' })),
   channel_id: UuidFilter('Runs for messages of this channel'),
   message: Type.Optional(

@@ -7,7 +7,7 @@ import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskState } from '#proto/index.ts'
-import type { TriggerMessage } from '#queues/index.ts'
+import type { Claims, GivenMessages } from '#queues/index.ts'
 import { visibleIn } from '../access/access.ts'
 import type { TaskAccess, TaskCaller } from '../access/access.ts'
 import { actorOf } from '../access/callers.ts'
@@ -59,7 +59,8 @@ export type SystemStart = {
   drivesTask: boolean
   cause: RunCause
   overrides?: RunOverrides
-  trigger?: TriggerMessage
+  trigger?: GivenMessages
+  claims?: Claims
   /** Place of its cause in a trace. */
   traceparent?: string | undefined
   /** Assigned before, if the caller must know it. */
@@ -98,7 +99,7 @@ export class RunsService {
 
   /** A start by a schedule, a workflow or a message. The same key starts once. */
   async startFor(start: SystemStart): Promise<{ runId: string }> {
-    const { taskId, domainId, origin, key, drivesTask, cause, overrides = {}, trigger, traceparent } = start
+    const { taskId, domainId, origin, key, drivesTask, cause, overrides = {}, trigger, claims, traceparent } = start
     const { runId = this.#deps.newId() } = start
     const idempotency = { userKey: ORIGINS[origin], key, bodyDigest: '' }
     const task = { id: taskId, domainId }
@@ -109,6 +110,7 @@ export class RunsService {
       cause,
       idempotency,
       trigger,
+      claims,
       traceparent,
     })
   }

@@ -101,7 +101,7 @@ export class RunStarter {
         const image = typeof reference === 'string' ? await images(reference) : undefined
         leave ??= await this.#atWriter.take(domainId)
         try {
-          return await this.#deps.writer.start({ ...submission, taskId, image, traceparent })
+          return await this.#deps.writer.start({ ...submission, taskId, image, traceparent }, leave)
         } catch (error) {
           // The task is not cached, or its reference was changed.
           if (!(error instanceof UnresolvedImage) || attempt === MAX_ATTEMPTS) throw error

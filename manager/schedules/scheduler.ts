@@ -1,21 +1,28 @@
 /**
  * Ticks of schedules. A tick is started under its time as a key, in the transaction that creates its run: the first of
  * several managers starts it, and the others find it started. Ticks that were missed while no manager ran start one run
- * or none, as `catch_up` of the task says.
+ * or none, as `catch_up` of the task says. Domains take turns: a round takes as many ticks of each as it can.
  */
-import type { Database, Queryable } from '#core/database/index.ts'
+import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startRounds } from '#core/rounds.ts'
-import { sql } from '#core/sql.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
+import { inTurns } from '#core/turns.ts'
+import type { TaskRefusal } from '#queues/index.ts'
 import type { RunsService } from '../runs/service.ts'
 import { dueTicks } from '../model/cron.ts'
+import { isUnderWay, requireNextState } from '../model/lifecycle.ts'
+import { findDueTicks, passTicks } from '../store/due-ticks.ts'
+import type { DueTick, PassedTick } from '../store/due-ticks.ts'
+import { needsAction, writeRefusals } from '../store/refusals.ts'
 
 /** A tick that is later than this is missed. */
 export const LATE_MS = 60_000
 /** Ticks per round, started concurrently. */
 const MAX_DUE = 100
+/** A round that is awaited for a tick begins this long after it, so that the tick is due for the database. */
+const AFTER_TICK_MS = 5
 /** A tick that cannot be started now is retried after this; meanwhile it does not block others. */
 const DEFER_MS = 5_000
 
@@ -26,88 +33,109 @@ export type SchedulerDeps = {
   intervalMs: number
 }
 
-type DueRow = {
-  key: number
-  id: string
-  domain_id: string | null
-  schedule: string
-  timezone: string
-  catch_up: 'none' | 'once'
-  next_tick_at: string
-  now: string
+export type TickPlan = {
+  /** The time to start a run for; undefined: none. */
+  start: Date | undefined
+  /** The newest due time. */
+  latest: Date
+  next: Date | undefined
+  /** Earlier due times, which start no run. */
+  skipped: number
 }
 
-/** The start for a schedule with a due tick; undefined: none. */
 export function planTicks(
   row: { schedule: string; timezone: string; catchUp: 'none' | 'once' },
   first: Date,
   now: Date,
-): { start: Date | undefined; next: Date | undefined } {
-  const { latest, next } = dueTicks(row.schedule, row.timezone, first, now)
+): TickPlan {
+  const { latest, missed, next } = dueTicks(row.schedule, row.timezone, first, now)
   const isLate = now.getTime() - latest.getTime() > LATE_MS
-  return { start: isLate && row.catchUp === 'none' ? undefined : latest, next }
+  return { start: isLate && row.catchUp === 'none' ? undefined : latest, latest, next, skipped: missed }
 }
 
+/** What became of a due tick: it has passed, with a run or without. */
+type Outcome = { passed: PassedTick; refusal?: Omit<TaskRefusal, 'taskKey' | 'source'> }
+
 export function startScheduler({ database, runs, logger, intervalMs }: SchedulerDeps): { stop(): Promise<void> } {
-  async function tick(row: DueRow): Promise<void> {
+  /** Throws the error of a start that is to be tried again. */
+  async function tick(row: DueTick): Promise<Outcome> {
+    const { schedule, timezone, catch_up: catchUp } = row
     const first = new Date(row.next_tick_at)
-    const { start, next } = planTicks({ ...row, catchUp: row.catch_up }, first, new Date(row.now))
-    if (start !== undefined) {
-      try {
-        const key = `tick ${start.toISOString()}`
-        await runs.startFor({
-          taskId: row.id,
-          domainId: row.domain_id,
-          origin: 'schedule',
-          key,
-          drivesTask: true,
-          cause: { type: 'schedule', tick: formatTime(start) },
-        })
-      } catch (error) {
-        if (!(error instanceof ServiceError) || kindOf(error) === 'internal') throw error
-        // Permanent for this tick: the log has the reason, and the next tick tries again.
-        if (error.kind === 'unavailable' || error.kind === 'timeout') throw error
-        logger.info({ task: row.id, reason: error.message }, 'a scheduled start was refused; waiting for the next tick')
-      }
+    const { start, latest, next, skipped } = planTicks({ schedule, timezone, catchUp }, first, new Date(row.now))
+    const refused = (reason: string, isForGood: boolean): Outcome => ({
+      passed: { row, next, missed: skipped + 1, hasStarted: false },
+      refusal: { reason, count: 1, needsAction: isForGood },
+    })
+    if (start === undefined)
+      return refused(`no run could be started within ${LATE_MS / 1000} s of ${formatTime(latest)}`, false)
+    try {
+      // Known without asking the writer: what is refused costs no transaction of its own.
+      if (isUnderWay(row.state)) requireNextState(row.state, 'start')
+      await runs.startFor({
+        taskId: row.id,
+        domainId: row.domain_id,
+        origin: 'schedule',
+        key: `tick ${start.toISOString()}`,
+        drivesTask: true,
+        cause: { type: 'schedule', tick: formatTime(start) },
+      })
+      return { passed: { row, next, missed: skipped, hasStarted: true } }
+    } catch (error) {
+      if (!(error instanceof ServiceError) || kindOf(error) === 'internal') throw error
+      if (error.kind === 'unavailable' || error.kind === 'timeout') throw error
+      // Permanent for this tick: the next one tries again.
+      logger.info({ task: row.id, reason: error.message }, 'a scheduled start was refused; waiting for the next tick')
+      return refused(error.message, needsAction(error))
     }
-    await advance(database.db, row, next)
   }
 
   /** The end of the deferral, by task key. */
   const deferred = new Map<number, number>()
 
+  /** Not now: what refuses it may be over in a moment. */
+  function defer(row: DueTick, error: unknown): TaskRefusal[] {
+    deferred.set(row.key, monotonicMs() + DEFER_MS)
+    logger.warn({ err: error, task: row.id }, 'failed to start a run of a schedule; retrying')
+    if (!(error instanceof ServiceError) || kindOf(error) === 'internal') return []
+    return [{ taskKey: row.key, source: 'schedule', reason: error.message, count: 1, needsAction: needsAction(error) }]
+  }
+
+  /** Returns the pause to the next round. The writes of a round are two statements, however many ticks it has. */
+  async function passDue(): Promise<number> {
+    const beganMs = monotonicMs()
+    for (const [key, until] of deferred) if (until <= beganMs) deferred.delete(key)
+    const due = await findDueTicks(database, { without: [...deferred.keys()], limit: MAX_DUE })
+    const passed: PassedTick[] = []
+    const refusals: TaskRefusal[] = []
+    const work: Promise<void>[] = []
+    // The times of a schedule are computed one by one.
+    await inTurns(due, (row) => {
+      const ticking = tick(row).then(
+        ({ passed: one, refusal }) => {
+          passed.push(one)
+          if (refusal !== undefined) refusals.push({ taskKey: row.key, source: 'schedule', ...refusal })
+        },
+        (error: unknown) => void refusals.push(...defer(row, error)),
+      )
+      work.push(ticking)
+    })
+    await Promise.all(work)
+    await writeRefusals(database, refusals)
+    await passTicks(database, passed)
+    if (due.length === MAX_DUE) return 0
+    // In the time of the database, like the ticks.
+    const nowMs = Date.parse(due[0]?.now ?? '') + monotonicMs() - beganMs
+    const untilNext = passed.flatMap(({ next }) => (next === undefined ? [] : [next.getTime() - nowMs + AFTER_TICK_MS]))
+    return Math.max(Math.min(intervalMs, ...untilNext), AFTER_TICK_MS)
+  }
+
   const rounds = startRounds(async () => {
     try {
-      const now = monotonicMs()
-      for (const [key, until] of deferred) if (until <= now) deferred.delete(key)
-      const due = await findDue(database.db, [...deferred.keys()])
-      const work = due.map(async (row) => {
-        await tick(row).catch((error: unknown) => {
-          deferred.set(row.key, now + DEFER_MS)
-          logger.warn({ err: error, task: row.id }, 'failed to start a run of a schedule; retrying')
-        })
-      })
-      await Promise.all(work)
-      return { pauseMs: due.length === MAX_DUE ? 0 : intervalMs, isWakeable: true }
+      return { pauseMs: await passDue(), isWakeable: true }
     } catch (error) {
       logger.warn({ err: error }, 'failed to check schedules; retrying')
       return { pauseMs: intervalMs, isWakeable: false }
     }
   })
   return { stop: () => rounds.stop() }
-}
-
-async function findDue(db: Queryable, without: readonly number[]): Promise<DueRow[]> {
-  const { rows } = await sql<DueRow>`
-    SELECT key, id, domain_id, schedule, timezone, catch_up, next_tick_at, now() AS now FROM tasks
-    WHERE next_tick_at <= now() AND key <> ALL (${without}::bigint[]) ORDER BY next_tick_at LIMIT ${MAX_DUE}`.execute(
-    db,
-  )
-  return rows
-}
-
-/** No effect if the schedule was changed or another manager was faster. */
-async function advance(db: Queryable, row: DueRow, next: Date | undefined): Promise<void> {
-  await sql`UPDATE tasks SET next_tick_at = ${next ?? null}
-    WHERE key = ${row.key} AND next_tick_at = ${row.next_tick_at}`.execute(db)
 }

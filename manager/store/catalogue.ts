@@ -2,7 +2,7 @@
  * Facts about modules by digest: kind, exports, imports. They never change, so they are cached; the bytes stay in the
  * database.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { DescribedExport, DescribedImport } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {
@@ -38,7 +38,7 @@ export function sizeOfModule({ exports, imports }: ModuleFacts): number {
 }
 
 export class ModuleCatalogue {
-  readonly #known = new LRUCache<number, ModuleFacts>({ maxSize: MAX_CACHED_BYTES, sizeCalculation: sizeOfModule })
+  readonly #known = new BoundedCache<number, ModuleFacts>({ maxSize: MAX_CACHED_BYTES, sizeOf: sizeOfModule })
 
   /** The modules of these keys; `read` loads those that are not cached. */
   async find(

@@ -1,4 +1,4 @@
-/** The queue of runs as the database has it, of all managers together. */
+/** The queue of runs as the database has it, of all managers together, and the numbers that order it. */
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
@@ -14,4 +14,14 @@ export async function measureRunQueue(
   )
   const [{ waiting, oldest } = { waiting: 0, oldest: 0 }] = rows
   return { waiting, oldestSeconds: oldest }
+}
+
+/**
+ * Takes fences, the highest first. They are durable when it resolves, because the statement that takes numbers of a sequence is answered
+ * after its commit: none is ever given again.
+ */
+export async function takeFences({ db }: Pick<Database, 'db'>, count: number): Promise<number[]> {
+  const { rows } = await sql<{ fence: number }>`
+    SELECT nextval('fence') AS fence FROM generate_series(1, ${count}) ORDER BY fence DESC`.execute(db)
+  return rows.map(({ fence }) => fence)
 }

@@ -116,7 +116,7 @@ const runsWith = (isShown: Sql<boolean>) => sql`SELECT ${columnsWith(isShown)} F
 const LISTED = {
   columns: columnsWith(sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`),
   from: sql`runs r`,
-  joined: { alias: 'r', tables: OTHERS },
+  joined: { alias: 'r', key: 'key', tables: OTHERS },
 }
 
 const NEWEST_KEY_FIRST = new Keyset([{ by: sql`r.key`, type: 'number' }], 'desc')

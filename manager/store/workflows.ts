@@ -11,10 +11,13 @@ import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from '../access/access.ts'
 import { recordManaged, storeRemoved } from '#api/identity/index.ts'
 import { actorOf } from '../access/callers.ts'
-import { noteTasks } from './notes.ts'
+import { removeLettersOf } from '#queues/index.ts'
+import { noteRuns, noteTasks } from './notes.ts'
 import { namesChannel } from './tasks.ts'
-import type { RunInput } from '../model/task-fields.ts'
-import type { RunIf } from '../model/result-references.ts'
+import type { LastError } from './tasks.ts'
+import type { RunCause } from '../model/cause.ts'
+import { requireNextState } from '../model/lifecycle.ts'
+import { REFUSED } from '../model/run.ts'
 
 export type WorkflowRecord = {
   key: number
@@ -97,7 +100,8 @@ export async function listWorkflows(
       : sql`coalesce((SELECT r.state FROM workflow_runs r WHERE r.workflow_key = f.key ORDER BY r.key DESC LIMIT 1), 0)
           = ANY (${[...filter.states]}::smallint[])`
   const where = sql<boolean>`${inDomains} AND ${named} AND ${inState} AND ${taskFilter(filter)}`
-  const source = { columns: COLUMNS, from: sql`workflows f`, where, keyset: OLDEST_FIRST }
+  const joined = { alias: 'f', key: 'key' }
+  const source = { columns: COLUMNS, from: sql`workflows f`, where, keyset: OLDEST_FIRST, joined }
   const [{ rows, next }, counted] = await Promise.all([
     readPage<WorkflowRecord>(db, source, filter),
     sql<{ total: number }>`SELECT count(*) AS total FROM workflows f WHERE ${where}`.execute(db),
@@ -120,7 +124,8 @@ export async function deleteWorkflow(tx: Transaction, key: number, caller: TaskC
     changed_tasks AS (DELETE FROM tasks t USING changed f WHERE t.workflow_key = f.key
       RETURNING t.key, t.id, t.name, t.domain_key),
     removed_tasks AS (${sql.raw(storeRemoved('task', 'changed_tasks'))}),
-    recorded_tasks AS (${recordManaged(actor, { type: 'task', change: 'remove' }, 'changed_tasks')})
+    recorded_tasks AS (${recordManaged(actor, { type: 'task', change: 'remove' }, 'changed_tasks')}),
+    letters AS (${removeLettersOf('changed_tasks')})
     SELECT key FROM changed`.execute(tx)
   return rows.length === 1
 }
@@ -161,15 +166,11 @@ export type StepRecord = {
   taskKey: number
   taskId: string
   name: string
-  dependsOn: string[]
-  runIf: RunIf
-  inputs: RunInput[]
   state: TaskState
   runId: string
-  /** The final state of its run; null: not ended, or not created. */
-  runState: TaskState | null
-  runExists: boolean
   error: string | null
+  /** Of the starts of its task by the workflow. */
+  lastError: LastError | null
 }
 
 export type WorkflowRunRecord = {
@@ -197,57 +198,45 @@ export async function findNewestRun(db: Queryable, workflowKey: number): Promise
   return run === undefined ? undefined : { ...run, steps: await readSteps(db, run.key) }
 }
 
-export async function findOpenRun(db: Queryable, key: number): Promise<WorkflowRunRecord | undefined> {
-  const { rows } = await sql<Omit<WorkflowRunRecord, 'steps'>>`SELECT ${RUN_COLUMNS}
-    FROM workflow_runs r JOIN workflows f ON f.key = r.workflow_key
-    WHERE r.key = ${key} AND r.next_check_at IS NOT NULL`.execute(db)
-  const [run] = rows
-  return run === undefined ? undefined : { ...run, steps: await readSteps(db, run.key) }
-}
-
 async function readSteps(db: Queryable, runKey: number): Promise<StepRecord[]> {
   const { rows } = await sql<StepRecord>`
-    SELECT s.task_key AS "taskKey", t.id AS "taskId", t.name, t.depends_on AS "dependsOn", t.run_if AS "runIf", t.inputs,
-      s.state, s.run_id AS "runId", CASE WHEN l.next_check_at IS NULL THEN l.state END AS "runState",
-      l.key IS NOT NULL AS "runExists", s.error
-    FROM workflow_steps s JOIN tasks t ON t.key = s.task_key LEFT JOIN runs l ON l.id = s.run_id
+    SELECT s.task_key AS "taskKey", t.id AS "taskId", t.name, s.state, s.run_id AS "runId", s.error, CASE WHEN e.task_key IS NOT NULL
+        THEN json_build_object('at', e.at, 'reason', e.reason, 'count', e.count, 'source', e.source) END AS "lastError"
+    FROM workflow_steps s JOIN tasks t ON t.key = s.task_key
+      LEFT JOIN task_errors e ON e.task_key = t.key AND e.source = 'workflow'
     WHERE s.workflow_run_key = ${runKey} ORDER BY s.task_key`.execute(db)
   return rows
 }
 
-const MAX_OPEN = 200
+/** The states in which a refused start leaves a task: failed from scheduled, without running. */
+const REFUSED_STATE = requireNextState(requireNextState(TASK_STATE.pending, 'start'), 'fail')
 
-/** Runs that are due for a check; they become due again later, in case this manager dies. */
-export async function takeDue(db: Queryable, isAll: boolean, checkMs: number): Promise<number[]> {
-  const { rows } = await sql<{ key: number }>`
-    UPDATE workflow_runs SET next_check_at = now() + make_interval(secs => ${checkMs / 1000}::float8)
-    WHERE key IN (SELECT key FROM workflow_runs WHERE next_check_at IS NOT NULL AND (${isAll} OR next_check_at <= now())
-      ORDER BY next_check_at LIMIT ${MAX_OPEN} FOR UPDATE SKIP LOCKED)
-    RETURNING key`.execute(db)
-  return rows.map(({ key }) => key)
-}
-
-/** Changes the state of a step, unless another manager did. */
-export async function moveStep(
-  db: Queryable,
-  runKey: number,
-  taskKey: number,
-  move: { from: TaskState; to: TaskState; error?: string },
+/**
+ * Ends a step whose start was refused. Its run is stored as failed, so that its id, the task and callers that wait show the reason; the
+ * task keeps a run that is active. False if another manager changed the step.
+ */
+export async function refuseStep(
+  tx: Transaction,
+  step: { runKey: number; taskKey: number; reason: string; cause: RunCause },
 ): Promise<boolean> {
-  const { rows } = await sql`UPDATE workflow_steps SET state = ${move.to}, error = ${move.error ?? null}
-    WHERE workflow_run_key = ${runKey} AND task_key = ${taskKey} AND state = ${move.from} RETURNING task_key`.execute(
-    db,
-  )
+  const { rows } = await sql`
+    WITH refused AS (UPDATE workflow_steps SET state = ${REFUSED_STATE}, error = ${step.reason}
+      WHERE workflow_run_key = ${step.runKey} AND task_key = ${step.taskKey} AND state = ${TASK_STATE.scheduled}
+      RETURNING task_key, run_id),
+    ended AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, finished_at, reason, error,
+        domain_key, cause)
+      SELECT s.run_id, t.key, true, ${REFUSED_STATE},
+        json_build_object('task_id', t.id, 'task_name', t.name, 'domain_id', t.domain_id, 'timeout_ms', t.timeout_ms),
+        coalesce(m.digest, ''), '', t.priority, now(), ${REFUSED}, ${step.reason}, t.domain_key, ${JSON.stringify(step.cause)}::json
+      FROM refused s JOIN tasks t ON t.key = s.task_key LEFT JOIN modules m ON m.key = t.module_key
+      RETURNING key, id, task_key, state, worker_key, reason),
+    noted_runs AS (${sql.raw(noteRuns('ended'))}),
+    changed AS (UPDATE tasks t SET state = ${REFUSED_STATE}, run_key = e.key, start_time = NULL, finish_time = now()
+      FROM ended e WHERE t.key = e.task_key AND t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
+      RETURNING t.key, t.state),
+    noted AS (${sql.raw(noteTasks('changed'))})
+    SELECT task_key FROM refused`.execute(tx)
   return rows.length === 1
-}
-
-/** Marks the task as skipped, unless a run of it is active. */
-export async function markSkipped(db: Queryable, taskKey: number): Promise<void> {
-  await sql`WITH changed AS (
-      UPDATE tasks SET state = ${TASK_STATE.skipped}, run_key = NULL, start_time = NULL, finish_time = now()
-      WHERE key = ${taskKey} AND state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
-      RETURNING key, state)
-    ${sql.raw(noteTasks('changed'))}`.execute(db)
 }
 
 export async function endRun(db: Queryable, key: number, state: TaskState): Promise<boolean> {

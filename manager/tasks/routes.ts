@@ -1,4 +1,5 @@
 /** Task routes (task-manager.md section 1). Each handler is one call. */
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 import { Type } from 'typebox'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { NoBody, requireStorable, responses } from '#core/http/index.ts'
@@ -17,7 +18,7 @@ import {
   TaskPage,
   TaskQuery,
   TaskUpdate,
-  presentListedTask,
+  presentInList,
   presentTask,
 } from './schema.ts'
 import type { TasksService } from './service.ts'
@@ -88,7 +89,7 @@ export function taskRoutes({
           dir: dir ?? ('asc' as const),
         }
         const page = await tasks.list(callers.of(request), filter, request.query.domain_id)
-        return { offset, limit, ...page, tasks: page.tasks.map(presentListedTask) }
+        return { offset, limit, ...page, tasks: page.tasks.map(presentInList) }
       },
     )
     app.get(
@@ -132,6 +133,22 @@ export function taskRoutes({
         return presentTask(await tasks.update(callers.of(request), request.params.task_id, body, file))
       },
     )
+    app.post(
+      '/tasks/:task_id/take-over',
+      {
+        onRequest,
+        config: config('task_update'),
+        schema: {
+          tags,
+          summary: 'Grant the channels of a task',
+          description:
+            'The caller needs every right on channels that the task uses, and is its grantor from now on. A paused task continues where it was paused.',
+          params: Params,
+          response: responses({ 200: Task }, 'not_found', 'invalid_state', 'unprocessable'),
+        },
+      },
+      async (request) => presentTask(await tasks.takeOver(callers.of(request), request.params.task_id)),
+    )
     app.delete(
       '/tasks/:task_id',
       {
@@ -172,7 +189,7 @@ function parseMetadata(text: string | undefined): Record<string, unknown> | unde
   })
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseWithExactIntegers(text)
   } catch {
     throw refusal
   }

@@ -6,7 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { recordOf, documented } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import type { TaskState } from '#proto/index.ts'
+import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { GIVEN_FIELDS, SHOWN_FIELDS, Secrets, TASK_FIELDS, showFields } from '../model/task-fields.ts'
 import type { TaskRecord } from '../store/tasks.ts'
 
@@ -82,7 +82,27 @@ const TriggerStatus = Type.Object({
   dropped: Type.Integer({ description: 'Matching messages that started no run' }),
   dropped_reason: nullable(Type.String()),
   last_match_at: Timestamp,
+  expired: Type.Integer({ description: 'Matching messages that waited for longer than a week, and started no run' }),
+  behind_since: Type.Optional(
+    Type.String({
+      description:
+        'RFC 3339 in UTC: arrival of the oldest message that waits in its channel because too many runs wait, or for the rate; absent: none does',
+    }),
+  ),
 })
+
+export const LastError = Type.Object(
+  {
+    at: Timestamp,
+    reason: Type.String({ description: 'Why, of the last refusal' }),
+    count: Type.Integer({ description: 'Refusals since the last success' }),
+    source: Type.Enum(['schedule', 'message', 'workflow', 'publication', 'replay', 'right'], {
+      description:
+        'What was refused: a start of its schedule, of a message or of its workflow, a publication, the rest of a replay, or a right of its grantor',
+    }),
+  },
+  { description: 'What was refused outside of a request since the last success; absent: nothing' },
+)
 
 export const Task = Type.Object(
   {
@@ -96,7 +116,36 @@ export const Task = Type.Object(
     proplet_id: Type.Optional(Type.String({ description: 'Older name of `worker_id`' })),
     is_recurring: Type.Optional(Type.Boolean({ description: 'true; absent without a schedule' })),
     next_tick_at: Type.Optional(Timestamp),
+    missed_ticks: Type.Optional(
+      Type.Integer({
+        description:
+          'Times of its schedule that started no run: it was still running, could not be started within 60 s, or newer times were due; of a longer downtime, the first 60 are counted. Absent without a schedule',
+      }),
+    ),
     trigger_status: Type.Optional(TriggerStatus),
+    granted_by: Type.Optional(
+      Type.String({
+        description: 'User with whose rights the task uses its channels; absent if it uses none, or they were deleted',
+        ...documented({ format: 'uuid' }),
+      }),
+    ),
+    activity: Type.Optional(
+      Type.Enum(['active', 'paused', 'failing'], {
+        description:
+          'Of a task with a trigger or a schedule, and of a paused one. paused: the user who granted its channels has lost a right. failing: its last run has failed, or what it does outside of requests is refused until a person changes something',
+      }),
+    ),
+    last_run: Type.Optional(
+      Type.Object(
+        {
+          id: TaskId,
+          state: Type.Integer({ description: 'As the state of a task' }),
+          at: Type.String({ description: 'When it ended, or when it was created while it has not ended' }),
+        },
+        { description: 'Newest run of a task with a trigger or a schedule, whatever started it' },
+      ),
+    ),
+    last_error: Type.Optional(LastError),
     secrets: recordOf(Type.String()),
     workflow_id: Type.Optional(TaskId),
     depends_on: Type.Optional(Type.Array(Type.String())),
@@ -169,14 +218,45 @@ function isSet(value: unknown): boolean {
   return typeof value !== 'object' || Object.keys(value).length > 0
 }
 
-export function presentTask(task: TaskRecord): Task {
+/** Records are kept, and are never changed: each is presented once. */
+function once<Shown>(present: (task: TaskRecord) => Shown): (task: TaskRecord) => Shown {
+  const known = new WeakMap<TaskRecord, Shown>()
+  return (task) => {
+    const shown = known.get(task) ?? present(task)
+    known.set(task, shown)
+    return shown
+  }
+}
+
+export const presentTask = once<Task>((task) => {
   const { module: listed, ...shown } = presentListedTask(task)
   if (listed === undefined || task.module === null) return shown
   return { ...shown, module: { ...listed, exports: task.module.exports, imports: task.module.imports } }
+})
+
+/** As in a list. */
+export const presentInList = once((task) => presentListedTask(task))
+
+/** Undefined for a task that is started by hand, unless it is paused (contract decision 96). */
+function activityOf(task: TaskRecord): Task['activity'] {
+  if (task.paused_at !== null) return 'paused'
+  const { trigger, schedule, needs_action: needsAction, last_run: run } = task
+  if (trigger === null && schedule === null) return undefined
+  return needsAction === true || run?.state === TASK_STATE.failed ? 'failing' : 'active'
+}
+
+function shownStatus(status: NonNullable<TaskRecord['trigger_status']>): NonNullable<Task['trigger_status']> {
+  const { last_match_at: matchedAt, behind_since: behindSince, ...counts } = status
+  return {
+    ...counts,
+    last_match_at: formatTime(matchedAt),
+    ...(behindSince === null ? {} : { behind_since: formatTime(behindSince) }),
+  }
 }
 
 export function presentListedTask(task: TaskRecord): ListedTask {
-  const { trigger_status: status, module } = task
+  const { trigger_status: status, last_run: run, last_error: error, module } = task
+  const activity = activityOf(task)
   return {
     id: task.id,
     ...(task.domain_id === null ? {} : { domain_id: task.domain_id }),
@@ -185,7 +265,12 @@ export function presentListedTask(task: TaskRecord): ListedTask {
     ...(task.worker_id === null ? {} : { proplet_id: task.worker_id }),
     ...(task.schedule === null ? {} : { is_recurring: true }),
     ...(task.schedule === null || task.next_tick_at === null ? {} : { next_tick_at: formatTime(task.next_tick_at) }),
-    ...(status === null ? {} : { trigger_status: { ...status, last_match_at: formatTime(status.last_match_at) } }),
+    ...(task.schedule === null ? {} : { missed_ticks: task.missed_ticks }),
+    ...(status === null ? {} : { trigger_status: shownStatus(status) }),
+    ...(task.granted_by === null ? {} : { granted_by: task.granted_by }),
+    ...(activity === undefined ? {} : { activity }),
+    ...(run === null ? {} : { last_run: { ...run, at: formatTime(run.at) } }),
+    ...(error === null ? {} : { last_error: { ...error, at: formatTime(error.at) } }),
     secrets: Object.fromEntries(task.secret_names.map((name) => [name, REDACTED])),
     ...(task.workflow_id === null
       ? {}

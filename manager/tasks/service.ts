@@ -1,5 +1,6 @@
 /** Task records: visibility, validation and changes. `runs/` manages their runs. */
-import { LRUCache } from 'lru-cache'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { endTrial, isTrial } from '#api/identity/index.ts'
 import type { Actor } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
@@ -8,6 +9,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { validateModule } from '#core/module-reading/index.ts'
 import { Slots } from '#core/slots.ts'
+import { monotonicMs } from '#core/time.ts'
 import { isUnderWay } from '../model/lifecycle.ts'
 import { domainOf } from '../access/domain-of.ts'
 import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access/access.ts'
@@ -15,6 +17,16 @@ import { actorOf } from '../access/callers.ts'
 import { refuseResultReferences } from '../model/result-references.ts'
 import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
+import {
+  changesSecrets,
+  grantorAfter,
+  needsOf,
+  requireRights,
+  requireSecretsRight,
+  withoutUnchanged,
+  type Change,
+} from './grantor.ts'
+import { takeOverTask } from '../store/pauses.ts'
 import { moduleLimitOf, requireModuleRoom } from '../store/module-quota.ts'
 import {
   countWithTask,
@@ -22,20 +34,28 @@ import {
   findIdentity,
   findSecrets,
   findOpenRun,
-  findTask,
   insertTask,
   listTasks,
+  isPlainTask,
   setModule,
+  setModules,
+  taskChanged,
   taskUnderWay,
   updateTask,
-  type NewTaskRow,
+  type GivenModule,
+  type KnownTask,
+  type OpenRun,
+  type Permission,
   type TaskFilter,
   type TaskIdentity,
   type TaskRecord,
 } from '../store/tasks.ts'
+import { newTask, type NewTaskRow } from '../store/new-tasks.ts'
 import { NEW_TASK, readFields } from '../model/task-fields.ts'
 import { AwaitedEnds, type RunEndings } from '../writer/endings.ts'
 import { describeChange } from './changes.ts'
+import type { TaskReader } from './task-reader.ts'
+import type { TaskWriter } from './task-writer.ts'
 import { refuseWorkflowFields, type NewTask, type TaskUpdate } from './schema.ts'
 
 export type TasksDeps = {
@@ -43,24 +63,46 @@ export type TasksDeps = {
   access: TaskAccess
   keyring: Keyring
   endings: RunEndings
+  reader: TaskReader
+  writer: TaskWriter
   /** Resolves when every run of the task has ended. */
   stopRuns: (taskKey: number, recordedFor: Actor) => Promise<void>
   /** Called after the commit of a change or deletion of a task's row. */
   onChanged: (taskId: string) => void
+  /** Called after the commit of the end of a pause. */
+  onReleased: () => void
   newId: () => string
   now: () => Date
 }
 
+const UPLOAD: Change = { fields: {}, secrets: undefined, hasFile: true }
+
 /** Waiting calls of this process, and per domain. */
 const MAX_WAITING = 4000
 const MAX_WAITING_PER_DOMAIN = 1000
+/** How often a caller that waits for the step of a workflow looks whether it was started. */
+const STEP_POLL_MS = 250
 /** Tasks whose id, key and domain are cached; none of the three changes. */
 const MAX_CACHED_TASKS = 50_000
+const MAX_CACHED_DIGESTS = 10_000
+/** Characters of listed tasks that are kept, and of one besides its fields. */
+const MAX_LISTED_CHARS = 16 * 1024 * 1024
+const LISTED_CHARS = 512
+/** Attempts at an upload whose task gets another memory limit meanwhile. */
+const MAX_UPLOAD_ATTEMPTS = 3
 
 export class TasksService {
   readonly #deps: TasksDeps
   readonly #waiting = new Slots({ what: 'calls that wait for tasks', max: MAX_WAITING, share: MAX_WAITING_PER_DOMAIN })
-  readonly #identities = new LRUCache<string, TaskIdentity>({ max: MAX_CACHED_TASKS })
+  readonly #identities = new BoundedCache<string, TaskIdentity>({ maxEntries: MAX_CACHED_TASKS })
+  /** Digests of modules that were stored: the statement that uses one finds out whether it still is. */
+  readonly #stored = new BoundedCache<string, true>({ maxEntries: MAX_CACHED_DIGESTS })
+  readonly #listed = new BoundedCache<number, KnownTask>({
+    maxSize: MAX_LISTED_CHARS,
+    sizeOf: ({ task }) => LISTED_CHARS + JSON.stringify(task).length,
+  })
+  /** By key, the memory limits of plain tasks that were not under way when they were last seen. */
+  readonly #atRest = new BoundedCache<number, number>({ maxEntries: MAX_CACHED_TASKS })
 
   constructor(deps: TasksDeps) {
     this.#deps = deps
@@ -72,6 +114,8 @@ export class TasksService {
     if (task === undefined || !(await this.#deps.access.can(caller, 'task_read', task.domainId))) {
       throw new ServiceError('not_found', 'no such task')
     }
+    // Its state is read again when it matters.
+    if (action === 'task_start') this.#atRest.delete(task.key)
     if (action !== 'task_read' && !(await this.#deps.access.can(caller, action, task.domainId))) {
       throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in the domain of the task`)
     }
@@ -79,7 +123,7 @@ export class TasksService {
   }
 
   async get(caller: TaskCaller, id: string): Promise<TaskRecord> {
-    return await this.#read(await this.require(caller, id, 'task_read'))
+    return await this.#current(await this.require(caller, id, 'task_read'))
   }
 
   /**
@@ -87,17 +131,43 @@ export class TasksService {
    * returned at once. Throws `rate_limited` and `unavailable` if too many callers wait.
    */
   async getEnded(caller: TaskCaller, id: string, waitMs: number): Promise<TaskRecord> {
-    const { database, endings } = this.#deps
     const task = await this.require(caller, id, 'task_read')
-    const runKey = waitMs === 0 ? null : await findOpenRun(database.db, task.key)
-    if (runKey === null) return await this.#read(task)
-    await this.#waiting.run(task.domainId, async () => {
-      const awaited = new AwaitedEnds(endings)
-      awaited.add(runKey)
-      // It may have ended before it was awaited.
-      await awaited.within((await findOpenRun(database.db, task.key)) === runKey ? waitMs : 0)
-    })
+    const current = await this.#current(task)
+    const isWorkflow = current.workflow_id !== null
+    if (waitMs === 0 || (!isWorkflow && !isUnderWay(current.state))) return current
+    const open = isWorkflow ? await this.#findOpen(task.key) : { runKey: current.run_key, isStepDue: false }
+    // A step may have ended since the task was read.
+    if (open.runKey === null && !open.isStepDue) return isWorkflow ? await this.#current(task) : current
+    await this.#waiting.run(task.domainId, () => this.#awaitEnd(task.key, open, monotonicMs() + waitMs))
     return await this.get(caller, id)
+  }
+
+  /** Until the run has ended. The run of a workflow's step is looked for until the step is started, refused or skipped. */
+  async #awaitEnd(taskKey: number, found: OpenRun, deadlineMs: number): Promise<void> {
+    const { endings } = this.#deps
+    let open = found
+    for (;;) {
+      const leftMs = Math.max(deadlineMs - monotonicMs(), 0)
+      if (open.runKey !== null) {
+        const awaited = new AwaitedEnds(endings)
+        awaited.add(open.runKey)
+        // It may have ended before it was awaited.
+        const now = await this.#findOpen(taskKey)
+        await awaited.within(now.runKey === open.runKey ? leftMs : 0)
+        return
+      }
+      if (!open.isStepDue || leftMs === 0) return
+      await sleep(Math.min(STEP_POLL_MS, leftMs))
+      open = await this.#findOpen(taskKey)
+    }
+  }
+
+  /** From memory while its run is at a worker of this manager. */
+  async #findOpen(taskKey: number): Promise<OpenRun> {
+    const { database, reader } = this.#deps
+    const known = reader.recall(taskKey)
+    if (known !== undefined) return { runKey: known.run_key, isStepDue: false }
+    return await findOpenRun(database.db, taskKey)
   }
 
   /** `file` is its module; the buffer is detached afterwards. Throws the errors of `validateModule`. */
@@ -107,14 +177,17 @@ export class TasksService {
     const row = await this.newRow(caller, await this.domainOf(caller, body.domain_id), body, null)
     const domainId = row.domain?.id ?? null
     const module = await this.moduleOf(file, domainId, row.memory_limit_bytes)
-    const { database, access } = this.#deps
-    const isLimited = module !== undefined && moduleLimitOf(access.quotas, domainId) !== undefined
-    // One statement is a transaction of its own, unless the module is new.
-    const created =
-      row.triggerRule === null && !isLimited ? await insertTask(database.db, row, module?.digest ?? null) : undefined
-    const task = created ?? (await database.transaction(async (tx) => await this.insert(tx, row, module)))
+    const isAlone = row.triggerRule !== null || (module !== undefined && !this.#isStored(module, domainId))
+    const created = isAlone ? undefined : await this.#deps.writer.create(row, module)
+    const task = created ?? (await this.#deps.database.transaction(async (tx) => await this.insert(tx, row, module)))
     this.#identities.set(task.id, { key: task.key, id: task.id, domainId })
+    this.#see(task)
     return task
+  }
+
+  /** Whether the module needs no transaction to be stored, or to be counted for the quota of the domain. */
+  #isStored({ digest }: NewModule, domainId: string | null): boolean {
+    return this.#stored.has(digest) && moduleLimitOf(this.#deps.access.quotas, domainId) === undefined
   }
 
   /** The module of a file; undefined without one. The default memory limit applies without one. Throws the errors of `validateModule`. */
@@ -124,14 +197,18 @@ export class TasksService {
     memoryLimitBytes: number | undefined,
   ): Promise<NewModule | undefined> {
     if (file === undefined) return undefined
-    const validated = await validateModule(file, domainId ?? '', memoryLimitBytes ?? NEW_TASK.memory_limit_bytes)
+    return await this.#validated(file, domainId, memoryLimitBytes ?? NEW_TASK.memory_limit_bytes)
+  }
+
+  async #validated(bytes: Uint8Array<ArrayBuffer>, domainId: string | null, memoryLimitBytes: number) {
+    const validated = await validateModule(bytes, domainId ?? '', memoryLimitBytes)
     return { ...validated, sizeBytes: validated.bytes.byteLength }
   }
 
   /** Inserts a task with its module. Throws `quota_exceeded`. */
   async insert(tx: Transaction, row: NewTaskRow, module: NewModule | undefined): Promise<TaskRecord> {
     if (module !== undefined) await this.#store(tx, module, { domainId: row.domain?.id ?? null, taskKey: null })
-    const task = await insertTask(tx, row, module?.digest ?? null)
+    const task = await insertTask(tx, newTask(row, module))
     if (task === undefined) throw new Error('a module that is locked has gone')
     return task
   }
@@ -143,7 +220,9 @@ export class TasksService {
     of: { domainId: string | null; taskKey: number | null },
   ): Promise<number> {
     await requireModuleRoom(tx, this.#deps.access.quotas, { ...of, module })
-    return (await storeModule(tx, module)).key
+    const { key } = await storeModule(tx, module)
+    this.#stored.set(module.digest, true)
+    return key
   }
 
   /** `file` is its new module; see `create`. An empty name is ignored. */
@@ -161,7 +240,13 @@ export class TasksService {
     if (before.workflow_id === null) refuseResultReferences(body.inputs ?? [])
     else if (body.name !== undefined && body.name !== before.name)
       throw new ServiceError('invalid_state', 'other tasks of the workflow refer to this task by its name')
-    const fields = readFields(body)
+    const given = readFields(body)
+    const fields = withoutUnchanged(before, given)
+    const permission = await this.#permit(caller, before, {
+      fields,
+      secrets: body.secrets,
+      hasFile: file !== undefined,
+    })
     const sealed = body.secrets === undefined ? null : await findSecrets(this.#deps.database.db, task.key)
     const extras = await extrasOf(this.#deps, { caller, task, fields, secrets: body.secrets, before, sealed })
     const memoryLimitBytes = fields.memory_limit_bytes ?? before.memory_limit_bytes
@@ -171,47 +256,139 @@ export class TasksService {
       // The lock of the quota before that of the task, as in an upload.
       const of = { domainId: task.domainId, taskKey: task.key }
       const moduleKey = module === undefined ? undefined : await this.#store(tx, module, of)
-      return await updateTask(tx, task.key, { fields, extras, moduleKey }, { caller, attributes })
+      const change = { caller, attributes }
+      return await updateTask(tx, task.key, { fields, extras, moduleKey }, { change, permission })
     })
-    if (!isChanged) {
-      await this.#read(task)
-      throw taskUnderWay()
-    }
+    if (!isChanged) throw await this.#refusedChange(task)
     this.#deps.onChanged(task.id)
     return await this.#read(task)
   }
 
-  /** Checks the permission for an upload before its bytes are read. */
+  /** Checks the permission for an upload before its bytes are read. Throws `invalid_state` while a run of the task is active. */
   async requireUploadable(caller: TaskCaller, id: string): Promise<TaskIdentity> {
     const task = await this.require(caller, id, 'task_update')
-    if (isUnderWay((await this.#read(task)).state)) throw taskUnderWay()
+    if (this.#atRest.get(task.key) === undefined) await this.#permit(caller, await this.#readAtRest(task), UPLOAD)
     return task
   }
 
+  /** Throws `invalid_state` while a run of the task is active. */
+  async #readAtRest(task: TaskIdentity): Promise<TaskRecord> {
+    const current = await this.#read(task)
+    if (isUnderWay(current.state)) throw taskUnderWay()
+    return current
+  }
+
+  /** Throws the errors of `grantorAfter`. */
+  async #permit(caller: TaskCaller, before: TaskRecord, change: Change): Promise<Permission> {
+    const { access, database } = this.#deps
+    return { before, grantorKey: await grantorAfter({ access, db: database.db }, caller, before, change) }
+  }
+
+  async #refusedChange(task: TaskIdentity): Promise<ServiceError> {
+    return isUnderWay((await this.#read(task)).state) ? taskUnderWay() : taskChanged()
+  }
+
   /**
-   * Stores the module and assigns it to the task; the buffer is detached afterwards. Throws `malformed` for an invalid or
-   * unsupported module, the errors of `validateModule`, and `quota_exceeded`.
+   * The caller grants the channels of the task from now on, and a pause ends. Throws `unauthenticated` without a user, `forbidden`
+   * without the rights that the task uses.
    */
-  async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
-    const before = await this.#read(task)
-    const validated = await validateModule(bytes, task.domainId ?? '', before.memory_limit_bytes)
-    const module = { ...validated, sizeBytes: validated.bytes.byteLength }
+  async takeOver(caller: TaskCaller, id: string): Promise<TaskRecord> {
+    const { database, access, onChanged, onReleased } = this.#deps
+    const task = await this.require(caller, id, 'task_update')
+    if (caller === undefined) throw new ServiceError('unauthenticated', 'to take over a task requires a token')
+    if (task.domainId === null) throw new ServiceError('unprocessable', 'a task of no domain has no channels')
+    const checked = await this.#read(task)
+    await requireRights({ access, db: database.db }, caller, task.domainId, needsOf(checked))
+    const taken = { taskKey: task.key, grantorKey: caller.key, checked, actor: actorOf(caller) }
+    if (!(await takeOverTask(database, taken))) throw taskChanged()
+    onChanged(task.id)
+    onReleased()
+    return await this.#read(task)
+  }
+
+  /**
+   * Stores the module and assigns it to the task. Each call of `read` returns its bytes in a buffer of their own. Throws `malformed` for an
+   * invalid or unsupported module, the errors of `validateModule`, and `quota_exceeded`.
+   */
+  async upload(
+    caller: TaskCaller,
+    task: TaskIdentity,
+    read: () => Promise<Uint8Array<ArrayBuffer>>,
+  ): Promise<TaskRecord> {
+    for (let attempt = 1; attempt <= MAX_UPLOAD_ATTEMPTS; attempt++) {
+      const known = this.#atRest.get(task.key)
+      const before = known === undefined ? await this.#readAtRest(task) : { memory_limit_bytes: known }
+      if ('id' in before && !isPlainTask(before)) return await this.#uploadAs(caller, task, before, await read())
+      const { memory_limit_bytes: memoryLimitBytes } = before
+      const module = await this.#validated(await read(), task.domainId, memoryLimitBytes).catch((error: unknown) =>
+        this.#requireSameLimit(task, memoryLimitBytes, error),
+      )
+      const given = { taskKey: task.key, memoryLimitBytes, caller }
+      const changed = module === undefined ? undefined : await this.#setModule({ ...given, module }, task.domainId)
+      if (changed !== undefined) {
+        this.#deps.onChanged(task.id)
+        this.#see(changed)
+        return changed
+      }
+      // It was started, deleted, or has another memory limit.
+      this.#atRest.delete(task.key)
+    }
+    throw taskUnderWay()
+  }
+
+  /** The upload of a task whose code needs more than the permission to change the task. */
+  async #uploadAs(
+    caller: TaskCaller,
+    task: TaskIdentity,
+    before: TaskRecord,
+    bytes: Uint8Array<ArrayBuffer>,
+  ): Promise<TaskRecord> {
+    const permission = await this.#permit(caller, before, UPLOAD)
+    const module = await this.#validated(bytes, task.domainId, before.memory_limit_bytes)
     const isSet = await this.#deps.database.transaction(async (tx) => {
       const of = { domainId: task.domainId, taskKey: task.key }
       const moduleKey = await this.#store(tx, module, of)
-      return await setModule(tx, task.key, moduleKey, { caller, attributes: describeChange(before, { module }) })
+      const change = { caller, attributes: describeChange(before, { module }) }
+      return await setModule(tx, task.key, moduleKey, { change, permission })
     })
-    if (!isSet) {
-      await this.#read(task)
-      throw taskUnderWay()
-    }
+    if (!isSet) throw await this.#refusedChange(task)
     this.#deps.onChanged(task.id)
     return await this.#read(task)
+  }
+
+  /** Throws the refusal of a module, unless the task has another memory limit than when it was last seen. */
+  async #requireSameLimit(task: TaskIdentity, memoryLimitBytes: number, refusal: unknown): Promise<undefined> {
+    this.#atRest.delete(task.key)
+    if ((await this.#readAtRest(task)).memory_limit_bytes === memoryLimitBytes) throw refusal
+  }
+
+  /** Undefined if the task is active or deleted, or has another memory limit. */
+  async #setModule(
+    given: GivenModule & { module: NewModule },
+    domainId: string | null,
+  ): Promise<TaskRecord | undefined> {
+    const isStored = this.#isStored(given.module, domainId)
+    const known = isStored ? await this.#deps.writer.setModule(domainId, given) : 'no module'
+    const outcome = known === 'no module' ? await this.#storeAndSet(given, domainId) : known
+    return typeof outcome === 'string' ? undefined : outcome
+  }
+
+  async #storeAndSet(given: GivenModule & { module: NewModule }, domainId: string | null) {
+    return await this.#deps.database.transaction(async (tx) => {
+      await this.#store(tx, given.module, { domainId, taskKey: given.taskKey })
+      const [outcome] = await setModules(tx, [given])
+      return outcome ?? 'no task'
+    })
+  }
+
+  #see(task: TaskRecord): void {
+    if (isUnderWay(task.state) || !isPlainTask(task)) this.#atRest.delete(task.key)
+    else this.#atRest.set(task.key, task.memory_limit_bytes)
   }
 
   async list(caller: TaskCaller, filter: Omit<TaskFilter, 'domains'>, domainId: string | undefined) {
     const domains = await visibleIn(this.#deps.access, caller, domainId)
-    return await listTasks(this.#deps.database.db, { ...filter, domains })
+    return await listTasks(this.#deps.database.db, { ...filter, domains }, this.#listed)
   }
 
   /** Throws `invalid_state` while a run of it is active, unless `isForced` stops it first. */
@@ -222,6 +399,7 @@ export class TasksService {
     const isGone = await deleteTask(this.#deps.database, task.key, caller)
     if (!isGone) throw await this.#refusedRemoval(task)
     this.#identities.delete(task.id)
+    this.#atRest.delete(task.key)
     this.#deps.onChanged(task.id)
   }
 
@@ -259,6 +437,8 @@ export class TasksService {
     workflow: NewTaskRow['workflow'],
   ): Promise<NewTaskRow> {
     const fields = readFields(body)
+    if (changesSecrets([], body.secrets))
+      await requireSecretsRight(this.#deps.access, caller, domain?.id ?? null, 'to set secrets')
     const id = this.#deps.newId()
     const task = { id, domainId: domain?.id ?? null }
     const asked = { caller, task, fields, secrets: body.secrets, before: undefined, sealed: null }
@@ -286,10 +466,18 @@ export class TasksService {
     return found
   }
 
+  async #current(task: TaskIdentity): Promise<TaskRecord> {
+    return this.#deps.reader.recall(task.key) ?? (await this.#read(task))
+  }
+
   async #read(task: TaskIdentity): Promise<TaskRecord> {
-    const record = await findTask(this.#deps.database.db, task.key)
-    if (record !== undefined) return record
+    const record = await this.#deps.reader.read(task.key)
+    if (record !== undefined) {
+      this.#see(record)
+      return record
+    }
     this.#identities.delete(task.id)
+    this.#atRest.delete(task.key)
     throw new ServiceError('not_found', 'no such task')
   }
 }

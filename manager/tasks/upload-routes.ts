@@ -53,7 +53,7 @@ export function uploadRoute(app: HttpApp, { tasks, callers, bodies }: UploadDeps
           })
         }
         const upload = async (received: ReceivedBody) =>
-          await tasks.upload(callers.of(request), task, await received.read())
+          await tasks.upload(callers.of(request), task, () => received.read())
         return presentTask(await bodies.receive(task.domainId, part.content, upload))
       } finally {
         // Discards the rest of the body, so that the client reads the answer; not awaited, because the rest may never

@@ -62,7 +62,7 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
       },
       async (request, reply) => {
         const { domainId, expiresAt, ...made } = await workers.createToken(callers.of(request), request.body ?? {})
-        void reply.code(201).header('Cache-Control', 'no-store')
+        void reply.code(201)
         return { ...made, ...(domainId === null ? {} : { domain_id: domainId }), expires_at: formatTime(expiresAt) }
       },
     )

@@ -5,7 +5,16 @@ import { recordOf } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import type { TaskRecord } from '../store/tasks.ts'
-import { ListedTask, NEW_TASK_FIELDS, NewTask, RunIf, TaskId, Timestamp, presentListedTask } from '../tasks/schema.ts'
+import {
+  LastError,
+  ListedTask,
+  NEW_TASK_FIELDS,
+  NewTask,
+  RunIf,
+  TaskId,
+  Timestamp,
+  presentListedTask,
+} from '../tasks/schema.ts'
 import type { WorkflowRecord, WorkflowRunRecord } from '../store/workflows.ts'
 
 const PAGE_LIMIT = 100
@@ -61,6 +70,7 @@ const WorkflowRun = Type.Object({
       state: Type.Integer({ description: '0: waits for its dependencies; 1: started; otherwise its end state' }),
       run_id: Type.Optional(TaskId),
       error: Type.Union([Type.String(), Type.Null()]),
+      last_error: Type.Optional(LastError),
     }),
   ),
 })
@@ -132,6 +142,9 @@ export function presentWorkflow(
               state: step.state,
               ...(step.state === 0 ? {} : { run_id: step.runId }),
               error: step.error,
+              ...(step.lastError === null
+                ? {}
+                : { last_error: { ...step.lastError, at: formatTime(step.lastError.at) } }),
             })),
           },
         }),

@@ -89,7 +89,7 @@ export class WorkflowsService {
       const key = await insertWorkflow(tx, { id, domain, name, metadata, caller })
       for (const [index, { body: task }] of translated.entries()) {
         const { id: _id, depends_on: dependsOn, run_if: runIf, ...fields } = task
-        const place = { key, dependsOn: dependsOn ?? [], runIf: runIf ?? ('success' as const) }
+        const place = { key, id, dependsOn: dependsOn ?? [], runIf: runIf ?? ('success' as const) }
         const row = await ofTask(index, () => this.#deps.tasks.newRow(caller, domain, fields, place))
         await this.#deps.tasks.insert(tx, row, modules[index])
       }

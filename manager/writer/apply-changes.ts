@@ -7,6 +7,7 @@ import type { Change, ChangeOf } from './changes.ts'
 import { claimRuns } from './claim-runs.ts'
 import { findAssignedRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
 import { expireWorkerLease, reconcileHello } from './reconcile-runs.ts'
+import { recordFinished } from './record-finished.ts'
 import { removeWorker } from './remove-worker.ts'
 import { requeueRuns } from './requeue-runs.ts'
 import { isAssigned, type AssignedRun } from '../model/run.ts'
@@ -54,6 +55,11 @@ export async function applyChanges(
       ends,
     ),
     applyEnds(batch, ends),
+    recordFinished(
+      batch,
+      of('finished').map(({ change }) => change),
+      started,
+    ),
     applyRejects(
       batch,
       of('reject').map(({ change }) => change),
@@ -61,7 +67,7 @@ export async function applyChanges(
     known === undefined ? undefined : startRuns(batch, requests, known, true),
   ] as const
   if (isPlain && requests.length === 0) batch.commit()
-  const [tasks, , , , begunAtOnce] = await allOf(firstWave)
+  const [tasks, , , , , begunAtOnce] = await allOf(firstWave)
   for (const { change, index } of of('hello')) {
     outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
   }
@@ -114,6 +120,8 @@ function isPlainChange(change: Change): boolean {
         const held = findAssignedRun(change.session, run)
         return held === undefined || isUnconnected(held)
       })
+    case 'finished':
+      return true
     case 'start':
       return !change.request.drivesTask && change.request.idempotency === undefined
     default:
@@ -123,8 +131,9 @@ function isPlainChange(change: Change): boolean {
 
 /** Its end changes no other row: no task, no broadcast, no publication. */
 function isUnconnected(run: AssignedRun): boolean {
-  const { publish_result: target, daemon } = run.spec
-  return !run.drivesTask && run.parentId === null && target === undefined && daemon === undefined
+  const { publish_result: target, daemon, trigger } = run.spec
+  const isAlone = target === undefined && daemon === undefined && trigger === undefined
+  return !run.drivesTask && run.parentId === null && isAlone
 }
 
 /** Waits for all, also if one fails, so that no statement of a batch is in flight during its rollback. */

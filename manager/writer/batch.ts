@@ -9,20 +9,26 @@ import { sendCorked } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs } from '#core/time.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { TaskQuotas } from '../access/access.ts'
+import type { RefusedMessages } from '#queues/index.ts'
 import type { RunCause } from '../model/cause.ts'
+import { MAX_QUEUED_RUNS, MIN_QUEUE_SHARE } from '../model/limits.ts'
 import type { Cluster } from '../placement/cluster.ts'
+import { longRunsOfDomain } from '../placement/placement.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { ManagerTiming } from '../model/timing.ts'
 import { writeRecords, type ManagerRecord } from '../store/journal.ts'
 import { noteTasks } from '../store/notes.ts'
+import type { AssignedRun } from '../model/run.ts'
 import type { CpuQuota } from './cpu-quota.ts'
 import type { RunEndings } from './endings.ts'
 import type { FairShares } from './fair-shares.ts'
 import type { RunQueues } from './queues.ts'
 import type { ModuleCatalogue } from '../store/catalogue.ts'
 import type { KnownTasks } from './known-tasks.ts'
+import type { UnrecordedRuns } from './unrecorded-runs.ts'
 
 export type WriterContext = {
   managerId: string
@@ -34,16 +40,28 @@ export type WriterContext = {
   /** The processor time of runs by domain and day. */
   cpu: Pick<CpuQuota, 'used' | 'isUsedUp' | 'limitOf'>
   endings: RunEndings
+  unrecorded: Pick<UnrecordedRuns, 'find' | 'finish' | 'startOver'>
   modules: ModuleCatalogue
   tasks: KnownTasks
   timing: ManagerTiming
+  /** When the manager began, on the monotonic clock: workers have not come back before a lease has passed. */
+  beganMs: number
   logger: Logger
   random: () => number
+  /** Called after the commit of a batch that changed the states of these tasks, before anyone is notified. */
+  onTasksChanged?: (keys: Iterable<number>) => void
   /** Called after the commit of each batch. */
   onCommitted?: () => void
   /** Called after the commit of a batch with publications of tasks. */
   onPublished?: () => void
+  /** Called after the commit of a batch with ends of runs that had messages of triggers, with those that became dead letters. */
+  onSettled?: (refused: readonly RefusedMessages[]) => void
 }
+
+/** A run that its worker has had for longer is long, whatever others of its task last. */
+const LONG_MS = 1_000
+/** No worker is reserved. */
+const NO_WORKERS: ReadonlySet<WorkerSession> = new Set()
 
 type TaskChange = { runKey: number; state: TaskState; durationMs: number | null }
 
@@ -63,6 +81,11 @@ export class RunBatch {
   readonly #reserved: WorkerSession[] = []
   readonly #freed: WorkerSession[] = []
   readonly #ofDomains = new Map<string, RunsOfDomain>()
+  readonly #freedRuns = new Set<string>()
+  /** By worker and domain; counted after the batch has freed what ends in it. */
+  readonly #longRuns = new Map<WorkerSession, Map<string | null | undefined, { held: number; placed: number }>>()
+  /** Queued runs by domain, null for none; undefined: runs whose domain is not known here. Counted when the queue is full. */
+  #queuedOf: Map<string | null | undefined, number> | undefined
   readonly #groups = new Set<string>()
   readonly #tasks = new Map<number, TaskChange>()
   readonly #records: ManagerRecord[] = []
@@ -82,6 +105,11 @@ export class RunBatch {
       return asked
     })
     return promise
+  }
+
+  /** The same for statements of another room. One without a name is parsed each time. */
+  get db(): Queryable {
+    return { query: async ({ name = '', text, values }) => ({ rows: await this.rows<never>(name, text, values) }) }
   }
 
   /**
@@ -126,13 +154,56 @@ export class RunBatch {
     this.#afterCommit.push(effect)
   }
 
-  place(...run: Parameters<Cluster['place']>): WorkerSession | undefined {
-    const session = this.context.cluster.place(...run)
+  /** Not on workers that are `reserved` for others, nor where the long runs of the domain have used up its share of the slots. */
+  place(
+    needsHash: string,
+    run: Parameters<Cluster['place']>[1],
+    reserved: ReadonlySet<WorkerSession> = NO_WORKERS,
+  ): WorkerSession | undefined {
+    const { cluster } = this.context
+    const domainId = cluster.domainOf(needsHash)
+    const closed = this.#closedTo(needsHash, run)
+    const session = cluster.place(needsHash, run, closed.size === 0 ? reserved : reserved.union(closed))
     if (session === undefined) return undefined
     this.#reserved.push(session)
-    const runs = this.#runsOf(this.context.cluster.domainOf(run[0]))
+    const runs = this.#runsOf(domainId)
     if (runs !== undefined) runs.held += 1
+    if (cluster.isShared && cluster.mayBeLong({ ...run, needs: needsHash }))
+      this.#longRunsAt(session, domainId).placed += 1
     return session
+  }
+
+  /** Whether the run waits because its domain has its share of the slots everywhere, not for a slot. */
+  isShareUsedUp(needsHash: string, run: Parameters<Cluster['place']>[1]): boolean {
+    const closed = this.#closedTo(needsHash, run)
+    return closed.size > 0 && this.context.cluster.candidates(needsHash).every((session) => closed.has(session))
+  }
+
+  #closedTo(needsHash: string, run: Parameters<Cluster['place']>[1]): ReadonlySet<WorkerSession> {
+    const { cluster } = this.context
+    if (!cluster.isShared || !cluster.mayBeLong({ ...run, needs: needsHash })) return NO_WORKERS
+    const domainId = cluster.domainOf(needsHash)
+    return new Set(
+      cluster.candidates(needsHash).filter((session) => {
+        const { held, placed } = this.#longRunsAt(session, domainId)
+        return held + placed >= longRunsOfDomain(session)
+      }),
+    )
+  }
+
+  #isLong(run: AssignedRun): boolean {
+    return monotonicMs() - (run.sentMs ?? -Infinity) > LONG_MS || this.context.cluster.mayBeLong(run)
+  }
+
+  /** Long runs of the domain at the worker, and those that this batch has placed there. */
+  #longRunsAt(session: WorkerSession, domainId: string | null | undefined): { held: number; placed: number } {
+    const ofSession = this.#longRuns.getOrInsertComputed(session, () => new Map())
+    return ofSession.getOrInsertComputed(domainId, () => {
+      let held = 0
+      for (const run of session.runs.values())
+        if (!this.#freedRuns.has(run.id) && run.spec.domain_id === domainId && this.#isLong(run)) held += 1
+      return { held, placed: 0 }
+    })
   }
 
   /** How many more runs of the domain the workers may get, by its quota. */
@@ -168,6 +239,31 @@ export class RunBatch {
     runs.queued += 1
   }
 
+  /**
+   * A run of the domain, or of none, will be queued. Throws `unavailable` if the queue is full and the domain has used up its share, which is
+   * an equal part of the queue: a full queue of one domain refuses no start of another.
+   */
+  requireQueueRoom(domainId: string | null): void {
+    const { queues, cluster } = this.context
+    if (queues.total < MAX_QUEUED_RUNS) return
+    if (this.#queuedOf === undefined) {
+      this.#queuedOf = new Map()
+      for (const needs of queues.needs) {
+        const share = cluster.domainOf(needs)
+        this.#queuedOf.set(share, (this.#queuedOf.get(share) ?? 0) + queues.waiting(needs))
+      }
+    }
+    const queued = this.#queuedOf.get(domainId) ?? 0
+    this.#queuedOf.set(domainId, queued + 1)
+    if (queued < Math.max(Math.floor(MAX_QUEUED_RUNS / this.#queuedOf.size), MIN_QUEUE_SHARE)) return
+    this.#queuedOf.set(domainId, queued)
+    throw new ServiceError(
+      'unavailable',
+      `${queues.total} runs are queued already, ${queued} of them of this domain; try again`,
+      { retryAfterSeconds: 1 },
+    )
+  }
+
   /** Counted once per batch; undefined for runs of no domain. */
   #runsOf(domainId: string | null | undefined): RunsOfDomain | undefined {
     if (domainId === undefined || domainId === null) return undefined
@@ -184,6 +280,7 @@ export class RunBatch {
   free(session: WorkerSession, runId: string): void {
     const runs = this.#runsOf(session.runs.get(runId)?.spec.domain_id)
     if (runs !== undefined) runs.held -= 1
+    this.#freedRuns.add(runId)
     session.reserved -= 1
     this.#freed.push(session)
     this.#afterCommit.push(() => {
@@ -239,13 +336,11 @@ export class RunBatch {
   }
 
   async writeRecords(): Promise<void> {
-    const db: Queryable = {
-      query: async ({ name = '', text, values }) => ({ rows: await this.rows<never>(name, text, values) }),
-    }
-    await writeRecords(db, this.#records)
+    await writeRecords(this.db, this.#records)
   }
 
   committed(): void {
+    this.context.onTasksChanged?.(this.#tasks.keys())
     for (const effect of this.#afterCommit) effect()
     this.context.cluster.flush()
     this.context.onCommitted?.()

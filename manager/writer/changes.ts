@@ -6,12 +6,14 @@ import type { WorkerSession } from '../placement/worker-session.ts'
 import type { HelloClaims } from './reconcile-runs.ts'
 import type { WorkerRemoval } from './remove-worker.ts'
 import type { TaskStop } from './stop-runs.ts'
+import type { FinishedRun } from './unrecorded-runs.ts'
 
 /** All changes of runs. */
 export type Change =
   | { kind: 'start'; request: StartRequest }
   | { kind: 'running'; session: WorkerSession; runs: RunIdentity[] }
   | { kind: 'ends'; session: WorkerSession; ends: { run: RunIdentity; ending: RunEnding }[] }
+  | { kind: 'finished'; session: WorkerSession; finished: FinishedRun[] }
   | { kind: 'reject'; session: WorkerSession; run: RunIdentity; reason: string }
   | { kind: 'hello'; session: WorkerSession; claims: HelloClaims; leaseMs: number }
   | { kind: 'lose'; workerKey: number; epoch: number }

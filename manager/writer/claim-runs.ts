@@ -32,17 +32,19 @@ const ASSIGN = `
 
 type Waiting = Pick<RunRow, 'key' | 'task_key' | 'module_digest' | 'spec'>
 
+const placeable = (row: Waiting) => ({ taskKey: row.task_key, digest: row.module_digest, spec: row.spec })
+
 /**
  * The queues in the order of the fair shares of their domains. A queue without a worker that fits is passed over: it waits for a worker, not
  * for a slot.
  */
-function planClaims(batch: RunBatch): PlannedClaim[] {
+function planClaims(batch: RunBatch, without: ReadonlySet<string>): PlannedClaim[] {
   const { queues, cluster, shares } = batch.context
   const rooms = new Map<WorkerSession, number>()
   const waiting: WaitingQueue[] = []
   for (const needs of queues.needs) {
     const share = cluster.domainOf(needs)
-    if (share === undefined || cluster.candidates(needs).length === 0) continue
+    if (share === undefined || without.has(needs) || cluster.candidates(needs).length === 0) continue
     let room = 0
     for (const session of cluster.candidates(needs)) {
       const capacity = cluster.roomOn(session, needs)
@@ -75,11 +77,29 @@ async function findWaiting(batch: RunBatch, planned: readonly PlannedClaim[]): P
   return new Map(found.map(({ needs, rows }) => [needs, rows]))
 }
 
+/** Queues of a domain that wait for its share one by one, before all of its queues do. */
+const MAX_SEPARATE_QUEUES = 4
+
+/** A queue whose domain has used up its share of slots has no turn: the turns are planned again without it. */
 export async function claimRuns(batch: RunBatch): Promise<void> {
+  const { queues, cluster } = batch.context
+  const limited = new Set<string>()
+  for (let round = 1; ; round++) {
+    const needs = await claimOnce(batch, limited)
+    if (needs.length === 0) return
+    const domains = new Set(needs.map((hash) => cluster.domainOf(hash)))
+    const all = round < MAX_SEPARATE_QUEUES ? needs : queues.needs.filter((hash) => domains.has(cluster.domainOf(hash)))
+    for (const hash of all) limited.add(hash)
+  }
+}
+
+/** Returns the queues whose next run waits for the share of its domain. */
+async function claimOnce(batch: RunBatch, without: ReadonlySet<string>): Promise<string[]> {
+  const limited: string[] = []
   const { queues, cluster, timing, shares } = batch.context
   const placed: { row: Waiting; session: WorkerSession }[] = []
-  const planned = planClaims(batch)
-  if (planned.length === 0) return
+  const planned = planClaims(batch, without)
+  if (planned.length === 0) return limited
   const found = await findWaiting(batch, planned)
   // Workers that the next run waits for: another domain's short runs would otherwise fill them again for ever, while a run
   // of unknown duration needs a free slot.
@@ -89,12 +109,14 @@ export async function claimRuns(batch: RunBatch): Promise<void> {
     if (stopped.has(needs)) continue
     const row = reserves ? undefined : found.get(needs)?.shift()
     if (row === undefined && !reserves) continue
-    const session =
-      row === undefined
-        ? undefined
-        : batch.place(needs, { taskKey: row.task_key, digest: row.module_digest, spec: row.spec }, reserved)
+    const session = row === undefined ? undefined : batch.place(needs, placeable(row), reserved)
     if (row === undefined || session === undefined) {
       stopped.add(needs)
+      // It waits for a run of its own domain: others get the slot that its share leaves them.
+      if (row !== undefined && batch.isShareUsedUp(needs, placeable(row))) {
+        limited.push(needs)
+        continue
+      }
       for (const candidate of cluster.candidates(needs)) reserved.add(candidate)
       continue
     }
@@ -102,7 +124,7 @@ export async function claimRuns(batch: RunBatch): Promise<void> {
     batch.afterCommit(() => shares.served(share))
     placed.push({ row, session })
   }
-  if (placed.length === 0) return
+  if (placed.length === 0) return limited
   const sorted = placed.toSorted((left, right) => left.row.key - right.row.key)
   const assigned = await batch.rows<RunRow & { waited_seconds: number }>('assign-runs', ASSIGN, [
     sorted.map(({ row }) => row.key),
@@ -126,4 +148,5 @@ export async function claimRuns(batch: RunBatch): Promise<void> {
       if (run.attempt === 1) RUN_METRICS.dispatch.observe({ path: 'queued' }, row.waited_seconds)
     })
   }
+  return limited
 }

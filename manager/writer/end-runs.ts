@@ -11,6 +11,7 @@ import { noteRuns } from '../store/notes.ts'
 import type { RunBatch } from './batch.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { publishResults } from './publish-results.ts'
+import { settleTriggered } from './settle-triggered.ts'
 import { afterEnd } from '../model/retry.ts'
 import type { AssignedRun, RunEnding, RunHandle } from '../model/run.ts'
 
@@ -84,7 +85,9 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
     }
     batch.free(session, run.id)
     batch.afterCommit(() => {
-      batch.context.cluster.recordEnd(run, session, ending.durationMs, ending.state === TASK_STATE.failed)
+      // A run that was stopped says nothing about how long others last.
+      const durationMs = ending.state === TASK_STATE.stopped ? null : ending.durationMs
+      batch.context.cluster.recordEnd(run, session, durationMs, ending.state === TASK_STATE.failed)
       if (run.spec.domain_id !== null) batch.context.cpu.used(run.spec.domain_id, ending.cpuMs ?? 0)
     })
   }
@@ -95,7 +98,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
 }
 
 /** A run began its preparation time after it was sent; only durations are sent over the network. */
-function beganAgo({ sentMs }: AssignedRun, { prepareMs }: RunEnding): number | undefined {
+export function beganAgo({ sentMs }: AssignedRun, { prepareMs }: RunEnding): number | undefined {
   // Without a preparation it never began.
   if (sentMs === undefined || prepareMs === null || prepareMs <= 0) return undefined
   return monotonicMs() - sentMs - prepareMs
@@ -142,10 +145,8 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Pro
     column((end) => (end.frames.length === 0 ? null : JSON.stringify(end.frames))),
   ])
   const written = new Set(rows.map((row) => row.key))
-  await publishResults(
-    batch,
-    sorted.filter(({ run }) => written.has(run.key)),
-  )
+  const ended = sorted.filter(({ run }) => written.has(run.key))
+  await Promise.all([publishResults(batch, ended), settleTriggered(batch, ended)])
   for (const { run, ending, workerId } of sorted) {
     if (!written.has(run.key)) continue
     if (run.drivesTask) {

@@ -1,7 +1,5 @@
 /** Callers in this process that wait for the end of a run. They are notified once, after the commit. */
-import type { RunEnding } from '../model/run.ts'
-
-export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: string | null }
+import type { EndedRun } from '../model/run.ts'
 
 export class RunEndings {
   readonly #listeners: ((ended: EndedRun) => void)[] = []

@@ -5,6 +5,7 @@
 import { ServiceError } from '#core/errors/index.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import { unfitReason } from '../placement/placement.ts'
+import type { WorkerView } from '../placement/placement.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { RunBatch } from './batch.ts'
 
@@ -37,7 +38,13 @@ export class NoWorkerFits extends ServiceError {
 
 /** Whether the worker could run it, independent of its load. */
 export function fits(needs: RunNeeds, row: WorkerRow, session: WorkerSession | undefined, isSuspect: boolean): boolean {
-  const worker = {
+  const isDraining = row.draining || (session?.isDraining ?? false)
+  return unfitReason(needs, { ...viewOf(row), isSuspect, isDraining }) === undefined
+}
+
+/** Without its load. */
+function viewOf(row: WorkerRow): WorkerView {
+  return {
     id: row.id,
     domainId: row.domain_id,
     labels: row.labels,
@@ -45,14 +52,13 @@ export function fits(needs: RunNeeds, row: WorkerRow, session: WorkerSession | u
     isPlatformOnly: row.platform_only,
     memoryBytes: row.memory_bytes,
     isAlive: true,
-    isSuspect,
-    isDraining: row.draining || (session?.isDraining ?? false),
+    isSuspect: false,
+    isDraining: row.draining,
     slots: row.slots,
     backlog: row.backlog,
     held: 0,
     lastPlaced: 0,
   }
-  return unfitReason(needs, worker) === undefined
 }
 
 const LEASED_WORKERS = `
@@ -71,10 +77,29 @@ export class FittingWorkers {
   /** Throws `NoWorkerFits`. A worker fits until its lease expires, also while it is disconnected. */
   async require(needs: RunNeeds): Promise<void> {
     const { cluster } = this.#batch.context
-    this.#rows ??= this.#batch.rows<WorkerRow>('leased-workers', LEASED_WORKERS, [])
-    const rows = await this.#rows
+    const rows = await this.#leased()
     // With more workers than the limit the check is skipped: the run is queued.
     if (rows.length === MAX_WORKERS) return
     if (!rows.some((row) => fits(needs, row, cluster.find(row.key), false))) throw new NoWorkerFits()
+  }
+
+  /**
+   * Why no worker could run it, as a sentence; undefined: one could, or may. A worker that drains or is disconnected is waited for until its
+   * lease expires.
+   */
+  async unfit(needs: RunNeeds): Promise<string | undefined> {
+    const rows = await this.#leased()
+    if (rows.length === MAX_WORKERS) return undefined
+    const reasons = rows.map((row) => unfitReason(needs, { ...viewOf(row), isDraining: false }))
+    if (reasons.includes(undefined)) return undefined
+    const [reason] = reasons
+    if (reason === undefined) return 'no worker is connected'
+    const others = rows.length === 1 ? '' : `, and ${rows.length - 1} other workers do not fit either`
+    return `of worker ${rows[0]?.id}, ${reason}${others}`
+  }
+
+  #leased(): Promise<WorkerRow[]> {
+    this.#rows ??= this.#batch.rows<WorkerRow>('leased-workers', LEASED_WORKERS, [])
+    return this.#rows
   }
 }

@@ -3,7 +3,7 @@
  * row: the statement that inserts runs omits those of a changed task, and a start that the cached task would refuse is
  * retried with the row.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { isUnderWay } from '../model/lifecycle.ts'
 import { sizeOfModule } from '../store/catalogue.ts'
 import type { TaskState } from '#proto/index.ts'
@@ -21,6 +21,7 @@ export type StartTask = StartFields & {
   state: TaskState
   module_key: number | null
   secrets: Buffer | null
+  paused_at: string | null
   /** Changes with every change of the row. */
   version: string
 }
@@ -32,16 +33,20 @@ export type StartTasks = {
   areFresh: boolean
 }
 
+/** The keys of those tasks, both parameters in the same order, whose rows have these versions; a version that is null is any. */
+export const unchangedTasks = (keys: string, versions: string) => `ARRAY(
+      SELECT t.key FROM tasks t
+      WHERE t.key = ANY (${keys}) AND t.xmin::text = coalesce((${versions})[array_position(${keys}, t.key)], t.xmin::text))`
+
 /** Size of tasks with their modules as JSON. */
 const MAX_CACHED_BYTES = 32 * 1024 * 1024
 
 type KnownTask = { task: StartTask; module: ModuleFacts | undefined }
 
 export class KnownTasks {
-  readonly #known = new LRUCache<string, KnownTask>({
+  readonly #known = new BoundedCache<string, KnownTask>({
     maxSize: MAX_CACHED_BYTES,
-    sizeCalculation: ({ task, module }) =>
-      JSON.stringify(task).length + (module === undefined ? 0 : sizeOfModule(module)),
+    sizeOf: ({ task, module }) => JSON.stringify(task).length + (module === undefined ? 0 : sizeOfModule(module)),
   })
 
   /** Undefined unless all of them are cached. */

@@ -41,9 +41,13 @@ export const RUN_METRICS = defineMetrics('Runs', {
     { labels: { path: 'direct (a slot was free) or queued' }, bounds: DISPATCH_BOUNDS_SECONDS },
   ),
   queued: gauge('skein_run_queue_runs', 'Runs that wait for a worker', { aggregator: 'max' }),
-  queuedLimit: gauge('skein_run_queue_limit_runs', 'Runs that may wait for a worker; further starts are refused', {
-    aggregator: 'max',
-  }),
+  queuedLimit: gauge(
+    'skein_run_queue_limit_runs',
+    'Runs that may wait for a worker; further starts of the domains that fill it are refused',
+    {
+      aggregator: 'max',
+    },
+  ),
   oldest: gauge('skein_run_queue_oldest_age_seconds', 'Age of the oldest run that waits for a worker; 0: none waits', {
     aggregator: 'max',
   }),

@@ -32,9 +32,12 @@ export async function adoptAssigned(batch: RunBatch): Promise<void> {
 
 const FIND_STARTED = 'SELECT id, key, task_key FROM runs WHERE id = ANY($1::uuid[])'
 
-/** Starts among the changes that an earlier attempt at this batch did commit, by run id. */
+/** Runs of the starts and ends among the changes that an earlier attempt at this batch did insert, by run id. */
 export async function findStarted(batch: RunBatch, changes: readonly Change[]): Promise<Map<string, StartedRun>> {
-  const runIds = changes.flatMap((change) => (change.kind === 'start' ? [change.request.runId] : []))
+  const runIds = changes.flatMap((change) => {
+    if (change.kind === 'finished') return change.finished.map(({ run }) => run.id)
+    return change.kind === 'start' ? [change.request.runId] : []
+  })
   if (runIds.length === 0) return new Map()
   const rows = await batch.rows<{ id: string; key: number; task_key: number }>('find-started', FIND_STARTED, [runIds])
   return new Map(rows.map((row) => [row.id, { runId: row.id, runKey: row.key, taskKey: row.task_key }]))

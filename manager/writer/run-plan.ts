@@ -4,6 +4,7 @@ import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseIn
 import type { DescribedExport } from '#core/wasm/index.ts'
 import { MAX_BATCH_SPEC_CHARS, MAX_UNREQUESTED_SPEC_CHARS, MAX_SPEC_BYTES } from '../model/limits.ts'
 import { memoryClassBytes } from '../model/needs.ts'
+import type { Cluster } from '../placement/cluster.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import type { RunSpec } from '../model/run.ts'
 import { UnresolvedImage, type ResolvedImage, type StartRequest } from '../model/start.ts'
@@ -12,7 +13,7 @@ import { inputsOf } from '../model/trigger-message.ts'
 import type { ModuleFacts } from '../store/catalogue.ts'
 import type { StartTask } from './known-tasks.ts'
 
-/** The common part of all starts of a task in one batch. */
+/** The common part of all starts of a task. */
 export type Plan = {
   digest: string
   /** The called function; undefined if the module was not read yet. */
@@ -26,7 +27,7 @@ export type Plan = {
  * Throws `unprocessable` if the task has no module or the module lacks the function, `UnresolvedImage` for the
  * reference of the task, and the error of the resolution.
  */
-export function planOf(
+function planOf(
   request: StartRequest,
   task: StartTask,
   modules: ReadonlyMap<number, ModuleFacts>,
@@ -71,12 +72,34 @@ function imageOf({ image }: StartRequest, reference: string): ResolvedImage {
   throw new UnresolvedImage(reference)
 }
 
+/** Plans of tasks, as long as the tasks are cached. */
+const known = new WeakMap<StartTask, Plan>()
+
+/** The plan of `planOf`, which is kept with the task; an image is resolved per request. The cluster knows its needs. */
+export function planFor(
+  request: StartRequest,
+  task: StartTask,
+  modules: ReadonlyMap<number, ModuleFacts>,
+  cluster: Pick<Cluster, 'knowsNeeds' | 'storeNeeds'>,
+): Plan {
+  const kept = known.get(task)
+  if (kept !== undefined && request.image === undefined) {
+    if (!cluster.knowsNeeds(kept.needsHash)) cluster.storeNeeds(kept.needs)
+    return kept
+  }
+  const plan = planOf(request, task, modules, (needs) => cluster.storeNeeds(needs))
+  if (request.image === undefined) known.set(task, plan)
+  return plan
+}
+
+export type PreparedRun = Omit<Plan, 'called'> & { specJson: string }
+
 /** Throws `unprocessable` for inputs that do not match the function, `too_large` beyond the size limit of a spec. */
 export function prepare(
-  { overrides, trigger, traceparent, cause }: StartRequest,
+  { overrides, trigger, claims, traceparent, cause }: StartRequest,
   task: StartTask,
   plan: Plan,
-): Omit<Plan, 'called'> & { specJson: string } {
+): PreparedRun {
   const { called, ...rest } = plan
   const given = overrides.inputs ?? task.inputs
   const inputs = trigger === undefined ? given : inputsOf(trigger, called?.params, given)
@@ -89,6 +112,7 @@ export function prepare(
     ...(overrides.stdin === undefined ? {} : { stdin: overrides.stdin }),
     ...(overrides.bytes === undefined ? {} : { bytes: overrides.bytes }),
     ...(trigger === undefined ? {} : { trigger }),
+    ...(claims === undefined ? {} : { claims }),
     ...(traceparent === undefined ? {} : { traceparent }),
   }
   const specJson = JSON.stringify(spec)
@@ -124,18 +148,26 @@ export class SpecRoom {
   }
 }
 
-/** Throws `unprocessable` for an invocation of a daemon or a broadcast. */
+/** Throws `invalid_state` for a paused task, `unprocessable` for an invocation of a daemon or a broadcast. */
 export function requireStartable(request: StartRequest, task: StartTask): void {
+  // Its grantor can have been deleted a moment ago.
+  if (task.paused_at !== null || (usesChannels(task) && task.domain_key !== null && task.user_key === null)) {
+    throw new ServiceError(
+      'invalid_state',
+      'the task is paused: the user who granted its channels has lost a right, as its last_error says. A member with these rights can take it over',
+    )
+  }
   if (request.drivesTask) return
   if (task.daemon) throw new ServiceError('unprocessable', 'a daemon has no result to wait for: start it')
   if (task.broadcast) throw new ServiceError('unprocessable', 'a broadcast has a result per worker: start it')
 }
 
+const usesChannels = ({ publish_result: target, grants }: StartTask) => target !== null || grants.length > 0
+
 /** Spec fields that few tasks have. */
 function specExtras(task: StartTask): Partial<RunSpec> {
-  const usesChannels = task.publish_result !== null || task.grants.length > 0
   return {
-    ...(usesChannels && task.domain_key !== null && task.user_key !== null
+    ...(usesChannels(task) && task.domain_key !== null && task.user_key !== null
       ? { domain_key: task.domain_key, user_key: task.user_key }
       : {}),
     ...(task.secrets === null ? {} : { secrets: task.secrets.toString('base64') }),

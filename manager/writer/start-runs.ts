@@ -14,14 +14,17 @@ import { requireNextState } from '../model/lifecycle.ts'
 import type { StartRequest, StartedRun } from '../model/start.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import type { RunBatch } from './batch.ts'
+import { DEFAULT_QUEUE_TIMEOUT_MS } from '../model/limits.ts'
 import { findBroadcastWorkers, writeGroups } from './broadcasts.ts'
 import { FittingWorkers } from './fitting-workers.ts'
-import { MAX_QUEUED_RUNS } from '../model/limits.ts'
 import type { AssignedRun, RunSpec } from '../model/run.ts'
-import { SpecRoom, planOf, prepare, requireStartable, type Plan } from './run-plan.ts'
+import { SpecRoom, planFor, prepare, requireStartable, type PreparedRun } from './run-plan.ts'
 import { RUN_METRICS } from './metrics.ts'
+import { lockClaims } from '#queues/index.ts'
 import { findStartKeys } from './start-keys.ts'
+import { unchangedTasks } from './known-tasks.ts'
 import type { StartTask, StartTasks } from './known-tasks.ts'
+import type { UnrecordedRun } from './unrecorded-runs.ts'
 
 type Prepared = {
   index: number
@@ -34,6 +37,8 @@ type Prepared = {
   needs: RunNeeds
   needsHash: string
   session: WorkerSession | undefined
+  /** It was sent to its worker before. */
+  sent: UnrecordedRun | undefined
   /** Of a broadcast: the parent run, or one of its parts. */
   part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
 }
@@ -51,11 +56,10 @@ export async function startRuns(
   isLast: boolean,
 ): Promise<StartOutcome[]> {
   const outcomes: StartOutcome[] = []
-  const repeated = await findStartKeys(batch, requests, tasks)
+  const [repeated, claims] = await Promise.all([findStartKeys(batch, requests, tasks), findClaims(batch, requests)])
 
   const prepared: Prepared[] = []
   const room = new SpecRoom()
-  const plans = new Map<StartTask, Plan>()
   const workers = new FittingWorkers(batch)
   const awaited = awaitedWorkers(batch)
   for (const [index, request] of requests.entries()) {
@@ -67,11 +71,9 @@ export async function startRuns(
         outcomes[index] = { runId: earlier, runKey: undefined, taskKey: task.key }
         continue
       }
+      if (request.claims !== undefined && !claims.has(request.runId)) throw new LostClaims()
       requireStartable(request, task)
-      const plan = plans.get(task) ?? planOf(request, task, modules, (needs) => batch.context.cluster.storeNeeds(needs))
-      // An image is resolved per request.
-      if (request.image === undefined) plans.set(task, plan)
-      const run = prepare(request, task, plan)
+      const run = prepare(request, task, planFor(request, task, modules, batch.context.cluster))
       room.take(run.specJson)
       if (request.drivesTask) task.state = requireNextState(task.state, 'start')
       if (task.broadcast) {
@@ -79,10 +81,11 @@ export async function startRuns(
         repeated.remember(request, task)
         continue
       }
-      const session = placeNow(batch, { request, task, ...run }, awaited)
+      const sent = sentAlready(batch, request, run)
+      const session = sent?.session ?? placeNow(batch, { request, task, ...run }, awaited)
       const isUnfit = session === undefined && batch.context.cluster.candidates(run.needsHash).length === 0
       if (request.needsWorker === true && isUnfit) await workers.require(run.needs)
-      prepared.push({ index, request, task, ...run, session, part: undefined })
+      prepared.push({ index, request, task, ...run, session, sent, part: undefined })
       repeated.remember(request, task)
     } catch (error) {
       // A cached task can be stale: only a start that was checked against the row can be refused.
@@ -92,6 +95,28 @@ export async function startRuns(
   await insert(batch, prepared, outcomes, { areFresh, isLast })
   await repeated.write()
   return outcomes
+}
+
+/** Another manager has given the messages of this run to another run, which it started. */
+export class LostClaims extends ServiceError {
+  constructor() {
+    super('conflict', 'the messages were given to another run')
+  }
+}
+
+/** Runs that still have their messages, until the commit. */
+async function findClaims(batch: RunBatch, requests: readonly StartRequest[]): Promise<ReadonlySet<string>> {
+  const claiming = requests.flatMap(({ claims, runId }) => (claims === undefined ? [] : [runId]))
+  return claiming.length === 0 ? new Set() : await lockClaims(batch.db, claiming)
+}
+
+/** The run, if its worker has it already. A worker that has what the task was before loses it. */
+function sentAlready(batch: RunBatch, { runId }: StartRequest, run: PreparedRun): UnrecordedRun | undefined {
+  const sent = batch.context.unrecorded.find(runId)
+  if (sent === undefined || !sent.isHeld) return undefined
+  if (sent.isSame(run)) return sent
+  sent.leaveWorker()
+  return undefined
 }
 
 /** Workers that queued runs of any domain could get. */
@@ -107,7 +132,7 @@ function awaitedWorkers(batch: RunBatch): ReadonlySet<WorkerSession> {
 
 /**
  * Places at once, except on workers that queued runs wait for: those are claimed fairly at the end of the batch, and so is
- * this run. Throws `unavailable` at the limit, and the error of the quota of queued runs.
+ * this run. Throws `unavailable` in a full queue, and the error of the quota of queued runs.
  */
 function placeNow(
   batch: RunBatch,
@@ -118,11 +143,7 @@ function placeNow(
   const waits = queues.waiting(needsHash) > 0 || batch.roomOf(task.domain_id) === 0
   const session = waits ? undefined : batch.place(needsHash, { taskKey: task.key, digest, spec }, awaited)
   if (session !== undefined) return session
-  if (queues.total >= MAX_QUEUED_RUNS) {
-    throw new ServiceError('unavailable', `${MAX_QUEUED_RUNS} runs are queued already; try again`, {
-      retryAfterSeconds: 1,
-    })
-  }
+  batch.requireQueueRoom(task.domain_id)
   batch.willQueue(task.domain_id, request.cause)
   return undefined
 }
@@ -132,14 +153,14 @@ function placeNow(
  */
 async function broadcast(
   batch: RunBatch,
-  run: Omit<Prepared, 'session' | 'part'>,
+  run: Omit<Prepared, 'session' | 'sent' | 'part'>,
   room: SpecRoom,
   awaited: ReadonlySet<WorkerSession>,
 ): Promise<Prepared[]> {
   const { cluster } = batch.context
   const workers = await findBroadcastWorkers(batch, run.needs)
   room.take(run.specJson, workers.length)
-  const group: Prepared = { ...run, session: undefined, part: { kind: 'group' } }
+  const group: Prepared = { ...run, session: undefined, sent: undefined, part: { kind: 'group' } }
   const members: Prepared[] = []
   try {
     for (const workerId of workers) {
@@ -148,7 +169,7 @@ async function broadcast(
       const request = { ...run.request, runId: randomUUID(), drivesTask: false, idempotency: undefined }
       const member = { ...run, index: -1, request, needs, needsHash }
       const session = placeNow(batch, member, awaited)
-      members.push({ ...member, session, part: { kind: 'member', parentId: run.request.runId } })
+      members.push({ ...member, session, sent: undefined, part: { kind: 'member', parentId: run.request.runId } })
     }
   } catch (error) {
     for (const { session } of members) if (session !== undefined) batch.release(session)
@@ -170,7 +191,7 @@ const INSERT_RUNS = `
   WITH started AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
     assigned_at, next_check_at, domain_key, cause)
   SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, n.held_key,
-    CASE WHEN n.held_key IS NOT NULL THEN nextval('fence') END,
+    CASE WHEN n.held_key IS NOT NULL THEN coalesce(n.fence, nextval('fence')) END,
     CASE WHEN n.held_key IS NULL THEN nextval('fence') END,
     CASE WHEN n.held_key IS NOT NULL THEN now() END,
     now() + make_interval(secs => n.check_ms / 1000), n.domain_key, n.cause
@@ -180,12 +201,9 @@ const INSERT_RUNS = `
         WHERE w.key = ANY ($10::bigint[]) AND w.session_epoch = ($11::bigint[])[array_position($10::bigint[], w.key)]
         ORDER BY w.key FOR SHARE)) THEN m.worker_key END AS held_key
     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
-        $9::float8[], $14::bigint[], $15::json[])
-      AS m (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms, domain_key, cause)
-    WHERE m.task_key = ANY (ARRAY(
-      SELECT t.key FROM tasks t
-      WHERE t.key = ANY ($12::bigint[])
-        AND t.xmin::text = coalesce(($13::text[])[array_position($12::bigint[], t.key)], t.xmin::text)))
+        $9::float8[], $14::bigint[], $15::json[], $16::bigint[])
+      AS m (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms, domain_key, cause, fence)
+    WHERE m.task_key = ANY (${unchangedTasks('$12::bigint[]', '$13::text[]')})
     OFFSET 0) n
   RETURNING key, id, fence, task_key, state, worker_key, reason),
   noted AS (${noteRuns('started')})
@@ -212,7 +230,9 @@ async function insert(
     prepared.map(({ task }) => task.priority),
     prepared.map(({ session }) => session?.key ?? null),
     prepared.map(({ session, spec }) =>
-      session === undefined ? timing.placementCheckMs : spec.timeout_ms + timing.runCheckMarginMs,
+      session === undefined
+        ? Math.min(timing.placementCheckMs, spec.queue_timeout_ms ?? DEFAULT_QUEUE_TIMEOUT_MS)
+        : spec.timeout_ms + timing.runCheckMarginMs,
     ),
     sessions.map((session) => session.key),
     sessions.map((session) => session.epoch),
@@ -220,6 +240,7 @@ async function insert(
     tasks.map((task) => (areFresh ? null : task.version)),
     prepared.map(({ task }) => task.domain_key),
     jsonArray(prepared.map(({ request }) => JSON.stringify(request.cause))),
+    prepared.map(({ sent }) => sent?.assigned.fence ?? null),
   ])
   if (isLast) batch.commit()
   const rows = await inserting
@@ -228,11 +249,11 @@ async function insert(
     batch,
     prepared.flatMap(({ request, part }) => (part === undefined ? [] : [{ runId: request.runId, part }])),
   )
-  for (const { index, request, task, spec, digest, needsHash, session, part } of prepared) {
+  for (const { index, request, task, spec, digest, needsHash, session, sent, part } of prepared) {
     const row = inserted.get(request.runId)
     if (row === undefined) {
       batch.context.tasks.invalidate(task.id)
-      if (session !== undefined) batch.release(session)
+      if (session !== undefined && sent === undefined) batch.release(session)
       if (index >= 0) outcomes[index] = areFresh ? new ServiceError('not_found', 'no such task') : STALE_TASK
       continue
     }
@@ -244,9 +265,13 @@ async function insert(
     if (part?.kind === 'group') continue
     if (session === undefined || row.fence === null) {
       queues.add(needsHash, 1)
-      if (session !== undefined) batch.unplace(session)
+      if (sent !== undefined) {
+        sent.leaveWorker()
+        cluster.remove(sent.session)
+      } else if (session !== undefined) batch.unplace(session)
       continue
     }
+    if (sent !== undefined) continue
     const run: AssignedRun = {
       key: row.key,
       id: row.id,

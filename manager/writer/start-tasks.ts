@@ -10,7 +10,7 @@ import type { StartRequest } from '../model/start.ts'
 // A start changes the task, so its row is locked first, in key order. An invocation does not change it; the reference
 // from the run protects it against deletion.
 const READ_TASKS = `
-  SELECT t.key, t.id, t.domain_key, t.domain_id, t.user_key, t.state, t.module_key, t.secrets, t.xmin::text AS version,
+  SELECT t.key, t.id, t.domain_key, t.domain_id, t.user_key, t.state, t.module_key, t.secrets, t.paused_at, t.xmin::text AS version,
     ${columnsOf(START_COLUMNS)} FROM tasks t WHERE t.id = ANY($1::uuid[])`
 const LOCK_TASKS = `SELECT key FROM tasks WHERE id = ANY($1::uuid[]) ORDER BY key FOR NO KEY UPDATE`
 const READ_MODULES = `SELECT ${MODULE_COLUMNS} FROM modules m WHERE m.key = ANY($1::bigint[])`

@@ -2,14 +2,17 @@
  * Checks every run whose deadline in the database has passed. This finds all lost work: a manager that died between
  * commit and send, a worker that hangs, a run that cannot be placed.
  */
+import { formatDurationMs, monotonicMs } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunBatch } from './batch.ts'
 import { GROUP_CHECK_MS } from './broadcasts.ts'
 import { writeEnds } from './end-runs.ts'
-import { MAX_CHECKED_PER_SWEEP } from '../model/limits.ts'
+import { FittingWorkers } from './fitting-workers.ts'
+import { DEFAULT_QUEUE_TIMEOUT_MS, MAX_CHECKED_PER_SWEEP } from '../model/limits.ts'
+import { leaseMs, type ManagerTiming } from '../model/timing.ts'
 import { UNKNOWN_CHECK_MS, evictRuns } from './reconcile-runs.ts'
 import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
-import { STOPPED_BEFORE_RUNNING, isAssigned, type AssignedRun } from '../model/run.ts'
+import { STOPPED_BEFORE_RUNNING, isAssigned, type AssignedRun, type RunHandle } from '../model/run.ts'
 import { forceStop } from './stop-runs.ts'
 
 type DueRow = RunRow & {
@@ -20,14 +23,22 @@ type DueRow = RunRow & {
   is_orphan: boolean
   manager_id: string | null
   ran_ms: number | null
+  checks: number
+  /** Since it was started, or its last attempt ended. */
+  waited_ms: number
 }
+
+/** The longest pause between two checks of a run that waits for a worker. */
+const MAX_PLACEMENT_CHECK_MS = 3_600_000
 
 const FIND_DUE = `
   SELECT ${RUN_COLUMNS}, r.worker_key, r.queue_seq IS NOT NULL AS is_queued, r.cancel_requested_at IS NOT NULL AS is_cancelled,
     r.is_broadcast, r.parent_id IS NOT NULL AND r.queue_seq IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM run_needs n JOIN workers p ON p.id = (n.definition ->> 'workerId')::uuid
       WHERE n.hash = r.needs AND p.manager_id IS NOT NULL AND p.lease_until > now()) AS is_orphan,
-    w.manager_id, extract(epoch FROM now() - r.running_at)::float8 * 1000 AS ran_ms
+    w.manager_id, extract(epoch FROM now() - r.running_at)::float8 * 1000 AS ran_ms, r.checks,
+    CASE WHEN r.worker_key IS NULL THEN extract(epoch FROM now() - greatest(r.created_at,
+      (SELECT max(a.ended_at) FROM run_attempts a WHERE a.run_key = r.key)))::float8 * 1000 ELSE 0 END AS waited_ms
   FROM runs r LEFT JOIN workers w ON w.key = r.worker_key
   WHERE r.next_check_at <= now()
   ORDER BY r.next_check_at
@@ -51,7 +62,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
   const forced: number[] = []
   const orphans: DueRow[] = []
   const dropped: AssignedRun[] = []
-  const overdue: AssignedRun[] = []
+  const overdue = { running: [] as AssignedRun[], waiting: [] as RunHandle[] }
   const deferred: { key: number; delayMs: number }[] = []
   const later = (key: number, delayMs: number) => deferred.push({ key, delayMs })
   for (const row of rows) {
@@ -64,13 +75,15 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
     } else if (row.is_orphan) orphans.push(row)
     else if (row.is_cancelled) forced.push(run.key)
     else if (!isAssigned(run)) {
-      if (row.is_queued) later(run.key, timing.placementCheckMs)
-      else enqueue.push(row)
+      if (!row.is_queued) enqueue.push(row)
+      else if (queueTimeoutMs(run) <= row.waited_ms) overdue.waiting.push(run)
+      else later(run.key, nextPlacementCheckMs(timing, row, queueTimeoutMs(run)))
     } else if (row.manager_id === null) dropped.push(run)
     else if (session === undefined) later(run.key, timing.runCheckMarginMs)
     else if (session.runs.get(run.id)?.fence !== run.fence) dropped.push(run)
     else if (run.spec.daemon === true) later(run.key, UNKNOWN_CHECK_MS)
-    else if (row.ran_ms !== null && row.ran_ms > run.spec.timeout_ms + timing.runCheckMarginMs) overdue.push(run)
+    else if (row.ran_ms !== null && row.ran_ms > run.spec.timeout_ms + timing.runCheckMarginMs)
+      overdue.running.push(run)
     else later(run.key, Math.max(run.spec.timeout_ms - (row.ran_ms ?? 0), 0) + timing.runCheckMarginMs)
   }
   if (enqueue.length > 0) {
@@ -80,7 +93,8 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
   await endOrphans(batch, orphans)
   if (forced.length > 0) await forceStop(batch, forced)
   await evictRuns(batch, dropped, 'the worker does not hold it')
-  await endOverdue(batch, overdue)
+  await endOverdue(batch, overdue.running)
+  for (const key of await endUnplaceable(batch, overdue.waiting)) later(key, timing.placementCheckMs)
   if (deferred.length > 0) {
     const sorted = deferred.toSorted((left, right) => left.key - right.key)
     await batch.rows('defer-checks', DEFER, [sorted.map((row) => row.key), sorted.map((row) => row.delayMs)])
@@ -103,6 +117,41 @@ async function endOrphans(batch: RunBatch, rows: readonly DueRow[]): Promise<voi
     rows.map((row) => ({ run: fromRunRow(row), ending, workerId: null })),
   )
   for (const row of rows) batch.context.queues.add(row.needs, -1)
+}
+
+const queueTimeoutMs = ({ spec }: Pick<RunHandle, 'spec'>) => spec.queue_timeout_ms ?? DEFAULT_QUEUE_TIMEOUT_MS
+
+/** Doubling, at most to the end of its wait; the worker of a part of a broadcast can be removed at any time. */
+function nextPlacementCheckMs(timing: ManagerTiming, row: DueRow, queueTimeout: number): number {
+  const backoffMs = row.parent_id === null ? timing.placementCheckMs * 2 ** row.checks : timing.placementCheckMs
+  return Math.min(backoffMs, MAX_PLACEMENT_CHECK_MS, queueTimeout - row.waited_ms)
+}
+
+/**
+ * Ends runs that have waited for their `queue_timeout` and fit no worker. The others, whose keys are returned, wait on: for a slot, or for
+ * workers that may still come back to a manager that has just started.
+ */
+async function endUnplaceable(batch: RunBatch, runs: readonly RunHandle[]): Promise<number[]> {
+  if (runs.length === 0) return []
+  const { timing, cluster, beganMs, queues } = batch.context
+  if (monotonicMs() - beganMs < leaseMs(timing, timing.heartbeatIntervalMs)) return runs.map(({ key }) => key)
+  const workers = new FittingWorkers(batch)
+  const reasons = new Map<string, string | undefined>()
+  for (const hash of new Set(runs.map(({ needs }) => needs))) {
+    const needs = cluster.needsOf(hash)
+    reasons.set(hash, needs === undefined ? undefined : await workers.unfit(needs))
+  }
+  const ends = runs.flatMap((run) => {
+    const why = reasons.get(run.needs)
+    if (why === undefined) return []
+    const error = `no worker that fits came within its queue_timeout of ${formatDurationMs(queueTimeoutMs(run))}: ${why}`
+    const ending = { ...STOPPED_BEFORE_RUNNING, state: TASK_STATE.failed, reason: 'queue_timeout' as const, error }
+    return [{ run, ending, workerId: null }]
+  })
+  await writeEnds(batch, ends)
+  for (const { run } of ends) queues.add(run.needs, -1)
+  const ended = new Set(ends.map(({ run }) => run.key))
+  return runs.flatMap(({ key }) => (ended.has(key) ? [] : [key]))
 }
 
 /** The worker is alive but did not end the run at its timeout: the run ends here, and the worker receives a request to stop it. */
@@ -135,10 +184,19 @@ const COUNT_QUEUES =
   'SELECT needs, count(*)::int AS runs FROM runs WHERE queue_seq IS NOT NULL GROUP BY needs ORDER BY min(queue_seq)'
 const READ_NEEDS = 'SELECT hash, definition FROM run_needs WHERE hash = ANY($1::text[])'
 
+// By the smallest and the largest key in the index of domains.
+const ARE_SHARED = `
+  SELECT (SELECT min(domain_key) FROM tasks) IS DISTINCT FROM (SELECT max(domain_key) FROM tasks)
+    OR (EXISTS (SELECT FROM tasks WHERE domain_key IS NULL) AND EXISTS (SELECT FROM tasks WHERE domain_key IS NOT NULL)) AS "isShared"`
+
 /** Counts the queued runs of all managers, and loads needs that another manager stored. */
 export async function refreshQueues(batch: RunBatch): Promise<void> {
   const { queues, cluster } = batch.context
-  const counts = await batch.rows<NeedsCount>('count-queues', COUNT_QUEUES, [])
+  const [counts, [sharing]] = await Promise.all([
+    batch.rows<NeedsCount>('count-queues', COUNT_QUEUES, []),
+    batch.rows<{ isShared: boolean }>('shared-workers', ARE_SHARED, []),
+  ])
+  cluster.isShared = sharing?.isShared ?? false
   const foreign = counts.map((row) => row.needs).filter((hash) => !cluster.knowsNeeds(hash))
   if (foreign.length > 0) {
     const rows = await batch.rows<{ hash: string; definition: Parameters<typeof cluster.storeNeeds>[0] }>(

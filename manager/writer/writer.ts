@@ -15,12 +15,15 @@ import { applyChanges, isPlainBatch } from './apply-changes.ts'
 import type { Change } from './changes.ts'
 import { RunBatch, type WriterContext } from './batch.ts'
 import { WriterConnections } from './connections.ts'
+import { findAssignedRun } from './end-runs.ts'
+import { Fences } from './fences.ts'
 import { RUN_METRICS, WRITER_OBSERVER } from './metrics.ts'
 import type { HelloClaims, Reconciliation } from './reconcile-runs.ts'
 import { adoptAssigned, findStarted } from './recover-runs.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import { STALE_TASK } from './start-runs.ts'
 import type { TaskStop } from './stop-runs.ts'
+import { UnrecordedRuns, type FinishedRun, type UnrecordedRun } from './unrecorded-runs.ts'
 
 /** Changes per transaction; a message of a worker with many runs is one change. */
 const MAX_BATCH_CHANGES = 1_000
@@ -38,8 +41,8 @@ const REPORT_RETRY_MS = 60_000
 const START_RETRY_MS = 3_000
 
 export type RunWriterDeps = {
-  context: WriterContext
-  database: Pick<Database, 'dedicated' | 'limitSilence' | 'replicated'>
+  context: Omit<WriterContext, 'unrecorded'>
+  database: Pick<Database, 'db' | 'dedicated' | 'limitSilence' | 'replicated'>
   signal: AbortSignal
 }
 
@@ -49,13 +52,23 @@ export type RunWriterDeps = {
  */
 export class RunWriter {
   readonly #context: WriterContext
+  readonly #unrecorded: UnrecordedRuns
   readonly #connections: WriterConnections
   readonly #queue: GroupCommit<Change, unknown>
   readonly #removePending: () => void
   /** Committed assignments may be unsent: the next batch looks for them first. */
   #mayHoldUnsent = false
 
-  constructor({ context, database, signal }: RunWriterDeps) {
+  constructor({ context: given, database, signal }: RunWriterDeps) {
+    const unrecorded = new UnrecordedRuns({
+      context: given,
+      fences: new Fences(database, given.logger),
+      pending: () => (this.#mayHoldUnsent ? Infinity : this.#queue.pending),
+      submit: (change) => this.#submit(change),
+      onBegun: ({ session, assigned }) => void this.markRunning(session, [assigned]).catch(() => undefined),
+    })
+    const context = { ...given, unrecorded }
+    this.#unrecorded = unrecorded
     this.#context = context
     this.#connections = new WriterConnections(database)
     this.#queue = new GroupCommit({
@@ -78,34 +91,74 @@ export class RunWriter {
       // Another manager used the key a moment ago: the retry sees it.
       repair: (error) => violatedConstraint(error) === 'run_start_keys_pkey',
       refuseAlone: (change, error) => this.#refuseAlone(change, error),
-      retryMs: ({ kind }) => (kind === 'start' ? START_RETRY_MS : REPORT_RETRY_MS),
+      retryMs: ({ kind }) => (kind === 'start' || kind === 'finished' ? START_RETRY_MS : REPORT_RETRY_MS),
       inDoubtMs: 0,
       refuseInDoubt: (error) => translateDatabaseError(error) as Error,
     })
     this.#removePending = RUN_METRICS.pending.fromValue(() => this.#queue.pending)
   }
 
-  /** Resolves after the commit. Rejects with the error of the start. */
-  start(request: StartRequest): Promise<StartedRun> {
-    return this.#submit({ kind: 'start', request: { ...request, sinceMs: monotonicMs() } })
+  /**
+   * Resolves after the commit. Rejects with the error of the start. `onSent` is called if the run was sent to a worker before that.
+   */
+  start(request: StartRequest, onSent?: () => void): Promise<StartedRun> {
+    const sent = this.#unrecorded.begin(request)
+    if (sent === undefined) return this.#submit({ kind: 'start', request: { ...request, sinceMs: monotonicMs() } })
+    onSent?.()
+    return sent
   }
 
-  markRunning(session: WorkerSession, runs: RunIdentity[]): Promise<void> {
-    return this.#submit({ kind: 'running', session, runs })
+  async markRunning(session: WorkerSession, runs: RunIdentity[]): Promise<void> {
+    const recorded = runs.filter((identity) => {
+      const run = this.#unrecordedOf(session, identity)
+      if (run !== undefined) run.hasBegun = true
+      return run === undefined
+    })
+    if (recorded.length > 0) await this.#submit({ kind: 'running', session, runs: recorded })
   }
 
   /** Acknowledged to the worker after the commit, in order. */
-  recordEnds(session: WorkerSession, ends: { run: RunIdentity; ending: RunEnding }[]): Promise<void> {
-    return this.#submit({ kind: 'ends', session, ends })
+  async recordEnds(session: WorkerSession, ends: { run: RunIdentity; ending: RunEnding }[]): Promise<void> {
+    const finished: FinishedRun[] = []
+    const recorded: typeof ends = []
+    const recording: Promise<unknown>[] = []
+    for (const end of ends) {
+      const run = this.#unrecordedOf(session, end.run)
+      if (
+        run !== undefined &&
+        this.#unrecorded.mayFinish(run, end.ending) &&
+        !finished.some((one) => one.run === run)
+      ) {
+        finished.push({ run, ending: end.ending })
+        continue
+      }
+      recorded.push(end)
+      if (run !== undefined) recording.push(this.#unrecorded.record((one) => one === run))
+    }
+    if (finished.length > 0) this.#finish(session, finished)
+    if (recording.length > 0) await Promise.all(recording)
+    if (recorded.length > 0) await this.#submit({ kind: 'ends', session, ends: recorded })
   }
 
-  reject(session: WorkerSession, run: RunIdentity, reason: string): Promise<void> {
-    return this.#submit({ kind: 'reject', session, run, reason })
+  /** The session has ended: what its worker has is recorded for its next one. */
+  async recordSent(session: WorkerSession): Promise<void> {
+    await this.#unrecorded.record((run) => run.session === session)
+  }
+
+  async reject(session: WorkerSession, run: RunIdentity, reason: string): Promise<void> {
+    const sent = this.#unrecordedOf(session, run)
+    if (sent !== undefined) await this.#unrecorded.record((one) => one === sent)
+    await this.#submit({ kind: 'reject', session, run, reason })
   }
 
   /** Undefined: the epoch of the session is void. */
-  reconcileHello(session: WorkerSession, claims: HelloClaims, leaseMs: number): Promise<Reconciliation | undefined> {
-    return this.#submit({ kind: 'hello', session, claims, leaseMs })
+  async reconcileHello(
+    session: WorkerSession,
+    claims: HelloClaims,
+    leaseMs: number,
+  ): Promise<Reconciliation | undefined> {
+    await this.#unrecorded.record((run) => run.session.key === session.key)
+    return await this.#submit({ kind: 'hello', session, claims, leaseMs })
   }
 
   /** False: a heartbeat arrived meanwhile. */
@@ -118,8 +171,9 @@ export class RunWriter {
   }
 
   /** Returns the keys of the runs that a worker must confirm. */
-  stop(stop: TaskStop): Promise<number[]> {
-    return this.#submit({ kind: 'stop', stop })
+  async stop(stop: TaskStop): Promise<number[]> {
+    await this.#unrecorded.record((run) => run.assigned.taskKey === stop.taskKey)
+    return await this.#submit({ kind: 'stop', stop })
   }
 
   forceStop(keys: number[]): Promise<void> {
@@ -141,9 +195,23 @@ export class RunWriter {
   }
 
   async close(): Promise<void> {
+    await this.#unrecorded.close()
     await this.#queue.close()
     this.#removePending()
     await this.#connections.close()
+  }
+
+  #unrecordedOf(session: WorkerSession, identity: RunIdentity): UnrecordedRun | undefined {
+    const run = findAssignedRun(session, identity)
+    return run?.unrecorded === undefined ? undefined : this.#unrecorded.find(run.id)
+  }
+
+  #finish(session: WorkerSession, finished: FinishedRun[]): void {
+    for (const { run } of finished) run.step = 'finishing'
+    this.#submit({ kind: 'finished', session, finished }).catch((error: unknown) => {
+      this.#context.logger.warn({ err: error, runs: finished.length }, 'failed to record runs with their ends')
+      for (const { run } of finished) this.#unrecorded.startOver(run)
+    })
   }
 
   #submit<T>(change: Change): Promise<T> {
@@ -236,6 +304,7 @@ function isUnanswered(error: unknown): boolean {
 }
 
 function countRuns(change: Change): number {
+  if (change.kind === 'finished') return change.finished.length
   if (change.kind === 'ends') return change.ends.length
   return change.kind === 'running' ? change.runs.length : 1
 }

@@ -1,7 +1,15 @@
 /** The settings of the platform. */
-import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS } from '#api/config.ts'
+import {
+  COAP_SETTINGS,
+  CONNECT_SETTINGS,
+  IDENTITY_SETTINGS,
+  MQTT_SETTINGS,
+  PROVISIONING_SETTINGS,
+} from '#api/config.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
+import type { ConfigsOf } from '#core/config/index.ts'
 import { INFRASTRUCTURE_SETTINGS } from '#core/infrastructure/settings.ts'
+import { MANAGER_SETTINGS } from '#manager/config.ts'
 
 export const API_SETTINGS = {
   infrastructure: INFRASTRUCTURE_SETTINGS,
@@ -10,4 +18,13 @@ export const API_SETTINGS = {
   provisioning: PROVISIONING_SETTINGS,
   coap: COAP_SETTINGS,
   mqtt: MQTT_SETTINGS,
+  connect: { ...CONNECT_SETTINGS, grpcPort: MANAGER_SETTINGS.grpcPort },
 } as const
+
+/** What `GET /connect` answers from. */
+export function connectOf({ http, provisioning, coap, mqtt, connect }: ConfigsOf<typeof API_SETTINGS>) {
+  const { grpcPort, ...settings } = connect
+  const { mqttPort, mqttsPort } = mqtt
+  const ownNames = http.tlsCert === undefined ? provisioning.tlsNames : undefined
+  return { settings, listeners: { mqttPort, mqttsPort, coapPort: coap.coapPort, grpcPort, ownNames } }
+}

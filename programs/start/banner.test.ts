@@ -41,6 +41,8 @@ test('the address for workers is one that can be reached', () => {
       'connect to HOST:7071 with the token',
     )
   expect(renderBanner(facts, false)).toContain('connect to 127.0.0.1:7071 with the token')
+  const published = { ...facts, grpcAddress: '0.0.0.0:7071', publicUrl: 'https://skein.example.com' }
+  expect(renderBanner(published, false)).toContain('connect to skein.example.com:7071 with the token')
 })
 
 test('the first secret is shown on a terminal only', () => {

@@ -1,5 +1,6 @@
 /** The banner of `npm start`: addresses, login, and a next command. */
 import { relative } from 'node:path'
+import { isLoopbackHost } from '#core/loopback.ts'
 
 export type BannerFacts = {
   version: string
@@ -32,6 +33,13 @@ export function isolationNotices(level: string | undefined): string[] {
   return [
     'guests are isolated only by the permission model of Node (isolation level process): install bubblewrap, or start as root, before you run modules of other people',
   ]
+}
+
+/** Every address of this machine is shown as the name under which others reach it, if that is known. */
+function workersAddress({ grpcAddress, publicUrl }: BannerFacts): string {
+  const { hostname } = new URL(publicUrl)
+  const name = isLoopbackHost(hostname.replaceAll(/[[\]]/g, '')) ? 'HOST' : hostname
+  return grpcAddress.replace(EVERY_ADDRESS, `${name}:`)
 }
 
 /** The default addresses of the tour and the command line. */
@@ -71,7 +79,7 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
     ['Task manager', `${facts.manager}   ${facts.managerAccess}`],
     [
       'Workers',
-      `connect to ${facts.grpcAddress.replace(EVERY_ADDRESS, 'HOST:')} with the token in ${relative(process.cwd(), facts.tokenFile)}; one is running here`,
+      `connect to ${workersAddress(facts)} with the token in ${relative(process.cwd(), facts.tokenFile)}; one is running here`,
     ],
     ['Module proxy', facts.proxyAddress],
     ['Data', facts.databaseNote],

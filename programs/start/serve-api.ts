@@ -11,6 +11,7 @@ import type { Lifecycle } from '#core/program/index.ts'
 import type { ApiAssignment, ApiFacts } from './api-processes.ts'
 import { apiPorts, serviceOfPort } from './api-ports.ts'
 import { consoleRoutes, prepareConsole } from './console.ts'
+import { connectOf } from './api-settings.ts'
 import type { API_SETTINGS } from './api-settings.ts'
 
 export type ServeOptions = {
@@ -52,6 +53,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     provisioning: config.provisioning,
     coap,
     mqtt: { config: config.mqtt, host, sharedPorts, trustProxy, maxBodyBytes, files },
+    connect: connectOf(config),
     processes: count,
     metrics,
   })

@@ -2,7 +2,7 @@
  * The digests of tags: fresh for a minute, and used as long as needed while their registry is unavailable (rule 6). After
  * a restart an answer is a fallback, never fresh.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { monotonicMs } from '#core/time.ts'
 import { isDigest } from '#core/digest.ts'
 import { openRecords } from './records.ts'
@@ -33,7 +33,7 @@ const MAX_TAGS = 10_000
 
 export async function openTagCache({ folder, freshMs, holdMs }: TagCacheOptions): Promise<TagCache> {
   const records = await openRecords({ folder, maxRecords: MAX_TAGS, parse: parseTag })
-  const recent = new LRUCache<string, ResolvedTag & { untilMs: number }>({ max: MAX_TAGS })
+  const recent = new BoundedCache<string, ResolvedTag & { untilMs: number }>({ maxEntries: MAX_TAGS })
   const believe = (name: string, answer: ResolvedTag, forMs: number): ResolvedTag => {
     recent.set(name, { ...answer, untilMs: monotonicMs() + forMs })
     return answer

@@ -4,7 +4,7 @@
  * configured registry, and to its realm over TLS, or over plain HTTP on the same host.
  */
 import { Readable } from 'node:stream'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
@@ -48,7 +48,7 @@ const MAX_KNOWN = 1000
 const IDENTITY_TOKEN_USER = '<token>'
 
 export function createAuth({ transport, configured }: AuthDeps): Auth {
-  const authorizations = new LRUCache<string, { header: string; untilMs: number }>({ max: MAX_KNOWN })
+  const authorizations = new BoundedCache<string, { header: string; untilMs: number }>({ maxEntries: MAX_KNOWN })
   const flights = new SingleFlight<string>()
 
   function credentialsFor(scope: Scope): Credentials | undefined {

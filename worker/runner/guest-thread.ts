@@ -8,7 +8,7 @@ import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
 import { LoadedComponent, callFunction, recordGuestFrames } from '#core/guests/index.ts'
 import type { CompiledModule } from '#core/guests/index.ts'
-import { loadComponent } from '../runtime/component.ts'
+import { countDeferrals, loadComponent } from '../runtime/component.ts'
 import { GuestThreadHost } from './guest-thread-host.ts'
 import type { Replies } from './guest-thread-host.ts'
 import { SLOT } from './messages.ts'
@@ -33,6 +33,7 @@ function hideProcess(): void {
 function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): void {
   recordGuestFrames()
   hideProcess()
+  countDeferrals()
   const modules = new Map<string, CompiledModule | LoadedComponent>()
   let uncollectedBytes = 0
 

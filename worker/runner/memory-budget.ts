@@ -8,6 +8,12 @@ export const DEFAULT_OVERHEAD_BYTES = 128 * 1024 * 1024
 const MEMORY_PER_MODULE_BYTE = 4
 /** A thread of the engine with its heap, measured at 7 to 12 MB. */
 const THREAD_BYTES = 16 * 1024 * 1024
+/**
+ * Output is held in pieces, as text, in the result and in messages on their way, before it is collected as garbage. What a run may print by
+ * default is part of the overhead.
+ */
+const MEMORY_PER_OUTPUT_BYTE = 16
+const COMMON_OUTPUT_BYTES = 1024 * 1024
 /** Compiled modules that a runner keeps. */
 const MAX_LOADED_MODULES = 64
 const MAX_LOADED_BYTES = 64 * 1024 * 1024
@@ -15,7 +21,10 @@ const MAX_LOADED_BYTES = 64 * 1024 * 1024
 /** The limits of active runs, the loaded modules, the threads, and the overhead of the engine. */
 export function memoryBudgetBytes(runner: Runner, overheadBytes: number): number {
   let allowed = overheadBytes + THREAD_BYTES * runner.threads.length
-  for (const run of runsUnderWay(runner)) allowed += run.request.call.memoryLimitBytes
+  for (const { request } of runsUnderWay(runner)) {
+    const { memoryLimitBytes, maxOutputBytes } = request.call
+    allowed += memoryLimitBytes + MEMORY_PER_OUTPUT_BYTE * Math.max(maxOutputBytes - COMMON_OUTPUT_BYTES, 0)
+  }
   for (const module of runner.modules.values()) allowed += MEMORY_PER_MODULE_BYTE * module.bytes
   return allowed
 }

@@ -12,8 +12,23 @@ export type CompiledComponent = {
   cores: ComponentCore[]
 }
 
+let deferrals = 0
+
+/** Counts what scripts defer. Must be called before the first component is loaded; the engine itself does not use these functions. */
+export function countDeferrals(): void {
+  const global = globalThis as Record<string, unknown>
+  for (const name of ['setTimeout', 'setInterval', 'queueMicrotask']) {
+    const original = global[name] as (...given: unknown[]) => unknown
+    global[name] = (...given: unknown[]) => {
+      deferrals++
+      return original(...given)
+    }
+  }
+}
+
 /** The script has no access to globals and cannot load code (see `worker/transpile/check-script.ts`). */
 export function loadComponent({ description, script, cores }: CompiledComponent): LoadedComponent {
-  const instantiate = new Script(script, { filename: 'component.js' }).runInThisContext() as Instantiate
-  return new LoadedComponent({ exports: description.exports, cores, instantiate })
+  const compiled = new Script(script, { filename: 'component.js' })
+  const evaluate = () => compiled.runInThisContext() as Instantiate
+  return new LoadedComponent({ exports: description.exports, cores, evaluate, deferrals: () => deferrals })
 }

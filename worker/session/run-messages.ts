@@ -101,9 +101,31 @@ function parseInputsJson(text: string): Json[] {
   throw new ServiceError('malformed', 'inputs must be an array with one value per parameter')
 }
 
+/** Room for the mark of a cut output, as JSON. */
+const MARK_BYTES = 96
+
+/**
+ * The result of a command whose output, as it may be with the largest `max_output_bytes`, does not fit into a result: the longer output is
+ * cut. Undefined for a result that is none of a command.
+ */
+function cutOutput(results: unknown, whole: string, maxBytes: number): string | undefined {
+  if (typeof results !== 'object' || results === null || !('exit_code' in results)) return undefined
+  const { stdout, stderr } = results as { stdout?: unknown; stderr?: unknown }
+  if (typeof stdout !== 'string' || typeof stderr !== 'string') return undefined
+  // A character has at least one byte.
+  const surplus = Buffer.byteLength(whole) - maxBytes + MARK_BYTES
+  const cut = (text: string) =>
+    `${text.slice(0, -surplus).toWellFormed()}\n[truncated: a result has at most ${maxBytes} bytes]\n`
+  if (Math.max(stdout.length, stderr.length) < surplus) return undefined
+  const isStdout = stdout.length >= stderr.length
+  return JSON.stringify({ ...results, ...(isStdout ? { stdout: cut(stdout) } : { stderr: cut(stderr) }) })
+}
+
 export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): RunResult {
-  const resultsJson = end.results === undefined ? '' : JSON.stringify(end.results)
   const maxBytes = Number(assignment.limits.maxResultBytes)
+  const whole = end.results === undefined ? '' : JSON.stringify(end.results)
+  const cut = Buffer.byteLength(whole) > maxBytes ? cutOutput(end.results, whole, maxBytes) : undefined
+  const resultsJson = cut ?? whole
   const resultBytes = Buffer.byteLength(resultsJson)
   const isTooLarge = resultBytes > maxBytes
   const kept: RunEnd = isTooLarge
@@ -125,7 +147,7 @@ export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareM
     durationMs: kept.durationMs,
     cpuMs: kept.cpuMs ?? kept.durationMs,
     prepareMs,
-    outputTruncated: kept.isOutputTruncated ?? false,
+    outputTruncated: cut !== undefined || (kept.isOutputTruncated ?? false),
   })
 }
 

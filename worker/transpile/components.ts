@@ -5,7 +5,7 @@
  */
 import { mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { readModuleKind } from '#core/wasm/index.ts'
 import type { Isolation } from '../isolation/index.ts'
@@ -41,8 +41,8 @@ export class Components {
   readonly #options: ComponentsOptions
   readonly #version: string
   /** Folder, or undefined for a core module. */
-  readonly #known = new LRUCache<string, { folder: string | undefined }>({ max: MAX_CACHED_COMPONENTS })
-  readonly #refused = new LRUCache<string, string>({ max: MAX_CACHED_COMPONENTS })
+  readonly #known = new BoundedCache<string, { folder: string | undefined }>({ maxEntries: MAX_CACHED_COMPONENTS })
+  readonly #refused = new BoundedCache<string, string>({ maxEntries: MAX_CACHED_COMPONENTS })
   readonly #queue = new DomainQueue({
     maxUnderWay: MAX_UNDER_WAY,
     maxWaiting: MAX_WAITING_PER_DOMAIN,

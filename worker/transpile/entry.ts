@@ -7,12 +7,13 @@ import { confirmIsolation } from '../isolation/confirm.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
 import { encodeFrame, readInput } from './frame.ts'
 import type { TranspiledFile } from './frame.ts'
+import { shareDefinitions } from './share-definitions.ts'
 
 /** A component with nothing in it. */
 const EMPTY_COMPONENT = Uint8Array.of(0x00, 0x61, 0x73, 0x6d, 0x0d, 0x00, 0x01, 0x00)
 
 async function transpile(component: Uint8Array): Promise<TranspiledFile[]> {
-  const { script, cores } = await transpileComponent(component)
+  const { script, cores } = await transpileComponent(component, shareDefinitions)
   return [[COMPONENT_SCRIPT, Buffer.from(script)], ...cores]
 }
 

@@ -1,0 +1,197 @@
+/**
+ * Starts runs for the messages of triggers with `batch` or `order`: several messages in one run, and a message after the one before it. The
+ * messages are kept until the run has ended; its end removes them (manager/writer/settle-triggered.ts).
+ */
+import type { Bus } from '#core/bus/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import { findFunction } from '#core/wasm/index.ts'
+import type { TaskAccess } from '../access/access.ts'
+import { causeOfMessage } from '../model/cause.ts'
+import { planBatches } from '../model/plan-batches.ts'
+import { runsPerRecord } from '../model/trigger-message.ts'
+import type { RunsService, SystemStart } from '../runs/service.ts'
+import { pauseFor } from '../store/pauses.ts'
+import { writeRefusals } from '../store/refusals.ts'
+import { ENDINGS } from '../writer/settle-triggered.ts'
+import { LostClaims } from '../writer/start-runs.ts'
+import { requireActingUser } from './acting-user.ts'
+import {
+  clearMessageRefusals,
+  countDropped,
+  deferStart,
+  hintBatches,
+  hintPublications,
+  isTemporary,
+  refuseBatch,
+  releaseLeft,
+  returnMessages,
+  startBatchReader,
+  whyUnusable,
+} from '#queues/index.ts'
+import type { BatchTask, MessageBatch, RefusedMessages } from '#queues/index.ts'
+
+export type BatchRunsDeps = {
+  database: Database
+  bus: Bus
+  access: TaskAccess
+  runs: Pick<RunsService, 'startFor'>
+  newId: () => string
+  logger: Logger
+  intervalMs: number
+}
+
+export type BatchRuns = {
+  /** Runs that had messages have ended, and these messages became dead letters. */
+  settled(refused: readonly RefusedMessages[]): void
+  stop(): Promise<void>
+}
+
+/** Before a start that failed for a time is tried again. */
+const RETRY_SECONDS = 1
+/** Between two looks for publications of runs whose end another build recorded. */
+const LEFT_INTERVAL_MS = 30_000
+/** Runs that are started at the same time. */
+const MAX_STARTS = 500
+
+/** `isShared`: no message of the batch can run, whatever the others are. */
+type Refusal = { reason: string; isShared: boolean }
+
+/** The task is paused: its messages wait. */
+class Paused extends Error {}
+
+export function startBatchRuns({ database, bus, access, runs, newId, logger, intervalMs }: BatchRunsDeps): BatchRuns {
+  /** Throws `Paused` if the grantor of the task has lost the right to read the channel. */
+  async function refusalOfRight(task: BatchTask, channelId: string): Promise<Refusal | undefined> {
+    try {
+      const { user, domainId } = await requireActingUser(access, task)
+      await access.requireChannel(user, 'subscribe', domainId, channelId)
+      return undefined
+    } catch (error) {
+      if (kindOf(error) !== 'forbidden' || task.domainId === null) throw error
+      const fault = await whyUnusable(database.db, task.domainId, channelId)
+      if (fault !== undefined) return { reason: fault, isShared: true }
+      const { message: reason } = error as ServiceError
+      if (await pauseFor(database, { taskKey: task.taskKey, grantorKey: task.userKey, reason })) throw new Paused()
+      throw new ServiceError('unavailable', reason)
+    }
+  }
+
+  async function refusalOf(batch: MessageBatch): Promise<Refusal | undefined> {
+    const channels = new Set(batch.messages.map(({ message }) => message.channel_id))
+    for (const channelId of channels) {
+      const refusal = await refusalOfRight(batch.task, channelId)
+      if (refusal !== undefined) return refusal
+    }
+    try {
+      await runs.startFor(startOf(batch))
+      return undefined
+    } catch (error) {
+      if (!(error instanceof ServiceError) || isTemporary(error)) throw error
+      if (error instanceof LostClaims) return undefined
+      // Only a pause refuses a run that does not drive its task for the state of the task.
+      if (error.kind === 'invalid_state') throw new Paused()
+      return { reason: error.message, isShared: false }
+    }
+  }
+
+  /** True: its run was started. */
+  async function startOne(batch: MessageBatch): Promise<boolean> {
+    const { runId, task } = batch
+    try {
+      const refusal = await refusalOf(batch)
+      if (refusal === undefined) return true
+      await record(await database.transaction((tx) => refuseBatch(tx, batch, refusal)))
+      hintBatches(bus)
+    } catch (error) {
+      if (error instanceof Paused) {
+        await database.transaction((tx) => returnMessages(tx, runId))
+        return false
+      }
+      logger.debug({ err: error, task: task.taskId }, 'failed to start a run of messages; retrying')
+      await deferStart(database.db, runId, RETRY_SECONDS)
+    }
+    return false
+  }
+
+  async function startAll(batches: readonly MessageBatch[]): Promise<void> {
+    const begun: number[] = []
+    const left = batches.values()
+    const startSome = async () => {
+      for (const batch of left) if (await startOne(batch)) begun.push(batch.task.taskKey)
+    }
+    await Promise.all(Array.from({ length: Math.min(MAX_STARTS, batches.length) }, startSome))
+    await clearMessageRefusals(database.db, begun)
+  }
+
+  /** The task shows why messages became dead letters. */
+  async function record(refused: readonly RefusedMessages[]): Promise<void> {
+    if (refused.length === 0) return
+    await countDropped(database.db, refused)
+    await writeRefusals(
+      database,
+      refused.map((one) => ({ ...one, source: 'message', needsAction: true })),
+    )
+  }
+
+  const warn = (error: unknown) =>
+    logger.warn({ err: error }, 'failed to read the messages that start runs in batches; retrying')
+  const reader = startBatchReader({
+    database,
+    bus,
+    intervalMs,
+    endings: ENDINGS,
+    plan: planBatches,
+    newId,
+    start: startAll,
+    onRefused: record,
+    onError: warn,
+  })
+  const left = startPeriodicRounds({
+    firstPauseMs: LEFT_INTERVAL_MS,
+    pauseMs: LEFT_INTERVAL_MS,
+    async round() {
+      if ((await releaseLeft(database.db, ENDINGS)) > 0) hintPublications(bus)
+    },
+    onFailure: (error) => logger.warn({ err: error }, 'failed to publish what ended runs have left; retrying'),
+  })
+  return {
+    settled(refused) {
+      hintBatches(bus)
+      record(refused).catch(warn)
+    },
+    async stop() {
+      await Promise.all([reader.stop(), left.stop()])
+    },
+  }
+}
+
+const paramsOf = ({ exports, function: explicit, taskName }: BatchTask) =>
+  exports === null ? undefined : findFunction(exports, { explicit: explicit ?? undefined, fallback: taskName })?.params
+
+/** A function of numbers has one record at a time. */
+const isPerRecord = (task: BatchTask) => task.batch === null && runsPerRecord(paramsOf(task), task.inputCount)
+
+function startOf({ task, runId, messages }: MessageBatch): SystemStart {
+  const [first] = messages
+  if (first === undefined) throw new Error('a batch has a message')
+  const { message, nextRecord, origin } = first
+  const perRecord = isPerRecord(task)
+  const single = perRecord ? { ...message, records: message.records.slice(nextRecord, nextRecord + 1) } : message
+  const cause = causeOfMessage(origin, message.channel_id)
+  return {
+    taskId: task.taskId,
+    domainId: task.domainId,
+    origin: 'message',
+    key: `batch ${runId}`,
+    runId,
+    drivesTask: false,
+    cause: messages.length > 1 && cause.type === 'message' ? { ...cause, messages: messages.length } : cause,
+    // Several were given to it by a trigger that has another form by now.
+    trigger: task.batch === null && messages.length === 1 ? single : messages.map((one) => one.message),
+    claims: perRecord ? 'record' : 'messages',
+    traceparent: first.traceparent ?? undefined,
+  }
+}
