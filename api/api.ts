@@ -10,7 +10,13 @@ import type { MqttConfig } from './adapters/mqtt/config.ts'
 import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
+import { CONNECT_SETTINGS } from './connect/config.ts'
+import type { ConnectConfig } from './connect/config.ts'
+import { connectRoutes } from './connect/index.ts'
+import type { Listeners } from './connect/index.ts'
 import { startAutomation } from './automation/index.ts'
+import { startConsumers } from './consumers/index.ts'
+import type { ConsumerTimes } from './consumers/index.ts'
 import { databaseHealthRoute } from './database-routes.ts'
 import { newerUrl, translateOlderRequests } from './legacy-routes.ts'
 import { createDevices } from './devices/index.ts'
@@ -20,6 +26,7 @@ import {
   journalOfDomain,
   startDomainPurge,
   startEvents,
+  createTrialFilter,
   registerTrials,
   startIdentity,
   startJournalRetention,
@@ -82,6 +89,8 @@ export type ApiOptions = {
         files: TlsFiles | undefined
       }
     | undefined
+  /** Where devices and workers connect. Undefined: HTTP alone. */
+  connect?: { settings: ConnectConfig; listeners: Listeners } | undefined
   /** Processes of the platform that share the cores of this machine. */
   processes?: number
   metrics?: Metrics
@@ -91,6 +100,8 @@ export type ApiOptions = {
   eventHeartbeatMs?: number
   /** Delays before notifications are sent and retried. Tests shorten them. */
   notificationTimes?: NotificationTimes
+  /** Intervals at which consumers that nobody reads are looked at. Tests shorten them. */
+  consumerTimes?: ConsumerTimes
 }
 
 export async function startApi(
@@ -101,11 +112,13 @@ export async function startApi(
     provisioning: provisioningConfig,
     coap,
     mqtt,
+    connect,
     processes,
     metrics,
     tailIntervalMs,
     eventHeartbeatMs,
     notificationTimes,
+    consumerTimes,
   }: ApiOptions,
 ): Promise<Api> {
   const { database, history, bus, limits, keyring, logger, dataDir, hasRoom, canCommit, streams } = infrastructure
@@ -142,7 +155,10 @@ export async function startApi(
     })
     return { value, stop: () => value.stop() }
   })
-  const devices = createDevices({ database, keyring, identity, logger })
+  const devices = await life.start('devices', () => {
+    const value = createDevices({ database, keyring, identity, limits, logger })
+    return Promise.resolve({ value, stop: () => Promise.resolve(value.stop()) })
+  })
   const messages = await life.start('messages', async () => {
     const { signal } = life
     const { quotas } = identity
@@ -166,6 +182,18 @@ export async function startApi(
   await life.start('automation', async () => {
     const value = await startAutomation({ database, bus, gate: devices.gate, messages, logger })
     return { value, stop: () => value.stop() }
+  })
+  const consumers = await life.start('consumers', () => {
+    const { gate } = devices
+    const value = startConsumers({
+      infrastructure,
+      identity,
+      gate,
+      messages,
+      signal: life.signal,
+      times: consumerTimes,
+    })
+    return Promise.resolve({ value, stop: () => value.stop() })
   })
   const { access, journal } = identity
   const mqttServer =
@@ -207,6 +235,7 @@ export async function startApi(
       events: events.service,
       messages,
       gate: devices.gate,
+      consumers: consumers.delivery,
       logger,
     })
     return Promise.resolve({ value, stop: () => value.stop() })
@@ -253,8 +282,13 @@ export async function startApi(
     routes: async (app) => {
       describeDocument(app, API_DOCUMENT)
       translateOlderRequests(app)
-      registerTrials(app)
+      registerTrials(app, createTrialFilter({ database, access }))
       await identity.routes(app)
+      await connectRoutes({
+        ...(connect?.settings ?? readConfig(CONNECT_SETTINGS, {})),
+        listeners: connect?.listeners,
+        publicUrl: config.publicUrl,
+      })(app)
       await databaseHealthRoute({ identity, diagnose: infrastructure.diagnose })(app)
       await events.routes(app)
       await devices.routes(app)
@@ -265,12 +299,16 @@ export async function startApi(
       await usageRoutes(createUsageService({ database, access, quotas: identity.quotas }))(app)
       await sessionRoutes(createSessionsService({ database, access, journal }))(app)
       await provisioning.routes(app)
+      await consumers.routes(app)
       await views.routes(app)
       await streamed.routes(app)
       const mqttUpgrades =
         mqttServer === undefined
           ? undefined
-          : createMqttUpgrades((stream, address) => mqttServer.accept(stream, address), app.initialConfig.bodyLimit)
+          : createMqttUpgrades((stream, address) => mqttServer.accept(stream, address), {
+              addressOf: app.callerAddress,
+              maxFrameBytes: app.initialConfig.bodyLimit,
+            })
       await webSocketRoutes({
         ...adapter,
         signal: life.signal,

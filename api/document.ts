@@ -1,5 +1,5 @@
 /** Texts of the OpenAPI document that belong to no single route: the tags and an example of each main resource. */
-import type { DocumentTexts } from '#core/http/index.ts'
+import type { DocumentTexts, TwinRule } from '#core/http/index.ts'
 
 const USER_ID = '8dc4a2f0-6c3c-4d1d-9a6b-0e2a7a2d9d3f'
 const DOMAIN_ID = '0c2ce4ef-6ac4-4a8e-95ad-5bb5b1fbb3ae'
@@ -9,11 +9,31 @@ const GROUP_ID = '2b1f6a53-7d7d-4a52-8a7c-4b8e8f0f6f11'
 const CREATED_AT = '2026-11-21T04:19:36.123456Z'
 const NEVER = '0001-01-01T00:00:00Z'
 
+/** In this order: a path takes each rule that matches, and the newest of its forms that has its shape describes it. */
+const TWINS: readonly TwinRule[] = [
+  { older: /^\/things\//, newer: '/clients/' },
+  { older: /^\/http\/(m|channels)\//, newer: '/$1/' },
+  { older: /^((?:\/\{domain_id\})?\/(?:clients|channels|groups|domains)\/.*\b)role(\/|$)/, newer: '$1roles$2' },
+  {
+    older:
+      /^((?:\/\{domain_id\})?)\/(?:clients|channels|groups|domains)\/\{(?:client|channel|group|domain)_id\}\/roles/,
+    newer: '$1/{entity_type}/{entity_id}/roles',
+    nouns: {
+      parameter: 'entity_type',
+      at: /\/\{entity_type\}\/\{entity_id\}\/roles/,
+      said: { one: /\b(?:a|the) (?:client|channel|group|domain)\b/, any: 'an entity' },
+    },
+  },
+  { older: /^\/(?!\{domain_id\})/, newer: '/{domain_id}/' },
+]
+
 export const API_DOCUMENT: DocumentTexts = {
+  twins: TWINS,
   introduction: [
     'Log in with `POST /users/tokens/issue` and send `Authorization: Bearer <access_token>`; devices send `Authorization: Client <secret>`.',
     'A domain is a tenant. Most paths begin with the id of a domain. An id on which the caller has no `read` returns 404, like an unknown id. A domain that the caller has no access to returns 403.',
     'Bodies are JSON; unknown fields are ignored. Listings accept `offset` and `limit` (default 10, at most 100) and return `total`. A timestamp of `0001-01-01T00:00:00Z` means never. Every response has the header `X-Request-Id`. Errors are `{"error": "<kind>", "message": "<sentence>"}`, with `details` for invalid input.',
+    'An operation that several paths serve is described once and names them in `x-paths`. A path without the domain searches the domains that the caller has access to, and answers 409 when an id exists in several of them; a creation uses the domain of the token, or the only domain of the caller. `role` is an older spelling of `roles`.',
   ].join('\n\n'),
   tags: {
     assignments:
@@ -23,6 +43,7 @@ export const API_DOCUMENT: DocumentTexts = {
     channels: 'Named streams of messages; connected clients publish and subscribe',
     clients: 'Devices and applications, each with its own secret',
     connections: 'Permissions of clients to publish to and subscribe on channels',
+    consumers: 'Positions in the messages of channels, with acknowledgements, for programs that must not miss any',
     dashboards: 'Dashboards and preferences that a program with a screen keeps for its user',
     domains: 'Tenants; every entity except users belongs to one domain',
     events: 'Changes as they happen, as server-sent events',

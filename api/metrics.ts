@@ -4,6 +4,7 @@ import type { GaugeSource, MetricSet } from '#core/metrics/index.ts'
 import { COAP_METRICS } from './adapters/coap/index.ts'
 import { MQTT_METRICS } from './adapters/mqtt/index.ts'
 import { QUEUE_METRICS, queueGauges } from './automation/index.ts'
+import { CONSUMER_METRICS, consumerGauges } from './consumers/index.ts'
 import { MAIL_METRICS } from './identity/index.ts'
 import {
   INGEST_METRICS,
@@ -21,10 +22,17 @@ export const API_METRICS: readonly MetricSet[] = [
   MQTT_METRICS.set,
   COAP_METRICS.set,
   QUEUE_METRICS.set,
+  CONSUMER_METRICS.set,
   NOTIFICATION_METRICS.set,
   MAIL_METRICS.set,
 ]
 
 export function apiGauges(database: Database): GaugeSource[] {
-  return [projectorGauges(database), partitionGauges(database), queueGauges(database), notificationGauges(database)]
+  return [
+    projectorGauges(database),
+    partitionGauges(database),
+    queueGauges(database),
+    consumerGauges(database),
+    notificationGauges(database),
+  ]
 }

@@ -6,7 +6,8 @@ import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { startReplayReader } from '#queues/index.ts'
+import { startReplayReader, whyUnusable } from '#queues/index.ts'
+import { recordInJournal } from './refusals.ts'
 import type { NewMessage, OpenReplay, ReplayStep, TriggerMessage } from '#queues/index.ts'
 
 export type ReplayDeps = {
@@ -20,14 +21,15 @@ export type ReplayDeps = {
 
 /** Records. */
 const PAGE = 200
-const ENDED: ReplayStep = { messages: [], next: undefined }
+const refusedFor = (refused: string): ReplayStep => ({ messages: [], next: undefined, refused })
 
 export function startReplays({ database, bus, gate, messages, logger, intervalMs }: ReplayDeps): {
   stop(): Promise<void>
 } {
   async function readPage(replay: OpenReplay): Promise<ReplayStep> {
     const principal = await findActingUser(database.db, replay.userKey)
-    if (principal === undefined || replay.domainId === null) return ENDED
+    if (principal === undefined) return refusedFor('the user of the replay was deleted or disabled')
+    if (replay.domainId === null) return refusedFor('a task of no domain has no channels')
     const path = { domain: replay.domainId, channel: replay.channelId }
     const access = await gate.authorize({ kind: 'user', principal }, path, 'subscribe')
     const { messages: stored } = await messages.read(access, {
@@ -50,9 +52,14 @@ export function startReplays({ database, bus, gate, messages, logger, intervalMs
         return await readPage(replay)
       } catch (error) {
         if (!(error instanceof ServiceError) || error.kind === 'unavailable' || error.kind === 'timeout') throw error
-        logger.info({ replay: replay.id, reason: error.message }, 'ended a replay: its channel can no longer be read')
-        return ENDED
+        const { domainId, channelId } = replay
+        const fault = domainId === null ? undefined : await whyUnusable(database.db, domainId, channelId)
+        return refusedFor(fault ?? error.message)
       }
+    },
+    async onRefused(tx, { id, taskKey }, reason) {
+      logger.warn({ replay: id, reason }, 'ended a replay: its channel can no longer be read')
+      await recordInJournal(tx, [{ taskKey, source: 'replay', reason: `the replay ended early: ${reason}`, count: 1 }])
     },
     onError: (error) => logger.warn({ err: error }, 'failed to resume a replay; retrying'),
   })

@@ -1,19 +1,26 @@
 /**
  * Starts tasks for messages: a consumer of the changelog of messages (mechanisms section 2). A message that matches a
  * trigger is passed to the task managers in the transaction that stores the consumer's position, so no message is lost
- * or passed twice.
+ * or passed twice. A trigger whose queue is full falls behind, and goes on by itself (triggers-behind.ts).
  */
-import { SENML_JSON, loadMessages } from '#api/messages/index.ts'
-import type { LiveMessage, Messages } from '#api/messages/index.ts'
+import { loadChannels, loadMessages, placeOf } from '#api/messages/index.ts'
+import type { Messages } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { MAX_IDLE_FACTOR, beginAtEnd, startLogFollower } from '#core/changelog/index.ts'
 import type { LogRow } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { handMatches, hintMessages, matchingRecords, readTriggerRules } from '#queues/index.ts'
-import type { NewMessage, SenmlRecord, StoredTriggerRule } from '#queues/index.ts'
+import {
+  handMatches,
+  hasTriggers,
+  hintMessages,
+  readTriggerFilters,
+  readTriggerRules,
+  storeTriggerPlace,
+} from '#queues/index.ts'
+import { matchesOf } from './matches.ts'
+import { TRIGGER_CONSUMER, startTriggersBehind } from './triggers-behind.ts'
 
-const CONSUMER = 'task triggers'
 const TABLE = { name: 'ingest_batches', columns: ['arrived_at', 'envelopes'] } as const
 /** Maximum number of batches that one transaction reads. */
 const MAX_BATCHES = 50
@@ -33,12 +40,14 @@ export async function startTriggers({
   logger: Logger
   intervalMs: number
 }): Promise<{ stop(): Promise<void> }> {
-  await beginAtEnd(database.db, CONSUMER)
+  await beginAtEnd(database.db, TRIGGER_CONSUMER)
   let hasHanded = false
+  let hasFallenBehind = false
+  const behind = startTriggersBehind({ database, bus, logger, intervalMs })
   const follower = startLogFollower({
     database,
     table: TABLE,
-    consumer: CONSUMER,
+    consumer: TRIGGER_CONSUMER,
     logger,
     intervalMs,
     maxIdlePauseMs: intervalMs * MAX_IDLE_FACTOR,
@@ -46,13 +55,15 @@ export async function startTriggers({
     minPauseMs: intervalMs,
     maxRows: MAX_PASSED,
     async apply(tx, rows) {
-      const { applied, handed } = await applyTriggers(tx, rows)
+      const { applied, handed, fell } = await applyTriggers(tx, rows)
       hasHanded ||= handed > 0
+      hasFallenBehind ||= fell
       return applied
     },
     onApplied() {
       if (hasHanded) hintMessages(bus)
-      hasHanded = false
+      if (hasFallenBehind) behind.wake()
+      hasHanded = hasFallenBehind = false
     },
   })
   // Each node wakes its follower when it stores messages itself. Batches of another node wake that node's follower.
@@ -60,61 +71,40 @@ export async function startTriggers({
   return {
     async stop() {
       unsubscribe()
-      await follower.stop()
+      await Promise.all([follower.stop(), behind.stop()])
     },
   }
 }
 
-/** Returns the number of batches read and the number of messages that matched a trigger. */
+/**
+ * Returns the number of batches read, the number of messages that matched a trigger, and whether a trigger fell behind. Reads the triggers of
+ * the batches' channels alone, and the state of those that match: others cost nothing.
+ */
 async function applyTriggers(
   tx: Transaction,
   following: readonly LogRow[],
-): Promise<{ applied: number; handed: number }> {
-  const rules = await readTriggerRules(tx)
-  if (rules.length === 0) return { applied: following.length, handed: 0 }
+): Promise<{ applied: number; handed: number; fell: boolean }> {
+  if (!(await hasTriggers(tx))) return { applied: following.length, handed: 0, fell: false }
   const rows = following.slice(0, MAX_BATCHES)
-  const channels = new Map(rules.map((rule) => [rule.channelKey, rule.channelId]))
   const batches = rows.map((row) => ({
     seq: row.position.seq,
+    xid: row.position.xid,
     arrivedAt: row['arrived_at'] as string,
     envelopes: row['envelopes'] as string | null,
   }))
+  const filters = await readTriggerFilters(tx, await loadChannels(tx, batches))
+  const channels = new Map(filters.map((filter) => [filter.channelKey, filter.channelId]))
   const messages = await loadMessages(tx, batches, channels)
-  const byChannel = Map.groupBy(rules, (rule) => rule.channelKey)
-  const matches = messages.flatMap((message) => match(message, byChannel.get(message.channelKey) ?? []))
-  for (const [rule, ofRule] of Map.groupBy(matches, ({ rule: one }) => one)) await handMatches(tx, rule, ofRule)
-  return { applied: rows.length, handed: matches.length }
-}
-
-type Match = NewMessage & { rule: StoredTriggerRule }
-
-function match(message: LiveMessage, rules: readonly StoredTriggerRule[]): Match[] {
-  if (rules.length === 0 || message.contentType !== SENML_JSON) return []
-  let records: SenmlRecord[]
-  try {
-    records = JSON.parse(message.payload.toString('utf8')) as SenmlRecord[]
-  } catch {
-    return []
+  const byChannel = Map.groupBy(filters, (filter) => filter.channelKey)
+  const matches = messages.flatMap((message) => matchesOf(message, byChannel.get(message.channelKey) ?? []))
+  const byTask = Map.groupBy(matches, ({ taskKey }) => taskKey)
+  let fell = false
+  for (const rule of await readTriggerRules(tx, [...byTask.keys()])) {
+    const ofRule = byTask.get(rule.taskKey) ?? []
+    const next = ofRule[await handMatches(tx, rule, ofRule)]
+    if (next === undefined) continue
+    await storeTriggerPlace(tx, rule, placeOf(next.of))
+    fell = true
   }
-  return rules.flatMap((rule): Match[] => {
-    // A task that is triggered by its own results would run forever.
-    if (message.protocol === 'task' && message.subtopic === rule.publishesTo) return []
-    const matching = matchingRecords(rule, message.subtopic, records)
-    if (matching.length === 0) return []
-    const given = {
-      channel_id: message.channelId,
-      subtopic: message.subtopic,
-      publisher: message.publisherId,
-      protocol: message.protocol,
-      records: matching,
-    }
-    return [
-      {
-        rule,
-        origin: `message ${message.batchSeq}/${message.index}`,
-        message: given,
-        traceparent: message.envelope?.traceparent,
-      },
-    ]
-  })
+  return { applied: rows.length, handed: matches.length, fell }
 }

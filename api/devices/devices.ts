@@ -1,12 +1,14 @@
 /** Composition of the room: clients, channels, connections, and the gate, which authorizes devices. */
 import type { AccessPolicy, Identity, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { BulkTurns, RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
 import type { ChannelsService } from './channels/index.ts'
-import { clientRoutes, ClientsService } from './clients/index.ts'
+import { GivenSecrets, clientRoutes, ClientsService } from './clients/index.ts'
+import { createBulkTurns } from './connectable/bulk.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import type { ConnectionsService } from './connections/index.ts'
 import { MessageGate, identifyRoutes } from './gate/index.ts'
@@ -19,25 +21,31 @@ export type DeviceServices = {
 
 export type Devices = DeviceServices & {
   readonly gate: MessageGate
+  /** Of all routes of this process that create or connect many entities. */
+  readonly bulk: BulkTurns
   readonly routes: RoutePlugin
   /** Returns the same services on another database, journal and policy, such as those of a running transaction. */
   over(others: { database: Database; journal: Journal; access: AccessPolicy }): DeviceServices
+  stop(): void
 }
 
 export function createDevices({
   database,
   keyring,
   identity,
+  limits,
   logger,
 }: {
   database: Database
   keyring: Keyring
   identity: Identity
+  limits: SharedLimits | undefined
   logger: Logger
 }): Devices {
   const { access, journal, quotas } = identity
+  const givenSecrets = new GivenSecrets(limits)
   const over: Devices['over'] = ({ database, journal, access }) => ({
-    clients: new ClientsService({ database, journal, access, quotas, keyring }),
+    clients: new ClientsService({ database, journal, access, quotas, keyring, givenSecrets }),
     channels: createChannelsService({ database, journal, access, quotas }),
     connections: createConnectionsService({ journal, access }),
   })
@@ -45,16 +53,19 @@ export function createDevices({
   const { clients, channels, connections } = services
   const gate = new MessageGate({ database, access, journal, keyring, logger })
   journal.listen(gate)
+  const bulk = createBulkTurns(access)
   return {
     ...services,
     gate,
+    bulk,
     over,
+    stop: () => givenSecrets.stop(),
     routes: async (app) => {
-      await clientRoutes(clients)(app)
+      await clientRoutes(clients, bulk)(app)
       await identifyRoutes(gate)(app)
-      await channelRoutes(channels)(app)
+      await channelRoutes(channels, bulk)(app)
       await legacyChannelRoutes(channels, identity.groups)(app)
-      await connectionRoutes(connections)(app)
+      await connectionRoutes(connections, bulk)(app)
     },
   }
 }

@@ -2,6 +2,7 @@ export { createDevices } from './devices.ts'
 export type { DeviceServices, Devices } from './devices.ts'
 export { openSecret as openClientSecret } from './secrets/index.ts'
 export type {
+  AccessQuestion,
   ChannelPath,
   DeviceCredentials,
   IdentifiedDevice,
@@ -9,7 +10,7 @@ export type {
   MessageCredentials,
   MessageGate,
 } from './gate/index.ts'
-export { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS } from './connectable/bulk.ts'
-export { MAX_PAIRS, requirePairLimit } from './connections/index.ts'
+export { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, itemsOf } from './connectable/bulk.ts'
+export { MAX_PAIRS, pairsOf, requirePairLimit } from './connections/index.ts'
 export { NewChannel } from './channels/schema.ts'
 export { NewClient } from './clients/schema.ts'

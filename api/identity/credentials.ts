@@ -3,8 +3,8 @@ import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
-import { requireRouteAllowed } from './access/index.ts'
-import type { AccessPolicy, UserPrincipal } from './access/index.ts'
+import { registerRouteRules } from './access/index.ts'
+import type { AccessPolicy } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import type { Journal } from './journal/index.ts'
 import { apiKeyRoutes, createApiKeysService, purgeApiKeys } from './keys/index.ts'
@@ -76,20 +76,7 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
     tokens,
     pagesWith: (authenticate) => createPageLogins(tokens.browserSessions, cookies, authenticate),
     routes: async (app) => {
-      app.addHook('preHandler', (request, _reply, done) => {
-        try {
-          // Public routes have no principal.
-          const principal = request.principal as UserPrincipal | undefined
-          if (principal !== undefined) {
-            const { user_id: userId } = request.params as { user_id?: string }
-            const { action = '' } = request.routeOptions.config
-            requireRouteAllowed({ principal, action, userId })
-          }
-          done()
-        } catch (error) {
-          done(error as Error)
-        }
-      })
+      registerRouteRules(app)
       await tokenRoutes(tokens, keys, access)(app)
       await browserRoutes(tokens.browserSessions, cookies)(app)
       await apiKeyRoutes(apiKeys)(app)

@@ -20,7 +20,12 @@ import {
   hierarchyRoutes,
 } from './groups/index.ts'
 import type { GroupsService } from './groups/index.ts'
-import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
+import {
+  createInvitationsService,
+  createRedemption,
+  invitationRoutes,
+  legacyInvitationRoutes,
+} from './invitations/index.ts'
 import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
 import { startCountMerger, warnOfSlowSearches } from './listing/index.ts'
@@ -116,6 +121,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       allowSelfRegister: config.allowSelfRegister,
       uniqueNames: config.uniqueNames,
       requireVerifiedEmail: config.requireVerifiedEmail,
+      invitations: createRedemption(database),
     })
     const credentials = await startCredentials({
       config,
@@ -139,7 +145,14 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     const memberships = new MembershipsService({ database, journal, access })
     const domains = new DomainsService({ database, journal, access, quotas, reservedRoutes: RESERVED_ROUTES })
     const domainStatuses = createDomainStatusService({ database, journal, access })
-    const invitations = createInvitationsService({ database, journal, access })
+    const invitations = createInvitationsService({
+      database,
+      journal,
+      access,
+      mailer,
+      limits: deps.limits,
+      publicUrl: config.publicUrl,
+    })
     const groups = createGroupsService({ database, journal, access, quotas })
     const hierarchy = createGroupHierarchyService({ database, access })
     const moves = createMovesService({ database, journal, access })

@@ -8,17 +8,22 @@ export type { GroupsService } from './groups/index.ts'
 export { eventData, startEvents } from './events/index.ts'
 export type { EventRecord, EventWriter, EventsService } from './events/index.ts'
 export {
+  ACTOR_COLUMNS,
   JournalItem,
+  actorColumns,
   countedRows,
   createJournalService,
+  createTrialFilter,
   deletedRows,
   endTrial,
   isTrial,
+  outsideTrial,
   insertRecords,
   journalOfDomain,
   managedEntry,
   presentRecord as presentJournalRecord,
   recordManaged,
+  recordManagedOfMany,
   registerTrials,
   startJournalRetention,
   storeRemoved,
@@ -51,8 +56,7 @@ export {
 export type { Relation, RoleEntity, RoleRecord, ShownRoles } from './roles/index.ts'
 export { bearerOf, claimedDomainOf, isTokenLike, optionalBearerOf, originOf } from './tokens/index.ts'
 export type { Logins, PageLogins } from './tokens/index.ts'
-export { LoginThrottle, networkOf } from './throttle/index.ts'
-export type { ThrottleRules } from './throttle/index.ts'
+export { LoginThrottle, guessRules, networkOf } from './throttle/index.ts'
 export { MAIL_METRICS, isMailAddress } from './mail/index.ts'
 export type { Mail, Mailer } from './mail/index.ts'
 export {
@@ -74,6 +78,7 @@ export {
   EffectiveAccessFields,
   EnabledStatus,
   Id,
+  IdsFilter,
   MessageBody,
   Metadata,
   MetadataFilter,
@@ -94,6 +99,7 @@ export {
   findNamed,
   findPageKeys,
   createdWithin,
+  hasIdOf,
   endAt,
   hasTrigrams,
   parseMetadataFilter,

@@ -1,4 +1,14 @@
 /** The messages room. */
+export {
+  MAX_WAIT_DAYS,
+  channelsAfter,
+  oldestArrival,
+  placeOf,
+  readBacklog,
+  readForward,
+  startBacklogs,
+} from './live/backlog.ts'
+export type { ForwardStep } from './live/backlog.ts'
 export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
 export type { MessageDeletion } from './deletion/index.ts'
 export type { ExportFormat, MessageExport } from './export/exporter.ts'
@@ -23,7 +33,8 @@ export { typeOfContent } from './live/live-message.ts'
 export type { LiveMessage } from './live/live-message.ts'
 export { messageJson } from './live/message-json.ts'
 export type { LogMark } from './live/mark.ts'
-export { loadMessages } from './live/stored.ts'
+export { loadChannels, loadMessages, loadPlaces } from './live/stored.ts'
+export type { StoredPlace } from './live/stored.ts'
 export { formatToken } from './live/token.ts'
 export type { Envelope } from './model/envelope.ts'
 export type { RetainedMessage } from './retained/retained.ts'
@@ -58,10 +69,28 @@ export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './m
 export type { Presence } from './presence/index.ts'
 export { packToCbor, packToJson } from './senml/index.ts'
 export { createReader } from './reader/reader.ts'
-export { LatestQuery, MessagesAnswer, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
+export { liveFilter } from './live/live-filter.ts'
+export {
+  LACKABLE,
+  LatestQuery,
+  MessagesAnswer,
+  MessagesPage,
+  MessagesQuery,
+  SeriesPage,
+  SeriesQuery,
+  StoredMessage,
+  Without,
+} from './reader/schema.ts'
 export { ClientTelemetry, DomainUsage, createUsageService } from './usage/index.ts'
 export { RATE_STEPS, WINDOW_SECONDS, findRates } from './usage/index.ts'
 export type { RatePoint, RateWindow, UsageService } from './usage/index.ts'
 export { removalsOf } from './retention/domain-removal.ts'
-export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './model/topics.ts'
+export { PROTOCOLS, protocolNumber } from './model/message.ts'
+export {
+  createSubtopicMatcher,
+  matchesSubtopic,
+  parseMessagePath,
+  parseSubtopic,
+  parseSubtopicFilter,
+} from './model/topics.ts'
 export type { MessagePath } from './model/topics.ts'

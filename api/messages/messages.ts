@@ -15,7 +15,7 @@ import { StoredRecords } from './ingest/stored-records.ts'
 import { publishTraced } from './ingest/traced-publish.ts'
 import type { IncomingMessage } from './model/message.ts'
 import { createReader } from './reader/reader.ts'
-import type { LatestQuery, MessagesPage, MessagesQuery } from './reader/schema.ts'
+import type { LatestQuery, MessagesPage, MessagesQuery, SeriesPage, SeriesQuery } from './reader/schema.ts'
 import { Follower } from './live/follower.ts'
 import type { Delivery, FollowerOptions } from './live/follower.ts'
 import { LiveFanOut } from './live/fan-out.ts'
@@ -55,6 +55,8 @@ export type Messages = {
   export(access: ChannelAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
   /** See `Reader.latest`. */
   readLatest(access: ChannelAccess, query: LatestQuery): Promise<MessagesPage>
+  /** See `Reader.series`. */
+  readSeries(access: ChannelAccess, query: SeriesQuery): Promise<SeriesPage>
   /**
    * Delivers the messages of a channel as they are committed by any protocol and process, or everything after the id of an event. Throws
    * `malformed` for an invalid id, and `unavailable` with too many followers.
@@ -124,6 +126,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     read: (access, query) => reader.read(access, query),
     export: (access, query, format) => exporter.open(access, query, format),
     readLatest: (access, query) => reader.latest(access, query),
+    readSeries: (access, query) => reader.series(access, query),
     follow: (options, lastEventId) =>
       fanOut.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
     get position() {

@@ -11,6 +11,8 @@ import {
   BootstrapService,
   bootstrapCipher,
   bootstrapRoutes,
+  FactoryKeys,
+  createCallerThrottle,
   createKeyThrottle,
   deviceBootstrapRoutes,
   enrolmentRoutes,
@@ -59,14 +61,14 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
   const cipher = bootstrapCipher(config.bootstrapEncryptKey)
   const layout = await loadLayout(config)
   const certificates = await startCertificates({ config, database, journal, access, keyring, logger })
-  const keyThrottle = createKeyThrottle(limits)
+  const [keyThrottle, callerThrottle] = [createKeyThrottle(limits), createCallerThrottle(limits)]
   const bootstrap = new BootstrapService({
     database,
     journal,
     access,
     keyring,
     devices,
-    throttle: keyThrottle,
+    factoryKeys: new FactoryKeys({ database, journal, throttle: keyThrottle, callers: callerThrottle }),
     allowsWeakKeys: config.bootstrapWeakKeys,
   })
   const provision = new ProvisionService({ database, journal, access, devices, bootstrap, certificates, layout })
@@ -96,11 +98,12 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
       await enrolmentRoutes(bootstrap)(app)
       await deviceBootstrapRoutes(bootstrap, cipher, onSecureOff)(app)
       await provisionRoutes({ provision, tokens, login, throttle })(app)
-      await bulkRoutes(createBulkService({ database, access, devices }))(app)
+      await bulkRoutes(createBulkService({ database, access, devices }), devices.bulk)(app)
       await notifications.routes(app)
     },
     async stop() {
       keyThrottle.stop()
+      callerThrottle.stop()
       await notifications.stop()
       await certificates.stop()
     },

@@ -33,8 +33,8 @@ type Operation = {
 type Document = { paths: Record<string, Record<string, Operation>>; components: { schemas: Record<string, Schema> } }
 
 /** Throws when the console names an operation that does not exist. */
-export function renderConsoleOperations(text: string): string {
-  const document = JSON.parse(text) as Document
+export function renderConsoleOperations(complete: object): string {
+  const document = complete as Document
   const used = new Set<string>()
   for (const path of globSync('console/**/*.{ts,tsx}', { cwd: ROOT })) {
     if (path === CONSOLE_OPERATIONS) continue

@@ -1,11 +1,14 @@
 /** All generated files under version control: path below the root -> expected text. */
 import { renderManPage } from '#cli/man-page.ts'
+import { completeDocument } from '#core/http/index.ts'
+import type { Document } from '#core/http/index.ts'
 import { ARCHITECTURE, renderArchitecture } from './architecture.ts'
 import { CONSOLE_OPERATIONS, renderConsoleOperations } from './console-operations.ts'
 import { DECISIONS, renderDecisions } from './decisions.ts'
 import { ERRORS_GUIDE, renderErrorsGuide } from './errors-guide.ts'
 import { startFullApp } from './full-app.ts'
 import { renderMetrics } from './metrics-table.ts'
+import { renderDocument } from './openapi-text.ts'
 import { generateProto } from './proto.ts'
 import { dumpSchema } from './schema-dump.ts'
 import { openScratchDatabase } from './scratch-database.ts'
@@ -37,10 +40,10 @@ async function generateFromDatabase(): Promise<Map<string, string>> {
   await using full = await startFullApp(database.address)
   const document = await full.app.inject({ method: 'GET', url: '/openapi.json' })
   if (document.statusCode !== 200) throw new Error(`/openapi.json answered ${document.statusCode}: ${document.body}`)
-  const text = `${JSON.stringify(document.json(), undefined, 1)}\n`
+  const published = document.json<Document>()
   return new Map([
     ['migrations/schema.sql', schema],
-    ['openapi.json', text],
-    [CONSOLE_OPERATIONS, renderConsoleOperations(text)],
+    ['openapi.json', renderDocument(published)],
+    [CONSOLE_OPERATIONS, renderConsoleOperations(completeDocument(published))],
   ])
 }

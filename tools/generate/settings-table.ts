@@ -1,6 +1,7 @@
 /** Generates docs/settings.md: the table of every variable that a program reads. */
 import {
   COAP_SETTINGS,
+  CONNECT_SETTINGS,
   IDENTITY_SETTINGS,
   MQTT_SETTINGS,
   PROCESSES_SETTINGS,
@@ -25,6 +26,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     IDENTITY_SETTINGS,
     PROVISIONING_SETTINGS,
     COAP_SETTINGS,
+    CONNECT_SETTINGS,
     MQTT_SETTINGS,
     PROCESSES_SETTINGS,
     MANAGER_SETTINGS,
@@ -38,7 +40,9 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     IDENTITY_SETTINGS,
     PROVISIONING_SETTINGS,
     COAP_SETTINGS,
+    CONNECT_SETTINGS,
     MQTT_SETTINGS,
+    { grpcPort: MANAGER_SETTINGS.grpcPort },
     PROCESSES_SETTINGS,
     TRACING_SETTINGS,
   ],

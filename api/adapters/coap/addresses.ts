@@ -5,7 +5,7 @@
  * valid for five minutes.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Endpoints, Peer } from './endpoints.ts'
 import type { CoapOption } from './message.ts'
 import { OPTIONS } from './options.ts'
@@ -29,13 +29,18 @@ export class AddressProofs {
   readonly #nowMs: () => number
   readonly #key = randomBytes(32)
   /** By address without port: an attacker would otherwise have 65,536 ports to guess with. */
-  readonly #strays: LRUCache<string, number>
+  readonly #strays: BoundedCache<string, number>
 
   /** `nowMs`: a monotonic clock. */
   constructor(endpoints: Endpoints, nowMs: () => number) {
     this.#endpoints = endpoints
     this.#nowMs = nowMs
-    this.#strays = new LRUCache({ max: MAX_STRAY_ADDRESSES, ttl: STRAY_MS, perf: { now: nowMs }, ttlResolution: 0 })
+    this.#strays = new BoundedCache({
+      maxEntries: MAX_STRAY_ADDRESSES,
+      ttl: STRAY_MS,
+      perf: { now: nowMs },
+      ttlResolution: 0,
+    })
   }
 
   isProven(peer: Peer): boolean {

@@ -9,5 +9,9 @@ export const COAP_METRICS = defineMetrics('CoAP', {
     'skein_coap_unacknowledged_messages',
     'Messages that are sent again until they are acknowledged',
   ),
+  unread: counter(
+    'skein_coap_unread_datagrams_total',
+    'Received datagrams that were dropped because too many waited for the process',
+  ),
   dropped: counter('skein_coap_dropped_datagrams_total', 'Datagrams that could not be sent'),
 })

@@ -63,9 +63,11 @@ export class Observations {
     }
   }
 
-  /** Ends the observation of the token (RFC 7641 section 3.6). */
-  close(peer: Peer, token: Buffer): void {
-    this.#deps.endpoints.find(peer.key)?.observations.get(token.toString('hex'))?.end()
+  /** Ends the observation of the token (RFC 7641 section 3.6). Returns whether there was one. */
+  close(peer: Peer, token: Buffer): boolean {
+    const observation = this.#deps.endpoints.find(peer.key)?.observations.get(token.toString('hex'))
+    observation?.end()
+    return observation !== undefined
   }
 
   /** Pings observers that received nothing for a day. */

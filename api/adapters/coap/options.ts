@@ -23,6 +23,8 @@ export const OPTIONS = {
   size1: 60,
   /** RFC 9175 section 2.2. */
   echo: 252,
+  /** RFC 9175 section 3.2. */
+  requestTag: 292,
 } as const
 
 /** Limits of the length in bytes; an option outside of them is treated as unknown (section 5.4.3). */
@@ -40,6 +42,7 @@ const RULES: ReadonlyMap<number, Rule> = new Map<number, Rule>([
   [OPTIONS.block2, { minBytes: 0, maxBytes: 3 }],
   [OPTIONS.block1, { minBytes: 0, maxBytes: 3 }],
   [OPTIONS.size1, { minBytes: 0, maxBytes: 4 }],
+  [OPTIONS.requestTag, { minBytes: 0, maxBytes: 8, isRepeatable: true }],
 ])
 
 export type RequestOptions = {
@@ -54,6 +57,7 @@ export type RequestOptions = {
   block2: Block | undefined
   /** The size of the whole body according to the peer. */
   size1: number | undefined
+  requestTags: readonly Buffer[]
 }
 
 /** An error that only CoAP has, by its code. */
@@ -72,6 +76,7 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
   const path: string[] = []
   const queries: string[] = []
   const etags: Buffer[] = []
+  const requestTags: Buffer[] = []
   const single = new Map<number, Buffer>()
   for (const { number, value } of options) {
     if (number === OPTIONS.proxyUri || number === OPTIONS.proxyScheme)
@@ -88,6 +93,7 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
     } else if (number === OPTIONS.uriPath) path.push(pathElement(value))
     else if (number === OPTIONS.uriQuery) queries.push(textOf(value, 'query'))
     else if (number === OPTIONS.etag) etags.push(value)
+    else if (number === OPTIONS.requestTag) requestTags.push(value)
     else single.set(number, value)
   }
   const uint = (number: number) => {
@@ -104,6 +110,7 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
     block1: parseBlock(uint(OPTIONS.block1)),
     block2: parseBlock(uint(OPTIONS.block2)),
     size1: uint(OPTIONS.size1),
+    requestTags,
   }
 }
 

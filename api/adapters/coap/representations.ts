@@ -3,7 +3,7 @@
  * message of the first block is cached for the peer for a while.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Block } from './blocks.ts'
 import { MAX_SIZE_EXPONENT, blockValue, reduceBlockSize, blockSize } from './blocks.ts'
 import type { Representation } from './content-formats.ts'
@@ -20,9 +20,9 @@ const ETAG_BYTES = 6
 type CachedRepresentation = Representation & { etag: Buffer }
 
 export class Representations {
-  readonly #cached = new LRUCache<string, CachedRepresentation>({
+  readonly #cached = new BoundedCache<string, CachedRepresentation>({
     maxSize: MAX_CACHED_BYTES,
-    sizeCalculation: ({ payload }) => payload.length + 200,
+    sizeOf: ({ payload }) => payload.length + 200,
     ttl: CACHE_TTL_MS,
   })
 

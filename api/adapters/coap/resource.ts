@@ -72,6 +72,11 @@ export class ChannelResource {
       if (code !== METHODS.get && code !== METHODS.post)
         throw new ServiceError('method_not_allowed', 'a channel accepts GET and POST')
       if (code === METHODS.get && options.path === WELL_KNOWN) return links(options.queries)
+      if (code === METHODS.get && options.observe === OBSERVE.deregister) {
+        // Endpoint and token identify the observation (RFC 7641 section 4.1). Clients omit the query, and so the secret.
+        const isClosed = this.#deps.observations.close(peer, request.token)
+        if (isClosed && options.queries.length === 0) return createResponse(CODES.content, { route: 'GET message' })
+      }
       const asked = ask(options, request, peer, maxBytes)
       const route = code === METHODS.post ? 'POST message' : 'GET message'
       const answered = code === METHODS.post ? this.#post(asked) : this.#get(asked)
@@ -139,7 +144,9 @@ export class ChannelResource {
         (error: unknown) => this.#refuse(error, { ...known, isRemembered: kindOf(error) === 'timeout' }),
       )
     } catch (error) {
-      const refused = this.#refuse(error, known)
+      // A copy of a refused block must not be taken for one of a later upload.
+      const isRemembered = error instanceof CoapRefusal && error.code === CODES.requestEntityIncomplete
+      const refused = this.#refuse(error, { ...known, isRemembered })
       // The largest accepted body (RFC 7959 section 2.9.3).
       return kindOf(error) === 'too_large'
         ? { ...refused, options: [uintOption(OPTIONS.size1, maxBodyBytes)] }
@@ -160,15 +167,16 @@ export class ChannelResource {
 
   /** Undefined: more blocks follow. */
   #bodyOf({ options, request, peer }: Asked): Buffer | undefined {
-    const { block1, path, queries, size1 } = options
-    if (block1 === undefined) return request.payload
-    return this.#deps.uploads.take(`${peer.key}\n${path}\n${queries.join('&')}`, block1, request.payload, size1)
+    const { block1: block, size1: declaredBytes } = options
+    const { payload, token } = request
+    if (block === undefined) return payload
+    return this.#deps.uploads.take(transferKey(options, request, peer), { block, payload, token, declaredBytes })
   }
 
   #get(asked: Asked): CoapResponse | Promise<CoapResponse> {
-    const { options, rest, peer } = asked
+    const { options, rest, request, peer } = asked
     const route = options.observe === OBSERVE.register ? 'GET message, observe' : 'GET message'
-    const key = `${peer.key}\n${options.path}`
+    const key = transferKey(options, request, peer)
     const known = { route, isPeerKnown: true, isProof: this.#deps.representations.isKnown(key, options.etags) }
     const present = async (access: ChannelAccess): Promise<CoapResponse> => {
       try {
@@ -186,8 +194,8 @@ export class ChannelResource {
     representationKey: string,
     known: Partial<CoapResponse>,
   ): Promise<CoapResponse> {
-    const { messages, representations, observations } = this.#deps
-    const { options, rest, maxBytes, request, peer } = asked
+    const { messages, representations } = this.#deps
+    const { options, rest, maxBytes } = asked
     const { accept, block2, observe } = options
     const partOf = (representation: Representation) =>
       createResponse(CODES.content, {
@@ -195,7 +203,6 @@ export class ChannelResource {
         ...representations.part(representationKey, representation, block2, maxPayloadBytes(maxBytes)),
       })
     const filter = parseSubtopicFilter(rest)
-    if (observe === OBSERVE.deregister) observations.close(peer, request.token)
     const kept = (block2?.number ?? 0) > 0 ? representations.find(representationKey) : undefined
     if (kept !== undefined) return partOf(kept)
     if (observe === OBSERVE.register) return await this.#observe(asked, access, filter, representationKey, known)
@@ -232,6 +239,18 @@ export class ChannelResource {
       throw error
     }
   }
+}
+
+/**
+ * What tells block-wise transfers of one resource apart: endpoint, method, path, query, Content-Format, Accept and Request-Tag (RFC 9175
+ * section 3.3). An authorized request has one query.
+ */
+function transferKey(options: RequestOptions, { code }: CoapMessage, peer: Peer): string {
+  const { path, queries, contentFormat, accept, requestTags } = options
+  const [query = ''] = queries
+  // An empty tag differs from none.
+  const tags = requestTags.map((tag) => `#${tag.toString('hex')}`).join('')
+  return `${peer.key} ${code} ${contentFormat} ${accept} ${tags} ${query.length} ${query}${path}`
 }
 
 /** The representation of a channel without messages. */

@@ -56,7 +56,7 @@ export class CoapServer {
     const endpoints = new Endpoints(nowMs)
     const addresses = new AddressProofs(endpoints, nowMs)
     const outbox = new Outbox(send, nowMs, deps.ackTimeoutMs)
-    const uploads = new Uploads(maxBodyBytes)
+    const uploads = new Uploads(maxBodyBytes, nowMs)
     const representations = new Representations()
     const observed = { messages, endpoints, outbox, addresses, representations, send, nowMs, logger }
     const observations = new Observations(observed)

@@ -4,6 +4,7 @@ import { gunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import { JSON_TYPE, OCTET_STREAM, SENML_CBOR, SENML_JSON, TEXT_PLAIN } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { readWholeBody } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 
 export const MESSAGE_TYPES = [SENML_JSON, SENML_CBOR, JSON_TYPE, OCTET_STREAM, TEXT_PLAIN] as const
@@ -13,12 +14,13 @@ const inflate = promisify(gunzip)
 /** Parses bodies of this scope as a Buffer; unsupported content types and encodings are rejected before the body is read. */
 export function takeMessageBodies(scope: HttpApp): void {
   scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
-  scope.addHook('preParsing', (request, _reply, payload, done) => {
+  // Each type has its name here, too, because Fastify would parse the header of every request for "*".
+  for (const type of ['*', ...MESSAGE_TYPES]) scope.addContentTypeParser(type, readWholeBody)
+  scope.addHook('onRequest', (request, _reply, done) => {
     try {
       contentTypeOf(request)
       isCompressed(request)
-      done(null, payload)
+      done()
     } catch (error) {
       done(error as Error)
     }
@@ -41,7 +43,7 @@ export function contentTypeOf(request: FastifyRequest): string | undefined {
 /** The bytes of the message; a promise when they must be decompressed, which rejects with `too_large` above the limit. */
 export function messageBytes(request: FastifyRequest): Buffer | Promise<Buffer> {
   const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0)
-  return isCompressed(request) ? inflated(body, request.routeOptions.bodyLimit) : body
+  return isCompressed(request) ? inflated(body, request.facts.bodyLimit) : body
 }
 
 async function inflated(body: Buffer, maxBytes: number): Promise<Buffer> {
@@ -56,8 +58,10 @@ async function inflated(body: Buffer, maxBytes: number): Promise<Buffer> {
 }
 
 function isCompressed(request: FastifyRequest): boolean {
-  const encoding = request.headers['content-encoding']?.trim().toLowerCase()
-  if (encoding === undefined || encoding === '' || encoding === 'identity') return false
+  const given = request.headers['content-encoding']
+  if (given === undefined) return false
+  const encoding = given.trim().toLowerCase()
+  if (encoding === '' || encoding === 'identity') return false
   if (encoding === 'gzip' || encoding === 'x-gzip') return true
   throw new ServiceError('unsupported_media_type', 'unsupported content encoding: use gzip or none')
 }

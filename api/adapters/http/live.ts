@@ -1,7 +1,7 @@
 /** Streams a channel as server-sent events. The id of an event is a position, so a client that reconnects misses no message. */
 import type { EventEmitter } from 'node:events'
 import { Type } from 'typebox'
-import { formatToken, messageJson, parseSubtopicFilter } from '#api/messages/index.ts'
+import { Without, formatToken, liveFilter, messageJson } from '#api/messages/index.ts'
 import type { Delivery, LiveMessage, Messages } from '#api/messages/index.ts'
 import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
@@ -38,6 +38,7 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
                   description: 'Subtopic with the wildcards + (one element) and # (all that follow); default: #',
                 }),
               ),
+              without: Type.Optional(Without),
               ...authorizationQuery,
             }),
             headers: Type.Object({
@@ -58,7 +59,7 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
           },
         },
         async (request, reply) => {
-          const filter = parseSubtopicFilter(request.query.subtopic ?? '#')
+          const filter = liveFilter(request.query, '#')
           const access = accessOf(request)
           const path = { domain: request.params.domain_id, channel: request.params.channel_id }
           const lastEventId = request.headers['last-event-id']
@@ -67,7 +68,7 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
             const following = await messages.follow(
               {
                 access,
-                filter,
+                ...filter,
                 authorize: async () =>
                   await deps.gate.authorize(await readCredentials(credentialsOf(request), deps), path, 'subscribe'),
                 deliver: (deliveries) => {

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream'
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { LatestQuery, MessagesAnswer, MessagesQuery } from '#api/messages/index.ts'
+import { LatestQuery, MessagesAnswer, MessagesQuery, SeriesPage, SeriesQuery } from '#api/messages/index.ts'
 import type { ExportFormat, Messages, MessagesPage } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
@@ -65,6 +65,27 @@ export function readRoutes(messages: Messages, deps: ChannelAccessDeps): RoutePl
           async (request) => answerOf(await messages.readLatest(accessOf(request), request.query), request.query),
         )
       }
+      done()
+    })
+    await app.register((scope: HttpApp, _options, done) => {
+      checkAccess(scope, 'subscribe', deps)
+      for (const { path, params } of PATHS)
+        scope.get(
+          `${path}/series`,
+          {
+            config: { action: 'subscribe', ownCredentials: MESSAGE_CREDENTIALS },
+            schema: {
+              tags: ['messages'],
+              summary: 'Read aggregates of several series, in columns',
+              description:
+                'What a chart shows: the results of each interval for a page of the series that have numeric values in the range, in the order in which the series began. A range has at most 1,000 intervals. Authorization as for reading.',
+              params,
+              querystring: Type.Object({ ...SeriesQuery.properties, ...authorizationQuery }),
+              response: responses({ 200: SeriesPage }, 'not_found', 'conflict', 'timeout'),
+            },
+          },
+          (request) => messages.readSeries(accessOf(request), request.query),
+        )
       done()
     })
   }

@@ -46,6 +46,8 @@ export type MqttBackend = {
   authenticate(connect: ConnectPacket, certificate: DeviceCredentials | undefined): Promise<Identity>
   /** An entity of the session changed. Throws when its connection must be closed; ends subscriptions that are no longer allowed. */
   recheck(session: Session): Promise<void>
+  /** Messages to this topic are acknowledged and dropped. */
+  isIgnored(topic: string): boolean
   /** Authorizes publishing to the topic; synchronous when cached. Throws, or rejects with, `forbidden`, `malformed` and others. */
   target(identity: Identity, topic: string): Target | Promise<Target>
   /** Authorizes subscribing to the filter, without `$share/…`. */

@@ -7,7 +7,7 @@ import type { MqttBackend, OpenRequest, Publication, SessionWill } from './backe
 import { REASON } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import type { SessionHost, Subscription } from './session.ts'
-import { Session } from './session.ts'
+import { Session, roleOf } from './session.ts'
 import { Streams } from './streams.ts'
 import { SubscriptionIndex } from './subscription-index.ts'
 import type { FilterTarget, Identity, Target } from './targets.ts'
@@ -47,6 +47,10 @@ export class ConformanceBackend implements MqttBackend {
 
   recheck(): Promise<void> {
     return Promise.resolve()
+  }
+
+  isIgnored(): boolean {
+    return false
   }
 
   target(_identity: Identity, topic: string): Target {
@@ -204,9 +208,10 @@ export class ConformanceBackend implements MqttBackend {
     this.#subscriptionCount--
   }
 
-  #renew({ clientIdentifier, expirySeconds }: OpenRequest, before: StoredSession | undefined): Session {
+  #renew({ clientIdentifier, connect, expirySeconds }: OpenRequest, before: StoredSession | undefined): Session {
     const key = before?.session.key ?? this.#nextKey++
-    const session = new Session({ key, epoch: 0, identity: FREE, clientIdentifier, expirySeconds }, this.#host)
+    const options = { key, epoch: 0, identity: FREE, clientIdentifier, expirySeconds, ...roleOf(connect) }
+    const session = new Session(options, this.#host)
     if (before === undefined) return session
     for (const outbound of before.session.outbound()) session.restore(outbound)
     for (const packetId of before.session.received) session.received.add(packetId)

@@ -42,6 +42,8 @@ export type ConnectingConnection = {
   /** Releases a session that was opened after the connection closed. */
   abandon(session: Session): void
   refuseConnect(reasonCode: number, reason: string): void
+  /** A message of the client is not stored, with the reason. */
+  dropped(reason: 'ignored_topic'): void
   /** Logs an internal error. */
   failedToConnect(error: unknown): void
 }
@@ -90,7 +92,7 @@ async function accept(
     )
   const identifier = identifierOf(packet)
   const identity = await backend.authenticate(packet, connection.certificate)
-  const will = await willOf(packet, identity, backend)
+  const will = await willOf(connection, packet, identity, backend)
   const expirySeconds = expiryOf(packet, identity)
   const { session, isPresent } = await inTurn(connection, identity, async () => {
     await connection.takeOver(identity, identifier)
@@ -154,6 +156,7 @@ function identifierOf({ version, clientIdentifier, cleanStart }: ConnectPacket):
 
 /** A will is authorized like a publish, at CONNECT and when it is sent (contract section 7.3). */
 async function willOf(
+  connection: ConnectingConnection,
   { will }: ConnectPacket,
   identity: Identity,
   backend: MqttBackend,
@@ -161,6 +164,10 @@ async function willOf(
   if (will === undefined) return undefined
   if (will.topic === '' || /[+#]/.test(will.topic))
     throw new ConnectRefusal(REASON.topicNameInvalid, 'the topic of a will must be a topic name')
+  if (backend.isIgnored(will.topic)) {
+    connection.dropped('ignored_topic')
+    return undefined
+  }
   const target = await backend.target(identity, will.topic)
   return { ...will, target, delaySeconds: will.properties.willDelayInterval ?? 0 }
 }

@@ -472,8 +472,8 @@ export class Connection
     this.host.countRefusal(reasonCode)
   }
 
-  dropped(): void {
-    this.host.countDropped('no_room')
+  dropped(reason: string): void {
+    this.host.countDropped(reason)
   }
 
   stored(durationMs: number): void {

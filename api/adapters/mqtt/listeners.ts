@@ -4,7 +4,7 @@ import type { AddressInfo, Server, Socket } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import type { TLSSocket } from 'node:tls'
 import type { DeviceCredentials } from '#api/devices/index.ts'
-import { followTls, openPort, portError } from '#core/http/index.ts'
+import { followTls, openPort, peerAddressOf, portError } from '#core/http/index.ts'
 import type { SharedPorts, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Peer } from './connection.ts'
@@ -109,7 +109,7 @@ export class Listeners {
     const server = createServer({ noDelay: true }, (socket) =>
       this.#proxied.take(socket, (address) => {
         const connection = connectionOf(socket)
-        if (address !== socket.remoteAddress) {
+        if (address !== peerAddressOf(socket)) {
           this.#addresses.set(connection, address)
           socket.once('close', () => this.#addresses.delete(connection))
         }
@@ -123,7 +123,7 @@ export class Listeners {
 
   async #acceptSecure(socket: TLSSocket, clientOf: ClientOf | undefined): Promise<void> {
     const { accept } = this.#options
-    const address = this.#addresses.get(connectionOf(socket)) ?? socket.remoteAddress ?? ''
+    const address = this.#addresses.get(connectionOf(socket)) ?? peerAddressOf(socket)
     const certificate = socket.authorized ? socket.getPeerX509Certificate()?.raw : undefined
     if (certificate === undefined || clientOf === undefined) return accept(socket, { address })
     const recertify = () => clientOf(certificate)
@@ -132,6 +132,7 @@ export class Listeners {
 }
 
 /** Identifies an open connection to these listeners: a TLS socket and the socket below it have the same ends. */
-function connectionOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
-  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
+function connectionOf(socket: Socket): string {
+  const { remotePort, localAddress, localPort } = socket
+  return `${peerAddressOf(socket)} ${remotePort} ${localAddress} ${localPort}`
 }

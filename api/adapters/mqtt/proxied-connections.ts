@@ -3,13 +3,13 @@
  * connection. From other addresses, and without a header, a connection is used as it is.
  */
 import type { Socket } from 'node:net'
-import { trustedProxies } from '#core/http/index.ts'
+import { peerAddressOf, trustedProxies } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { parseProxyHeader } from './proxy-header.ts'
 
 /** The deadline for the first byte of a connection, and for its whole header. */
 const HEADER_DEADLINE_MS = 5000
-/** The limit of connections that have not sent their header; further ones are closed. */
+/** The limit of connections that have not sent their header; beyond it, the oldest of them is closed. */
 const MAX_WAITING = 10_000
 
 export type ProxiedConnectionsOptions = {
@@ -32,15 +32,16 @@ export class ProxiedConnections {
 
   /** Calls `accept` with the address of the client, at once or when the header was read. Otherwise closes the connection. */
   take(socket: Socket, accept: (address: string) => void): void {
-    const proxy = socket.remoteAddress ?? ''
+    const proxy = peerAddressOf(socket)
     if (!this.#isTrusted(proxy)) {
       accept(proxy)
       return
     }
     if (this.#waiting.size >= MAX_WAITING) {
+      // The one that has waited longest: connections that send nothing must not keep out those that do.
+      const [oldest] = this.#waiting
       this.#options.onRefused()
-      socket.destroy()
-      return
+      oldest?.destroy()
     }
     let bytes = Buffer.alloc(0)
     const end = () => {
@@ -55,7 +56,8 @@ export class ProxiedConnections {
       destroy()
     }
     const read = () => {
-      const chunk = socket.read() as Buffer | null
+      // All of it: without a size, only its first piece is read.
+      const chunk = socket.read(socket.readableLength) as Buffer | null
       if (chunk === null) return
       bytes = Buffer.concat([bytes, chunk])
       const header = parseProxyHeader(bytes)

@@ -36,8 +36,8 @@ export type PublishingConnection = {
   resumeReading(): void
   /** A message was rejected, with the reason. */
   refused(reasonCode: number): void
-  /** A message with QoS 0 found no room. */
-  dropped(): void
+  /** A message was not stored, with the reason. */
+  dropped(reason: 'no_room' | 'ignored_topic'): void
   /** How long a message waited for its commit. */
   stored(durationMs: number): void
 }
@@ -105,6 +105,7 @@ export class Publishing {
       this.#connection.send(formatAcknowledgement('pubrec', this.#connection.version, packetId))
       return undefined
     }
+    if (this.#backend.isIgnored(topic)) return this.#ignore(packet)
     let target: Target | Promise<Target>
     try {
       target = this.#backend.target(this.#session.identity, topic)
@@ -117,6 +118,12 @@ export class Publishing {
       (found) => this.#admit(packet, found),
       (error: unknown) => this.#settle(this.#await(packet, undefined), error),
     )
+  }
+
+  /** Acknowledges a message that is neither stored nor delivered. */
+  #ignore(packet: PublishPacket): undefined {
+    this.#connection.dropped('ignored_topic')
+    this.#settle(this.#await(packet, undefined), undefined)
   }
 
   /** A message that was received is published even if its connection has ended while it waited. */
@@ -175,24 +182,29 @@ export class Publishing {
       return undefined
     }
     if (qos > 0) this.#unsettled.set(packetId, stored)
-    const removeUnsettled = () => {
-      if (qos > 0 && this.#unsettled.get(packetId) === stored) this.#unsettled.delete(packetId)
-    }
     return stored.then(
       () => {
-        removeUnsettled()
+        this.#removeUnsettled(pending, stored)
         this.#settle(pending, undefined)
       },
       (error: unknown) => {
-        removeUnsettled()
-        if (kindOf(error) !== 'unavailable') this.#settle(pending, error)
-        else if (qos > 0) this.#stall(pending)
-        else {
-          this.#connection.dropped()
-          this.#settle(pending, undefined)
-        }
+        this.#removeUnsettled(pending, stored)
+        this.#failed(pending, error)
       },
     )
+  }
+
+  #removeUnsettled({ publication: { qos, packetId } }: Pending, stored: Promise<void>): void {
+    if (qos > 0 && this.#unsettled.get(packetId) === stored) this.#unsettled.delete(packetId)
+  }
+
+  #failed(pending: Pending, error: unknown): void {
+    if (kindOf(error) !== 'unavailable') this.#settle(pending, error)
+    else if (pending.publication.qos > 0) this.#stall(pending)
+    else {
+      this.#connection.dropped('no_room')
+      this.#settle(pending, undefined)
+    }
   }
 
   #stall(pending: Pending): void {

@@ -82,7 +82,7 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
           params: Channel,
           querystring: Type.Object({
             subtopic: Type.Optional(
-              Type.String({ maxLength: 1024, description: 'Elements separated by / or .; empty: the channel itself' }),
+              Type.String({ maxLength: 1024, description: 'Elements separated by / or .; only /: the channel itself' }),
             ),
           }),
           response: responses({ 204: NoBody }, 'not_found'),

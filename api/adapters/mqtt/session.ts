@@ -4,6 +4,7 @@
  */
 import type { ApplicationMessage } from './application-message.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
+import type { ConnectPacket } from './packets/connect.ts'
 import type { Qos, ProtocolVersion } from './packets/protocol.ts'
 import type { PublishTemplate } from './packets/publish.ts'
 import { REASON } from './packets/reason-codes.ts'
@@ -108,6 +109,15 @@ export type SessionOptions = {
   identity: Identity
   clientIdentifier: string
   expirySeconds: number
+  /** Its client is another broker, whose own messages are not sent back to it. */
+  isBridge: boolean
+  /** The session is stored with its messages, for the subscription option "no local". */
+  isSenderKept: boolean
+}
+
+/** Only clients of 5.0 and bridges can have the option "no local". */
+export function roleOf({ version, isBridge }: ConnectPacket): Pick<SessionOptions, 'isBridge' | 'isSenderKept'> {
+  return { isBridge, isSenderKept: version === 5 || isBridge }
 }
 
 export class Session {
@@ -115,6 +125,8 @@ export class Session {
   readonly epoch: number
   readonly identity: Identity
   readonly clientIdentifier: string
+  readonly isBridge: boolean
+  readonly isSenderKept: boolean
   expirySeconds: number
   readonly subscriptions = new Map<string, Subscription>()
   /** Identifiers of received QoS 2 messages that are stored and not released. */
@@ -141,6 +153,8 @@ export class Session {
     this.identity = options.identity
     this.clientIdentifier = options.clientIdentifier
     this.expirySeconds = options.expirySeconds
+    this.isBridge = options.isBridge
+    this.isSenderKept = options.isSenderKept && options.key !== 0
     this.#host = host
   }
 
@@ -192,7 +206,7 @@ export class Session {
     const [first] = subscriptions
     if (first === undefined) return
     if (subscriptions.length === 1) {
-      if (first.noLocal && this.#isOwn(applicationMessage)) return
+      if (first.noLocal && this.isOwn(applicationMessage)) return
       const { qos, prefix, streamKey, identifier, retainAsPublished } = first
       const identifiers = identifier === undefined ? undefined : [identifier]
       const retain = applicationMessage.facts.retain && retainAsPublished
@@ -203,7 +217,7 @@ export class Session {
       )
       return
     }
-    const wanted = this.#isOwn(applicationMessage) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
+    const wanted = this.isOwn(applicationMessage) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
     const best = wanted.reduce<Subscription | undefined>(
       (one, other) => (one === undefined || other.qos > one.qos ? other : one),
       undefined,
@@ -216,7 +230,8 @@ export class Session {
     this.push(applicationMessage, options, batch)
   }
 
-  #isOwn(applicationMessage: ApplicationMessage): boolean {
+  /** Whether its client has published the message. */
+  isOwn(applicationMessage: ApplicationMessage): boolean {
     return this.key !== 0 && applicationMessage.facts.sender === this.key
   }
 

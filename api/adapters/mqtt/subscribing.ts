@@ -81,7 +81,9 @@ async function resolve(
   if (shared === undefined)
     throw new ProtocolError(REASON.topicFilterInvalid, 'the filter of a shared subscription is malformed')
   const target = await backend.filter(session.identity, shared.topicFilter)
-  return { ...wanted, ...target, ...shared, session, identifier }
+  // Versions before 5.0 have no options. A shared subscription cannot exclude own messages [MQTT-3.8.3-4].
+  const options = session.isBridge ? { noLocal: shared.group === undefined, retainAsPublished: true } : {}
+  return { ...wanted, ...options, ...target, ...shared, session, identifier }
 }
 
 export async function unsubscribe(

@@ -7,11 +7,11 @@ export type Identity = {
    * The key of the client that owns the sessions. Undefined while a secret matches clients of several domains and no topic has named the
    * domain (decision 31c).
    */
-  ownerKey: number | undefined
+  readonly ownerKey: number | undefined
   /** Identifies the owner: client identifiers are unique within it only. */
-  scope: string
-  domainKey: number | undefined
-  credentials: DeviceCredentials | undefined
+  readonly scope: string
+  readonly domainKey: number | undefined
+  readonly credentials: DeviceCredentials | undefined
 }
 
 /** A topic name, resolved and authorized. */

@@ -2,6 +2,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, createWebSocketStream } from 'ws'
+import type { CallerAddress } from '#core/http/index.ts'
+import { PING_MS, pingPeriodically } from '#core/streams/index.ts'
 
 /** The paths of newer and older clients, and of reverse proxies. */
 const PATH = /^\/(?:api\/)?mqtt\/?(?:\?|$)/
@@ -15,7 +17,8 @@ export type MqttUpgrades = {
 
 export function createMqttUpgrades(
   accept: (stream: Duplex, address: string) => void,
-  maxFrameBytes: number | undefined,
+  { addressOf, maxFrameBytes }: { addressOf: CallerAddress; maxFrameBytes: number | undefined },
+  pingMs = PING_MS,
 ): MqttUpgrades {
   const server = new WebSocketServer({
     noServer: true,
@@ -30,12 +33,14 @@ export function createMqttUpgrades(
       socket.on('error', ignore)
       server.handleUpgrade(request, socket, head, (upgraded) => {
         socket.removeListener('error', ignore)
+        const heard = pingPeriodically(upgraded, pingMs)
         // Text frames are not allowed [MQTT-6.0.0-1].
         upgraded.on('message', (_data, isBinary) => {
+          heard()
           if (!isBinary) upgraded.close(1003, 'MQTT is carried by binary frames')
         })
         const stream = createWebSocketStream(upgraded)
-        accept(stream, request.socket.remoteAddress ?? '')
+        accept(stream, addressOf(request))
       })
       return true
     },

@@ -3,9 +3,11 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import type { RawData, WebSocket } from 'ws'
-import { Slots } from '#core/slots.ts'
+import type { CallerAddress } from '#core/http/index.ts'
+import { pingPeriodically } from '#core/streams/index.ts'
 import type { FrameEndpoint, FrameSession, FrameSocket, StreamOwner, Streams } from '#core/streams/index.ts'
 import { CLOSE } from './close-codes.ts'
+import { UnknownCallers } from './unknown-callers.ts'
 
 type OpenSession = NonNullable<ReturnType<FrameEndpoint['match']>>
 
@@ -17,41 +19,32 @@ const MAX_WAITING_FRAMES = 32
 const MAX_BUFFERED_BYTES = 4 * 1024 * 1024
 /** A reader with fewer waiting bytes keeps pace. */
 const PACE_BYTES = 256 * 1024
-/** The interval of pings; a socket without a pong until the next ping is closed. */
-const PING_MS = 30_000
 /** The time for the frame that tells who the caller is. */
 const ADMIT_DEADLINE_MS = 10_000
-/** Sockets of this process whose caller is not known yet, and of one address. */
-const MAX_UNKNOWN = 1_000
-const MAX_UNKNOWN_PER_ADDRESS = 250
 
 export class FrameSockets {
   readonly #streams: Streams
   readonly #server = new WebSocketServer({ noServer: true, maxPayload: MAX_FRAME_BYTES })
   readonly #sockets = new Set<WebSocket>()
-  readonly #unknown = new Slots({
-    what: 'sockets without a token',
-    max: MAX_UNKNOWN,
-    share: MAX_UNKNOWN_PER_ADDRESS,
-    per: 'address',
-  })
+  readonly #addressOf: CallerAddress
+  readonly #unknown = new UnknownCallers()
 
-  constructor(streams: Streams) {
+  constructor(streams: Streams, addressOf: CallerAddress) {
     this.#streams = streams
+    this.#addressOf = addressOf
   }
 
-  /** Throws `rate_limited` and `unavailable` with too many sockets whose caller is not known. */
-  async take(request: IncomingMessage, socket: Duplex, head: Buffer, open: OpenSession): Promise<void> {
-    const address = request.socket.remoteAddress ?? ''
-    const release = await this.#unknown.take(address)
-    socket.once('close', release)
-    if (socket.destroyed) return release()
+  take(request: IncomingMessage, socket: Duplex, head: Buffer, open: OpenSession): void {
+    if (socket.destroyed) return
+    const address = this.#addressOf(request)
+    const known = this.#unknown.add(address, () => socket.destroy())
+    socket.once('close', known)
     this.#server.handleUpgrade(request, socket, head, (upgraded) => {
       this.#sockets.add(upgraded)
       upgraded.once('close', () => this.#sockets.delete(upgraded))
       serve(upgraded, socket, {
         streams: this.#streams,
-        known: release,
+        known,
         open: (frames) => open({ headers: request.headers, address }, frames),
       })
     })
@@ -106,16 +99,10 @@ function serve(upgraded: WebSocket, raw: Duplex, { streams, known, open }: Servi
   })
   let waiting = 0
   let turn: Promise<void> = Promise.resolve()
-  let isAlive = true
-  const pings = setInterval(() => {
-    if (!isAlive) upgraded.terminate()
-    isAlive = false
-    if (upgraded.readyState === upgraded.OPEN) upgraded.ping()
-  }, PING_MS)
-  upgraded.on('pong', () => (isAlive = true))
+  const heard = pingPeriodically(upgraded)
   upgraded.on('error', () => undefined)
   upgraded.on('message', (data: RawData, isBinary: boolean) => {
-    isAlive = true
+    heard()
     if (isBinary) return upgraded.close(CLOSE.unsupportedData, 'frames must be JSON texts')
     if (++waiting >= MAX_WAITING_FRAMES) upgraded.pause()
     turn = turn.then(async () => {
@@ -125,7 +112,6 @@ function serve(upgraded: WebSocket, raw: Duplex, { streams, known, open }: Servi
   })
   raw.on('drain', account.update)
   upgraded.once('close', () => {
-    clearInterval(pings)
     clearTimeout(admitting)
     release?.()
     account.close()

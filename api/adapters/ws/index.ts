@@ -5,7 +5,7 @@ import type { RoutePlugin } from '#core/http/index.ts'
 import { Upgrades } from './upgrade.ts'
 import type { UpgradesDeps } from './upgrade.ts'
 
-export type WebSocketAdapterDeps = Omit<UpgradesDeps, 'maxFrameBytes' | 'logger'> & {
+export type WebSocketAdapterDeps = Omit<UpgradesDeps, 'maxFrameBytes' | 'logger' | 'addressOf'> & {
   /** Aborted when the process stops: closes the sockets. */
   signal: AbortSignal
   /** Handles upgrades of another adapter; true when it did. */
@@ -15,7 +15,12 @@ export type WebSocketAdapterDeps = Omit<UpgradesDeps, 'maxFrameBytes' | 'logger'
 /** Handles upgrades on every port. */
 export function webSocketRoutes(deps: WebSocketAdapterDeps): RoutePlugin {
   return (app) => {
-    const upgrades = new Upgrades({ ...deps, maxFrameBytes: app.initialConfig.bodyLimit, logger: app.log })
+    const upgrades = new Upgrades({
+      ...deps,
+      addressOf: app.callerAddress,
+      maxFrameBytes: app.initialConfig.bodyLimit,
+      logger: app.log,
+    })
     const server: Server = app.server
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       if (deps.takenByOthers?.(request, socket, head) !== true) upgrades.take(request, socket, head)

@@ -2,9 +2,10 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { ChannelPath, ChannelAccess, MessageCredentials } from '#api/devices/index.ts'
-import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
+import { liveFilter, parseMessagePath } from '#api/messages/index.ts'
 import { parseAuthorization } from '#core/authorization.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { CallerAddress } from '#core/http/index.ts'
 import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
 import type { ChannelAccessDeps } from '../http/access.ts'
@@ -14,11 +15,13 @@ const PREFIX = /^\/(?:api\/)?ws(?=\/)/
 
 const SCHEMES: ReadonlySet<string> = new Set(['client', 'thing', 'basic', 'bearer'])
 
+export type OpeningDeps = ChannelAccessDeps & { addressOf: CallerAddress }
+
 export type Opening = {
   path: ChannelPath
   /** The unparsed subtopic: for publishing, or a filter with wildcards. */
   rest: string
-  filter: string
+  wanted: ReturnType<typeof liveFilter>
   /** Each frame is answered `{"ack": n}` when it is committed. */
   acknowledges: boolean
   /** Checks the credentials again: a token may have expired. */
@@ -32,7 +35,7 @@ export type Opening = {
 }
 
 /** Throws the errors of an HTTP request. */
-export async function readOpening(request: IncomingMessage, deps: ChannelAccessDeps): Promise<Opening> {
+export async function readOpening(request: IncomingMessage, deps: OpeningDeps): Promise<Opening> {
   const url = requestUrl(request)
   const named = parseMessagePath(decodeURIComponent(url.pathname.replace(PREFIX, '')))
   if (named === undefined) {
@@ -41,7 +44,7 @@ export async function readOpening(request: IncomingMessage, deps: ChannelAccessD
   const credentials = credentialsOf(request, url, deps)
   const path = { domain: named.domain, channel: named.channel }
   const given = await credentials()
-  const filter = parseSubtopicFilter(named.rest)
+  const wanted = liveFilter({ subtopic: named.rest, without: url.searchParams.get('without') ?? undefined }, '')
   const subscribe = await deps.gate.authorize(given, path, 'subscribe').catch((error: unknown) => {
     if (kindOf(error) !== 'forbidden' && kindOf(error) !== 'not_found') throw error
     return undefined
@@ -50,11 +53,11 @@ export async function readOpening(request: IncomingMessage, deps: ChannelAccessD
   const user = given.kind === 'user' ? given.principal.key : undefined
   const owner = { domain: domainId, client: clientKey ?? undefined, user }
   const acknowledges = url.searchParams.get('ack') === '1'
-  return { path, rest: named.rest, filter, acknowledges, credentials, subscribe, clientKey, owner }
+  return { path, rest: named.rest, wanted, acknowledges, credentials, subscribe, clientKey, owner }
 }
 
 /** Checks the credentials with each call. */
-function credentialsOf(request: IncomingMessage, url: URL, deps: ChannelAccessDeps): () => Promise<MessageCredentials> {
+function credentialsOf(request: IncomingMessage, url: URL, deps: OpeningDeps): () => Promise<MessageCredentials> {
   const header = request.headers.authorization
   const { scheme = '' } = parseAuthorization(header) ?? {}
   const texts = {
@@ -62,7 +65,7 @@ function credentialsOf(request: IncomingMessage, url: URL, deps: ChannelAccessDe
     header: header === undefined || SCHEMES.has(scheme) ? header : `Client ${header}`,
     query: url.searchParams.get('authorization') ?? undefined,
     certificate: () => peerCertificateOf(request.socket),
-    origin: () => ({ address: request.socket.remoteAddress ?? '', requestId: randomUUID() }),
+    origin: () => ({ address: deps.addressOf(request), requestId: randomUUID() }),
   }
   return async () => await readCredentials(texts, deps)
 }

@@ -4,6 +4,7 @@ import type { RawData, WebSocket } from 'ws'
 import type { ChannelAccess } from '#api/devices/index.ts'
 import { TEXT_PLAIN } from '#api/messages/index.ts'
 import type { Delivery } from '#api/messages/index.ts'
+import { pingPeriodically } from '#core/streams/index.ts'
 import type { BudgetEntry } from '#core/streams/index.ts'
 import { CLOSE, END_CODES, closeFor } from './close-codes.ts'
 import { Frames } from './frames.ts'
@@ -12,8 +13,6 @@ import type { Opening } from './opening.ts'
 
 /** The limit of bytes that wait for a slow reader; above it, the socket is closed. */
 const MAX_BUFFERED_BYTES = 4 * 1024 * 1024
-/** The interval of pings; a socket without a pong until the next ping is closed. */
-const PING_MS = 30_000
 
 export type SessionDeps = FramesDeps
 
@@ -25,7 +24,6 @@ export class WebSocketSession {
   readonly #frames: Frames
   /** Identifies the sender of messages; clients are identified by their id, users are not. */
   readonly #sender = {}
-  #isAlive = true
   #stopFollowing: (() => void) | undefined
 
   /** `account`: counts the bytes that wait for the socket's reader. */
@@ -50,12 +48,10 @@ export class WebSocketSession {
     const { presence } = this.#deps.messages
     const { subscribe, clientKey } = this.#opening
     const socket = this.#socket
-    const pings = setInterval(() => this.#ping(), PING_MS)
-    socket.on('pong', () => (this.#isAlive = true))
+    const heard = pingPeriodically(socket)
     socket.on('error', () => undefined)
-    socket.once('close', () => clearInterval(pings))
     socket.on('message', (data: RawData, isBinary: boolean) => {
-      this.#isAlive = true
+      heard()
       this.#frames.take(bytesOf(data), isBinary)
     })
     if (clientKey !== null) {
@@ -65,23 +61,17 @@ export class WebSocketSession {
     if (subscribe !== undefined) this.#follow(subscribe).catch((error: unknown) => this.#close(closeFor(error)))
   }
 
-  #ping(): void {
-    if (!this.#isAlive) this.#socket.terminate()
-    this.#isAlive = false
-    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.ping()
-  }
-
   #close({ code, reason }: { code: number; reason: string }): void {
     if (this.#socket.readyState === this.#socket.OPEN) this.#socket.close(code, reason)
   }
 
   async #follow(access: ChannelAccess): Promise<void> {
     const { messages, gate } = this.#deps
-    const { path, filter, credentials, clientKey } = this.#opening
+    const { path, wanted, credentials, clientKey } = this.#opening
     const socket = this.#socket
     const { close: stop } = await messages.follow({
       access,
-      filter,
+      ...wanted,
       authorize: async () => await gate.authorize(await credentials(), path, 'subscribe'),
       deliver: (deliveries) => this.#deliver(deliveries),
       onEnd: (reason) => this.#close(END_CODES[reason]),

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import type { WebSocket } from 'ws'
 import { PROTOCOL_STATUS, ServiceError, kindOf, presentError } from '#core/errors/index.ts'
+import type { CallerAddress } from '#core/http/index.ts'
 import type { FrameEndpoint, Streams } from '#core/streams/index.ts'
 import { withDeadline } from '#core/time.ts'
 import type { ChannelAccessDeps } from '../http/access.ts'
@@ -22,6 +23,7 @@ export type UpgradesDeps = ChannelAccessDeps &
     streams: Streams
     /** Sockets that services of other rooms serve. */
     endpoints: readonly FrameEndpoint[]
+    addressOf: CallerAddress
     /** Larger messages close their socket with 1009; undefined: the default of the library. */
     maxFrameBytes: number | undefined
     logger: { error(context: object, message: string): void }
@@ -35,7 +37,7 @@ export class Upgrades {
 
   constructor(deps: UpgradesDeps) {
     this.#deps = deps
-    this.#frameSockets = new FrameSockets(deps.streams)
+    this.#frameSockets = new FrameSockets(deps.streams, deps.addressOf)
     this.#server = new WebSocketServer({ noServer: true, maxPayload: deps.maxFrameBytes })
   }
 
@@ -61,7 +63,7 @@ export class Upgrades {
 
   async #take(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const open = this.#deps.endpoints.map(({ match }) => match(pathOf(request))).find((found) => found !== undefined)
-    if (open !== undefined) return await this.#frameSockets.take(request, socket, head, open)
+    if (open !== undefined) return this.#frameSockets.take(request, socket, head, open)
     const reading = readOpening(request, this.#deps)
     const opening = await withDeadline(reading, AUTHORIZE_DEADLINE_MS, 'looking at the credentials')
     const release = this.#deps.streams.limits.admit(opening.owner)

@@ -2,7 +2,7 @@
 import { grantingAdmin } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { commonAssignments, connectableTable, recordFromRow } from '../connectable/repository.ts'
@@ -24,8 +24,8 @@ function fromRow(row: Row): ChannelRecord {
 }
 
 const CONFLICTS = {
-  channels_id_key: () => new ServiceError('conflict', 'a channel with this id exists in the domain'),
-  channels_route_key: () => new ServiceError('conflict', 'a channel with this route exists in the domain'),
+  channels_id_key: () => takenField('/id', 'a channel with this id exists in the domain'),
+  channels_route_key: () => takenField('/route', 'a channel with this route exists in the domain'),
 }
 
 type InsertedRow = { key: number; id: string; created_at: string }

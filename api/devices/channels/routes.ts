@@ -1,8 +1,8 @@
 /** Channel routes, with the domain in the path and without it (decisions 31 and 31b). */
 import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { BulkTurns, RoutePlugin } from '#core/http/index.ts'
 import type { Page } from '#core/page.ts'
-import { MAX_BULK_BODY_BYTES } from '../connectable/bulk.ts'
+import { MAX_BULK_BODY_BYTES, inList, itemsOf } from '../connectable/bulk.ts'
 import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
 import { collectionPaths, entityPaths } from '../connectable/schema.ts'
 import { Channel, ChannelPage, ChannelQuery, ChannelUpdate, NewChannel, NewChannels, presentChannel } from './schema.ts'
@@ -25,7 +25,7 @@ function presentPage(page: Page<ShownChannel>, onlyTotal: boolean | undefined): 
   return { total, offset, limit, channels: items.map(present), next }
 }
 
-export function channelRoutes(channels: ChannelsService): RoutePlugin {
+export function channelRoutes(channels: ChannelsService, bulk: BulkTurns): RoutePlugin {
   return (app) => {
     for (const { base, params, isScoped } of collectionPaths('channel')) {
       const where = isScoped ? '' : ' Uses the domain of the token, or the only domain that the caller has access to.'
@@ -52,7 +52,7 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
       app.post(
         `${base}/bulk`,
         {
-          config: { action: 'channel_create', dryRun: true },
+          config: { action: 'channel_create', dryRun: true, bulk: { turns: bulk, rowsOf: itemsOf } },
           bodyLimit: MAX_BULK_BODY_BYTES,
           schema: {
             tags,
@@ -64,7 +64,7 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
           },
         },
         async (request) => {
-          const created = await channels.create(request.principal, domainOf(request.params), request.body)
+          const created = await inList(channels.create(request.principal, domainOf(request.params), request.body))
           return { total: created.length, channels: created.map(present) }
         },
       )

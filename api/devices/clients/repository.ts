@@ -2,7 +2,7 @@
 import { grantingAdmin } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ACTIVITY, activityOf } from './activity.ts'
@@ -30,10 +30,11 @@ function fromRow(row: Row): ClientRecord {
   return { ...recordFromRow('client', row), identity, secretSealed, privateMetadata, activity: activityOf(row) }
 }
 
-const CONFLICTS = {
-  clients_id_key: () => new ServiceError('conflict', 'a client with this id exists in the domain'),
-  clients_secret_key: () => new ServiceError('conflict', 'a client with this secret exists in the domain'),
-}
+/** `secretPath`: where the body has the secret, which is another place at creation. */
+const conflictsOf = (secretPath: string) => ({
+  clients_id_key: () => takenField('/id', 'a client with this id exists in the domain'),
+  clients_secret_key: () => takenField(secretPath, 'a client with this secret exists in the domain'),
+})
 
 type InsertedRow = { key: number; id: string; created_at: string }
 
@@ -88,7 +89,10 @@ export async function insertClients(
     secretMac: client.secretMac.toString('base64'),
     secretSealed: client.secretSealed.toString('base64'),
   }))
-  const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, creator.id, JSON.stringify(items), creator.key]))
+  const { rows } = await refusing(
+    conflictsOf('/credentials/secret'),
+    INSERT(db, [domainKey, creator.id, JSON.stringify(items), creator.key]),
+  )
   // Given values are not read back: for ten thousand rows reading takes longer than writing.
   const inserted = new Map(rows.map((row) => [row.id, row]))
   return clients.map((client) => {
@@ -142,5 +146,5 @@ export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
   read: { own: ['identity', 'secret_sealed', 'private_metadata'], joined: ACTIVITY },
   fromRow,
   assignments,
-  conflicts: CONFLICTS,
+  conflicts: conflictsOf('/secret'),
 })

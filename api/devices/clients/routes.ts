@@ -2,9 +2,9 @@
 import { MessageBody } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import type { BulkTurns, HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Page } from '#core/page.ts'
-import { MAX_BULK_BODY_BYTES } from '../connectable/bulk.ts'
+import { MAX_BULK_BODY_BYTES, inList, itemsOf } from '../connectable/bulk.ts'
 import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
 import { collectionPaths, entityPaths } from '../connectable/schema.ts'
 import type { EntityPath } from '../connectable/schema.ts'
@@ -13,7 +13,7 @@ import { presentClient } from './schema.ts'
 import type { ClientsService, ShownClient } from './service.ts'
 
 const tags = ['clients']
-const CREATION_KINDS = ['conflict', 'unprocessable'] as const
+const CREATION_KINDS = ['conflict', 'unprocessable', 'rate_limited'] as const
 
 const WITHIN = {
   channel: 'List the clients that are connected to a channel',
@@ -32,10 +32,10 @@ function presentPage(page: Page<ShownClient>, onlyTotal: boolean | undefined): C
   return { total, offset, limit, clients: items.map(present), next }
 }
 
-export function clientRoutes(clients: ClientsService): RoutePlugin {
+export function clientRoutes(clients: ClientsService, bulk: BulkTurns): RoutePlugin {
   return (app) => {
     for (const path of collectionPaths('client')) {
-      addCollectionRoutes(app, clients, path)
+      addCollectionRoutes(app, clients, bulk, path)
     }
     addListsWithin(app, clients)
     connectableRoutes(app, {
@@ -56,7 +56,12 @@ export function clientRoutes(clients: ClientsService): RoutePlugin {
 }
 
 /** Adds the routes that create and list clients. */
-function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, params, isScoped }: EntityPath): void {
+function addCollectionRoutes(
+  app: HttpApp,
+  clients: ClientsService,
+  bulk: BulkTurns,
+  { base, params, isScoped }: EntityPath,
+): void {
   const where = isScoped ? '' : ' Uses the domain of the token, or the only domain that the caller has access to.'
   app.post(
     base,
@@ -81,7 +86,7 @@ function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, para
   app.post(
     `${base}/bulk`,
     {
-      config: { action: 'client_create', dryRun: true },
+      config: { action: 'client_create', dryRun: true, bulk: { turns: bulk, rowsOf: itemsOf } },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         tags,
@@ -93,7 +98,7 @@ function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, para
       },
     },
     async (request) => {
-      const created = await clients.create(request.principal, domainOf(request.params), request.body)
+      const created = await inList(clients.create(request.principal, domainOf(request.params), request.body))
       return { total: created.length, clients: created.map(present) }
     },
   )
@@ -175,7 +180,7 @@ function addChangeRoutes(app: HttpApp, clients: ClientsService, path: EntityPath
           tags,
           summary: 'Change the secret; the old secret is invalid immediately',
           successes: { 200: Client },
-          kinds: ['conflict'],
+          kinds: ['conflict', 'rate_limited'],
         }),
         body: ClientSecretUpdate,
       },

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { EffectiveAccessFields, Id, PrivateMetadata, ShownRolesFields, Timestamp } from '#api/identity/index.ts'
-import { documented } from '#core/http/index.ts'
+import { SECRET, documented } from '#core/http/index.ts'
 import { pageFields } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
@@ -22,6 +22,7 @@ export const Client = Type.Object(
     credentials: Type.Object({
       identity: Type.String(),
       secret: Type.String({
+        ...SECRET,
         description:
           'Secret of the client: present on creation, after a change of the secret, and in lists for callers with `update`; otherwise empty',
       }),

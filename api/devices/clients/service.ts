@@ -1,7 +1,13 @@
 /** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
-import { setImmediate } from 'node:timers/promises'
 import { enterForCreation, findPageAccess } from '#api/identity/index.ts'
-import type { AccessPolicy, DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
+import type {
+  AccessPolicy,
+  DomainAccess,
+  EffectiveAccess,
+  Journal,
+  ShownRoles,
+  UserPrincipal,
+} from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
@@ -9,6 +15,7 @@ import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
 import type { Sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
+import { inTurns } from '#core/turns.ts'
 import { nameTakenItem, requireDistinct, requireItemLimit, takenItem } from '../connectable/bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../secrets/index.ts'
 import {
@@ -25,6 +32,7 @@ import { connectedTo, deviceFilters } from '../connectable/filters.ts'
 import { hasState } from './activity.ts'
 import type { Activity } from './activity.ts'
 import { findInOnlineOrder } from './online-order.ts'
+import type { GivenSecrets } from './given-secrets.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
 import { awaitOtherBulks, clientTable, findTaken, insertClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
@@ -42,14 +50,12 @@ export type ShownClient = {
   access?: EffectiveAccess | ShownRoles | undefined
 }
 
-/** Number of secrets that are sealed before the event loop runs again, after some 5 ms. */
-const SEALED_AT_ONCE = 250
 /** Number of rows that one statement inserts. The secrets of the next rows are sealed meanwhile. */
 const INSERTED_AT_ONCE = 500
 
 type UnsealedClient = Omit<NewClientRow, 'secretMac' | 'secretSealed'> & { secret: string }
 
-export type ClientsDeps = ConnectableDeps & { keyring: Keyring }
+export type ClientsDeps = ConnectableDeps & { keyring: Keyring; givenSecrets: GivenSecrets }
 
 const hidden = (client: ClientRecord, mayUpdate = false): ShownClient => ({ client, secret: '', mayUpdate })
 
@@ -57,18 +63,23 @@ export class ClientsService {
   readonly #database: Database
   readonly #access: AccessPolicy
   readonly #keyring: Keyring
+  readonly #journal: Journal
+  readonly #givenSecrets: GivenSecrets
   readonly #rules: ConnectableRules<ClientRecord, ClientChange>
 
   constructor(deps: ClientsDeps) {
     this.#database = deps.database
     this.#access = deps.access
     this.#keyring = deps.keyring
+    this.#journal = deps.journal
+    this.#givenSecrets = deps.givenSecrets
     this.#rules = createConnectableRules(deps, clientTable, factsOf)
   }
 
   /**
    * Creates all clients or none. Single creation is bulk creation of one. Without `domainId` it uses the domain of the
-   * token or the only domain of the caller. Throws `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
+   * token or the only domain of the caller. Throws `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`, and
+   * `rate_limited` after too many secrets that other clients use.
    */
   async create(
     caller: UserPrincipal,
@@ -92,12 +103,17 @@ export class ClientsService {
       parentGroupId: parentIdOf(input),
     }))
     const isAnySecretGiven = inputs.some((input) => input.credentials?.secret !== undefined)
-    const created = this.#rules.create(caller, domain, rows, async (tx, placed) => {
-      // Generated secrets cannot collide.
-      if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
-      return await this.#insertSealed(tx, domain, placed, caller)
-    })
-    const clients = await nameTakenItem(inputs, created, () => this.#findTakenItem(domain, inputs))
+    const insert = async () => {
+      const created = this.#rules.create(caller, domain, rows, async (tx, placed) => {
+        if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
+        return await this.#insertSealed(tx, domain, placed, caller)
+      })
+      return await nameTakenItem(inputs, created, () => this.#findTakenItem(domain, inputs))
+    }
+    // Generated secrets cannot collide.
+    const clients = isAnySecretGiven
+      ? await this.#givenSecrets.store(caller, this.#journal, () => domain.domainKey, insert)
+      : await insert()
     return clients.map((client, index) => ({ client, secret: rows[index]?.secret ?? '', mayUpdate: true }))
   }
 
@@ -175,11 +191,20 @@ export class ClientsService {
     return hidden(await this.#rules.change(caller, at, 'client.update_tags', { tags }), true)
   }
 
-  /** The old secret is invalid immediately. Throws `conflict` for a secret that another client of the domain uses. */
+  /**
+   * The old secret is invalid immediately. Throws `conflict` for a secret that another client of the domain uses, `rate_limited` after too
+   * many of them.
+   */
   async changeSecret(caller: UserPrincipal, at: Address, secret: string): Promise<ShownClient> {
-    const client = await this.#rules.change(caller, at, 'client.update_secret', ({ domainKey, id }) => ({
-      secret: { mac: secretMac(this.#keyring, secret), sealed: sealSecret(this.#keyring, domainKey, id, secret) },
-    }))
+    let found: number | undefined
+    const change = async () =>
+      await this.#rules.change(caller, at, 'client.update_secret', ({ domainKey, id }) => {
+        found = domainKey
+        return {
+          secret: { mac: secretMac(this.#keyring, secret), sealed: sealSecret(this.#keyring, domainKey, id, secret) },
+        }
+      })
+    const client = await this.#givenSecrets.store(caller, this.#journal, () => found, change)
     return { client, secret, mayUpdate: true }
   }
 
@@ -207,14 +232,13 @@ export class ClientsService {
 
   async #seal(domainKey: number, clients: readonly UnsealedClient[]): Promise<NewClientRow[]> {
     const sealed: NewClientRow[] = []
-    for (const { secret, ...client } of clients) {
-      if (sealed.length > 0 && sealed.length % SEALED_AT_ONCE === 0) await setImmediate()
+    await inTurns(clients, ({ secret, ...client }) => {
       sealed.push({
         ...client,
         secretMac: secretMac(this.#keyring, secret),
         secretSealed: sealSecret(this.#keyring, domainKey, client.id, secret),
       })
-    }
+    })
     return sealed
   }
 
@@ -235,8 +259,11 @@ export class ClientsService {
       insertion.catch(() => undefined)
       insertions.push(insertion)
     }
-    const inserted = new Map((await Promise.all(insertions)).flat().map((client) => [client.id, client]))
-    return clients.map(({ id }) => inserted.get(id) as ClientRecord)
+    const inserted = new Map<string, ClientRecord>()
+    const created: ClientRecord[] = []
+    await inTurns((await Promise.all(insertions)).flat(), (client) => inserted.set(client.id, client))
+    await inTurns(clients, ({ id }) => created.push(inserted.get(id) as ClientRecord))
+    return created
   }
 
   async #findTakenItem(domain: DomainAccess, inputs: readonly NewClient[]): Promise<ServiceError | undefined> {

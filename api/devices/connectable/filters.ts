@@ -4,6 +4,7 @@ import {
   contains,
   containsMetadata,
   createdWithin,
+  hasIdOf,
   hasTrigrams,
   parseMetadataFilter,
 } from '#api/identity/index.ts'
@@ -35,8 +36,7 @@ export function deviceFilters(query: DeviceQuery, alias: string, connected: read
   if (query.metadata !== undefined)
     conditions.push(containsMetadata(`${alias}.metadata`, parseMetadataFilter(query.metadata)))
   conditions.push(...createdWithin(alias, query))
-  if (query.id !== undefined)
-    conditions.push(isId(query.id) ? sql<boolean>`${column('id')} = ${query.id}` : sql<boolean>`false`)
+  if (query.id !== undefined) conditions.push(hasIdOf(`${alias}.id`, query.id))
   if (query.group === '') conditions.push(sql<boolean>`${column('parent_group_key')} IS NULL`)
   else if (query.group !== undefined) {
     conditions.push(

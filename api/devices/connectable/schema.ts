@@ -6,6 +6,7 @@ import {
   ChosenId,
   EnabledStatus,
   Id,
+  IdsFilter,
   Metadata,
   MetadataFilter,
   Name,
@@ -72,7 +73,7 @@ export function queryFields(peer: ConnectableType) {
     tags: Text('Comma-separated tags; an entity must have all of them'),
     status: StatusFilter,
     metadata: Type.Optional(MetadataFilter),
-    id: Type.Optional(Id),
+    id: IdsFilter,
     ...createdFields,
     connection_type: Type.Optional(
       Type.Enum(['publish', 'subscribe'], { description: `Type of the connection to \`${peer}\`` }),

@@ -39,6 +39,16 @@ const CLIENT_FIELDS = ['client_ids', 'subjects', 'thing_id'] as const
 const CHANNEL_FIELDS = ['channel_ids', 'objects', 'channel_id'] as const
 const TYPE_FIELDS = ['types', 'actions'] as const
 
+/** The number of pairs that a parsed body of any form stands for. The channel of a path counts as one. */
+export function pairsOf(body: unknown): number {
+  const lengthOf = (item: Connecting, fields: readonly (keyof Connecting)[]) => {
+    const given = fields.map((field) => item[field]).find((ids) => ids !== undefined)
+    return Array.isArray(given) ? given.length : 1
+  }
+  const items = [body].flat().filter((item): item is Connecting => typeof item === 'object' && item !== null)
+  return items.reduce((sum, item) => sum + lengthOf(item, CLIENT_FIELDS) * lengthOf(item, CHANNEL_FIELDS), 0)
+}
+
 /** Without types it selects both (contract 4.2). `at` is the path of the item in a list. */
 function parseOne(connection: Connecting, at: string): ConnectionRequest {
   let bits = 0

@@ -5,8 +5,9 @@
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { BulkTurns, RoutePlugin } from '#core/http/index.ts'
 import { MAX_BULK_BODY_BYTES } from '../connectable/bulk.ts'
+import { pairsOf } from './connection-request.ts'
 import { ChannelConnecting, Connection, Connectings, presentConnection } from './schema.ts'
 import type { ConnectionsService } from './service.ts'
 
@@ -23,7 +24,7 @@ const SCOPES = [
 
 type Ids = { domain_id?: string; channel_id?: string; client_id?: string }
 
-export function connectionRoutes(connections: ConnectionsService): RoutePlugin {
+export function connectionRoutes(connections: ConnectionsService, bulk: BulkTurns): RoutePlugin {
   return (app) => {
     const verbs = [
       { verb: 'connect', status: 201, summary: 'Connect every client with every channel', apply: connections.connect },
@@ -45,7 +46,7 @@ export function connectionRoutes(connections: ConnectionsService): RoutePlugin {
           app.post(
             url,
             {
-              config: { action: 'connect_to_client', dryRun: true },
+              config: { action: 'connect_to_client', dryRun: true, bulk: { turns: bulk, rowsOf: pairsOf } },
               bodyLimit: MAX_BULK_BODY_BYTES,
               schema: {
                 tags,
@@ -66,7 +67,7 @@ export function connectionRoutes(connections: ConnectionsService): RoutePlugin {
         app.post(
           `${prefix}/channels/:channel_id/${verb}`,
           {
-            config: { action: 'connect_to_client', dryRun: true },
+            config: { action: 'connect_to_client', dryRun: true, bulk: { turns: bulk, rowsOf: pairsOf } },
             bodyLimit: MAX_BULK_BODY_BYTES,
             schema: {
               tags,

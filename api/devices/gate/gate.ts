@@ -3,7 +3,7 @@
  * channel. Decisions are cached in memory and invalidated as soon as a client, channel, connection or domain that they
  * depend on changes, so that a message costs one look-up (mechanisms section 4).
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { ANY_CHANGE, CONNECTION_BITS } from '#api/identity/index.ts'
 import type { AccessPolicy, ConnectionType, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -91,8 +91,11 @@ const asPath = ({ domain, channel }: ChannelPath): ChannelPathQuery => ({
   channelRoute: isId(channel) ? undefined : channel,
 })
 
+/** Whether these credentials may do this on this channel: the key of a decision. */
+export type AccessQuestion = string & { readonly __question: never }
+
 const keyOf = (credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType) =>
-  `${type}\n${path.domain ?? ''}\n${path.channel}\n${credentialsKey(credentials)}`
+  `${type}\n${path.domain ?? ''}\n${path.channel}\n${credentialsKey(credentials)}` as AccessQuestion
 
 export class MessageGate {
   readonly #database: Database
@@ -103,7 +106,7 @@ export class MessageGate {
   readonly #decisions: FactCache<Decision>
   readonly #identities: FactCache<readonly IdentifiedDevice[]>
   readonly #channels: FactCache<readonly ChannelFacts[]>
-  readonly #reported = new LRUCache<string, true>({ max: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
+  readonly #reported = new BoundedCache<string, true>({ maxEntries: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
 
   constructor(deps: { database: Database; access: AccessPolicy; journal: Journal; keyring: Keyring; logger: Logger }) {
     this.#database = deps.database
@@ -168,8 +171,17 @@ export class MessageGate {
 
   /** Returns a cached decision without waiting. Undefined means that the caller must call `authorize`. */
   authorizeNow(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): ChannelAccess | undefined {
-    if (credentials.kind === 'user') return undefined
-    const decision = this.#decisions.peek(keyOf(credentials, path, type))
+    return credentials.kind === 'user' ? undefined : this.answerNow(keyOf(credentials, path, type))
+  }
+
+  /** For a caller that asks the same for each message: the question is made and hashed once. */
+  questionOf(credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType): AccessQuestion {
+    return keyOf(credentials, path, type)
+  }
+
+  /** As `authorizeNow`. */
+  answerNow(question: AccessQuestion): ChannelAccess | undefined {
+    const decision = this.#decisions.peek(question)
     return decision !== undefined && 'access' in decision ? decision.access : undefined
   }
 

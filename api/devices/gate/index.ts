@@ -1,5 +1,6 @@
 export { MessageGate } from './gate.ts'
 export type {
+  AccessQuestion,
   ChannelPath,
   DeviceCredentials,
   IdentifiedClient,

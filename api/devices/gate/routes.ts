@@ -36,7 +36,7 @@ export function identifyRoutes(gate: MessageGate): RoutePlugin {
       app.post(
         url,
         {
-          config: { ownCredentials: ['client'] },
+          config: { ownCredentials: ['client'], isReading: true },
           schema: {
             tags: ['clients'],
             summary: 'Identify a client by its secret',

@@ -40,12 +40,16 @@ export const TASK_ACTIONS = [
   'task_update',
   'task_delete',
   'task_start',
+  'task_secrets',
   'worker_read',
   'worker_manage',
 ] as const
 
 /** Actions on a domain for profiles of bootstrap configurations (decision 78). */
 export const PROFILE_ACTIONS = ['profile_create', 'profile_read', 'profile_update', 'profile_delete'] as const
+
+/** Actions on a domain for named consumers of messages (decision 100). */
+export const CONSUMER_ACTIONS = ['consumer_create', 'consumer_read', 'consumer_update', 'consumer_delete'] as const
 
 type Prefixed<P extends string, A extends readonly string[]> = { [K in keyof A]: `${P}_${A[K] & string}` }
 
@@ -70,6 +74,7 @@ export const DOMAIN_ACTIONS = [
   ...GROUP_ACTIONS_ON_DOMAIN,
   ...TASK_ACTIONS,
   ...PROFILE_ACTIONS,
+  ...CONSUMER_ACTIONS,
 ] as const
 
 export const GROUP_ACTIONS = [

@@ -7,43 +7,40 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { ACTIONS, TASK_ACTIONS } from './actions.ts'
+import { ACTIONS } from './actions.ts'
 import type { UserPrincipal } from './principal.ts'
-import { OUTSIDE_ACTIONS, requirementOf } from './scope-requirements.ts'
+import { requiredScopes } from './route-scopes.ts'
+import type { ScopedRoute } from './route-scopes.ts'
+import { OUTSIDE_ACTIONS } from './scope-requirements.ts'
 import type { OutsideRule, Requirement } from './scope-requirements.ts'
 import { lacksScope } from './scoped-access.ts'
 import type { ScopeSet } from './scopes.ts'
 
 const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
-/** Domain actions of listings. A single entity requires `read`. */
-const LISTINGS = new Set(['client_read', 'channel_read', 'group_read'])
-/**
- * Actions of routes that span every domain when the path has none. Without this check they would return an empty list.
- */
-const OVER_DOMAINS = new Set<string>([...LISTINGS, ...TASK_ACTIONS])
 
 function refuse(reason: string): ServiceError {
   return new ServiceError('forbidden', `failed to perform authorization: ${reason}`)
 }
 
-/** A request with the action of its route. */
+/** A request with its route. */
 export type RouteCall = {
   principal: UserPrincipal
-  action: string
+  route: ScopedRoute
   /** The user id of the path. */
   userId: string | undefined
 }
 
 /** Throws `forbidden`. A route with an unknown action accepts only logins that are not bound to a domain. */
 export function requireRouteAllowed(call: RouteCall): void {
-  const { principal, action } = call
+  const { principal, route } = call
+  const { action } = route
   const isPlainLogin = principal.credential === 'login' && principal.boundDomainKey === undefined
   if (isPlainLogin) return
   const rule = Object.hasOwn(OUTSIDE_ACTIONS, action) ? OUTSIDE_ACTIONS[action] : undefined
   const isGranted = GRANTED_ACTIONS.has(action)
   if (rule === undefined && !isGranted) throw refuse('requires a login that is not bound to a domain')
   if (rule !== undefined) requireOutside(call, rule)
-  else if (principal.scope !== undefined && OVER_DOMAINS.has(action)) requireSomewhere(principal.scope, action)
+  else if (principal.scope !== undefined) requireScope(principal.scope, route)
 }
 
 function requireOutside({ principal, userId }: RouteCall, rule: OutsideRule): void {
@@ -67,11 +64,14 @@ function coversOutside(scope: ScopeSet, { type, operation }: Requirement, isForA
   return isId(userId) && scope.coversUser(operation, userId)
 }
 
-function requireSomewhere(scope: ScopeSet, action: string): void {
-  const asked = requirementOf('domain', action)
-  if (asked === undefined) return
-  const needed: Requirement = LISTINGS.has(action) ? { type: asked.type, operation: 'list' } : asked
-  if (!scope.coversSome(needed.type, needed.operation)) throw lacksScope(needed)
+/** Throws `forbidden` unless the token has a scope that the route needs, in whatever domain. */
+function requireScope(scope: ScopeSet, route: ScopedRoute): void {
+  const needed = requiredScopes(route)
+  if (needed === 'filtered') return
+  const [first] = needed ?? []
+  if (needed === undefined || first === undefined)
+    throw refuse('no scope of a personal access token covers this call: requires a login or an API key')
+  if (!needed.some(({ type, operation }) => scope.coversSome(type, operation))) throw lacksScope(first)
 }
 
 /**

@@ -11,7 +11,7 @@ export function accessRoutes(explainer: Explainer): RoutePlugin {
     app.get(
       '/:domain_id/access',
       {
-        config: { action: 'view_role_users' },
+        config: { action: 'view_role_users', scope: 'filtered' },
         schema: {
           tags: ['roles'],
           summary: 'Explain the access of a user to an entity',
@@ -28,7 +28,7 @@ export function accessRoutes(explainer: Explainer): RoutePlugin {
     app.post(
       '/:domain_id/access/check',
       {
-        config: { action: 'read' },
+        config: { action: 'read', isReading: true, scope: 'filtered' },
         schema: {
           tags: ['roles'],
           summary: 'Decide many questions of access',

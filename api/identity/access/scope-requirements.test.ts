@@ -49,6 +49,8 @@ test('an action on the members of a domain or group requires a scope of their ty
   expect(spoken('domain', 'profile_read')).toBe('clients:read')
   expect(spoken('domain', 'profile_update')).toBe('clients:update')
   expect(spoken('domain', 'profile_delete')).toBe('clients:delete')
+  expect(spoken('domain', 'consumer_create')).toBe('consumers:create')
+  expect(spoken('domain', 'consumer_update')).toBe('consumers:update')
   expect(spoken('group', 'subgroup_create')).toBe('groups:create')
   expect(spoken('group', 'subgroup_client_delete')).toBe('clients:delete')
   expect(spoken('group', 'subgroup_channel_subscribe')).toBe('messages:subscribe')

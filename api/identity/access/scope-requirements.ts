@@ -2,7 +2,15 @@
  * Maps actions (contract 2.3) to the required scope of a personal access token: an operation on an entity type
  * (contract section 6). Personal access tokens cannot perform actions that are not in the mapping.
  */
-import type { ChannelAction, ClientAction, EntityType, OWN_ACTIONS, PROFILE_ACTIONS, TASK_ACTIONS } from './actions.ts'
+import type {
+  CONSUMER_ACTIONS,
+  ChannelAction,
+  ClientAction,
+  EntityType,
+  OWN_ACTIONS,
+  PROFILE_ACTIONS,
+  TASK_ACTIONS,
+} from './actions.ts'
 import type { ScopeEntityType, ScopeOperation } from './scopes.ts'
 
 export type Requirement = { readonly type: ScopeEntityType; readonly operation: ScopeOperation }
@@ -58,6 +66,7 @@ const DOMAIN_REQUIREMENTS = new Map<string, Requirement>(
     task_read: { type: 'tasks', operation: 'read' },
     task_update: { type: 'tasks', operation: 'update' },
     task_start: { type: 'tasks', operation: 'update' },
+    task_secrets: { type: 'tasks', operation: 'update' },
     task_delete: { type: 'tasks', operation: 'delete' },
     worker_read: { type: 'workers', operation: 'read' },
     worker_manage: { type: 'workers', operation: 'update' },
@@ -66,7 +75,14 @@ const DOMAIN_REQUIREMENTS = new Map<string, Requirement>(
     profile_read: { type: 'clients', operation: 'read' },
     profile_update: { type: 'clients', operation: 'update' },
     profile_delete: { type: 'clients', operation: 'delete' },
-  } satisfies Record<(typeof TASK_ACTIONS)[number] | (typeof PROFILE_ACTIONS)[number], Requirement>),
+    consumer_create: { type: 'consumers', operation: 'create' },
+    consumer_read: { type: 'consumers', operation: 'read' },
+    consumer_update: { type: 'consumers', operation: 'update' },
+    consumer_delete: { type: 'consumers', operation: 'delete' },
+  } satisfies Record<
+    (typeof TASK_ACTIONS)[number] | (typeof PROFILE_ACTIONS)[number] | (typeof CONSUMER_ACTIONS)[number],
+    Requirement
+  >),
 )
 const OPERATIONS = new Map<string, ScopeOperation>(Object.entries(OPERATION_OF_ACTION))
 

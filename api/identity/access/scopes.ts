@@ -1,6 +1,9 @@
 /** The scopes of a personal access token with their wire names (contract section 6), and the checks on them. */
 
-/** `tasks` and `workers` extend the types of the contract, so that personal access tokens can use the task manager. */
+/**
+ * `tasks`, `workers` and `consumers` extend the types of the contract, so that personal access tokens can use the task manager and named
+ * consumers.
+ */
 export const SCOPE_ENTITY_TYPES = [
   'groups',
   'channels',
@@ -11,6 +14,7 @@ export const SCOPE_ENTITY_TYPES = [
   'messages',
   'tasks',
   'workers',
+  'consumers',
 ] as const
 export type ScopeEntityType = (typeof SCOPE_ENTITY_TYPES)[number]
 

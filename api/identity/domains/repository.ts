@@ -1,7 +1,7 @@
 /** SQL of domains. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { readPage, refusing } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
@@ -43,8 +43,8 @@ function fromRow(row: Row): DomainRecord {
 }
 
 const CONFLICTS = {
-  domains_id_key: () => new ServiceError('conflict', 'a domain with this id already exists'),
-  domains_route_key: () => new ServiceError('conflict', 'a domain with this alias (route) already exists'),
+  domains_id_key: () => takenField('/id', 'a domain with this id already exists'),
+  domains_route_key: () => takenField('/alias', 'a domain with this alias (route) already exists'),
 }
 
 export type NewDomainRow = Pick<

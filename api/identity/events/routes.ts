@@ -23,7 +23,7 @@ export function eventRoutes({ events, authenticate, streams, heartbeatMs }: Even
     app.get(
       '/:domain_id/events',
       {
-        config: { action: 'read', mediaType: EVENT_STREAM },
+        config: { action: 'read', scope: 'filtered', mediaType: EVENT_STREAM },
         // The response of GET does not end, so HEAD is not offered.
         exposeHeadRoute: false,
         schema: {

@@ -15,6 +15,7 @@ import {
   createdWithin,
   endAt,
   findPageKeys,
+  hasIdOf,
   hasTrigrams,
   parseMetadataFilter,
   shownRows,
@@ -104,7 +105,7 @@ function filtersOf(query: GroupQuery | ParentsQuery): Filters {
   if (tags.length > 0) conditions.push(sql<boolean>`g.tags @> ${tags}::text[]`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('g.metadata', parseMetadataFilter(query.metadata)))
   conditions.push(...createdWithin('g', query))
-  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`g.id = ${query.id}` : sql<boolean>`false`)
+  if (query.id !== undefined) conditions.push(hasIdOf('g.id', query.id))
   if (query.parentID !== undefined) {
     conditions.push(
       isId(query.parentID)

@@ -1,4 +1,6 @@
 export { legacyInvitationRoutes } from './legacy-routes.ts'
+export { createRedemption } from './mailed/mailed.ts'
 export { invitationRoutes } from './routes.ts'
-export { INVITATION_LIFETIME_HOURS, createInvitationsService } from './service.ts'
+export { INVITATION_LIFETIME_HOURS } from './invitation.ts'
+export { createInvitationsService } from './service.ts'
 export type { InvitationsService } from './service.ts'

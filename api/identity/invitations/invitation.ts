@@ -6,6 +6,9 @@ import type { RoleEntity, RoleRecord } from '../roles/index.ts'
 import { ensureRelationRole, findAdminRole, findRole, parseRelation } from '../roles/index.ts'
 import type { InvitationFacts, InvitationRecord } from './repository.ts'
 
+/** Lifetime of an invitation (contract 1.3). */
+export const INVITATION_LIFETIME_HOURS = 168
+
 /** Returns the current role of the invitation. The role of a relation is created when it is missing. */
 export async function findOffered(
   tx: Transaction,

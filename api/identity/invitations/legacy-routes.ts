@@ -29,7 +29,11 @@ export function legacyInvitationRoutes(invitations: InvitationsService): RoutePl
       },
       async ({ principal, body }, reply) => {
         const { user_id: inviteeId, domain_id: domainId, relation, resend } = body
-        await invitations.send(principal, domainId, { inviteeId, offer: { relation }, isResent: resend === true })
+        await invitations.send(principal, domainId, {
+          invitee: { id: inviteeId },
+          offer: { relation },
+          isResent: resend === true,
+        })
         return await reply.code(201).send()
       },
     )

@@ -1,9 +1,11 @@
 /** Routes of invitations to a role of a domain, and of the answers (contract 1.3). */
 import { Type } from 'typebox'
+import { refusedField } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Id } from '../wire/index.ts'
 import {
+  DomainInvitationPage,
   DomainInvitationQuery,
   Invitation,
   InvitationAnswer,
@@ -11,9 +13,11 @@ import {
   InvitationPage,
   InvitationQuery,
   NewInvitation,
+  presentDomainPage,
   presentInvitation,
   presentPage,
 } from './schema.ts'
+import { requireInvitee, requireOffer } from './body.ts'
 import type { InvitationsService } from './service.ts'
 
 const tags = ['invitations']
@@ -31,19 +35,17 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         schema: {
           tags,
           summary: 'Invite a user to a role of the domain',
-          description: 'Requires an administrator of the domain. The invitation expires after 168 hours.',
+          description:
+            'Requires an administrator of the domain. The invitation expires after 168 hours. `email` invites an address: its user, or, without an account, the person who registers with the link of a mail.',
           params: DomainParams,
           body: NewInvitation,
-          response: responses({ 201: NoBody }, 'conflict', 'unprocessable'),
+          response: responses({ 201: NoBody }, 'conflict', 'unprocessable', 'rate_limited'),
         },
       },
       async (request, reply) => {
-        const { invitee_user_id: inviteeId, role_id: roleId, resend } = request.body
-        await invitations.send(request.principal, request.params.domain_id, {
-          inviteeId,
-          offer: { roleId },
-          isResent: resend === true,
-        })
+        const { resend } = request.body
+        const sent = { ...requireInvitee(request.body), offer: requireOffer(request.body), isResent: resend === true }
+        await invitations.send(request.principal, request.params.domain_id, sent)
         return await reply.code(201).send()
       },
     )
@@ -57,11 +59,11 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
           description: 'Requires an administrator of the domain.',
           params: DomainParams,
           querystring: DomainInvitationQuery,
-          response: responses({ 200: InvitationPage }),
+          response: responses({ 200: DomainInvitationPage }),
         },
       },
       async ({ principal, params, query }) =>
-        presentPage(await invitations.listOfDomain(principal, params.domain_id, query)),
+        presentDomainPage(await invitations.listOfDomain(principal, params.domain_id, query)),
     )
     app.get(
       '/domains/:domain_id/invitations/:user_id',
@@ -101,7 +103,7 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         config: { action: 'invitation.delete' },
         schema: {
           tags,
-          summary: 'Delete an invitation by the user in the body',
+          summary: 'Delete an invitation by the user or the address in the body',
           description: REMOVAL,
           params: DomainParams,
           body: InvitationDeletion,
@@ -109,7 +111,10 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         },
       },
       async ({ principal, params, body }, reply) => {
-        await invitations.remove(principal, params.domain_id, body.user_id, { onlyPending: true })
+        const { domain_id: domainId } = params
+        if (body.email !== undefined) await invitations.removeMailed(principal, domainId, body.email)
+        else if (body.user_id === undefined) throw refusedField('/user_id', 'is required')
+        else await invitations.remove(principal, domainId, body.user_id, { onlyPending: true })
         return await reply.code(204).send()
       },
     )

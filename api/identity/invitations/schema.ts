@@ -5,8 +5,10 @@ import { documented } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
+import { MAX_ADDRESS_CHARS } from '../mail/index.ts'
 import { RELATIONS, relationNameOf } from '../roles/index.ts'
 import { Id, Timestamp } from '../wire/index.ts'
+import type { MailedRecord } from './mailed/repository.ts'
 import type { InvitationRecord } from './repository.ts'
 
 export const Invitation = Type.Object(
@@ -38,9 +40,24 @@ const Resend = Type.Optional(
   Type.Boolean({ description: 'Renews an existing invitation: with a full lifetime and without an earlier rejection' }),
 )
 
+const Relation = Type.String({
+  maxLength: 32,
+  description: 'Relation in any case: administrator, editor, contributor, member, viewer or guest',
+  ...documented({ enum: [...RELATIONS] }),
+})
+
+/** One of the two that name the invitee, and one of the two that name the role. */
 export const NewInvitation = Type.Object({
-  invitee_user_id: Id,
-  role_id: Type.String({ minLength: 1, maxLength: 64, description: 'Id of a role of the domain' }),
+  invitee_user_id: Type.Optional(Id),
+  email: Type.Optional(
+    Type.String({
+      maxLength: MAX_ADDRESS_CHARS,
+      description:
+        'Instead of `invitee_user_id`: the address of a person. Without an account, they get a mail with a link to register',
+    }),
+  ),
+  role_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'Id of a role of the domain' })),
+  relation: Type.Optional(Relation),
   resend: Resend,
 })
 export type NewInvitation = Static<typeof NewInvitation>
@@ -49,16 +66,20 @@ export type NewInvitation = Static<typeof NewInvitation>
 export const NewRelationInvitation = Type.Object({
   user_id: Id,
   domain_id: Id,
-  relation: Type.String({
-    maxLength: 32,
-    description: 'Relation in any case: administrator, editor, contributor, member, viewer or guest',
-    ...documented({ enum: [...RELATIONS] }),
-  }),
+  relation: Relation,
   resend: Resend,
 })
 
 export const InvitationAnswer = Type.Object({ domain_id: Id })
-export const InvitationDeletion = Type.Object({ user_id: Id })
+export const InvitationDeletion = Type.Object({
+  user_id: Type.Optional(Id),
+  email: Type.Optional(
+    Type.String({
+      maxLength: MAX_ADDRESS_CHARS,
+      description: 'Instead of `user_id`: an address that was invited by mail',
+    }),
+  ),
+})
 
 const filters = {
   ...pageQuery(),
@@ -77,6 +98,25 @@ export const InvitationQuery = Type.Object({ ...filters, domain_id: Type.Optiona
 export type InvitationQuery = Static<typeof InvitationQuery>
 
 export const InvitationPage = Type.Object({ ...pageFields, invitations: Type.Array(Invitation) })
+
+/** An invitation that waits for the registration of an address. */
+const MailedInvitation = Type.Object({
+  email: Type.String(),
+  invited_by: Id,
+  relation: Type.Optional(Type.String()),
+  role_id: Type.Optional(Type.String({ description: 'Id of the role; absent when the role was deleted' })),
+  role_name: Type.Optional(Type.String()),
+  created_at: Timestamp,
+  expires_at: Type.String({ description: 'Expiry of the link, RFC 3339 in UTC' }),
+})
+
+export const DomainInvitationPage = Type.Object({
+  ...pageFields,
+  invitations: Type.Array(Invitation),
+  mailed: Type.Array(MailedInvitation, {
+    description: 'All addresses that were invited by mail and have not registered, whatever the filters and the page',
+  }),
+})
 
 const timeOf = (value: string | null) => (value === null ? ZERO_TIME : formatTime(value))
 
@@ -97,6 +137,19 @@ export function presentInvitation(invitation: InvitationRecord): Invitation {
     confirmed_at: timeOf(invitation.confirmedAt),
     rejected_at: timeOf(invitation.rejectedAt),
   }
+}
+
+const presentMailed = ({ email, invitedBy, relation, role, createdAt, expiresAt }: MailedRecord) => ({
+  email,
+  invited_by: invitedBy,
+  ...(relation === null ? {} : { relation }),
+  ...(role === undefined ? {} : { role_id: role.id, role_name: role.name }),
+  created_at: formatTime(createdAt),
+  expires_at: formatTime(expiresAt),
+})
+
+export function presentDomainPage({ mailed, ...page }: Page<InvitationRecord> & { mailed: readonly MailedRecord[] }) {
+  return { ...presentPage(page), mailed: mailed.map(presentMailed) }
 }
 
 export function presentPage({ total, offset, limit, items, next }: Page<InvitationRecord>) {

@@ -3,24 +3,32 @@
  * answers.
  */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { ServiceError, kindOf, takenField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import type { SharedLimits } from '#core/limits/index.ts'
 import { NO_MORE } from '#core/cursor.ts'
 import type { Page, PageRange } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
 import { listAssignedRoles, lockDomain } from '../domains/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { readActionCheck, parseRelation, requireGrantable, roleEntityOf } from '../roles/index.ts'
-import { findUser } from '../users/index.ts'
+import type { Mailer } from '../mail/index.ts'
+import { findUser, findUserByEmail } from '../users/index.ts'
 import { createAnswers } from './answers.ts'
 import type { Answers } from './answers.ts'
-import { factsOf, findOffered, requireId, requireUnanswered } from './invitation.ts'
+import { INVITATION_LIFETIME_HOURS, factsOf, findOffered, requireId, requireUnanswered } from './invitation.ts'
+import { createMailLimit } from './mailed/limit.ts'
+import { invitationMail, issueMailed, requireAddress } from './mailed/mailed.ts'
+import { deleteMailed, listMailed } from './mailed/repository.ts'
+import type { MailedRecord } from './mailed/repository.ts'
 import type { InvitationFacts, InvitationFilter, InvitationRecord, InvitationScope } from './repository.ts'
 import { deleteInvitation, findInvitation, listInvitations, lockInvitation, saveInvitation } from './repository.ts'
 import type { DomainInvitationQuery, InvitationQuery } from './schema.ts'
 
-/** Lifetime of an invitation (contract 1.3). */
-export const INVITATION_LIFETIME_HOURS = 168
+const INVITEE = '/invitee_user_id'
+
+/** An address without an account gets a mail. */
+export type Invitee = { id: string } | { email: string }
 
 /** The offer of an invitation: a role of the domain, or a legacy relation in any case. */
 export type Offer = { roleId: string } | { relation: string }
@@ -34,7 +42,7 @@ export type InvitationsService = Answers & {
   send(
     caller: UserPrincipal,
     domainId: string,
-    invitation: { inviteeId: string; offer: Offer; isResent: boolean },
+    invitation: { invitee: Invitee; offer: Offer; isResent: boolean },
   ): Promise<void>
   /**
    * Lists the invitations that the caller received. With the `domain_id` of a domain that the caller administers, lists
@@ -43,7 +51,11 @@ export type InvitationsService = Answers & {
    */
   list(caller: UserPrincipal, query: InvitationQuery): Promise<Page<InvitationRecord>>
   /** Lists every invitation to the domain. Requires an administrator of the domain. Throws `forbidden`. */
-  listOfDomain(caller: UserPrincipal, domainId: string, query: DomainInvitationQuery): Promise<Page<InvitationRecord>>
+  listOfDomain(
+    caller: UserPrincipal,
+    domainId: string,
+    query: DomainInvitationQuery,
+  ): Promise<Page<InvitationRecord> & { mailed: MailedRecord[] }>
   /** Requires the invitee, the inviter or an administrator of the domain. Throws `forbidden` or `not_found`. */
   get(caller: UserPrincipal, domainId: string, inviteeId: string): Promise<InvitationRecord>
   /**
@@ -51,6 +63,8 @@ export type InvitationsService = Answers & {
    * `onlyPending` an answered invitation is `invalid_state`. Throws `forbidden` or `not_found`.
    */
   remove(caller: UserPrincipal, domainId: string, inviteeId: string, options: { onlyPending: boolean }): Promise<void>
+  /** Makes the link of a mail invalid. Requires an administrator of the domain. Throws `forbidden` or `not_found`. */
+  removeMailed(caller: UserPrincipal, domainId: string, email: string): Promise<void>
 }
 
 function requireAdmin(domain: DomainAccess): void {
@@ -62,23 +76,40 @@ export function createInvitationsService({
   database,
   journal,
   access,
+  mailer,
+  limits,
+  publicUrl,
 }: {
   database: Database
   journal: Journal
   access: AccessPolicy
+  mailer: Mailer
+  /** Shared with other processes; undefined: there are none. */
+  limits: SharedLimits | undefined
+  /** Base of the links in mails. */
+  publicUrl: string
 }): InvitationsService {
   const { db } = database
+  const mailLimit = createMailLimit(limits)
 
   /** Throws `conflict` when the existing invitation cannot be replaced. Returns true when it is renewed. */
   function requireRenewable(known: InvitationFacts, isMember: boolean, isResent: boolean): boolean {
     if (known.confirmedAt !== null) {
       // The user accepted and has left the domain since, so this is a new invitation.
       if (!isMember) return false
-      throw new ServiceError('conflict', 'the user has already accepted an invitation to the domain')
+      throw takenField(
+        INVITEE,
+        'the user has already accepted an invitation to the domain',
+        'has already accepted an invitation',
+      )
     }
     if (isResent) return true
     if (known.rejectedAt === null && known.isExpired) return false
-    throw new ServiceError('conflict', 'the user is already invited to the domain: set resend to renew the invitation')
+    throw takenField(
+      INVITEE,
+      'the user is already invited to the domain: set resend to renew the invitation',
+      'is already invited',
+    )
   }
 
   async function page(filter: InvitationFilter, range: PageRange): Promise<Page<InvitationRecord>> {
@@ -104,27 +135,53 @@ export function createInvitationsService({
 
   return {
     ...createAnswers({ database, journal }),
-    async send(caller, domainId, { inviteeId, offer, isResent }) {
-      requireId(inviteeId, 'relation' in offer ? '/user_id' : '/invitee_user_id')
+    async send(caller, domainId, { invitee: named, offer, isResent }) {
+      if ('id' in named) requireId(named.id, 'relation' in offer ? '/user_id' : '/invitee_user_id')
+      const email = 'email' in named ? requireAddress(named.email) : undefined
       const relation = 'relation' in offer ? parseRelation(offer.relation) : null
       const domain = await access.enter(caller, domainId)
       domain.require('add_role_users')
       requireAdmin(domain)
       const holds = await readActionCheck(domain)
       const entity = roleEntityOf(domain)
-      await journal.change(caller, async (tx, record) => {
+      const refund = email === undefined ? undefined : await mailLimit.take(caller.id, email)
+      const invite = journal.change(caller, async (tx, record) => {
         await lockDomain(tx, entity.key)
-        const invitee = await findUser(tx, inviteeId)
-        if (invitee?.status !== 'enabled')
-          throw new ServiceError('unprocessable', `failed to invite: user ${inviteeId} does not exist`)
+        const invitee = 'id' in named ? await findUser(tx, named.id) : await findUserByEmail(tx, named.email)
         const roleId = 'roleId' in offer ? offer.roleId : undefined
         const role = await findOffered(tx, entity, { relation, roleId }, caller.id)
         if (role === undefined)
           throw new ServiceError('unprocessable', `failed to invite: role ${roleId} does not exist in the domain`)
         requireGrantable(holds, role.actions)
+        const offered = {
+          invited_by: caller.id,
+          ...(relation === null ? {} : { relation }),
+          role_id: role.id,
+          role_name: role.name,
+        }
+        if (invitee === undefined && email !== undefined) {
+          const mailed = { domainKey: entity.key, email, invitedBy: caller.id, roleKey: role.key, relation }
+          const issued = await issueMailed(tx, mailed, { isResent })
+          record({
+            operation: 'invitation.mail',
+            domainKey: entity.key,
+            entityKeys: [],
+            attributes: { domain_id: domainId, email, ...offered },
+          })
+          return issued
+        }
+        if (invitee?.status !== 'enabled')
+          throw new ServiceError(
+            'unprocessable',
+            `failed to invite: user ${'id' in named ? named.id : named.email} does not exist`,
+          )
         const held = await listAssignedRoles(tx, invitee.key, entity.key)
         if (held.some((one) => one.id === role.id))
-          throw new ServiceError('conflict', `the user already has the role ${role.name} in the domain`)
+          throw takenField(
+            '/role_id',
+            `the user already has the role ${role.name} in the domain`,
+            'is already a role of the user',
+          )
         const known = await lockInvitation(tx, entity.key, invitee.key)
         const isRenewal = known !== undefined && requireRenewable(known, held.length > 0, isResent)
         const saved = { domainKey: entity.key, userKey: invitee.key, invitedBy: caller.id, roleKey: role.key, relation }
@@ -136,15 +193,20 @@ export function createInvitationsService({
           entityKeys: [invitee.key],
           attributes: {
             domain_id: domainId,
-            invitee_user_id: inviteeId,
-            invited_by: caller.id,
-            ...(relation === null ? {} : { relation }),
-            role_id: role.id,
-            role_name: role.name,
+            invitee_user_id: invitee.id,
+            ...offered,
             resend: isRenewal,
           },
         })
+        return undefined
       })
+      const token = await invite.catch((error: unknown) => {
+        refund?.()
+        throw error
+      })
+      // After the commit: a link that is mailed is valid.
+      if (token !== undefined && email !== undefined) void mailer.send(invitationMail(publicUrl, email, token))
+      else refund?.()
     },
     async list(caller, query) {
       const filter = filterOf(query)
@@ -160,7 +222,12 @@ export function createInvitationsService({
     async listOfDomain(caller, domainId, query) {
       const domain = await access.enter(caller, domainId)
       requireAdmin(domain)
-      return await page({ ...filterOf(query), scope: { domainKey: domain.domainKey } }, query)
+      const scope = { domainKey: domain.domainKey }
+      const [found, mailed] = await Promise.all([
+        page({ ...filterOf(query), scope }, query),
+        listMailed(db, domain.domainKey),
+      ])
+      return { ...found, mailed }
     },
     get: requireSeen,
     async remove(caller, domainId, inviteeId, { onlyPending }) {
@@ -175,6 +242,22 @@ export function createInvitationsService({
           domainKey: seen.domainKey,
           entityKeys: [seen.userKey],
           attributes: factsOf(seen),
+        })
+      })
+    },
+    async removeMailed(caller, domainId, given) {
+      const email = requireAddress(given)
+      const domain = await access.enter(caller, domainId)
+      requireAdmin(domain)
+      await journal.change(caller, async (tx, record) => {
+        await lockDomain(tx, domain.domainKey)
+        if (!(await deleteMailed(tx, domain.domainKey, email)))
+          throw new ServiceError('not_found', 'invitation not found')
+        record({
+          operation: 'invitation.delete',
+          domainKey: domain.domainKey,
+          entityKeys: [],
+          attributes: { domain_id: domainId, email },
         })
       })
     },

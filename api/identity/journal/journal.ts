@@ -101,7 +101,7 @@ export async function startJournal(options: {
       let entries: JournalEntry[] = []
       const result = await database.transaction(async (tx) => {
         entries = []
-        const endTrial = isTrial() ? await beginTrial(tx) : undefined
+        const endTrial = isTrial() ? await beginTrial(tx, actor) : undefined
         const value = await work(tx, (entry) => entries.push(entry))
         if (endTrial !== undefined) return await endTrial(entries)
         // The records commit together with the changes, whichever of the two fails.

@@ -37,6 +37,9 @@ export function managedEntry(row: ManagedRow, { type, change, attributes = {} }:
   }
 }
 
+const COLUMNS = sql`actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, operation, domain_key, entity_keys,
+  attributes`
+
 /**
  * A part of the statement of a change: records it for each row of the common table expression, `changed` by default, which has the
  * columns key, id, name and domain_key. `attributes` contain no secret. Without a domain and a user nobody could read the record, so it
@@ -48,12 +51,26 @@ export function recordManaged(
   expression = 'changed',
 ): Sql {
   const who = actorColumns(actor)
-  return sql`INSERT INTO journal (actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, operation, domain_key,
-      entity_keys, attributes)
+  return sql`INSERT INTO journal (${COLUMNS})
     SELECT ${who.actor_kind}, ${who.actor_key}::bigint, ${who.actor_id}::uuid, ${who.address}, ${who.request_id}, ${who.token_type},
       ${who.super_admin}::boolean, ${`${type}.${change}`}, domain_key, ARRAY[key + ${sql.raw(String(MANAGED[type].firstKey))}],
       jsonb_build_object('id', id, 'name', name) || ${JSON.stringify(attributes)}::jsonb
     FROM ${sql.table(expression)} WHERE domain_key IS NOT NULL OR ${who.actor_key}::bigint IS NOT NULL`
+}
+
+/** The types of the columns that `actorColumns` returns. */
+export const ACTOR_COLUMNS = sql.raw(
+  'actor_kind text, actor_key bigint, actor_id uuid, address text, request_id text, token_type text, super_admin boolean',
+)
+
+/**
+ * The same for changes of several actors: the expression has the columns of `actorColumns` too, and `attributes`, NULL for none.
+ */
+export function recordManagedOfMany({ type, change }: Omit<ManagedChange, 'attributes'>, expression: string): Sql {
+  return sql`INSERT INTO journal (${COLUMNS})
+    SELECT actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, ${sql.raw(`'${type}.${change}'`)}, domain_key,
+      ARRAY[key + ${sql.raw(String(MANAGED[type].firstKey))}], jsonb_build_object('id', id, 'name', name) || coalesce(attributes, '{}')
+    FROM ${sql.table(expression)} WHERE domain_key IS NOT NULL OR actor_key IS NOT NULL`
 }
 
 /**

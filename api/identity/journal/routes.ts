@@ -59,7 +59,7 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
     app.get(
       '/:domain_id/journal/:entity_type/:entity_id',
       {
-        config: { action: 'read' },
+        config: { action: 'read', scope: 'filtered' },
         schema: {
           tags,
           summary: 'List the changes of an entity of the domain',

@@ -2,7 +2,7 @@
  * A cache of totals, so that not every page counts millions of records. The journal is append-only, so a count up to a
  * settled time stays valid. Only newer records are counted again.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 
 type Counted = { total: number; before: string }
 
@@ -23,7 +23,7 @@ const MAX_AGE_MS = 600_000
 const MIN_KEPT = 10_000
 
 export function createTotalCache(): TotalCache {
-  const counted = new LRUCache<string, Counted>({ max: MAX_FILTERS, ttl: MAX_AGE_MS })
+  const counted = new BoundedCache<string, Counted>({ maxEntries: MAX_FILTERS, ttl: MAX_AGE_MS })
   return {
     async total(filter, { count, settledMoment }) {
       const known = counted.get(filter)

@@ -3,6 +3,7 @@ import { Type } from 'typebox'
 import type { TObject } from 'typebox'
 import type { FastifyInstance } from 'fastify'
 import { runTrial } from './trial.ts'
+import type { TrialFilter } from './trial.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -21,6 +22,11 @@ const Count = Type.Integer()
 export const DryRun = Type.Object(
   {
     total: Type.Integer({ description: 'Number of changes' }),
+    hidden: Type.Optional(
+      Type.Integer({
+        description: 'Number of changes of entities that the caller may not read; `total` contains them',
+      }),
+    ),
     changes: Type.Array(
       Type.Object({
         operation: Type.String({ description: 'As in the journal, for example `client.remove`' }),
@@ -28,7 +34,7 @@ export const DryRun = Type.Object(
         name: Type.Optional(Type.String()),
         attributes: Type.Unknown({ description: 'As in the journal' }),
       }),
-      { description: 'The first 1,000' },
+      { description: 'The first 1,000 of entities that the caller may read' },
     ),
     rows: Type.Array(
       Type.Object({
@@ -47,8 +53,11 @@ export const DryRun = Type.Object(
 /** Rooms can share an app: its routes are prepared once. */
 const prepared = new WeakSet<FastifyInstance>()
 
-/** Call it before the routes are added. Calling it again for the same app has no effect. */
-export function registerTrials(app: FastifyInstance): void {
+/**
+ * Call it before the routes are added. Calling it again for the same app has no effect. Without a filter the records of changes are counted
+ * and not shown.
+ */
+export function registerTrials(app: FastifyInstance, filter?: TrialFilter): void {
   if (prepared.has(app)) return
   prepared.add(app)
   app.addHook('onRoute', (route) => {
@@ -63,7 +72,7 @@ export function registerTrials(app: FastifyInstance): void {
     else route.config.otherResponses = { 200: DryRun }
     route.handler = async function answer(request, reply) {
       if ((request.query as { dry_run?: boolean }).dry_run !== true) return await handler.call(this, request, reply)
-      const report = await runTrial(async () => await handler.call(this, request, reply))
+      const report = await runTrial(async () => await handler.call(this, request, reply), filter)
       // A call that changes nothing has sent its own answer.
       if (reply.sent) return reply
       return await reply

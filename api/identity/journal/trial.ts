@@ -7,8 +7,10 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import type { JournalEntry } from './record.ts'
+import type { Actor, JournalEntry } from './record.ts'
 import { redact } from './redact.ts'
+import { narrowIds } from './visibility.ts'
+import type { JournalVisibility } from './visibility.ts'
 
 /** One entity and what would happen to it. */
 export type TrialLine = { operation: string; id?: string; name?: string; attributes: Readonly<Record<string, unknown>> }
@@ -16,7 +18,11 @@ export type TrialLine = { operation: string; id?: string; name?: string; attribu
 /** Rows of a table that the change would write or delete, also by cascades. Not `exact`: at least so many. */
 export type TrialRows = { table: string; created: number; updated: number; deleted: number; exact?: false }
 
-export type TrialReport = { total: number; changes: TrialLine[]; rows: TrialRows[] }
+/** `hidden`: changes of entities that the caller may not read; `total` contains them. */
+export type TrialReport = { total: number; hidden?: number; changes: TrialLine[]; rows: TrialRows[] }
+
+/** The part of each record of a change that the actor may read. */
+export type TrialFilter = (actor: Actor, entries: readonly JournalEntry[]) => Promise<JournalVisibility[]>
 
 /** The lines of one report; `total` counts all. */
 const MAX_LINES = 1_000
@@ -39,7 +45,11 @@ const SHOWN_TABLES = [
   'mqtt_retained',
 ] as const
 
-type Trial = { report: TrialReport | undefined; later: NonNullable<JournalEntry['later']>[] }
+type Trial = {
+  report: TrialReport | undefined
+  /** The records of the change, which are shown as far as the actor may read them. */
+  recorded: { actor: Actor; entries: readonly JournalEntry[] } | undefined
+}
 const trials = new AsyncLocalStorage<Trial>()
 
 /** Rolls the transaction of a trial back. */
@@ -50,9 +60,9 @@ export function isTrial(): boolean {
   return trials.getStore() !== undefined
 }
 
-/** Runs the work up to its first change, which is rolled back. Throws the errors of the work. */
-export async function runTrial(work: () => Promise<unknown>): Promise<TrialReport> {
-  const trial: Trial = { report: undefined, later: [] }
+/** Runs the work up to its first change, which is rolled back. Throws the errors of the work. Without a filter no record is shown. */
+export async function runTrial(work: () => Promise<unknown>, filter?: TrialFilter): Promise<TrialReport> {
+  const trial: Trial = { report: undefined, recorded: undefined }
   try {
     await trials.run(trial, work)
   } catch (error) {
@@ -60,9 +70,23 @@ export async function runTrial(work: () => Promise<unknown>): Promise<TrialRepor
   }
   // Work without a change has no effect.
   if (trial.report === undefined) return { total: 0, changes: [], rows: [] }
-  // After the end of the transaction, so that counting holds no lock.
-  for (const countRows of trial.later) trial.report.rows.push(...(await countRows()))
-  return trial.report
+  const { report, recorded } = trial
+  if (recorded === undefined) return report
+  const { actor, entries } = recorded
+  // After the end of the transaction, so that counting holds no lock, and with the entities and roles as they are.
+  for (const { later } of entries) if (later !== undefined) report.rows.push(...(await later()))
+  const visible = await filter?.(actor, entries)
+  const lines = entries.map((entry, at) => linesOf(entry, visible?.[at] ?? 'none'))
+  const shown = lines.flatMap((one) => one.shown)
+  const hidden = lines.reduce((sum, one) => sum + one.hidden, 0)
+  const { rows } = report
+  const total = shown.length + hidden
+  return { total, ...(hidden === 0 ? {} : { hidden }), changes: shown.slice(0, MAX_LINES), rows }
+}
+
+/** Runs work that is no part of the trial, and stays when it is rolled back: a record of a refusal. */
+export async function outsideTrial<T>(work: () => Promise<T>): Promise<T> {
+  return await trials.exit(work)
 }
 
 /** Ends the trial of a change that is not made through the journal. */
@@ -90,7 +114,10 @@ function setReport(lines: readonly TrialLine[], rows: TrialRows[]): void {
 }
 
 /** In the transaction of a change, before it: returns a function that reports the change and ends the transaction. */
-export async function beginTrial(tx: Transaction): Promise<(entries: readonly JournalEntry[]) => Promise<never>> {
+export async function beginTrial(
+  tx: Transaction,
+  actor: Actor,
+): Promise<(entries: readonly JournalEntry[]) => Promise<never>> {
   const before = await countRows(tx)
   return async (entries) => {
     // Violations of deferred constraints would show at the commit.
@@ -101,8 +128,9 @@ export async function beginTrial(tx: Transaction): Promise<(entries: readonly Jo
       const [created = 0, updated = 0, deleted = 0] = counts.map((count, at) => count - (from?.[at] ?? 0))
       return created + updated + deleted === 0 ? [] : [{ table, created, updated, deleted }]
     })
-    setReport(entries.flatMap(linesOf), rows)
-    trials.getStore()?.later.push(...entries.flatMap(({ later }) => later ?? []))
+    setReport([], rows)
+    const trial = trials.getStore()
+    if (trial !== undefined) trial.recorded = { actor, entries }
     throw new TrialEnd('the trial is rolled back')
   }
 }
@@ -117,14 +145,24 @@ async function countRows(tx: Transaction): Promise<Map<string, readonly number[]
   return new Map(rows.map(({ table, created, updated, deleted }) => [table, [created, updated, deleted]]))
 }
 
-/** A record of a bulk change has its entities in `ids`. */
-function linesOf({ operation, attributes = {}, names }: JournalEntry): TrialLine[] {
+/** A record of a bulk change has its entities in `ids`, and a line for each. */
+function linesOf(
+  { operation, attributes = {}, names }: JournalEntry,
+  visible: JournalVisibility,
+): { shown: TrialLine[]; hidden: number } {
   const { ids, id, name, ...rest } = redact(attributes)
-  const shown = { ...(typeof name === 'string' ? { name } : {}), attributes: rest }
-  if (Array.isArray(ids))
-    return ids.map((one: unknown, index) => {
-      const ofOne = names?.[index]
-      return { operation, id: String(one), ...shown, ...(ofOne === undefined ? {} : { name: ofOne }) }
-    })
-  return [{ operation, ...(typeof id === 'string' ? { id } : {}), ...shown }]
+  const listed = Array.isArray(ids) ? ids.map(String) : undefined
+  if (visible === 'none') return { shown: [], hidden: listed?.length ?? 1 }
+  const isVisible = (one: string) => visible === 'all' || visible.ids.has(one)
+  const common = {
+    ...(typeof name === 'string' ? { name } : {}),
+    attributes: visible === 'all' ? rest : narrowIds(rest, visible.ids),
+  }
+  if (listed === undefined)
+    return { shown: [{ operation, ...(typeof id === 'string' ? { id } : {}), ...common }], hidden: 0 }
+  const shown = listed.flatMap((one, at) => {
+    const ofOne = names?.[at]
+    return isVisible(one) ? [{ operation, id: one, ...common, ...(ofOne === undefined ? {} : { name: ofOne }) }] : []
+  })
+  return { shown, hidden: listed.length - shown.length }
 }

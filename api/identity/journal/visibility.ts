@@ -35,10 +35,11 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'mqtt') return domain.can('client_read')
   if (family === 'invitation') return domain.can('view_role_users')
   if (family === 'module') return domain.can('task_read')
+  if (family === 'consumer') return domain.can('consumer_read')
   return isManagedType(family) && domain.can(MANAGED[family].action)
 }
 
-const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', ...Object.keys(MANAGED)]
+const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', 'consumer', ...Object.keys(MANAGED)]
 
 /**
  * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.
@@ -93,23 +94,56 @@ export async function findReachable(
 /** The visible part of a record: nothing, all of it, or only these ids of clients, channels and groups. */
 export type JournalVisibility = 'none' | 'all' | { ids: ReadonlySet<string> }
 
+type SightedRecord = { operation: string; entityKeys: readonly number[] }
+
 export async function visibilityOf(
   db: Queryable,
   domain: DomainAccess,
-  { operation, entityKeys }: { operation: string; entityKeys: readonly number[] },
+  record: SightedRecord,
 ): Promise<JournalVisibility> {
+  const [visibility = 'none'] = await visibilitiesOf(db, domain, [record])
+  return visibility
+}
+
+/** The visible part of each record, with at most one statement for each of both actions. */
+export async function visibilitiesOf(
+  db: Queryable,
+  domain: DomainAccess,
+  records: readonly SightedRecord[],
+): Promise<JournalVisibility[]> {
+  const inDomain = records.map((record) => visibilityInDomain(domain, record))
+  const found = { read: new Map<number, SeenEntity>(), view_role_users: new Map<number, SeenEntity>() }
+  for (const action of ['read', 'view_role_users'] as const) {
+    const keys = new Set(
+      records.flatMap(({ operation, entityKeys }, at) =>
+        inDomain[at] === undefined && actionFor(operation) === action ? entityKeys : [],
+      ),
+    )
+    const reachable = keys.size === 0 ? [] : await findReachable(db, domain, [...keys], action)
+    for (const entity of reachable) found[action].set(entity.key, entity)
+  }
+  return records.map(({ operation, entityKeys }, at) => {
+    const known = inDomain[at]
+    if (known !== undefined) return known
+    const seen = entityKeys.flatMap((key) => found[actionFor(operation)].get(key) ?? [])
+    const isSubject = ({ type }: SeenEntity) =>
+      type === familyOf(operation) || (type === 'client' && CONNECTION_OPERATIONS.includes(operation))
+    return seen.some(isSubject) ? { ids: new Set(seen.map(({ id }) => id)) } : 'none'
+  })
+}
+
+const actionFor = (operation: string) => (isAboutRoles(operation) ? 'view_role_users' : 'read')
+
+/** Undefined when it depends on the entities of the record. */
+function visibilityInDomain(domain: DomainAccess, { operation }: SightedRecord): 'none' | 'all' | undefined {
   if (domain.isAdmin) return 'all'
   const family = familyOf(operation)
-  const action = isAboutRoles(operation) ? 'view_role_users' : 'read'
+  const action = actionFor(operation)
   if (!isDeviceType(family)) {
     if (action === 'view_role_users' && !domain.can('view_role_users')) return 'none'
     return seesFamily(domain, family) ? 'all' : 'none'
   }
-  if (DEVICE_TYPES.every((type) => domain.can(`${type}_${action}`))) return 'all'
-  const found = await findReachable(db, domain, entityKeys, action)
-  const isSubject = ({ type }: SeenEntity) =>
-    type === family || (type === 'client' && CONNECTION_OPERATIONS.includes(operation))
-  return found.some(isSubject) ? { ids: new Set(found.map(({ id }) => id)) } : 'none'
+  return DEVICE_TYPES.every((type) => domain.can(`${type}_${action}`)) ? 'all' : undefined
 }
 
 /** Lists of ids in a record. Lists of users belong to changes of roles and are kept. */

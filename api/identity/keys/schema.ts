@@ -1,6 +1,7 @@
 /** Wire shapes of API keys (contract section 6). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { SECRET } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'
@@ -28,7 +29,7 @@ export type NewApiKey = Static<typeof NewApiKey>
 export const IssuedApiKey = Type.Object(
   {
     id: Type.String(),
-    value: Type.String({ description: 'The key; never returned again' }),
+    value: Type.String({ ...SECRET, description: 'The key; never returned again' }),
     issued_at: Timestamp,
     expires_at: Type.Optional(Timestamp),
   },

@@ -3,8 +3,10 @@ import { Keyset } from '#core/database/index.ts'
 import type { SortColumn } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { requireStorable } from '#core/http/index.ts'
+import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 
 /** Number of characters of a name that the sort order uses: an index entry is limited to 2,704 bytes. */
 const ORDERED_NAME_CHARS = 256
@@ -96,7 +98,7 @@ function formsOfChar(char: string): string[] {
 export function parseMetadataFilter(text: string): Record<string, unknown> {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseWithExactIntegers(text)
   } catch (error) {
     throw refuseMetadata(error)
   }
@@ -112,6 +114,12 @@ function refuseMetadata(cause: unknown): ServiceError {
 
 export function containsMetadata(reference: string, filter: Record<string, unknown>): Sql<boolean> {
   return sql<boolean>`${sql.ref(reference)} @> ${JSON.stringify(filter)}::jsonb`
+}
+
+/** Matches the entities of these ids, separated by commas. Texts that are not ids match nothing. */
+export function hasIdOf(reference: string, text: string): Sql<boolean> {
+  const ids = text.split(',').filter((one) => isId(one))
+  return ids.length === 0 ? sql<boolean>`false` : sql<boolean>`${sql.ref(reference)} = ANY (${ids}::uuid[])`
 }
 
 export type CreatedQuery = { created_from?: string; created_to?: string }

@@ -5,6 +5,7 @@ export {
   contains,
   containsMetadata,
   createdWithin,
+  hasIdOf,
   hasTrigrams,
   orderedBy,
   parseMetadataFilter,

@@ -1,7 +1,7 @@
 /** SQL of personal access tokens and their scopes. */
 import { Keyset, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { takenField } from '#core/errors/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -214,7 +214,11 @@ export async function insertScopes(db: Queryable, patKey: number, scopes: readon
   await refusing(
     {
       pat_scopes_scope_key: () =>
-        new ServiceError('conflict', 'entity already exists: the token already has one of these scopes'),
+        takenField(
+          '/scopes',
+          'entity already exists: the token already has one of these scopes',
+          'contain one of the token',
+        ),
     },
     sql`INSERT INTO pat_scopes (pat_key, id, entity_type, operation, domain_key, entity_id, entity_key)
       SELECT ${patKey}, * FROM unnest(

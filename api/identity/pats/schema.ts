@@ -1,7 +1,7 @@
 /** Wire shapes of personal access tokens and their scopes (contract section 6). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { SECRET, documented } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { SCOPE_ENTITY_TYPES, SCOPE_OPERATIONS } from '../access/index.ts'
@@ -21,7 +21,7 @@ export const Pat = Type.Object(
     name: Type.String(),
     description: Type.String(),
     secret: Type.Optional(
-      Type.String({ description: 'Secret of the token; only in responses that create or reset it' }),
+      Type.String({ ...SECRET, description: 'Secret of the token; only in responses that create or reset it' }),
     ),
     issued_at: Timestamp,
     expires_at: Timestamp,

@@ -26,6 +26,7 @@ export const DOMAIN_QUOTAS = {
   clients: amount('Clients of a domain', 'clients'),
   channels: amount('Channels of a domain', 'channels'),
   groups: amount('Groups of a domain', 'groups'),
+  consumers: { ...amount('Named consumers of a domain', 'consumers'), standard: 100 },
   messages_per_second: rate('Messages that a domain takes in per second', 'messages per second'),
   message_bytes_per_second: rate('Bytes of messages that a domain takes in per second', 'bytes of messages per second'),
   stored_records: amount(

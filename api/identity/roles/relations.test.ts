@@ -37,6 +37,17 @@ describe('a relation', () => {
     expect(profileActions('guest')).toEqual(['profile_read'])
   })
 
+  // decision 100
+  test('editor of a domain has all four actions on consumers, viewer reads them, contributor and member have none', () => {
+    const consumerActions = (relation: (typeof RELATIONS)[number]) =>
+      relationActions('domain', relation).filter((action) => action.startsWith('consumer_'))
+    const all = ['consumer_create', 'consumer_read', 'consumer_update', 'consumer_delete']
+    expect(consumerActions('administrator')).toEqual(all)
+    expect(consumerActions('editor')).toEqual(all)
+    for (const relation of ['viewer', 'guest'] as const) expect(consumerActions(relation)).toEqual(['consumer_read'])
+    for (const relation of ['contributor', 'member'] as const) expect(consumerActions(relation)).toEqual([])
+  })
+
   test('contributor of a domain has the actions of an editor on its clients, channels and groups, and none on the domain', () => {
     const actions = relationActions('domain', 'contributor')
     expect(actions).toContain('client_create')

@@ -2,7 +2,7 @@
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import { Keyset, readPage, refusing } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, takenField } from '#core/errors/index.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { ADMIN_ROLE_KEY, ENTITY_TABLES } from '../access/index.ts'
@@ -33,9 +33,9 @@ function fromRow(row: Row): RoleRecord {
   }
 }
 
-const CONFLICTS = {
-  roles_entity_name_key: () => new ServiceError('conflict', 'a role with this name exists on the entity'),
-}
+export const roleNameTaken = () => takenField('/role_name', 'a role with this name exists on the entity')
+
+const CONFLICTS = { roles_entity_name_key: roleNameTaken }
 
 export async function findAdminRole(db: Queryable, entity: RoleEntity): Promise<RoleRecord> {
   const table = entity.type === 'domain' ? 'domains' : ENTITY_TABLES[entity.type].table

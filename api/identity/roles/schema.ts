@@ -96,7 +96,7 @@ export const MembersBody = Type.Object(
 )
 export const MemberIdsBody = Type.Object({ member_ids: Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }) })
 
-export const AvailableActions = Type.Object({ available_actions: Type.Array(Type.String()) })
+export const AvailableActions = Type.Object({ available_actions: Type.Array(Action) })
 export const ActionList = Type.Array(Type.String())
 export const ActionsObject = Type.Object({ actions: ActionList })
 /**

@@ -12,7 +12,16 @@ import { lockForRoles } from './locks.ts'
 import { addMembers, removeMembers } from './members.ts'
 import { MAX_UNPAGED, enterEntity, keysOf, requireRole } from './entity-access.ts'
 import type { Paging, EntityAccess, RoleTarget } from './entity-access.ts'
-import { countRoles, deleteRole, findAdminRole, findMembers, insertRole, listRoles, updateRole } from './repository.ts'
+import {
+  countRoles,
+  deleteRole,
+  findAdminRole,
+  findMembers,
+  insertRole,
+  listRoles,
+  roleNameTaken,
+  updateRole,
+} from './repository.ts'
 import { newRoleId } from './role.ts'
 import type { RoleEntity, RoleRecord } from './role.ts'
 
@@ -72,7 +81,7 @@ export class RolesService {
     )
     const { entity, domain } = place
     requireGrantable(await readActionCheck(domain, place.located), actions)
-    if (input.name === ADMIN_ROLE_NAME) throw nameTaken()
+    if (input.name === ADMIN_ROLE_NAME) throw roleNameTaken()
     const role = await this.#journal.change(caller, async (tx, record) => {
       await lockForRoles(tx, entity)
       if ((await countRoles(tx, entity.key)) >= MAX_ROLES_PER_ENTITY)
@@ -132,7 +141,7 @@ export class RolesService {
     const updated = await this.#changeRole(caller, place, roleId, async (tx, role) => {
       const name = change.name ?? role.name
       const actions = given ?? role.actions
-      if (name === ADMIN_ROLE_NAME) throw nameTaken()
+      if (name === ADMIN_ROLE_NAME) throw roleNameTaken()
       requireGrantable(holds, addedTo(role.actions, actions))
       const renamed: Fact[] =
         name === role.name
@@ -275,10 +284,6 @@ function requireKnownActions(type: EntityType, actions: readonly string[]): stri
     '/actions',
     `contain ${unknown}, which is not an action of a ${type}: use ${ACTIONS[type].join(', ')}`,
   )
-}
-
-function nameTaken(): ServiceError {
-  return new ServiceError('conflict', 'a role with this name exists on the entity')
 }
 
 function refuseBuiltIn(): ServiceError {

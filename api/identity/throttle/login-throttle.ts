@@ -5,7 +5,7 @@
  * affect it, and its own failures only delay it. Limits apply per process, and to all processes together if they share
  * a Redis. Without Redis, several nodes multiply the limits.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
@@ -37,6 +37,14 @@ export type ThrottleRules = {
   known: BucketRule
   /** Delay between attempts from a known address after too many failures. */
   paceMs: number
+}
+
+/**
+ * Rules of guesses that are no logins: the caller's address is never known in advance, so `pair` and `known` are not stricter than
+ * `account`, and nothing is delayed.
+ */
+export function guessRules(account: BucketRule, address: BucketRule): ThrottleRules {
+  return { account, pair: account, address, known: account, paceMs: 0 }
 }
 
 export const RULES: ThrottleRules = {
@@ -78,11 +86,11 @@ export class LoginThrottle {
   readonly #purpose: string
   readonly #tooMany: string
   readonly #limit: LimitName
-  readonly #buckets: Readonly<Record<Kind, LRUCache<string, Bucket>>> = {
-    pair: new LRUCache({ max: MAX_BUCKETS }),
-    address: new LRUCache({ max: MAX_BUCKETS }),
-    account: new LRUCache({ max: MAX_BUCKETS }),
-    known: new LRUCache({ max: MAX_BUCKETS }),
+  readonly #buckets: Readonly<Record<Kind, BoundedCache<string, Bucket>>> = {
+    pair: new BoundedCache({ maxEntries: MAX_BUCKETS }),
+    address: new BoundedCache({ maxEntries: MAX_BUCKETS }),
+    account: new BoundedCache({ maxEntries: MAX_BUCKETS }),
+    known: new BoundedCache({ maxEntries: MAX_BUCKETS }),
   }
   /** The tail and the length of the queue of each known address. */
   readonly #queues = new Map<string, { tail: Promise<void>; length: number }>()

@@ -1,9 +1,8 @@
 /** Reads the bearer token and the origin of a request. */
-import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { bearerTokenOf } from '#core/authorization.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { EVENT_STREAM } from '#core/http/index.ts'
+import { EVENT_STREAM, isReadingRoute } from '#core/http/index.ts'
 import type { Origin } from '../access/index.ts'
 import { isTokenLike } from './jwt.ts'
 
@@ -41,10 +40,9 @@ const MAX_USER_AGENT_CHARS = 256
 export function originOf(request: FastifyRequest): Origin {
   const userAgent = request.headers['user-agent']
   return {
-    // A trusted proxy can pass a value that is not an address.
-    address: isIP(request.ip) === 0 ? (request.socket.remoteAddress ?? '') : request.ip,
+    address: request.server.callerAddress(request.raw),
     requestId: request.id,
     ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, MAX_USER_AGENT_CHARS) }),
-    isReading: request.method === 'GET' || request.method === 'HEAD',
+    isReading: isReadingRoute(request.method, request.routeOptions.config),
   }
 }

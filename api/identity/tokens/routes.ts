@@ -92,7 +92,7 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
           // Undefined with a refresh token, which names its own session only.
           const principal = request.principal as UserPrincipal | undefined
           if (principal === undefined) throw new ServiceError('unauthenticated', 'token_id requires an access token')
-          requireRouteAllowed({ principal, action: 'session.manage', userId: undefined })
+          requireRouteAllowed({ principal, route: { url: '', action: 'session.manage' }, userId: undefined })
           await tokens.end(principal, sessionId)
         }
         return await reply.code(204).send()

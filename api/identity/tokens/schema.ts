@@ -1,6 +1,7 @@
 /** Wire shapes of tokens (specification sections 2 and 4, contract decisions 1, 35, 40). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { SECRET } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'
@@ -9,8 +10,8 @@ import type { SessionRecord } from './repository.ts'
 
 export const TokenPair = Type.Object(
   {
-    access_token: Type.String(),
-    refresh_token: Type.String(),
+    access_token: Type.String(SECRET),
+    refresh_token: Type.String(SECRET),
     access_type: Type.Literal('Bearer'),
   },
   { $id: 'TokenPair', description: 'Access and refresh token' },
@@ -58,7 +59,7 @@ export const BrowserSession = Type.Object(browserSession, {
 export const PageToken = Type.Object(
   {
     ...browserSession,
-    access_token: Type.String({ description: 'For `Authorization: Bearer` of requests of the page' }),
+    access_token: Type.String({ ...SECRET, description: 'For `Authorization: Bearer` of requests of the page' }),
     access_type: Type.Literal('Bearer'),
     expires_in: Type.Integer({ description: 'Lifetime of the access token in seconds' }),
   },

@@ -2,7 +2,7 @@
  * Logins and tokens (contract section 6, decisions 40, 41, 47). Access tokens are verified in memory. Their session and
  * user are cached, and the journal invalidates them within a second of a change.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
@@ -112,7 +112,7 @@ export class TokensService {
   readonly #accessTokenTtlMs: number
   readonly #refreshTokenTtlMs: number
   readonly #checkPassword: PasswordCheck
-  readonly #verified = new LRUCache<string, Claims>({ max: MAX_VERIFIED_TOKENS })
+  readonly #verified = new BoundedCache<string, Claims>({ maxEntries: MAX_VERIFIED_TOKENS })
   readonly #sessions: FactCache<Session | 'none'>
   readonly #purging: PeriodicRounds
 

@@ -31,7 +31,7 @@ export function createSessionCookie(publicUrl: string): SessionCookie {
 }
 
 /** Whether a page of our own origin sends the request. */
-export function isOfOwnPage(request: Pick<FastifyRequest, 'headers'>): boolean {
+export function isOfOwnPage(request: Parameters<typeof isForeignOrigin>[0]): boolean {
   return request.headers.origin !== undefined && !isForeignOrigin(request, [])
 }
 

@@ -2,7 +2,7 @@
  * Maintains `last_used_at` of sessions, keys and tokens without a write per request: uses are collected and written
  * together every few seconds and at shutdown, at most once a minute for each token.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Database } from '#core/database/index.ts'
 import { startPeriodicRounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
@@ -24,7 +24,7 @@ const RESOLUTION_MS = 60_000
 const MAX_TOKENS = 50_000
 
 export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INTERVAL_MS): UseRecorder {
-  const recentlyWritten = new LRUCache<string, true>({ max: MAX_TOKENS, ttl: RESOLUTION_MS })
+  const recentlyWritten = new BoundedCache<string, true>({ maxEntries: MAX_TOKENS, ttl: RESOLUTION_MS })
   let waiting = new Map<string, { table: UsedTable; id: string; atMs: number }>()
 
   async function flush(): Promise<void> {

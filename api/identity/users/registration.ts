@@ -1,4 +1,5 @@
 /** Creation of users: self-registration, by another user who becomes the owner, or by a platform administrator. */
+import type { Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
@@ -11,6 +12,17 @@ import { insertUser } from './repository.ts'
 import { requirePassword } from './rules.ts'
 import type { NewUser } from './schema.ts'
 
+/** What a registration needs of invitations. */
+export type InvitationRedemption = {
+  /** Throws `unauthenticated` for a token that is unknown, used or expired. Returns the invited address in lower case. */
+  requireToken(token: string): Promise<{ email: string }>
+  /**
+   * Turns the invitation into one of the new user, in the transaction of the registration. Returns the id of the domain. Throws
+   * `unauthenticated` as `requireToken`, also when the domain is not enabled.
+   */
+  redeem(tx: Transaction, token: string, userKey: number): Promise<{ domainId: string }>
+}
+
 export type Registration = {
   /** Throws `unauthenticated` without a caller when self-registration is disabled. It runs before the body is read. */
   requireMayRegister(caller: UserPrincipal | undefined): void
@@ -19,6 +31,13 @@ export type Registration = {
    * that the caller may not set.
    */
   create(caller: UserPrincipal | undefined, input: NewUser, origin: Origin): Promise<UserRecord>
+  /** Throws `unauthenticated` for the token of a mailed invitation that is not valid. It runs before the body is read. */
+  requireInvitation(token: string): Promise<void>
+  /**
+   * Registration of an invited address, which is verified by its mail. The invitation then waits for the user. Throws `malformed`
+   * for another address, and the same errors as `create` and `requireInvitation`.
+   */
+  createInvited(token: string, input: NewUser, origin: Origin): Promise<UserRecord>
 }
 
 export type RegistrationDeps = {
@@ -27,12 +46,13 @@ export type RegistrationDeps = {
   allowSelfRegister: boolean
   uniqueNames: boolean
   passwordPattern: RegExp
+  invitations: InvitationRedemption
   /** Called after the commit. */
   onCreated: (user: UserRecord) => void
 }
 
 export function createRegistration(deps: RegistrationDeps): Registration {
-  const { journal, access, allowSelfRegister, uniqueNames, passwordPattern } = deps
+  const { journal, access, invitations, allowSelfRegister, uniqueNames, passwordPattern } = deps
 
   function requireMayRegister(caller: UserPrincipal | undefined): void {
     if (allowSelfRegister || caller !== undefined) return
@@ -42,49 +62,76 @@ export function createRegistration(deps: RegistrationDeps): Registration {
     )
   }
 
+  /** `complete`: what else the transaction does. Returns attributes of the journal entry. */
+  async function register(
+    author: UserPrincipal | undefined,
+    { input, role, isVerified }: { input: NewUser; role: 'user' | 'admin'; isVerified: boolean },
+    complete: (tx: Transaction, user: UserRecord) => Promise<Record<string, unknown>>,
+  ): Promise<UserRecord> {
+    const names = identityOf(input)
+    const profilePicture = requirePicture(input.profile_picture ?? '')
+    requirePassword(passwordPattern, input.credentials.secret, '/credentials/secret')
+    if (author !== undefined && (role === 'admin' || !allowSelfRegister)) access.requirePlatformAdmin(author)
+    const secretHash = await hashPassword(input.credentials.secret)
+    const id = newId()
+    const user = await journal.change(author ?? 'system', async (tx, record) => {
+      const created = await insertUser(
+        tx,
+        {
+          id,
+          ...names,
+          secretHash,
+          tags: input.tags ?? [],
+          metadata: input.metadata ?? {},
+          privateMetadata: input.private_metadata ?? {},
+          profilePicture,
+          role,
+          status: input.status ?? 'enabled',
+          createdBy: author?.id ?? null,
+          isVerified,
+        },
+        uniqueNames,
+      )
+      record({
+        operation: 'user.create',
+        entityKeys: [created.key],
+        attributes: { ...newUserFacts(created), ...(await complete(tx, created)) },
+      })
+      return created
+    })
+    if (!isVerified) deps.onCreated(user)
+    return user
+  }
+
+  function requireNoAdmin(caller: UserPrincipal | undefined, role: string): void {
+    if (role === 'admin' && caller === undefined)
+      throw new ServiceError(
+        'unauthenticated',
+        'failed to perform authentication: the role requires a platform administrator',
+      )
+  }
+
   return {
     requireMayRegister,
     async create(caller, input, origin) {
       const role = input.role ?? 'user'
       requireMayRegister(caller)
-      if (role === 'admin' && caller === undefined)
-        throw new ServiceError(
-          'unauthenticated',
-          'failed to perform authentication: the role requires a platform administrator',
-        )
-      const names = identityOf(input)
-      const profilePicture = requirePicture(input.profile_picture ?? '')
-      requirePassword(passwordPattern, input.credentials.secret, '/credentials/secret')
-      if (caller !== undefined && (role === 'admin' || !allowSelfRegister)) access.requirePlatformAdmin(caller)
-      const secretHash = await hashPassword(input.credentials.secret)
-      const id = newId()
-      const user = await journal.change(caller ?? 'system', async (tx, record) => {
-        const created = await insertUser(
-          tx,
-          {
-            id,
-            ...names,
-            secretHash,
-            tags: input.tags ?? [],
-            metadata: input.metadata ?? {},
-            privateMetadata: input.private_metadata ?? {},
-            profilePicture,
-            role,
-            status: input.status ?? 'enabled',
-            createdBy: caller?.id ?? null,
-            isVerified: false,
-          },
-          uniqueNames,
-        )
-        record({
-          operation: 'user.create',
-          entityKeys: [created.key],
-          attributes: { ...newUserFacts(created), ...(caller === undefined ? { address: origin.address } : {}) },
-        })
-        return created
+      requireNoAdmin(caller, role)
+      const facts = caller === undefined ? { address: origin.address } : {}
+      return await register(caller, { input, role, isVerified: false }, async () => facts)
+    },
+    async requireInvitation(token) {
+      await invitations.requireToken(token)
+    },
+    async createInvited(token, input, origin) {
+      const role = input.role ?? 'user'
+      requireNoAdmin(undefined, role)
+      const { email } = await invitations.requireToken(token)
+      if (identityOf(input).email?.toLowerCase() !== email) throw refusedField('/email', 'must be the invited address')
+      return await register(undefined, { input, role, isVerified: true }, async (tx, user) => {
+        const { domainId } = await invitations.redeem(tx, token, user.key)
+        return { address: origin.address, invited_to: domainId }
       })
-      deps.onCreated(user)
-      return user
     },
   }
 }

@@ -2,7 +2,7 @@
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import { Keyset, readPage, refusing } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { PageRange } from '#core/page.ts'
@@ -77,19 +77,19 @@ function fromRow(row: Row): UserRecord {
   }
 }
 
-const taken =
-  (what: string, hint = '') =>
-  () =>
-    new ServiceError('conflict', `a user with this ${what} already exists${hint}`)
+/** `usernamePath`: where the body has the username, which is another place at creation. */
+const conflictsOf = (usernamePath: string) => ({
+  users_email_key: () => takenField('/email', 'a user with this email already exists'),
+  users_username_key: () => takenField(usernamePath, 'a user with this username already exists'),
+})
+const CREATION_CONFLICTS = conflictsOf('/credentials/username')
+const CHANGE_CONFLICTS = conflictsOf('/username')
 
-const CONFLICTS = {
-  users_email_key: taken('email'),
-  users_username_key: taken('username'),
-  user_unique_names_pkey: taken(
-    'first or last name',
-    '; first and last names are unique unless SKEIN_USERS_UNIQUE_NAMES=false',
-  ),
-}
+const nameTaken = (kind: 'first_name' | 'last_name') =>
+  takenField(
+    `/${kind}`,
+    'a user with this first or last name already exists; first and last names are unique unless SKEIN_USERS_UNIQUE_NAMES=false',
+  )
 
 export type NewUserRow = Pick<
   UserRecord,
@@ -111,7 +111,7 @@ export type NewUserRow = Pick<
 
 export async function insertUser(db: Queryable, user: NewUserRow, uniqueNames: boolean): Promise<UserRecord> {
   const { rows } = await refusing(
-    CONFLICTS,
+    CREATION_CONFLICTS,
     sql<Row>`INSERT INTO users (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, private_metadata, profile_picture, role, status, created_by, verified_at)
       VALUES (${user.id}, ${user.firstName}, ${user.lastName}, ${user.name}, ${user.email}, ${user.username}, ${user.secretHash}, ${user.tags},
               ${JSON.stringify(user.metadata)}::jsonb, ${JSON.stringify(user.privateMetadata)}::jsonb, ${user.profilePicture}, ${user.role}, ${user.status}, ${user.createdBy},
@@ -130,7 +130,7 @@ async function claimNames(db: Queryable, user: UserRecord): Promise<void> {
   ] as const) {
     if (value === null) continue
     await refusing(
-      CONFLICTS,
+      { user_unique_names_pkey: () => nameTaken(kind) },
       sql`INSERT INTO user_unique_names (kind, value, user_key) VALUES (${kind}, ${value}, ${user.key})`.execute(db),
     )
   }
@@ -226,7 +226,7 @@ export async function updateUser(
     if (change.status === 'deleted') sets.push(sql`deleted_at = now()`)
   }
   const { rows } = await refusing(
-    CONFLICTS,
+    CHANGE_CONFLICTS,
     sql<Row>`UPDATE users SET ${sql.join(sets)} WHERE key = ${key} RETURNING *`.execute(tx),
   )
   const record = fromRow(rows[0] as Row)

@@ -1,4 +1,5 @@
 /** Routes that register, list, search and view users. */
+import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -22,28 +23,38 @@ import { presentTo } from './shown.ts'
 
 const Params = Type.Object({ user_id: Id })
 
+const INVITATION = /^Invitation +(\S+)$/i
+/** The token of a mailed invitation. A header, because no log contains it and the body is read after the check. */
+const invitationOf = ({ headers }: FastifyRequest) => INVITATION.exec(headers.authorization ?? '')?.[1]
+
 export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
   return (app) => {
     app.post(
       '/users',
       {
-        config: { ownCredentials: ['none', 'bearer'], action: 'user.create', location: '/users/{id}' },
+        config: { ownCredentials: ['none', 'bearer', 'mailed_link'], action: 'user.create', location: '/users/{id}' },
         schema: {
           tags: ['users'],
           summary: 'Register a user',
           description:
-            'Requires no token unless SKEIN_ALLOW_SELF_REGISTER is false. With a bearer token its user becomes the owner of the new user.',
+            'Requires no token unless SKEIN_ALLOW_SELF_REGISTER is false. With a bearer token its user becomes the owner of the new user. With `Authorization: Invitation <token>`, the token of a mailed invitation, the invited address registers, is verified, and the invitation waits for the user; this is possible whatever the setting.',
           body: NewUser,
           response: responses({ 201: User }, 'conflict', 'rate_limited'),
         },
         onRequest: async (request) => {
+          const invitation = invitationOf(request)
+          if (invitation !== undefined) return await users.requireInvitation(invitation)
           const token = optionalBearerOf(request)
           if (token !== undefined) request.principal = await tokens.authenticate(token, originOf(request))
           users.requireMayRegister(request.principal)
         },
       },
       async (request, reply) => {
-        const user = await users.create(request.principal, request.body, originOf(request))
+        const invitation = invitationOf(request)
+        const user =
+          invitation === undefined
+            ? await users.create(request.principal, request.body, originOf(request))
+            : await users.createInvited(invitation, request.body, originOf(request))
         void reply.code(201).header('Location', `/users/${user.id}`)
         return presentUser(user)
       },

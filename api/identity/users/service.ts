@@ -18,7 +18,7 @@ import { createMemberships } from './memberships.ts'
 import type { Profiles } from './profile.ts'
 import { createProfiles } from './profile.ts'
 import { startPurge } from './purge.ts'
-import type { Registration } from './registration.ts'
+import type { InvitationRedemption, Registration } from './registration.ts'
 import { createRegistration } from './registration.ts'
 import { applyUniqueNamesSwitch, findUserByLogin } from './repository.ts'
 import type { Secrets } from './secrets.ts'
@@ -52,6 +52,7 @@ export type UsersDeps = {
   uniqueNames: boolean
   passwordPattern: RegExp
   requireVerifiedEmail: boolean
+  invitations: InvitationRedemption
 }
 
 export function createUsersService(deps: UsersDeps): UsersService {

@@ -11,6 +11,16 @@ export const MAX_METADATA_FILTER_CHARS = 4096
 
 /** Other texts are valid input: no entity has such an id. */
 export const Id = Type.String({ description: 'UUID', maxLength: 36, ...documented({ format: 'uuid' }) })
+/** The number of ids of one query. */
+export const MAX_LISTED_IDS = 100
+const ID_CHARS = 36
+/** `id` of listings of clients and channels. Texts that are not ids select nothing. */
+export const IdsFilter = Type.Optional(
+  Type.String({
+    description: `UUID, or up to ${MAX_LISTED_IDS} UUIDs separated by commas`,
+    maxLength: MAX_LISTED_IDS * (ID_CHARS + 1) - 1,
+  }),
+)
 /** An id that the caller chooses: a UUID in lower case. */
 export const ChosenId = Type.String({
   pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$',

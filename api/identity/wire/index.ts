@@ -4,6 +4,7 @@ export {
   ChosenId,
   EnabledStatus,
   Id,
+  IdsFilter,
   MessageBody,
   Metadata,
   MetadataFilter,

@@ -1,7 +1,7 @@
 /** Deletion of stored messages: authorization, limits and the journal (contract decision 54). */
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
 import { parseFilter } from '../reader/filter.ts'
 import { countMessages } from './count.ts'
@@ -11,7 +11,7 @@ import { deleteMessages, snapshotNow } from './steps.ts'
 export type MessageDeletion = {
   /**
    * Deletes the messages of a channel in a time range, of a publisher, or both. Messages acknowledged before the call are deleted when
-   * it resolves; later ones are kept. Throws `malformed` without `from`, `to` and `publisher`, or with a filter of pages; `forbidden`
+   * it resolves; later ones are kept. Throws `malformed` without `from`, `to` and `publisher`; `forbidden`
    * and `not_found` (decision 45); `rate_limited` and `unavailable` when too many deletions of the domain, or of all, are running.
    */
   remove(caller: UserPrincipal, domainId: string, channelId: string, query: DeletionQuery): Promise<void>
@@ -21,27 +21,6 @@ export type MessageDeletion = {
 const MAX_DELETIONS = 4
 const MAX_DELETIONS_PER_DOMAIN = 2
 const RETRY_SECONDS = 5
-
-/** Filters of pages. Ignoring one, as other queries ignore unknown parameters, would delete too much. */
-const FILTERS_OF_PAGES = [
-  'format',
-  'subtopic',
-  'protocol',
-  'name',
-  'run',
-  'message',
-  'v',
-  'vb',
-  'vs',
-  'vd',
-  'limit',
-  'offset',
-]
-
-function refuseOtherFilters(query: DeletionQuery): void {
-  const filter = FILTERS_OF_PAGES.find((name) => Object.hasOwn(query, name))
-  if (filter !== undefined) throw refusedField(filter, 'does not narrow a deletion: from, to and publisher do')
-}
 
 export function createMessageDeletion(deps: {
   database: Database
@@ -57,11 +36,9 @@ export function createMessageDeletion(deps: {
   })
   return {
     async remove(caller, domainId, channelId, query) {
-      refuseOtherFilters(query)
-      const { publisher = '', ...range } = query
+      const { publisher: publisherId, ...range } = query
       const filter = parseFilter({ ...range, offset: 0, limit: 1, format: '' })
       const { fromSeconds, toSeconds } = filter
-      const publisherId = publisher === '' ? undefined : publisher
       if (fromSeconds === undefined && toSeconds === undefined && publisherId === undefined)
         throw new ServiceError('malformed', 'one of from, to or publisher is required')
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)

@@ -3,7 +3,8 @@
  * messages are written. A key is cached only after its commit.
  */
 import { createHash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import type { ChannelAccess } from '#api/devices/index.ts'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Database } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { inTurns } from '#core/turns.ts'
@@ -35,7 +36,7 @@ type Stream = { units: Map<string, Map<string, number>>; bytes: number }
 type Wanted = WantedSeries & { streamId: string; order: number }
 
 export function createSeriesKeys(database: Database, limits: SeriesLimits = SERIES_LIMITS): SeriesKeys {
-  const streams = new LRUCache<string, Stream>({ maxSize: MAX_CACHE_BYTES, sizeCalculation: (stream) => stream.bytes })
+  const streams = new BoundedCache<string, Stream>({ maxSize: MAX_CACHE_BYTES, sizeOf: (stream) => stream.bytes })
 
   function find(message: IncomingMessage): number[] | undefined {
     if (message.content.kind !== 'records') return []
@@ -108,8 +109,16 @@ function keysOf(
   return keys
 }
 
+/**
+ * The beginning of the ids of a publisher's streams. The messages of a publisher share their access, which the gate keeps, so that the
+ * text is made and hashed once and not for each message.
+ */
+const ownIds = new WeakMap<ChannelAccess, string>()
+
 function streamIdOf({ access, subtopic }: IncomingMessage): string {
-  return `${access.channelKey} ${access.publisherKey ?? ''} ${subtopic}`
+  let id = ownIds.get(access)
+  if (id === undefined) ownIds.set(access, (id = `${access.channelKey} ${access.publisherKey ?? ''} `))
+  return subtopic === '' ? id : id + subtopic
 }
 
 /** Names contain no line feed (SenML), so it separates the two parts. */

@@ -16,6 +16,8 @@ export type FollowerOptions = {
   access: ChannelAccess
   /** From `parseSubtopicFilter`; empty: the channel without a subtopic. */
   filter: string
+  /** Only messages that a user or a task published. */
+  withoutPublisher?: boolean
   /** Throws when the caller may no longer read. */
   authorize: () => Promise<unknown>
   /** Must not throw or wait; a follower that cannot accept more must end itself. */
@@ -34,12 +36,14 @@ export class Follower {
   readonly access: ChannelAccess
   readonly filter: string
   readonly authorize: () => Promise<unknown>
+  readonly #withoutPublisher: boolean
   readonly #options: FollowerOptions
   #isEnded = false
 
   constructor(options: FollowerOptions) {
     this.access = options.access
     this.filter = options.filter
+    this.#withoutPublisher = options.withoutPublisher === true
     this.authorize = options.authorize
     this.#options = options
   }
@@ -49,7 +53,9 @@ export class Follower {
   }
 
   wants(message: LiveMessage): boolean {
-    return message.channelKey === this.access.channelKey && matchesSubtopic(this.filter, message.subtopic)
+    if (message.channelKey !== this.access.channelKey) return false
+    if (this.#withoutPublisher && message.publisherId !== '') return false
+    return matchesSubtopic(this.filter, message.subtopic)
   }
 
   deliver(deliveries: readonly Delivery[]): void {

@@ -1,5 +1,5 @@
 /** Keeps recently stored batches until the fan-out has read them in the changelog, so that they need not be loaded. */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import type { LiveMessage } from './live-message.ts'
 
 /** Above this size the oldest batches are dropped, and loaded when they are needed. */
@@ -10,10 +10,9 @@ const MESSAGE_BYTES = 300
 type Batch = { messages: readonly LiveMessage[]; asOf: number }
 
 export class RecentBatches {
-  readonly #batches = new LRUCache<number, Batch>({
+  readonly #batches = new BoundedCache<number, Batch>({
     maxSize: MAX_BYTES,
-    sizeCalculation: ({ messages }) =>
-      messages.reduce((sum, { payload }) => sum + MESSAGE_BYTES + payload.length, BATCH_BYTES),
+    sizeOf: ({ messages }) => messages.reduce((sum, { payload }) => sum + MESSAGE_BYTES + payload.length, BATCH_BYTES),
   })
 
   /** `asOf`: the state of the followers by which the messages were selected from the batch. */

@@ -1,6 +1,7 @@
 /** Loads stored messages for followers that missed them. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { OCTET_STREAM, SENML_JSON } from '../ingest/content.ts'
 import { parseEnvelopes } from '../model/envelope.ts'
 import type { Envelope } from '../model/envelope.ts'
@@ -47,17 +48,44 @@ export async function loadWanted(
   return messages.filter((message) => follower.wants(message))
 }
 
-/** The messages of these channels in these batches, by batch, in the order of their numbers. */
+/** The channels of stored messages of these batches. */
+export async function loadChannels(db: Queryable, batches: readonly StoredBatch[]): Promise<number[]> {
+  if (batches.length === 0) return []
+  const where = isIn(batches)
+  const { rows } = await sql<{ channel_key: number }>`
+    SELECT m.channel_key FROM records m WHERE ${where} UNION SELECT m.channel_key FROM payloads m WHERE ${where}`.execute(
+    db,
+  )
+  return rows.map((row) => row.channel_key)
+}
+
+/** A message by its place: its batch, and its number in the batch. */
+export type StoredPlace = { seq: number; xid: bigint; message: number; arrivedAt: string }
+
+/** The messages at these places that are still stored, in no particular order, without what their publishers said beside their content. */
+export async function loadPlaces(
+  db: Queryable,
+  places: readonly StoredPlace[],
+  channels: ReadonlyMap<number, string>,
+): Promise<LiveMessage[]> {
+  const batches = [...new Map(places.map((place) => [place.seq, place])).values()]
+  return [...(await loadBatches(db, batches, channels, places)).values()].flat()
+}
+
+/** The messages of these channels in these batches, or only those at the places, by batch, in the order of their numbers. */
 export async function loadBatches(
   db: Queryable,
   batches: readonly StoredBatch[],
   channels: ReadonlyMap<number, string>,
+  places?: readonly StoredPlace[],
 ): Promise<Map<number, LiveMessage[]>> {
   const found = new Map<number, LiveMessage[]>()
-  const times = batches.map(({ arrivedAt }) => arrivedAt).toSorted()
   if (batches.length === 0 || channels.size === 0) return found
-  const where = sql`m.batch_seq = ANY (${batches.map(({ seq }) => seq)}::bigint[]) AND m.channel_key = ANY (${[...channels.keys()]}::bigint[])
-    AND m.arrived_at BETWEEN ${times[0]} AND ${times.at(-1)}`
+  const isMeant =
+    places === undefined
+      ? sql`true`
+      : sql`(m.batch_seq, m.message) IN (SELECT * FROM unnest(${places.map(({ seq }) => seq)}::bigint[], ${places.map(({ message }) => message)}::int[]))`
+  const where = sql`${isMeant} AND ${isIn(batches)} AND m.channel_key = ANY (${[...channels.keys()]}::bigint[])`
   const [records, payloads] = await Promise.all([
     sql<RecordRow>`
       SELECT m.batch_seq, m.message, m.channel_key, m.protocol, extract(epoch FROM m.arrived_at)::float8 AS received_at,
@@ -88,6 +116,12 @@ export async function loadBatches(
     if (xid !== undefined) for (const message of found.get(seq) ?? []) message.xid = xid
   }
   return found
+}
+
+/** The partitions of the table that batches can be in are those of their arrival. */
+function isIn(batches: readonly StoredBatch[]): Sql {
+  const times = batches.map(({ arrivedAt }) => arrivedAt).toSorted()
+  return sql`m.batch_seq = ANY (${batches.map(({ seq }) => seq)}::bigint[]) AND m.arrived_at BETWEEN ${times[0]} AND ${times.at(-1)}`
 }
 
 function addEnvelopes(

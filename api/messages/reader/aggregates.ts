@@ -1,5 +1,8 @@
 /** Aggregates of the numeric values of records, per interval and series. */
-import type { Transaction } from '#core/database/index.ts'
+import type { PageEnd } from '#core/cursor.ts'
+import { pageOf, rangeOf, withinPage } from '#core/database/index.ts'
+import type { PlacedRow, Transaction } from '#core/database/index.ts'
+import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { exactSum } from '../projections/rollups.ts'
@@ -7,9 +10,11 @@ import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 import type { Scope } from './conditions.ts'
 import { all, matchingIn, scopeOf } from './conditions.ts'
 import type { AggregationRequest, Filter } from './filter.ts'
+import { DAY_SECONDS } from './interval.ts'
 import type { Interval } from './interval.ts'
 import type { Parts } from './parts.ts'
-import { isKnownToRollups, partsOf, rawAlone } from './parts.ts'
+import { BY_SERIES } from './series-order.ts'
+import { isKnownToRollups, partsOf, rawAlone, widened } from './parts.ts'
 import type { TimeRange } from './time-range.ts'
 import type { PageRows, RecordRow, Window } from './window.ts'
 import { NUMBERS_IN_ROW, RECORDS_IN_ROW } from '../store/opened.ts'
@@ -33,6 +38,7 @@ const RESULTS: Readonly<Record<Aggregation, Sql<unknown>>> = {
   count: sql`sum(p.value_count)`,
 }
 
+const UTC = 'UTC'
 /** From this time on, the offsets of all time zones are multiples of 15 minutes. */
 const QUARTER_OFFSETS_SINCE_SECONDS = Date.UTC(1980) / 1000
 
@@ -50,15 +56,47 @@ export class AggregatesQuery {
     request: AggregationRequest,
   ): Promise<AggregatesQuery> {
     const scope = await scopeOf(tx, channelKey, filter)
-    const isOfRollups = isOfBuckets(request.interval, filter) && isKnownToRollups(scope)
-    return new AggregatesQuery(tx, isOfRollups ? await withSeries(tx, scope) : scope, filter, request)
+    if (!isOfBuckets(request, filter) || !isKnownToRollups(scope))
+      return new AggregatesQuery(tx, scope, filter, request)
+    const [withKeys, range] = await Promise.all([withSeries(tx, scope), widened(tx, scope, filter)])
+    return new AggregatesQuery(tx, withKeys, { ...filter, ...range }, request)
   }
 
   private constructor(tx: Transaction, scope: Scope, filter: Filter, request: AggregationRequest) {
     this.#tx = tx
     this.#scope = scope
     this.#filter = filter
-    this.#request = request
+    this.#request = { ...request, timeZone: zoneOf(request, filter) }
+  }
+
+  /** The series that have numeric values in the range: a page of their keys in the order in which they began, and how many there are. */
+  async seriesPage(range: PageRange): Promise<{ keys: number[]; total: number; next: PageEnd }> {
+    const withKeys = isKnownToRollups(this.#scope) ? await withSeries(this.#tx, this.#scope) : this.#scope
+    const rows = partsWith(partsOf(withKeys, this.#filter), () => sql`NULL::timestamptz`, NO_VALUES)
+    const page = sql`SELECT series_key, ${BY_SERIES.place}::text AS row_place FROM matching
+      WHERE ${BY_SERIES.after(range.cursor)} ${rangeOf(BY_SERIES, range)}`
+    const { rows: found } = await sql<PlacedRow<{ total: number; series_key: number | null }>>`
+      WITH matching AS MATERIALIZED (SELECT DISTINCT p.series_key FROM (${rows}) p), page AS (${withinPage(page)})
+      SELECT (SELECT count(*) FROM matching) AS total, p.series_key, p.row_place, p.page_rows
+        FROM (SELECT) one LEFT JOIN page p ON true ORDER BY p.series_key`.execute(this.#tx)
+    const shown = pageOf(
+      found.filter((row) => row.series_key !== null),
+      range.limit,
+    )
+    return { keys: shown.rows.map((row) => row.series_key as number), total: found[0]?.total ?? 0, next: shown.next }
+  }
+
+  /** Everything of these series in the range, by series and time: at most as many rows as the range has intervals, for each series. */
+  async columnsOf(keys: readonly number[]): Promise<ColumnRow[]> {
+    const { by, interval, timeZone } = this.#request
+    const results = by.map((name) => RESULTS[name])
+    const { rows } = await sql<ColumnRow>`
+      SELECT s.key AS series_key, s.subtopic, s.publisher_id, s.name, s.unit, p.time, p.results, p.records
+        FROM (SELECT p.series_key, extract(epoch FROM ${beginOf(interval, timeZone, sql`p.start`)})::float8 AS time,
+                     ARRAY[${sql.join(results, sql`, `)}]::float8[] AS results, sum(p.value_count)::float8 AS records
+                FROM (${this.#rowsWith(this.#filter, VALUES, keys)}) p GROUP BY p.series_key, p.start) p
+        JOIN series s ON s.key = p.series_key ORDER BY p.series_key, p.time`.execute(this.#tx)
+    return rows
   }
 
   /** `time` is the beginning of the interval. */
@@ -133,15 +171,29 @@ export class AggregatesQuery {
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, min(p.protocol) AS protocol,
              extract(epoch FROM ${beginOf(interval, timeZone, sql`p.start`)})::float8 AS time,
              ARRAY[${sql.join(results, sql`, `)}]::float8[] AS results, NULL AS value, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
-        FROM (${this.#rowsWith(spanOf(interval, groups, this.#filter), VALUES)}) p JOIN page USING (start, series_key) JOIN series s ON s.key = p.series_key
+        FROM (${this.#rowsWith(spanOf(interval, groups, this.#filter), VALUES, [...new Set(seriesKeys)])}) p JOIN page USING (start, series_key) JOIN series s ON s.key = p.series_key
        GROUP BY p.start, s.key ORDER BY p.start ${direction}, s.key`
   }
 
-  #rowsWith(range: TimeRange, columns: Columns): Sql<unknown> {
+  /** `ofSeries`: of these series alone; they are series of the scope. */
+  #rowsWith(range: TimeRange, columns: Columns, ofSeries?: readonly number[]): Sql<unknown> {
     const { interval, timeZone } = this.#request
-    const parts = isOfBuckets(interval, this.#filter) ? partsOf(this.#scope, range) : rawAlone(this.#scope, range)
+    const scope = ofSeries === undefined ? this.#scope : { ...this.#scope, seriesKeys: ofSeries, recordKeys: ofSeries }
+    const parts = isOfBuckets(this.#request, this.#filter) ? partsOf(scope, range) : rawAlone(scope, range)
     return partsWith(parts, (time) => startOf(interval, timeZone, time), columns)
   }
+}
+
+/** Of an interval and series, as a row of `columnsOf`: the results are in the order in which the aggregations were requested. */
+export type ColumnRow = {
+  series_key: number
+  subtopic: string
+  publisher_id: string
+  name: string
+  unit: string
+  time: number
+  results: readonly number[]
+  records: number
 }
 
 /** The results are in the order in which the aggregations were requested. */
@@ -199,12 +251,15 @@ function partsWith(
 }
 
 const HOUR_SECONDS = 3600
-/** An upper bound: clocks are set back by at most three hours. */
-const LONGEST_SECONDS = { day: 48 * HOUR_SECONDS, week: 8 * 24 * HOUR_SECONDS, month: 32 * 24 * HOUR_SECONDS } as const
+/** An upper bound: clocks are set back by at most a day. */
+const SET_BACK_SECONDS = 24 * HOUR_SECONDS
+const LONGEST_SECONDS = { day: DAY_SECONDS, month: 31 * DAY_SECONDS } as const
 
 /** The maximum length of an interval. */
 function longestSeconds(interval: Interval): number {
-  return interval.kind === 'fixed' ? interval.seconds : interval.count * LONGEST_SECONDS[interval.unit]
+  return interval.kind === 'fixed'
+    ? interval.seconds
+    : interval.count * LONGEST_SECONDS[interval.unit] + SET_BACK_SECONDS
 }
 
 /** The part of the range that holds all intervals of these groups. */
@@ -217,10 +272,26 @@ function spanOf(interval: Interval, groups: readonly Group[], { fromSeconds, toS
 }
 
 /** Whether every interval begins with a quarter of an hour, so that the rollups of quarters add up to it. */
-function isOfBuckets(interval: Interval, { fromSeconds }: Filter): boolean {
-  if (interval.kind === 'fixed') return interval.seconds % BUCKET_SECONDS === 0
+function isOfBuckets({ interval, timeZone }: AggregationRequest, filter: Filter): boolean {
+  if (interval.kind === 'fixed' && interval.seconds % BUCKET_SECONDS !== 0) return false
+  return timeZone === UTC || hasQuarterOffsets(filter)
+}
+
+function hasQuarterOffsets({ fromSeconds }: Filter): boolean {
   return fromSeconds !== undefined && fromSeconds >= QUARTER_OFFSETS_SINCE_SECONDS
 }
+
+/**
+ * The time zone in which the intervals begin. Where those of UTC are the same, it is UTC, whose intervals cost less to compute: a divisor of
+ * a quarter of an hour divides the offsets of all time zones.
+ */
+function zoneOf({ interval, timeZone }: AggregationRequest, filter: Filter): string {
+  const isSame = interval.kind === 'fixed' && divides(interval.seconds, BUCKET_SECONDS) && hasQuarterOffsets(filter)
+  return isSame ? UTC : timeZone
+}
+
+const MICROS = 1e6
+const divides = (seconds: number, whole: number) => (whole * MICROS) % Math.round(seconds * MICROS) === 0
 
 /** With the keys of all series of the channel where the query names none: rollups are found by series. */
 async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
@@ -231,21 +302,26 @@ async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
   return { ...scope, seriesKeys: rows.map(({ key }) => key) }
 }
 
+const ONE_DAY: Interval = { kind: 'calendar', unit: 'day', count: 1 }
+
 /**
- * Identifies the interval of a time by its start. For days and longer intervals this is the local time, written as UTC.
+ * Identifies the interval of a time by its start. For days and longer intervals this is the local time, written as UTC. Shorter ones count
+ * from local midnight; the last one of a day ends at the next midnight.
  */
 function startOf(interval: Interval, timeZone: string, time: Sql<unknown>): Sql<unknown> {
   if (interval.kind === 'fixed') {
-    return sql`date_bin(make_interval(secs => ${interval.seconds}), ${time}, 'epoch'::timestamptz)`
+    const length = sql`make_interval(secs => ${interval.seconds})`
+    // The epoch is a midnight of UTC.
+    if (timeZone === UTC && divides(interval.seconds, DAY_SECONDS))
+      return sql`date_bin(${length}, ${time}, 'epoch'::timestamptz)`
+    return sql`date_bin(${length}, ${time}, ${beginOf(ONE_DAY, timeZone, startOf(ONE_DAY, timeZone, time))})`
   }
   const local = sql`(${time} AT TIME ZONE ${timeZone})`
   const { count } = interval
   switch (interval.unit) {
     case 'day':
-      return sql`(date_bin(make_interval(days => ${count}::integer), ${local}, '1970-01-01'::timestamp) AT TIME ZONE 'UTC')`
-    case 'week':
-      // Weeks begin on Monday.
-      return sql`(date_bin(make_interval(weeks => ${count}::integer), ${local}, '1970-01-05'::timestamp) AT TIME ZONE 'UTC')`
+      // A Monday, so that seven days are a week.
+      return sql`(date_bin(make_interval(days => ${count}::integer), ${local}, '1970-01-05'::timestamp) AT TIME ZONE 'UTC')`
     case 'month': {
       const months = sql`(extract(year FROM ${local}) * 12 + extract(month FROM ${local}) - 1)::integer`
       const first = sql`(${months} - ${months} % ${count}::integer)`

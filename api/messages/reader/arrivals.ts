@@ -11,8 +11,11 @@ import type { ArrivedBatch } from './batch-range.ts'
 import { rangeOfBatches } from './batch-range.ts'
 import type { TimeRange } from './time-range.ts'
 
-/** Projected records of one retention class that arrived in one week: the earliest and the end of the latest bucket of their times. */
-type Week = { retentionDays: number; startSeconds: number; fromSeconds: number; toSeconds: number }
+/**
+ * Projected records of one retention class that arrived in one week: their number, and the earliest and the end of the latest bucket of
+ * their times.
+ */
+type Week = { retentionDays: number; startSeconds: number; fromSeconds: number; toSeconds: number; records: number }
 
 /** Batches that are not projected yet: both conditions are about rows `m` of `records`; `arrival` alone leaves out partitions. */
 type Pending = { condition: Sql<boolean>; arrival: Sql<boolean> }
@@ -26,23 +29,27 @@ export async function arrivalsOf(tx: Queryable, channelKey: number): Promise<Arr
 }
 
 async function weeksOf(tx: Queryable, channelKey: number): Promise<Week[]> {
-  const { rows } = await sql<{ retention_days: number; start: number; first: number; last: number }>`
-    SELECT retention_days, extract(epoch FROM arrived_on)::float8 AS start, extract(epoch FROM first_bucket)::float8 AS first,
+  const { rows } = await sql<{ retention_days: number; start: number; first: number; last: number; records: number }>`
+    SELECT retention_days, records, extract(epoch FROM arrived_on)::float8 AS start, extract(epoch FROM first_bucket)::float8 AS first,
            extract(epoch FROM last_bucket)::float8 AS last
       FROM rollup_weeks WHERE channel_key = ${channelKey} AND series_key = 0
-     ORDER BY retention_days, arrived_on`.execute(tx)
+     ORDER BY retention_days, arrived_on`.executePrepared(tx, 'weeks-of-channel')
   return rows.map((row) => ({
     retentionDays: row.retention_days,
     startSeconds: row.start,
     fromSeconds: row.first,
     toSeconds: row.last + BUCKET_SECONDS,
+    records: row.records,
   }))
 }
 
 /** IS TRUE makes a hashed set of the numbers. */
 async function pendingBatches(tx: Queryable): Promise<Pending | undefined> {
   const { rows } = await sql<ArrivedBatch>`
-    SELECT seq, arrived_at FROM ingest_batches WHERE NOT projected ORDER BY arrived_at`.execute(tx)
+    SELECT seq, arrived_at FROM ingest_batches WHERE NOT projected ORDER BY arrived_at`.executePrepared(
+    tx,
+    'pending-batches',
+  )
   const range = rangeOfBatches(rows)
   if (range === undefined) return undefined
   const { arrival, numbers } = range

@@ -7,15 +7,15 @@ import { parseBase64Url } from '../senml/index.ts'
 import { END_TIME_SECONDS, MIN_TIME_SECONDS } from '../senml/time.ts'
 import type { Interval } from './interval.ts'
 import { parseInterval } from './interval.ts'
-import type { Aggregation, Comparator, MessagesQuery } from './schema.ts'
-import { AGGREGATIONS } from './schema.ts'
+import type { Aggregation, Comparator, Lackable, MessagesQuery } from './schema.ts'
+import { AGGREGATIONS, LACKABLE } from './schema.ts'
 
 export type Filter = {
   fromSeconds: number | undefined
   toSeconds: number | undefined
-  /** Canonical: elements joined by `.`. */
+  /** Canonical: elements joined by `.`; empty: messages without a subtopic. */
   subtopic: string | undefined
-  /** Records of any of them. */
+  /** Records of any of them; an empty id: of users and tasks. */
   publisherIds: readonly string[] | undefined
   names: readonly string[] | undefined
   /** The stored number; -1 for a protocol that does not exist. */
@@ -39,19 +39,23 @@ export type AggregationRequest = { by: readonly Aggregation[]; interval: Interva
 /** The number of names, and of publishers, of one query. */
 const MAX_LISTED = 100
 
+/** Of an aggregation. */
+export const DEFAULT_INTERVAL = '1s'
+
 /** A larger time is in nanoseconds, which older clients send (contract decision 19). */
 const NANOSECONDS_ABOVE = 1e14
 
 /** An empty text filters nothing. Throws `malformed`. */
 export function parseFilter(query: MessagesQuery): Filter {
   const { subtopic, publisher, name, protocol, vs, vd } = query
+  const without = parseWithout(query)
   const dataValue = isGiven(vd) ? parseBase64Url(vd) : undefined
   if (isGiven(vd) && dataValue === undefined) throw refusedField('vd', 'must be base64url without padding')
   return {
     fromSeconds: toSeconds(query.from),
     toSeconds: toSeconds(query.to),
-    subtopic: isGiven(subtopic) ? canonicalSubtopic(subtopic) : undefined,
-    publisherIds: isGiven(publisher) ? parseList('publisher', publisher) : undefined,
+    subtopic: without.has('subtopic') ? '' : isGiven(subtopic) ? canonicalSubtopic(subtopic) : undefined,
+    publisherIds: without.has('publisher') ? [''] : isGiven(publisher) ? parseList('publisher', publisher) : undefined,
     names: isGiven(name) ? parseList('name', name) : undefined,
     protocol: isGiven(protocol) ? PROTOCOLS.findIndex((known) => known === protocol) : undefined,
     runId: isGiven(query.run) ? parseRun(query.run, query.format) : undefined,
@@ -67,6 +71,25 @@ export function parseFilter(query: MessagesQuery): Filter {
 function isGiven(text: string | undefined): text is string {
   return text !== undefined && text !== ''
 }
+
+/** Filters by name of what messages may lack. */
+type WithoutQuery = { readonly without?: string | undefined } & { readonly [Filter in Lackable]?: string | undefined }
+
+/** What the messages must lack. Throws `malformed` for other names, and together with a filter of the same name. */
+export function parseWithout(query: WithoutQuery): ReadonlySet<Lackable> {
+  const { without } = query
+  if (!isGiven(without)) return NOTHING
+  const names = without.split(',', LACKABLE.length + 1).map((text) => {
+    const name = LACKABLE.find((known) => known === text)
+    if (name === undefined)
+      throw refusedField('without', `must be ${LACKABLE.join(' or ')}, or both separated by a comma`)
+    if (isGiven(query[name])) throw refusedField('without', `must not contain ${name} together with the filter ${name}`)
+    return name
+  })
+  return new Set(names)
+}
+
+const NOTHING: ReadonlySet<Lackable> = new Set()
 
 /** Tasks publish SenML alone. */
 function parseRun(run: string, format: string): string {
@@ -103,7 +126,7 @@ export function parseAggregation(query: MessagesQuery): AggregationRequest | und
   }
   const timeZone = query.tz ?? 'UTC'
   if (!isTimeZone(timeZone)) throw refusedField('tz', 'must be a time zone such as Europe/Belgrade')
-  return { by, interval: parseInterval(query.interval ?? '1s'), timeZone }
+  return { by, interval: parseInterval(query.interval ?? DEFAULT_INTERVAL), timeZone }
 }
 
 function parseOneAggregation(text: string): Aggregation {

@@ -1,6 +1,6 @@
 /** Reads the newest record of every series: from its projection, and those of pending batches from the records. */
 import type { PageEnd } from '#core/cursor.ts'
-import { Keyset, pageOf, rangeOf, withinPage } from '#core/database/index.ts'
+import { pageOf, rangeOf, withinPage } from '#core/database/index.ts'
 import type { PlacedRow, Transaction } from '#core/database/index.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -8,6 +8,7 @@ import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projectio
 import { RECORDS } from '../store/opened.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
+import { BY_SERIES } from './series-order.ts'
 import { ALL_TIMES } from './time-range.ts'
 import type { RecordRow } from './window.ts'
 
@@ -51,5 +52,3 @@ export async function readLatest(
   const shown = found.filter((row) => row.series_key !== null)
   return { ...pageOf(shown, range.limit), total: found[0]?.total ?? 0 }
 }
-
-const BY_SERIES = new Keyset([{ by: sql`series_key`, type: 'number' }])

@@ -2,6 +2,7 @@
  * Splits the records of a query into parts that do not overlap: projected buckets, which the rollups count, and the rest, which is read
  * from the records: pending batches, and incomplete buckets at both ends of the range.
  */
+import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ROLLUP_COLUMNS } from '../projections/rollups.ts'
@@ -15,11 +16,14 @@ import type { TimeRange } from './time-range.ts'
 export type Parts = {
   /** A table `b` with the columns of `rollups`; undefined when rollups cannot answer the query. */
   rollups: Sql<unknown> | undefined
-  /** A table `b` with `records`, whose sum is that of `rollups`; undefined when there are none. */
-  counts: Sql<unknown> | undefined
+  /** The number of records in `rollups`. */
+  counts: RollupCounts
   /** Conditions on records that the rollups part does not count, each on other records. */
   raw: readonly RecordConditions[]
 }
+
+/** A number that is known already, and a table `b` with more `records`; undefined when there are none. */
+export type RollupCounts = { known: number; table: Sql<unknown> | undefined }
 
 /** Rollups contain series and times, but no protocols, no single messages and no single values. */
 export function isKnownToRollups({ protocol, selected, values }: Scope): boolean {
@@ -52,28 +56,56 @@ export function partsOf(scope: Scope, range: TimeRange): Parts {
 
 /** For queries that rollups cannot answer. */
 export function rawAlone(scope: Scope, range: TimeRange): Parts {
-  return { rollups: undefined, counts: undefined, raw: [conditionsIn(scope, range)] }
+  return { rollups: undefined, counts: { known: 0, table: undefined }, raw: [conditionsIn(scope, range)] }
 }
 
 /** Rollups by week for weeks that are completely in the range, by bucket for other weeks. */
-function countsIn(scope: Scope, range: TimeRange): Sql<unknown> | undefined {
+function countsIn(scope: Scope, range: TimeRange): RollupCounts {
   const { channelKey, arrivals, seriesKeys } = scope
-  if (arrivals === undefined) return rollupsIn(scope, range)
+  if (arrivals === undefined) return { known: 0, table: rollupsIn(scope, range) }
   const { inside, cut } = splitWeeks(arrivals, range)
   const parts: Sql<unknown>[] = []
-  if (inside.weeks.length > 0)
+  // The counts of the channel as a whole were read with its weeks.
+  const isWhole = seriesKeys === undefined
+  const known = isWhole ? inside.weeks.reduce((sum, { records }) => sum + records, 0) : 0
+  if (!isWhole && inside.weeks.length > 0)
     parts.push(sql`
       SELECT b.records FROM rollup_weeks b
-       WHERE b.channel_key = ${channelKey} AND b.series_key = ANY (${seriesKeys ?? [0]}::bigint[]) AND ${holdsRollups(inside, ALL_TIMES)}`)
+       WHERE b.channel_key = ${channelKey} AND b.series_key = ANY (${seriesKeys}::bigint[]) AND ${holdsRollups(inside, ALL_TIMES)}`)
   if (cut.weeks.length > 0) parts.push(sql`SELECT b.records FROM ${rollupsIn({ ...scope, arrivals: cut }, range)}`)
-  return parts.length === 0 ? undefined : sql`(${sql.join(parts, sql` UNION ALL `)}) b`
+  return { known, table: parts.length === 0 ? undefined : sql`(${sql.join(parts, sql` UNION ALL `)}) b` }
 }
 
 /** The buckets that are completely in the range. */
 function wholeBuckets({ fromSeconds, toSeconds }: TimeRange): TimeRange {
+  return { fromSeconds: endOfBucket(fromSeconds), toSeconds: startOfBucket(toSeconds) }
+}
+
+/** The next start of a bucket, at or after the time. */
+function endOfBucket(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.ceil(seconds / BUCKET_SECONDS) * BUCKET_SECONDS
+}
+
+function startOfBucket(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.floor(seconds / BUCKET_SECONDS) * BUCKET_SECONDS
+}
+
+/**
+ * The range, extended to whole buckets where the channel has no records in the rest of the bucket: then its rollups answer for the bucket,
+ * and its records are not read. So it is for ranges that end now, and for those that begin before the first record.
+ */
+export async function widened(tx: Queryable, scope: Scope, { fromSeconds, toSeconds }: TimeRange): Promise<TimeRange> {
+  const [first, end] = [startOfBucket(fromSeconds), endOfBucket(toSeconds)]
+  const holds = (from: number | undefined, to: number | undefined) =>
+    from === undefined || to === undefined || from === to
+      ? sql`false`
+      : sql`EXISTS (SELECT FROM records m WHERE ${conditionsIn(scope, { fromSeconds: from, toSeconds: to }).rows})`
+  const { rows } = await sql<{ before: boolean; after: boolean }>`
+    SELECT ${holds(first, fromSeconds)} AS before, ${holds(toSeconds, end)} AS after`.execute(tx)
+  const [held] = rows
   return {
-    fromSeconds: fromSeconds === undefined ? undefined : Math.ceil(fromSeconds / BUCKET_SECONDS) * BUCKET_SECONDS,
-    toSeconds: toSeconds === undefined ? undefined : Math.floor(toSeconds / BUCKET_SECONDS) * BUCKET_SECONDS,
+    fromSeconds: held?.before === false ? first : fromSeconds,
+    toSeconds: held?.after === false ? end : toSeconds,
   }
 }
 

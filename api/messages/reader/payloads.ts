@@ -36,7 +36,7 @@ export class PayloadsQuery {
     const keyset = payloadsByTime(dir)
     const { rows } = await withinPage(sql<PayloadRow>`
       SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body,
-             p.batch_seq, p.message, ${keyset.place}::text AS row_place
+             p.batch_seq, p.message, ${keyset.placeText} AS row_place
         FROM payloads p WHERE ${this.#condition} AND ${keyset.after(cursor)} ORDER BY ${keyset.order} LIMIT ${limit} OFFSET ${offset}`).execute(
       this.#tx,
     )

@@ -6,13 +6,14 @@ import { kindOf, refusedField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
 import { AggregatesQuery } from './aggregates.ts'
-import { parseAggregation, parseFilter } from './filter.ts'
+import { DEFAULT_INTERVAL, parseAggregation, parseFilter } from './filter.ts'
 import { PayloadsQuery } from './payloads.ts'
 import { readLatest } from './latest.ts'
 import { presentLinks, presentPayload, presentRecord } from './present.ts'
 import { RecordsQuery, isColumn } from './records.ts'
-import type { LatestQuery, MessagesPage, StoredMessage } from './schema.ts'
+import type { LatestQuery, MessagesPage, SeriesPage, SeriesQuery, StoredMessage } from './schema.ts'
 import { MessagesQuery } from './schema.ts'
+import { inColumns, parseSeriesQuery } from './series.ts'
 import { withRuns } from './task-runs.ts'
 import type { LinkedRow, PageRows, Rows, Total, Window } from './window.ts'
 
@@ -29,6 +30,8 @@ export type Reader = {
   read(access: ChannelAccess, query: MessagesQuery): Promise<MessagesPage>
   /** The newest record of every series of the channel, a page of them, in the order in which the series began. */
   latest(access: ChannelAccess, query: LatestQuery): Promise<MessagesPage>
+  /** The aggregates of a page of the channel's series, in columns. Throws as `read` does. */
+  series(access: ChannelAccess, query: SeriesQuery): Promise<SeriesPage>
 }
 
 export function createReader(database: Pick<SnapshotSource, 'snapshot'>): Reader {
@@ -56,11 +59,23 @@ export function createReader(database: Pick<SnapshotSource, 'snapshot'>): Reader
       const { total, next } = found
       return { ...echoOf(query), offset, limit, format: RECORDS_FORMAT, total, messages, next }
     },
+    async series({ channelKey }, query) {
+      const { filter, request } = parseSeriesQuery(query)
+      const { offset, limit, cursor, aggregation, interval = DEFAULT_INTERVAL } = query
+      const { total, rows, next } = await database.snapshot(async (tx) => {
+        const aggregates = await AggregatesQuery.of(tx, channelKey, filter, request)
+        const { keys, ...page } = await aggregates.seriesPage({ offset, limit, cursor })
+        return { ...page, rows: keys.length === 0 ? [] : await aggregates.columnsOf(keys) }
+      }, PAGE_DEADLINE_MS)
+      return { total, offset, limit, aggregation, interval, next, ...inColumns(rows, request.by) }
+    },
   }
 }
 
+/** `knownTotal`: the total where nothing has to be read for it. */
+type Totals = { total(): Promise<number>; knownTotal?(): number | undefined }
 /** The messages of a query, within a snapshot. */
-type OpenQuery = { page(window: Window): Promise<PageRows<StoredMessage>>; total(): Promise<number> }
+type OpenQuery = { page(window: Window): Promise<PageRows<StoredMessage>> } & Totals
 type Opener = (tx: Transaction) => Promise<OpenQuery>
 
 /** Throws `malformed`. */
@@ -71,7 +86,7 @@ function openerOf({ channelKey, channelId }: ChannelAccess, query: MessagesQuery
     throw refusedField('cursor', 'requires the order of time, and must not be combined with aggregation')
   return async (tx) => {
     const shown = <Row extends LinkedRow & { protocol: number }>(
-      of: { page(window: Window): Promise<PageRows<Row>>; total(): Promise<number> },
+      of: { page(window: Window): Promise<PageRows<Row>> } & Totals,
       present: (channel: string, row: Row) => StoredMessage,
     ): OpenQuery => ({
       async page(window) {
@@ -82,6 +97,7 @@ function openerOf({ channelKey, channelId }: ChannelAccess, query: MessagesQuery
         return { ...page, places, rows: linked.map((row) => ({ ...present(channelId, row), ...presentLinks(row) })) }
       },
       total: () => of.total(),
+      knownTotal: () => of.knownTotal?.(),
     })
     if (query.format !== RECORDS_FORMAT)
       return shown(new PayloadsQuery(tx, channelKey, query.format, filter), presentPayload)
@@ -117,9 +133,13 @@ async function readTotal(tx: Transaction, open: Opener, { offset }: MessagesQuer
 
 /** Undefined when the total takes too long; then the transaction accepts no further statement. */
 async function countInTime(tx: Transaction, messages: OpenQuery): Promise<number | undefined> {
-  await sql`SET LOCAL statement_timeout = ${sql.raw(String(TOTAL_DEADLINE_MS))}`.execute(tx)
+  const known = messages.knownTotal?.()
+  if (known !== undefined) return known
   try {
-    return await messages.total()
+    // Both are sent at once.
+    const limited = sql`SET LOCAL statement_timeout = ${sql.raw(String(TOTAL_DEADLINE_MS))}`.execute(tx)
+    const [total] = await Promise.all([messages.total(), limited])
+    return total
   } catch (error) {
     const translated = translateDatabaseError(error)
     if (kindOf(translated) === 'timeout') return undefined

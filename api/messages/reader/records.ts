@@ -15,7 +15,7 @@ import type { Parts } from './parts.ts'
 import { isKnownToRollups, partsOf } from './parts.ts'
 import { pageByTime, pageOfBuckets } from './time-page.ts'
 import { intersection } from './time-range.ts'
-import { countRecords } from './totals.ts'
+import { countRecords, knownTotal } from './totals.ts'
 import type { PageRows, RecordRow, Window } from './window.ts'
 import { pageRowsOf } from './window.ts'
 
@@ -115,6 +115,10 @@ export class RecordsQuery {
 
   total(): Promise<number> {
     return countRecords(this.#tx, this.#parts)
+  }
+
+  knownTotal(): number | undefined {
+    return knownTotal(this.#parts)
   }
 }
 

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { documented } from '#core/http/index.ts'
-import { Cursor, Next, cursorOf } from '#core/page.ts'
+import { Cursor, Next, cursorOf, pageQuery } from '#core/page.ts'
 
 export const MAX_READ_LIMIT = 1000
 
@@ -11,6 +11,19 @@ export type Comparator = (typeof COMPARATORS)[number]
 
 export const AGGREGATIONS = ['max', 'min', 'avg', 'sum', 'count'] as const
 export type Aggregation = (typeof AGGREGATIONS)[number]
+
+/** What a message can lack: `publisher` where a user or a task published it, `subtopic` where it was published to the channel itself. */
+export const LACKABLE = ['publisher', 'subtopic'] as const
+export type Lackable = (typeof LACKABLE)[number]
+
+const WITHOUT_PATTERN = `^(${LACKABLE.join('|')})(,(${LACKABLE.join('|')}))*$`
+
+/** An empty `publisher` or `subtopic` filters nothing, because older clients send it; this selects messages that have none. */
+export const Without = Type.String({
+  description:
+    '`publisher`: only messages that a user or a task published; `subtopic`: only messages without a subtopic; `publisher,subtopic`: both. Not combined with the filter of the same name',
+  ...documented({ pattern: WITHOUT_PATTERN }),
+})
 
 const PROTOCOLS = ['http', 'mqtt', 'coap', 'ws'] as const
 const AGGREGATION_PATTERN = `^(${AGGREGATIONS.join('|')})(,(${AGGREGATIONS.join('|')}))*$`
@@ -29,6 +42,7 @@ export const MessagesQuery = Type.Object({
   }),
   subtopic: Type.Optional(Type.String({ description: 'Equality; `a/b` and `a.b` are the same' })),
   publisher: Type.Optional(Type.String({ description: 'Id of the client, or up to 100 ids separated by commas' })),
+  without: Type.Optional(Without),
   protocol: Type.Optional(Type.String({ description: 'http, mqtt, coap or ws', ...documented({ enum: PROTOCOLS }) })),
   run: Type.Optional(
     Type.String({
@@ -70,7 +84,10 @@ export const MessagesQuery = Type.Object({
     }),
   ),
   tz: Type.Optional(
-    Type.String({ description: 'Time zone in which days, weeks and months of the interval begin; default UTC' }),
+    Type.String({
+      description:
+        'Time zone from whose midnight intervals count, and in which days, weeks and months begin; default UTC',
+    }),
   ),
   order: Type.Optional(
     Type.String({
@@ -89,7 +106,7 @@ export type MessagesQuery = Static<typeof MessagesQuery>
 /** The newest record of each series of a channel that matches the filters. */
 export const LatestQuery = Type.Object({
   cursor: Type.Optional(Cursor),
-  ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'name', 'only_total']).properties,
+  ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'without', 'name', 'only_total']).properties,
   protocol: Type.Optional(
     Type.String({
       description: 'By which the newest record came: http, mqtt, coap or ws',
@@ -98,6 +115,58 @@ export const LatestQuery = Type.Object({
   ),
 })
 export type LatestQuery = Static<typeof LatestQuery>
+
+/** Series of one answer: those of a chart. */
+const MAX_SERIES = 100
+const DEFAULT_SERIES = 20
+/** Intervals of the range, and those of all series of the answer together. */
+export const MAX_INTERVALS = 1_000
+export const MAX_SERIES_INTERVALS = 50_000
+
+/** The aggregates of several series in one answer. */
+export const SeriesQuery = Type.Object({
+  ...pageQuery({ limit: DEFAULT_SERIES, maxLimit: MAX_SERIES }),
+  ...Type.Pick(MessagesQuery, ['subtopic', 'publisher', 'without', 'name', 'protocol', 'interval', 'tz']).properties,
+  from: Type.Number({ description: 'Seconds since 1970, inclusive; above 1e14: nanoseconds' }),
+  to: Type.Number({ description: 'Seconds since 1970, exclusive; above 1e14: nanoseconds' }),
+  aggregation: Type.String({
+    default: 'avg,min,max,count',
+    description: 'One or several of max, min, avg, sum and count, separated by commas',
+    ...documented({ pattern: AGGREGATION_PATTERN }),
+  }),
+})
+export type SeriesQuery = Static<typeof SeriesQuery>
+
+const Column = Type.Optional(Type.Array(Type.Union([Type.Number(), Type.Null()])))
+
+/** In columns: a name once for each series, a time once for all of them. */
+export const SeriesPage = Type.Object(
+  {
+    total: Type.Integer({ description: 'Series that match and have numeric values in the range' }),
+    offset: Type.Optional(Type.Integer({ description: 'Absent on a page of a cursor' })),
+    limit: Type.Integer(),
+    aggregation: Type.String(),
+    interval: Type.String(),
+    next: Next,
+    times: Type.Array(Type.Number(), {
+      description: 'Beginnings of the intervals in which at least one of the series has a value, in seconds since 1970',
+    }),
+    series: Type.Array(
+      Type.Object({
+        publisher: Type.String({ description: 'Id of the client; empty for a user' }),
+        subtopic: Type.Optional(Type.String()),
+        name: Type.String(),
+        unit: Type.Optional(Type.String()),
+        records: Type.Integer({ description: 'Numeric values in the range' }),
+        values: Type.Object(Object.fromEntries(AGGREGATIONS.map((name) => [name, Column])), {
+          description: 'Results by their name, one for each of `times`; null without a value in the interval',
+        }),
+      }),
+    ),
+  },
+  { $id: 'SeriesPage' },
+)
+export type SeriesPage = Static<typeof SeriesPage>
 
 /** One stored message; which fields it has depends on its format. */
 export const StoredMessage = Type.Object({
@@ -149,6 +218,7 @@ export const MessagesPage = Type.Object({
   next: Next,
   subtopic: Type.Optional(Type.String()),
   publisher: Type.Optional(Type.String()),
+  without: Type.Optional(Type.String()),
   protocol: Type.Optional(Type.String()),
   run: Type.Optional(Type.String()),
   message: Type.Optional(Type.String()),

@@ -52,6 +52,13 @@ export async function pageOfBuckets(
   return pageRowsOf(rows.filter(isShown))
 }
 
+/**
+ * The size of a row. Numbers, ids and places have at most 400 characters together, so that a row without text is not written out to be
+ * measured.
+ */
+const ROW_BYTES = sql<number>`(CASE WHEN listed.string_value IS NULL AND listed.data_value IS NULL
+  THEN 400 + octet_length(listed.subtopic) + octet_length(listed.name) + octet_length(listed.unit) ELSE octet_length(listed::text) END)`
+
 type LookedRow = RecordRow & { page_rows: number }
 /** One row at least; `time` is NULL where the page is empty. */
 type Looked = Omit<LookedRow, 'time'> & { time: number | null; is_whole: boolean }
@@ -65,11 +72,28 @@ export function lookedPage(conditions: RecordConditions, window: Window, look: n
   const order = sql`${byPlace(end, directionOf(window.dir))}, m.chunk`
   const isKnown = sql<boolean>`(${placeOf(sql`r.time`)} ${isNewestFirst ? sql`>` : sql`<`}
     (SELECT at, arrived_at, batch_seq, message FROM edge)) IS NOT FALSE`
+  const found = sql`SELECT m.* FROM records m WHERE ${conditions.rows} ORDER BY ${order} LIMIT ${look}`
   return openedPage(conditions, window, {
-    looked: sql`SELECT m.* FROM records m WHERE ${conditions.rows} ORDER BY ${order} LIMIT ${look}`,
-    edge: sql`SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m WHERE m.nth = ${look}`,
+    looked: sql`
+      SELECT m.* FROM (
+        SELECT m.*, count(*) OVER () AS found_rows,
+               sum(${recordsAtEnd(conditions, end)}) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS held_before
+          FROM (${found}) m) m
+       WHERE m.held_before IS NULL OR m.held_before < ${look}`,
+    edge: sql`
+      SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m
+       WHERE m.nth = (SELECT max(nth) FROM looked) AND (m.nth < m.found_rows OR m.nth = ${look})`,
     isKnown: [isKnown],
   })
+}
+
+/**
+ * How many records of a row `m` surely match at its end: they precede all records of later rows, so that rows after the page need not be
+ * opened. A row holds up to a hundred records of one device, which often have the same time.
+ */
+function recordsAtEnd({ isInside, series, values }: RecordConditions, end: Sql<unknown>): Sql<unknown> {
+  if (series.length > 0 || values.length > 0) return sql`0`
+  return sql`CASE WHEN ${isInside} THEN cardinality(array_positions(m.times, ${end})) ELSE 0 END`
 }
 
 export function bucketsPage(conditions: RecordConditions, buckets: readonly number[], window: Window): Sql<Looked> {
@@ -94,7 +118,7 @@ function openedPage(
     SELECT s.subtopic, s.publisher_id, s.name, s.unit, m.protocol, m.batch_seq, m.message, extract(epoch FROM f.time)::float8 AS time,
            m."values"[f.place::integer] AS value, m.sums[f.place::integer] AS sum, m.update_times[f.place::integer] AS update_time,
            m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value,
-           ${recordsByTime(dir, { row: 'f', record: 'f' }).place}::text AS row_place
+           ${recordsByTime(dir, { row: 'f', record: 'f' }).placeText} AS row_place
       FROM page f JOIN shown m USING (nth) JOIN series s ON s.key = f.series_key
      ORDER BY ${byTime(dir)}`
   return sql`
@@ -108,6 +132,6 @@ function openedPage(
     ), shown AS MATERIALIZED (
       SELECT m.* FROM looked m WHERE (m.nth IN (SELECT nth FROM page)) IS TRUE
     )
-    SELECT w.is_whole, p.* FROM (SELECT NOT EXISTS (SELECT FROM edge) AS is_whole) w LEFT JOIN (${withinPage(page)}) p ON true
+    SELECT w.is_whole, p.* FROM (SELECT NOT EXISTS (SELECT FROM edge) AS is_whole) w LEFT JOIN (${withinPage(page, ROW_BYTES)}) p ON true
      ORDER BY p.page_place`
 }

@@ -9,15 +9,22 @@ import type { Parts } from './parts.ts'
 
 /** The exact number of records that match. */
 export async function countRecords(tx: Transaction, parts: Parts): Promise<number> {
+  const known = knownTotal(parts)
+  if (known !== undefined) return known
   const { rows } = await totalOf(parts).execute(tx)
   return rows[0]?.total ?? 0
 }
 
-export function totalOf({ counts: known, raw }: Parts): Sql<{ total: number }> {
+/** The same where nothing has to be read for it; otherwise undefined. */
+export function knownTotal({ counts, raw }: Parts): number | undefined {
+  return raw.length === 0 && counts.table === undefined ? counts.known : undefined
+}
+
+function totalOf({ counts: { known, table }, raw }: Parts): Sql<{ total: number }> {
+  const counts = [sql`${known}::bigint`]
   // Neither rows nor buckets are left where no series matches.
-  const counts = [sql`0`]
   for (const part of raw) counts.push(sql`(SELECT coalesce(sum(counted.records), 0) FROM (${countsOf(part)}) counted)`)
-  if (known !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM ${known})`)
+  if (table !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM ${table})`)
   return sql`SELECT (${sql.join(counts, sql` + `)})::bigint AS total`
 }
 

@@ -46,6 +46,20 @@ describe('RFC 8949 examples', () => {
     ],
   ])('%s', (hex, value) => expect(decodeHex(hex)).toEqual(value))
 
+  test.each([
+    ['a mantissa of 64 bits', 'c4822f1b0020000000000001', 0.9007199254740993],
+    ['a negative one', 'c4822f3b0020000000000000', -0.9007199254740993],
+    ['a bignum of few bytes', 'c48221c2426ab3', 273.15],
+    ['a negative bignum', 'c48221c3426ab2', -273.15],
+    ['a bignum of no bytes', 'c48221c240', 0],
+    ['a bignum in chunks', 'c48221c25f416a41b3ff', 273.15],
+    ['an indefinite array', 'c49f21196ab3ff', 273.15],
+    ['a tag and numbers in longer forms', 'd8049b00000000000000023900011b0000000000006ab3', 273.15],
+    ['an exponent above that of a double', 'c4821901f401', Infinity],
+  ])('a decimal fraction with %s', (_, hex, value) => {
+    expect(decodeHex(hex)).toBe(value)
+  })
+
   test('byte strings, definite and in chunks', () => {
     expect(Buffer.from(decodeHex('4401020304') as Uint8Array)).toEqual(Buffer.from([1, 2, 3, 4]))
     expect(Buffer.from(decodeHex('5f42010243030405ff') as Uint8Array)).toEqual(Buffer.from([1, 2, 3, 4, 5]))
@@ -61,6 +75,17 @@ describe('refused input', () => {
     ['text that is no UTF-8', '62c328'],
     ['a repeated map key', 'a201010102'],
     ['a tag that is no decimal fraction', 'c11a514b67b0'],
+    ['a decimal fraction with a fraction as exponent', 'c482f93e0001'],
+    ['a decimal fraction with a fraction as mantissa', 'c48221f93e00'],
+    ['a decimal fraction with a bignum as exponent', 'c482c2410101'],
+    ['a decimal fraction with text as mantissa', 'c482216131'],
+    ['a decimal fraction of one number', 'c48121'],
+    ['a decimal fraction of three numbers', 'c483210101'],
+    ['an indefinite decimal fraction of three numbers', 'c49f210101ff'],
+    ['a decimal fraction in a decimal fraction', 'c48221c4822101'],
+    ['a bignum alone', 'c2426ab3'],
+    ['a bignum of text', 'c48221c2626ab3'],
+    ['a bignum of more bytes than a number has', `c48221c2590401${'ff'.repeat(1025)}`],
     ['undefined lengths for integers', '1f'],
     ['a break alone', 'ff'],
     ['an undefined simple value', 'f0'],
@@ -86,6 +111,39 @@ test('the output of an independent encoder is decoded', () => {
     fc.property(item, (value) => {
       expect(decodeCbor(encoder.encode(value))).toEqual(value)
     }),
+  )
+})
+
+test('numbers are the doubles nearest to their decimal values, as those of JSON are', () => {
+  const encoder = new Encoder({ useRecords: false })
+  const header = (major: number, length: number) =>
+    length < 24 ? [(major << 5) | length] : [(major << 5) | 24, length]
+  const integer = (value: bigint): number[] =>
+    value < 0n ? [0x20 | 27, ...bytesOf(-1n - value, 8)] : [27, ...bytesOf(value, 8)]
+  const bytesOf = (value: bigint, length: number) => [
+    ...Buffer.from(value.toString(16).padStart(length * 2, '0'), 'hex'),
+  ]
+  const bignum = (value: bigint): number[] => {
+    const magnitude = value < 0n ? -1n - value : value
+    const length = Math.ceil(magnitude.toString(16).length / 2)
+    return [value < 0n ? 0xc3 : 0xc2, ...header(2, length), ...bytesOf(magnitude, length)]
+  }
+  const mantissas = fc.oneof(
+    fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+    fc.bigInt({ min: 2n ** 53n - 4n, max: 2n ** 53n + 4n }),
+    fc.bigInt({ min: -(2n ** 53n) - 4n, max: 4n - 2n ** 53n }),
+  )
+  const large = fc.bigInt({ min: -(2n ** 200n), max: 2n ** 200n })
+  fc.assert(
+    fc.property(mantissas, large, fc.integer({ min: -340, max: 300 }), (mantissa, big, exponent) => {
+      const part = [...encoder.encode(exponent)]
+      const read = (bytes: number[]) => decodeCbor(Buffer.from(bytes))
+      expect(read(integer(mantissa))).toBe(Number(mantissa))
+      expect(read([0xc4, 0x82, ...part, ...integer(mantissa)])).toBe(Number(`${mantissa}e${exponent}`))
+      expect(read([0xc4, 0x82, ...part, ...bignum(mantissa)])).toBe(Number(`${mantissa}e${exponent}`))
+      expect(read([0xc4, 0x82, ...part, ...bignum(big)])).toBe(Number(`${big}e${exponent}`))
+    }),
+    { numRuns: 500 },
   )
 })
 

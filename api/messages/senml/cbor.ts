@@ -1,6 +1,6 @@
 /**
- * The part of CBOR (RFC 8949) that SenML uses: integers, floats, decimal fractions (tag 4), text, bytes, arrays,
- * maps, booleans and null. Strict where general decoders are lenient: invalid UTF-8, repeated map keys, other tags and trailing bytes
+ * The part of CBOR (RFC 8949) that SenML uses: integers, floats, decimal fractions (tag 4, with bignums), text, bytes, arrays,
+ * maps, booleans and null. All numbers become the nearest double, as those of JSON do. Strict where general decoders are lenient: invalid UTF-8, repeated map keys, other tags and trailing bytes
  * are rejected, and a length never allocates more memory than the input has bytes.
  */
 import { isUtf8 } from 'node:buffer'
@@ -14,6 +14,10 @@ const MAX_ITEMS = 150_000
 /** Thrown for bytes that are not one data item of that part; the message ends the sentence "the pack …". */
 export class CborFault extends Error {}
 
+/** The maximum length of a bignum; no double has as many digits. */
+const MAX_BIGNUM_BYTES = 1024
+
+const TAGS = { unsignedBignum: 2, negativeBignum: 3, decimalFraction: 4 } as const
 const INDEFINITE = -1
 const BREAK = Symbol('break')
 
@@ -55,7 +59,8 @@ class Reader {
       case 0:
         return this.#argument(info)
       case 1:
-        return -1 - this.#argument(info)
+        // In one step: a 64-bit argument as a double would be rounded twice.
+        return info === 27 ? Number(this.#negative(info)) : -1 - this.#argument(info)
       case 2:
         return this.#string(info, 2)
       case 3:
@@ -88,8 +93,20 @@ class Reader {
     if (info === 24) return this.#byte()
     if (info === 25) return this.#view.getUint16(this.#advance(2))
     if (info === 26) return this.#view.getUint32(this.#advance(4))
-    if (info === 27) return Number(this.#view.getBigUint64(this.#advance(8)))
+    if (info === 27) return Number(this.#uint64())
     throw new CborFault('must be well-formed CBOR')
+  }
+
+  #uint64(): bigint {
+    return this.#view.getBigUint64(this.#advance(8))
+  }
+
+  #exactArgument(info: number): bigint {
+    return info === 27 ? this.#uint64() : BigInt(this.#argument(info))
+  }
+
+  #negative(info: number): bigint {
+    return -1n - this.#exactArgument(info)
   }
 
   #length(info: number): number {
@@ -151,14 +168,34 @@ class Reader {
 
   /** Tag 4 is a decimal fraction, [exponent, mantissa] (RFC 8949 section 3.4.4); SenML uses no other tag. */
   #tagged(tag: number, depth: number): number {
-    const pair = tag === 4 ? this.item(depth + 1) : undefined
-    if (!Array.isArray(pair) || pair.length !== 2) throw new CborFault('must use no tags other than decimal fractions')
-    const [exponent, mantissa] = pair as [unknown, unknown]
-    if (typeof exponent !== 'number' || typeof mantissa !== 'number') {
-      throw new CborFault('must use no tags other than decimal fractions')
-    }
+    if (tag !== TAGS.decimalFraction || depth >= MAX_CBOR_DEPTH) throw notDecimal()
+    this.#count()
+    const initial = this.#byte()
+    if (initial >> 5 !== 4) throw notDecimal()
+    const length = this.#length(initial & 0x1f)
+    if (length !== 2 && length !== INDEFINITE) throw notDecimal()
+    const exponent = this.#integer(false)
+    const mantissa = this.#integer(true)
+    if (length === INDEFINITE && this.#byte() !== 0xff) throw notDecimal()
     // Through text, because 27315 * 10 ** -2 is not the double nearest to 273.15.
     return Number(`${mantissa}e${exponent}`)
+  }
+
+  #integer(mayBeBignum: boolean): bigint {
+    this.#count()
+    const initial = this.#byte()
+    const info = initial & 0x1f
+    if (initial >> 5 === 0) return this.#exactArgument(info)
+    if (initial >> 5 === 1) return this.#negative(info)
+    const tag = initial >> 5 === 6 ? this.#argument(info) : undefined
+    if (!mayBeBignum || (tag !== TAGS.unsignedBignum && tag !== TAGS.negativeBignum)) throw notDecimal()
+    this.#count()
+    const string = this.#byte()
+    if (string >> 5 !== 2) throw new CborFault('must be well-formed CBOR')
+    const bytes = this.#string(string & 0x1f, 2)
+    if (bytes.length > MAX_BIGNUM_BYTES) throw new CborFault(`must have bignums of at most ${MAX_BIGNUM_BYTES} bytes`)
+    const value = BigInt(`0x0${Buffer.from(bytes).toString('hex')}`)
+    return tag === TAGS.unsignedBignum ? value : -1n - value
   }
 
   #simple(info: number): unknown {
@@ -182,4 +219,8 @@ class Reader {
         throw new CborFault('must use no simple values other than false, true and null')
     }
   }
+}
+
+function notDecimal(): CborFault {
+  return new CborFault('must use no tags other than decimal fractions of an integer and a mantissa')
 }

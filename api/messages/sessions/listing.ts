@@ -36,7 +36,8 @@ export async function listSessions(
                 FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
     (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,
     (SELECT count(*) FROM mqtt_received r WHERE r.session_key = s.key) AS unreleased`
-  const source = { columns, from: sql`mqtt_sessions s`, where, keyset: BY_IDENTIFIER }
+  const joined = { alias: 's', key: 'key' }
+  const source = { columns, from: sql`mqtt_sessions s`, where, keyset: BY_IDENTIFIER, joined }
   return { total: counted[0]?.total ?? 0, ...(await readPage<SessionRow>(db, source, range)) }
 }
 

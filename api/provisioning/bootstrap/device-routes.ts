@@ -55,7 +55,7 @@ export function deviceBootstrapRoutes(
       app.get(
         `${collection}/bootstrap/secure/:external_id`,
         {
-          config: { ownCredentials: ['external_key'], mediaType: SECURE_TYPE },
+          config: { ownCredentials: ['external_key'], mediaType: SECURE_TYPE, isSecret: true },
           schema: {
             tags,
             summary: 'Get the encrypted configuration of a device',

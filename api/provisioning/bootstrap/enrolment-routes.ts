@@ -127,7 +127,7 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
     app.post(
       '/:domain_id/clients/bootstrap/profiles/:profile_id/render-preview',
       {
-        config: { action: 'profile_read' },
+        config: { action: 'profile_read', isReading: true },
         schema: {
           tags,
           summary: 'Preview the configuration of a device',

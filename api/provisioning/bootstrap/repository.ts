@@ -6,7 +6,7 @@ import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import { Keyset, prepared, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { takenField } from '#core/errors/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -32,6 +32,8 @@ export type BootstrapConfig = {
   privateKeySealed: Buffer | null
   caCert: string
   isActive: boolean
+  /** Devices with its external id and key are served the configuration of another domain. */
+  isWaiting: boolean
   channels: BootstrapChannel[]
   profileKey: number | null
   profileId: string | null
@@ -55,6 +57,7 @@ type Row = {
   client_private_key_sealed: Buffer | null
   ca_cert: string
   is_active: boolean
+  is_waiting: boolean
   channels: BootstrapChannel[]
   profile_key: number | null
   profile_id: string | null
@@ -68,9 +71,23 @@ const IS_ACTIVE = sql<boolean>`(b.is_enabled AND NOT EXISTS (
   SELECT FROM bootstrap_channels w LEFT JOIN connections n ON n.client_key = w.client_key AND n.channel_key = w.channel_key
    WHERE w.client_key = b.client_key AND n.types IS DISTINCT FROM ${BOTH}))`
 
+/**
+ * The place among configurations with the same external id and key, in several domains: a device is served the first. Enabled ones come
+ * before others, and those of a disabled client or domain last; among equals the oldest, whose owner had the device before.
+ */
+const placeOf = (config: string, client: string, domain: string) =>
+  sql`(CASE WHEN ${sql.ref(`${client}.status`)} <> 'enabled' OR ${sql.ref(`${domain}.status`)} <> 'enabled' THEN 2
+    WHEN ${sql.ref(`${config}.is_enabled`)} THEN 0 ELSE 1 END), ${sql.ref(`${config}.created_at`)}, ${sql.ref(`${config}.client_key`)}`
+
+/** Whether devices with its external id and key are served the configuration of another domain. */
+const IS_WAITING = sql<boolean>`EXISTS (
+  SELECT FROM bootstrap_configs o JOIN clients oc ON oc.key = o.client_key JOIN domains od ON od.key = o.domain_key
+   WHERE o.external_id = b.external_id AND o.external_key_mac = b.external_key_mac AND o.client_key <> b.client_key
+     AND (${placeOf('o', 'oc', 'od')}) < (${placeOf('b', 'c', 'd')}))`
+
 const COLUMNS = sql`b.domain_key, d.id AS domain_id, b.client_key, c.id AS client_id, c.parent_group_key, c.secret_sealed, b.external_id,
   b.external_key_mac, b.external_key_sealed, b.name, b.content, b.client_cert, b.client_private_key_sealed, b.ca_cert,
-  ${IS_ACTIVE} AS is_active, b.profile_key, p.id AS profile_id, b.render_context_sealed,
+  ${IS_ACTIVE} AS is_active, ${IS_WAITING} AS is_waiting, b.profile_key, p.id AS profile_id, b.render_context_sealed,
   (SELECT coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'name', h.name, 'metadata', h.metadata) ORDER BY w.ordinal), '[]')
      FROM bootstrap_channels w JOIN channels h ON h.key = w.channel_key WHERE w.client_key = b.client_key) AS channels`
 
@@ -93,6 +110,7 @@ const fromRow = (row: Row): BootstrapConfig => ({
   privateKeySealed: row.client_private_key_sealed,
   caCert: row.ca_cert,
   isActive: row.is_active,
+  isWaiting: row.is_waiting,
   channels: row.channels,
   profileKey: row.profile_key,
   profileId: row.profile_id,
@@ -100,12 +118,10 @@ const fromRow = (row: Row): BootstrapConfig => ({
 })
 
 const CONFLICTS = {
-  bootstrap_configs_pkey: () => new ServiceError('conflict', 'the client already has a bootstrap configuration'),
+  bootstrap_configs_pkey: () =>
+    takenField('/client_id', 'the client already has a bootstrap configuration', 'already has a configuration'),
   bootstrap_configs_external_id_key: () =>
-    new ServiceError('conflict', 'a bootstrap configuration with this external id exists in the domain'),
-  // The other configuration can belong to another domain, so the message does not contain it.
-  bootstrap_configs_external_key_key: () =>
-    new ServiceError('conflict', 'a bootstrap configuration with this external id and key exists'),
+    takenField('/external_id', 'a bootstrap configuration with this external id exists in the domain'),
 }
 
 export type NewConfigRow = {
@@ -249,22 +265,33 @@ export async function findConfig(db: Queryable, clientKey: number): Promise<Boot
 }
 
 /** A configuration with this external id. `isEnabled`: its domain and client are enabled. */
-export type ExternalMatch = { clientKey: number; externalKeyMac: Buffer; isEnabled: boolean }
+export type ExternalMatch = {
+  domainKey: number
+  clientKey: number
+  clientId: string
+  externalKeyMac: Buffer
+  isEnabled: boolean
+}
 
 /** Domains can use the same external ids. More than this number is an attack or an accident. */
 const MAX_MATCHES = 100
 
+/** Configurations with this external id: those with the key first, in the order in which a device is served them. */
 export async function findByExternalId(
   db: Queryable,
   externalId: string,
   externalKeyMac: Buffer,
 ): Promise<ExternalMatch[]> {
-  const { rows } = await sql<{ client_key: number; external_key_mac: Buffer; is_enabled: boolean }>`
-    SELECT b.client_key, b.external_key_mac, c.status = 'enabled' AND d.status = 'enabled' AS is_enabled
+  type Found = Pick<Row, 'domain_key' | 'client_key' | 'client_id' | 'external_key_mac'> & { is_enabled: boolean }
+  const { rows } = await sql<Found>`
+    SELECT b.domain_key, b.client_key, c.id AS client_id, b.external_key_mac,
+           c.status = 'enabled' AND d.status = 'enabled' AS is_enabled
       FROM ${FROM} WHERE b.external_id = ${externalId}
-     ORDER BY b.external_key_mac = ${externalKeyMac} DESC LIMIT ${MAX_MATCHES}`.execute(db)
+     ORDER BY b.external_key_mac = ${externalKeyMac} DESC, ${placeOf('b', 'c', 'd')} LIMIT ${MAX_MATCHES}`.execute(db)
   return rows.map((row) => ({
+    domainKey: row.domain_key,
     clientKey: row.client_key,
+    clientId: row.client_id,
     externalKeyMac: row.external_key_mac,
     isEnabled: row.is_enabled,
   }))
@@ -311,7 +338,12 @@ export async function listConfigs(
   const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${FROM} WHERE ${where}`.execute(
     db,
   )
-  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from: FROM, where, keyset: OLDEST_FIRST }, range)
+  const joined = { alias: 'b', key: 'client_key' }
+  const { rows, next } = await readPage<Row>(
+    db,
+    { columns: COLUMNS, from: FROM, where, keyset: OLDEST_FIRST, joined },
+    range,
+  )
   return { total: counted[0]?.total ?? 0, configs: rows.map(fromRow), next }
 }
 

@@ -44,7 +44,7 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
             'Creates it for an existing client (requires `update` on it) or for a new one. It is inactive unless `status` is `enabled`. With `profile_id` it is an enrolment: the device gets content that is rendered from the profile. This also requires `profile_read`.',
           params: Type.Object({ domain_id: Id }),
           body: NewBootstrapConfig,
-          response: responses({ 201: NoBody }, 'not_found', 'conflict', 'unprocessable'),
+          response: responses({ 201: NoBody }, 'not_found', 'conflict', 'unprocessable', 'rate_limited'),
         },
       },
       async (request, reply) => {
@@ -113,7 +113,7 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
         description: 'Also changes the external key and the variables of a profile.',
         params,
         body: BootstrapPatch,
-        response: responses({ 200: NoBody }, 'not_found', 'conflict'),
+        response: responses({ 200: NoBody }, 'not_found', 'conflict', 'rate_limited'),
       },
     },
     async (request, reply) => {

@@ -1,7 +1,7 @@
 /** Wire shapes of bootstrap configurations, with current and legacy field names (contract 9.1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { recordOf } from '#core/http/index.ts'
+import { SECRET, recordOf } from '#core/http/index.ts'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
 import { Cursor, MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
 import { BINDING_TYPES, SlotName } from '../profiles/index.ts'
@@ -139,14 +139,20 @@ const ChannelView = Type.Object({ id: Id, name: Type.String(), metadata: Type.Op
 
 const recordFields = {
   client_id: Id,
-  client_secret: Type.String(),
+  client_secret: Type.String(SECRET),
   channels: Type.Array(ChannelView),
   external_id: Type.String(),
-  external_key: Type.String(),
-  content: Type.String(),
+  external_key: Type.String(SECRET),
+  content: Type.String(SECRET),
   name: Type.String(),
   state: Type.Integer({ description: '0 for inactive, 1 for active' }),
   status: Type.Enum(['enabled', 'disabled'], { description: 'Same value as `state`' }),
+  waiting_for_other_owner: Type.Optional(
+    Type.Literal(true, {
+      description:
+        'A device with this external id and key is served the configuration of another domain, which has had it for longer',
+    }),
+  ),
   id: Type.String({ description: 'Same value as `client_id`' }),
   profile_id: Type.Optional(Id),
   render_context: Type.Optional(RenderContext),
@@ -192,18 +198,18 @@ export const BootstrapPage = Type.Object({ ...pageFields, configs: Type.Array(Bo
 export const DeviceConfig = Type.Object(
   {
     client_id: Id,
-    client_secret: Type.String(),
+    client_secret: Type.String(SECRET),
     thing_id: Id,
-    thing_key: Type.String(),
+    thing_key: Type.String(SECRET),
     mainflux_id: Id,
-    mainflux_key: Type.String(),
+    mainflux_key: Type.String(SECRET),
     channels: Type.Array(ChannelView),
     mainflux_channels: Type.Array(ChannelView),
     id: Id,
-    content: Type.Optional(Type.String()),
+    content: Type.Optional(Type.String(SECRET)),
     content_type: Type.Optional(Type.String({ description: 'Content type; only with a profile' })),
     client_cert: Type.Optional(Type.String()),
-    client_key: Type.Optional(Type.String()),
+    client_key: Type.Optional(Type.String(SECRET)),
     ca_cert: Type.Optional(Type.String()),
   },
   { $id: 'DeviceConfig', description: 'Configuration for the device' },
@@ -240,6 +246,7 @@ export function presentConfig(
     name: config.name,
     state: config.isActive ? 1 : 0,
     status: config.isActive ? 'enabled' : 'disabled',
+    ...(config.isWaiting ? { waiting_for_other_owner: true as const } : {}),
     id: config.clientId,
     ...(config.profileId === null ? {} : { profile_id: config.profileId }),
     ...(Object.keys(variables).length === 0 ? {} : { render_context: variables }),

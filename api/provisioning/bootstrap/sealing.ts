@@ -2,6 +2,7 @@
 import { refusedField } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { BootstrapConfig } from './repository.ts'
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 
 const EXTERNAL_KEY = 'bootstrap external key'
 const PRIVATE_KEY = 'bootstrap private key'
@@ -42,9 +43,8 @@ export function createConfigSealing(keyring: Keyring, { allowsWeakKeys }: { allo
     variablesOf: (config: BootstrapConfig): Record<string, unknown> =>
       config.renderContextSealed === null
         ? {}
-        : (JSON.parse(keyring.open(RENDER_CONTEXT, contextOf(config), config.renderContextSealed)) as Record<
-            string,
-            unknown
-          >),
+        : (parseWithExactIntegers(
+            keyring.open(RENDER_CONTEXT, contextOf(config), config.renderContextSealed),
+          ) as Record<string, unknown>),
   }
 }

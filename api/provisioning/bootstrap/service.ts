@@ -2,18 +2,9 @@
  * The rules of bootstrap configurations (contract 9.1). A configuration contains the secrets of its client, so viewing
  * and changing it requires `update` on the client. The device gets it for its external id and key, active or not.
  */
-import { timingSafeEqual } from 'node:crypto'
 import { openClientSecret } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
-import { networkOf } from '#api/identity/index.ts'
-import type {
-  AccessPolicy,
-  DomainAccess,
-  Journal,
-  LoginThrottle,
-  Recorder,
-  UserPrincipal,
-} from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -26,9 +17,9 @@ import { createConfigChanges, notFound } from './changes.ts'
 import type { ConfigChanges } from './changes.ts'
 import { createEnrolments } from './enrolments.ts'
 import type { Enrolments } from './enrolments.ts'
-import type { BootstrapConfig, ConfigChange, ExternalMatch } from './repository.ts'
+import type { FactoryKeys } from './factory-keys.ts'
+import type { BootstrapConfig, ConfigChange } from './repository.ts'
 import {
-  findByExternalId,
   findConfig,
   findKeys,
   insertConfig,
@@ -66,8 +57,7 @@ export type BootstrapDeps = {
   access: AccessPolicy
   keyring: Keyring
   devices: Devices
-  /** Limits wrong external keys. */
-  throttle: LoginThrottle
+  factoryKeys: FactoryKeys
   /** SKEIN_BOOTSTRAP_WEAK_KEYS. */
   allowsWeakKeys: boolean
 }
@@ -89,7 +79,7 @@ export class BootstrapService {
   /**
    * Creates a configuration for a client of the domain, or for a new one. Returns the id of the client. Throws
    * `malformed` for an unknown channel, `not_found` for an unknown client, `conflict` for an external id that exists in
-   * the domain, an external id and key that exist anywhere, and a client that already has a configuration.
+   * the domain and a client that already has a configuration, `rate_limited` (see `compareKey`).
    */
   async create(caller: UserPrincipal, domainId: string, input: NewBootstrapConfig): Promise<string> {
     const { database, journal, access, devices } = this.#deps
@@ -102,6 +92,7 @@ export class BootstrapService {
     // profile.
     if (located === undefined && profileId !== '') domain.require('client_create')
     if (profileId !== '') domain.require('profile_read')
+    await this.compareKey(caller, domain.domainKey, input)
     return await journal.change(caller, async (tx, record) => {
       const inside = devices.over(inTransaction({ database, journal, access }, tx, record, domain))
       const channelIds = input.channels ?? []
@@ -128,6 +119,18 @@ export class BootstrapService {
         await inside.connections.connect(caller, { domainId }, [{ client_ids: [id], channel_ids: [...channelIds] }])
       return id
     })
+  }
+
+  /**
+   * Call it before the transaction that creates a configuration with this external id and key. Throws `rate_limited` after too many
+   * keys that other domains do not have for their external ids.
+   */
+  async compareKey(
+    caller: UserPrincipal,
+    domainKey: number,
+    { external_id: externalId, external_key: externalKey }: Pick<NewBootstrapConfig, 'external_id' | 'external_key'>,
+  ): Promise<void> {
+    await this.#deps.factoryKeys.compare(caller, domainKey, externalId, this.#sealing.externalKeyMac(externalKey))
   }
 
   /** Creates a configuration for a client that this transaction has created. It checks no permissions. */
@@ -200,6 +203,12 @@ export class BootstrapService {
   async update(caller: UserPrincipal, domainId: string, clientId: string, input: BootstrapPatch): Promise<void> {
     const { name, content, external_key: externalKey = '', render_context: variables } = input
     if (variables !== undefined) requireSizeLimit('render_context', variables)
+    if (externalKey !== '') {
+      const { client } = await this.#changes.locate(caller, domainId, clientId)
+      const config = await findConfig(this.#deps.database.db, client.key)
+      if (config === undefined) throw notFound()
+      await this.compareKey(caller, config.domainKey, { external_id: config.externalId, external_key: externalKey })
+    }
     await this.#changes.change(caller, domainId, clientId, async ({ tx, config, record }) => {
       const wanted: ConfigChange = {
         ...(name === undefined ? {} : { name }),
@@ -283,7 +292,8 @@ export class BootstrapService {
    * keys for the external id or from the address.
    */
   async retrieve(externalId: string, externalKey: string | undefined, address: string): Promise<DeviceAnswer> {
-    const match = await this.#match(externalId, externalKey, address)
+    const mac = externalKey === undefined ? undefined : this.#sealing.externalKeyMac(externalKey)
+    const match = await this.#deps.factoryKeys.match(externalId, mac, address)
     if (!match.isEnabled) throw refusal('the client or its domain is disabled')
     const config = await findConfig(this.#deps.database.db, match.clientKey)
     if (config === undefined) throw notFound()
@@ -292,28 +302,6 @@ export class BootstrapService {
       clientSecret: this.#clientSecretOf(config),
       privateKey: this.#sealing.privateKeyOf(config),
       rendered: await this.enrolments.renderFor(config),
-    }
-  }
-
-  async #match(externalId: string, externalKey: string | undefined, address: string): Promise<ExternalMatch> {
-    const { database, throttle } = this.#deps
-    const admission = await throttle.admit({ account: externalId, address: networkOf(address), isKnown: false })
-    try {
-      if (externalKey === undefined) {
-        admission.fail()
-        throw refusal('the external key cannot be decrypted')
-      }
-      const mac = this.#sealing.externalKeyMac(externalKey)
-      const found = await findByExternalId(database.db, externalId, mac)
-      if (found.length === 0) throw notFound()
-      const match = found.find((one) => timingSafeEqual(one.externalKeyMac, mac))
-      if (match === undefined) {
-        admission.fail()
-        throw refusal('wrong external key')
-      }
-      return match
-    } finally {
-      admission.release()
     }
   }
 

@@ -15,6 +15,9 @@ export type Report = {
   requireNothing(): void
 }
 
+/** The number of `line 7` or `item 7`. */
+const numberOf = (place: string) => Number(/\d+/.exec(place)?.[0] ?? 0)
+
 export function createReport(): Report {
   const refusals: (ErrorDetail & { kind: ErrorKind })[] = []
   let count = 0
@@ -26,6 +29,8 @@ export function createReport(): Report {
     requireNothing() {
       if (count === 0) return
       const kind = ORDER.find((one) => refusals.some((refusal) => refusal.kind === one)) ?? 'malformed'
+      // Stable: the errors of a line keep their order.
+      refusals.sort((one, other) => numberOf(one.path) - numberOf(other.path))
       const [first] = refusals
       const errors = count === 1 ? '1 error' : `${count} errors`
       const message = `nothing was created: the file has ${errors}: ${first?.path} ${first?.message}`

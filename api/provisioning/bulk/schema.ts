@@ -4,14 +4,14 @@ import type { Static } from 'typebox'
 import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { fieldName } from '#core/errors/index.ts'
-import type { ServiceError } from '#core/errors/index.ts'
-import { checkOf, requireStorable } from '#core/http/index.ts'
+import type { ErrorDetail, ServiceError } from '#core/errors/index.ts'
+import { SECRET, checkOf, detailsOf, requireStorable, roundedInteger } from '#core/http/index.ts'
 
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({
   total: Type.Integer(),
   clients: Type.Array(
-    Type.Object({ id: Id, name: Type.String(), credentials: Type.Object({ secret: Type.String() }) }),
+    Type.Object({ id: Id, name: Type.String(), credentials: Type.Object({ secret: Type.String(SECRET) }) }),
   ),
 })
 export const ImportedChannels = Type.Object({ total: Type.Integer(), channels: Type.Array(ImportedItem) })
@@ -32,13 +32,16 @@ export type ConnectionItem = Static<typeof ConnectionItem>
 
 const ITEMS = { clients: NewClient, channels: NewChannel, connections: ConnectionItem }
 
-/** Returns the error of an item. Undefined when it is valid. */
-export function faultOf(kind: keyof typeof ITEMS, item: unknown): string | undefined {
-  const check = checkOf(ITEMS[kind])
-  if (check.Check(item)) return undefined
-  const [first] = check.Errors(item)
-  const field = fieldName(first?.instancePath ?? '')
-  return `${field === '' ? 'the item' : field} ${first?.message ?? 'is not valid'}`
+function inWords({ path, message }: ErrorDetail): string {
+  const field = fieldName(path)
+  return `${field === '' ? 'the item' : field} ${message}`
+}
+
+/** Returns the errors of an item, with what is accepted. */
+export function faultsOf(kind: keyof typeof ITEMS, item: unknown): string[] {
+  const rounded = roundedInteger(ITEMS[kind], item)
+  if (rounded !== undefined) return [inWords(rounded)]
+  return checkOf(ITEMS[kind]).Check(item) ? [] : detailsOf(ITEMS[kind], item).map(inWords)
 }
 
 /** Applies the checks of the JSON body parser to a record of CSV. */

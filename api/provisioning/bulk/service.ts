@@ -6,6 +6,7 @@ import { MAX_BULK_ITEMS, MAX_PAIRS, requirePairLimit } from '#api/devices/index.
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
 import { headerOf, recordOfRow } from '#core/csv-records.ts'
+import { CsvTextFault, decodeCsv, delimitedCsv } from '#core/csv-text.ts'
 import type { Database } from '#core/database/index.ts'
 import type { ErrorKind } from '#core/errors/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -16,11 +17,11 @@ import { createReport } from './report.ts'
 import type { Report } from './report.ts'
 import { findKnown, findTaken } from './repository.ts'
 import type { KnownEnd } from './repository.ts'
-import { faultOf, storageFaultOf } from './schema.ts'
+import { faultsOf, storageFaultOf } from './schema.ts'
 import type { ConnectionItem } from './schema.ts'
 
-/** Text of a CSV file, or the value of a JSON file. */
-export type FileBody = { csv: string } | { json: unknown }
+/** Bytes of a CSV file with the charset of their content type, or the value of a JSON file. */
+export type FileBody = { csv: Buffer; charset: string | undefined } | { json: unknown }
 
 type Placed<T> = { place: string; item: T }
 type Named = { id?: string; name?: string; credentials?: { secret?: string } }
@@ -81,12 +82,12 @@ export function createBulkService({
     const domain = await access.enter(caller, domainId)
     const report = createReport()
     const placed = await placedItems(report, file, MAX_BULK_ITEMS, TABLES[type])
+    const items: Placed<T>[] = []
     await inTurns(placed, ({ place, item }) => {
-      const fault = faultOf(`${type}s`, item)
-      if (fault !== undefined) report.refuse('malformed', place, fault)
+      const faults = faultsOf(`${type}s`, item)
+      for (const fault of faults) report.refuse('malformed', place, fault)
+      if (faults.length === 0) items.push({ place, item: item as T })
     })
-    report.requireNothing()
-    const items = placed as Placed<T>[]
     refuseRepeated(report, items, 'id', (item) => item.id)
     refuseRepeated(report, items, 'secret', (item) => item.credentials?.secret)
     const ids = items.flatMap(({ item }) => (item.id === undefined ? [] : [item.id]))
@@ -127,7 +128,6 @@ export function createBulkService({
         requirePairLimit(total)
         placed.push({ place, item: pairs })
       })
-      report.requireNothing()
       const [clientIds, channelIds] = [new Set<string>(), new Set<string>()]
       await inTurns(placed, ({ item }) => {
         for (const id of item.clientIds) clientIds.add(id)
@@ -164,24 +164,28 @@ export function createBulkService({
 async function placedItems(report: Report, file: FileBody, maxItems: number, table: Table): Promise<Placed<unknown>[]> {
   const items =
     'csv' in file
-      ? await itemsOfCsv(report, file.csv, maxItems, table)
+      ? await itemsOfCsv(report, file, maxItems, table)
       : [file.json].flat().map((item, index) => ({ place: `item ${index + 1}`, item }))
-  report.requireNothing()
+  if (items.length === 0) report.requireNothing()
   if (items.length === 0) throw new ServiceError('malformed', 'the file is empty')
   return items
 }
 
 async function itemsOfCsv(
   report: Report,
-  text: string,
+  { csv, charset }: { csv: Buffer; charset: string | undefined },
   maxItems: number,
   { columns, byPosition, empty }: Table,
 ): Promise<Placed<unknown>[]> {
-  const rows = await parseCsv(text, maxItems + 1)
+  const { text, delimiter } = readable(() => delimitedCsv(decodeCsv(csv, charset), columns))
+  const { rows, faults } = await parseCsv(text, maxItems + 1, delimiter)
+  for (const { line, message } of faults) report.refuse('malformed', `line ${line}`, message)
   const [first] = rows
-  const header = first === undefined ? undefined : headerOf(first.cells, columns)
+  // The first line may be the header, without which the others have no meaning.
+  if (first === undefined || first.line > (faults[0]?.line ?? Infinity)) return []
+  const header = headerOf(first.cells, columns)
   if (typeof header === 'string') {
-    report.refuse('malformed', `line ${first?.line}`, header)
+    report.refuse('malformed', `line ${first.line}`, header)
     return []
   }
   const records = header === undefined ? rows : rows.slice(1)
@@ -195,6 +199,15 @@ async function itemsOfCsv(
     else report.refuse('malformed', place, fault)
   })
   return items
+}
+
+/** Throws `malformed` for a text that cannot be read. */
+function readable<T>(read: () => T): T {
+  try {
+    return read()
+  } catch (error) {
+    throw error instanceof CsvTextFault ? new ServiceError('malformed', error.message, { cause: error }) : error
+  }
 }
 
 function refuseRepeated<T>(
@@ -215,8 +228,8 @@ function refuseRepeated<T>(
 
 /** Returns the pairs of an item with current or legacy field names, or the text of an error. */
 function pairsOf(item: unknown): Pairs | string {
-  const fault = faultOf('connections', item)
-  if (fault !== undefined) return fault
+  const faults = faultsOf('connections', item)
+  if (faults.length > 0) return faults.join('; ')
   const { client_ids, subjects, thing_id, client_id, channel_ids, objects, channel_id, types } = item as ConnectionItem
   const one = (id: string | undefined) => (id === undefined ? undefined : [id])
   const clientIds = client_ids ?? subjects ?? one(client_id ?? thing_id)

@@ -109,6 +109,7 @@ function ocspRoute(scope: HttpApp, status: CertificateStatus): void {
     {
       config: {
         isPublic: true,
+        isReading: true,
         mediaType: ['application/json', OCSP_RESPONSE],
         bodies: { [OCSP_REQUEST]: BINARY, 'application/json': OcspStatusRequest },
       },

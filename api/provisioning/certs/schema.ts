@@ -2,7 +2,7 @@
 import { isIP } from 'node:net'
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { SECRET, documented } from '#core/http/index.ts'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
@@ -85,7 +85,10 @@ export const Certificate = Type.Object(
     entity_id: Id,
     serial_number: Type.String({ description: 'Hexadecimal serial number' }),
     certificate: Type.String({ description: 'Certificate in PEM' }),
-    key: Type.String({ description: 'Private key in PEM, only in the response that created it; otherwise empty' }),
+    key: Type.String({
+      ...SECRET,
+      description: 'Private key in PEM, only in the response that created it; otherwise empty',
+    }),
     ca_chain: Type.Array(Type.String()),
     issuing_ca: Type.String(),
     expiry_time: Timestamp,

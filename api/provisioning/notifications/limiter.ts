@@ -1,5 +1,5 @@
 /** A token bucket for each name, in this process and over all nodes that share a Redis. */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { monotonicMs } from '#core/time.ts'
@@ -13,7 +13,7 @@ export type Limiter = {
 }
 
 export function createLimiter(kind: string, rule: BucketRule, shared: SharedLimits | undefined): Limiter {
-  const buckets = new LRUCache<string, Bucket>({ max: MAX_NAMES })
+  const buckets = new BoundedCache<string, Bucket>({ maxEntries: MAX_NAMES })
   return {
     async take(name) {
       const nowMs = monotonicMs()

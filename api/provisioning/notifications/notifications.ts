@@ -47,6 +47,7 @@ export async function startNotifications(deps: {
   const sender = new Sender({
     database,
     gate,
+    journal: identity.journal,
     mailer: identity.mailer,
     quotas: identity.quotas,
     limits,

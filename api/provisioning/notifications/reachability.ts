@@ -2,7 +2,7 @@
  * Hosts that do not respond, and when to try them again: the pause grows with each timeout. Entries are kept per owner,
  * so that one owner's timeouts do not affect, or reveal anything to, another.
  */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { monotonicMs } from '#core/time.ts'
 
 type Silence = { times: number; untilMs: number }
@@ -22,7 +22,7 @@ export type Reachability = {
 }
 
 export function createReachability(retrySeconds: readonly number[]): Reachability {
-  const silences = new LRUCache<string, Silence>({ max: MAX_SILENT })
+  const silences = new BoundedCache<string, Silence>({ maxEntries: MAX_SILENT })
   const nameOf = (ownerKey: number, contact: string) =>
     contact.includes('://') ? `${ownerKey} ${new URL(contact).host}` : undefined
 

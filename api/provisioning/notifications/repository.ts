@@ -1,8 +1,10 @@
 /** SQL of subscriptions and their deliveries. */
 import { allOf } from '#api/identity/index.ts'
+import { behindColumn, behindOf, isSelected, setBehind } from '#core/changelog/index.ts'
+import type { BehindColumn, BehindPlace, LetterSelection } from '#core/changelog/index.ts'
 import { Keyset, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { takenField } from '#core/errors/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -21,6 +23,8 @@ export type SubscriptionRecord = {
   isConfirmed: boolean
   pending: number
   missed: number
+  behindSince: string | null
+  lastError: { at: string; reason: string; count: number } | null
 }
 
 type Row = {
@@ -35,12 +39,15 @@ type Row = {
   is_confirmed: boolean
   pending: number
   missed: number
+  behind_since: string | null
+  last_error: SubscriptionRecord['lastError']
 }
 
 /** Condition: the contact of the subscription `n` may get notifications. */
 const IS_CONFIRMED = sql<boolean>`(position('://' in n.contact) > 0 OR n.confirmed_at IS NOT NULL)`
 
-const COLUMNS = sql`${IS_CONFIRMED} AS is_confirmed, n.key, n.id, n.user_key AS owner_key, u.id AS owner_id, n.channel_key, n.topic, n.filter, n.contact, n.missed,
+const COLUMNS = sql`${IS_CONFIRMED} AS is_confirmed, n.key, n.id, n.user_key AS owner_key, u.id AS owner_id, n.channel_key, n.topic, n.filter, n.contact, n.missed, n.behind_since,
+  CASE WHEN n.error_count > 0 THEN json_build_object('at', n.error_at, 'reason', n.error_reason, 'count', n.error_count) END AS last_error,
   (SELECT count(*) FROM notification_deliveries w WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL) AS pending`
 const FROM = sql`notification_subscriptions n JOIN users u ON u.key = n.user_key`
 
@@ -56,6 +63,8 @@ const fromRow = (row: Row): SubscriptionRecord => ({
   isConfirmed: row.is_confirmed,
   pending: row.pending,
   missed: row.missed,
+  behindSince: row.behind_since,
+  lastError: row.last_error,
 })
 
 export async function insertSubscription(
@@ -73,7 +82,7 @@ export async function insertSubscription(
   await refusing(
     {
       notification_subscriptions_contact_key: () =>
-        new ServiceError('conflict', 'a subscription with this contact and topic already exists'),
+        takenField('/contact', 'a subscription with this contact and topic already exists'),
     },
     sql`INSERT INTO notification_subscriptions (id, user_key, channel_key, topic, filter, contact, confirmed_at)
       VALUES (${row.id}, ${row.userKey}, ${row.channelKey}, ${row.topic}, ${row.filter}, ${row.contact},
@@ -162,56 +171,106 @@ export async function listSubscriptions(
     db,
   )
   const keyset = new Keyset([{ by: sql`n.key`, type: 'number' }])
-  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from: FROM, where, keyset }, query)
+  const joined = { alias: 'n', key: 'key' }
+  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from: FROM, where, keyset, joined }, query)
   return { total: counted[0]?.total ?? 0, subscriptions: rows.map(fromRow), next }
 }
 
 /** An active subscription, for matching messages. */
 export type Interest = { key: number; channelKey: number; channelId: string; filter: string }
 
+type InterestRow = { key: number; channel_key: number; channel_id: string; filter: string }
+
+const INTERESTS = sql`n.key, n.channel_key, h.id AS channel_id, n.filter`
+
+const interestOf = (row: InterestRow): Interest => ({
+  key: row.key,
+  channelKey: row.channel_key,
+  channelId: row.channel_id,
+  filter: row.filter,
+})
+
+/** Those that are not behind. */
 export async function listInterests(db: Queryable): Promise<Interest[]> {
-  const { rows } = await sql<{ key: number; channel_key: number; channel_id: string; filter: string }>`
-    SELECT n.key, n.channel_key, h.id AS channel_id, n.filter
-      FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key WHERE ${IS_CONFIRMED} ORDER BY n.key`.execute(
-    db,
-  )
-  return rows.map((row) => ({
-    key: row.key,
-    channelKey: row.channel_key,
-    channelId: row.channel_id,
-    filter: row.filter,
-  }))
+  const { rows } = await sql<InterestRow>`
+    SELECT ${INTERESTS} FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key
+     WHERE ${IS_CONFIRMED} AND n.behind_since IS NULL ORDER BY n.key`.execute(db)
+  return rows.map(interestOf)
 }
+
+/** How many further deliveries of each of these subscriptions may wait. They are locked until the transaction ends. */
+export async function roomsOf(
+  tx: Transaction,
+  keys: readonly number[],
+  maxPending: number,
+): Promise<ReadonlyMap<number, number>> {
+  const { rows } = await sql<{ key: number; room: number }>`
+    SELECT n.key, greatest(${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
+             WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL), 0) AS room
+      FROM notification_subscriptions n WHERE n.key = ANY (${keys}::bigint[]) ORDER BY n.key FOR NO KEY UPDATE OF n`.execute(
+    tx,
+  )
+  return new Map(rows.map(({ key, room }) => [key, room]))
+}
+
+/** The subscription, if it is behind, locked until the transaction ends; undefined also while another process has locked it. */
+export async function lockSubscriptionBehind(
+  tx: Transaction,
+  key: number,
+): Promise<(Interest & { behind: BehindPlace }) | undefined> {
+  const { rows } = await sql<InterestRow & { behind: BehindColumn }>`
+    SELECT ${INTERESTS}, ${behindColumn('n')} FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key
+     WHERE n.key = ${key} AND n.behind_since IS NOT NULL FOR NO KEY UPDATE OF n SKIP LOCKED`.execute(tx)
+  const [row] = rows
+  const behind = behindOf(row?.behind ?? null)
+  return row === undefined || behind === undefined ? undefined : { ...interestOf(row), behind }
+}
+
+/** Subscriptions that are behind and have room now, or messages that waited for too long: owners in turn, the longest behind of each first. */
+export async function listSubscriptionsBehind(
+  db: Queryable,
+  { limit, room, expiryDays }: { limit: number; room: number; expiryDays: number },
+): Promise<number[]> {
+  const { rows } = await sql<{ key: number }>`
+    WITH able AS (
+      SELECT n.key, row_number() OVER (PARTITION BY n.user_key ORDER BY n.behind_since) AS place FROM notification_subscriptions n
+       WHERE n.behind_since IS NOT NULL AND (n.behind_since < now() - make_interval(days => ${expiryDays})
+          OR (SELECT count(*) FROM (SELECT FROM notification_deliveries w
+               WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL LIMIT ${room}) AS counted) < ${room}))
+    SELECT key FROM able ORDER BY place, random() LIMIT ${limit}`.execute(db)
+  return rows.map(({ key }) => key)
+}
+
+/** Where a subscription that is behind goes on; undefined: with what the others get next. */
+export async function storeSubscriptionPlace(
+  tx: Transaction,
+  key: number,
+  place: BehindPlace | undefined,
+): Promise<void> {
+  await sql`UPDATE notification_subscriptions SET ${setBehind(place)} WHERE key = ${key}`.execute(tx)
+}
+
+const EXPIRED = 'messages waited for longer than a week'
+
+/** Counts messages that waited for too long. */
+export async function countMissed(tx: Transaction, key: number, count: number): Promise<void> {
+  await sql`UPDATE notification_subscriptions n SET missed = n.missed + ${count}, ${failure(EXPIRED, sql`${count}::bigint`)}
+    WHERE n.key = ${key}`.execute(tx)
+}
+
+/** What a failure changes in a subscription: it is counted since the last delivery. */
+const failure = (reason: string, count: Sql<unknown>) =>
+  sql`error_at = now(), error_reason = ${reason}, error_count = n.error_count + ${count}`
 
 export type NewDelivery = { subscriptionKey: number; payload: NotificationPayload }
 
-/**
- * Inserts deliveries of existing subscriptions up to `maxPending` for each, and counts the dropped ones. `deliveries`
- * are sorted by subscription.
- */
-export async function insertDeliveries(
-  tx: Transaction,
-  deliveries: readonly NewDelivery[],
-  maxPending: number,
-): Promise<void> {
+/** Inserts deliveries of existing subscriptions, in this order. */
+export async function insertDeliveries(tx: Transaction, deliveries: readonly NewDelivery[]): Promise<void> {
   await sql`
-    WITH wanted AS (
-      SELECT (item ->> 'subscriptionKey')::bigint AS subscription_key, item -> 'payload' AS payload, place,
-             row_number() OVER (PARTITION BY item ->> 'subscriptionKey' ORDER BY place) AS number
-        FROM jsonb_array_elements(${JSON.stringify(deliveries)}::jsonb) WITH ORDINALITY AS list (item, place)
-    ), room AS (
-      SELECT n.key, n.user_key, ${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
-               WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL) AS free
-        FROM notification_subscriptions n WHERE n.key IN (SELECT subscription_key FROM wanted)
-       ORDER BY n.key FOR NO KEY UPDATE OF n
-    ), inserted AS (
-      INSERT INTO notification_deliveries (subscription_key, user_key, payload)
-      SELECT w.subscription_key, r.user_key, w.payload FROM wanted w JOIN room r ON r.key = w.subscription_key
-       WHERE w.number <= r.free ORDER BY w.subscription_key, w.place
-    )
-    UPDATE notification_subscriptions n SET missed = n.missed + lost.count
-      FROM (SELECT w.subscription_key, count(*) AS count FROM wanted w JOIN room r ON r.key = w.subscription_key
-             WHERE w.number > r.free GROUP BY w.subscription_key) lost WHERE n.key = lost.subscription_key`.execute(tx)
+    INSERT INTO notification_deliveries (subscription_key, user_key, payload)
+    SELECT n.key, n.user_key, item -> 'payload'
+      FROM jsonb_array_elements(${JSON.stringify(deliveries)}::jsonb) WITH ORDINALITY AS list (item, place)
+      JOIN notification_subscriptions n ON n.key = (item ->> 'subscriptionKey')::bigint ORDER BY place`.execute(tx)
 }
 
 export type DueDelivery = {
@@ -222,9 +281,12 @@ export type DueDelivery = {
   subscriptionId: string
   contact: string
   isConfirmed: boolean
+  /** Since its last delivery, when this one was claimed. */
+  hasFailed: boolean
   owner: { key: number; id: string; isPlatformAdmin: boolean; isEnabled: boolean }
   domainKey: number
   domainId: string
+  channelKey: number
   channelId: string
 }
 
@@ -272,12 +334,14 @@ export async function claimDeliveries(
     subscription_id: string
     contact: string
     is_confirmed: boolean
+    has_failed: boolean
     user_key: number
     user_id: string
     role: string
     status: string
     domain_key: number
     domain_id: string
+    channel_key: number
     channel_id: string
   }>`
     WITH ranked AS (
@@ -295,8 +359,8 @@ export async function claimDeliveries(
       UPDATE notification_deliveries w SET next_attempt_at = now() + make_interval(secs => ${leaseSeconds}), attempts = w.attempts + 1
         FROM due WHERE w.key = due.key RETURNING w.key, w.attempts, w.payload, w.subscription_key
     )
-    SELECT c.key, c.attempts, c.payload, c.subscription_key, n.id AS subscription_id, n.contact, ${IS_CONFIRMED} AS is_confirmed,
-           u.key AS user_key, u.id AS user_id, u.role, u.status, d.key AS domain_key, d.id AS domain_id, h.id AS channel_id
+    SELECT c.key, c.attempts, c.payload, c.subscription_key, n.id AS subscription_id, n.contact, ${IS_CONFIRMED} AS is_confirmed, n.error_count > 0 AS has_failed,
+           u.key AS user_key, u.id AS user_id, u.role, u.status, d.key AS domain_key, d.id AS domain_id, h.key AS channel_key, h.id AS channel_id
       FROM claimed c JOIN notification_subscriptions n ON n.key = c.subscription_key JOIN users u ON u.key = n.user_key
       JOIN channels h ON h.key = n.channel_key JOIN domains d ON d.key = h.domain_key ORDER BY c.key`.execute(db)
   return { due: rows.map(dueFromRow), nextOwner }
@@ -310,6 +374,7 @@ export async function claimDeliveries(
       subscriptionId: row.subscription_id,
       contact: row.contact,
       isConfirmed: row.is_confirmed,
+      hasFailed: row.has_failed,
       owner: {
         key: row.user_key,
         id: row.user_id,
@@ -318,13 +383,30 @@ export async function claimDeliveries(
       },
       domainKey: row.domain_key,
       domainId: row.domain_id,
+      channelKey: row.channel_key,
       channelId: row.channel_id,
     }
   }
 }
 
-export async function removeDelivery(db: Queryable, key: number): Promise<void> {
-  await sql`DELETE FROM notification_deliveries WHERE key = ${key}`.execute(db)
+/** Removes a delivery that was made, which ends the failures of its subscription. */
+export async function completeDelivery(db: Queryable, { key, subscriptionKey }: DueDelivery): Promise<void> {
+  await sql`WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})
+    UPDATE notification_subscriptions SET error_at = NULL, error_reason = NULL, error_count = 0
+     WHERE key = ${subscriptionKey} AND error_count > 0`.execute(db)
+}
+
+/** Removes a delivery that may not be made. True: it is the first failure of its subscription since the last delivery. */
+export async function refuseDelivery(
+  db: Queryable,
+  { key, subscriptionKey }: DueDelivery,
+  reason: string,
+): Promise<boolean> {
+  const { rows } = await sql<{ count: number }>`
+    WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})
+    UPDATE notification_subscriptions n SET ${failure(reason, sql`1`)} WHERE n.key = ${subscriptionKey}
+    RETURNING n.error_count AS count`.execute(db)
+  return rows[0]?.count === 1
 }
 
 /** Returns a delivery that was not attempted, and delays all due deliveries of the subscription. */
@@ -349,18 +431,25 @@ export async function failDeliveries(
 ): Promise<void> {
   const others = isForAll ? sql`OR (subscription_key = ${subscriptionKey} AND next_attempt_at <= now())` : sql``
   // An index beyond the array is NULL, which marks a dead letter.
-  await sql`UPDATE notification_deliveries
+  const pause = sql`(${[...retrySeconds]}::float8[])[attempts + (key <> ${key})::integer]`
+  await sql`WITH failed AS (UPDATE notification_subscriptions n SET ${failure(error, sql`1`)} WHERE n.key = ${subscriptionKey})
+    UPDATE notification_deliveries
       SET attempts = attempts + (key <> ${key})::integer, last_error = ${error},
-          next_attempt_at = now() + make_interval(secs => (${[...retrySeconds]}::float8[])[attempts + (key <> ${key})::integer])
+          next_attempt_at = now() + make_interval(secs => ${pause}), given_up_at = CASE WHEN ${pause} IS NULL THEN now() END
     WHERE key = ${key} ${others}`.execute(db)
 }
 
 export type DeliveryRecord = {
+  id: string
   payload: NotificationPayload
   attempts: number
   lastError: string | null
   createdAt: string
+  givenUpAt: string
 }
+
+/** A node of an earlier build notes no time. */
+const GIVEN_UP_AT = sql`coalesce(given_up_at, created_at)`
 
 /** Lists the dead letters of a subscription, newest first. */
 export async function listDeadLetters(
@@ -372,23 +461,60 @@ export async function listDeadLetters(
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM notification_deliveries WHERE ${where}`.execute(db)
   const source = {
-    columns: sql`payload, attempts, last_error, created_at`,
+    columns: sql`id, payload, attempts, last_error, created_at, ${GIVEN_UP_AT} AS at`,
     from: sql`notification_deliveries`,
     where,
     keyset: new Keyset([{ by: sql`key`, type: 'number', dir: 'desc' }]),
   }
-  type Found = { payload: NotificationPayload; attempts: number; last_error: string | null; created_at: string }
+  type Found = {
+    id: string
+    payload: NotificationPayload
+    attempts: number
+    last_error: string | null
+    created_at: string
+    at: string
+  }
   const { rows, next } = await readPage<Found>(db, source, range)
   return {
     next,
     total: counted[0]?.total ?? 0,
     letters: rows.map((row) => ({
+      id: row.id,
       payload: row.payload,
       attempts: row.attempts,
       lastError: row.last_error,
       createdAt: row.created_at,
+      givenUpAt: row.at,
     })),
   }
+}
+
+/** Condition: dead letters of the subscription that are meant. */
+const areMeant = (subscriptionKey: number, selection: LetterSelection) =>
+  sql<boolean>`subscription_key = ${subscriptionKey} AND next_attempt_at IS NULL
+    AND ${isSelected(selection, { id: sql`id`, at: GIVEN_UP_AT })}`
+
+/** Makes dead letters of the subscription due, with all of their attempts. Returns their number. */
+export async function retryDeadLetters(
+  db: Queryable,
+  subscriptionKey: number,
+  selection: LetterSelection,
+): Promise<number> {
+  const { numAffectedRows = 0n } =
+    await sql`UPDATE notification_deliveries SET next_attempt_at = now(), attempts = 0, last_error = NULL, given_up_at = NULL
+    WHERE ${areMeant(subscriptionKey, selection)}`.execute(db)
+  return Number(numAffectedRows)
+}
+
+/** Returns the number of removed dead letters. */
+export async function discardDeadLetters(
+  db: Queryable,
+  subscriptionKey: number,
+  selection: LetterSelection,
+): Promise<number> {
+  const { numAffectedRows = 0n } = await sql`DELETE FROM notification_deliveries
+    WHERE ${areMeant(subscriptionKey, selection)}`.execute(db)
+  return Number(numAffectedRows)
 }
 
 export async function removeOldDeadLetters(db: Queryable, days: number): Promise<void> {

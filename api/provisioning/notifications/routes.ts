@@ -1,7 +1,7 @@
 /** Routes of subscriptions to notifications (contract section 13). */
 import { Type } from 'typebox'
 import { Id, MessageBody, originOf } from '#api/identity/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
+import { DeadLetterSelection, DeadLettersChanged, NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import {
   ConfirmQuery,
@@ -141,6 +141,38 @@ export function subscriptionRoutes(
         const { items, ...page } = await subscriptions.deadLetters(request.principal, id, request.query)
         return { ...page, dead_letters: items.map(presentDeadLetter) }
       },
+    )
+    app.post(
+      '/subscriptions/:subscription_id/dead-letters/retry',
+      {
+        config,
+        schema: {
+          tags,
+          summary: 'Deliver dead letters of a subscription again',
+          params,
+          body: DeadLetterSelection,
+          response: responses({ 200: DeadLettersChanged }, 'not_found'),
+        },
+      },
+      async (request) => ({
+        count: await subscriptions.retryDeadLetters(request.principal, request.params.subscription_id, request.body),
+      }),
+    )
+    app.post(
+      '/subscriptions/:subscription_id/dead-letters/discard',
+      {
+        config,
+        schema: {
+          tags,
+          summary: 'Discard dead letters of a subscription',
+          params,
+          body: DeadLetterSelection,
+          response: responses({ 200: DeadLettersChanged }, 'not_found'),
+        },
+      },
+      async (request) => ({
+        count: await subscriptions.discardDeadLetters(request.principal, request.params.subscription_id, request.body),
+      }),
     )
   }
 }

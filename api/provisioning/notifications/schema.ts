@@ -1,7 +1,7 @@
 /** Wire shapes of subscriptions to notifications (contract section 13, decision 57). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { recordOf } from '#core/http/index.ts'
+import { SECRET, recordOf } from '#core/http/index.ts'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { Cursor, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
@@ -42,11 +42,24 @@ export const Subscription = Type.Object(
       description: '`pending` until the email address is confirmed',
     }),
     signing_secret: Type.Optional(
-      Type.String({ description: 'Key of the signature of webhook requests; only for an https contact' }),
+      Type.String({ ...SECRET, description: 'Key of the signature of webhook requests; only for an https contact' }),
     ),
     pending: Type.Optional(Type.Integer({ description: 'Number of messages that wait for delivery' })),
+    last_error: Type.Optional(
+      Type.Object(
+        { at: Timestamp, reason: Type.String(), count: Type.Integer() },
+        { description: 'The last failure since the last delivery, and the number of failures since then' },
+      ),
+    ),
     missed: Type.Optional(
-      Type.Integer({ description: 'Number of messages that were dropped because too many waited' }),
+      Type.Integer({ description: 'Number of messages that waited for longer than a week, and were not delivered' }),
+    ),
+    behind_since: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description:
+          'Arrival of the oldest message that waits in its channel because 1,000 wait for delivery already; absent: none does',
+      }),
     ),
   },
   { $id: 'Subscription', description: 'Subscription to notifications about messages' },
@@ -74,10 +87,12 @@ export const DeadLetterQuery = Type.Object(pageQuery())
 export type DeadLetterQuery = Static<typeof DeadLetterQuery>
 
 export const DeadLetter = Type.Object({
+  id: Id,
   message: recordOf(Type.Unknown(), { description: 'Body of the webhook request' }),
   attempts: Type.Integer(),
   error: Type.String({ description: 'Error of the last attempt' }),
   created_at: Timestamp,
+  at: Type.String({ format: 'date-time', description: 'When it was given up' }),
 })
 export const DeadLetterPage = Type.Object({ ...pageFields, dead_letters: Type.Array(DeadLetter) })
 
@@ -91,14 +106,18 @@ export function presentSubscription(record: SubscriptionRecord, signingSecret: s
     ...(record.contact.includes('://') ? { signing_secret: signingSecret } : {}),
     pending: record.pending,
     missed: record.missed,
+    ...(record.behindSince === null ? {} : { behind_since: formatTime(record.behindSince) }),
+    ...(record.lastError === null ? {} : { last_error: { ...record.lastError, at: formatTime(record.lastError.at) } }),
   }
 }
 
 export function presentDeadLetter(record: DeliveryRecord): Static<typeof DeadLetter> {
   return {
+    id: record.id,
     message: record.payload,
     attempts: record.attempts,
     error: record.lastError ?? '',
     created_at: formatTime(record.createdAt),
+    at: formatTime(record.givenUpAt),
   }
 }

@@ -5,7 +5,7 @@
  * claims the deliveries, so a notification can be sent twice but is never lost.
  */
 import type { MessageGate } from '#api/devices/index.ts'
-import type { Mailer, Quotas, UserPrincipal } from '#api/identity/index.ts'
+import type { Journal, Mailer, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { createLimiter } from './limiter.ts'
@@ -18,7 +18,14 @@ import type { Pause, Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
 import { NOTIFICATION_METRICS } from './metrics.ts'
 import { mailOf } from './payload.ts'
-import { claimDeliveries, failDeliveries, deferDeliveries, removeDelivery, removeOldDeadLetters } from './repository.ts'
+import {
+  claimDeliveries,
+  completeDelivery,
+  deferDeliveries,
+  failDeliveries,
+  refuseDelivery,
+  removeOldDeadLetters,
+} from './repository.ts'
 import type { DueDelivery } from './repository.ts'
 import { createReachability } from './reachability.ts'
 import type { Reachability } from './reachability.ts'
@@ -27,6 +34,7 @@ import { POST_DEADLINE_MS, postWebhook } from './webhook.ts'
 export type SenderDeps = {
   database: Database
   gate: MessageGate
+  journal: Pick<Journal, 'change'>
   mailer: Mailer
   quotas: Pick<Quotas, 'spendNotification'>
   limits: SharedLimits | undefined
@@ -155,8 +163,9 @@ export class Sender {
    */
   async #deliver(due: DueDelivery): Promise<boolean> {
     const { db } = this.#deps.database
-    if (!(await this.#mayNotify(due))) {
-      await removeDelivery(db, due.key)
+    const refusal = await this.#refusalOf(due)
+    if (refusal !== undefined) {
+      await this.#refuse(due, refusal)
       return true
     }
     if (this.#reachability.isSilent(due.owner.key, due.contact)) {
@@ -202,14 +211,29 @@ export class Sender {
     else this.#reachability.hasAnswered(owner.key, contact)
     if (failure === undefined) {
       NOTIFICATION_METRICS.deliveries.add({ outcome: 'delivered' })
-      await removeDelivery(db, due.key)
+      await completeDelivery(db, due)
     } else await this.#fail(due, failure, isSilence ? 'for all' : 'alone')
     return true
   }
 
-  /** True when the subscriber still has `subscribe` (decision 57) and the email address is confirmed. */
-  async #mayNotify({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<boolean> {
-    if (!owner.isEnabled || !isConfirmed) return false
+  /** A person must act before the subscription delivers again: the first of a row is in the journal. */
+  async #refuse(due: DueDelivery, reason: string): Promise<void> {
+    const { database, journal, logger } = this.#deps
+    const { subscriptionId: id, channelId, channelKey, domainKey, owner } = due
+    logger.info({ subscription: id, reason }, 'refused a notification')
+    // Only the first one needs a transaction with the journal.
+    if (due.hasFailed) return void (await refuseDelivery(database.db, due, reason))
+    await journal.change('system', async (tx, record) => {
+      if (!(await refuseDelivery(tx, due, reason))) return
+      const attributes = { id, channel_id: channelId, reason }
+      record({ operation: 'subscription.refuse', domainKey, entityKeys: [channelKey, owner.key], attributes })
+    })
+  }
+
+  /** Undefined when the subscriber still has `subscribe` (decision 57) and the email address is confirmed. */
+  async #refusalOf({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<string | undefined> {
+    if (!owner.isEnabled) return 'the user of the subscription is disabled'
+    if (!isConfirmed) return 'the email address is not confirmed'
     const principal: UserPrincipal = {
       kind: 'user',
       key: owner.key,
@@ -224,9 +248,10 @@ export class Sender {
     const path = { domain: domainId, channel: channelId }
     try {
       await this.#deps.gate.authorize({ kind: 'user', principal }, path, 'subscribe')
-      return true
+      return undefined
     } catch (error) {
-      if (kindOf(error) === 'forbidden' || kindOf(error) === 'not_found') return false
+      if (kindOf(error) === 'forbidden' || kindOf(error) === 'not_found')
+        return 'the user of the subscription may not subscribe to the channel, or the channel is disabled'
       throw error
     }
   }

@@ -5,6 +5,8 @@
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Journal, Mailer, Origin, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
+import { requireSelection } from '#core/changelog/index.ts'
+import type { LetterSelection } from '#core/changelog/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
@@ -16,6 +18,7 @@ import type { DeliveryRecord, SubscriptionRecord } from './repository.ts'
 import {
   confirmAddress,
   countSubscriptions,
+  discardDeadLetters,
   findSubscription,
   isConfirmedAddress,
   insertSubscription,
@@ -23,6 +26,7 @@ import {
   listSubscriptions,
   recordLinkSent,
   removeSubscription,
+  retryDeadLetters,
   wasLinkSent,
 } from './repository.ts'
 import { MAX_LISTED } from './schema.ts'
@@ -52,6 +56,9 @@ export type SubscriptionsService = {
   confirm(token: string, origin: Origin): Promise<void>
   /** Lists its dead letters. */
   deadLetters(caller: UserPrincipal, id: string, query: DeadLetterQuery): Promise<Page<DeliveryRecord>>
+  /** Tries dead letters again, or discards them. Returns their number. Throws `malformed`. */
+  retryDeadLetters(caller: UserPrincipal, id: string, selection: LetterSelection): Promise<number>
+  discardDeadLetters(caller: UserPrincipal, id: string, selection: LetterSelection): Promise<number>
 }
 
 /** Maximum number of subscriptions of one user. */
@@ -179,6 +186,14 @@ export function createSubscriptionsService(deps: {
       const { offset, limit } = query
       const { total, letters, next } = await listDeadLetters(database.db, key, query)
       return { total, offset, limit, items: letters, next }
+    },
+    async retryDeadLetters(caller, id, selection) {
+      const { key } = await find(caller, id)
+      return await retryDeadLetters(database.db, key, requireSelection(selection))
+    },
+    async discardDeadLetters(caller, id, selection) {
+      const { key } = await find(caller, id)
+      return await discardDeadLetters(database.db, key, requireSelection(selection))
     },
   }
 }

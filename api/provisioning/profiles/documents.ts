@@ -1,13 +1,13 @@
 /**
  * Parses documents of profiles without blocking the event loop. Crafted YAML and TOML can take seconds to parse, so
- * longer texts are parsed in a thread, which is terminated when it exceeds its time or memory. Only texts are
+ * longer texts are parsed in a process, which is ended when it exceeds its time or memory. Only texts are
  * exchanged, because copying a value costs as much as parsing it.
  */
 import { ServiceError } from '#core/errors/index.ts'
-import { parseJsonBody } from '#core/http/index.ts'
+import { parseExactBody } from '#core/http/index.ts'
 import { entryPoint } from '#core/installation.ts'
-import { createJobThread } from '#core/job-thread.ts'
-import type { DocumentJob } from './document-thread.ts'
+import { createJobQueue, jobProcess } from '#core/jobs/index.ts'
+import type { DocumentJob } from './document-process.ts'
 import { MAX_CONVERTED_CHARS, convertDocument } from './notations.ts'
 import type { Converted, Notation } from './notations.ts'
 
@@ -18,14 +18,12 @@ const MAX_DIRECT_CHARS = 2048
 /** Longer texts are rejected before they are parsed. */
 const MAX_TEXT_CHARS = 1024 * 1024
 
-const thread = createJobThread<DocumentJob, Converted>({
-  script: entryPoint('api/provisioning/profiles/document-thread.ts'),
-  what: 'document',
-  maxJobMs: 2000,
-  maxHeapMib: 256,
-  maxWaitingOfOwner: 8,
-  maxWaiting: 64,
-})
+const MAX_HEAP_MIB = 256
+
+const parser = createJobQueue<DocumentJob, Converted>(
+  { what: 'document', maxJobMs: 2000, maxWaitingOfOwner: 8, maxWaiting: 64 },
+  jobProcess(entryPoint('api/provisioning/profiles/document-process.ts'), MAX_HEAP_MIB),
+)
 
 /**
  * Throws `malformed` for a text that is not valid, `too_large` for one that takes too long, `rate_limited` when too
@@ -37,7 +35,7 @@ export async function checkDocument(notation: Notation, text: string, owner: str
 
 /** Returns the value of the text, checked like a JSON body. Throws the same errors as `checkDocument`. */
 export async function readDocument(notation: Notation, text: string, owner: string): Promise<unknown> {
-  return parseJsonBody(Buffer.from(await convert({ wanted: 'json', notation, text }, owner)))
+  return parseExactBody(Buffer.from(await convert({ wanted: 'json', notation, text }, owner)))
 }
 
 /**
@@ -53,7 +51,7 @@ async function convert(job: DocumentJob, owner: string): Promise<string> {
   if (text.length > MAX_TEXT_CHARS)
     throw new ServiceError('too_large', `the document is limited to ${MAX_TEXT_CHARS} characters`)
   const isShort = text.length <= MAX_DIRECT_CHARS
-  return textOf(isShort ? await convertDocument(wanted, notation, text) : await thread.run(job, owner), notation)
+  return textOf(isShort ? await convertDocument(wanted, notation, text) : await parser.run(job, owner), notation)
 }
 
 function textOf(converted: Converted, notation: Notation): string {

@@ -2,6 +2,7 @@
  * Parses and serializes texts in the three notations of profiles. Crafted texts can take long; `documents.ts` chooses
  * the thread.
  */
+import { bigIntegersOf, exactIntegersOf, parseWithExactIntegers } from '#core/exact-integers.ts'
 import { parse as parseToml, stringify as writeToml } from 'smol-toml'
 
 export type Notation = 'json' | 'yaml' | 'toml'
@@ -37,24 +38,27 @@ export async function convertDocument(wanted: Conversion, notation: Notation, te
 }
 
 async function read(notation: Notation, text: string, wanted: Conversion): Promise<unknown> {
-  if (notation === 'json') return JSON.parse(text)
-  if (notation === 'toml') return wanted === 'rewrite' ? readTomlOrJson(text) : parseToml(text)
+  if (notation === 'json') return parseWithExactIntegers(text)
+  if (notation === 'toml')
+    return wanted === 'rewrite'
+      ? readTomlOrJson(text)
+      : exactIntegersOf(parseToml(text, { integersAsBigInt: 'asNeeded' }))
   const { parse } = await import('yaml')
-  return parse(text, { maxAliasCount: MAX_ALIASES, logLevel: 'error' })
+  return exactIntegersOf(parse(text, { maxAliasCount: MAX_ALIASES, logLevel: 'error', intAsBigInt: true }))
 }
 
 /** A TOML template can be written in JSON. */
 function readTomlOrJson(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseWithExactIntegers(text)
   } catch {
-    return parseToml(text)
+    return parseToml(text, { integersAsBigInt: 'asNeeded' })
   }
 }
 
 async function write(notation: Notation, value: unknown): Promise<string> {
   if (notation === 'json') return JSON.stringify(value, undefined, 2) ?? 'null'
-  if (notation === 'toml') return writeToml(value as Record<string, unknown>)
+  if (notation === 'toml') return writeToml(bigIntegersOf(value) as Record<string, unknown>)
   const { stringify } = await import('yaml')
-  return stringify(value)
+  return stringify(bigIntegersOf(value))
 }

@@ -30,7 +30,7 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
       request.principal = await tokens.authenticate(bearerOf(request), origin)
       return
     }
-    if (login.isOn) await throttle.admit(request.ip)
+    if (login.isOn) await throttle.admit(origin.address)
     request.principal = await login.authenticate(origin)
   }
 

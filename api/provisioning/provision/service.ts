@@ -6,7 +6,7 @@ import { enterForCreation } from '#api/identity/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, takenField } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { BootstrapService } from '../bootstrap/index.ts'
 import type { Certificates, CreatedCertificate } from '../certs/index.ts'
@@ -55,7 +55,7 @@ export class ProvisionService {
 
   /**
    * Creates the layout for a device. The domain defaults to that of the settings, then to that of the token. Throws
-   * `malformed`, `forbidden`, `conflict` for an external id that is already provisioned.
+   * `malformed`, `forbidden`, `conflict` for an external id that is already provisioned in the domain, `rate_limited` as `compareKey`.
    */
   async provision(
     caller: UserPrincipal,
@@ -68,6 +68,7 @@ export class ProvisionService {
     const domain = await enterForCreation(access, caller, domainId ?? layout.domainId, 'mapping')
     domain.require('client_create')
     domain.require('channel_create')
+    if (layout.hasBootstrap) await this.#deps.bootstrap.compareKey(caller, domain.domainKey, order)
     const certificates = await this.#certificatesFor(plan)
     return await journal.change(caller, async (tx, record) => {
       const made = await this.#make(tx, record, caller, domain, { plan, order, certificates })
@@ -125,7 +126,7 @@ export class ProvisionService {
         const channelKeys = channels.map(({ channel }) => channel.key)
         this.#deps.bootstrap.createWithin(tx, record, caller, { ...owner, channelKeys }, config, layout.isWhitelisted)
       } else if (await hasOtherGateway(tx, domainKey, order.external_id, client.key)) {
-        throw new ServiceError('conflict', 'a client with this external id exists in the domain')
+        throw takenField('/external_id', 'a client with this external id exists in the domain')
       }
     }
     const connected = clients

@@ -1,5 +1,5 @@
 /** Rate limit of requests without Authorization, for each address (decision 56). */
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { networkOf } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
@@ -17,7 +17,7 @@ export type AnonymousThrottle = {
 }
 
 export function createAnonymousThrottle(limits: SharedLimits | undefined): AnonymousThrottle {
-  const buckets = new LRUCache<string, Bucket>({ max: MAX_ADDRESSES })
+  const buckets = new BoundedCache<string, Bucket>({ maxEntries: MAX_ADDRESSES })
   return {
     async admit(address) {
       const network = networkOf(address)

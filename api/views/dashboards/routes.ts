@@ -1,6 +1,7 @@
 /** Routes of dashboards and preferences. */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
+import type { ScopeOperation } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import {
@@ -21,7 +22,9 @@ const PATH = '/:domain_id/dashboards'
 const ONE = `${PATH}/:dashboard_id`
 const InDomain = Type.Object({ domain_id: Type.String() })
 const Params = Type.Object({ domain_id: Type.String(), dashboard_id: Id })
+/** No scope of a personal access token covers preferences. */
 const config = { action: 'read' }
+const scoped = (operation: ScopeOperation) => ({ ...config, scope: { type: 'dashboards', operation } as const })
 const tags = ['dashboards']
 
 export function dashboardRoutes(dashboards: DashboardsService): RoutePlugin {
@@ -29,7 +32,7 @@ export function dashboardRoutes(dashboards: DashboardsService): RoutePlugin {
     app.post(
       PATH,
       {
-        config: { ...config, location: '/{domain_id}/dashboards/{id}' },
+        config: { ...scoped('create'), location: '/{domain_id}/dashboards/{id}' },
         schema: {
           tags,
           summary: 'Create a dashboard',
@@ -48,7 +51,7 @@ export function dashboardRoutes(dashboards: DashboardsService): RoutePlugin {
     app.get(
       PATH,
       {
-        config,
+        config: scoped('list'),
         schema: {
           tags,
           summary: 'List dashboards',
@@ -67,7 +70,7 @@ export function dashboardRoutes(dashboards: DashboardsService): RoutePlugin {
     app.get(
       ONE,
       {
-        config,
+        config: scoped('read'),
         schema: {
           tags,
           summary: 'View a dashboard',
@@ -81,7 +84,7 @@ export function dashboardRoutes(dashboards: DashboardsService): RoutePlugin {
     app.patch(
       ONE,
       {
-        config,
+        config: scoped('update'),
         schema: {
           tags,
           summary: 'Update a dashboard',
@@ -100,7 +103,7 @@ export function dashboardRoutes(dashboards: DashboardsService): RoutePlugin {
     app.delete(
       ONE,
       {
-        config,
+        config: scoped('delete'),
         schema: {
           tags,
           summary: 'Delete a dashboard',

@@ -2,7 +2,8 @@
  * Dashboards and preferences of users: what a program with a screen keeps for its user. They belong to one user in one
  * domain; every user who may enter the domain can view a shared dashboard. The server does not read the content.
  */
-import type { AccessPolicy, DomainAccess, UserPrincipal } from '#api/identity/index.ts'
+import { lacksScope } from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAccess, ScopeOperation, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
@@ -49,8 +50,16 @@ export function createDashboardsService({
 }): DashboardsService {
   const { db } = database
 
-  async function enter(caller: UserPrincipal, domainId: string): Promise<{ domain: DomainAccess; viewer: Viewer }> {
+  /** Throws `forbidden` for a personal access token without a scope on the dashboards of the domain. */
+  async function enter(
+    caller: UserPrincipal,
+    domainId: string,
+    operation: ScopeOperation,
+  ): Promise<{ domain: DomainAccess; viewer: Viewer }> {
     const domain = await access.enter(caller, domainId)
+    const { scope } = caller
+    if (scope !== undefined && !scope.coversAll('dashboards', operation, domain.domainKey))
+      throw lacksScope({ type: 'dashboards', operation })
     return { domain, viewer: { domainKey: domain.domainKey, userKey: caller.key } }
   }
 
@@ -62,8 +71,7 @@ export function createDashboardsService({
 
   return {
     async create(caller, domainId, input) {
-      const { viewer } = await enter(caller, domainId)
-      requireWritable(caller)
+      const { viewer } = await enter(caller, domainId, 'create')
       const id = newId()
       const content = boundedJson(input.content ?? {}, 'content', MAX_CONTENT_BYTES)
       const row = { ...viewer, id, name: input.name, isShared: input.shared ?? false, content }
@@ -77,17 +85,16 @@ export function createDashboardsService({
     },
     async list(caller, domainId, query) {
       const { offset, limit } = query
-      const { viewer } = await enter(caller, domainId)
+      const { viewer } = await enter(caller, domainId, 'list')
       const [total, page] = await Promise.all([countDashboards(db, viewer), listDashboards(db, viewer, query)])
       return { total, offset, limit, ...page }
     },
     async get(caller, domainId, id) {
-      const { viewer } = await enter(caller, domainId)
+      const { viewer } = await enter(caller, domainId, 'read')
       return await find(viewer, id)
     },
     async update(caller, domainId, id, { name, shared, content }) {
-      const { viewer } = await enter(caller, domainId)
-      requireWritable(caller)
+      const { viewer } = await enter(caller, domainId, 'update')
       const { ownerKey } = await find(viewer, id)
       if (ownerKey !== caller.key) throw new ServiceError('forbidden', 'only its owner can change a dashboard')
       await updateDashboard(db, id, {
@@ -98,33 +105,22 @@ export function createDashboardsService({
       return await find(viewer, id)
     },
     async remove(caller, domainId, id) {
-      const { domain, viewer } = await enter(caller, domainId)
-      requireWritable(caller)
+      const { domain, viewer } = await enter(caller, domainId, 'delete')
       const { ownerKey } = await find(viewer, id)
       if (ownerKey !== caller.key && !domain.isAdmin)
         throw new ServiceError('forbidden', 'only its owner or an administrator of the domain can delete a dashboard')
       await deleteDashboard(db, id)
     },
     async preferences(caller, domainId) {
-      const { viewer } = await enter(caller, domainId)
+      const { viewer } = await enter(caller, domainId, 'read')
       return await findPreferences(db, viewer)
     },
     async setPreferences(caller, domainId, preferences) {
-      const { viewer } = await enter(caller, domainId)
-      requireWritable(caller)
+      const { viewer } = await enter(caller, domainId, 'update')
       await storePreferences(db, viewer, boundedJson(preferences, 'preferences', MAX_PREFERENCES_BYTES))
       return await findPreferences(db, viewer)
     },
   }
-}
-
-/** No scope of a personal access token covers them. */
-function requireWritable(caller: UserPrincipal): void {
-  if (caller.scope !== undefined)
-    throw new ServiceError(
-      'forbidden',
-      'failed to perform authorization: requires a login or an API key, not a personal access token',
-    )
 }
 
 /** Returns the JSON text. Throws `too_large`. */

@@ -10,7 +10,7 @@ export function overviewRoutes(overview: OverviewService): RoutePlugin {
     app.get(
       '/:domain_id/overview',
       {
-        config: { action: 'read' },
+        config: { action: 'read', scope: 'filtered' },
         schema: {
           tags: ['domains'],
           summary: 'Show what is going on in a domain',

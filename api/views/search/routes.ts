@@ -10,7 +10,7 @@ export function searchRoutes(search: SearchService): RoutePlugin {
     app.get(
       '/:domain_id/search',
       {
-        config: { action: 'read' },
+        config: { action: 'read', scope: 'filtered' },
         schema: {
           tags: ['domains'],
           summary: 'Search the entities of a domain',

@@ -1,14 +1,18 @@
 /** Frames of a domain's stream: JSON texts with a `type`. */
 import { compileValidator } from '#core/http/index.ts'
 import { ServiceError, presentError } from '#core/errors/index.ts'
-import { Authenticate, MAX_ID_CHARS, Subscribe, Unsubscribe } from './schema.ts'
+import { Ack, Authenticate, MAX_ID_CHARS, Nack, Subscribe, Unsubscribe } from './schema.ts'
 
-export type ClientFrame = Authenticate | Subscribe | Unsubscribe
+export type ClientFrame = Authenticate | Subscribe | Unsubscribe | Ack | Nack
 
 const VALIDATORS = new Map(
-  Object.entries({ authenticate: Authenticate, subscribe: Subscribe, unsubscribe: Unsubscribe }).map(
-    ([type, schema]) => [type, compileValidator({ schema, httpPart: 'body' })],
-  ),
+  Object.entries({
+    authenticate: Authenticate,
+    subscribe: Subscribe,
+    unsubscribe: Unsubscribe,
+    ack: Ack,
+    nack: Nack,
+  }).map(([type, schema]) => [type, compileValidator({ schema, httpPart: 'body' })]),
 )
 
 /** Throws `malformed`. */
@@ -20,8 +24,11 @@ export function parseFrame(text: string): ClientFrame {
   const result = validate(value)
   if ('error' in result) throw result.error
   const frame = result.value as ClientFrame
-  if (frame.type === 'subscribe' && (frame.source === 'messages') !== (frame.channel !== undefined))
+  if (frame.type !== 'subscribe') return frame
+  if ((frame.source === 'messages') !== (frame.channel !== undefined))
     throw new ServiceError('malformed', 'channel is required with the source messages, and with no other')
+  if ((frame.source === 'consumer') !== (frame.consumer !== undefined))
+    throw new ServiceError('malformed', 'consumer is required with the source consumer, and with no other')
   return frame
 }
 

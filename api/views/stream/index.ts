@@ -1,4 +1,5 @@
 /** One stream of a domain: events, tasks and any number of channels over one connection. */
+import type { DeliveryService } from '#api/consumers/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { AccessPolicy, EventsService, Logins, PageLogins } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
@@ -22,6 +23,7 @@ export type DomainStreamsDeps = {
   events: EventsService
   messages: Messages
   gate: MessageGate
+  consumers: DeliveryService
   logger: Logger
 }
 
@@ -43,10 +45,10 @@ function decoded(segment: string | undefined): string | undefined {
 }
 
 export function startDomainStreams(deps: DomainStreamsDeps): DomainStreams {
-  const { database, access, tokens, pages, events, messages, gate, logger } = deps
+  const { database, access, tokens, pages, events, messages, gate, consumers, logger } = deps
   const tasks = startTaskEventFanOut(database, logger)
   const watch = startAccessWatch(deps.isFresh)
-  const sources = createSources({ events, messages, gate, tasks })
+  const sources = createSources({ events, messages, gate, tasks, consumers })
   const session = { access, tokens, pages, sources, watch, logger }
   return {
     endpoint: {

@@ -7,7 +7,7 @@ import type { RoutePlugin } from '#core/http/index.ts'
 
 const DESCRIPTION = `A WebSocket of JSON frames. The first frame is \`{"type":"authenticate","token":"…"}\`; a page of this server with a browser session needs none. \
 \`{"type":"subscribe","id":"…","source":"events"}\` subscribes to the events of the domain, \`"source":"tasks"\` to the states of its tasks, runs and workers, \
-\`"source":"messages","channel":"…","subtopic":"…"\` to a channel. \`id\` is chosen by the caller. \`{"type":"unsubscribe","id":"…"}\` ends a subscription. \
+\`"source":"messages","channel":"…","subtopic":"…"\` to a channel, also with \`"without":["publisher","subtopic"]\`: only messages without a publisher or subtopic, \`"source":"consumer","consumer":"…"\` to a named consumer, whose messages \`{"type":"ack","id","positions"}\` and \`nack\` (\`delay\`, \`reason\`) answer. \`id\` is chosen by the caller. \`{"type":"unsubscribe","id":"…"}\` ends a subscription. \
 Events are \`{"type":"event","id","position","event","data"}\`. A subscription with \`position\` continues after that event. \
 \`{"type":"position","id","position"}\` names the place from which a subscription is complete, \`gap\` that older events are missing, \
 and \`error\` what failed: with \`id\` for a subscription, without it for the connection.`
@@ -17,7 +17,7 @@ export function streamRoutes(access: Pick<AccessPolicy, 'enter'>): RoutePlugin {
     app.get(
       '/:domain_id/stream',
       {
-        config: { action: 'read' },
+        config: { action: 'read', scope: 'filtered' },
         exposeHeadRoute: false,
         schema: {
           tags: ['events'],

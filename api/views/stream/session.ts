@@ -6,7 +6,7 @@ import type { AccessWatch, FrameRequest, FrameSession, FrameSocket } from '#core
 import { monotonicMs } from '#core/time.ts'
 import { errorFrame, eventFrame, idOf, parseFrame } from './frames.ts'
 import type { ClientFrame } from './frames.ts'
-import type { Subscribe } from './schema.ts'
+import type { Ack, Nack, Subscribe } from './schema.ts'
 import type { Sink, SourceEnd, Sources, Subscription } from './sources.ts'
 
 /** The subscriptions of one connection. */
@@ -145,9 +145,18 @@ export class StreamSession implements FrameSession {
 
   async #handle(frame: Exclude<ClientFrame, { type: 'authenticate' }>): Promise<void> {
     if (frame.type === 'subscribe') return await this.#subscribe(frame)
+    if (frame.type === 'ack' || frame.type === 'nack') return await this.#answer(frame)
     if (!this.#open.has(frame.id)) throw new ServiceError('not_found', 'no such subscription')
     this.#drop(frame.id)
     this.#socket.send(JSON.stringify({ type: 'unsubscribed', id: frame.id }))
+  }
+
+  async #answer(frame: Ack | Nack): Promise<void> {
+    const { id } = frame
+    const answer = this.#open.get(id)?.subscription?.answer
+    if (answer === undefined) throw new ServiceError('not_found', 'no such subscription to a consumer')
+    const count = await answer(frame)
+    this.#socket.send(JSON.stringify({ type: `${frame.type}ed`, id, count }))
   }
 
   async #subscribe(wanted: Subscribe): Promise<void> {

@@ -1,14 +1,16 @@
 /** What a stream can subscribe to. Each source is the stream that exists for it alone, with another writer. */
+import { formatPlace, takenJson } from '#api/consumers/index.ts'
+import type { DeliveryService } from '#api/consumers/index.ts'
 import type { MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import type { DomainAccess, EventsService, UserPrincipal } from '#api/identity/index.ts'
 import { eventData } from '#api/identity/index.ts'
-import { formatToken, messageJson, parseSubtopicFilter } from '#api/messages/index.ts'
+import { formatToken, liveFilter, messageJson } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { formatPosition } from '#core/changelog/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { TaskEvent, TaskEventFanOut } from '#queues/index.ts'
 import { taskEventId } from '#queues/index.ts'
-import type { Subscribe } from './schema.ts'
+import type { Ack, Nack, Subscribe } from './schema.ts'
 
 /** Where events of a subscription go. */
 export type Sink = {
@@ -23,7 +25,12 @@ export type Sink = {
 
 export type SourceEnd = 'slow_reader' | 'behind' | 'unauthenticated' | 'forbidden' | 'stopping' | 'closed'
 
-export type Subscription = { readonly keptBytes: number; close(): void }
+export type Subscription = {
+  readonly keptBytes: number
+  /** Of a consumer: acknowledges messages or puts them back, and returns their number. */
+  answer?: (frame: Ack | Nack) => Promise<number>
+  close(): void
+}
 
 /** The caller of a stream, whose credentials are checked again whenever these are called. */
 export type StreamCaller = {
@@ -36,6 +43,7 @@ export type SourcesDeps = {
   messages: Pick<Messages, 'follow' | 'position'>
   gate: Pick<MessageGate, 'authorize'>
   tasks: Pick<TaskEventFanOut, 'follow'>
+  consumers: Pick<DeliveryService, 'requireTaking' | 'follow' | 'ack' | 'nack'>
 }
 
 export type Sources = {
@@ -46,7 +54,10 @@ export type Sources = {
 /** The interval at which the rights to see tasks and workers are checked while there are events of them. */
 const TASK_RIGHTS_MS = 300
 
-export function createSources({ events, messages, gate, tasks }: SourcesDeps): Sources {
+/** Messages that a subscription to a consumer takes at a time. */
+const CONSUMER_STEP = 100
+
+export function createSources({ events, messages, gate, tasks, consumers }: SourcesDeps): Sources {
   async function openEvents(caller: StreamCaller, { position }: Subscribe, sink: Sink): Promise<Subscription> {
     const { domainId } = await caller.enter()
     const principal = await caller.principal()
@@ -68,18 +79,18 @@ export function createSources({ events, messages, gate, tasks }: SourcesDeps): S
   }
 
   async function openMessages(caller: StreamCaller, wanted: Subscribe, sink: Sink): Promise<Subscription> {
-    const { channel = '', subtopic = '#', position } = wanted
+    const { channel = '', subtopic, without, position } = wanted
     const { domainId } = await caller.enter()
     const authorize = async () => {
       const credentials: MessageCredentials = { kind: 'user', principal: await caller.principal() }
       return await gate.authorize(credentials, { domain: domainId, channel }, 'subscribe')
     }
-    const filter = parseSubtopicFilter(subtopic)
+    const filter = liveFilter({ subtopic, without: without?.join(',') }, '#')
     const access = await authorize()
     const { close } = await messages.follow(
       {
         access,
-        filter,
+        ...filter,
         authorize,
         deliver: (deliveries) => {
           for (const { message, token } of deliveries) sink.event(formatToken(token), 'message', messageJson(message))
@@ -146,6 +157,38 @@ export function createSources({ events, messages, gate, tasks }: SourcesDeps): S
     }
   }
 
+  async function openConsumer(caller: StreamCaller, { consumer = '' }: Subscribe, sink: Sink): Promise<Subscription> {
+    const { domainId } = await caller.enter()
+    const at = { domainId, nameOrId: consumer }
+    const gone = new AbortController()
+    const taker = { principal: () => caller.principal(), at, limit: CONSUMER_STEP, signal: gone.signal }
+    await consumers.requireTaking(taker)
+    const following = consumers.follow(taker, async (taken) => {
+      for (const one of taken) sink.event(formatPlace(one.place), 'message', takenJson(one))
+      await sink.drained()
+    })
+    following.then(
+      () => sink.end('stopping'),
+      (error: unknown) => {
+        const kind = kindOf(error)
+        if (!gone.signal.aborted)
+          sink.end(
+            kind === 'unauthenticated' ? kind : kind === 'forbidden' || kind === 'not_found' ? 'forbidden' : 'behind',
+          )
+      },
+    )
+    return {
+      keptBytes: 0,
+      async answer(frame) {
+        const principal = await caller.principal()
+        return frame.type === 'ack'
+          ? await consumers.ack(principal, at, frame.positions)
+          : await consumers.nack(principal, at, frame)
+      },
+      close: () => gone.abort(),
+    }
+  }
+
   return {
     open(caller, wanted, sink) {
       switch (wanted.source) {
@@ -155,6 +198,8 @@ export function createSources({ events, messages, gate, tasks }: SourcesDeps): S
           return openMessages(caller, wanted, sink)
         case 'tasks':
           return openTasks(caller, wanted, sink)
+        case 'consumer':
+          return openConsumer(caller, wanted, sink)
       }
     },
   }

@@ -17,6 +17,8 @@ export type Will = {
 export type ConnectPacket = {
   type: 'connect'
   version: ProtocolVersion
+  /** Another broker that forwards messages. */
+  isBridge: boolean
   /** Clean session of 3.1 and 3.1.1. */
   cleanStart: boolean
   keepAliveSeconds: number
@@ -37,19 +39,23 @@ const FLAGS = {
   username: 0x80,
 } as const
 
-/** An unsupported protocol version; the answer has the form of that version [MQTT-3.1.2-2]. */
+/** The bit of the protocol level that bridges set (Mosquitto and others); it is not part of the version. */
+const BRIDGE = 0x80
+
+/** An unsupported protocol version; the answer has the form that a client of that version knows [MQTT-3.1.2-2]. */
 export class UnsupportedVersion extends Error {
   readonly answer: Buffer
 
-  constructor(level: number) {
-    super(`the protocol level ${level} is not supported`)
-    this.answer = formatConnack(level >= 5 ? 5 : 4, REASON.unsupportedProtocolVersion, false)
+  constructor(name: string, level: number) {
+    super(`the protocol level ${level} of ${name} is not supported`)
+    const isOlder = name === 'MQIsdp' || (level & ~BRIDGE) < 5
+    this.answer = formatConnack(isOlder ? 4 : 5, REASON.unsupportedProtocolVersion, false)
   }
 }
 
 export function parseConnect(reader: PacketReader, flags: number): ConnectPacket {
   if (flags !== 0) throw malformed('the reserved flags of CONNECT must be 0')
-  const version = readVersion(reader)
+  const { version, isBridge } = readVersion(reader)
   const connectFlags = reader.byte()
   // [MQTT-3.1.2-3]; MQTT 3.1 (section 3.1) does not use the bit.
   if (version > 3 && (connectFlags & FLAGS.reserved) !== 0) throw malformed('the reserved connect flag must be 0')
@@ -75,6 +81,7 @@ export function parseConnect(reader: PacketReader, flags: number): ConnectPacket
   return {
     type: 'connect',
     version,
+    isBridge,
     cleanStart: (connectFlags & FLAGS.cleanStart) !== 0,
     keepAliveSeconds,
     clientIdentifier,
@@ -85,16 +92,17 @@ export function parseConnect(reader: PacketReader, flags: number): ConnectPacket
   }
 }
 
-function readVersion(reader: PacketReader): ProtocolVersion {
+function readVersion(reader: PacketReader): { version: ProtocolVersion; isBridge: boolean } {
   const name = reader.text()
   const level = reader.byte()
-  if (name === 'MQIsdp') {
-    if (level === 3) return 3
-  } else if (name === 'MQTT') {
-    if (level === 4 || level === 5) return level
-    // The bridges of mosquitto set the highest bit of the level, which is not part of a version.
-  } else throw new ProtocolError(REASON.unsupportedProtocolVersion, 'the protocol name must be MQTT')
-  throw new UnsupportedVersion(level)
+  if (name !== 'MQIsdp' && name !== 'MQTT')
+    throw new ProtocolError(REASON.unsupportedProtocolVersion, 'the protocol name must be MQTT')
+  const isBridge = (level & BRIDGE) !== 0
+  const version = level & ~BRIDGE
+  if (name === 'MQIsdp' && version === 3) return { version, isBridge }
+  // Bridges of 5.0 use the subscription options of 5.0, and set no bit.
+  if (name === 'MQTT' && (version === 4 || (version === 5 && !isBridge))) return { version, isBridge }
+  throw new UnsupportedVersion(name, level)
 }
 
 function readWill(reader: PacketReader, version: ProtocolVersion, qos: Qos, retain: boolean): Will {

@@ -1,5 +1,5 @@
 /** Authentication and authorization of MQTT connections by the platform (contract section 7.3). */
-import type { DeviceCredentials, ChannelAccess, MessageGate } from '#api/devices/index.ts'
+import type { AccessQuestion, DeviceCredentials, MessageGate } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { MqttBackend } from '../backend.ts'
@@ -7,6 +7,7 @@ import type { ConnectPacket } from '../packets/connect.ts'
 import type { Session } from '../session.ts'
 import type { FilterTarget, Identity, Target } from '../targets.ts'
 import { parseTopicFilter, parseTopicName } from './topics.ts'
+import type { TopicName } from './topics.ts'
 
 export type ConnectionAuthorizer = Pick<MqttBackend, 'authenticate' | 'recheck' | 'target' | 'filter'>
 
@@ -25,12 +26,22 @@ export function createConnectionAuthorizer(gate: MessageGate): ConnectionAuthori
     return { scope: `${first.clientKey}`, ownerKey: first.clientKey, domainKey: first.domainKey, credentials }
   }
 
+  /** Most devices publish to one topic again and again. What the gate decides about it is asked for each message. */
+  const lastTopics = new WeakMap<Identity, { topic: string; name: TopicName; question: AccessQuestion }>()
+
   function target(identity: Identity, topic: string): Target | Promise<Target> {
-    const { path, subtopic } = parseTopicName(topic)
-    const credentials = credentialsOf(identity)
-    const asTarget = (access: ChannelAccess): Target => ({ streamKey: access.channelKey, subtopic, access })
-    const access = gate.authorizeNow(credentials, path, 'publish')
-    return access === undefined ? gate.authorize(credentials, path, 'publish').then(asTarget) : asTarget(access)
+    let last = lastTopics.get(identity)
+    if (last?.topic !== topic) {
+      const name = parseTopicName(topic)
+      last = { topic, name, question: gate.questionOf(credentialsOf(identity), name.path, 'publish') }
+      lastTopics.set(identity, last)
+    }
+    const { path, subtopic } = last.name
+    const access = gate.answerNow(last.question)
+    if (access !== undefined) return { streamKey: access.channelKey, subtopic, access }
+    return gate
+      .authorize(credentialsOf(identity), path, 'publish')
+      .then((found) => ({ streamKey: found.channelKey, subtopic, access: found }))
   }
 
   async function filter(identity: Identity, topicFilter: string): Promise<FilterTarget> {

@@ -27,7 +27,7 @@ import {
 } from './stored-rows.ts'
 import type { Storing } from './storing.ts'
 import { createStoring } from './storing.ts'
-import { subtopicFilterOf } from './topics.ts'
+import { isBrokerStatus, subtopicFilterOf } from './topics.ts'
 
 export type PlatformBackendDeps = {
   gate: MessageGate
@@ -105,6 +105,10 @@ export class PlatformBackend implements MqttBackend {
     return this.#admission.recheck(session)
   }
 
+  isIgnored(topic: string): boolean {
+    return isBrokerStatus(topic)
+  }
+
   target(identity: Identity, topic: string): Target | Promise<Target> {
     return this.#admission.target(identity, topic)
   }
@@ -121,7 +125,8 @@ export class PlatformBackend implements MqttBackend {
     return this.#storing.publish(publication)
   }
 
-  async sendRetained({ session, access, levels, prefix, qos, identifier, streamKey }: Subscription): Promise<void> {
+  async sendRetained(subscription: Subscription): Promise<void> {
+    const { session, access, levels, prefix, qos, identifier, streamKey, noLocal } = subscription
     if (access === undefined) return
     const identifiers = identifier === undefined ? undefined : [identifier]
     const options = { qos, retain: true, prefix, identifiers, streamKey }
@@ -130,7 +135,8 @@ export class PlatformBackend implements MqttBackend {
       if (session.outlet === undefined) return
       const { subtopic, payload, envelope } = kept
       const facts = { subtopic, payload, envelope, batchSeq: undefined, index: 0, qos: kept.qos }
-      session.push(applicationMessageOf(facts), options, UNCOUNTED)
+      const message = applicationMessageOf(facts)
+      if (!noLocal || !session.isOwn(message)) session.push(message, options, UNCOUNTED)
     }
   }
 

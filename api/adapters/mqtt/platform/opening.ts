@@ -4,7 +4,7 @@ import type { Messages, OpenedSession, SessionStore, StoredSubscription } from '
 import { kindOf } from '#core/errors/index.ts'
 import type { OpenRequest } from '../backend.ts'
 import type { SessionHost, Subscription } from '../session.ts'
-import { Session } from '../session.ts'
+import { Session, roleOf } from '../session.ts'
 import { parseShared } from '../shared-filter.ts'
 import type { ConnectionAuthorizer } from './access.ts'
 import type { Cursor } from './cursors.ts'
@@ -29,11 +29,13 @@ const NOTHING_STORED: OpenedSession = {
 
 /** A session with its messages in flight; it follows no channel yet. */
 export function restoreSession(
-  { identity, clientIdentifier, expirySeconds, will }: OpenRequest,
+  { identity, clientIdentifier, connect, expirySeconds, will }: OpenRequest,
   host: SessionHost,
   opened: OpenedSession = NOTHING_STORED,
 ): SessionState {
-  const session = new Session({ key: opened.key, epoch: opened.epoch, identity, clientIdentifier, expirySeconds }, host)
+  const { key, epoch } = opened
+  const options = { key, epoch, identity, clientIdentifier, expirySeconds, ...roleOf(connect) }
+  const session = new Session(options, host)
   const known = new Set<string>()
   for (const stored of opened.outbound) {
     if (stored.batchSeq !== undefined && stored.facts.isShared !== true)

@@ -27,7 +27,15 @@ async function follow() {
   const states: SessionStates = new Map()
   const groups = new Groups({ messages, host, position: () => log.position, wake: () => undefined })
   const delivery = new SessionDelivery(messages, host, states)
-  const options = { key: 1, epoch: 1, identity, clientIdentifier: 'c', expirySeconds: 10 }
+  const options = {
+    key: 1,
+    epoch: 1,
+    identity,
+    clientIdentifier: 'c',
+    expirySeconds: 10,
+    isBridge: false,
+    isSenderKept: false,
+  }
   const session = new Session(options, host)
   const cursor = newCursor(session, 7, { channelKey: 7 } as never, undefined)
   const cursors = new Map([[7, cursor]])

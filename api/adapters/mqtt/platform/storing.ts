@@ -27,7 +27,7 @@ export function createStoring({ gate, messages, logger, host }: StoringDeps): St
   function publish(publication: Publication): Promise<void> {
     const { target: to, payload, qos, retain, properties, session, packetId } = publication
     const access = to.access as ChannelAccess
-    const sender = session?.outlet?.version === 5 && session.key !== 0 ? session.key : undefined
+    const sender = session?.isSenderKept === true ? session.key : undefined
     const envelope = envelopeOf({ qos, retain, properties }, sender, Date.now())
     const message = incoming(access, to.subtopic, payload, {
       ...(envelope === undefined ? {} : { envelope }),

@@ -2,7 +2,7 @@
 import { parseMessagePath, parseSubtopic, parseSubtopicFilter } from '#api/messages/index.ts'
 import type { ChannelPath } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '#core/bounded-cache.ts'
 import { REASON } from '../packets/reason-codes.ts'
 import { ProtocolError } from '../packets/wire.ts'
 
@@ -11,7 +11,14 @@ export type TopicFilter = { path: ChannelPath; levels: readonly string[]; prefix
 
 /** Parsed topics are cached, because they are repeated. */
 const MAX_CACHED_NAMES = 10_000
-const names = new LRUCache<string, TopicName>({ max: MAX_CACHED_NAMES })
+const names = new BoundedCache<string, TopicName>({ maxEntries: MAX_CACHED_NAMES })
+
+/** Topics at which bridges report their state to a broker (Mosquitto, NanoMQ and EMQX). */
+const BROKER_STATUS = ['$SYS/broker/connection/', '$SYS/brokers/']
+const DOLLAR = 0x24
+
+export const isBrokerStatus = (topic: string): boolean =>
+  topic.charCodeAt(0) === DOLLAR && BROKER_STATUS.some((start) => topic.startsWith(start))
 
 /** Throws an error with the reason code "topic name invalid". */
 export function parseTopicName(topic: string): TopicName {

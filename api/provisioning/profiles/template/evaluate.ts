@@ -7,6 +7,7 @@ import type { FunctionHelp } from './functions.ts'
 import { JsonText } from './json-text.ts'
 import type { Block, Expression, Node, Pipeline } from './syntax.ts'
 import { TemplateFault } from './syntax.ts'
+import { isExactInteger } from '#core/exact-integers.ts'
 import { Missing, fieldOf, isList, isRecord, isTrue, keysOf } from './values.ts'
 import type { Value } from './values.ts'
 
@@ -116,9 +117,9 @@ class Evaluation {
   }
 
   #entriesOf(value: Value): [Value, Value][] {
-    if (isList(value)) return [...value.entries()]
+    if (isList(value)) return [...value.entries()].map(([at, one]) => [at, this.#exact(one, `element ${at}`)])
     // Sorted by key, as in Go, so that the result is deterministic.
-    if (isRecord(value)) return keysOf(value).map((key) => [key, value[key] ?? null])
+    if (isRecord(value)) return keysOf(value).map((key) => [key, this.#exact(value[key] ?? null, key)])
     if (value === null || value instanceof Missing) return []
     return this.#fail('range requires a list or an object')
   }
@@ -174,6 +175,11 @@ class Evaluation {
     return scope === undefined ? this.#fail(`undefined variable ${name}`) : (scope.get(name) ?? null)
   }
 
+  /** A template computes with numbers, which cannot be integers above 2^53. */
+  #exact(value: Value, path: string): Value {
+    return isExactInteger(value) ? this.#fail(`${path} is an integer above 2^53: store it as a text`) : value
+  }
+
   #follow(value: Value, fields: readonly string[], from: string): Value {
     let [found, path] = [value, value instanceof Missing ? value.path : from]
     for (const name of fields) {
@@ -181,7 +187,7 @@ class Evaluation {
       path = `${path}.${name}`
       if (!(found instanceof Missing) && found !== null && !isRecord(found))
         return this.#fail(`${path} does not exist: the value before it has no fields`)
-      found = fieldOf(found, name, path)
+      found = this.#exact(fieldOf(found, name, path), path)
     }
     return found
   }

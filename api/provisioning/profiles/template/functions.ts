@@ -3,6 +3,7 @@
  * `required` of Magistrala. They are pure. `callFunction` calls them and accounts for the size of arguments and
  * results.
  */
+import { isExactInteger } from '#core/exact-integers.ts'
 import { Missing, isList, isRecord, isTrue, keysOf } from './values.ts'
 import type { Value } from './values.ts'
 
@@ -136,7 +137,12 @@ function lengthOf(value: Value, help: Refusing): number {
   )
 }
 
-function elementOf(value: Value, key: Value, { fail }: Refusing): Value {
+function elementOf(value: Value, key: Value, help: Refusing): Value {
+  const found = foundIn(value, key, help)
+  return isExactInteger(found) ? help.fail('the element is an integer above 2^53: store it as a text') : found
+}
+
+function foundIn(value: Value, key: Value, { fail }: Refusing): Value {
   if (value instanceof Missing) return value
   if (isRecord(value) && typeof key === 'string')
     return Object.hasOwn(value, key) ? (value[key] ?? null) : new Missing(`index … ${JSON.stringify(key)}`)

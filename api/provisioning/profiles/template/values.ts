@@ -1,3 +1,5 @@
+import { isExactInteger } from '#core/exact-integers.ts'
+
 /** Values of a template: those of JSON, and missing values. */
 
 /** A missing value with its path in the template. */
@@ -13,7 +15,7 @@ export type Value = string | number | boolean | null | Missing | readonly Value[
 export const isList = (value: Value): value is readonly Value[] => Array.isArray(value)
 
 export const isRecord = (value: Value): value is { readonly [key: string]: Value } =>
-  typeof value === 'object' && value !== null && !isList(value) && !(value instanceof Missing)
+  typeof value === 'object' && value !== null && !isList(value) && !(value instanceof Missing) && !isExactInteger(value)
 
 const sortedKeys = new WeakMap<object, readonly string[]>()
 

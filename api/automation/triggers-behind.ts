@@ -1,0 +1,95 @@
+/**
+ * Triggers that are behind: their queue was full, or their rate was used up. Each goes on at the message where it stopped, in steps of its own,
+ * when there is room; domains in turn, so that a backlog delays its own domain alone. At the end of the log it is served with the others again.
+ */
+import { MAX_WAIT_DAYS, placeOf, readBacklog, startBacklogs } from '#api/messages/index.ts'
+import type { Bus } from '#core/bus/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { Rounds } from '#core/rounds.ts'
+import { formatTime, monotonicMs } from '#core/time.ts'
+import {
+  MAX_WAITING,
+  countExpired,
+  handMatches,
+  hintMessages,
+  listSoonExpired,
+  listTriggersBehind,
+  lockTriggerBehind,
+  storeTriggerPlace,
+} from '#queues/index.ts'
+import { matchesOf } from './matches.ts'
+import { recordInJournal } from './refusals.ts'
+
+/** Name of the follower that serves the triggers that are not behind. */
+export const TRIGGER_CONSUMER = 'task triggers'
+
+/** Between two rounds while triggers go on: they must be refilled before the managers have emptied their queues. */
+const BUSY_PAUSE_MS = 25
+/** Between two looks for messages that expire soon. */
+const WARNING_INTERVAL_MS = 600_000
+
+export function startTriggersBehind({
+  database,
+  bus,
+  logger,
+  intervalMs,
+}: {
+  database: Database
+  bus: Bus
+  logger: Logger
+  intervalMs: number
+}): Rounds {
+  let warnedMs = -Infinity
+
+  /** A day before messages expire, their tasks say so. */
+  async function warn(): Promise<void> {
+    if (monotonicMs() - warnedMs < WARNING_INTERVAL_MS) return
+    warnedMs = monotonicMs()
+    const soon = await listSoonExpired(database.db, MAX_WAIT_DAYS)
+    if (soon.length === 0) return
+    const refusals = soon.map(({ taskKey, since }) => ({
+      taskKey,
+      source: 'message' as const,
+      reason: `messages wait since ${formatTime(since)}, and expire after ${MAX_WAIT_DAYS} days`,
+      count: 1,
+    }))
+    await database.transaction(async (tx) => await recordInJournal(tx, refusals))
+  }
+
+  return startBacklogs({
+    database,
+    logger,
+    what: 'triggers',
+    async list(limit) {
+      await warn()
+      return await listTriggersBehind(database.db, { limit, expiryDays: MAX_WAIT_DAYS })
+    },
+    goOn,
+    onHandled: () => hintMessages(bus),
+    busyPauseMs: BUSY_PAUSE_MS,
+    idlePauseMs: intervalMs,
+  })
+}
+
+/** One step of a trigger. Returns the number of messages that were handled. */
+async function goOn(tx: Transaction, taskKey: number): Promise<number> {
+  const rule = await lockTriggerBehind(tx, taskKey)
+  if (rule?.behind === undefined) return 0
+  const { taken, expired, next } = await readBacklog(tx, {
+    consumer: TRIGGER_CONSUMER,
+    place: rule.behind,
+    channel: { key: rule.channelKey, id: rule.channelId },
+    select: (message) => matchesOf(message, [rule])[0],
+    maxItems: MAX_WAITING.messages,
+  })
+  if (expired > 0) {
+    const reason = `${expired} messages waited for longer than ${MAX_WAIT_DAYS} days`
+    await countExpired(tx, taskKey, expired)
+    await recordInJournal(tx, [{ taskKey, source: 'message', reason, count: expired }])
+  }
+  const handled = taken.length === 0 ? 0 : await handMatches(tx, rule, taken)
+  const left = taken[handled]
+  await storeTriggerPlace(tx, rule, left === undefined ? next : placeOf(left.of))
+  return handled + expired
+}

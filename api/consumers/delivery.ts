@@ -1,0 +1,266 @@
+/**
+ * Delivery of a consumer's messages: pulling them, with a wait or as a stream, and what their receivers answer. Callers of the same consumer
+ * share its messages.
+ */
+import type { MessageGate } from '#api/devices/index.ts'
+import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import { loadPlaces } from '#api/messages/index.ts'
+import type { LiveMessage } from '#api/messages/index.ts'
+import { requireSelection } from '#core/changelog/index.ts'
+import type { LetterSelection } from '#core/changelog/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { Page } from '#core/page.ts'
+import { Slots } from '#core/slots.ts'
+import { monotonicMs } from '#core/time.ts'
+import {
+  acknowledge,
+  buryExhausted,
+  discardLetters,
+  findPassed,
+  listLetters,
+  putBack,
+  retryLetters,
+} from './deliveries.ts'
+import type { LetterRow } from './deliveries.ts'
+import { durationWithin } from './fields.ts'
+import { CONSUMER_METRICS } from './metrics.ts'
+import { formatPlace, parsePlace } from './place.ts'
+import type { Place } from './place.ts'
+import { takeStep } from './reading.ts'
+import type { Step, Taken } from './reading.ts'
+import { storeError } from './repository.ts'
+import type { Consumer } from './repository.ts'
+import { MAX_DELAY_MS, MAX_WAIT_MS } from './schema.ts'
+import type { DeadLetterQuery, Nack } from './schema.ts'
+import { enterConsumer, requireSubscribe } from './service.ts'
+import type { Waits } from './waits.ts'
+
+/** A consumer in a path. */
+export type At = { domainId: string; nameOrId: string }
+
+export type Letter = LetterRow & { loaded: LiveMessage | undefined }
+
+/** A caller that takes messages. `authenticate` returns its present rights. */
+export type Taker = { principal: () => Promise<UserPrincipal>; at: At; limit: number; signal: AbortSignal }
+
+export type DeliveryService = {
+  /** The next messages, at most `limit`; none after the wait. Throws `rate_limited` and `unavailable` with too many callers that wait. */
+  pull(taker: Taker, wait: string | undefined): Promise<Taken[]>
+  /** Delivers messages until the signal is aborted. Waits for `deliver` before it takes more. Rejects with the error that ends it. */
+  follow(taker: Taker, deliver: (taken: readonly Taken[]) => Promise<void>): Promise<void>
+  /** Throws the errors of `follow` that are known before its first message. */
+  requireTaking(taker: Taker): Promise<void>
+  /** Each or none. A message that was acknowledged before counts as acknowledged. Throws `malformed`, `not_found`. Returns their number. */
+  ack(caller: UserPrincipal, at: At, positions: readonly string[]): Promise<number>
+  /** Each or none is delivered again. Throws `malformed`, `not_found`. Returns their number. */
+  nack(caller: UserPrincipal, at: At, input: Nack): Promise<number>
+  deadLetters(caller: UserPrincipal, at: At, query: DeadLetterQuery): Promise<Page<Letter>>
+  /** Delivers dead letters again, or discards them. Returns their number. Throws `malformed`. */
+  retryDeadLetters(caller: UserPrincipal, at: At, selection: LetterSelection): Promise<number>
+  discardDeadLetters(caller: UserPrincipal, at: At, selection: LetterSelection): Promise<number>
+}
+
+export type DeliveryDeps = {
+  database: Database
+  access: AccessPolicy
+  gate: Pick<MessageGate, 'authorize'>
+  waits: Waits
+  /** Aborted when the process begins to stop. */
+  signal: AbortSignal
+}
+
+/** Steps of this process at a time, and of one domain. */
+const MAX_STEPS = 8
+const MAX_STEPS_PER_DOMAIN = 4
+const STEP_WAIT_MS = 10_000
+const MAX_WAITING_STEPS = 2_000
+/** Callers that wait for messages, of this process and of one domain. */
+const MAX_WAITERS = 2_000
+const MAX_WAITERS_PER_DOMAIN = 200
+
+export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
+  const { database, gate, waits } = deps
+  const { db } = database
+  const steps = new Slots({
+    what: 'reads of consumers',
+    max: MAX_STEPS,
+    share: MAX_STEPS_PER_DOMAIN,
+    waitMs: STEP_WAIT_MS,
+    maxWaiting: MAX_WAITING_STEPS,
+  })
+  const waiters = new Slots({
+    what: 'callers that wait for messages of consumers',
+    max: MAX_WAITERS,
+    share: MAX_WAITERS_PER_DOMAIN,
+  })
+
+  /** The consumer, for a caller who may take its messages now. A refusal is shown in the consumer. */
+  async function enterForMessages(caller: UserPrincipal, at: At): Promise<Consumer> {
+    const { domain, consumer } = await enterConsumer(deps, caller, at, 'consumer_update')
+    try {
+      if (consumer.channels.length === 0)
+        throw new ServiceError('invalid_state', 'the channels of the consumer were deleted: give it other ones')
+      await requireSubscribe(
+        gate,
+        caller,
+        domain.domainId,
+        consumer.channels.map(({ id }) => id),
+      )
+    } catch (error) {
+      if (error instanceof ServiceError && (kindOf(error) === 'forbidden' || kindOf(error) === 'invalid_state'))
+        await storeError(db, consumer.key, error.message)
+      throw error
+    }
+    return consumer
+  }
+
+  async function step(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
+    const work = () => database.transaction((tx) => takeStep(tx, consumer.key, limit))
+    const taken = await steps.run(consumer.domainKey, work, signal)
+    if (taken === undefined) throw new ServiceError('not_found', 'consumer not found')
+    CONSUMER_METRICS.delivered.add({}, taken.taken.length)
+    return taken
+  }
+
+  /** The next messages, or none at the deadline. Rights are checked again after each wait. */
+  async function next(taker: Taker, deadlineMs: number): Promise<Taken[]> {
+    const { at, limit } = taker
+    const signal = AbortSignal.any([taker.signal, deps.signal])
+    let consumer = await enterForMessages(await taker.principal(), at)
+    if (deadlineMs <= monotonicMs()) return (await lastStep(consumer, limit, signal)).taken
+    const release = await waiters.take(consumer.domainKey)
+    const wait = waits.begin(
+      consumer.key,
+      consumer.channels.map(({ key }) => key),
+    )
+    try {
+      for (;;) {
+        const { taken, hasMore, nextDueSeconds } = await step(consumer, limit, signal)
+        if (taken.length > 0 || signal.aborted || monotonicMs() >= deadlineMs) return taken
+        if (hasMore) continue
+        await wait.next(nextDueSeconds, deadlineMs, signal)
+        if (signal.aborted) return []
+        consumer = await enterForMessages(await taker.principal(), at)
+      }
+    } finally {
+      wait.end()
+      release()
+    }
+  }
+
+  /** Without a wait: passes what is not for the consumer, in a bounded number of steps. */
+  async function lastStep(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
+    let last = await step(consumer, limit, signal)
+    for (let count = 1; count < MAX_PASSING_STEPS && last.taken.length === 0 && last.hasMore; count++)
+      last = await step(consumer, limit, signal)
+    return last
+  }
+
+  const parse = (positions: readonly string[]): Place[] =>
+    positions.map((text, index) => parsePlace(text, `/positions/${index}`))
+
+  return {
+    async pull(taker, wait) {
+      const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
+      return await next(taker, monotonicMs() + waitMs)
+    },
+    async requireTaking({ principal, at }) {
+      await enterForMessages(await principal(), at)
+    },
+    async follow(taker, deliver) {
+      while (!taker.signal.aborted && !deps.signal.aborted) {
+        const taken = await next(taker, monotonicMs() + MAX_WAIT_MS)
+        if (taken.length > 0) await deliver(taken)
+      }
+    },
+    async ack(caller, at, positions) {
+      const given = parse(positions)
+      const { key } = await enterForMessages(caller, at)
+      const lacking = await acknowledge(db, key, given)
+      if (lacking.length > 0) {
+        const passed = await findPassed(db, key, lacking)
+        requireAll(positions, lacking, passed)
+        requireAll(positions, await acknowledge(db, key, given, passed), [])
+      }
+      CONSUMER_METRICS.acknowledged.add({}, given.length)
+      waits.freed(key)
+      return given.length
+    },
+    async nack(caller, at, { positions, delay, reason }) {
+      const given = parse(positions)
+      const delayMs = delay === undefined ? 0 : durationWithin(delay, '/delay', [0, MAX_DELAY_MS])
+      const consumer = await enterForMessages(caller, at)
+      const { key, maxDeliver } = consumer
+      requireAll(positions, await putBack(db, key, given, { delayMs, reason: reason ?? null, maxDeliver }), [])
+      await database.transaction(async (tx) => await buryExhausted(tx, consumer))
+      waits.freed(key)
+      return given.length
+    },
+    async deadLetters(caller, at, query) {
+      const { domain, consumer } = await enterConsumer(deps, caller, at, 'consumer_read')
+      const { offset, limit } = query
+      const { total, letters, next: end } = await listLetters(db, consumer.key, query)
+      const readable = await channelsOf(caller, domain.domainId, consumer)
+      const loaded: LiveMessage[] = []
+      // Messages may be large: those beyond the size are left out, and a smaller page has them.
+      for (let [at, bytes] = [0, 0]; at < letters.length && bytes <= MAX_SHOWN_BYTES; at++)
+        for (const message of await loadPlaces(db, letters.slice(at, at + 1), readable)) {
+          loaded.push(message)
+          bytes += message.payload.length
+        }
+      const items = letters.map((letter) => ({
+        ...letter,
+        loaded: loaded.find(({ batchSeq, index }) => batchSeq === letter.seq && index === letter.message),
+      }))
+      return { total, offset, limit, items, next: end }
+    },
+    async retryDeadLetters(caller, at, selection) {
+      const { consumer } = await enterConsumer(deps, caller, at, 'consumer_update')
+      requireSelection(selection)
+      const count = await database.transaction((tx) => retryLetters(tx, consumer.key, selection))
+      waits.freed(consumer.key)
+      return count
+    },
+    async discardDeadLetters(caller, at, selection) {
+      const { consumer } = await enterConsumer(deps, caller, at, 'consumer_update')
+      requireSelection(selection)
+      return await database.transaction((tx) => discardLetters(tx, consumer.key, selection))
+    },
+  }
+
+  /** The channels of the consumer that the caller may subscribe to. */
+  async function channelsOf(caller: UserPrincipal, domainId: string, { channels }: Consumer) {
+    const found = new Map<number, string>()
+    for (const { id } of channels) {
+      const [channel] = await requireSubscribe(gate, caller, domainId, [id]).catch((error: unknown) => {
+        if (kindOf(error) === 'forbidden') return []
+        throw error
+      })
+      if (channel !== undefined) found.set(channel.key, channel.id)
+    }
+    return found
+  }
+}
+
+/** Messages that a page of dead letters shows, in bytes; the last may exceed it. */
+const MAX_SHOWN_BYTES = 4 * 1024 * 1024
+/** Steps of a caller that does not wait. */
+const MAX_PASSING_STEPS = 20
+
+/** Throws `not_found`, which names the positions that are neither in doubt nor known. */
+function requireAll(positions: readonly string[], lacking: readonly Place[], known: readonly Place[]): void {
+  const names = new Set(known.map(formatPlace))
+  const foreign = new Set(lacking.map(formatPlace).filter((name) => !names.has(name)))
+  if (foreign.size === 0) return
+  const details = positions.flatMap((text, index) =>
+    foreign.has(formatPlace(parsePlace(text, '')))
+      ? [{ path: `/positions/${index}`, message: 'is not the position of a message that this consumer was given' }]
+      : [],
+  )
+  throw new ServiceError(
+    'not_found',
+    `${foreign.size} of the positions are not those of messages that this consumer was given: nothing was changed`,
+    { details },
+  )
+}

@@ -1,0 +1,59 @@
+/** Named consumers of messages: positions that users and services hold, with acknowledgements. */
+import type { MessageGate } from '#api/devices/index.ts'
+import type { Identity } from '#api/identity/index.ts'
+import type { Messages } from '#api/messages/index.ts'
+import type { Infrastructure } from '#core/infrastructure/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { deliveryRoutes } from './delivery-routes.ts'
+import { createDeliveryService } from './delivery.ts'
+import type { DeliveryService } from './delivery.ts'
+import { startConsumerMaintenance } from './maintenance.ts'
+import { countConsumers } from './repository.ts'
+import { consumerRoutes } from './routes.ts'
+import { createConsumersService } from './service.ts'
+import { Waits } from './waits.ts'
+
+export { takenJson } from './delivery-routes.ts'
+export type { DeliveryService, Taker } from './delivery.ts'
+export { CONSUMER_METRICS, consumerGauges } from './metrics.ts'
+export { formatPlace } from './place.ts'
+export { Ack, ConsumerName, Nack } from './schema.ts'
+
+export type ConsumerTimes = { checkSeconds?: number; intervalMs?: number }
+
+export type Consumers = { readonly delivery: DeliveryService; readonly routes: RoutePlugin; stop(): Promise<void> }
+
+export function startConsumers({
+  infrastructure: { database, bus, streams, logger },
+  identity: { access, journal, quotas, tokens },
+  gate,
+  messages,
+  signal,
+  times = {},
+}: {
+  infrastructure: Pick<Infrastructure, 'database' | 'bus' | 'streams' | 'logger'>
+  identity: Pick<Identity, 'access' | 'journal' | 'quotas' | 'tokens'>
+  gate: Pick<MessageGate, 'authorize'>
+  messages: Pick<Messages, 'onCommitted'>
+  /** Aborted when the process begins to stop. */
+  signal: AbortSignal
+  /** Tests shorten them. */
+  times?: ConsumerTimes | undefined
+}): Consumers {
+  const waits = new Waits({ database, bus, logger, onCommitted: (listener) => messages.onCommitted(listener) })
+  const consumers = createConsumersService({ database, journal, access, gate, quotas })
+  const delivery = createDeliveryService({ database, access, gate, waits, signal })
+  const maintenance = startConsumerMaintenance({ database, journal, logger, ...times })
+  quotas.measure('consumers', (domainKey) => countConsumers(database.db, domainKey))
+  return {
+    delivery,
+    routes: async (app) => {
+      await consumerRoutes(consumers, (key) => waits.freed(key))(app)
+      const authenticate: typeof tokens.authenticate = (token, origin) => tokens.authenticate(token, origin)
+      await deliveryRoutes({ delivery, streams, authenticate, logger })(app)
+    },
+    async stop() {
+      await Promise.all([waits.stop(), maintenance.stop()])
+    },
+  }
+}

@@ -1,0 +1,271 @@
+/**
+ * Consumers of messages that are behind (mechanisms section 2). One follower of the changelog serves all consumers of a kind at the end of the
+ * log. A consumer that cannot take a message now leaves it there: it stores the place of the message, is skipped by the follower, and reads on
+ * by itself, in its own transactions. It drops nothing, and a thousand waiting messages cost a place.
+ */
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
+import { LOG_START, MAX_IDLE_FACTOR, findPosition, holdPosition, readSettled } from '#core/changelog/index.ts'
+import type { BehindPlace, LogRow, LogTable, Position } from '#core/changelog/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { growingPauses, startRounds } from '#core/rounds.ts'
+import type { Pause, Rounds } from '#core/rounds.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import type { LiveMessage } from './live-message.ts'
+import type { StoredBatch } from './stored.ts'
+import { loadMessages } from './stored.ts'
+
+/** How long a message waits for a consumer that is behind; the changelog is kept a day longer. */
+export const MAX_WAIT_DAYS = 7
+const MAX_WAIT_SECONDS = MAX_WAIT_DAYS * 86_400
+/** Batches of all channels that one step looks through. */
+const MAX_BATCHES = 2_000
+/** Batches with messages of the channel that are loaded at a time. */
+const LOADED_BATCHES = 50
+/** Payloads of what one step takes, in bytes; the last may exceed it. */
+const MAX_STEP_BYTES = 16 * 1024 * 1024
+/** Consumers that go on in one round, a step each. */
+const MAX_STEPS = 20
+/** After a failed round. */
+const RETRY_MS = 1_000
+const TABLE: LogTable = {
+  name: 'ingest_batches',
+  columns: ['extract(epoch FROM arrived_at)::float8 AS arrived', 'arrived_at', 'messages'],
+}
+
+/** The place of a message that was read from the changelog. */
+export function placeOf({ xid, batchSeq, index, receivedAtSeconds }: LiveMessage): BehindPlace {
+  if (xid === undefined) throw new Error('the message has no place in the changelog')
+  return { xid, seq: batchSeq, message: index, arrivedAtSeconds: receivedAtSeconds }
+}
+
+export type BacklogReading<T> = {
+  /** The follower that serves the consumers of the same kind that are not behind. */
+  consumer: string
+  place: BehindPlace
+  channel: { key: number; id: string }
+  /** What the consumer takes of a message; undefined: the message is not for it. */
+  select: (message: LiveMessage) => T | undefined
+  maxItems: number
+}
+
+export type BacklogStep<T> = {
+  taken: T[]
+  /** Messages for the consumer that waited for too long. */
+  expired: number
+  /**
+   * The new place. Undefined: the follower continues with the next message, which it does not pass before the transaction ends.
+   */
+  next: BehindPlace | undefined
+}
+
+/** Reads on from the place, at most to where the follower stands. */
+export async function readBacklog<T>(tx: Transaction, reading: BacklogReading<T>): Promise<BacklogStep<T>> {
+  const { consumer, place, channel, select, maxItems } = reading
+  const { rows, isEnd } = await nextBatches(tx, consumer, { xid: place.xid, seq: place.seq - 1 })
+  const oldestSeconds = oldestArrival()
+  const taken: T[] = []
+  let [expired, bytes] = [0, 0]
+  const left = await readThrough(tx, {
+    rows,
+    place,
+    channels: new Map([[channel.key, channel.id]]),
+    judge(message) {
+      const item = select(message)
+      if (item === undefined) return 'done'
+      if (message.receivedAtSeconds < oldestSeconds) {
+        expired++
+        return 'done'
+      }
+      if (taken.length >= maxItems || bytes > MAX_STEP_BYTES) return 'left'
+      taken.push(item)
+      bytes += message.payload.length
+      return 'done'
+    },
+  })
+  if (left !== undefined) return { taken, expired, next: placeOf(left) }
+  return { taken, expired, next: isEnd ? undefined : placeAfter(rows, place) }
+}
+
+/** Arrival, in epoch seconds, of the oldest message that still waits for consumers. */
+export function oldestArrival(): number {
+  return Date.now() / 1000 - MAX_WAIT_SECONDS
+}
+
+type Through = {
+  rows: readonly LogRow[]
+  place: Position & { message: number }
+  channels: ReadonlyMap<number, string>
+  /** `left`: this message and all later ones stay where they are. */
+  judge: (message: LiveMessage) => 'done' | 'left'
+  /** The first load has batches with as many messages, of all channels; later ones have up to `LOADED_BATCHES`. Undefined: no small first one. */
+  firstMessages?: number
+}
+
+/** Judges the messages of the channels in these batches from the place on, in order. Returns the message that is left, if any. */
+async function readThrough(
+  tx: Transaction,
+  { rows, place, channels, judge, firstMessages }: Through,
+): Promise<LiveMessage | undefined> {
+  const wanted = await batchesOf(tx, [...channels.keys()], rows)
+  const found = rows.filter(({ position }) => wanted.has(position.seq))
+  let size = batchesWith(found, firstMessages)
+  for (let at = 0; at < found.length; at += size, size = Math.min(size * 2, LOADED_BATCHES)) {
+    const batches = await withEnvelopes(tx, found.slice(at, at + size))
+    for (const message of await loadMessages(tx, batches, channels)) {
+      if (message.batchSeq === place.seq && message.index < place.message) continue
+      if (judge(message) === 'left') return message
+    }
+  }
+  return undefined
+}
+
+/** How many of these batches have as many messages together. */
+function batchesWith(rows: readonly LogRow[], messages: number | undefined): number {
+  if (messages === undefined) return LOADED_BATCHES
+  let sum = 0
+  const last = rows.findIndex((row) => (sum += row['messages'] as number) >= messages)
+  return last === -1 ? LOADED_BATCHES : Math.min(last + 1, LOADED_BATCHES)
+}
+
+export type ForwardReading = Omit<Through, 'rows'>
+
+export type ForwardStep = {
+  /** The message that is left, if one is. */
+  left: LiveMessage | undefined
+  /** Where the next step begins. */
+  place: Position & { message: number }
+  /** Nothing follows that is settled. */
+  isEnd: boolean
+  /** Batches that were passed, of all channels. */
+  passed: number
+}
+
+/** One step of a consumer that no follower serves: from its place on, at most to the settled end of the changelog. */
+export async function readForward(tx: Transaction, reading: ForwardReading): Promise<ForwardStep> {
+  const { place } = reading
+  const rows = await readSettled(tx, TABLE, { xid: place.xid, seq: place.seq - 1 }, MAX_BATCHES)
+  const left = await readThrough(tx, { ...reading, rows })
+  if (left !== undefined) return { left, place: placeOf(left), isEnd: false, passed: rows.length }
+  const last = rows.at(-1)?.position
+  const isEnd = rows.length < MAX_BATCHES
+  if (last === undefined) return { left, place, isEnd, passed: 0 }
+  return { left, place: { xid: last.xid, seq: last.seq + 1, message: 0 }, isEnd, passed: rows.length }
+}
+
+/** Channels among these with messages in the settled batches after the position, and the position after those batches. */
+export async function channelsAfter(
+  db: Queryable,
+  after: Position,
+  channelKeys: readonly number[],
+): Promise<{ channelKeys: ReadonlySet<number>; position: Position }> {
+  const rows = await readSettled(db, TABLE, after, MAX_BATCHES)
+  const last = rows.at(-1)
+  if (last === undefined) return { channelKeys: new Set(), position: after }
+  const where = isInBatches(channelKeys, rows)
+  const { rows: found } = await sql<{ channel_key: number }>`
+    SELECT channel_key FROM records WHERE ${where} UNION SELECT channel_key FROM payloads WHERE ${where}`.execute(db)
+  return { channelKeys: new Set(found.map((row) => row.channel_key)), position: last.position }
+}
+
+function placeAfter(rows: readonly LogRow[], place: BehindPlace): BehindPlace {
+  const last = rows.at(-1)
+  if (last === undefined) return place
+  return { xid: last.position.xid, seq: last.position.seq + 1, message: 0, arrivedAtSeconds: last['arrived'] as number }
+}
+
+/** The batches after a position. `isEnd`: the follower stands behind the last of them, and is held there. */
+async function nextBatches(
+  tx: Transaction,
+  consumer: string,
+  after: Position,
+): Promise<{ rows: LogRow[]; isEnd: boolean }> {
+  const read = async (from: Position) =>
+    await readSettled(tx, TABLE, from, MAX_BATCHES, { until: (await findPosition(tx, consumer)) ?? LOG_START })
+  const rows = await read(after)
+  if (rows.length === MAX_BATCHES || !(await holdPosition(tx, consumer))) return { rows, isEnd: false }
+  // What the follower passed until it was held.
+  const more = await read(rows.at(-1)?.position ?? after)
+  return { rows: [...rows, ...more], isEnd: more.length < MAX_BATCHES }
+}
+
+/** The condition for rows of messages that these channels may have in these batches. */
+function isInBatches(channelKeys: readonly number[], rows: readonly LogRow[]): Sql<boolean> {
+  const numbers = rows.map(({ position }) => position.seq)
+  const arrivals = rows.map((row) => row['arrived'] as number)
+  return sql<boolean>`channel_key = ANY (${[...channelKeys]}::bigint[]) AND batch_seq BETWEEN ${Math.min(...numbers)} AND ${Math.max(...numbers)}
+    AND arrived_at BETWEEN to_timestamp(${Math.min(...arrivals) - 1}::float8) AND to_timestamp(${Math.max(...arrivals) + 1}::float8)`
+}
+
+/** Which of these batches have messages of the channels. */
+async function batchesOf(
+  db: Queryable,
+  channelKeys: readonly number[],
+  rows: readonly LogRow[],
+): Promise<ReadonlySet<number>> {
+  if (rows.length === 0 || channelKeys.length === 0) return new Set()
+  const where = isInBatches(channelKeys, rows)
+  const { rows: found } = await sql<{ batch_seq: number }>`
+    SELECT batch_seq FROM records WHERE ${where} UNION SELECT batch_seq FROM payloads WHERE ${where}`.execute(db)
+  return new Set(found.map(({ batch_seq: seq }) => seq))
+}
+
+/** Envelopes are read of these batches alone: they may be large. */
+async function withEnvelopes(db: Queryable, rows: readonly LogRow[]): Promise<StoredBatch[]> {
+  const numbers = rows.map(({ position }) => position.seq)
+  const { rows: found } = await sql<{ seq: number; envelopes: string | null }>`
+    SELECT seq, envelopes FROM ingest_batches WHERE seq = ANY (${numbers}::bigint[]) AND envelopes IS NOT NULL`.execute(
+    db,
+  )
+  const envelopes = new Map(found.map((row) => [row.seq, row.envelopes]))
+  return rows.map((row) => ({
+    seq: row.position.seq,
+    xid: row.position.xid,
+    arrivedAt: row['arrived_at'] as string,
+    envelopes: envelopes.get(row.position.seq) ?? null,
+  }))
+}
+
+/**
+ * Lets consumers of a kind go on that are behind: those that `list` returns, which are at most `limit`, each in a transaction of its own. `goOn`
+ * returns how many messages it handled.
+ */
+export function startBacklogs({
+  database,
+  logger,
+  what,
+  list,
+  goOn,
+  onHandled,
+  busyPauseMs,
+  idlePauseMs,
+}: {
+  database: Database
+  logger: Logger
+  /** The consumers, for the log. */
+  what: string
+  list: (limit: number) => Promise<readonly number[]>
+  goOn: (tx: Transaction, key: number) => Promise<number>
+  /** Called after the commits of a round that handled messages. */
+  onHandled?: () => void
+  /** Between two rounds while consumers go on. */
+  busyPauseMs: number
+  /** While none can go on, pauses grow from this. */
+  idlePauseMs: number
+}): Rounds {
+  const pauses = growingPauses(idlePauseMs, idlePauseMs * MAX_IDLE_FACTOR)
+  async function round(): Promise<Pause> {
+    try {
+      const keys = await list(MAX_STEPS)
+      let handled = 0
+      for (const key of keys) handled += await database.transaction((tx) => goOn(tx, key))
+      if (handled > 0) onHandled?.()
+      const pauseMs = pauses.next(keys.length === 0)
+      return { pauseMs: keys.length === 0 ? pauseMs : busyPauseMs, isWakeable: true }
+    } catch (error) {
+      logger.warn({ err: error }, `${what} that are behind could not go on; retrying`)
+      return { pauseMs: RETRY_MS, isWakeable: false }
+    }
+  }
+  return startRounds(round)
+}
