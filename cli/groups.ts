@@ -111,6 +111,12 @@ export const GROUPS: readonly GroupEntry[] = [
     load: async () => (await import('./commands/profiles.ts')).profiles,
   },
   {
+    name: 'consumers',
+    summary: 'named consumers of messages',
+    section: 'Platform',
+    load: async () => (await import('./commands/consumers.ts')).consumers,
+  },
+  {
     name: 'certs',
     summary: 'certificates of clients',
     section: 'Platform',

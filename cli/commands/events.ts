@@ -1,4 +1,5 @@
 /** `skein events`: follows the events of a domain and of the task manager. */
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 import type { ApiRequest, Cli, Group } from '../shared/command.ts'
 import { follow } from '../shared/event-stream.ts'
 import { UsageError } from '../shared/failures.ts'
@@ -44,7 +45,7 @@ async function print(
   request: Pick<ApiRequest, 'service' | 'path'> & { authorization: 'needed' | 'optional' },
 ): Promise<void> {
   await follow(cli, { method: 'GET', token: given.credential, ...request }, ({ event, data }) => {
-    const value: unknown = JSON.parse(data)
+    const value: unknown = parseWithExactIntegers(data)
     cli.output.event(value, () => textOfEvent(cli, event, value))
     return true
   })

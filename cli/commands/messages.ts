@@ -1,4 +1,5 @@
 /** `skein messages`: send, read, follow. */
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 import type { ApiRequest, Cli, Group } from '../shared/command.ts'
 import { CommandError, UsageError } from '../shared/failures.ts'
 import { follow } from '../shared/event-stream.ts'
@@ -14,6 +15,7 @@ const FILTERS = [
   'from',
   'to',
   'publisher',
+  'without',
   'run',
   'message-id',
   'format',
@@ -41,9 +43,9 @@ const COLUMNS = [
   'protocol',
 ]
 /** An export has neither pages nor buckets, and is in order of time. */
-const EXPORT_FLAGS = ['from', 'to', 'publisher', 'run', 'message-id', 'format'] as const
+const EXPORT_FLAGS = ['from', 'to', 'publisher', 'without', 'run', 'message-id', 'format'] as const
 const EXPORT_FILTERS = [...EXPORT_FLAGS, 'name', 'dir'] as const
-const READ_FLAGS = ['from', 'to', 'publisher', 'run', 'message-id', 'format', 'aggregation', 'interval'] as const
+const READ_FLAGS = [...EXPORT_FLAGS, 'aggregation', 'interval'] as const
 
 export const messages: Group = {
   name: 'messages',
@@ -89,7 +91,7 @@ export const messages: Group = {
       tail: 'domain',
       summary: 'show the newest value of each measurement',
       example: '<channel_id>',
-      flags: ['publisher'],
+      flags: ['publisher', 'without'],
       run: latest,
     },
     {
@@ -98,6 +100,7 @@ export const messages: Group = {
       tail: 'domain',
       summary: 'follow a channel until interrupted',
       example: '<channel_id>',
+      flags: ['without'],
       run: tail,
     },
     {
@@ -203,7 +206,7 @@ async function latest(cli: Cli, given: Given): Promise<void> {
     method: 'GET',
     service: 'reader',
     path: pathOf(given, channel, '/latest'),
-    query: defined(queryOf(cli, given, ['limit', 'offset', 'name', 'publisher'], subtopic)),
+    query: defined(queryOf(cli, given, ['limit', 'offset', 'name', 'publisher', 'without'], subtopic)),
     ...credentialOf(given),
   })
   cli.show('data', reply, { columns: COLUMNS })
@@ -220,11 +223,11 @@ async function tail(cli: Cli, given: Given): Promise<void> {
     method: 'GET',
     service: 'reader',
     path: pathOf(given, channel, '/live'),
-    query: { subtopic: subtopic === '' ? undefined : subtopic },
+    query: { subtopic: subtopic === '' ? undefined : subtopic, without: cli.settings.filter('without') },
     ...credentialOf(given),
   }
   await follow(cli, request, ({ event, data }) => {
-    const message: unknown = JSON.parse(data)
+    const message: unknown = parseWithExactIntegers(data)
     if (event === 'end') {
       const reason = isRecord(message) ? message['reason'] : undefined
       if (reason === 'forbidden') throw new CommandError('you are no longer allowed to follow this channel')

@@ -1,10 +1,11 @@
 /** `skein subscription`: notifications. */
 import type { Group } from '../shared/command.ts'
+import { deadLetterCommands } from './dead-letters.ts'
 
 export const subscription: Group = {
   name: 'subscription',
   summary: 'notifications about messages',
-  columns: ['id', 'topic', 'contact', 'status', 'owner_id'],
+  columns: ['id', 'topic', 'contact', 'status', 'last_error.reason', 'owner_id'],
   commands: [
     {
       words: 'create',
@@ -59,5 +60,10 @@ export const subscription: Group = {
       answer: 'ok',
       call: { method: 'DELETE', service: 'host', path: '/subscriptions/{subscription_id}' },
     },
+    ...deadLetterCommands('a subscription', {
+      path: '/subscriptions/{subscription_id}',
+      name: 'subscription_id',
+      service: 'host',
+    }),
   ],
 }

@@ -6,6 +6,7 @@ import type { ApiRequest, Call, Cli, Command, Group, Reply } from '../shared/com
 import { CommandError, InterruptedError, RefusedError } from '../shared/failures.ts'
 import { arg, json, jsonObject } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
+import { deadLetterCommands } from './dead-letters.ts'
 import { RUN_FLAGS, runFields } from './run-fields.ts'
 import { STATE_NAMES, stateNumber } from './task-states.ts'
 import { printLogs } from './task-logs.ts'
@@ -55,8 +56,19 @@ const show = one('get', 'show a task', { path: ONE })
 export const tasks: Group = {
   name: 'tasks',
   summary: 'WebAssembly tasks',
-  columns: ['id', 'name', 'state', 'start_time', 'finish_time', 'created_at'],
-  labels: { state: STATE_NAMES },
+  columns: [
+    'id',
+    'name',
+    'state',
+    'activity',
+    'last_run.state',
+    'last_run.at',
+    'last_error.reason',
+    'start_time',
+    'finish_time',
+    'created_at',
+  ],
+  labels: { state: STATE_NAMES, 'last_run.state': STATE_NAMES },
   commands: [
     {
       words: 'run',
@@ -153,6 +165,10 @@ export const tasks: Group = {
       flags: ['follow', 'run', 'stream'],
       run: (cli, given) => printLogs(cli, given, arg(given, 'task_id'), given.flags.get('run')),
     },
+    one('take-over', 'grant the channels of a task, and continue it if it is paused', {
+      method: 'POST',
+      path: `${ONE}/take-over`,
+    }),
     one('placement', 'show which worker a task is placed on, and why others are excluded', {
       path: `${ONE}/placement`,
     }),
@@ -165,6 +181,7 @@ export const tasks: Group = {
         example: `<task_id> '{"channel_id": "<channel_id>", "from": 1700000000, "to": 1700003600}'`,
       },
     ),
+    ...deadLetterCommands('a task', { path: ONE, name: 'task_id', service: SERVICE, auth: 'optional' }),
   ],
 }
 

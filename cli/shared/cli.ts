@@ -12,10 +12,11 @@ import type { Invocation } from './invocation.ts'
 import { createOutput } from './output.ts'
 import type { Output } from './output.ts'
 import { refusalOf } from './refusals.ts'
-import { bodyOf, headersOf, requestOf, urlOf } from './request.ts'
+import { bodyOf, headersOf, refuseEmptyQuery, requestOf, urlOf } from './request.ts'
 import { createSession } from './session.ts'
 import type { View } from './table.ts'
 import { isRecord, plainText } from './values.ts'
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 
 /** The server must send something within this time; a bulk of 10,000 items takes seconds. */
 const RESPONSE_DEADLINE_MS = 60_000
@@ -89,6 +90,7 @@ export function createCli(invocation: Invocation, file: ConfigFile): Cli {
       return await this.request(requestOf(call, given, settings))
     },
     async request(request) {
+      refuseEmptyQuery(request)
       const url = urlOf(settings.address(request.service).url, request)
       let incoming = await send(request, await session.authorization(request, url))
       if (incoming.status === 401 && (await session.renew(request)))
@@ -113,7 +115,7 @@ function parseBody({ text, headers }: Incoming): unknown {
   if (text === '') return undefined
   if (!String(headers['content-type'] ?? '').includes('json')) return text
   try {
-    return JSON.parse(text) as unknown
+    return parseWithExactIntegers(text)
   } catch {
     throw new CommandError('the answer is not JSON', 'check the address: skein doctor')
   }

@@ -18,3 +18,9 @@ test('flags are distinguished from arguments at any position', () => {
   expect(() => parseFlags(['-G'])).toThrow(UsageError)
   expect(() => parseFlags(['--no-such-flag'])).toThrow(UsageError)
 })
+
+test('an empty value is refused, unless it is content', () => {
+  for (const words of [['--publisher', ''], ['--publisher='], ['--domain', ''], ['-n', ''], ['--from', '']])
+    expect(() => parseFlags(words), words.join(' ')).toThrow('must not be empty')
+  expect(parseFlags(['--description', '']).flags.get('description')).toBe('')
+})

@@ -16,6 +16,8 @@ export type Flag = {
   aliases?: readonly string[]
   /** Can be given several times. */
   isList?: boolean
+  /** An empty value is content, and no unset variable of a shell. */
+  mayBeEmpty?: boolean
 }
 
 export const FLAGS = [
@@ -104,7 +106,7 @@ export const FLAGS = [
   { name: 'username', value: 'NAME', summary: 'username or email' },
   { name: 'password-stdin', summary: 'read the password from standard input' },
   { name: 'ttl', value: 'DURATION', summary: 'validity, such as 8760h' },
-  { name: 'description', value: 'TEXT', summary: 'description' },
+  { name: 'description', value: 'TEXT', summary: 'description', mayBeEmpty: true },
   { name: 'force', summary: 'force the operation (see the description)' },
   { name: 'follow', short: 'f', summary: 'follow until interrupted' },
   { name: 'inputs', value: 'INPUTS', summary: 'comma-separated numbers, or a JSON array' },
@@ -112,7 +114,7 @@ export const FLAGS = [
   { name: 'function', value: 'NAME', summary: 'exported function to call' },
   { name: 'image', value: 'REFERENCE', summary: 'module in an OCI registry', aliases: ['image-url'] },
   { name: 'env', value: 'KEY=VALUE', summary: 'environment variable of the module; repeatable', isList: true },
-  { name: 'stdin', value: 'TEXT', summary: 'standard input of the module' },
+  { name: 'stdin', value: 'TEXT', summary: 'standard input of the module', mayBeEmpty: true },
   { name: 'memory', value: 'SIZE', summary: 'memory limit, such as 128MiB (64MiB)' },
   { name: 'message', value: 'FILE', summary: 'file with a SenML message: call the module as a trigger does' },
   { name: 'watch', summary: 'run again when the file changes, until interrupted' },
@@ -126,6 +128,7 @@ export const FLAGS = [
   },
   { name: 'rm', summary: 'delete the task afterwards' },
   { name: 'timeout', value: 'DURATION', summary: 'timeout, such as 30s' },
+  { name: 'delay', value: 'DURATION', summary: 'time until the next delivery, such as 30s' },
   { name: 'run', value: 'RUN_ID', summary: 'id of a run' },
   { name: 'message-id', value: 'MESSAGE_ID', summary: 'id of a message, such as 4711/0' },
   { name: 'stream', value: 'STREAM', summary: 'stdout or stderr' },
@@ -134,6 +137,7 @@ export const FLAGS = [
   { name: 'from', value: 'SECONDS', summary: 'start of the time range, in Unix seconds' },
   { name: 'to', value: 'SECONDS', summary: 'end of the time range (exclusive), in Unix seconds' },
   { name: 'publisher', value: 'CLIENT_ID', summary: 'only messages of this client' },
+  { name: 'without', value: 'NAMES', summary: 'only messages without a publisher, subtopic or both, comma-separated' },
   { name: 'format', value: 'FORMAT', summary: 'messages (SenML), raw, or the name of a JSON format' },
   { name: 'aggregation', value: 'NAMES', summary: 'min, max, avg, sum, count, comma-separated; needs --from, --to' },
   { name: 'operation', value: 'NAME', summary: 'only this operation' },
@@ -238,6 +242,7 @@ function readShort(word: string, next: Next, give: Give): void {
 
 function valueOf(shown: string, flag: Flag, value: string | undefined): string {
   if (value === undefined) throw new UsageError(`${shown} requires a value: ${shown} ${flag.value ?? ''}`)
+  if (value === '' && flag.mayBeEmpty !== true) throw new UsageError(`${shown} must not be empty`)
   return value
 }
 

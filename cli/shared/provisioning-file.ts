@@ -6,9 +6,11 @@ import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import { parse } from 'csv-parse/sync'
 import { headerOf, recordOfRow } from '#core/csv-records.ts'
+import { decodeCsv, delimitedCsv } from '#core/csv-text.ts'
 import { isId } from '#core/ids.ts'
 import { CommandError } from './failures.ts'
 import { isRecord } from './values.ts'
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 
 /** The location of a value: `line 17` of CSV, `item 17` of JSON. */
 export type Placed<T> = { at: string; value: T }
@@ -184,16 +186,16 @@ function readText(path: string): string {
   if (bytes.length > MAX_FILE_BYTES)
     throw new CommandError(`${path} is larger than ${MAX_FILE_BYTES / 1024 / 1024} MiB`, 'split it')
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  } catch {
-    throw new CommandError(`${path} is not UTF-8`)
+    return decodeCsv(bytes)
+  } catch (error) {
+    throw new CommandError(`${path} is not UTF-8, nor UTF-16 with a byte order mark`, undefined, { cause: error })
   }
 }
 
 function readJson(path: string): unknown {
   const text = readText(path)
   try {
-    return JSON.parse(text) as unknown
+    return parseWithExactIntegers(text)
   } catch (error) {
     throw new CommandError(`${path} is not JSON: ${(error as Error).message}`)
   }
@@ -208,7 +210,7 @@ function readTable(
   known: readonly string[],
   byPosition: readonly string[],
 ): { columns: readonly string[]; rows: Placed<Record<string, unknown>>[]; bad: BadLine[] } {
-  const { rows, bad } = readCsv(text)
+  const { rows, bad } = readCsv(text, known)
   const [first] = rows
   const header = first === undefined ? undefined : headerOf(first.value, known)
   if (typeof header === 'string') throw new CommandError(`${first?.at} ${header}`)
@@ -225,14 +227,16 @@ function readTable(
 /** The parser's output with `info: true`. */
 type ReadRecord = { record: string[]; info: { lines: number } }
 
-function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
+function readCsv(all: string, known: readonly string[]): { rows: Placed<string[]>[]; bad: BadLine[] } {
+  const { text, delimiter } = delimited(all, known)
   // The parser can report one line twice.
   const bad = new Map<number, BadLine>()
   const records = parse(text, {
-    bom: true,
+    delimiter,
     info: true,
     relax_column_count: true,
     skip_empty_lines: true,
+    skip_records_with_empty_values: true,
     skip_records_with_error: true,
     trim: true,
     onSkip: (error) => {
@@ -244,6 +248,14 @@ function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
   return {
     rows: records.map(({ record, info }) => ({ at: `line ${info.lines}`, value: record })),
     bad: [...bad.values()],
+  }
+}
+
+function delimited(text: string, known: readonly string[]) {
+  try {
+    return delimitedCsv(text, known)
+  } catch (error) {
+    throw new CommandError((error as Error).message)
   }
 }
 

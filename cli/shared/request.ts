@@ -51,6 +51,16 @@ function queryOf(call: Call, given: Given, settings: Settings): Record<string, s
   return found
 }
 
+/**
+ * Refuses an empty query parameter of a request that changes something, as the server does (contract, decision 84): also of `--query
+ * KEY=`. Throws UsageError.
+ */
+export function refuseEmptyQuery({ method, query = {} }: ApiRequest): void {
+  if (method === 'GET') return
+  const name = Object.keys(query).find((key) => query[key] === '')
+  if (name !== undefined) throw new UsageError(`${name} must not be empty`)
+}
+
 export function urlOf(base: string, { path, query = {} }: ApiRequest): string {
   const url = new URL(base + path)
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.append(name, value)

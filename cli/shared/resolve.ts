@@ -105,7 +105,10 @@ function fit(
       if (value === undefined) isWhole &&= slot.isOptional
       else if (isMeant) args[slot.name] = left.shift() ?? ''
     }
-    if (isWhole && left.length <= TAIL_LENGTH[command.tail]) return { command, args, rest: left }
+    if (isWhole && left.length <= TAIL_LENGTH[command.tail]) {
+      refuseEmpty(command, args, left)
+      return { command, args, rest: left }
+    }
   }
   const usages = commands.map((command) => usageOf(groupName, command))
   throw new UsageError(
@@ -114,6 +117,13 @@ function fit(
       : `${values.length} argument${values.length === 1 ? ' is' : 's are'} not accepted`,
     usages.join('\n       '),
   )
+}
+
+/** An empty argument is mostly an unset variable of a shell: a command that guessed what it meant would act on too much. */
+function refuseEmpty(command: Command, args: Readonly<Record<string, string>>, rest: readonly string[]): void {
+  const shown = Object.keys(args).find((name) => args[name] === '')
+  if (shown !== undefined) throw new UsageError(`<${shown}> must not be empty`)
+  if (rest.includes('')) throw new UsageError(`${TAIL_TEXT[command.tail].join(' and ')} must not be empty`)
 }
 
 /** Whether every required argument that is JSON by its name looks like it. */

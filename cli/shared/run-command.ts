@@ -4,7 +4,7 @@ import { readAgreedConfig } from './folder-consent.ts'
 import type { Invocation } from './invocation.ts'
 import type { Group } from './command.ts'
 import { domainIdOf } from './domain-names.ts'
-import { DRY_RUN_VIEW } from './dry-run.ts'
+import { DRY_RUN_VIEW, hiddenHint } from './dry-run.ts'
 import { workerIdOf } from './worker-names.ts'
 import { UsageError } from './failures.ts'
 import { claimsOf } from './login-store.ts'
@@ -50,7 +50,7 @@ export async function runCommand(
       : await cli.call(command.call, given)
     const isTrial = given.flags.has('dry-run')
     cli.show(isTrial ? 'data' : (command.answer ?? 'data'), answer, isTrial ? DRY_RUN_VIEW : viewOf(group, command))
-    const hint = command.hintOf?.(answer.value)
+    const hint = isTrial ? hiddenHint(answer.value) : command.hintOf?.(answer.value)
     if (hint !== undefined) cli.output.hint(hint)
   }
 }

@@ -29,6 +29,18 @@ describe('results on a terminal', () => {
     ])
   })
 
+  it('name columns that end alike by their whole paths', () => {
+    const tasks = [{ state: 0, last_run: { state: 1 }, last_error: { reason: 'no module' } }]
+    const view = {
+      columns: ['state', 'last_run.state', 'last_error.reason'],
+      labels: { state: ['pending', 'scheduled'], 'last_run.state': ['pending', 'scheduled'] },
+    }
+    expect(render({ total: 1, tasks }, view).split('\n').slice(0, 2)).toEqual([
+      'STATE    LAST RUN STATE  REASON',
+      'pending  scheduled       no module',
+    ])
+  })
+
   it('fit the terminal: texts are cut, then columns are dropped, and ids stay whole', () => {
     const rows = [{ id: ID, name: 'a name of thirty characters ...', description: 'another long text of a row' }]
     for (const width of [100, 80, 60, 50]) {

@@ -90,7 +90,7 @@ function renderTable(
   paint: Paint,
 ): string {
   const all = columns.map((name): Column => {
-    const header = (name.split('.').at(-1) ?? name).replaceAll('_', ' ').toUpperCase()
+    const header = headerOf(name, columns)
     const cells = records.map((record) => cutTo(oneLine(cellText(name, valueAt(record, name), view)), MAX_CELL_WIDTH))
     return { name, header, cells, width: Math.max(widthOf(header), ...cells.map(widthOf)) }
   })
@@ -107,6 +107,13 @@ function renderTable(
     ),
     ...records.map((_record, row) => line((column) => column.cells[row] ?? '')),
   ].join('\n')
+}
+
+/** The last part of a path, or the whole path if another column ends with the same part. */
+function headerOf(name: string, columns: readonly string[]): string {
+  const lastPart = (path: string) => path.split('.').at(-1) ?? path
+  const isAlone = columns.every((other) => other === name || lastPart(other) !== lastPart(name))
+  return (isAlone ? lastPart(name) : name).replaceAll(/[._]/g, ' ').toUpperCase()
 }
 
 type Column = { name: string; header: string; cells: string[]; width: number }

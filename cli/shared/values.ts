@@ -1,4 +1,5 @@
 /** The input of one invocation, and the conversion of its texts to values. */
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 import { readFileSync } from 'node:fs'
 import { CommandError } from './failures.ts'
 import type { GivenFlags } from './flags.ts'
@@ -38,7 +39,7 @@ export function contentOf(value: string): string | Buffer {
 /** A JSON argument. */
 export function parseJson(value: string, name: string): unknown {
   try {
-    return JSON.parse(String(contentOf(value))) as unknown
+    return parseWithExactIntegers(String(contentOf(value))) as unknown
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
     throw new CommandError(`<${name}> is not JSON: ${error.message}`, `quote it for the shell: '{"name": "pump"}'`)
@@ -62,7 +63,7 @@ export function list(given: Given, name: string, key?: string): string[] {
   const items = key !== undefined && isRecord(parsed) ? parsed[key] : parsed
   if (typeof items === 'string') return [items]
   if (!Array.isArray(items)) throw new CommandError(`<${name}> must be a JSON array of strings, such as '["a", "b"]'`)
-  return items.map(String)
+  return items.map((item) => plainText(item))
 }
 
 /** A value of an answer as text; `otherwise` is the default. */
@@ -90,7 +91,7 @@ export function numbers(text: string, shown: string): (number | string)[] {
 export function inputsOf(text: string, shown: string): unknown[] {
   if (!text.trimStart().startsWith('[')) return numbers(text, shown)
   try {
-    return JSON.parse(text) as unknown[]
+    return parseWithExactIntegers(text) as unknown[]
   } catch (error) {
     throw new CommandError(`${shown} must be comma-separated numbers or a JSON array: ${(error as Error).message}`)
   }
