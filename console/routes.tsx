@@ -1,5 +1,6 @@
 /** The screens by address. A screen is loaded when it is opened; its first request is sent while it loads. */
 import {
+  Link,
   Outlet,
   createRootRoute,
   createRoute,
@@ -7,6 +8,8 @@ import {
   lazyRouteComponent,
   redirect,
 } from '@tanstack/react-router'
+import { useEffect } from 'react'
+import type { ComponentType } from 'react'
 import { consoleBase } from './api/base.ts'
 import { ApiError } from './api/errors.ts'
 import { resumeSession, sessionState } from './api/session.ts'
@@ -23,7 +26,6 @@ const root = createRootRoute({
       <ErrorState error={asError(error)} onRetry={reset} />
     </div>
   ),
-  notFoundComponent: () => <Empty icon="search" title="There is no such page" />,
 })
 
 async function requireSession({ location }: { location: { href: string } }): Promise<void> {
@@ -33,38 +35,66 @@ async function requireSession({ location }: { location: { href: string } }): Pro
     })
   if (sessionState().kind === 'signed-out') {
     const next = location.href === '/' ? {} : { next: location.href }
-    redirect({ to: paths.signIn(), search: next as never, throw: true })
+    redirect({ to: paths.signIn(), search: next, throw: true })
   }
 }
 
 const open = createRoute({ getParentRoute: () => root, id: 'open', component: Outlet })
 const inside = createRoute({ getParentRoute: () => root, id: 'inside', beforeLoad: requireSession, component: Frame })
 
-type Screen = Parameters<typeof lazyRouteComponent>[0]
-const screen = (path: string, load: Screen, name: string) =>
-  createRoute({ getParentRoute: () => inside, path, component: lazyRouteComponent(load, name as never) })
-const entrance = (path: string, name: string) =>
+/** An address that no screen has: the navigation is there, so that the user goes on. */
+function NoSuchPage() {
+  useEffect(() => {
+    document.title = 'No such page · Skein'
+  }, [])
+  return (
+    <Empty
+      icon="search"
+      title="There is no such page"
+      actions={
+        <Link className="button primary" to={paths.home()}>
+          Show your domains
+        </Link>
+      }
+    >
+      The address is misspelt, or of another version.
+    </Empty>
+  )
+}
+
+/** The parts of a file, by their names. */
+type Parts<K extends string> = { [name in K]: ComponentType }
+
+const screen = <K extends string>(path: string, load: () => Promise<Parts<K>>, name: K) =>
+  createRoute({ getParentRoute: () => inside, path, component: lazyRouteComponent(load, name) })
+const entrance = (path: string, name: 'SignIn' | 'SignUp' | 'Recovery') =>
   createRoute({
     getParentRoute: () => open,
     path,
-    component: lazyRouteComponent(() => import('./rooms/identity/entrance.tsx'), name as never),
+    component: lazyRouteComponent(() => import('./rooms/identity/entrance.tsx'), name),
   })
 
 const tree = root.addChildren([
   open.addChildren([entrance('/sign-in', 'SignIn'), entrance('/sign-up', 'SignUp'), entrance('/recovery', 'Recovery')]),
   inside.addChildren([
+    createRoute({ getParentRoute: () => inside, path: '$', component: NoSuchPage }),
     screen('/', () => import('./rooms/identity/domains.tsx'), 'Domains'),
     screen('/account', () => import('./rooms/identity/account.tsx'), 'Account'),
+    screen('/account/notifications', () => import('./rooms/provisioning/notifications.tsx'), 'Notifications'),
+    screen('/account/notifications/$id', () => import('./rooms/provisioning/notifications.tsx'), 'Notification'),
     screen('/platform', () => import('./rooms/manager/platform.tsx'), 'Platform'),
     screen('/platform/workers/$id', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),
     screen('/platform/workers/$id/$tab', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),
     screen('/d/$domain', () => import('./rooms/overview/overview.tsx'), 'Overview'),
+    screen('/d/$domain/connect', () => import('./rooms/devices/first-device.tsx'), 'FirstDevice'),
     screen('/d/$domain/clients', () => import('./rooms/devices/clients.tsx'), 'Clients'),
     screen('/d/$domain/clients/$id', () => import('./rooms/devices/client.tsx'), 'Client'),
     screen('/d/$domain/clients/$id/$tab', () => import('./rooms/devices/client.tsx'), 'Client'),
     screen('/d/$domain/channels', () => import('./rooms/devices/channels.tsx'), 'Channels'),
     screen('/d/$domain/channels/$id', () => import('./rooms/messages/channel.tsx'), 'Channel'),
     screen('/d/$domain/channels/$id/$tab', () => import('./rooms/messages/channel.tsx'), 'Channel'),
+    screen('/d/$domain/boards', () => import('./rooms/messages/boards/boards.tsx'), 'Boards'),
+    screen('/d/$domain/boards/$id', () => import('./rooms/messages/boards/board.tsx'), 'BoardScreen'),
     screen('/d/$domain/groups', () => import('./rooms/devices/groups.tsx'), 'Groups'),
     screen('/d/$domain/groups/$id', () => import('./rooms/devices/groups.tsx'), 'Group'),
     screen('/d/$domain/groups/$id/$tab', () => import('./rooms/devices/groups.tsx'), 'Group'),

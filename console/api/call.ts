@@ -1,9 +1,13 @@
 /** The one way to the API: types by operation, the token, errors, and a record of requests for "show as command". */
 import { apiBase } from './base.ts'
 import { ApiError, readError } from './errors.ts'
+import { formatJson, jsonOf } from './json.ts'
 import type { Operations } from './operations.ts'
 import { recordRequest } from './requests.ts'
 import { accessToken } from './session.ts'
+
+/** A text can be sent as the bytes of a file, too. */
+type Sendable<Body> = Body extends string ? Body | Blob : Body
 
 export type Operation = keyof Operations
 export type Answer<K extends Operation> = Operations[K]['response']
@@ -12,7 +16,7 @@ export type Query<K extends Operation> = Operations[K]['query']
 export type Input<K extends Operation> = {
   params?: Operations[K]['params']
   query?: { [name in keyof Operations[K]['query']]?: Operations[K]['query'][name] | undefined }
-  body?: Operations[K]['body'] | undefined
+  body?: Sendable<Operations[K]['body']> | undefined
   signal?: AbortSignal
   headers?: Record<string, string>
   /** Requests before a login. */
@@ -42,7 +46,7 @@ export async function call<K extends Operation>(operation: K, input: Input<K> = 
   const response = await send(operation, input as AnyInput)
   if (response.status === 204) return undefined as Answer<K>
   const type = response.headers.get('content-type') ?? ''
-  const answer: unknown = type.includes('json') ? await response.json() : await response.text()
+  const answer: unknown = type.includes('json') ? await jsonOf(response) : await response.text()
   return (answer === '' ? undefined : answer) as Answer<K>
 }
 
@@ -62,7 +66,7 @@ export async function send(operation: Operation, input: AnyInput = {}): Promise<
         ...(input.body === undefined || isPlain ? {} : { 'Content-Type': 'application/json' }),
         ...input.headers,
       },
-      ...(input.body === undefined ? {} : { body: isPlain ? (input.body as BodyInit) : JSON.stringify(input.body) }),
+      ...(input.body === undefined ? {} : { body: isPlain ? (input.body as BodyInit) : formatJson(input.body) }),
       ...(input.signal === undefined ? {} : { signal: input.signal }),
     }).catch((error: unknown) => {
       throw ApiError.unreachable(error)

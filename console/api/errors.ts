@@ -1,4 +1,5 @@
 /** Errors of requests: one class for everything that the API or the network answers. */
+import { parseJson } from './json.ts'
 
 type ErrorBody = {
   error?: string
@@ -35,7 +36,7 @@ export async function readError(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => '')
   const requestId = response.headers.get('x-request-id') ?? undefined
   try {
-    return new ApiError(response.status, JSON.parse(text) as ErrorBody, requestId)
+    return new ApiError(response.status, parseJson(text) as ErrorBody, requestId)
   } catch {
     return new ApiError(response.status, {}, requestId)
   }

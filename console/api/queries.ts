@@ -3,6 +3,7 @@ import { QueryClient, queryOptions } from '@tanstack/react-query'
 import { call } from './call.ts'
 import type { Answer, Input, Operation } from './call.ts'
 import { ApiError } from './errors.ts'
+import { formatJson } from './json.ts'
 
 const STALE_MS = 5_000
 const MAX_RETRIES = 3
@@ -24,8 +25,8 @@ export function query<K extends Operation>(operation: K, input: Omit<Input<K>, '
     queryKey: [operation, input.params ?? {}, input.query ?? {}],
     queryFn: async ({ signal }) => ((await call(operation, { ...input, signal } as Input<K>)) ?? null) as Answer<K>,
     // The rows of another filter stay until the new ones arrive; another entity is never shown in place of the one that was opened.
-    placeholderData: ((before: unknown, asked?: { queryKey: readonly unknown[] }) =>
-      JSON.stringify(asked?.queryKey[1]) === JSON.stringify(input.params ?? {}) ? before : undefined) as never,
+    placeholderData: (before, asked) =>
+      formatJson(asked?.queryKey[1]) === formatJson(input.params ?? {}) ? before : undefined,
   })
 }
 

@@ -1,5 +1,6 @@
 /** The last requests of the page, and how to send them from a shell. Tokens and secrets are variables there. */
 import { shownBase } from './base.ts'
+import { formatJson } from './json.ts'
 
 export type SentRequest = {
   readonly id: number
@@ -46,7 +47,7 @@ function bodyText(body: unknown): string | undefined {
   if (body === undefined) return undefined
   if (typeof body === 'string') return body
   if (body instanceof Blob || body instanceof FormData) return undefined
-  return JSON.stringify(withoutSecrets(body))
+  return formatJson(withoutSecrets(body))
 }
 
 export function asCurl({ method, path, body }: Omit<SentRequest, 'id'>): string {

@@ -4,6 +4,7 @@
  */
 import { apiBase } from './base.ts'
 import { ApiError, readError } from './errors.ts'
+import { formatJson, jsonOf } from './json.ts'
 
 export type SessionState =
   | { readonly kind: 'starting' }
@@ -50,7 +51,7 @@ async function request(method: string, path: string, body?: unknown): Promise<Re
   return await fetch(new URL(path, apiBase), {
     method,
     headers: { ...HEADERS, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(body === undefined ? {} : { body: formatJson(body) }),
   }).catch((error: unknown) => {
     throw ApiError.unreachable(error)
   })
@@ -61,7 +62,7 @@ async function renew(): Promise<string> {
   const response = await request('POST', `${PATH}/token`)
   // The user signed out meanwhile: the answer is of the session that ended.
   if (ends !== endsBefore) throw new ApiError(401, { message: 'the session has ended' }, undefined)
-  if (response.ok) return accept((await response.json()) as PageToken)
+  if (response.ok) return accept((await jsonOf(response)) as PageToken)
   const error = await readError(response)
   if (response.status === 401) {
     token = undefined
@@ -89,8 +90,12 @@ export async function resumeSession(): Promise<void> {
 
 export async function signIn(identity: string, secret: string): Promise<void> {
   const response = await request('POST', PATH, { identity, secret })
-  if (!response.ok) throw await readError(response)
-  accept((await response.json()) as PageToken)
+  if (!response.ok) {
+    const error = await readError(response)
+    if (error.status !== 401) throw error
+    throw new ApiError(401, { message: 'the username or the password is wrong' }, error.requestId)
+  }
+  accept((await jsonOf(response)) as PageToken)
   tabs.postMessage('signed-in')
 }
 

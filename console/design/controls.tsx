@@ -1,6 +1,7 @@
 /** Buttons, fields and menus. A disabled action says why. */
 import { useEffect, useId, useRef, useState } from 'react'
 import type { ComponentProps, ReactNode } from 'react'
+import { useFieldFault } from './form.tsx'
 import { Icon } from './icon.tsx'
 import type { IconName } from './icon.tsx'
 
@@ -32,7 +33,7 @@ export function Button({
 }: ButtonProps) {
   const isOff = disabledReason !== undefined || busy === true
   const reasonId = useId()
-  return (
+  const button = (
     <button
       type={type}
       className={`button ${kind ?? ''} ${small === true ? 'small' : ''} ${children === undefined ? 'square' : ''}`}
@@ -49,19 +50,38 @@ export function Button({
     >
       {busy === true ? <Icon name="active" className="spin" /> : icon === undefined ? null : <Icon name={icon} />}
       {children}
-      {disabledReason === undefined ? null : (
-        <span id={reasonId} className="visually-hidden">
-          {disabledReason}
-        </span>
-      )}
     </button>
+  )
+  if (disabledReason === undefined) return button
+  return (
+    <>
+      {button}
+      {/* Beside the button: inside, it would be a part of its name. */}
+      <span id={reasonId} hidden>
+        {disabledReason}
+      </span>
+    </>
   )
 }
 
-type FieldProps = { label: string; hint?: ReactNode; error?: string | undefined }
+type FieldProps = {
+  label: string
+  hint?: ReactNode
+  error?: string | undefined
+  /** Of the API, dotted (`credentials.secret`): what the server refuses there is shown at this field. */
+  field?: string | undefined
+}
 
-export function Field({ label, hint, error, children }: FieldProps & { children: (ids: FieldIds) => ReactNode }) {
+export function Field({
+  label,
+  hint,
+  error: own,
+  field,
+  children,
+}: FieldProps & { children: (ids: FieldIds) => ReactNode }) {
   const id = useId()
+  const refused = useFieldFault(field, label)
+  const error = own ?? refused
   const noteId = `${id}-note`
   const hasNote = hint !== undefined || error !== undefined
   return (
@@ -90,9 +110,9 @@ export type FieldIds = { id: string; 'aria-describedby': string | undefined; 'ar
 type TextFieldProps = FieldProps &
   Omit<ComponentProps<'input'>, 'onChange' | 'value' | 'id'> & { value: string; onChange: (value: string) => void }
 
-export function TextField({ label, hint, error, value, onChange, ...rest }: TextFieldProps) {
+export function TextField({ label, hint, error, field, value, onChange, ...rest }: TextFieldProps) {
   return (
-    <Field label={label} hint={hint} error={error}>
+    <Field label={label} hint={hint} error={error} field={field}>
       {(ids) => (
         <input className="input" {...rest} {...ids} value={value} onChange={(event) => onChange(event.target.value)} />
       )}
@@ -104,12 +124,13 @@ export function TextArea({
   label,
   hint,
   error,
+  field,
   value,
   onChange,
   rows = 6,
 }: FieldProps & { value: string; onChange: (value: string) => void; rows?: number }) {
   return (
-    <Field label={label} hint={hint} error={error}>
+    <Field label={label} hint={hint} error={error} field={field}>
       {(ids) => (
         <textarea
           className="input"
@@ -128,12 +149,13 @@ export function SelectField({
   label,
   hint,
   error,
+  field,
   value,
   onChange,
   options,
 }: FieldProps & { value: string; onChange: (value: string) => void; options: readonly (readonly [string, string])[] }) {
   return (
-    <Field label={label} hint={hint} error={error}>
+    <Field label={label} hint={hint} error={error} field={field}>
       {(ids) => (
         <select className="input" {...ids} value={value} onChange={(event) => onChange(event.target.value)}>
           {options.map(([key, text]) => (
@@ -144,6 +166,40 @@ export function SelectField({
         </select>
       )}
     </Field>
+  )
+}
+
+/** In a row of a list: its label is read, not shown. */
+export function SmallSelect({
+  label,
+  value,
+  options,
+  onChange,
+  disabledReason,
+  busy,
+}: {
+  label: string
+  value: string
+  options: readonly (readonly [string, string])[]
+  onChange: (value: string) => void
+  disabledReason?: string | undefined
+  busy?: boolean
+}) {
+  return (
+    <select
+      className="input fit"
+      aria-label={label}
+      title={disabledReason}
+      disabled={disabledReason !== undefined || busy === true}
+      value={value}
+      onChange={(event) => onChange(event.target.value)}
+    >
+      {options.map(([key, text]) => (
+        <option key={key} value={key}>
+          {text}
+        </option>
+      ))}
+    </select>
   )
 }
 

@@ -180,6 +180,16 @@ export function Notice({
   )
 }
 
+/** What support asks for, such as the id of a request. */
+export function Details({ children }: { children: ReactNode }) {
+  return (
+    <details className="muted small">
+      <summary>Details</summary>
+      <div>{children}</div>
+    </details>
+  )
+}
+
 export function Facts({ rows }: { rows: readonly (readonly [string, ReactNode] | undefined)[] }) {
   return (
     <dl className="facts">

@@ -1,7 +1,10 @@
 /** Dialogs, drawers and toasts. Dialogs are those of the browser: focus stays inside, Escape closes. */
-import { useEffect, useRef, useSyncExternalStore } from 'react'
+import { useEffect, useId, useRef, useSyncExternalStore } from 'react'
 import type { ReactNode } from 'react'
 import { Button } from './controls.tsx'
+import { Details } from './display.tsx'
+import { BareForm, FormFailure } from './form.tsx'
+import type { FormAction } from './form.tsx'
 import { Icon } from './icon.tsx'
 
 type DialogProps = {
@@ -16,15 +19,26 @@ type DialogProps = {
   isFixed?: boolean
 }
 
+/** Where a dialog is used first: its first field, else its first answer. The browser would begin on the button that closes it. */
+const FIRST_FIELD = ':is(input, select, textarea):not([disabled], [tabindex="-1"])'
+const FIRST_ANSWER = '.dialog-foot .button'
+
 export function Dialog({ title, kind = '', onClose, children, footer, isBare, isFixed }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
+  const layer = useId()
   useEffect(() => {
     const opener = document.activeElement
     dialog.current?.showModal()
+    const find = (selector: string) => dialog.current?.querySelector<HTMLElement>(selector)
+    ;(find(FIRST_FIELD) ?? find(FIRST_ANSWER))?.focus()
     return () => {
       if (opener instanceof HTMLElement && opener.isConnected) opener.focus()
     }
   }, [])
+  useEffect(() => {
+    changeLayers([...layers, layer])
+    return () => changeLayers(layers.filter((one) => one !== layer))
+  }, [layer])
   return (
     <dialog
       ref={dialog}
@@ -52,6 +66,7 @@ export function Dialog({ title, kind = '', onClose, children, footer, isBare, is
           {footer === undefined ? null : <div className="dialog-foot">{footer}</div>}
         </>
       )}
+      <Toasts layer={layer} />
     </dialog>
   )
 }
@@ -61,13 +76,12 @@ function isBeside({ clientX, clientY }: PointerEvent, dialog: HTMLDialogElement)
   return clientX < left || clientX > right || clientY < top || clientY > bottom
 }
 
-/** A form in a dialog: Enter sends it. */
+/** A form in a dialog: Enter sends it, and its errors are shown in it. */
 export function FormDialog({
   title,
   onClose,
-  onSubmit,
+  action,
   submit,
-  busy,
   isDanger,
   kind,
   disabledReason,
@@ -75,9 +89,8 @@ export function FormDialog({
 }: {
   title: string
   onClose: () => void
-  onSubmit: () => void
+  action: FormAction
   submit: string
-  busy?: boolean
   isDanger?: boolean
   kind?: 'wide' | ''
   disabledReason?: string | undefined
@@ -85,50 +98,66 @@ export function FormDialog({
 }) {
   return (
     <Dialog title={title} onClose={onClose} kind={kind ?? ''} isBare>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault()
-          if (busy !== true && disabledReason === undefined) onSubmit()
-        }}
-      >
+      <BareForm action={action} disabledReason={disabledReason}>
         <div className="dialog-head">
           <h2>{title}</h2>
           <Button kind="quiet" icon="close" label="Close" onClick={onClose} />
         </div>
-        <div className="dialog-body">{children}</div>
+        <div className="dialog-body">
+          <FormFailure />
+          {children}
+        </div>
         <div className="dialog-foot">
           <Button onClick={onClose}>Cancel</Button>
           <Button
             type="submit"
             kind={isDanger === true ? 'danger' : 'primary'}
-            busy={busy ?? false}
+            busy={action.isBusy}
             disabledReason={disabledReason}
           >
             {submit}
           </Button>
         </div>
-      </form>
+      </BareForm>
     </Dialog>
   )
 }
 
 type Toast = { id: number; kind: 'ok' | 'bad'; text: string; note?: string | undefined }
 const SHOWN_MS = 6_000
+const MAX_TOASTS = 4
 let toasts: readonly Toast[] = []
 let nextId = 1
+/** Open dialogs, the topmost last. What is outside of it can be neither pressed nor read. */
+let layers: readonly string[] = []
+const PAGE = 'page'
 const listeners = new Set<() => void>()
 const tell = () => listeners.forEach((listener) => listener())
 
+function changeLayers(next: readonly string[]): void {
+  layers = next
+  tell()
+}
+
+function changeToasts(next: readonly Toast[]): void {
+  toasts = next
+  tell()
+}
+
+/** A success is shown for some seconds. A failure stays until it is dismissed or an action succeeds. */
 export function showToast(kind: Toast['kind'], text: string, note?: string): void {
   const toast = { id: nextId++, kind, text, note }
-  toasts = [...toasts.slice(-3), toast]
-  tell()
-  setTimeout(() => dismiss(toast.id), SHOWN_MS)
+  changeToasts([...toasts.slice(1 - MAX_TOASTS), toast])
+  if (kind === 'ok') setTimeout(() => dismiss(toast.id), SHOWN_MS)
+}
+
+/** After an action that succeeded. */
+export function dismissFailures(): void {
+  changeToasts(toasts.filter(({ kind }) => kind !== 'bad'))
 }
 
 function dismiss(id: number): void {
-  toasts = toasts.filter((toast) => toast.id !== id)
-  tell()
+  changeToasts(toasts.filter((toast) => toast.id !== id))
 }
 
 const subscribe = (listener: () => void) => {
@@ -136,10 +165,21 @@ const subscribe = (listener: () => void) => {
   return () => void listeners.delete(listener)
 }
 
-export function Toasts() {
-  const shown = useSyncExternalStore(subscribe, () => toasts)
+/** In the top layer, like dialogs, and inside the topmost one: elsewhere, a dialog would cover them. */
+export function Toasts({ layer = PAGE }: { layer?: string }) {
+  const all = useSyncExternalStore(subscribe, () => toasts)
+  const top = useSyncExternalStore(subscribe, () => layers.at(-1) ?? PAGE)
+  const region = useRef<HTMLDivElement>(null)
+  const isTop = top === layer
+  // What is shown last is above the others: the toasts of a dialog are shown after the dialog itself.
+  useEffect(() => {
+    if (!isTop) return
+    region.current?.showPopover()
+    return () => region.current?.hidePopover()
+  }, [isTop])
+  const shown = isTop ? all : []
   return (
-    <div className="toasts" role="status" aria-live="polite">
+    <div ref={region} popover="manual" className="toasts" role="status" aria-live="polite">
       {shown.map(({ id, kind, text, note }) => (
         <div key={id} className="toast">
           <span className={`state ${kind}`}>
@@ -147,7 +187,7 @@ export function Toasts() {
           </span>
           <div className="grow">
             <div>{text}</div>
-            {note === undefined ? null : <div className="muted small">{note}</div>}
+            {note === undefined ? null : <Details>{note}</Details>}
           </div>
           <Button kind="quiet" small icon="close" label="Dismiss" onClick={() => dismiss(id)} />
         </div>

@@ -3,9 +3,10 @@
  * how many there are.
  */
 import { useRef, useState } from 'react'
+import type { ReactNode } from 'react'
 import { ApiError } from '../api/errors.ts'
 import { refresh } from '../api/queries.ts'
-import { Button } from '../design/controls.tsx'
+import { Button, TextField } from '../design/controls.tsx'
 import { Notice, counted, formatCount } from '../design/display.tsx'
 import { Dialog } from '../design/layers.tsx'
 import { reportError } from './states.tsx'
@@ -13,10 +14,17 @@ import { reportError } from './states.tsx'
 const PAGE_ROWS = 100
 const MAX_SELECTED = 10_000
 const AT_ONCE = 4
+/** Above, the number is typed: a click too many reaches no whole fleet. */
+const MAX_UNTYPED = 100
 
 export type BulkAction = {
   label: string
-  run: (id: string) => Promise<unknown>
+  /** On the entities of one request. `value`: what `ask` was answered. */
+  run: (ids: readonly string[], value: string) => Promise<unknown>
+  /** Entities of a request; one, if absent. All of them succeed or fail together. */
+  size?: number
+  /** What the action needs to know, as a field. Nothing runs while the value is empty. */
+  ask?: (value: string, onChange: (value: string) => void) => ReactNode
   isDanger?: boolean
   /** A status that means that the entity is so already. */
   allows?: number
@@ -30,10 +38,13 @@ type BulkBarProps = {
   onSelect: (ids: ReadonlySet<string>) => void
   fetchIds: (offset: number, limit: number) => Promise<{ total: number; ids: readonly string[] }>
   actions: readonly BulkAction[]
+  /** Writes the entities into a file. */
+  onExport?: (ids: ReadonlySet<string>) => Promise<void>
 }
 
-export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, actions }: BulkBarProps) {
+export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, actions, onExport }: BulkBarProps) {
   const [isCollecting, setCollecting] = useState(false)
+  const [isExporting, setExporting] = useState(false)
   const [pending, setPending] = useState<{ action: BulkAction; ids: readonly string[] }>()
   if (selected.size === 0 && pending === undefined) return null
   const collect = async () => {
@@ -47,6 +58,16 @@ export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, ac
       reportError(error, 'The selection failed')
     } finally {
       setCollecting(false)
+    }
+  }
+  const exportAll = async () => {
+    setExporting(true)
+    try {
+      await onExport?.(selected)
+    } catch (error) {
+      reportError(error, 'The export failed')
+    } finally {
+      setExporting(false)
     }
   }
   return (
@@ -67,6 +88,11 @@ export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, ac
           {action.label}
         </Button>
       ))}
+      {onExport === undefined ? null : (
+        <Button small busy={isExporting} onClick={() => void exportAll()}>
+          Export
+        </Button>
+      )}
       <Button small kind="quiet" onClick={onClear}>
         Clear
       </Button>
@@ -74,9 +100,9 @@ export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, ac
         <BulkDialog
           noun={noun}
           {...pending}
-          onClose={(isDone) => {
+          onClose={(left) => {
             setPending(undefined)
-            if (isDone) onClear()
+            if (left !== undefined) onSelect(new Set(left))
           }}
         />
       )}
@@ -93,24 +119,33 @@ function BulkDialog({
   noun: string
   action: BulkAction
   ids: readonly string[]
-  onClose: (isDone: boolean) => void
+  /** With the entities that stay selected, after an action: those that it did not change. */
+  onClose: (left?: readonly string[]) => void
 }) {
+  const [value, setValue] = useState('')
+  const [typed, setTyped] = useState('')
   const [done, setDone] = useState(0)
+  const left = useRef(new Set(ids))
   const [failures, setFailures] = useState<readonly string[]>([])
   const [phase, setPhase] = useState<'asking' | 'running' | 'ended'>('asking')
   const stop = useRef(false)
   const run = async () => {
     setPhase('running')
-    const queue = [...ids]
+    const size = action.size ?? 1
+    const queue = Array.from({ length: Math.ceil(ids.length / size) }, (_none, at) =>
+      ids.slice(at * size, (at + 1) * size),
+    )
     const work = async () => {
-      for (let id = queue.shift(); id !== undefined && !stop.current; id = queue.shift()) {
-        const failure = await action.run(id).then(
+      for (let part = queue.shift(); part !== undefined && !stop.current; part = queue.shift()) {
+        const failure = await action.run(part, value).then(
           () => undefined,
           (error: unknown) =>
             error instanceof ApiError && error.status === action.allows ? undefined : String((error as Error).message),
         )
-        if (failure !== undefined) setFailures((before) => [...before, `${id}: ${failure}`])
-        setDone((before) => before + 1)
+        const which = part.length === 1 ? `${part[0]}: ` : ''
+        if (failure === undefined) for (const id of part) left.current.delete(id)
+        else setFailures((before) => [...before, ...part.map(() => `${which}${failure}`)])
+        setDone((before) => before + (part?.length ?? 0))
       }
     }
     await Promise.all(Array.from({ length: AT_ONCE }, work))
@@ -119,33 +154,57 @@ function BulkDialog({
   }
   const title = `${action.label} ${counted(ids.length, noun)}`
   const isOver = phase === 'ended'
+  const close = () => (isOver ? onClose([...left.current]) : onClose())
+  const needsNumber = ids.length > MAX_UNTYPED
+  const disabledReason =
+    action.ask !== undefined && value === ''
+      ? 'Answer the question first'
+      : needsNumber && typed.trim() !== String(ids.length)
+        ? `Type ${ids.length} first`
+        : undefined
   return (
     <Dialog
       title={title}
       isFixed={phase === 'running'}
-      onClose={() => onClose(isOver)}
+      onClose={close}
       footer={
         phase === 'asking' ? (
           <>
-            <Button onClick={() => onClose(false)}>Cancel</Button>
-            <Button kind={action.isDanger === true ? 'danger' : 'primary'} onClick={() => void run()}>
+            <Button onClick={close}>Cancel</Button>
+            <Button
+              kind={action.isDanger === true ? 'danger' : 'primary'}
+              disabledReason={disabledReason}
+              onClick={() => void run()}
+            >
               {title}
             </Button>
           </>
         ) : phase === 'running' ? (
           <Button onClick={() => (stop.current = true)}>Stop</Button>
         ) : (
-          <Button kind="primary" onClick={() => onClose(true)}>
+          <Button kind="primary" onClick={close}>
             Close
           </Button>
         )
       }
     >
       {phase === 'asking' ? (
-        <p>
-          {action.isDanger === true ? 'This cannot be undone. ' : ''}Only the selected ones are affected, whatever the
-          list shows now.
-        </p>
+        <>
+          <p>
+            {action.isDanger === true ? 'This cannot be undone. ' : ''}Only the selected ones are affected, whatever the
+            list shows now.
+          </p>
+          {action.ask?.(value, setValue)}
+          {needsNumber ? (
+            <TextField
+              label={`Type ${ids.length} to go on`}
+              value={typed}
+              onChange={setTyped}
+              inputMode="numeric"
+              autoComplete="off"
+            />
+          ) : null}
+        </>
       ) : (
         <>
           <div
@@ -162,7 +221,7 @@ function BulkDialog({
           </p>
           {failures.length === 0 ? null : (
             <Notice tone="bad">
-              {formatCount(failures.length)} failed. The first: {failures[0]}
+              {formatCount(failures.length)} failed and stay selected. The first: {failures[0]}
             </Notice>
           )}
           {isOver && failures.length === 0 && done === ids.length ? <Notice tone="ok">Done.</Notice> : null}

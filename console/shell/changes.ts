@@ -12,6 +12,7 @@ const VERBS: Readonly<Record<string, string>> = {
   connect: 'connected',
   disconnect: 'disconnected',
   send: 'sent',
+  mail: 'mailed',
   accept: 'accepted',
   reject: 'rejected',
   add: 'added',

@@ -2,24 +2,23 @@
 import { useState } from 'react'
 import type { ReactNode } from 'react'
 import { TextField } from '../design/controls.tsx'
+import type { FormAction } from '../design/form.tsx'
 import { FormDialog } from '../design/layers.tsx'
 
 export function Confirm({
   title,
   submit,
   typed,
-  busy,
+  action,
   onClose,
-  onConfirm,
   children,
 }: {
   title: string
   submit: string
   /** What the user must type. */
   typed?: string
-  busy?: boolean
+  action: FormAction
   onClose: () => void
-  onConfirm: () => void
   children: ReactNode
 }) {
   const [text, setText] = useState('')
@@ -29,9 +28,8 @@ export function Confirm({
       title={title}
       submit={submit}
       isDanger
-      busy={busy ?? false}
+      action={action}
       onClose={onClose}
-      onSubmit={onConfirm}
       disabledReason={disabledReason}
     >
       <p>{children}</p>

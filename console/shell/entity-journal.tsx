@@ -4,6 +4,7 @@ import type { UseQueryResult } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
 import type { ReactNode } from 'react'
 import type { Answer } from '../api/call.ts'
+import { formatJson } from '../api/json.ts'
 import { query } from '../api/queries.ts'
 import type { JournalItem, Operations } from '../api/operations.ts'
 import { Button, Code } from '../design/controls.tsx'
@@ -59,7 +60,7 @@ export type JournalFilters = Pick<
 
 export function EntityJournal({ domain, type, id, filters = {} }: EntityProps & { filters?: JournalFilters }) {
   const [offset, setOffset] = useState(0)
-  const given = JSON.stringify(filters)
+  const given = formatJson(filters)
   useEffect(() => setOffset(0), [given])
   const result = useQuery(
     query('GET /{domain_id}/journal/{entity_type}/{entity_id}', {
@@ -160,7 +161,7 @@ function Records({
                     : undefined,
                 ]}
               />
-              <Code label="record" wrap text={JSON.stringify(shown.attributes ?? {}, undefined, 2)} />
+              <Code label="record" wrap text={formatJson(shown.attributes ?? {}, 2)} />
             </Dialog>
           )}
         </Card>

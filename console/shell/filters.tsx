@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'react'
 import { Button, SelectField, TextField } from '../design/controls.tsx'
 import { absoluteTime } from '../design/display.tsx'
+import { localAction } from '../design/form.tsx'
 import { Icon } from '../design/icon.tsx'
 import { FormDialog } from '../design/layers.tsx'
 import { useViews } from './url.ts'
@@ -101,10 +102,10 @@ function FilterDialog({ fields, onClose }: { fields: readonly FilterField[]; onC
       title="Filter"
       submit="Apply"
       onClose={onClose}
-      onSubmit={() => {
+      action={localAction(() => {
         setViews(values)
         onClose()
-      }}
+      })}
     >
       {fields.map(({ name, label, hint, options, isTime }) =>
         isTime === true ? (

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from 'react'
 import { query } from '../api/queries.ts'
 import { signOut } from '../api/session.ts'
 import { Button, Menu } from '../design/controls.tsx'
+import { formatCount } from '../design/display.tsx'
 import { Icon } from '../design/icon.tsx'
 import { Dialog, Toasts } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
@@ -19,6 +20,10 @@ import { reportError } from './states.tsx'
 import { setTheme, useTheme } from './theme.ts'
 import type { Theme } from './theme.ts'
 import { useDomainId } from './url.ts'
+import { WAITING, isOpen } from './waiting-invitations.ts'
+
+/** A new invitation is shown after this time on a page that stays open. */
+const INVITATIONS_MS = 60_000
 
 const brandIcon = new URL('../icon.svg', import.meta.url).href
 
@@ -71,6 +76,7 @@ export function Frame() {
             <Button kind="quiet" icon="search" label="Find" onClick={() => setLayer('palette')} />
           </span>
           <Button kind="quiet" icon="code" label="Show this page as commands" onClick={() => setLayer('requests')} />
+          <InvitationBadge />
           <ThemeMenu />
           <AccountMenu />
         </header>
@@ -250,6 +256,20 @@ export function ThemeMenu() {
   )
 }
 
+/** How many invitations wait for an answer, on every page. */
+function InvitationBadge() {
+  const { data } = useQuery({ ...query('GET /invitations', { query: WAITING }), refetchInterval: INVITATIONS_MS })
+  const count = data?.invitations.filter(isOpen).length ?? 0
+  if (count === 0) return null
+  return (
+    <Link to={paths.home()} className="button quiet" title="Accept or reject them on the first page">
+      <span className="badge">{formatCount(count)}</span>
+      <span className="only-desktop">{count === 1 ? 'invitation' : 'invitations'}</span>
+      <span className="visually-hidden only-phone">{count === 1 ? 'invitation' : 'invitations'}</span>
+    </Link>
+  )
+}
+
 function AccountMenu() {
   const navigate = useNavigate()
   return (
@@ -258,6 +278,7 @@ function AccountMenu() {
       icon="user"
       items={[
         { label: 'Your account', icon: 'user', onSelect: () => void navigate({ to: paths.account() }) },
+        { label: 'Notifications', icon: 'send', onSelect: () => void navigate({ to: paths.notifications() }) },
         'line',
         {
           label: 'Sign out',

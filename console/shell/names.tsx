@@ -1,43 +1,95 @@
-/** Names of entities by id: one request each, shared by the page. */
-import { useQuery } from '@tanstack/react-query'
+/** Names of entities by id. What a page shows at once is asked for in one request. */
+import { useQueries, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
+import { call } from '../api/call.ts'
 import { query } from '../api/queries.ts'
 import { paths } from '../paths.ts'
 
 const NAMES_MS = 60_000
+/** Names that are wanted within this time share a request. */
+const TOGETHER_MS = 10
+/** Ids of one request. */
+const MAX_IDS = 100
+
+type Listed = readonly { readonly id: string; readonly name: string }[]
+
 const shortId = (id: string) => id.slice(0, 8)
 const options = { staleTime: NAMES_MS, retry: false, refetchOnWindowFocus: false } as const
 
+/** Looks names up in a listing. The name of what the user may not see is null. */
+function namesOf(kind: string, list: (domain: string, ids: string) => Promise<Listed>) {
+  const waiting = new Map<string, Set<string>>()
+  const asked = new Map<string, Promise<Map<string, string>>>()
+  const ask = (domain: string) => {
+    const ids = [...(waiting.get(domain) ?? [])]
+    waiting.delete(domain)
+    asked.delete(domain)
+    const pages = Array.from({ length: Math.ceil(ids.length / MAX_IDS) }, (_none, page) =>
+      list(domain, ids.slice(page * MAX_IDS, (page + 1) * MAX_IDS).join(',')),
+    )
+    return Promise.all(pages).then((all) => new Map(all.flat().map(({ id, name }) => [id, name])))
+  }
+  const find = async (domain: string, id: string): Promise<string | null> => {
+    const ids = waiting.get(domain) ?? new Set()
+    waiting.set(domain, ids.add(id))
+    const names =
+      asked.get(domain) ??
+      new Promise<void>((resolve) => {
+        setTimeout(resolve, TOGETHER_MS)
+      }).then(() => ask(domain))
+    asked.set(domain, names)
+    return (await names).get(id) ?? null
+  }
+  return (domain: string, id: string) => ({
+    queryKey: ['name', kind, domain, id],
+    queryFn: async () => await find(domain, id),
+    enabled: id !== '',
+    ...options,
+  })
+}
+
+const listing = { limit: MAX_IDS, status: 'all' } as const
+const clientName = namesOf('client', async (domain, id) => {
+  const params = { domain_id: domain }
+  return (await call('GET /{domain_id}/clients', { params, query: { ...listing, id, secrets: false } })).clients
+})
+const channelName = namesOf('channel', async (domain, id) => {
+  const params = { domain_id: domain }
+  return (await call('GET /{domain_id}/channels', { params, query: { ...listing, id } })).channels
+})
+const groupName = namesOf('group', async (domain, id) => {
+  const params = { domain_id: domain }
+  return (await call('GET /{domain_id}/groups', { params, query: { ...listing, id } })).groups
+})
+
+/** The given name, undefined while it is unknown. */
+const given = (name: string | null | undefined) => (name === null || name === '' ? undefined : name)
+
+/** How the publishers of messages are called. */
+export function useClientNames(domain: string, ids: readonly string[]): (id: string) => string {
+  const names = useQueries({
+    queries: ids.map((id) => clientName(domain, id)),
+    combine: (results) => new Map(results.map(({ data }, at) => [ids[at], given(data)])),
+  })
+  return (id) => (id === '' ? 'a user' : (names.get(id) ?? shortId(id)))
+}
+
 /** The name without a link. */
 export function ClientLabel({ domain, id }: { domain: string; id: string }) {
-  const { data } = useQuery({
-    ...query('GET /{domain_id}/clients/{client_id}', { params: { domain_id: domain, client_id: id } }),
-    ...options,
-    enabled: id !== '',
-  })
-  return id === '' ? 'a user' : data?.id === id && data.name !== '' ? data.name : shortId(id)
+  const { data } = useQuery(clientName(domain, id))
+  return id === '' ? 'a user' : (given(data) ?? shortId(id))
 }
 
 export function ClientName({ domain, id }: { domain: string; id: string }) {
-  const { data } = useQuery({
-    ...query('GET /{domain_id}/clients/{client_id}', { params: { domain_id: domain, client_id: id } }),
-    ...options,
-    enabled: id !== '',
-  })
+  const { data } = useQuery(clientName(domain, id))
   if (id === '') return <span className="muted">a user</span>
-  const name = data?.id === id && data.name !== '' ? data.name : undefined
-  return <Link to={paths.client(domain, id)}>{name ?? <code>{shortId(id)}</code>}</Link>
+  return <Link to={paths.client(domain, id)}>{given(data) ?? <code>{shortId(id)}</code>}</Link>
 }
 
 /** `to`: another place than the page of the channel. */
 export function ChannelName({ domain, id, to }: { domain: string; id: string; to?: string }) {
-  const { data } = useQuery({
-    ...query('GET /{domain_id}/channels/{channel_id}', { params: { domain_id: domain, channel_id: id } }),
-    ...options,
-    enabled: id !== '',
-  })
-  const name = data?.id === id && data.name !== '' ? data.name : undefined
-  return <Link to={to ?? paths.channel(domain, id)}>{name ?? <code>{shortId(id)}</code>}</Link>
+  const { data } = useQuery(channelName(domain, id))
+  return <Link to={to ?? paths.channel(domain, id)}>{given(data) ?? <code>{shortId(id)}</code>}</Link>
 }
 
 export function WorkerName({ domain, id }: { domain: string; id: string }) {
@@ -61,10 +113,6 @@ export function UserName({ id }: { id: string }) {
 }
 
 export function GroupName({ domain, id }: { domain: string; id: string }) {
-  const { data } = useQuery({
-    ...query('GET /{domain_id}/groups/{group_id}', { params: { domain_id: domain, group_id: id } }),
-    ...options,
-  })
-  const name = data?.id === id ? data.name : undefined
-  return <Link to={paths.group(domain, id)}>{name ?? <code>{shortId(id)}</code>}</Link>
+  const { data } = useQuery(groupName(domain, id))
+  return <Link to={paths.group(domain, id)}>{given(data) ?? <code>{shortId(id)}</code>}</Link>
 }

@@ -4,7 +4,7 @@ import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { ApiError, missingAction } from '../api/errors.ts'
 import { Button, CopyButton } from '../design/controls.tsx'
-import { Empty, Notice, Skeleton, relativeTime, useNow } from '../design/display.tsx'
+import { Details, Empty, Notice, Skeleton, relativeTime, useNow } from '../design/display.tsx'
 import { showToast } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
 import { useDomainId } from './url.ts'
@@ -82,17 +82,15 @@ export function ErrorState({
               Retry
             </Button>
           )}
-          {known?.requestId === undefined ? null : <CopyButton text={known.requestId} label="Copy request id" />}
+          {known?.requestId === undefined ? null : (
+            <Details>
+              Request <code>{known.requestId}</code> <CopyButton text={known.requestId} label="Copy request id" />
+            </Details>
+          )}
         </>
       }
     >
       {known?.status === 0 ? 'The page tries again by itself. Check that the platform runs.' : error.message}
-      {known?.requestId === undefined ? null : (
-        <span className="small">
-          <br />
-          Request <code>{known.requestId}</code>
-        </span>
-      )}
     </Empty>
   )
 }

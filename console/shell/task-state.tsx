@@ -25,3 +25,16 @@ export function TaskState({ state }: { state: number }) {
     </State>
   )
 }
+
+const ACTIVITIES = {
+  active: { word: 'Active', tone: 'ok' },
+  paused: { word: 'Paused', tone: 'warn' },
+  failing: { word: 'Failing', tone: 'bad' },
+} as const satisfies Readonly<Record<string, { word: string; tone: Tone }>>
+
+/** A task that messages or a schedule start has an activity, and the state of its last start says nothing about it. */
+export function TaskActivity({ state, activity }: { state: number; activity?: keyof typeof ACTIVITIES | undefined }) {
+  if (activity === undefined) return <TaskState state={state} />
+  const { word, tone } = ACTIVITIES[activity]
+  return <State tone={tone}>{word}</State>
+}

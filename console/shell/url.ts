@@ -19,10 +19,10 @@ export function useView(name: string, byDefault = ''): [string, (value: string) 
       void navigate({
         to: '.',
         replace: true,
-        search: ((before: Search) => {
+        search: (before: Search) => {
           const { [name]: _before, ...rest } = before
           return value === byDefault ? rest : { ...rest, [name]: value }
-        }) as never,
+        },
       })
     },
     [navigate, name, byDefault],
@@ -39,10 +39,10 @@ export function useViews(): [Search, (changes: Record<string, string | undefined
       void navigate({
         to: '.',
         replace: true,
-        search: ((before: Search) =>
+        search: (before: Search) =>
           Object.fromEntries(
             Object.entries({ ...before, ...changes }).filter(([, value]) => value !== undefined && value !== ''),
-          )) as never,
+          ),
       })
     },
     [navigate],

@@ -24,6 +24,11 @@ async function run(instantiate: Instantiate, { request, cores: files }: RunCompo
   for (const [name, bytes] of files)
     cores.push({ name, module: await WebAssembly.compile(bytes), memoryLimitBytes: MEMORY_LIMIT_BYTES })
   const compileMs = performance.now() - beganMs
-  const component = new LoadedComponent({ exports: exportsOf(request), cores, instantiate })
+  const component = new LoadedComponent({
+    exports: exportsOf(request),
+    cores,
+    evaluate: () => instantiate,
+    deferrals: () => 0,
+  })
   return { ...runCalls(request, (call, host) => component.call(call, host)), compileMs }
 }

@@ -55,7 +55,7 @@ export async function tryModule(given: Omit<TryRequest, 'tools'>, isComponent: b
         'message',
         ({ data, source }: MessageEvent<typeof READY | TryAnswer>) => {
           if (source !== frame.contentWindow) return
-          // A frame without an origin can be addressed only as any.
+          // A frame without an origin can be addressed only as `*`.
           if (data === READY)
             frame.contentWindow?.postMessage(request, {
               targetOrigin: '*',

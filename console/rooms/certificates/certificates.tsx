@@ -5,13 +5,14 @@ import { call } from '../../api/call.ts'
 import type { Certificate } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, Id, SelectField, TextField } from '../../design/controls.tsx'
-import { Card, Empty, State, Time, absoluteTime } from '../../design/display.tsx'
+import { Card, Empty, Time, absoluteTime } from '../../design/display.tsx'
 import { Dialog, FormDialog } from '../../design/layers.tsx'
-import { useAction } from '../../shell/action.ts'
+import { useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { Filters } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
 import { DataTable } from '../../shell/table.tsx'
+import { Validity } from '../../shell/validity.tsx'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 
 const FIELDS = [
@@ -29,13 +30,14 @@ export function Certificates() {
   const params = { domain_id: domain }
   const filters = {
     entity_id: views['client'],
-    revoked: views['state'] === undefined ? undefined : String(views['state'] === 'revoked'),
+    revoked: views['state'] === undefined ? undefined : (`${views['state'] === 'revoked'}` as const),
   }
   useEffect(() => {
     document.title = 'Certificates · Skein'
   }, [])
-  const [revoke, isRevoking] = useAction('The certificate was not revoked', async (serial: string) => {
-    await call('POST /{domain_id}/certs/{serial}/revoke', { params: { ...params, serial } })
+  const revoke = useFormAction('The certificate was not revoked', async () => {
+    if (revoking === undefined) return
+    await call('POST /{domain_id}/certs/{serial}/revoke', { params: { ...params, serial: revoking.serial_number } })
     setRevoking(undefined)
     return 'Revoked: connections with it end'
   })
@@ -55,7 +57,7 @@ export function Certificates() {
         fetchPage={async ({ signal, ...page }) => {
           const found = await call('GET /{domain_id}/certs', {
             params,
-            query: { ...filters, ...page } as never,
+            query: { ...filters, ...page },
             signal,
           })
           return { total: found.total, rows: found.certs }
@@ -126,25 +128,13 @@ export function Certificates() {
       />
       {dialog === '' ? null : <Issue domain={domain} client={views['client'] ?? ''} onClose={() => setDialog('')} />}
       {revoking === undefined ? null : (
-        <Confirm
-          title="Revoke the certificate"
-          submit="Revoke"
-          busy={isRevoking}
-          onClose={() => setRevoking(undefined)}
-          onConfirm={() => void revoke(revoking.serial_number)}
-        >
+        <Confirm title="Revoke the certificate" submit="Revoke" action={revoke} onClose={() => setRevoking(undefined)}>
           The certificate with the serial number {revoking.serial_number} becomes invalid, and connections that use it
           end. This cannot be undone.
         </Confirm>
       )}
     </>
   )
-}
-
-function Validity({ certificate }: { certificate: Certificate }) {
-  if (certificate.revoked) return <State tone="bad">Revoked</State>
-  if (Date.parse(certificate.expiry_time) < Date.now()) return <State tone="idle">Expired</State>
-  return <State tone="ok">Valid</State>
 }
 
 function Issue({ domain, client: given, onClose }: { domain: string; client: string; onClose: () => void }) {
@@ -157,7 +147,7 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
       query: { limit: SHOWN_CLIENTS, order: 'name', dir: 'asc', secrets: false },
     }),
   )
-  const [issue, isBusy] = useAction('The certificate was not issued', async () => {
+  const issue = useFormAction('The certificate was not issued', async () => {
     setIssued(
       await call('POST /{domain_id}/certs/issue/{client_id}', {
         params: { domain_id: domain, client_id: client },
@@ -191,13 +181,13 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
     <FormDialog
       title="Issue a certificate"
       submit="Issue certificate"
-      busy={isBusy}
+      action={issue}
       onClose={onClose}
-      onSubmit={() => void issue()}
       disabledReason={client === '' ? 'Choose a client' : undefined}
     >
       <SelectField
         label="Client"
+        field="client_id"
         value={client}
         onChange={setClient}
         options={[['', 'Choose a client'], ...options]}
@@ -207,7 +197,7 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
             : 'The private key is created by the server and shown once.'
         }
       />
-      <TextField label="Lifetime" value={ttl} onChange={setTtl} hint="Such as 8760h, a year" />
+      <TextField label="Lifetime" field="ttl" value={ttl} onChange={setTtl} hint="Such as 8760h, a year" />
     </FormDialog>
   )
 }

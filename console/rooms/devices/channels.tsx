@@ -7,15 +7,17 @@ import { Button, TextField } from '../../design/controls.tsx'
 import { Card, Empty, EntityStatus, Tags, Time } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useFormAction } from '../../shell/action.ts'
 import { BulkBar } from '../../shell/bulk.tsx'
 import { Filters, splitTags } from '../../shell/filters.tsx'
 import { useSelection } from '../../shell/selection.ts'
 import { DataTable } from '../../shell/table.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 
 export function Channels() {
   const domain = useDomainId()
+  const cannotCreate = useDomainDenied(domain)('channel_create')
   const [views, setViews] = useViews()
   const [dialog, setDialog] = useView('create')
   const [selected, setSelected] = useSelection(`channels ${domain}`)
@@ -45,7 +47,7 @@ export function Channels() {
     <>
       <div className="page-head">
         <h1 className="grow">Channels</h1>
-        <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+        <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
           New channel
         </Button>
       </div>
@@ -68,7 +70,7 @@ export function Channels() {
         actions={[
           {
             label: 'Enable',
-            run: async (id) =>
+            run: async ([id = '']) =>
               await call('POST /{domain_id}/channels/{channel_id}/enable', {
                 params: { ...params, channel_id: id },
               }),
@@ -76,7 +78,7 @@ export function Channels() {
           },
           {
             label: 'Disable',
-            run: async (id) =>
+            run: async ([id = '']) =>
               await call('POST /{domain_id}/channels/{channel_id}/disable', {
                 params: { ...params, channel_id: id },
               }),
@@ -85,7 +87,7 @@ export function Channels() {
           {
             label: 'Delete',
             isDanger: true,
-            run: async (id) =>
+            run: async ([id = '']) =>
               await call('DELETE /{domain_id}/channels/{channel_id}', { params: { ...params, channel_id: id } }),
             allows: 404,
           },
@@ -154,7 +156,7 @@ export function Channels() {
                 icon="channel"
                 title="No channels yet"
                 actions={
-                  <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+                  <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
                     New channel
                   </Button>
                 }
@@ -166,7 +168,9 @@ export function Channels() {
           </Card>
         }
       />
-      {dialog === '' ? null : <NewChannel domain={domain} onClose={() => setDialog('')} />}
+      {dialog === '' || cannotCreate !== undefined ? null : (
+        <NewChannel domain={domain} onClose={() => setDialog('')} />
+      )}
     </>
   )
 }
@@ -176,7 +180,7 @@ function NewChannel({ domain, onClose }: { domain: string; onClose: () => void }
   const [name, setName] = useState('')
   const [route, setRoute] = useState('')
   const [tags, setTags] = useState('')
-  const [create, isBusy] = useAction('The channel was not created', async () => {
+  const create = useFormAction('The channel was not created', async () => {
     const channel = await call('POST /{domain_id}/channels', {
       params: { domain_id: domain },
       body: { name: name.trim(), tags: splitTags(tags), ...(route.trim() === '' ? {} : { route: route.trim() }) },
@@ -184,21 +188,16 @@ function NewChannel({ domain, onClose }: { domain: string; onClose: () => void }
     await navigate({ to: paths.channel(domain, channel.id) })
   })
   return (
-    <FormDialog
-      title="New channel"
-      submit="Create channel"
-      busy={isBusy}
-      onClose={onClose}
-      onSubmit={() => void create()}
-    >
-      <TextField label="Name" value={name} onChange={setName} autoFocus required maxLength={1024} />
+    <FormDialog title="New channel" submit="Create channel" action={create} onClose={onClose}>
+      <TextField label="Name" field="name" value={name} onChange={setName} autoFocus required maxLength={1024} />
       <TextField
         label="Route"
+        field="route"
         value={route}
         onChange={setRoute}
         hint="A short name for topics and addresses, such as hall-1. Optional."
       />
-      <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas. Optional." />
+      <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas. Optional." />
     </FormDialog>
   )
 }

@@ -3,9 +3,20 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
+import { formatJson, parseJson } from '../../api/json.ts'
 import type { Client as ClientRecord } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
-import { Button, Code, CopyButton, Id, Menu, Segments, SelectField, TextField } from '../../design/controls.tsx'
+import {
+  Button,
+  Code,
+  CopyButton,
+  Id,
+  Menu,
+  Segments,
+  SelectField,
+  TextArea,
+  TextField,
+} from '../../design/controls.tsx'
 import {
   Card,
   Empty,
@@ -15,20 +26,25 @@ import {
   State,
   Tags,
   Time,
+  counted,
   formatCount,
   isNever,
 } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { GroupName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
-import { useDomainId, useParam } from '../../shell/url.ts'
-import { SNIPPETS } from './snippets.ts'
+import { useDomainId, useParam, useView } from '../../shell/url.ts'
+import { WaitingForOtherOwner } from '../../shell/waiting.tsx'
+import { useClientDenied } from '../../shell/permissions.ts'
+import { ClientCertificates, NewestValues } from './client-data.tsx'
+import { Commands } from './commands.tsx'
+import { fetchSecret } from './secret.ts'
 
 const REFRESH_MS = 5_000
 
@@ -53,7 +69,6 @@ export function Client() {
               { key: 'overview', name: 'Overview', to: paths.client(domain, id) },
               { key: 'connections', name: 'Connections', to: paths.client(domain, id, 'connections') },
               { key: 'snippets', name: 'Snippets', to: paths.client(domain, id, 'snippets') },
-              { key: 'certificates', name: 'Certificates', to: paths.certificates(domain, { client: id }) },
               { key: 'journal', name: 'Journal', to: paths.client(domain, id, 'journal') },
             ]}
           />
@@ -69,6 +84,7 @@ export function Client() {
 
 function Head({ client, domain }: { client: ClientRecord; domain: string }) {
   const navigate = useNavigate()
+  const denied = useClientDenied(domain, client.id)
   const [dialog, setDialog] = useState<'edit' | 'delete'>()
   const params = { domain_id: domain, client_id: client.id }
   const isEnabled = client.status === 'enabled'
@@ -77,7 +93,7 @@ function Head({ client, domain }: { client: ClientRecord; domain: string }) {
     else await call('POST /{domain_id}/clients/{client_id}/enable', { params })
     return isEnabled ? 'Disabled: its connections are closed' : 'Enabled'
   })
-  const [remove, isRemoving] = useAction('The client was not deleted', async () => {
+  const remove = useFormAction('The client was not deleted', async () => {
     await call('DELETE /{domain_id}/clients/{client_id}', { params })
     await navigate({ to: paths.clients(domain) })
     return 'The client is deleted'
@@ -87,14 +103,19 @@ function Head({ client, domain }: { client: ClientRecord; domain: string }) {
       <h1 className="clip">{client.name === '' ? client.id : client.name}</h1>
       <EntityStatus status={client.status} />
       <span className="grow" />
-      <Button icon="settings" onClick={() => setDialog('edit')}>
+      <Button icon="settings" disabledReason={denied('update')} onClick={() => setDialog('edit')}>
         Edit
       </Button>
       <Menu
         label="More actions"
         icon="more"
         items={[
-          { label: isEnabled ? 'Disable' : 'Enable', icon: isEnabled ? 'stop' : 'play', onSelect: () => void toggle() },
+          {
+            label: isEnabled ? 'Disable' : 'Enable',
+            icon: isEnabled ? 'stop' : 'play',
+            disabledReason: denied('update'),
+            onSelect: () => void toggle(),
+          },
           {
             label: 'Explain access',
             icon: 'access',
@@ -102,7 +123,13 @@ function Head({ client, domain }: { client: ClientRecord; domain: string }) {
               void navigate({ to: paths.access(domain, { entity: `client:${client.id}`, action: 'read' }) }),
           },
           'line',
-          { label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDialog('delete') },
+          {
+            label: 'Delete',
+            icon: 'trash',
+            isDanger: true,
+            disabledReason: denied('delete'),
+            onSelect: () => setDialog('delete'),
+          },
         ]}
       />
       {dialog === 'edit' ? <Edit client={client} domain={domain} onClose={() => setDialog(undefined)} /> : null}
@@ -110,9 +137,8 @@ function Head({ client, domain }: { client: ClientRecord; domain: string }) {
         <Confirm
           title={`Delete ${client.name}`}
           submit="Delete client"
-          busy={isRemoving}
+          action={remove}
           onClose={() => setDialog(undefined)}
-          onConfirm={() => void remove()}
         >
           Its connections end at once and its secret becomes invalid. Its stored messages stay. This cannot be undone.
         </Confirm>
@@ -124,67 +150,41 @@ function Head({ client, domain }: { client: ClientRecord; domain: string }) {
 function Edit({ client, domain, onClose }: { client: ClientRecord; domain: string; onClose: () => void }) {
   const [name, setName] = useState(client.name)
   const [tags, setTags] = useState(client.tags.join(', '))
-  const [metadata, setMetadata] = useState(JSON.stringify(client.metadata, undefined, 2))
-  const [save, isBusy] = useAction('The client was not changed', async () => {
+  const [metadata, setMetadata] = useState(formatJson(client.metadata, 2))
+  const save = useFormAction('The client was not changed', async () => {
     await call('PATCH /{domain_id}/clients/{client_id}', {
       params: { domain_id: domain, client_id: client.id },
-      body: { name: name.trim(), tags: splitTags(tags), metadata: JSON.parse(metadata) as Record<string, unknown> },
+      body: { name: name.trim(), tags: splitTags(tags), metadata: parseJson(metadata) as Record<string, unknown> },
     })
     onClose()
     return 'Saved'
   })
   const fault = jsonFault(metadata)
   return (
-    <FormDialog
-      title="Edit client"
-      submit="Save"
-      busy={isBusy}
-      onClose={onClose}
-      onSubmit={() => void save()}
-      disabledReason={fault}
-    >
-      <TextField label="Name" value={name} onChange={setName} />
-      <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas" />
-      <MetadataField value={metadata} onChange={setMetadata} error={fault} />
+    <FormDialog title="Edit client" submit="Save" action={save} onClose={onClose} disabledReason={fault}>
+      <TextField label="Name" field="name" value={name} onChange={setName} />
+      <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
+      <TextArea
+        label="Metadata"
+        field="metadata"
+        hint="A JSON object"
+        error={fault}
+        value={metadata}
+        onChange={setMetadata}
+      />
     </FormDialog>
   )
 }
 
-export function jsonFault(text: string): string | undefined {
+function jsonFault(text: string): string | undefined {
   try {
-    const value: unknown = JSON.parse(text)
+    const value: unknown = parseJson(text)
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? undefined
       : 'The metadata must be a JSON object'
   } catch (error) {
     return `The metadata is not JSON: ${(error as Error).message}`
   }
-}
-
-export function MetadataField({
-  value,
-  onChange,
-  error,
-}: {
-  value: string
-  onChange: (value: string) => void
-  error: string | undefined
-}) {
-  return (
-    <div className="field">
-      <label htmlFor="metadata">Metadata</label>
-      <textarea
-        id="metadata"
-        className="input"
-        rows={6}
-        spellCheck={false}
-        aria-invalid={error === undefined ? undefined : true}
-        value={value}
-        onChange={(event) => onChange(event.target.value)}
-      />
-      <div className={error === undefined ? 'hint' : 'error'}>{error ?? 'A JSON object'}</div>
-    </div>
-  )
 }
 
 function Details({ client, domain }: { client: ClientRecord; domain: string }) {
@@ -199,6 +199,7 @@ function Details({ client, domain }: { client: ClientRecord; domain: string }) {
   })
   return (
     <div className="grid">
+      <WaitingForOtherOwner domain={domain} client={client.id} />
       <Card title="Presence" className="half">
         <QueryView result={telemetry} entity={`client:${client.id}`}>
           {(facts) => (
@@ -219,8 +220,8 @@ function Details({ client, domain }: { client: ClientRecord; domain: string }) {
                   ],
                   ['Since', <Time key="since" at={facts.online_changed_at} />],
                   ['Last seen', <Time key="seen" at={facts.last_seen} />],
-                  ['Published', `${formatCount(facts.inbound_messages)} messages`],
-                  ['Received', `${formatCount(facts.outbound_messages)} messages`],
+                  ['Published', counted(facts.inbound_messages, 'message')],
+                  ['Received', counted(facts.outbound_messages, 'message')],
                 ]}
               />
               {isNever(facts.last_error_at) ? null : (
@@ -233,6 +234,7 @@ function Details({ client, domain }: { client: ClientRecord; domain: string }) {
           )}
         </QueryView>
       </Card>
+      <NewestValues domain={domain} client={client.id} />
       <Card title="Secret" className="half">
         <Secret client={client} domain={domain} />
       </Card>
@@ -249,7 +251,7 @@ function Details({ client, domain }: { client: ClientRecord; domain: string }) {
           ]}
         />
         {Object.keys(client.metadata).length === 0 ? null : (
-          <Code label="metadata" wrap text={JSON.stringify(client.metadata, undefined, 2)} />
+          <Code label="metadata" wrap text={formatJson(client.metadata, 2)} />
         )}
       </Card>
       <Card title="Sessions" flush className="half">
@@ -277,25 +279,20 @@ function Details({ client, domain }: { client: ClientRecord; domain: string }) {
           }
         </QueryView>
       </Card>
+      <ClientCertificates domain={domain} client={client.id} />
     </div>
   )
 }
 
-/** A single client is answered without its secret; the list has it for callers who may update the client. */
 function Secret({ client, domain }: { client: ClientRecord; domain: string }) {
+  const cannotUpdate = useClientDenied(domain, client.id)('update')
   const [secret, setSecret] = useState<string>()
   const [isAsking, setAsking] = useState(false)
   const params = { domain_id: domain }
   const [show, isShowing] = useAction('The secret is not shown', async () => {
-    const { clients } = await call('GET /{domain_id}/clients', {
-      params,
-      query: { id: client.id, status: 'all', limit: 1 },
-    })
-    const found = clients[0]?.credentials.secret ?? ''
-    if (found === '') throw new Error('it requires the action client_update on this client')
-    setSecret(found)
+    setSecret(await fetchSecret(domain, client.id))
   })
-  const [rotate, isRotating] = useAction('The secret was not changed', async () => {
+  const rotate = useFormAction('The secret was not changed', async () => {
     const next = [...crypto.getRandomValues(new Uint8Array(16))]
       .map((byte) => byte.toString(16).padStart(2, '0'))
       .join('')
@@ -319,7 +316,7 @@ function Secret({ client, domain }: { client: ClientRecord; domain: string }) {
       )}
       <div className="row wrap">
         {secret === undefined ? (
-          <Button icon="eye" busy={isShowing} onClick={() => void show()}>
+          <Button icon="eye" busy={isShowing} disabledReason={cannotUpdate} onClick={() => void show()}>
             Show secret
           </Button>
         ) : (
@@ -327,18 +324,12 @@ function Secret({ client, domain }: { client: ClientRecord; domain: string }) {
             Hide
           </Button>
         )}
-        <Button icon="refresh" onClick={() => setAsking(true)}>
+        <Button icon="refresh" disabledReason={cannotUpdate} onClick={() => setAsking(true)}>
           Rotate
         </Button>
       </div>
       {isAsking ? (
-        <Confirm
-          title="Rotate the secret"
-          submit="Rotate"
-          busy={isRotating}
-          onClose={() => setAsking(false)}
-          onConfirm={() => void rotate()}
-        >
+        <Confirm title="Rotate the secret" submit="Rotate" action={rotate} onClose={() => setAsking(false)}>
           The client gets a new secret. Its connections end, and it cannot connect again with the old one.
         </Confirm>
       ) : null}
@@ -360,6 +351,7 @@ function Connections({ client, domain }: { client: ClientRecord; domain: string 
       query: { limit: 100, connection_type: 'subscribe', status: 'all' },
     }),
   )
+  const cannotConnect = useClientDenied(domain, client.id)('connect_to_channel')
   const [isAdding, setAdding] = useState(false)
   const [disconnect] = useAction('The connection was not removed', async (channel: string) => {
     await call('POST /{domain_id}/channels/disconnect', {
@@ -378,7 +370,7 @@ function Connections({ client, domain }: { client: ClientRecord; domain: string 
             title={`Connected to ${all.size} ${all.size === 1 ? 'channel' : 'channels'}`}
             flush
             actions={
-              <Button icon="plus" onClick={() => setAdding(true)}>
+              <Button icon="plus" disabledReason={cannotConnect} onClick={() => setAdding(true)}>
                 Connect
               </Button>
             }
@@ -400,6 +392,7 @@ function Connections({ client, domain }: { client: ClientRecord; domain: string 
                     kind="quiet"
                     icon="close"
                     label={`Disconnect ${channel.name}`}
+                    disabledReason={cannotConnect}
                     onClick={() => void disconnect(channel.id)}
                   />
                 </div>
@@ -424,7 +417,7 @@ function Connect({ client, domain, onClose }: { client: ClientRecord; domain: st
       query: { limit: 100, order: 'name', dir: 'asc' },
     }),
   )
-  const [connect, isBusy] = useAction('The client was not connected', async () => {
+  const connect = useFormAction('The client was not connected', async () => {
     await call('POST /{domain_id}/channels/connect', {
       params: { domain_id: domain },
       body: { client_ids: [client.id], channel_ids: [channel], types: [...TYPES[types]] },
@@ -436,13 +429,13 @@ function Connect({ client, domain, onClose }: { client: ClientRecord; domain: st
     <FormDialog
       title="Connect to a channel"
       submit="Connect"
-      busy={isBusy}
+      action={connect}
       onClose={onClose}
-      onSubmit={() => void connect()}
       disabledReason={channel === '' ? 'Choose a channel' : undefined}
     >
       <SelectField
         label="Channel"
+        field="channel_ids"
         value={channel}
         onChange={setChannel}
         options={[
@@ -468,27 +461,37 @@ function Snippets({ client, domain }: { client: ClientRecord; domain: string }) 
   const channels = useQuery(
     query('GET /{domain_id}/clients/{client_id}/channels', {
       params: { domain_id: domain, client_id: client.id },
-      query: { limit: 1 },
+      query: { limit: 100, connection_type: 'publish' },
     }),
   )
-  const channel = channels.data?.channels[0]
+  const [chosen, setChosen] = useView('channel')
   return (
-    <div className="stack mid">
-      {channels.data !== undefined && channel === undefined ? (
-        <Notice tone="warn" actions={<Link to={paths.client(domain, client.id, 'connections')}>Connect it</Link>}>
-          The client is connected to no channel: the commands are refused until it is.
-        </Notice>
-      ) : null}
-      <p className="muted">
-        Set <code>SECRET</code> to the secret of the client first.
-      </p>
-      <div className="grid">
-        {SNIPPETS.map(({ name, text }) => (
-          <Card key={name} title={name} className="half">
-            <Code label={name} text={text({ domain, client: client.id, channel: channel?.id ?? '<channel>' })} />
+    <QueryView result={channels} entity={`client:${client.id}`}>
+      {({ channels: known }) => {
+        const [first] = known
+        if (first === undefined)
+          return (
+            <Notice tone="warn" actions={<Link to={paths.client(domain, client.id, 'connections')}>Connect it</Link>}>
+              The client publishes to no channel. Connect it to one first.
+            </Notice>
+          )
+        const channel = known.find(({ id }) => id === chosen) ?? first
+        return (
+          <Card title="Publish as this client">
+            <div className="stack mid">
+              {known.length === 1 ? null : (
+                <SelectField
+                  label="Channel"
+                  value={channel.id}
+                  onChange={setChosen}
+                  options={known.map(({ id, name }): [string, string] => [id, name === '' ? id : name])}
+                />
+              )}
+              <Commands domain={domain} client={client.id} channel={channel.id} />
+            </div>
           </Card>
-        ))}
-      </div>
-    </div>
+        )
+      }}
+    </QueryView>
   )
 }

@@ -1,21 +1,25 @@
 /** Clients of a domain: any number of them, filters in the address, actions on many at once. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
-import { useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { call } from '../../api/call.ts'
 import type { Client } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, SelectField, TextField } from '../../design/controls.tsx'
-import { Card, Empty, EntityStatus, Notice, Tags, Time } from '../../design/display.tsx'
+import { Card, Empty, EntityStatus, Notice, State, Tags, Time } from '../../design/display.tsx'
 import { Dialog, FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useFormAction } from '../../shell/action.ts'
 import { BulkBar } from '../../shell/bulk.tsx'
 import { Filters, splitTags } from '../../shell/filters.tsx'
 import { useSelection } from '../../shell/selection.ts'
 import { DataTable } from '../../shell/table.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
+import { clientActions, exportClients } from './client-actions.tsx'
 
+/** Whether clients are online is up to a second old. */
+const REFRESH_MS = 10_000
 const ALL_STATUSES = 'all'
 type Status = 'enabled' | 'disabled' | 'all'
 
@@ -27,13 +31,15 @@ export function useClientFilters() {
     status: (views['status'] ?? ALL_STATUSES) as Status,
     channel: views['channel'],
     group: views['group'],
-    order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at',
+    online: views['state'] === undefined ? undefined : views['state'] === 'online',
+    order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at' | 'online',
     dir: (views['dir'] ?? 'desc') as 'asc' | 'desc',
   }
 }
 
 export function Clients() {
   const domain = useDomainId()
+  const cannotCreate = useDomainDenied(domain)('client_create')
   const navigate = useNavigate()
   const filters = useClientFilters()
   const [, setViews] = useViews()
@@ -47,12 +53,16 @@ export function Clients() {
   const fetchPage = async ({ offset, limit, signal }: { offset: number; limit: number; signal?: AbortSignal }) => {
     const page = await call('GET /{domain_id}/clients', {
       params,
-      query: { ...filters, offset, limit },
+      query: { ...filters, secrets: false, offset, limit },
       ...(signal === undefined ? {} : { signal }),
     })
     return { total: page.total, rows: page.clients }
   }
-  const hasFilter = filters.name !== undefined || filters.tags !== undefined || filters.status !== ALL_STATUSES
+  const hasFilter =
+    filters.name !== undefined ||
+    filters.tags !== undefined ||
+    filters.online !== undefined ||
+    filters.status !== ALL_STATUSES
   return (
     <>
       <div className="page-head">
@@ -60,13 +70,17 @@ export function Clients() {
         <Button icon="provisioning" onClick={() => void navigate({ to: paths.imports(domain) })}>
           Import
         </Button>
-        <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+        <Link className="button" to={paths.connectDevice(domain)}>
+          Connect a device
+        </Link>
+        <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
           New client
         </Button>
       </div>
       <Filters
         fields={[
           { name: 'tags', label: 'Tags', hint: 'Separated by commas; a client must have all of them' },
+          { name: 'state', label: 'State', options: ['online', 'offline'] },
           { name: 'status', label: 'Status', options: ['enabled', 'disabled'] },
         ]}
       />
@@ -80,31 +94,8 @@ export function Clients() {
           const page = await fetchPage({ offset, limit })
           return { total: page.total, ids: page.rows.map(({ id }) => id) }
         }}
-        actions={[
-          {
-            label: 'Enable',
-            run: async (id) =>
-              await call('POST /{domain_id}/clients/{client_id}/enable', {
-                params: { ...params, client_id: id },
-              }),
-            allows: 409,
-          },
-          {
-            label: 'Disable',
-            run: async (id) =>
-              await call('POST /{domain_id}/clients/{client_id}/disable', {
-                params: { ...params, client_id: id },
-              }),
-            allows: 409,
-          },
-          {
-            label: 'Delete',
-            isDanger: true,
-            run: async (id) =>
-              await call('DELETE /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } }),
-            allows: 404,
-          },
-        ]}
+        actions={clientActions(domain)}
+        onExport={async (ids) => await exportClients(domain, ids)}
       />
       <DataTable<Client>
         label="Clients"
@@ -113,6 +104,7 @@ export function Clients() {
         rowId={({ id }) => id}
         hrefOf={({ id }) => paths.client(domain, id)}
         onTotal={setTotal}
+        refetchMs={REFRESH_MS}
         selection={{ selected, onSelect: setSelected }}
         sort={{ order: filters.order, dir: filters.dir, onSort: (order, dir) => setViews({ order, dir }) }}
         columns={[
@@ -127,7 +119,28 @@ export function Clients() {
               </Link>
             ),
           },
-          { key: 'status', title: 'Status', width: '100px', cell: ({ status }) => <EntityStatus status={status} /> },
+          {
+            key: 'online',
+            title: 'State',
+            width: '100px',
+            order: 'online',
+            cell: ({ online }) =>
+              online === true ? <State tone="ok">Online</State> : <State tone="idle">Offline</State>,
+          },
+          {
+            key: 'seen',
+            title: 'Last seen',
+            width: '110px',
+            isMinor: true,
+            cell: ({ last_seen: at }) => <Time at={at} />,
+          },
+          {
+            key: 'status',
+            title: 'Status',
+            width: '100px',
+            isMinor: true,
+            cell: ({ status }) => <EntityStatus status={status} />,
+          },
           {
             key: 'tags',
             title: 'Tags',
@@ -147,14 +160,6 @@ export function Clients() {
             isMinor: true,
             cell: ({ created_at: at }) => <Time at={at} />,
           },
-          {
-            key: 'updated',
-            title: 'Changed',
-            width: '110px',
-            order: 'updated_at',
-            isMinor: true,
-            cell: ({ updated_at: at }) => <Time at={at} />,
-          },
         ]}
         empty={
           <Card>
@@ -162,7 +167,9 @@ export function Clients() {
               <Empty
                 icon="search"
                 title="No client matches"
-                actions={<Button onClick={() => setViews({ name: '', tags: '', status: '' })}>Clear filters</Button>}
+                actions={
+                  <Button onClick={() => setViews({ name: '', tags: '', state: '', status: '' })}>Clear filters</Button>
+                }
               />
             ) : (
               <Empty
@@ -170,9 +177,9 @@ export function Clients() {
                 title="No clients yet"
                 actions={
                   <>
-                    <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
-                      New client
-                    </Button>
+                    <Link className="button primary" to={paths.connectDevice(domain)}>
+                      Connect a device
+                    </Link>
                     <Button onClick={() => void navigate({ to: paths.imports(domain) })}>Import a CSV file</Button>
                   </>
                 }
@@ -184,7 +191,7 @@ export function Clients() {
           </Card>
         }
       />
-      {dialog === '' ? null : <NewClient domain={domain} onClose={() => setDialog('')} />}
+      {dialog === '' || cannotCreate !== undefined ? null : <NewClient domain={domain} onClose={() => setDialog('')} />}
     </>
   )
 }
@@ -195,24 +202,26 @@ function NewClient({ domain, onClose }: { domain: string; onClose: () => void })
   const [tags, setTags] = useState('')
   const [channel, setChannel] = useState('')
   const [made, setMade] = useState<Client>()
+  const created = useRef<Client>(undefined)
   const channels = useQuery(
     query('GET /{domain_id}/channels', {
       params: { domain_id: domain },
       query: { limit: 100, order: 'name', dir: 'asc' },
     }),
   )
-  const [create, isBusy] = useAction('The client was not created', async () => {
+  const create = useFormAction('The client was not created', async () => {
     const params = { domain_id: domain }
-    const client = await call('POST /{domain_id}/clients', {
+    // A client whose connection failed is not created again.
+    const client = (created.current ??= await call('POST /{domain_id}/clients', {
       params,
       body: { name: name.trim(), tags: splitTags(tags) },
-    })
-    setMade(client)
+    }))
     if (channel !== '')
       await call('POST /{domain_id}/channels/connect', {
         params,
         body: { client_ids: [client.id], channel_ids: [channel], types: ['publish', 'subscribe'] },
       })
+    setMade(client)
   })
   if (made !== undefined) {
     const leave = () => void navigate({ to: paths.client(domain, made.id) })
@@ -232,17 +241,12 @@ function NewClient({ domain, onClose }: { domain: string; onClose: () => void })
     )
   }
   return (
-    <FormDialog
-      title="New client"
-      submit="Create client"
-      busy={isBusy}
-      onClose={onClose}
-      onSubmit={() => void create()}
-    >
-      <TextField label="Name" value={name} onChange={setName} autoFocus required maxLength={1024} />
-      <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas. Optional." />
+    <FormDialog title="New client" submit="Create client" action={create} onClose={onClose}>
+      <TextField label="Name" field="name" value={name} onChange={setName} autoFocus required maxLength={1024} />
+      <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas. Optional." />
       <SelectField
         label="Connect to channel"
+        field="channel_ids"
         value={channel}
         onChange={setChannel}
         options={[

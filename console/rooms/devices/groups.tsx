@@ -9,17 +9,19 @@ import { Button, Id, Menu, SelectField, TextField } from '../../design/controls.
 import { Card, Empty, EntityStatus, Facts, Tags, Time, counted } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { Filters, splitTags } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useParam, useView, useViews } from '../../shell/url.ts'
 
 export function Groups() {
   const domain = useDomainId()
+  const cannotCreate = useDomainDenied(domain)('group_create')
   const [views, setViews] = useViews()
   const [dialog, setDialog] = useView('create')
   const params = { domain_id: domain }
@@ -36,7 +38,7 @@ export function Groups() {
     <>
       <div className="page-head">
         <h1 className="grow">Groups</h1>
-        <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+        <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
           New group
         </Button>
       </div>
@@ -98,7 +100,7 @@ export function Groups() {
                 icon="group"
                 title="No groups yet"
                 actions={
-                  <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+                  <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
                     New group
                   </Button>
                 }
@@ -109,7 +111,7 @@ export function Groups() {
           </Card>
         }
       />
-      {dialog === '' ? null : <NewGroup domain={domain} onClose={() => setDialog('')} />}
+      {dialog === '' || cannotCreate !== undefined ? null : <NewGroup domain={domain} onClose={() => setDialog('')} />}
     </>
   )
 }
@@ -118,7 +120,7 @@ function NewGroup({ domain, parent, onClose }: { domain: string; parent?: string
   const navigate = useNavigate()
   const [name, setName] = useState('')
   const [description, setDescription] = useState('')
-  const [create, isBusy] = useAction('The group was not created', async () => {
+  const create = useFormAction('The group was not created', async () => {
     const group = await call('POST /{domain_id}/groups', {
       params: { domain_id: domain },
       body: {
@@ -134,12 +136,11 @@ function NewGroup({ domain, parent, onClose }: { domain: string; parent?: string
     <FormDialog
       title={parent === undefined ? 'New group' : 'New group inside'}
       submit="Create group"
-      busy={isBusy}
+      action={create}
       onClose={onClose}
-      onSubmit={() => void create()}
     >
-      <TextField label="Name" value={name} onChange={setName} autoFocus required />
-      <TextField label="Description" value={description} onChange={setDescription} />
+      <TextField label="Name" field="name" value={name} onChange={setName} autoFocus required />
+      <TextField label="Description" field="description" value={description} onChange={setDescription} />
     </FormDialog>
   )
 }
@@ -178,7 +179,7 @@ function Head({ group, domain }: { group: GroupView; domain: string }) {
   const navigate = useNavigate()
   const [dialog, setDialog] = useState<'edit' | 'delete' | 'inside'>()
   const params = { domain_id: domain, group_id: group.id }
-  const [remove, isRemoving] = useAction('The group was not deleted', async () => {
+  const remove = useFormAction('The group was not deleted', async () => {
     await call('DELETE /{domain_id}/groups/{group_id}', { params })
     await navigate({ to: paths.groups(domain) })
     return 'The group is deleted'
@@ -214,9 +215,8 @@ function Head({ group, domain }: { group: GroupView; domain: string }) {
         <Confirm
           title={`Delete ${group.name}`}
           submit="Delete group"
-          busy={isRemoving}
+          action={remove}
           onClose={() => setDialog(undefined)}
-          onConfirm={() => void remove()}
         >
           Groups in it become roots, and its clients and channels lose their group. This cannot be undone.
         </Confirm>
@@ -229,7 +229,7 @@ function Edit({ group, domain, onClose }: { group: GroupView; domain: string; on
   const [name, setName] = useState(group.name)
   const [description, setDescription] = useState(group.description ?? '')
   const [tags, setTags] = useState(group.tags.join(', '))
-  const [save, isBusy] = useAction('The group was not changed', async () => {
+  const save = useFormAction('The group was not changed', async () => {
     await call('PATCH /{domain_id}/groups/{group_id}', {
       params: { domain_id: domain, group_id: group.id },
       body: { name: name.trim(), description, tags: splitTags(tags) },
@@ -238,10 +238,10 @@ function Edit({ group, domain, onClose }: { group: GroupView; domain: string; on
     return 'Saved'
   })
   return (
-    <FormDialog title="Edit group" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
-      <TextField label="Name" value={name} onChange={setName} />
-      <TextField label="Description" value={description} onChange={setDescription} />
-      <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas" />
+    <FormDialog title="Edit group" submit="Save" action={save} onClose={onClose}>
+      <TextField label="Name" field="name" value={name} onChange={setName} />
+      <TextField label="Description" field="description" value={description} onChange={setDescription} />
+      <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
     </FormDialog>
   )
 }
@@ -260,12 +260,10 @@ function Content({ domain, group }: { domain: string; group: string }) {
     if (kind === 'clients')
       await call('DELETE /{domain_id}/clients/{client_id}/parent', {
         params: { domain_id: domain, client_id: id },
-        body: { parent_group_id: group } as never,
       })
     else
       await call('DELETE /{domain_id}/channels/{channel_id}/parent', {
         params: { domain_id: domain, channel_id: id },
-        body: { parent_group_id: group } as never,
       })
     return 'Taken out of the group'
   })
@@ -358,7 +356,7 @@ function Add({
     enabled: kind === 'channels',
   })
   const rows = kind === 'clients' ? (clients.data?.clients ?? []) : (channels.data?.channels ?? [])
-  const [add, isBusy] = useAction('It was not added', async () => {
+  const add = useFormAction('It was not added', async () => {
     const body = { parent_group_id: group }
     if (kind === 'clients')
       await call('POST /{domain_id}/clients/{client_id}/parent', { params: { ...params, client_id: chosen }, body })
@@ -372,14 +370,14 @@ function Add({
     <FormDialog
       title={`Add a ${what}`}
       submit="Add"
-      busy={isBusy}
+      action={add}
       onClose={onClose}
-      onSubmit={() => void add()}
       disabledReason={chosen === '' ? `Choose a ${what}` : undefined}
     >
       <TextField label="Find by name" value={name} onChange={setName} autoFocus />
       <SelectField
         label={what === 'client' ? 'Client' : 'Channel'}
+        field={what === 'client' ? 'client_id' : 'channel_id'}
         value={chosen}
         onChange={setChosen}
         options={[['', 'Choose'], ...rows.map(({ id, name: its }): [string, string] => [id, its === '' ? id : its])]}

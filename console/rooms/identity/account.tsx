@@ -6,7 +6,8 @@ import type { User } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Id, Segments, TextField } from '../../design/controls.tsx'
 import { Card, Facts, State, Time, isNever } from '../../design/display.tsx'
-import { useAction } from '../../shell/action.ts'
+import { Form } from '../../design/form.tsx'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { UserJournal } from '../../shell/entity-journal.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { setTheme, useTheme } from '../../shell/theme.ts'
@@ -57,7 +58,7 @@ export function Account() {
 function Profile({ user }: { user: User }) {
   const [first, setFirst] = useState(user.first_name ?? '')
   const [last, setLast] = useState(user.last_name ?? '')
-  const [save, isBusy] = useAction('The profile was not saved', async () => {
+  const save = useFormAction('The profile was not saved', async () => {
     await call('PATCH /users/{user_id}', {
       params: { user_id: user.id },
       body: { first_name: first.trim(), last_name: last.trim() },
@@ -66,21 +67,15 @@ function Profile({ user }: { user: User }) {
   })
   return (
     <Card title="Profile">
-      <form
-        className="form"
-        onSubmit={(event) => {
-          event.preventDefault()
-          void save()
-        }}
-      >
-        <TextField label="First name" value={first} onChange={setFirst} />
-        <TextField label="Last name" value={last} onChange={setLast} />
+      <Form action={save} className="form">
+        <TextField label="First name" field="first_name" value={first} onChange={setFirst} />
+        <TextField label="Last name" field="last_name" value={last} onChange={setLast} />
         <div className="row">
-          <Button type="submit" kind="primary" busy={isBusy}>
+          <Button type="submit" kind="primary" busy={save.isBusy}>
             Save
           </Button>
         </div>
-      </form>
+      </Form>
       <Facts
         rows={[
           ['Username', user.credentials?.username ?? ''],
@@ -101,7 +96,7 @@ function Profile({ user }: { user: User }) {
 function Password() {
   const [before, setBefore] = useState('')
   const [next, setNext] = useState('')
-  const [change, isBusy] = useAction('The password was not changed', async () => {
+  const change = useFormAction('The password was not changed', async () => {
     await call('PATCH /users/secret', { body: { old_secret: before, new_secret: next } })
     setBefore('')
     setNext('')
@@ -109,15 +104,10 @@ function Password() {
   })
   return (
     <Card title="Password">
-      <form
-        className="form"
-        onSubmit={(event) => {
-          event.preventDefault()
-          void change()
-        }}
-      >
+      <Form action={change} className="form">
         <TextField
           label="Current password"
+          field="old_secret"
           type="password"
           value={before}
           onChange={setBefore}
@@ -126,6 +116,7 @@ function Password() {
         />
         <TextField
           label="New password"
+          field="new_secret"
           type="password"
           value={next}
           onChange={setNext}
@@ -134,11 +125,11 @@ function Password() {
           minLength={8}
         />
         <div className="row">
-          <Button type="submit" busy={isBusy}>
+          <Button type="submit" busy={change.isBusy}>
             Change
           </Button>
         </div>
-      </form>
+      </Form>
     </Card>
   )
 }

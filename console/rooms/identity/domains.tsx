@@ -9,9 +9,11 @@ import { Card, Empty, State, Time } from '../../design/display.tsx'
 import { Icon } from '../../design/icon.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { QueryView } from '../../shell/states.tsx'
+import { WAITING, isOpen } from '../../shell/waiting-invitations.ts'
 import { useView } from '../../shell/url.ts'
+import { titleOf } from './role-words.ts'
 
 const SHOWN = 100
 
@@ -74,7 +76,7 @@ export function Domains() {
                         {domain.alias === '' ? null : <span className="muted">{domain.alias}</span>}
                       </div>
                       <div className="muted small">
-                        {domain.role_name === undefined ? null : `${domain.role_name} · `}changed{' '}
+                        {domain.role_name === undefined ? null : `${titleOf(domain.role_name)} · `}changed{' '}
                         <Time at={domain.updated_at.startsWith('0001') ? domain.created_at : domain.updated_at} />
                       </div>
                     </div>
@@ -98,23 +100,18 @@ function NewDomain({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate()
   const [name, setName] = useState('')
   const [alias, setAlias] = useState('')
-  const [create, isBusy] = useAction('The domain was not created', async () => {
+  const create = useFormAction('The domain was not created', async () => {
     const domain = await call('POST /domains', {
       body: { name: name.trim(), ...(alias.trim() === '' ? {} : { alias: alias.trim() }) },
     })
     await navigate({ to: paths.overview(domain.id) })
   })
   return (
-    <FormDialog
-      title="New domain"
-      submit="Create domain"
-      busy={isBusy}
-      onClose={onClose}
-      onSubmit={() => void create()}
-    >
-      <TextField label="Name" value={name} onChange={setName} required autoFocus />
+    <FormDialog title="New domain" submit="Create domain" action={create} onClose={onClose}>
+      <TextField label="Name" field="name" value={name} onChange={setName} required autoFocus />
       <TextField
         label="Alias"
+        field="alias"
         value={alias}
         onChange={setAlias}
         hint="A short name for addresses, such as plant-1. Optional."
@@ -124,12 +121,12 @@ function NewDomain({ onClose }: { onClose: () => void }) {
 }
 
 function Invitations() {
-  const { data } = useQuery(query('GET /invitations', { query: { limit: 100, state: 'pending' } }))
+  const { data } = useQuery(query('GET /invitations', { query: WAITING }))
   const [answer, isBusy] = useAction('The invitation was not answered', async (domain: string, accepts: boolean) => {
     await call(accepts ? 'POST /invitations/accept' : 'POST /invitations/reject', { body: { domain_id: domain } })
     return accepts ? 'You are a member now' : 'The invitation is rejected'
   })
-  const invitations = data?.invitations ?? []
+  const invitations = (data?.invitations ?? []).filter(isOpen)
   if (invitations.length === 0) return null
   return (
     <Card title="Invitations" flush>
@@ -138,7 +135,7 @@ function Invitations() {
           <div className="grow">
             <strong>{invitation.domain_name}</strong>
             <div className="muted small">
-              as {invitation.role_name ?? invitation.relation ?? 'member'} · valid until{' '}
+              as {titleOf(invitation.role_name ?? invitation.relation ?? 'member')} · valid until{' '}
               <Time at={invitation.expires_at} />
             </div>
           </div>

@@ -3,12 +3,13 @@ import { Link, useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import type { ReactNode } from 'react'
 import { call } from '../../api/call.ts'
-import { ApiError } from '../../api/errors.ts'
 import { signIn } from '../../api/session.ts'
 import { Button, TextField } from '../../design/controls.tsx'
 import { Notice } from '../../design/display.tsx'
+import { Form } from '../../design/form.tsx'
 import { Toasts } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
+import { useFormAction } from '../../shell/action.ts'
 import { Brand, ThemeMenu } from '../../shell/frame.tsx'
 import { useView } from '../../shell/url.ts'
 
@@ -29,41 +30,12 @@ function Entrance({ title, children, footer }: { title: string; children: ReactN
   )
 }
 
-function useForm(submit: () => Promise<void>) {
-  const [error, setError] = useState<ApiError>()
-  const [isBusy, setBusy] = useState(false)
-  const onSubmit = (event: React.FormEvent) => {
-    event.preventDefault()
-    if (isBusy) return
-    setBusy(true)
-    setError(undefined)
-    submit()
-      .catch((failure: unknown) => setError(failure instanceof ApiError ? failure : ApiError.unreachable(failure)))
-      .finally(() => setBusy(false))
-  }
-  return { error, isBusy, onSubmit }
-}
-
-const fieldError = (error: ApiError | undefined, ...names: string[]) =>
-  error?.details.find(({ path }) => names.some((name) => path.includes(name)))?.message
-
-function FormError({ error }: { error: ApiError | undefined }) {
-  if (error === undefined) return null
-  return (
-    <Notice tone="bad">
-      {error.message[0]?.toUpperCase()}
-      {error.message.slice(1)}.
-      {error.requestId === undefined ? null : <div className="muted small">Request {error.requestId}</div>}
-    </Notice>
-  )
-}
-
 export function SignIn() {
   const navigate = useNavigate()
   const [next] = useView('next')
   const [identity, setIdentity] = useState('')
   const [secret, setSecret] = useState('')
-  const { error, isBusy, onSubmit } = useForm(async () => {
+  const submit = useFormAction('You are not signed in', async () => {
     await signIn(identity.trim(), secret)
     // A page of the console, never another address.
     await navigate({ to: next.startsWith('/') && !next.startsWith('//') ? next : paths.home() })
@@ -77,7 +49,7 @@ export function SignIn() {
         </>
       }
     >
-      <form onSubmit={onSubmit}>
+      <Form action={submit}>
         <TextField
           label="Username or email"
           value={identity}
@@ -94,26 +66,34 @@ export function SignIn() {
           autoComplete="current-password"
           required
         />
-        <FormError error={error} />
-        <Button type="submit" kind="primary" busy={isBusy}>
+        <Button type="submit" kind="primary" busy={submit.isBusy}>
           Sign in
         </Button>
-      </form>
+      </Form>
     </Entrance>
   )
+}
+
+/** The link of an invitation by mail. Its token is behind the `#`, which no request contains. */
+function invitationOfLink(): { token: string; email: string } | undefined {
+  const given = new URLSearchParams(location.hash.slice(1))
+  const [token, email] = [given.get('invitation'), given.get('email')]
+  return token === null || email === null ? undefined : { token, email }
 }
 
 export function SignUp() {
   const navigate = useNavigate()
   const [first, setFirst] = useState('')
   const [last, setLast] = useState('')
-  const [email, setEmail] = useState('')
+  const [invitation] = useState(invitationOfLink)
+  const [email, setEmail] = useState(invitation?.email ?? '')
   const [username, setUsername] = useState('')
   const [secret, setSecret] = useState('')
-  const { error, isBusy, onSubmit } = useForm(async () => {
+  const submit = useFormAction('The account was not created', async () => {
     const credentials = { username: username.trim(), secret }
     await call('POST /users', {
       isPublic: true,
+      ...(invitation === undefined ? {} : { headers: { Authorization: `Invitation ${invitation.token}` } }),
       body: { first_name: first.trim(), last_name: last.trim(), email: email.trim(), credentials },
     })
     await signIn(username.trim(), secret)
@@ -121,14 +101,14 @@ export function SignUp() {
   })
   return (
     <Entrance
-      title="Create an account"
+      title={invitation === undefined ? 'Create an account' : 'You are invited: create your account'}
       footer={
         <>
           Already registered? <Link to={paths.signIn()}>Sign in</Link>
         </>
       }
     >
-      <form onSubmit={onSubmit}>
+      <Form action={submit}>
         <TextField
           label="First name"
           value={first}
@@ -136,7 +116,7 @@ export function SignUp() {
           autoComplete="given-name"
           autoFocus
           required
-          error={fieldError(error, 'first_name')}
+          field="first_name"
         />
         <TextField
           label="Last name"
@@ -144,7 +124,7 @@ export function SignUp() {
           onChange={setLast}
           autoComplete="family-name"
           required
-          error={fieldError(error, 'last_name')}
+          field="last_name"
         />
         <TextField
           label="Email"
@@ -153,7 +133,9 @@ export function SignUp() {
           onChange={setEmail}
           autoComplete="email"
           required
-          error={fieldError(error, 'email')}
+          readOnly={invitation !== undefined}
+          hint={invitation === undefined ? undefined : 'The address that was invited'}
+          field="email"
         />
         <TextField
           label="Username"
@@ -161,7 +143,7 @@ export function SignUp() {
           onChange={setUsername}
           autoComplete="username"
           required
-          error={fieldError(error, 'username')}
+          field="credentials.username"
         />
         <TextField
           label="Password"
@@ -172,13 +154,12 @@ export function SignUp() {
           required
           minLength={8}
           hint="At least 8 characters"
-          error={fieldError(error, 'secret')}
+          field="credentials.secret"
         />
-        <FormError error={error} />
-        <Button type="submit" kind="primary" busy={isBusy}>
+        <Button type="submit" kind="primary" busy={submit.isBusy}>
           Create account
         </Button>
-      </form>
+      </Form>
     </Entrance>
   )
 }
@@ -186,7 +167,7 @@ export function SignUp() {
 export function Recovery() {
   const [email, setEmail] = useState('')
   const [isSent, setSent] = useState(false)
-  const { error, isBusy, onSubmit } = useForm(async () => {
+  const submit = useFormAction('The link was not sent', async () => {
     await call('POST /password/reset-request', { isPublic: true, body: { email: email.trim() } })
     setSent(true)
   })
@@ -205,7 +186,7 @@ export function Recovery() {
           password.
         </Notice>
       ) : (
-        <form onSubmit={onSubmit}>
+        <Form action={submit}>
           <TextField
             label="Email"
             type="email"
@@ -215,11 +196,10 @@ export function Recovery() {
             autoFocus
             required
           />
-          <FormError error={error} />
-          <Button type="submit" kind="primary" busy={isBusy}>
+          <Button type="submit" kind="primary" busy={submit.isBusy}>
             Send the link
           </Button>
-        </form>
+        </Form>
       )}
     </Entrance>
   )

@@ -7,11 +7,13 @@ import type { Domain } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Id, TextField } from '../../design/controls.tsx'
 import { Card, Facts, State, Time, formatCount } from '../../design/display.tsx'
+import { Form } from '../../design/form.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId } from '../../shell/url.ts'
 
 export function Settings() {
@@ -43,11 +45,12 @@ export function Settings() {
 }
 
 function General({ domain }: { domain: Domain }) {
+  const cannotUpdate = useDomainDenied(domain.id)('update')
   const [name, setName] = useState(domain.name)
   const [alias, setAlias] = useState(domain.alias)
   const [tags, setTags] = useState(domain.tags.join(', '))
   const [days, setDays] = useState(domain.retention_days === undefined ? '' : String(domain.retention_days))
-  const [save, isBusy] = useAction('The settings were not saved', async () => {
+  const save = useFormAction('The settings were not saved', async () => {
     await call('PATCH /domains/{domain_id}', {
       params: { domain_id: domain.id },
       body: {
@@ -61,18 +64,13 @@ function General({ domain }: { domain: Domain }) {
   })
   return (
     <Card title="General">
-      <form
-        className="form"
-        onSubmit={(event) => {
-          event.preventDefault()
-          void save()
-        }}
-      >
-        <TextField label="Name" value={name} onChange={setName} required />
-        <TextField label="Alias" value={alias} onChange={setAlias} hint="A short name in addresses" />
-        <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas" />
+      <Form action={save} className="form" disabledReason={cannotUpdate}>
+        <TextField label="Name" field="name" value={name} onChange={setName} required />
+        <TextField label="Alias" field="alias" value={alias} onChange={setAlias} hint="A short name in addresses" />
+        <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
         <TextField
           label="Days of retention"
+          field="retention_days"
           type="number"
           min={0}
           value={days}
@@ -80,11 +78,11 @@ function General({ domain }: { domain: Domain }) {
           hint="Messages are deleted after these days, unless their channel says otherwise. Empty: as it is."
         />
         <div className="row">
-          <Button type="submit" kind="primary" busy={isBusy}>
+          <Button type="submit" kind="primary" busy={save.isBusy} disabledReason={cannotUpdate}>
             Save
           </Button>
         </div>
-      </form>
+      </Form>
       <Facts
         rows={[
           ['Id', <Id key="id" id={domain.id} />],
@@ -114,6 +112,7 @@ function Usage({ domain }: { domain: string }) {
 }
 
 function Life({ domain }: { domain: Domain }) {
+  const denied = useDomainDenied(domain.id)
   const navigate = useNavigate()
   const [asking, setAsking] = useState<'disable' | 'delete'>()
   const params = { domain_id: domain.id }
@@ -121,12 +120,12 @@ function Life({ domain }: { domain: Domain }) {
     await call('POST /domains/{domain_id}/enable', { params })
     return 'Enabled'
   })
-  const [disable, isDisabling] = useAction('The domain was not disabled', async () => {
+  const disable = useFormAction('The domain was not disabled', async () => {
     await call('POST /domains/{domain_id}/disable', { params })
     setAsking(undefined)
     return 'Disabled'
   })
-  const [remove, isRemoving] = useAction('The domain was not deleted', async () => {
+  const remove = useFormAction('The domain was not deleted', async () => {
     await call('DELETE /domains/{domain_id}', { params })
     await navigate({ to: paths.home() })
     return 'The domain is deleted. For 30 days its administrator can enable it again.'
@@ -138,13 +137,15 @@ function Life({ domain }: { domain: Domain }) {
         <State tone={isEnabled ? 'ok' : 'warn'}>{isEnabled ? 'Enabled' : domain.status}</State>
         <span className="grow" />
         {isEnabled ? (
-          <Button onClick={() => setAsking('disable')}>Disable</Button>
+          <Button disabledReason={denied('disable')} onClick={() => setAsking('disable')}>
+            Disable
+          </Button>
         ) : (
-          <Button busy={isEnabling} onClick={() => void enable()}>
+          <Button busy={isEnabling} disabledReason={denied('enable')} onClick={() => void enable()}>
             Enable
           </Button>
         )}
-        <Button kind="danger" icon="trash" onClick={() => setAsking('delete')}>
+        <Button kind="danger" icon="trash" disabledReason={denied('delete')} onClick={() => setAsking('delete')}>
           Delete
         </Button>
       </div>
@@ -152,9 +153,8 @@ function Life({ domain }: { domain: Domain }) {
         <Confirm
           title={`Disable ${domain.name}`}
           submit="Disable domain"
-          busy={isDisabling}
+          action={disable}
           onClose={() => setAsking(undefined)}
-          onConfirm={() => void disable()}
         >
           Its devices are disconnected and its members cannot use it until an administrator enables it.
         </Confirm>
@@ -164,9 +164,8 @@ function Life({ domain }: { domain: Domain }) {
           title={`Delete ${domain.name}`}
           submit="Delete domain"
           typed={domain.name}
-          busy={isRemoving}
+          action={remove}
           onClose={() => setAsking(undefined)}
-          onConfirm={() => void remove()}
         >
           Everything in it stops at once and is deleted after 30 days.
         </Confirm>

@@ -19,12 +19,12 @@ export const CAUSES = Object.keys(WORDS) as Cause['type'][]
 export function RunCause({ domain, run }: { domain: string; run: Pick<Run, 'cause'> }) {
   const { cause } = run
   if (cause === undefined) return <span className="muted">unknown</span>
-  const { type, channel_id: channel, message, tick, workflow_id: workflow } = cause
+  const { type, channel_id: channel, message, messages = 1, tick, workflow_id: workflow } = cause
   if (channel !== undefined) {
     return (
       <span>
-        <Link to={paths.messages(domain, channel, message === undefined ? {} : { message })}>{WORDS[type]}</Link> of{' '}
-        <ChannelName domain={domain} id={channel} />
+        <Link to={paths.messages(domain, channel, message === undefined ? {} : { message })}>{WORDS[type]}</Link>
+        {messages > 1 ? ` and ${messages - 1} more` : ''} of <ChannelName domain={domain} id={channel} />
       </span>
     )
   }

@@ -1,4 +1,5 @@
 /** Inputs of a function as the user types them, and as the API takes them. */
+import { parseJson } from '../../api/json.ts'
 
 export type Parameter = { readonly name: string; readonly type: string }
 export type ModuleExport = { name: string; kind: string; params: string[]; results: string[] }
@@ -17,6 +18,14 @@ const INTEGER = /^(?:[isu](?:8|16|32|64))$/
 const FLOAT = /^(?:f32|f64|float32|float64)$/
 const WIDE = /^(?:[isu]64)$/
 
+/** A wide integer inside of a list or record is sent as a text too: the API refuses it as a number. */
+function asInput(value: unknown): unknown {
+  if (typeof value === 'bigint') return String(value)
+  if (Array.isArray(value)) return value.map(asInput)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, field]) => [key, asInput(field)]))
+}
+
 /** Throws an error with a sentence. Numbers of 64 bits stay exact, as texts. */
 export function parseInput({ name, type }: Parameter, text: string): unknown {
   const given = text.trim()
@@ -31,7 +40,7 @@ export function parseInput({ name, type }: Parameter, text: string): unknown {
   if (type === 'string' || type === 'char') return text
   if (type === 'bool') return given === 'true'
   try {
-    return JSON.parse(given) as unknown
+    return asInput(parseJson(given))
   } catch {
     throw new Error(`${name} must be JSON of the type ${type}`)
   }

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'react'
 import type { ApiError } from '../../api/errors.ts'
 import { followStream } from '../../api/event-stream.ts'
 import type { StreamState } from '../../api/event-stream.ts'
+import { parseJson } from '../../api/json.ts'
 import { recordRequest } from '../../api/requests.ts'
 import { Button } from '../../design/controls.tsx'
 import { Card, Empty, State } from '../../design/display.tsx'
@@ -32,7 +33,7 @@ export function LogView({ task, run }: { task: string; run?: string }) {
         setError(failure)
       },
       onEvent: ({ event, data }) => {
-        const { text = '' } = JSON.parse(data) as { text?: string }
+        const { text = '' } = parseJson(data) as { text?: string }
         const part = { id: next++, stream: event, text }
         setParts((before) => [...before.slice(-MAX_PARTS), part])
       },

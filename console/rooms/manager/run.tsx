@@ -2,6 +2,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { Fragment, useEffect } from 'react'
+import { formatJson } from '../../api/json.ts'
 import { query } from '../../api/queries.ts'
 import { Code, Id } from '../../design/controls.tsx'
 import { Card, Facts, Notice, Time, absoluteTime, formatDuration, isNever } from '../../design/display.tsx'
@@ -104,7 +105,7 @@ export function RunScreen() {
             </Card>
             {run.results === null || run.results === undefined ? null : (
               <Card title="Result" className="half">
-                <Code label="result" wrap text={JSON.stringify(run.results, undefined, 2)} />
+                <Code label="result" wrap text={formatJson(run.results, 2)} />
               </Card>
             )}
             {run.earlier_attempts.length === 0 ? null : (

@@ -22,6 +22,7 @@ const REASONS = [
   'trap',
   'guest_error',
   'worker_lost',
+  'queue_timeout',
   'module_invalid',
   'fetch_failed',
   'no_such_function',

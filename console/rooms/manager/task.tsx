@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
+import { formatJson } from '../../api/json.ts'
 import type { Run, Task as TaskRecord } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, Field, Id, Menu, SelectField, TextField } from '../../design/controls.tsx'
@@ -18,20 +19,26 @@ import {
   formatDuration,
   isNever,
 } from '../../design/display.tsx'
+import { Form } from '../../design/form.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { InputError, useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
-import { ChannelName, WorkerName } from '../../shell/names.tsx'
+import { WaitingSince } from '../../shell/dead-letters.tsx'
+import { ChannelName, UserName, WorkerName } from '../../shell/names.tsx'
+import { useSession } from '../../shell/session.ts'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
-import { TaskState } from '../../shell/task-state.tsx'
+import { TaskActivity, TaskState } from '../../shell/task-state.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
+import { TaskDeadLetters, useDeadLetterTab } from './dead-letters.tsx'
 import { parametersOf, parseInput } from './inputs.ts'
 import { LogView } from './log.tsx'
 import { startsOf, uploadModule } from './tasks.tsx'
+import { EXCESSES, ORDERS, excessOf, offersBatches, offersExcess, orderOf, triggerWith } from './trigger-form.ts'
+import type { Excess, Order } from './trigger-form.ts'
 import { ModuleDrop } from './upload.tsx'
 
 const REFRESH_MS = 2_000
@@ -44,6 +51,7 @@ export function Task() {
     ...query('GET /tasks/{task_id}', { params: { task_id: id } }),
     refetchInterval: REFRESH_MS,
   })
+  const deadLetters = useDeadLetterTab(domain, id, result.data)
   useEffect(() => {
     document.title = `${result.data?.name ?? 'Task'} · Skein`
   }, [result.data?.name])
@@ -52,6 +60,7 @@ export function Task() {
       {(task) => (
         <>
           <Head task={task} domain={domain} />
+          <LastError task={task} />
           <Tabs
             label="Task"
             tabs={[
@@ -60,6 +69,7 @@ export function Task() {
               { key: 'logs', name: 'Output', to: paths.task(domain, id, 'logs') },
               { key: 'module', name: 'Module', to: paths.task(domain, id, 'module') },
               { key: 'rules', name: 'Rules', to: paths.task(domain, id, 'rules') },
+              ...(deadLetters === undefined ? [] : [deadLetters]),
               { key: 'journal', name: 'Journal', to: paths.task(domain, id, 'journal') },
             ]}
           />
@@ -68,6 +78,7 @@ export function Task() {
           {tab === 'logs' ? <LogView task={id} /> : null}
           {tab === 'module' ? <Module task={task} /> : null}
           {tab === 'rules' ? <Rules task={task} domain={domain} /> : null}
+          {tab === 'dead-letters' ? <TaskDeadLetters task={id} domain={domain} /> : null}
           {tab === 'journal' ? <EntityJournal domain={domain} type="task" id={id} /> : null}
         </>
       )}
@@ -87,7 +98,7 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
   const [start, isStarting] = useAction('The task was not started', async () => {
     await call('POST /tasks/{task_id}/start', { params, body: {} })
   })
-  const [remove, isRemoving] = useAction('The task was not deleted', async () => {
+  const remove = useFormAction('The task was not deleted', async () => {
     await call('DELETE /tasks/{task_id}', { params, query: { force: true } })
     await navigate({ to: paths.tasks(domain) })
     return 'The task is deleted'
@@ -95,7 +106,7 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
   return (
     <div className="page-head">
       <h1 className="clip">{task.name}</h1>
-      <TaskState state={task.state} />
+      <TaskActivity state={task.state} activity={task.activity} />
       <span className="grow" />
       {isRunning ? (
         <Button icon="stop" busy={isStopping} onClick={() => void stop()}>
@@ -119,17 +130,69 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
         items={[{ label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDeleting(true) }]}
       />
       {isDeleting ? (
-        <Confirm
-          title={`Delete ${task.name}`}
-          submit="Delete task"
-          busy={isRemoving}
-          onClose={() => setDeleting(false)}
-          onConfirm={() => void remove()}
-        >
+        <Confirm title={`Delete ${task.name}`} submit="Delete task" action={remove} onClose={() => setDeleting(false)}>
           Its runs stop, and their results are deleted. This cannot be undone.
         </Confirm>
       ) : null}
     </div>
+  )
+}
+
+const REFUSED = {
+  schedule: 'Its schedule could not start it',
+  message: 'A message could not start it',
+  workflow: 'Its workflow could not start it',
+  publication: 'Its result was not published',
+  replay: 'A replay ended early',
+  right: 'It is paused',
+} as const
+
+/** A member with the rights that the task uses becomes the one who grants them; a paused task continues. */
+function TakeOver({ task, small = false }: { task: TaskRecord; small?: boolean }) {
+  const [isAsking, setAsking] = useState(false)
+  const takeOver = useFormAction('The task was not taken over', async () => {
+    await call('POST /tasks/{task_id}/take-over', { params: { task_id: task.id } })
+    setAsking(false)
+    return 'The task acts with your rights'
+  })
+  return (
+    <>
+      <Button small={small} onClick={() => setAsking(true)}>
+        Take over
+      </Button>
+      {isAsking ? (
+        <FormDialog
+          title={`Take over ${task.name}`}
+          submit="Take over"
+          action={takeOver}
+          onClose={() => setAsking(false)}
+        >
+          <p>
+            The task uses its channels with your rights from now on, so you need each right that it uses.
+            {task.activity === 'paused' ? ' It continues where it was paused.' : null}
+          </p>
+        </FormDialog>
+      ) : null}
+    </>
+  )
+}
+
+function LastError({ task }: { task: TaskRecord }) {
+  const { activity, last_error: error } = task
+  if (error === undefined) return null
+  const times = error.count === 1 ? '' : `, ${formatCount(error.count)} times since the last success`
+  return (
+    <Notice tone="bad" actions={activity === 'paused' ? <TakeOver task={task} /> : undefined}>
+      {REFUSED[error.source]}: {error.reason} (<Time at={error.at} />
+      {times})
+      {error.source === 'right' ? (
+        <p>
+          It continues where it was paused when{' '}
+          {task.granted_by === undefined ? 'the user who granted its channels' : <UserName id={task.granted_by} />} has
+          the right again, or a member with these rights takes it over.
+        </p>
+      ) : null}
+    </Notice>
   )
 }
 
@@ -145,16 +208,15 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
     run_id?: string
     duration_ms?: number | null
   }>()
-  const [fault, setFault] = useState<string>()
-  const [invoke, isBusy] = useAction('The run failed', async () => {
-    setFault(undefined)
+  const invoke = useFormAction('The run failed', async () => {
     setOutcome(undefined)
     const inputs: unknown[] = []
-    try {
-      for (const [index, parameter] of parameters.entries()) inputs.push(parseInput(parameter, values[index] ?? ''))
-    } catch (error) {
-      return setFault((error as Error).message)
-    }
+    for (const [index, parameter] of parameters.entries())
+      try {
+        inputs.push(parseInput(parameter, values[index] ?? ''))
+      } catch (error) {
+        throw new InputError(`inputs.${index}`, (error as Error).message)
+      }
     // The function is a rule of the task.
     if (name !== '' && name !== (task.function ?? ''))
       await call('PUT /tasks/{task_id}', { params: { task_id: task.id }, body: { function: name } })
@@ -169,13 +231,7 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
   return (
     <div className="grid">
       <Card title="Run it now" className="half">
-        <form
-          className="form"
-          onSubmit={(event) => {
-            event.preventDefault()
-            void invoke()
-          }}
-        >
+        <Form action={invoke} className="form">
           {functions.length > 1 ? (
             <SelectField
               label="Function"
@@ -194,6 +250,7 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
               <SelectField
                 key={index}
                 label={`${parameter.name} (bool)`}
+                field={`inputs.${index}`}
                 value={values[index] ?? 'false'}
                 onChange={(value) => setValues(withValue(values, index, value))}
                 options={[
@@ -202,7 +259,7 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
                 ]}
               />
             ) : (
-              <Field key={index} label={`${parameter.name} (${parameter.type})`}>
+              <Field key={index} label={`${parameter.name} (${parameter.type})`} field={`inputs.${index}`}>
                 {(ids) => (
                   <input
                     className="input"
@@ -214,13 +271,12 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
               </Field>
             ),
           )}
-          {fault === undefined ? null : <Notice tone="bad">{fault}</Notice>}
           <div className="row">
-            <Button type="submit" kind="primary" icon="play" busy={isBusy}>
+            <Button type="submit" kind="primary" icon="play" busy={invoke.isBusy}>
               Run
             </Button>
           </div>
-        </form>
+        </Form>
         {outcome === undefined ? null : (
           <div className="stack">
             {outcome.error === undefined || outcome.error === null ? (
@@ -234,7 +290,7 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
               <Notice tone="bad">{outcome.error}</Notice>
             )}
             {outcome.results === undefined || outcome.results === null ? null : (
-              <Code label="result" wrap text={JSON.stringify(outcome.results, undefined, 2)} />
+              <Code label="result" wrap text={formatJson(outcome.results, 2)} />
             )}
             {outcome.run_id === undefined ? null : (
               <Link to={paths.run(domain, task.id, outcome.run_id)}>Open the run</Link>
@@ -243,7 +299,23 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
         )}
       </Card>
       <div className="half stack wide">
-        <Card title="Last result">
+        {task.last_run === undefined ? null : (
+          <Card title="Last run">
+            <Facts
+              rows={[
+                ['State', <TaskState key="state" state={task.last_run.state} />],
+                [task.last_run.state >= 3 ? 'Ended' : 'Created', <Time key="at" at={task.last_run.at} />],
+                [
+                  'Run',
+                  <Link key="run" to={paths.run(domain, task.id, task.last_run.id)}>
+                    Open
+                  </Link>,
+                ],
+              ]}
+            />
+          </Card>
+        )}
+        <Card title={task.activity === undefined ? 'Last result' : 'Last start'}>
           <Facts
             rows={[
               ['State', <TaskState key="state" state={task.state} />],
@@ -261,7 +333,7 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
           />
           {task.error === null ? null : <Notice tone="bad">{task.error}</Notice>}
           {task.results === null || task.results === undefined ? null : (
-            <Code label="last result" wrap text={JSON.stringify(task.results, undefined, 2)} />
+            <Code label="last result" wrap text={formatJson(task.results, 2)} />
           )}
         </Card>
         {task.state === 0 || task.state === 1 || task.state === 7 ? <Placement task={task.id} /> : null}
@@ -431,6 +503,8 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
   const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'limits'>()
   const close = () => setDialog(undefined)
   const { trigger, trigger_status: status } = task
+  const session = useSession()
+  const userId = session.kind === 'signed-in' ? session.userId : undefined
   return (
     <div className="grid">
       <Card
@@ -444,6 +518,9 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
             <Button small onClick={() => setDialog('trigger')}>
               Trigger
             </Button>
+            {task.granted_by === undefined || task.granted_by === userId || task.activity === 'paused' ? null : (
+              <TakeOver task={task} small />
+            )}
           </>
         }
       >
@@ -460,12 +537,24 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
             trigger?.when === undefined
               ? undefined
               : ['When the value is', `${trigger.when.comparator} ${trigger.when.value}`],
-            status === undefined
+            trigger?.rate_limit === undefined
               ? undefined
-              : ['Messages', `${formatCount(status.matched)} matched, ${formatCount(status.dropped)} dropped`],
+              : [
+                  'At most',
+                  `${trigger.rate_limit}; further messages ${trigger.excess === 'wait' ? 'wait' : 'are dropped'}`,
+                ],
+            trigger?.batch === undefined ? undefined : ['Messages per run', `up to ${trigger.batch}, as a list`],
+            orderOf(trigger) === '' ? undefined : ['Messages run', new Map(ORDERS).get(orderOf(trigger))],
+            status === undefined ? undefined : ['Messages', messagesOf(status)],
+            status?.behind_since === undefined
+              ? undefined
+              : ['Behind', <WaitingSince key="behind" at={status.behind_since} />],
             task.publish_result === undefined
               ? undefined
               : ['Publishes to', <ChannelName key="to" domain={domain} id={task.publish_result.channel_id} />],
+            task.granted_by === undefined
+              ? undefined
+              : ['Channels granted by', <UserName key="grantor" id={task.granted_by} />],
           ]}
         />
         {status?.dropped_reason === undefined || status.dropped_reason === null ? null : (
@@ -499,10 +588,17 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
   )
 }
 
+type TriggerStatus = NonNullable<TaskRecord['trigger_status']>
+
+function messagesOf({ matched, dropped, expired }: TriggerStatus): string {
+  const counts = `${formatCount(matched)} matched, ${formatCount(dropped)} dropped`
+  return expired === 0 ? counts : `${counts}, ${formatCount(expired)} expired after a week of waiting`
+}
+
 function ScheduleDialog({ task, onClose }: { task: TaskRecord; onClose: () => void }) {
   const [schedule, setSchedule] = useState(task.schedule ?? '')
   const [timezone, setTimezone] = useState(task.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone)
-  const [save, isBusy] = useAction('The schedule was not saved', async () => {
+  const save = useFormAction('The schedule was not saved', async () => {
     const given = schedule.trim()
     await call('PUT /tasks/{task_id}', {
       params: { task_id: task.id },
@@ -512,16 +608,17 @@ function ScheduleDialog({ task, onClose }: { task: TaskRecord; onClose: () => vo
     return 'Saved'
   })
   return (
-    <FormDialog title="Schedule" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
+    <FormDialog title="Schedule" submit="Save" action={save} onClose={onClose}>
       <TextField
         label="Cron"
+        field="schedule"
         value={schedule}
         onChange={setSchedule}
         placeholder="0 9 * * 1-5"
         hint="Five or six fields; empty for no schedule"
         autoFocus
       />
-      <TextField label="Time zone" value={timezone} onChange={setTimezone} />
+      <TextField label="Time zone" field="timezone" value={timezone} onChange={setTimezone} />
     </FormDialog>
   )
 }
@@ -535,15 +632,16 @@ function TriggerDialog({ task, domain, onClose }: { task: TaskRecord; domain: st
   )
   const [channel, setChannel] = useState(task.trigger?.channel_id ?? '')
   const [name, setName] = useState(task.trigger?.name ?? '')
+  const [rateLimit, setRateLimit] = useState(task.trigger?.rate_limit ?? '')
+  const [excess, setExcess] = useState<Excess>(excessOf(task.trigger))
+  const [batch, setBatch] = useState(String(task.trigger?.batch ?? ''))
+  const [order, setOrder] = useState<Order>(orderOf(task.trigger))
   const [publish, setPublish] = useState(task.publish_result?.channel_id ?? '')
-  const [save, isBusy] = useAction('The trigger was not saved', async () => {
+  const save = useFormAction('The trigger was not saved', async () => {
     await call('PUT /tasks/{task_id}', {
       params: { task_id: task.id },
       body: {
-        trigger:
-          channel === ''
-            ? null
-            : { ...task.trigger, channel_id: channel, ...(name.trim() === '' ? {} : { name: name.trim() }) },
+        trigger: channel === '' ? null : triggerWith(task.trigger, { channel, name, rateLimit, excess, batch, order }),
         publish_result: publish === '' ? null : { ...task.publish_result, channel_id: publish },
       },
     })
@@ -555,10 +653,64 @@ function TriggerDialog({ task, domain, onClose }: { task: TaskRecord; domain: st
     ...(channels.data?.channels ?? []).map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
   ] as [string, string][]
   return (
-    <FormDialog title="Trigger" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
-      <SelectField label="Start for each message of" value={channel} onChange={setChannel} options={options} />
-      <TextField label="Only records named" value={name} onChange={setName} hint="Empty: all records" />
-      <SelectField label="Publish the result to" value={publish} onChange={setPublish} options={options} />
+    <FormDialog title="Trigger" submit="Save" action={save} onClose={onClose}>
+      <SelectField
+        label="Start for each message of"
+        field="trigger.channel_id"
+        value={channel}
+        onChange={setChannel}
+        options={options}
+      />
+      <TextField
+        label="Only records named"
+        field="trigger.name"
+        value={name}
+        onChange={setName}
+        hint="Empty: all records"
+      />
+      <TextField
+        label="Runs at most"
+        field="trigger.rate_limit"
+        value={rateLimit}
+        onChange={setRateLimit}
+        placeholder="10/1m"
+        hint="Empty: no limit"
+      />
+      {offersExcess(task.trigger, rateLimit) ? (
+        <SelectField
+          label="Messages beyond it"
+          field="trigger.excess"
+          value={excess}
+          onChange={(value) => setExcess(value as Excess)}
+          options={EXCESSES}
+        />
+      ) : null}
+      {offersBatches(task.trigger) ? (
+        <>
+          <TextField
+            label="Messages per run"
+            field="trigger.batch"
+            value={batch}
+            onChange={setBatch}
+            placeholder="100"
+            hint="Up to 500 as a list. Empty: one, which is not a list"
+          />
+          <SelectField
+            label="Messages run"
+            field="trigger.order"
+            value={order}
+            onChange={(value) => setOrder(value as Order)}
+            options={ORDERS}
+          />
+        </>
+      ) : null}
+      <SelectField
+        label="Publish the result to"
+        field="publish_result"
+        value={publish}
+        onChange={setPublish}
+        options={options}
+      />
     </FormDialog>
   )
 }
@@ -567,7 +719,7 @@ function LimitsDialog({ task, onClose }: { task: TaskRecord; onClose: () => void
   const [timeout, setTimeout] = useState(task.timeout)
   const [memory, setMemory] = useState(String(task.memory_limit / 1_048_576))
   const [attempts, setAttempts] = useState(String(task.retry.max_attempts ?? 1))
-  const [save, isBusy] = useAction('The limits were not saved', async () => {
+  const save = useFormAction('The limits were not saved', async () => {
     await call('PUT /tasks/{task_id}', {
       params: { task_id: task.id },
       body: {
@@ -580,10 +732,10 @@ function LimitsDialog({ task, onClose }: { task: TaskRecord; onClose: () => void
     return 'Saved'
   })
   return (
-    <FormDialog title="Limits and retries" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
-      <TextField label="Time limit" value={timeout} onChange={setTimeout} hint="Such as 30s or 5m" />
-      <TextField label="Memory in MiB" type="number" min={1} value={memory} onChange={setMemory} />
-      <TextField label="Attempts" type="number" min={1} value={attempts} onChange={setAttempts} />
+    <FormDialog title="Limits and retries" submit="Save" action={save} onClose={onClose}>
+      <TextField label="Time limit" field="timeout" value={timeout} onChange={setTimeout} hint="Such as 30s or 5m" />
+      <TextField label="Memory in MiB" field="memory_limit" type="number" min={1} value={memory} onChange={setMemory} />
+      <TextField label="Attempts" field="retry" type="number" min={1} value={attempts} onChange={setAttempts} />
     </FormDialog>
   )
 }

@@ -8,10 +8,11 @@ import { Button, SelectField, TextField } from '../../design/controls.tsx'
 import { Card, Empty, Time } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useFormAction } from '../../shell/action.ts'
 import { Filters } from '../../shell/filters.tsx'
 import { DataTable } from '../../shell/table.tsx'
-import { TaskState, stateWord } from '../../shell/task-state.tsx'
+import { TaskActivity, stateWord } from '../../shell/task-state.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 import { ModuleDrop } from './upload.tsx'
 
@@ -22,6 +23,7 @@ type ListedTask = Omit<Task, 'module'>
 
 export function Tasks() {
   const domain = useDomainId()
+  const cannotCreate = useDomainDenied(domain)('task_create')
   const [views, setViews] = useViews()
   const [dialog, setDialog] = useView('create')
   const state = STATES.find((one) => stateWord(one).toLowerCase() === views['state'])
@@ -42,7 +44,7 @@ export function Tasks() {
         <Link className="button" to={paths.tryModule(domain)}>
           Try a module
         </Link>
-        <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+        <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
           New task
         </Button>
       </div>
@@ -73,7 +75,12 @@ export function Tasks() {
               </Link>
             ),
           },
-          { key: 'state', title: 'State', width: '120px', cell: ({ state: one }) => <TaskState state={one} /> },
+          {
+            key: 'state',
+            title: 'State',
+            width: '120px',
+            cell: ({ state: one, activity }) => <TaskActivity state={one} activity={activity} />,
+          },
           {
             key: 'starts',
             title: 'Starts',
@@ -86,7 +93,7 @@ export function Tasks() {
             title: 'Last end',
             width: '120px',
             isMinor: true,
-            cell: ({ finish_time: at }) => <Time at={at} />,
+            cell: ({ finish_time: at, last_run: run }) => <Time at={run?.at ?? at} />,
           },
           {
             key: 'changed',
@@ -109,7 +116,7 @@ export function Tasks() {
                 icon="task"
                 title="No tasks yet"
                 actions={
-                  <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+                  <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
                     New task
                   </Button>
                 }
@@ -121,7 +128,7 @@ export function Tasks() {
           </Card>
         }
       />
-      {dialog === '' ? null : <NewTask domain={domain} onClose={() => setDialog('')} />}
+      {dialog === '' || cannotCreate !== undefined ? null : <NewTask domain={domain} onClose={() => setDialog('')} />}
     </>
   )
 }
@@ -138,7 +145,7 @@ function NewTask({ domain, onClose }: { domain: string; onClose: () => void }) {
   const [file, setFile] = useState<File>()
   const [source, setSource] = useState<'file' | 'reference'>('file')
   const [reference, setReference] = useState('')
-  const [create, isBusy] = useAction('The task was not created', async () => {
+  const create = useFormAction('The task was not created', async () => {
     const task = await createTask(
       {
         name: name.trim(),
@@ -155,12 +162,11 @@ function NewTask({ domain, onClose }: { domain: string; onClose: () => void }) {
     <FormDialog
       title="New task"
       submit="Create task"
-      busy={isBusy}
+      action={create}
       onClose={onClose}
-      onSubmit={() => void create()}
       disabledReason={missing === false ? undefined : missing}
     >
-      <TextField label="Name" value={name} onChange={setName} autoFocus required />
+      <TextField label="Name" field="name" value={name} onChange={setName} autoFocus required />
       <SelectField
         label="Module"
         value={source}
@@ -181,6 +187,7 @@ function NewTask({ domain, onClose }: { domain: string; onClose: () => void }) {
       ) : (
         <TextField
           label="Reference"
+          field="image_url"
           value={reference}
           onChange={setReference}
           placeholder="registry.example.com/modules/filter:1.2"
@@ -205,5 +212,5 @@ export async function createTask(body: Input<'POST /tasks'>['body'], file: File 
 export async function uploadModule(task: string, file: File): Promise<void> {
   const form = new FormData()
   form.append('file', file, file.name)
-  await call('PUT /tasks/{task_id}/upload', { params: { task_id: task }, body: form as never })
+  await call('PUT /tasks/{task_id}/upload', { params: { task_id: task }, body: form })
 }

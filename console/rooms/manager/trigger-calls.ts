@@ -1,4 +1,5 @@
 /** What a message passes to a function. The rules are those of the manager; `test/console/trigger-calls.test.ts` compares them. Pure. */
+import { formatJson } from '../../api/json.ts'
 import type { GuestCall, SenmlRecord } from '../../try/protocol.ts'
 
 /** A message with its resolved records, as a trigger passes it. */
@@ -27,10 +28,10 @@ export function callsOf(message: TriggerMessage, params: readonly string[]): Gue
   if (takesNumbers(params))
     return message.records.flatMap((record) => {
       const value = numberOf(record)
-      const stdin = JSON.stringify({ ...message, records: [record] })
+      const stdin = formatJson({ ...message, records: [record] })
       return value === undefined ? [] : [{ inputs: [value, record.t].slice(0, params.length), stdin }]
     })
-  const stdin = JSON.stringify(message)
+  const stdin = formatJson(message)
   const [first] = params
   return [{ inputs: first === undefined ? [] : [first === 'string' ? stdin : message.records], stdin }]
 }

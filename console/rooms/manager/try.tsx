@@ -3,13 +3,14 @@ import { useQuery } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
+import { formatJson } from '../../api/json.ts'
 import type { InspectedModule } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, Field, Segments, SelectField, TextField } from '../../design/controls.tsx'
 import { Card, Facts, Notice, State, formatBytes, formatCount, formatDuration } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { useDomainId } from '../../shell/url.ts'
 import { parametersOf } from './inputs.ts'
 import { createTask } from './tasks.tsx'
@@ -38,7 +39,7 @@ export function TryModule() {
       await call('POST /modules/inspect', {
         query: { domain_id: domain },
         headers: { 'Content-Type': 'application/wasm' },
-        body: chosen as never,
+        body: chosen,
       }),
     )
   })
@@ -270,8 +271,8 @@ function Report({ trial }: { trial: Trial }) {
           {outcomes.slice(0, SHOWN_OUTCOMES).map((outcome, index) => (
             <li key={index}>
               <code>
-                {calls[index]?.inputs.length === 0 ? '' : `${JSON.stringify(calls[index]?.inputs)} → `}
-                {outcome.error ?? JSON.stringify(outcome.results)}
+                {calls[index]?.inputs.length === 0 ? '' : `${formatJson(calls[index]?.inputs)} → `}
+                {outcome.error ?? formatJson(outcome.results)}
               </code>
             </li>
           ))}
@@ -343,7 +344,7 @@ function Deploy({
   const [granted, setGranted] = useState<Record<string, string>>({})
   const keyOf = (one: (typeof wanted)[number]) => `${one.kind} ${one.name}`
   const isMissing = wanted.some((one) => (granted[keyOf(one)] ?? '') === '')
-  const [create, isBusy] = useAction('The module was not deployed', async () => {
+  const create = useFormAction('The module was not deployed', async () => {
     const task = await createTask(
       {
         name: name.trim(),
@@ -368,21 +369,22 @@ function Deploy({
     <FormDialog
       title="Deploy"
       submit="Create task"
-      busy={isBusy}
+      action={create}
       onClose={onClose}
-      onSubmit={() => void create()}
       disabledReason={isMissing ? 'Choose a channel for each grant' : undefined}
     >
-      <TextField label="Name" value={name} onChange={setName} required autoFocus />
+      <TextField label="Name" field="name" value={name} onChange={setName} required autoFocus />
       <SelectField
         label="Runs for each message of"
+        field="trigger"
         value={trigger}
         onChange={setTrigger}
         options={[['', 'No channel: it is started by hand'], ...channels]}
       />
-      {wanted.map((one) => (
+      {wanted.map((one, index) => (
         <SelectField
           key={keyOf(one)}
+          field={`grants.${index}`}
           label={`${one.kind === 'publish' ? 'Publishes to' : 'Reads from'} ${one.name === '' ? 'its channel' : one.name}`}
           value={granted[keyOf(one)] ?? ''}
           onChange={(value) => setGranted({ ...granted, [keyOf(one)]: value })}

@@ -2,7 +2,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
-import { apiBase } from '../../api/base.ts'
 import { call } from '../../api/call.ts'
 import type { Worker } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
@@ -10,7 +9,7 @@ import { Button, Code, Menu } from '../../design/controls.tsx'
 import { Card, Empty, Notice, State, Time, formatBytes, formatCount } from '../../design/display.tsx'
 import { Dialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { JournalDrawer, WorkerJournal } from '../../shell/entity-journal.tsx'
 import { useSession } from '../../shell/session.ts'
@@ -46,7 +45,7 @@ export function WorkerMenu({ worker, onRemoved }: { worker: Worker; onRemoved?: 
     else await call('POST /workers/{worker_id}/drain', { params })
     return isDraining ? 'It takes runs again' : 'It takes no new runs'
   })
-  const [remove, isRemoving] = useAction('The worker was not removed', async () => {
+  const remove = useFormAction('The worker was not removed', async () => {
     await call('DELETE /workers/{worker_id}', { params })
     setDialog(undefined)
     onRemoved?.()
@@ -80,13 +79,7 @@ export function WorkerMenu({ worker, onRemoved }: { worker: Worker; onRemoved?: 
         </JournalDrawer>
       ) : null}
       {dialog === 'remove' ? (
-        <Confirm
-          title={`Remove ${name}`}
-          submit="Remove worker"
-          busy={isRemoving}
-          onClose={() => setDialog(undefined)}
-          onConfirm={() => void remove()}
-        >
+        <Confirm title={`Remove ${name}`} submit="Remove worker" action={remove} onClose={() => setDialog(undefined)}>
           Stop its program first; otherwise it joins again with a new id. A worker with runs is not removed.
         </Confirm>
       ) : null}
@@ -178,25 +171,37 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
               </table>
             </div>
           )}
-          {joining === undefined ? null : (
-            <Dialog title="Join a worker" kind="wide" onClose={() => setJoining(undefined)}>
-              <p>
-                Run this on the machine of the worker. The token is valid once, until <Time at={joining.expires} />, and
-                is not shown again.
-              </p>
-              <Code label="token" wrap text={joining.token} />
-              <Code
-                label="command"
-                wrap
-                text={`SKEIN_WORKER_MANAGER=${apiBase.hostname}:7071 SKEIN_WORKER_TOKEN='<token>' npm run worker`}
-              />
-              <Notice tone="plain">
-                Use the address under which that machine reaches the gRPC port of the task manager.
-              </Notice>
-            </Dialog>
-          )}
+          {joining === undefined ? null : <Join {...joining} onClose={() => setJoining(undefined)} />}
         </Card>
       )}
     </QueryView>
+  )
+}
+
+const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|\[::1\]|localhost):/
+
+function Join({ token, expires, onClose }: { token: string; expires: string; onClose: () => void }) {
+  const { data } = useQuery({ ...query('GET /connect'), staleTime: Infinity })
+  const address = data?.workers?.address
+  return (
+    <Dialog title="Join a worker" kind="wide" onClose={onClose}>
+      <p>
+        Run this on the machine of the worker. The token is valid once, expires <Time at={expires} />, and is not shown
+        again.
+      </p>
+      <Code label="token" wrap text={token} />
+      <Code
+        label="command"
+        wrap
+        text={`SKEIN_WORKER_MANAGER=${address ?? 'HOST:PORT'} SKEIN_WORKER_TOKEN='<token>' npm run worker`}
+      />
+      {data === undefined || (address !== undefined && !LOOPBACK.test(address)) ? null : (
+        <Notice tone="plain">
+          {address === undefined
+            ? 'The address of the task manager is not known here: use the one under which that machine reaches its gRPC port.'
+            : 'This address leads to the machine of the platform alone. For a worker on another machine, use the name of this one; SKEIN_PUBLIC_URL or SKEIN_GRPC_PUBLIC_ADDRESS sets it.'}
+        </Notice>
+      )}
+    </Dialog>
   )
 }

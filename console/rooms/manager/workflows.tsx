@@ -3,19 +3,22 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
+import type { Input } from '../../api/call.ts'
 import type { Answer } from '../../api/call.ts'
+import { parseJson } from '../../api/json.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Menu, TextArea, TextField } from '../../design/controls.tsx'
 import { Card, Empty, Notice, Time } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { InputError, useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal, JournalDrawer } from '../../shell/entity-journal.tsx'
 import { Filters } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
 import { TaskState } from '../../shell/task-state.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useParam, useView, useViews } from '../../shell/url.ts'
 import { WorkflowGraph } from './workflow-graph.tsx'
 
@@ -30,6 +33,7 @@ type ListedWorkflow = Answer<'GET /workflows'>['workflows'][number]
 
 export function Workflows() {
   const domain = useDomainId()
+  const cannotCreate = useDomainDenied(domain)('task_create')
   const [dialog, setDialog] = useView('create')
   const [views, setViews] = useViews()
   const filters = { domain_id: domain, name: views['name'] }
@@ -37,7 +41,7 @@ export function Workflows() {
     document.title = 'Workflows · Skein'
   }, [])
   const create = (
-    <Button kind="primary" icon="plus" onClick={() => setDialog('1')}>
+    <Button kind="primary" icon="plus" disabledReason={cannotCreate} onClick={() => setDialog('1')}>
       New workflow
     </Button>
   )
@@ -88,33 +92,40 @@ export function Workflows() {
           </Card>
         }
       />
-      {dialog === '' ? null : <NewWorkflow domain={domain} onClose={() => setDialog('')} />}
+      {dialog === '' || cannotCreate !== undefined ? null : (
+        <NewWorkflow domain={domain} onClose={() => setDialog('')} />
+      )}
     </>
   )
+}
+
+type WorkflowTasks = NonNullable<Input<'POST /workflows'>['body']>['tasks']
+
+/** The server checks what is in the list. */
+function parseTasks(text: string): WorkflowTasks {
+  try {
+    return parseJson(text) as WorkflowTasks
+  } catch (error) {
+    throw new InputError('tasks', `The tasks are not JSON: ${(error as Error).message}`)
+  }
 }
 
 function NewWorkflow({ domain, onClose }: { domain: string; onClose: () => void }) {
   const navigate = useNavigate()
   const [name, setName] = useState('')
   const [text, setText] = useState(EXAMPLE)
-  const [create, isBusy] = useAction('The workflow was not created', async () => {
+  const create = useFormAction('The workflow was not created', async () => {
     const workflow = await call('POST /workflows', {
-      body: { name: name.trim(), domain_id: domain, tasks: JSON.parse(text) as never },
+      body: { name: name.trim(), domain_id: domain, tasks: parseTasks(text) },
     })
     await navigate({ to: paths.workflow(domain, workflow.id) })
   })
   return (
-    <FormDialog
-      title="New workflow"
-      kind="wide"
-      submit="Create workflow"
-      busy={isBusy}
-      onClose={onClose}
-      onSubmit={() => void create()}
-    >
-      <TextField label="Name" value={name} onChange={setName} autoFocus required />
+    <FormDialog title="New workflow" kind="wide" submit="Create workflow" action={create} onClose={onClose}>
+      <TextField label="Name" field="name" value={name} onChange={setName} autoFocus required />
       <TextArea
         label="Tasks"
+        field="tasks"
         rows={12}
         value={text}
         onChange={setText}
@@ -137,7 +148,7 @@ export function WorkflowScreen() {
   const [stop, isStopping] = useAction('The workflow was not stopped', async () => {
     await call('POST /workflows/{workflow_id}/stop', { params })
   })
-  const [remove, isRemoving] = useAction('The workflow was not deleted', async () => {
+  const remove = useFormAction('The workflow was not deleted', async () => {
     await call('DELETE /workflows/{workflow_id}', { params })
     await navigate({ to: paths.workflows(domain) })
     return 'The workflow is deleted'
@@ -235,9 +246,8 @@ export function WorkflowScreen() {
               <Confirm
                 title={`Delete ${workflow.name}`}
                 submit="Delete workflow"
-                busy={isRemoving}
+                action={remove}
                 onClose={() => setDialog(undefined)}
-                onConfirm={() => void remove()}
               >
                 Its tasks and their results are deleted. This cannot be undone.
               </Confirm>

@@ -16,19 +16,21 @@ import {
   Tags,
   Time,
   absoluteTime,
+  counted,
   formatCount,
 } from '../../design/display.tsx'
+import { ANY_FIELD } from '../../design/form.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
-import { ErrorState, QueryView } from '../../shell/states.tsx'
+import { ErrorState, QueryView, isRefusal } from '../../shell/states.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
-import { ChannelData } from './data.tsx'
+import { ChannelData } from './charts/data.tsx'
 import { describePayload, useLive } from './live.ts'
 import type { Live } from './live.ts'
 import { StoredMessages } from './stored.tsx'
@@ -44,33 +46,37 @@ export function Channel() {
   useEffect(() => {
     document.title = `${result.data?.name ?? 'Channel'} · Skein`
   }, [result.data?.name])
+  const isRefused = result.error !== null && isRefusal(result.error)
   return (
-    <QueryView result={result} entity={`channel:${id}`}>
-      {(channel) => (
-        <>
-          <Head channel={channel} domain={domain} onSend={() => setSending(true)} />
-          <Tabs
-            label="Channel"
-            tabs={[
-              { key: 'data', name: 'Data', to: paths.channel(domain, id) },
-              { key: 'live', name: 'Live', to: paths.channel(domain, id, 'live') },
-              { key: 'messages', name: 'Messages', to: paths.messages(domain, id) },
-              { key: 'clients', name: 'Clients', to: paths.channel(domain, id, 'clients') },
-              { key: 'about', name: 'About', to: paths.channel(domain, id, 'about') },
-              { key: 'journal', name: 'Journal', to: paths.channel(domain, id, 'journal') },
-            ]}
-          />
-          {tab === '' || tab === 'live' ? (
-            <Messages key={id} domain={domain} channel={channel} tab={tab} onSend={() => setSending(true)} />
-          ) : null}
-          {tab === 'messages' ? <StoredMessages key={id} domain={domain} channel={id} /> : null}
-          {tab === 'clients' ? <Clients domain={domain} channel={id} /> : null}
-          {tab === 'about' ? <About channel={channel} /> : null}
-          {tab === 'journal' ? <EntityJournal domain={domain} type="channel" id={id} /> : null}
-          {isSending ? <Send domain={domain} channel={channel} onClose={() => setSending(false)} /> : null}
-        </>
-      )}
-    </QueryView>
+    <>
+      <QueryView result={result} entity={`channel:${id}`} rows={2}>
+        {(channel) => (
+          <>
+            <Head channel={channel} domain={domain} onSend={() => setSending(true)} />
+            <Tabs
+              label="Channel"
+              tabs={[
+                { key: 'data', name: 'Data', to: paths.channel(domain, id) },
+                { key: 'live', name: 'Live', to: paths.channel(domain, id, 'live') },
+                { key: 'messages', name: 'Messages', to: paths.messages(domain, id) },
+                { key: 'clients', name: 'Clients', to: paths.channel(domain, id, 'clients') },
+                { key: 'about', name: 'About', to: paths.channel(domain, id, 'about') },
+                { key: 'journal', name: 'Journal', to: paths.channel(domain, id, 'journal') },
+              ]}
+            />
+            {tab === 'messages' ? <StoredMessages key={id} domain={domain} channel={id} /> : null}
+            {tab === 'clients' ? <Clients domain={domain} channel={id} /> : null}
+            {tab === 'about' ? <About channel={channel} /> : null}
+            {tab === 'journal' ? <EntityJournal domain={domain} type="channel" id={id} /> : null}
+            {isSending ? <Send domain={domain} channel={channel} onClose={() => setSending(false)} /> : null}
+          </>
+        )}
+      </QueryView>
+      {/* Its data is asked for together with the channel. */}
+      {!isRefused && (tab === '' || tab === 'live') ? (
+        <Messages key={id} domain={domain} channel={id} tab={tab} onSend={() => setSending(true)} />
+      ) : null}
+    </>
   )
 }
 
@@ -82,17 +88,17 @@ function Messages({
   onSend,
 }: {
   domain: string
-  channel: ChannelRecord
+  channel: string
   tab: string
   onSend: () => void
 }) {
-  const live = useLive(domain, channel.id)
+  const live = useLive(domain, channel)
   if (live.state === 'ended' && live.error !== undefined)
-    return <ErrorState error={live.error} entity={`channel:${channel.id}`} />
+    return <ErrorState error={live.error} entity={`channel:${channel}`} />
   return tab === 'live' ? (
     <LiveTable domain={domain} live={live} onSend={onSend} />
   ) : (
-    <ChannelData domain={domain} channel={channel.id} received={live.received} onSend={onSend} />
+    <ChannelData domain={domain} channel={channel} received={live.received} onSend={onSend} />
   )
 }
 
@@ -106,7 +112,7 @@ function Head({ channel, domain, onSend }: { channel: ChannelRecord; domain: str
     else await call('POST /{domain_id}/channels/{channel_id}/enable', { params })
     return isEnabled ? 'Disabled: it takes no more messages' : 'Enabled'
   })
-  const [remove, isRemoving] = useAction('The channel was not deleted', async () => {
+  const remove = useFormAction('The channel was not deleted', async () => {
     await call('DELETE /{domain_id}/channels/{channel_id}', { params })
     await navigate({ to: paths.channels(domain) })
     return 'The channel is deleted'
@@ -148,9 +154,8 @@ function Head({ channel, domain, onSend }: { channel: ChannelRecord; domain: str
           title={`Delete ${channel.name}`}
           submit="Delete channel"
           typed={channel.name}
-          busy={isRemoving}
+          action={remove}
           onClose={() => setDialog(undefined)}
-          onConfirm={() => void remove()}
         >
           Its connections end at once. Its stored messages stay until their retention removes them. This cannot be
           undone.
@@ -165,7 +170,7 @@ function Edit({ channel, domain, onClose }: { channel: ChannelRecord; domain: st
   const [description, setDescription] = useState(channel.description ?? '')
   const [tags, setTags] = useState(channel.tags.join(', '))
   const [days, setDays] = useState(channel.retention_days === undefined ? '' : String(channel.retention_days))
-  const [save, isBusy] = useAction('The channel was not changed', async () => {
+  const save = useFormAction('The channel was not changed', async () => {
     await call('PATCH /{domain_id}/channels/{channel_id}', {
       params: { domain_id: domain, channel_id: channel.id },
       body: {
@@ -179,12 +184,13 @@ function Edit({ channel, domain, onClose }: { channel: ChannelRecord; domain: st
     return 'Saved'
   })
   return (
-    <FormDialog title="Edit channel" submit="Save" busy={isBusy} onClose={onClose} onSubmit={() => void save()}>
-      <TextField label="Name" value={name} onChange={setName} />
-      <TextField label="Description" value={description} onChange={setDescription} />
-      <TextField label="Tags" value={tags} onChange={setTags} hint="Separated by commas" />
+    <FormDialog title="Edit channel" submit="Save" action={save} onClose={onClose}>
+      <TextField label="Name" field="name" value={name} onChange={setName} />
+      <TextField label="Description" field="description" value={description} onChange={setDescription} />
+      <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
       <TextField
         label="Days of retention"
+        field="retention_days"
         type="number"
         min={0}
         value={days}
@@ -266,28 +272,23 @@ function Send({ domain, channel, onClose }: { domain: string; channel: ChannelRe
   const [type, setType] = useState<'application/senml+json' | 'application/json' | 'text/plain'>(
     'application/senml+json',
   )
+  const [stored, setStored] = useState(0)
   const [payload, setPayload] = useState('[{"n":"temperature","u":"Cel","v":21.5}]')
-  const [send, isBusy] = useAction('The message was not stored', async () => {
+  const send = useFormAction('The message was not stored', async () => {
     const params = { domain_id: domain, channel_id: channel.id }
     const headers = { 'Content-Type': type }
     const rest = subtopic.trim().replaceAll('.', '/')
-    if (rest === '') await call('POST /m/{domain_id}/c/{channel_id}', { params, headers, body: payload as never })
+    if (rest === '') await call('POST /m/{domain_id}/c/{channel_id}', { params, headers, body: payload })
     else
       await call('POST /m/{domain_id}/c/{channel_id}/{rest}', {
         params: { ...params, rest },
         headers,
-        body: payload as never,
+        body: payload,
       })
-    return 'Stored'
+    setStored((before) => before + 1)
   })
   return (
-    <FormDialog
-      title={`Send to ${channel.name}`}
-      submit="Send"
-      busy={isBusy}
-      onClose={onClose}
-      onSubmit={() => void send()}
-    >
+    <FormDialog title={`Send to ${channel.name}`} submit="Send" action={send} onClose={onClose}>
       <p className="muted">You publish as yourself. Devices publish with the secret of a client.</p>
       <Segments
         label="Format"
@@ -299,8 +300,19 @@ function Send({ domain, channel, onClose }: { domain: string; channel: ChannelRe
           ['text/plain', 'Text'],
         ]}
       />
-      <TextArea label="Message" value={payload} onChange={setPayload} />
-      <TextField label="Subtopic" value={subtopic} onChange={setSubtopic} hint="Such as floor1/room2. Optional." />
+      <TextArea label="Message" field={ANY_FIELD} value={payload} onChange={setPayload} />
+      <TextField
+        label="Subtopic"
+        field="subtopic"
+        value={subtopic}
+        onChange={setSubtopic}
+        hint="Such as floor1/room2. Optional."
+      />
+      {stored === 0 ? null : (
+        <div role="status">
+          <Notice tone="ok">{counted(stored, 'message')} stored.</Notice>
+        </div>
+      )}
     </FormDialog>
   )
 }
@@ -382,7 +394,7 @@ function Connect({ domain, channel, onClose }: { domain: string; channel: string
       query: { limit: 100, order: 'name', dir: 'asc', name },
     }),
   )
-  const [connect, isBusy] = useAction('The client was not connected', async () => {
+  const connect = useFormAction('The client was not connected', async () => {
     await call('POST /{domain_id}/channels/connect', {
       params: { domain_id: domain },
       body: { client_ids: [client], channel_ids: [channel], types: [...TYPES[types]] },
@@ -394,14 +406,14 @@ function Connect({ domain, channel, onClose }: { domain: string; channel: string
     <FormDialog
       title="Connect a client"
       submit="Connect"
-      busy={isBusy}
+      action={connect}
       onClose={onClose}
-      onSubmit={() => void connect()}
       disabledReason={client === '' ? 'Choose a client' : undefined}
     >
       <TextField label="Find by name" value={name} onChange={setName} />
       <SelectField
         label="Client"
+        field="client_ids"
         value={client}
         onChange={setClient}
         options={[

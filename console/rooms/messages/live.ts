@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'react'
 import type { ApiError } from '../../api/errors.ts'
 import { followStream } from '../../api/event-stream.ts'
 import type { StreamState } from '../../api/event-stream.ts'
+import { formatJson, parseJson } from '../../api/json.ts'
 import { recordRequest } from '../../api/requests.ts'
 
 export type LiveMessage = {
@@ -70,7 +71,7 @@ export function useLive(domain: string, channel: string): Live {
         setError(failure)
       },
       onEvent: ({ id, data }) => {
-        const wire = JSON.parse(data) as Wire
+        const wire = parseJson(data) as Wire
         count.current += 1
         buffer.current.push({
           id,
@@ -122,12 +123,12 @@ export function describePayload(payload: unknown): string {
       const name = `${text(record['bn'])}${text(record['n'])}`
       const value = record['v'] ?? record['vs'] ?? record['vb'] ?? record['vd']
       return value === undefined
-        ? JSON.stringify(record)
+        ? formatJson(record)
         : `${name === '' ? '' : `${name} = `}${text(value)}${record['u'] === undefined ? '' : ` ${text(record['u'])}`}`
     })
     return parts.join(', ')
   }
-  return typeof payload === 'string' ? payload : JSON.stringify(payload)
+  return typeof payload === 'string' ? payload : formatJson(payload)
 }
 
-const text = (value: unknown) => (value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value))
+const text = (value: unknown) => (value === undefined ? '' : typeof value === 'string' ? value : formatJson(value))

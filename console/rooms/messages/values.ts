@@ -1,4 +1,5 @@
 /** The value of a stored message in one line. */
+import { formatJson } from '../../api/json.ts'
 import { formatValue } from '../../design/display.tsx'
 
 type Value = {
@@ -19,7 +20,7 @@ export function valueText({
   payload,
 }: Value): string {
   if (value !== undefined) return formatValue(value)
-  if (payload !== undefined) return typeof payload === 'string' ? payload : JSON.stringify(payload)
+  if (payload !== undefined) return typeof payload === 'string' ? payload : formatJson(payload)
   if (sum !== undefined) return `sum ${formatValue(sum)}`
   return word ?? (flag === undefined ? undefined : String(flag)) ?? bytes ?? ''
 }

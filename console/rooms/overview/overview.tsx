@@ -61,12 +61,8 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
   const rates = series.map((one) => one.messages_per_second)
   const received = series.reduce((sum, one) => sum + one.messages, 0)
   const usage = useQuery(query('GET /domains/{domain_id}/usage', { params: { domain_id: domain } }))
-  const done = [
-    clients.total > 0,
-    channels.total > 0,
-    received > 0 || (usage.data?.messages ?? 0) > 0,
-    (tasks?.total ?? 0) > 0,
-  ]
+  const hasMessages = received > 0 || (usage.data?.messages ?? 0) > 0
+  const done = [clients.total > 0 && channels.total > 0 && hasMessages, (tasks?.total ?? 0) > 0]
   return (
     <>
       <div className="figures">
@@ -219,19 +215,9 @@ function Figure({ name, value, to, children }: { name: string; value: string; to
 function FirstSteps({ domain, done }: { domain: string; done: readonly boolean[] }) {
   const steps = [
     {
-      name: 'Create a client',
-      what: 'A device or an application, with a secret of its own.',
-      to: `${paths.clients(domain)}?create=1`,
-    },
-    {
-      name: 'Create a channel',
-      what: 'Messages of clients meet in channels.',
-      to: `${paths.channels(domain)}?create=1`,
-    },
-    {
-      name: 'Send a message',
-      what: 'Connect the client to the channel, then send from the page of the channel or with a snippet of the client.',
-      to: paths.channels(domain),
+      name: 'Connect a device',
+      what: 'One form creates the device and its channel, and shows commands that send its first message.',
+      to: paths.connectDevice(domain),
     },
     { name: 'Run a module', what: 'Upload WebAssembly and run it on a worker.', to: `${paths.tasks(domain)}?create=1` },
   ]

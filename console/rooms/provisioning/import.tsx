@@ -5,8 +5,9 @@ import { call } from '../../api/call.ts'
 import { ApiError } from '../../api/errors.ts'
 import { refresh } from '../../api/queries.ts'
 import { Button, Segments } from '../../design/controls.tsx'
-import { Card, Empty, Notice, formatBytes, formatCount } from '../../design/display.tsx'
+import { Card, Empty, Notice, counted, formatBytes, formatCount } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
+import { csvOf, saveFile } from '../../shell/files.ts'
 import { useDomainId } from '../../shell/url.ts'
 
 type Kind = 'clients' | 'channels' | 'connections'
@@ -15,74 +16,128 @@ const COLUMNS: Readonly<Record<Kind, string>> = {
   channels: 'id, name, route, description, tags, metadata, status',
   connections: 'client_id, channel_id',
 }
+/** Files that can be imported as they are; those of connections need the ids of clients and channels. */
+const EXAMPLES: Readonly<Record<Kind, string>> = {
+  clients: 'name,tags,metadata\nmeter 1,indoor;floor-3,"{""serial"": ""A-17""}"\nmeter 2,,\n',
+  channels: 'name,route,description,tags\nreadings,,Values of all meters,indoor\nalarms,alarms,,\n',
+  connections: 'client_id,channel_id\n<id of a client>,<id of a channel>\n',
+}
 const PREVIEW_LINES = 50
 const LINE = /^line (\d+)/
 
-type Check = { total: number } | { error: ApiError }
+/** `hidden`: changes of entities that the caller may not read. */
+type Checked = { total: number; hidden: number }
+type Check = Checked | { error: ApiError }
 
-type Report = { total: number; rows?: { table: string; created: number }[] }
+/** Of the answer to a file of clients. */
+type Created = { id: string; name: string; credentials?: { secret: string } }
+type Made = { total: number; created: readonly Created[] }
 
-/** The number of entities that were created, or that a dry run would create. */
-async function send(kind: Kind, domain: string, text: string, isTrial: boolean): Promise<{ total: number }> {
-  const { total, rows } = await post(kind, domain, text, isTrial)
-  return { total: rows === undefined ? total : (rows.find(({ table }) => table === kind)?.created ?? 0) }
+type Report = {
+  total: number
+  hidden?: number
+  rows?: { table: string; created: number }[]
+  clients?: Created[]
+  channels?: Created[]
 }
 
-async function post(kind: Kind, domain: string, text: string, isTrial: boolean): Promise<Report> {
+/** The number of entities that a file would create. */
+async function checkFile(kind: Kind, domain: string, file: Blob): Promise<Checked> {
+  const { total, hidden = 0, rows } = await post(kind, domain, file, true)
+  return { total: rows === undefined ? total : (rows.find(({ table }) => table === kind)?.created ?? 0), hidden }
+}
+
+async function create(kind: Kind, domain: string, file: Blob): Promise<Made> {
+  const { total, clients, channels } = await post(kind, domain, file, false)
+  return { total, created: clients ?? channels ?? [] }
+}
+
+async function post(kind: Kind, domain: string, file: Blob, isTrial: boolean): Promise<Report> {
   const input = {
     params: { domain_id: domain },
     query: isTrial ? { dry_run: true } : {},
     headers: { 'Content-Type': 'text/csv' },
-    body: text as never,
+    // Its bytes: the server recognizes the encoding.
+    body: file,
   }
   if (kind === 'clients') return (await call('POST /{domain_id}/clients/import', input)) as Report
   if (kind === 'channels') return (await call('POST /{domain_id}/channels/import', input)) as Report
   return (await call('POST /{domain_id}/connections/import', input)) as Report
 }
 
+/** The text for the preview. The server alone knows what it imports. */
+function previewOf(bytes: Uint8Array): string {
+  const isUtf16 = bytes[0] === 0xff && bytes[1] === 0xfe
+  return new TextDecoder(isUtf16 ? 'utf-16le' : 'utf-8').decode(bytes)
+}
+
+/** A file as it was when it was chosen: what is created is what was checked, also when the file on the disk changes. */
+type Chosen = { readonly name: string; readonly bytes: Blob; readonly text: string }
+
+async function readFile(file: File): Promise<Chosen> {
+  const content = await file.arrayBuffer()
+  return { name: file.name, bytes: new Blob([content]), text: previewOf(new Uint8Array(content)) }
+}
+
+function resultFile(kind: Kind, created: readonly Created[]): string {
+  const rows = created.map(({ id, name, credentials }) => [
+    id,
+    name,
+    ...(kind === 'clients' ? [credentials?.secret ?? ''] : []),
+  ])
+  return csvOf(['id', 'name', ...(kind === 'clients' ? ['secret'] : [])], rows)
+}
+
+/** What the server says of each line. */
+function faultsOf(check: Check | undefined): { lines: ReadonlyMap<number, string>; others: readonly string[] } {
+  const lines = new Map<number, string>()
+  const others: string[] = []
+  for (const { path, message } of check !== undefined && 'error' in check ? check.error.details : []) {
+    const line = LINE.exec(path)?.[1]
+    if (line === undefined) others.push(`${path} ${message}`)
+    else lines.set(Number(line), [lines.get(Number(line)), message].filter((part) => part !== undefined).join('; '))
+  }
+  return { lines, others }
+}
+
 export function Import() {
   const domain = useDomainId()
   const [kind, setKind] = useState<Kind>('clients')
-  const [file, setFile] = useState<{ name: string; size: number; text: string }>()
+  const [file, setFile] = useState<Chosen>()
   const [check, setCheck] = useState<Check>()
   const [isBusy, setBusy] = useState(false)
-  const [made, setMade] = useState<number>()
+  const [made, setMade] = useState<Made>()
   const input = useRef<HTMLInputElement>(null)
   useEffect(() => {
     document.title = 'Import · Skein'
   }, [])
-  const run = async (what: Kind, text: string, isTrial: boolean) => {
+  const attempt = async (act: () => Promise<void>) => {
     setBusy(true)
     try {
-      const { total } = await send(what, domain, text, isTrial)
-      if (isTrial) setCheck({ total })
-      else {
-        setMade(total)
-        await refresh()
-      }
+      await act()
     } catch (error) {
       setCheck({ error: error instanceof ApiError ? error : ApiError.unreachable(error) })
     } finally {
       setBusy(false)
     }
   }
-  const choose = async (chosen: File) => {
-    const text = await chosen.text()
-    setFile({ name: chosen.name, size: chosen.size, text })
+  const test = async (what: Kind, chosen: Chosen) =>
+    await attempt(async () => setCheck(await checkFile(what, domain, chosen.bytes)))
+  const importFile = async (chosen: Chosen) =>
+    await attempt(async () => {
+      setMade(await create(kind, domain, chosen.bytes))
+      await refresh()
+    })
+  const choose = async (picked: File) => {
+    const chosen = await readFile(picked)
+    setFile(chosen)
     setMade(undefined)
     setCheck(undefined)
-    await run(kind, text, true)
+    await test(kind, chosen)
   }
-  const faults = new Map(
-    check !== undefined && 'error' in check
-      ? check.error.details.flatMap(({ path, message }): [number, string][] => {
-          const line = LINE.exec(path)?.[1]
-          return line === undefined ? [] : [[Number(line), message]]
-        })
-      : [],
-  )
+  const faults = faultsOf(check)
   const lines = file?.text.split(/\r?\n/) ?? []
-  const shown = [...new Set([...faults.keys(), ...lines.keys().map((index) => index + 1)])]
+  const shown = [...new Set([...faults.lines.keys(), ...lines.keys().map((index) => index + 1)])]
     .slice(0, PREVIEW_LINES)
     .toSorted((a, b) => a - b)
   return (
@@ -99,7 +154,7 @@ export function Import() {
               setKind(next)
               setCheck(undefined)
               setMade(undefined)
-              if (file !== undefined) void run(next, file.text, true)
+              if (file !== undefined) void test(next, file)
             }}
             options={[
               ['clients', 'Clients'],
@@ -110,6 +165,9 @@ export function Import() {
           <span className="muted">
             Columns: <code>{COLUMNS[kind]}</code>
           </span>
+          <Button icon="file" onClick={() => saveFile(`${kind}.csv`, EXAMPLES[kind])}>
+            Download an example
+          </Button>
         </div>
         <div
           className="drop"
@@ -122,7 +180,7 @@ export function Import() {
             if (dropped !== undefined) void choose(dropped)
           }}
         >
-          <div>{file === undefined ? 'Drop a CSV file here' : `${file.name}, ${formatBytes(file.size)}`}</div>
+          <div>{file === undefined ? 'Drop a CSV file here' : `${file.name}, ${formatBytes(file.bytes.size)}`}</div>
           <Button onClick={() => input.current?.click()}>
             {file === undefined ? 'Choose a file' : 'Choose another'}
           </Button>
@@ -136,6 +194,8 @@ export function Import() {
             onChange={(event) => {
               const [chosen] = event.target.files ?? []
               if (chosen !== undefined) void choose(chosen)
+              // The same file chosen again is a change too.
+              event.target.value = ''
             }}
           />
         </div>
@@ -157,12 +217,29 @@ export function Import() {
             </Link>
           }
         >
-          {formatCount(made)} {kind} are created.
+          {formatCount(made.total)} {kind} are created.{' '}
+          {made.created.length === 0 ? null : (
+            <>
+              {kind === 'clients' ? 'Their secrets are in this file. ' : ''}
+              <Button icon="file" onClick={() => saveFile(`${kind}-created.csv`, resultFile(kind, made.created))}>
+                {kind === 'clients' ? 'Download ids and secrets' : 'Download ids'}
+              </Button>
+            </>
+          )}
         </Notice>
       ) : check === undefined ? null : 'error' in check ? (
         <Notice tone="bad">
           Nothing was created: {check.error.message}.
-          {faults.size === 0 ? '' : ` ${formatCount(faults.size)} lines are marked below.`}
+          {faults.lines.size === 0
+            ? ''
+            : ` ${counted(faults.lines.size, 'line')} ${faults.lines.size === 1 ? 'is' : 'are'} marked below.`}
+          {faults.others.length === 0 ? null : (
+            <ul className="small">
+              {faults.others.map((fault) => (
+                <li key={fault}>{fault}</li>
+              ))}
+            </ul>
+          )}
         </Notice>
       ) : (
         <Notice
@@ -171,13 +248,16 @@ export function Import() {
             <Button
               kind="primary"
               busy={isBusy}
-              onClick={() => void (file === undefined ? undefined : run(kind, file.text, false))}
+              onClick={() => void (file === undefined ? undefined : importFile(file))}
             >
               Create {formatCount(check.total)} {kind}
             </Button>
           }
         >
           The file is right: {formatCount(check.total)} {kind}. All are created together, or none.
+          {check.hidden === 0
+            ? ''
+            : ` ${counted(check.hidden, 'change')} of entities that you may not read ${check.hidden === 1 ? 'is' : 'are'} among them.`}
         </Notice>
       )}
       {file === undefined ? null : (
@@ -204,7 +284,9 @@ export function Import() {
                   <tr key={number}>
                     <td className="right">{number}</td>
                     <td className="mono">{lines[number - 1]}</td>
-                    <td>{faults.has(number) ? <span className="bad-text">{faults.get(number)}</span> : ''}</td>
+                    <td>
+                      {faults.lines.has(number) ? <span className="bad-text">{faults.lines.get(number)}</span> : ''}
+                    </td>
                   </tr>
                 ))}
               </tbody>

@@ -6,9 +6,12 @@ import { call } from '../../api/call.ts'
 import type { Mapping } from '../../api/operations.ts'
 import { Button, Code, TextField } from '../../design/controls.tsx'
 import { Card, Notice, State } from '../../design/display.tsx'
+import { Form } from '../../design/form.tsx'
 import { paths } from '../../paths.ts'
-import { useAction } from '../../shell/action.ts'
+import { useFormAction } from '../../shell/action.ts'
 import { useDomainId } from '../../shell/url.ts'
+import { WaitingForOtherOwner } from '../../shell/waiting.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 
 const KEY_BYTES = 16
 
@@ -17,6 +20,7 @@ const newKey = () =>
 
 export function Provisioning() {
   const domain = useDomainId()
+  const cannotCreate = useDomainDenied(domain)('client_create')
   const [name, setName] = useState('')
   const [externalId, setExternalId] = useState('')
   const [externalKey, setExternalKey] = useState(newKey)
@@ -24,7 +28,7 @@ export function Provisioning() {
   useEffect(() => {
     document.title = 'Provisioning · Skein'
   }, [])
-  const [create, isBusy] = useAction('The device was not created', async () => {
+  const create = useFormAction('The device was not created', async () => {
     const mapping = (await call('POST /{domain_id}/mapping', {
       params: { domain_id: domain },
       body: {
@@ -45,15 +49,11 @@ export function Provisioning() {
         </Link>
       </div>
       <Card title="New device">
-        <form
-          className="stack"
-          onSubmit={(event) => {
-            event.preventDefault()
-            void create()
-          }}
-        >
+        <Form action={create} className="stack" disabledReason={cannotCreate}>
+          {cannotCreate === undefined ? null : <Notice tone="warn">{cannotCreate}.</Notice>}
           <TextField
             label="External id"
+            field="external_id"
             value={externalId}
             onChange={setExternalId}
             required
@@ -62,6 +62,7 @@ export function Provisioning() {
           />
           <TextField
             label="External key"
+            field="external_key"
             value={externalKey}
             onChange={setExternalKey}
             required
@@ -69,16 +70,16 @@ export function Provisioning() {
             autoComplete="off"
             hint="The device proves with it that it is the device. At least 16 characters."
           />
-          <TextField label="Name" value={name} onChange={setName} maxLength={1024} hint="Optional" />
+          <TextField label="Name" field="name" value={name} onChange={setName} maxLength={1024} hint="Optional" />
           <div className="row wrap">
-            <Button kind="primary" type="submit" busy={isBusy}>
+            <Button kind="primary" type="submit" busy={create.isBusy} disabledReason={cannotCreate}>
               Create device
             </Button>
             <Button icon="refresh" onClick={() => setExternalKey(newKey())}>
               Another key
             </Button>
           </div>
-        </form>
+        </Form>
       </Card>
       {made === undefined ? null : (
         <Made domain={domain} externalId={made.externalId} mapping={made.mapping} key={made.externalId} />
@@ -105,6 +106,7 @@ function Made({ domain, externalId, mapping }: { domain: string; externalId: str
               )}
             </div>
             <Code label={`secret of ${name}`} text={key} />
+            {mapping.whitelisted[id] === undefined ? null : <WaitingForOtherOwner domain={domain} client={id} />}
           </div>
         ))}
         <div className="row wrap">

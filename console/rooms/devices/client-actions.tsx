@@ -1,0 +1,133 @@
+/** What can be done with many clients at once. */
+import { useQuery } from '@tanstack/react-query'
+import { call } from '../../api/call.ts'
+import { formatJson } from '../../api/json.ts'
+import { query } from '../../api/queries.ts'
+import { SelectField, TextField } from '../../design/controls.tsx'
+import type { BulkAction } from '../../shell/bulk.tsx'
+import { csvOf, saveFile } from '../../shell/files.ts'
+import { splitTags } from '../../shell/filters.tsx'
+
+const PAGE_ROWS = 100
+/** Clients of one request that connects them. */
+const CONNECTED_AT_ONCE = 100
+
+type Asked = { value: string; onChange: (value: string) => void }
+
+export function clientActions(domain: string): BulkAction[] {
+  const params = { domain_id: domain }
+  return [
+    {
+      label: 'Connect',
+      size: CONNECTED_AT_ONCE,
+      ask: (value, onChange) => <ChannelField domain={domain} value={value} onChange={onChange} />,
+      run: async (ids, channel) =>
+        await call('POST /{domain_id}/channels/connect', {
+          params,
+          body: { client_ids: [...ids], channel_ids: [channel], types: ['publish', 'subscribe'] },
+        }),
+    },
+    {
+      label: 'Tag',
+      ask: (value, onChange) => (
+        <TextField
+          label="Tags to add"
+          value={value}
+          onChange={onChange}
+          hint="Separated by commas. The tags of the clients stay."
+        />
+      ),
+      run: async ([id = ''], value) => {
+        const { tags } = await call('GET /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } })
+        await call('PATCH /{domain_id}/clients/{client_id}/tags', {
+          params: { ...params, client_id: id },
+          body: { tags: [...new Set([...tags, ...splitTags(value)])] },
+        })
+      },
+    },
+    {
+      label: 'Group',
+      ask: (value, onChange) => <GroupField domain={domain} value={value} onChange={onChange} />,
+      run: async ([id = ''], group) =>
+        await call('POST /{domain_id}/clients/{client_id}/parent', {
+          params: { ...params, client_id: id },
+          body: { parent_group_id: group },
+        }),
+    },
+    {
+      label: 'Enable',
+      run: async ([id = '']) =>
+        await call('POST /{domain_id}/clients/{client_id}/enable', { params: { ...params, client_id: id } }),
+      allows: 409,
+    },
+    {
+      label: 'Disable',
+      run: async ([id = '']) =>
+        await call('POST /{domain_id}/clients/{client_id}/disable', { params: { ...params, client_id: id } }),
+      allows: 409,
+    },
+    {
+      label: 'Delete',
+      isDanger: true,
+      run: async ([id = '']) =>
+        await call('DELETE /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } }),
+      allows: 404,
+    },
+  ]
+}
+
+function ChannelField({ domain, value, onChange }: Asked & { domain: string }) {
+  const { data } = useQuery(
+    query('GET /{domain_id}/channels', {
+      params: { domain_id: domain },
+      query: { limit: 100, order: 'name', dir: 'asc' },
+    }),
+  )
+  return (
+    <SelectField
+      label="Channel"
+      value={value}
+      onChange={onChange}
+      hint="They can publish and subscribe there."
+      options={[
+        ['', 'Choose'],
+        ...(data?.channels ?? []).map(({ id, name }): [string, string] => [id, name === '' ? id : name]),
+      ]}
+    />
+  )
+}
+
+function GroupField({ domain, value, onChange }: Asked & { domain: string }) {
+  const { data } = useQuery(
+    query('GET /{domain_id}/groups', {
+      params: { domain_id: domain },
+      query: { limit: 100, order: 'name', dir: 'asc' },
+    }),
+  )
+  return (
+    <SelectField
+      label="Group"
+      value={value}
+      onChange={onChange}
+      hint="A client is in one group: the new one replaces another."
+      options={[['', 'Choose'], ...(data?.groups ?? []).map(({ id, name }): [string, string] => [id, name])]}
+    />
+  )
+}
+
+/** With the columns of an import, but for the secrets. Clients that were deleted meanwhile are left out. */
+export async function exportClients(domain: string, ids: ReadonlySet<string>): Promise<void> {
+  const rows: string[][] = []
+  let total = Infinity
+  for (let offset = 0; offset < total && rows.length < ids.size; offset += PAGE_ROWS) {
+    const page = await call('GET /{domain_id}/clients', {
+      params: { domain_id: domain },
+      query: { offset, limit: PAGE_ROWS, order: 'created_at', dir: 'asc', status: 'all', secrets: false },
+    })
+    total = page.total
+    for (const { id, name, tags, metadata, status } of page.clients)
+      if (ids.has(id))
+        rows.push([id, name, tags.join(';'), Object.keys(metadata).length === 0 ? '' : formatJson(metadata), status])
+  }
+  saveFile('clients.csv', csvOf(['id', 'name', 'tags', 'metadata', 'status'], rows))
+}
