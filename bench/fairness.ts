@@ -1,4 +1,5 @@
 /** What the `invoke` of one domain costs beside thousands of queued runs of another share, and what fair turns cost these runs. */
+import { benchAutomation } from './automation.ts'
 import { logIn, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
 import { median, milliseconds, perSecond, percentile, printTable } from './statistics.ts'
 
@@ -72,4 +73,5 @@ export async function benchFairness(): Promise<void> {
   } finally {
     removeDataDir(dataDir)
   }
+  await benchAutomation()
 }

@@ -5,10 +5,14 @@
 import { benchAccess } from './access.ts'
 import { benchAgainst } from './against.ts'
 import { benchBackup } from './backup.ts'
+import { benchBatches } from './batches.ts'
 import { benchBulk } from './bulk.ts'
 import { benchCapacity } from './capacity.ts'
 import { benchCoap } from './coap.ts'
+import { benchConsumers } from './consumers.ts'
 import { benchFairness } from './fairness.ts'
+import { benchFilters } from './filters.ts'
+import { benchFairnessOfRequests } from './fairness-web.ts'
 import { benchFirstRuns } from './first-runs.ts'
 import { benchFleet } from './fleet.ts'
 import { describeHost, processorTime } from './host.ts'
@@ -45,8 +49,15 @@ const BENCHES = {
   journal: benchJournal,
   tasks: benchTasks,
   'first-runs': benchFirstRuns,
-  fairness: benchFairness,
+  fairness: async () => {
+    await benchFairness()
+    await benchFairnessOfRequests()
+  },
+  'fairness-web': benchFairnessOfRequests,
   triggers: benchTriggers,
+  filters: benchFilters,
+  batches: benchBatches,
+  consumers: benchConsumers,
   fleet: benchFleet,
   sandbox: benchSandbox,
   modules: benchModules,
@@ -56,7 +67,7 @@ const BENCHES = {
   soak: benchSoak,
 }
 /** Long benches: they run only by name. */
-const LONG = new Set(['capacity', 'languages', 'processes', 'soak'])
+const LONG = new Set(['capacity', 'filters', 'languages', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))

@@ -167,7 +167,10 @@ const doneOf = ({ answered, refused, perSecond, latenciesMs }: Awaited<ReturnTyp
   refused,
 })
 
-/** In the order in which they run: the busiest first, so that the others do not include the warm-up of the service. */
+/**
+ * In the order in which they run: the busiest first, so that the others do not include the warm-up of the service, and those that create
+ * tasks last, so that each build has as many tasks to list.
+ */
 export const JOBS = {
   'invoke-64': { what: 'invoke a core module, 64 callers', unit: 'run', run: invoke((world) => world.coreTask, 64) },
   'invoke-1': { what: 'invoke a core module, 1 caller', unit: 'run', run: invoke((world) => world.coreTask, 1) },
@@ -182,8 +185,6 @@ export const JOBS = {
     unit: 'message',
     run: publishOverMqtt,
   },
-  create: { what: `create a task without a module, ${CREATORS} clients`, unit: 'task', run: createTasks },
-  'first-run': { what: 'create, upload, start and ask, 64 clients', unit: 'result', run: firstRuns },
   get: { what: 'read one task, 1 client', unit: 'request', run: get((world) => `/tasks/${world.coreTask}`) },
   page: {
     what: `read a page of ${PAGE} of ${TASKS.toLocaleString('en')} tasks, 1 client`,
@@ -197,6 +198,8 @@ export const JOBS = {
     prepare: createManyTasks,
     run: get(() => `/tasks?limit=${PAGE}&offset=${FAR_OFFSET}`),
   },
+  create: { what: `create a task without a module, ${CREATORS} clients`, unit: 'task', run: createTasks },
+  'first-run': { what: 'create, upload, start and ask, 64 clients', unit: 'result', run: firstRuns },
 } satisfies Record<string, Job>
 
 export type JobName = keyof typeof JOBS

@@ -226,9 +226,10 @@ describe('explanations', () => {
   })
 })
 
-test('the explanations of many questions in one call equal those of single calls', async () => {
+test('the explanations of many questions in one call equal those of single calls, also for a token with scopes', async () => {
   const member = await newMember(['read'])
   await grantRole(api, member.id, on('group', top), ['subgroup_client_read'])
+  const channel = await tenant.newChannel()
   const questions = [
     { entity: `client:${clientId}`, action: 'read' },
     { entity: `client:${clientId}`, action: 'update' },
@@ -236,26 +237,42 @@ test('the explanations of many questions in one call equal those of single calls
     { entity: `client:${newId()}`, action: 'read' },
     { entity: 'weather:today', action: 'read' },
     { entity: `client:${clientId}`, action: 'read', subject: tenant.user.id },
+    { entity: `channel:${channel.id}`, action: 'update' },
   ]
-  const answer = await member.call('POST', `/${tenant.domainId}/access/check`, { questions })
-  expect(answer.status, answer.text).toBe(200)
-  const { answers } = answer.json<{ answers: (Partial<Answer> & { error?: string; message?: string })[] }>()
-  for (const [index, { entity, action, subject }] of questions.entries()) {
-    const alone = await ask(member.call, entity, action, subject as string | undefined)
-    const { allowed = false, explanation, missing_actions, error, message } = alone.json<(typeof answers)[number]>()
-    expect(answers[index]).toEqual({
-      entity,
-      action,
-      allowed,
-      ...(error === undefined ? { explanation, missing_actions } : { error, message }),
-    })
+  const check = (call: Caller, asked: unknown) => call('POST', `/${tenant.domainId}/access/check`, { questions: asked })
+  async function answersOf(call: Caller): Promise<boolean[]> {
+    const answer = await check(call, questions)
+    expect(answer.status, answer.text).toBe(200)
+    const { answers } = answer.json<{ answers: (Partial<Answer> & { error?: string; message?: string })[] }>()
+    for (const [index, { entity, action, subject }] of questions.entries()) {
+      const alone = await ask(call, entity, action, subject as string | undefined)
+      const { allowed = false, explanation, missing_actions, error, message } = alone.json<(typeof answers)[number]>()
+      expect(answers[index]).toEqual({
+        entity,
+        action,
+        allowed,
+        ...(error === undefined ? { explanation, missing_actions } : { error, message }),
+      })
+    }
+    return answers.map(({ allowed }) => allowed === true)
   }
-  expect(answers.map(({ allowed }) => allowed)).toEqual([true, false, false, false, false, false])
+  expect(await answersOf(member.call)).toEqual([true, false, false, false, false, false, false])
+  expect(await answersOf(await publisherOn(channel.id))).toEqual(questions.map(() => false))
   for (const wrong of [[], Array.from({ length: 101 }, () => questions[0])])
-    expect((await member.call('POST', `/${tenant.domainId}/access/check`, { questions: wrong })).status).toBe(400)
+    expect((await check(member.call, wrong)).status).toBe(400)
   const stranger = await newTenant(api)
-  expect((await stranger.call('POST', `/${tenant.domainId}/access/check`, { questions })).status).toBe(403)
+  expect((await check(stranger.call, questions)).status).toBe(403)
 })
+
+/** Requests of the owner with a token that may only publish on the channel. */
+async function publisherOn(channelId: string): Promise<Caller> {
+  const made = await tenant.call('POST', '/pats', { name: 'publisher', duration: '1h' })
+  const { id, secret } = made.json<{ id: string; secret: string }>()
+  const scope = { domain_id: tenant.domainId, entity_type: 'messages', entity_id: channelId, operation: 'publish' }
+  const added = await tenant.call('PATCH', `/pats/${id}/scope/add`, { scopes: [scope] })
+  expect(added.status, added.text).toBe(200)
+  return api.as(`Bearer ${secret}`)
+}
 
 test('an explanation agrees with the decision, for any roles', async () => {
   const ACTIONS = ['read', 'update', 'delete', 'set_parent_group'] as const

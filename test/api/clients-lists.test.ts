@@ -118,3 +118,27 @@ test('a list shows secrets to callers with `update`, and no secrets with secrets
   expect(await secretsOf('&secrets=false')).toEqual([''])
   expect((await tenant.call('GET', `/${tenant.domainId}/clients?secrets=no`)).status).toBe(400)
 })
+
+test('a list of clients, channels or groups is filtered by several ids, and texts that are not ids select nothing', async () => {
+  for (const type of ['clients', 'channels', 'groups'] as const) {
+    const ids = await Promise.all(
+      ['one', 'two', 'three'].map(async (name) => {
+        const made = await tenant.call('POST', `/${tenant.domainId}/${type}`, { name })
+        return made.json<{ id: string }>().id
+      }),
+    )
+    const listed = async (id: string) => {
+      const answer = await tenant.call('GET', `/${tenant.domainId}/${type}?order=name&dir=asc&id=${id}`)
+      expect(answer.status, answer.text).toBe(200)
+      const page = answer.json<Record<string, { id: string }[]>>()
+      return (page[type] ?? []).map((one) => one.id)
+    }
+    const [one = '', two = '', three = ''] = ids
+    expect(await listed(one)).toEqual([one])
+    expect(await listed(`${three},${one},none`)).toEqual([one, three])
+    expect(await listed(`,${two}`)).toEqual([two])
+    expect(await listed('none')).toEqual([])
+    const many = Array.from({ length: 101 }, () => one).join(',')
+    expect((await tenant.call('GET', `/${tenant.domainId}/${type}?id=${many}`)).status).toBe(400)
+  }
+})

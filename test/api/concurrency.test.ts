@@ -102,7 +102,11 @@ test('at most one of concurrent bulks that share a secret and an id crosswise su
     const items = [{ id }, { credentials: { secret } }]
     return ['POST', `/${tenant.domainId}/clients/bulk`, index % 2 === 0 ? items : items.toReversed()]
   })
-  expect(statusesOf(answers)).toEqual(oneWins(200))
+  // Each refusal tells that a secret is taken, and a user may learn that ten times a minute.
+  const statuses = statusesOf(answers)
+  expect(statuses.filter((status) => status === 200)).toHaveLength(1)
+  for (const status of statuses) expect([200, 409, 429]).toContain(status)
+  tenant = await newTenant(api)
 })
 
 test('concurrent connections of the same pairs, in any order, are 201 for all and one row for each pair', async () => {

@@ -112,18 +112,45 @@ describe('preferences', () => {
     expect((await (await newTenant(api)).call('GET', path)).status).toBe(403)
   })
 
-  test('are not written with a personal access token, whatever its scopes', async () => {
+  test('require a scope of a personal access token for dashboards, and a login or API key for preferences', async () => {
     const tenant = await newTenant(api)
-    const pat = (await tenant.call('POST', '/pats', { name: 'all', duration: '1h' })).json<{
-      id: string
-      secret: string
-    }>()
-    const scopes = [{ entity_type: 'domains', operation: 'read', domain_id: tenant.domainId, entity_id: '*' }]
-    const added = await tenant.call('PATCH', `/pats/${pat.id}/scope/add`, { scopes })
-    expect(added.status, added.text).toBeLessThan(300)
-    const token = api.as(`Bearer ${pat.secret}`)
-    expect((await token('GET', pathOf(tenant))).status).toBe(200)
-    expect((await token('POST', pathOf(tenant), { name: 'x' })).status).toBe(403)
-    expect((await token('PUT', `/${tenant.domainId}/preferences`, { preferences: {} })).status).toBe(403)
+    const tokenWith = async (...scopes: (readonly [string, string])[]) => {
+      const made = await tenant.call('POST', '/pats', { name: 'robot', duration: '1h' })
+      const pat = made.json<{ id: string; secret: string }>()
+      const added = await tenant.call('PATCH', `/pats/${pat.id}/scope/add`, {
+        scopes: scopes.map(([entity_type, operation]) => ({
+          entity_type,
+          operation,
+          domain_id: tenant.domainId,
+          entity_id: '*',
+        })),
+      })
+      expect(added.status, added.text).toBeLessThan(300)
+      return api.as(`Bearer ${pat.secret}`)
+    }
+    const { id } = (await tenant.call('POST', pathOf(tenant), { name: 'mine' })).json<{ id: string }>()
+    const one = `${pathOf(tenant)}/${id}`
+    const calls = {
+      list: ['GET', pathOf(tenant), undefined, 200],
+      read: ['GET', one, undefined, 200],
+      create: ['POST', pathOf(tenant), { name: 'x' }, 201],
+      update: ['PATCH', one, { name: 'y' }, 200],
+      delete: ['DELETE', one, undefined, 204],
+    } as const
+    const operations = Object.keys(calls)
+    const others = await tokenWith(['domains', 'read'], ['clients', 'read'])
+    const all = await tokenWith(...operations.map((operation) => ['dashboards', operation] as const))
+    for (const [operation, [method, path, body, status]] of Object.entries(calls)) {
+      expect((await others(method, path, body)).status, operation).toBe(403)
+      const rest = operations.filter((other) => other !== operation)
+      const without = await tokenWith(...rest.map((other) => ['dashboards', other] as const))
+      expect((await without(method, path, body)).status, operation).toBe(403)
+      expect((await all(method, path, body)).status, operation).toBe(status)
+    }
+    expect((await all('GET', pathOf(await newTenant(api)))).status).toBe(403)
+    for (const token of [others, all]) {
+      expect((await token('GET', `/${tenant.domainId}/preferences`)).status).toBe(403)
+      expect((await token('PUT', `/${tenant.domainId}/preferences`, { preferences: {} })).status).toBe(403)
+    }
   })
 })

@@ -1,6 +1,8 @@
 // contract 1.2: statuses of a domain, its deletion and restoration; decisions 13, 45, 46
 import { expect, test } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
+import { completeDocument } from '#core/http/index.ts'
+import type { Document } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -66,7 +68,9 @@ test('a disabled domain is closed to its members but not to its administrators, 
 
 /** Every path that names a domain, as the document says; not those of devices, which are asked above. */
 async function domainPaths(): Promise<{ method: string; path: string }[]> {
-  const document = (await api.anonymous('GET', '/openapi.json')).json<{ paths: Record<string, object> }>()
+  const document = completeDocument((await api.anonymous('GET', '/openapi.json')).json<Document>()) as {
+    paths: Record<string, object>
+  }
   return Object.entries(document.paths)
     .filter(([path]) => path.includes('{domain_id}') && !/messages|\/m\/|identify/.test(path))
     .flatMap(([path, methods]) => Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })))

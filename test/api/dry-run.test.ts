@@ -4,7 +4,7 @@ import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
-import { newGroup, newMember, setParent, newTenant } from './support.ts'
+import { grantRole, newGroup, newMember, setParent, newTenant } from './support.ts'
 
 type Report = {
   total: number
@@ -49,6 +49,17 @@ test('a dry run of a deletion lists the entities that it removes, and nothing is
   expect((await tenant.call('DELETE', `/${tenant.domainId}/clients/${client.id}`)).status).toBe(200)
 })
 
+test('the older path of a deletion answers the report of a dry run, and nothing is removed', async () => {
+  const client = await tenant.newClient({ name: 'pump' })
+  for (const path of [`/things/${client.id}`, `/${tenant.domainId}/things/${client.id}`]) {
+    const answer = await tenant.call('DELETE', `${path}?dry_run=true`)
+    expect(answer.status, answer.text).toBe(200)
+    expect(answer.json()).toMatchObject({ total: 1, changes: [{ operation: 'client.remove', id: client.id }] })
+  }
+  expect((await tenant.call('DELETE', `/things/${client.id}`)).status).toBe(204)
+  expect((await tenant.call('GET', `/${tenant.domainId}/clients/${client.id}`)).status).toBe(404)
+})
+
 test('a dry run of a group reports that its children move', async () => {
   const top = await newGroup(api, tenant.domainId)
   const bottom = await newGroup(api, tenant.domainId, top)
@@ -64,6 +75,33 @@ test('a dry run of a group reports that its children move', async () => {
   expect(rowsOf(report, 'clients')).toMatchObject({ updated: 1 })
   expect(await stored()).toEqual(before)
   expect((await tenant.call('GET', `/${tenant.domainId}/groups/${bottom}`)).json()).toMatchObject({ parent_id: top })
+})
+
+test('a dry run shows the entities that the caller may read, and counts the others', async () => {
+  const top = await newGroup(api, tenant.domainId)
+  const [seen, unseen] = [await newGroup(api, tenant.domainId, top), await newGroup(api, tenant.domainId, top)]
+  const clients = [await tenant.newClient(), await tenant.newClient(), await tenant.newClient()]
+  for (const { id } of clients) await setParent(api, tenant.domainId, 'client', id, top)
+  const [readable] = clients
+  const member = await newMember(api, tenant, ['read'])
+  await grantRole(api, member.user.id, { type: 'group', domainId: tenant.domainId, id: top }, ['read', 'delete'])
+  await grantRole(api, member.user.id, { type: 'group', domainId: tenant.domainId, id: seen }, ['read'])
+  await grantRole(api, member.user.id, { type: 'client', domainId: tenant.domainId, id: readable?.id ?? '' }, ['read'])
+  const answer = await member.call('DELETE', `/${tenant.domainId}/groups/${top}?dry_run=true`)
+  expect(answer.status, answer.text).toBe(200)
+  const report = answer.json<Report & { hidden?: number }>()
+  expect(report).toMatchObject({
+    total: 4,
+    hidden: 2,
+    changes: [
+      { operation: 'client.remove_parent', id: readable?.id },
+      { operation: 'group.remove', id: top, attributes: { children_ids: [seen] } },
+    ],
+  })
+  for (const id of [unseen, ...clients.slice(1).map((one) => one.id)]) expect(answer.text).not.toContain(id)
+  // The rows are counted completely.
+  expect(rowsOf(report, 'clients')).toMatchObject({ updated: 3 })
+  expect(await reportOf('DELETE', `/groups/${top}`)).not.toHaveProperty('hidden')
 })
 
 test('a dry run of a bulk creation has a line for each entity, and refuses what the creation refuses', async () => {

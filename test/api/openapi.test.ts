@@ -1,9 +1,8 @@
 // issue of the whole API: the OpenAPI 3.1 document is valid, complete and readable; that it is fresh `npm run check` compares
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { Compile } from 'typebox/compile'
 import type { TSchema } from 'typebox'
 import { describe, expect, test } from 'vitest'
+import { publishedDocument, wholeDocument } from '../harness/openapi.ts'
 
 type Json = Record<string, unknown>
 type Parameter = { name: string; in: string; required?: boolean; description?: string; schema: Json }
@@ -13,6 +12,7 @@ type Operation = {
   summary?: string
   description?: string
   tags?: string[]
+  'x-paths'?: string[]
   security?: Record<string, unknown>[]
   parameters?: Parameter[]
   requestBody?: { required: boolean; content: Record<string, { schema: Json }> }
@@ -25,12 +25,16 @@ type Document = {
   paths: Record<string, Record<string, Operation>>
   components: {
     schemas: Record<string, Json>
+    parameters: Record<string, Parameter>
     responses: Record<string, Response>
     securitySchemes: Record<string, Json>
   }
 }
 
-const document = JSON.parse(readFileSync(join(import.meta.dirname, '..', '..', 'openapi.json'), 'utf8')) as Document
+/** As readers get it. */
+const published = publishedDocument() as Document
+/** With an operation for each path. */
+const document = wholeDocument() as Document
 const operations = Object.entries(document.paths).flatMap(([path, item]) =>
   Object.entries(item).map(([method, operation]) => ({ path, method, operation, name: `${method} ${path}` })),
 )
@@ -265,14 +269,15 @@ function resolved(schema: unknown, depth = 0): unknown {
 
 describe('the OpenAPI document', () => {
   test('is valid OpenAPI 3.1: no object has an unknown or missing field, every schema is JSON Schema 2020-12', () => {
-    expect(document.openapi).toBe('3.1.0')
-    expect(operations.length).toBeGreaterThan(200)
+    expect(published.openapi).toBe('3.1.0')
+    expect(operations.length).toBeGreaterThan(500)
+    expect(faultsOf('Document', published, 'document')).toEqual([])
     expect(faultsOf('Document', document, 'document')).toEqual([])
   })
 
   test('the check of validity finds faults', () => {
-    const broken = structuredClone(document) as unknown as Json
-    const [path] = Object.keys(document.paths)
+    const broken = structuredClone(published) as unknown as Json
+    const [path] = Object.keys(published.paths)
     const item = (broken['paths'] as Record<string, Record<string, Json>>)[path as string] as Record<string, Json>
     const operation = Object.values(item)[0] as Json
     operation['summry'] = 'x'
@@ -284,15 +289,37 @@ describe('the OpenAPI document', () => {
   })
 
   test('every reference is resolved, and every component is referenced', () => {
-    const refs = new Set(refsOf(document))
+    const refs = new Set(refsOf(published))
     const lookUp = (ref: string) =>
       ref
         .slice(2)
         .split('/')
-        .reduce<unknown>((value, key) => (isObject(value) ? value[key] : undefined), document)
+        .reduce<unknown>((value, key) => (isObject(value) ? value[key] : undefined), published)
     expect([...refs].filter((ref) => lookUp(ref) === undefined)).toEqual([])
-    const unused = Object.keys(document.components.schemas).filter((name) => !refs.has(`#/components/schemas/${name}`))
+    const unused = (['schemas', 'parameters', 'responses'] as const).flatMap((kind) =>
+      Object.keys(published.components[kind])
+        .map((name) => `#/components/${kind}/${name}`)
+        .filter((ref) => !refs.has(ref)),
+    )
     expect(unused).toEqual([])
+  })
+
+  test('a part that operations share is said once, and so is an operation that paths share', () => {
+    const all = Object.values(published.paths).flatMap((item) => Object.values(item))
+    const repeated = (parts: unknown[]) => {
+      const texts = parts.map((part) => JSON.stringify(part)).filter((text) => !text.startsWith('{"$ref"'))
+      return texts.filter((text, index) => texts.indexOf(text) !== index)
+    }
+    expect(repeated(all.flatMap(({ parameters = [] }) => parameters))).toEqual([])
+    expect(repeated(all.flatMap(({ responses }) => Object.values(responses)))).toEqual([])
+    expect(all.length).toBeLessThan(0.6 * operations.length)
+    const roles = published.paths['/{domain_id}/{entity_type}/{entity_id}/roles/{role_id}']?.['get']
+    expect(roles?.['x-paths']).toContain('/domains/{domain_id}/role/{role_id}')
+    expect(roles?.['x-paths']).toContain('/{domain_id}/channels/{channel_id}/roles/{role_id}')
+    expect(document.paths['/groups/{group_id}/role/{role_id}']?.['get']?.parameters?.map(({ name }) => name)).toEqual([
+      'group_id',
+      'role_id',
+    ])
   })
 
   test('path parameters of the path and of its operation are the same', () => {
@@ -425,7 +452,7 @@ describe('the OpenAPI document', () => {
     expect(devices.filter((path) => !/\/c\/|\/messages|\/identify$|^\/publish$/.test(path))).toEqual([])
     expect(devices).toContain('/m/{domain_id}/c/{channel_id}')
     expect([...new Set(taking('external_key'))].every((path) => path.includes('/bootstrap'))).toBe(true)
-    expect(document.paths['/users']?.['post']?.security).toEqual([{}, { bearer: [] }])
+    expect(document.paths['/users']?.['post']?.security).toEqual([{}, { bearer: [] }, { mailed_link: [] }])
     expect(document.paths['/tasks']?.['get']?.security).toEqual([{ bearer: [] }])
   })
 

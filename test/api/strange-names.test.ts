@@ -3,6 +3,8 @@
  * query and body, and answers what it would answer to any other unknown name. Misspelt ones are named (contract decisions 64 and 71).
  */
 import { describe, expect, it } from 'vitest'
+import { completeDocument } from '#core/http/index.ts'
+import type { Document } from '#core/http/index.ts'
 import { taskRoutes } from '../fuzz/world.ts'
 import { startTestApi } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
@@ -13,11 +15,11 @@ const NAMES = ['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnPrope
 const api = useWorld(() => startTestApi({ alsoServes: taskRoutes }))
 const tenant = useWorld(() => newTenant(api))
 
-type Document = { paths: Record<string, Record<string, { parameters?: { name: string; in: string }[] }>> }
+type Paths = { paths: Record<string, Record<string, { parameters?: { name: string; in: string }[] }>> }
 
 /** Each operation with a path in which `strange` or a real domain stands for its parameters. */
 async function operations(strange: string): Promise<[method: string, path: string, isStream: boolean][]> {
-  const { paths } = (await api.anonymous('GET', '/openapi.json')).json<Document>()
+  const { paths } = completeDocument((await api.anonymous('GET', '/openapi.json')).json<Document>()) as Paths
   return Object.entries(paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method): [string, string, boolean] => [
       method.toUpperCase(),

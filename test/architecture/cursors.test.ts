@@ -1,9 +1,15 @@
 /** Every list with an offset has a cursor, unless it is in this list with its reason. */
-import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { wholeDocument } from '../harness/openapi.ts'
 
 const WITHOUT_CURSOR: Readonly<Record<string, string>> = {
   '/proplets/{proplet_id}/alive-history': 'at most ten times, which are not rows',
+  '/channels/{channel_id}/messages/series':
+    'the series of a channel: a chart reads a few pages, whose values change with the time',
+  '/m/{domain_id}/c/{channel_id}/series':
+    'the series of a channel: a chart reads a few pages, whose values change with the time',
+  '/{domain_id}/channels/{channel_id}/messages/series':
+    'the series of a channel: a chart reads a few pages, whose values change with the time',
   '/proplets/{proplet_id}/metrics': 'at most one measurement, which is not stored',
 }
 
@@ -14,8 +20,7 @@ type Operation = {
   responses: Record<string, { content?: Record<string, { schema: Schema }> }>
 }
 
-const file = new URL('../../openapi.json', import.meta.url)
-const document = JSON.parse(readFileSync(file, 'utf8')) as { paths: Record<string, Record<string, Operation>> }
+const document = wholeDocument() as { paths: Record<string, Record<string, Operation>> }
 
 function resolve<T extends { $ref?: string }>(of: T): T {
   if (of.$ref === undefined) return of

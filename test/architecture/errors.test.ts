@@ -11,6 +11,7 @@ const DECIDED: Record<string, { http: number; grpc: number; connack?: number; mq
   unauthenticated: { http: 401, grpc: 16, connack: 4, mqtt5: 0x86, coap: '4.01' },
   forbidden: { http: 403, grpc: 7, connack: 5, mqtt5: 0x87, coap: '4.03' },
   not_found: { http: 404, grpc: 5, mqtt5: 0x90, coap: '4.04' },
+  gone: { http: 410, grpc: 11, mqtt5: 0x90, coap: '4.04' },
   conflict: { http: 409, grpc: 6, mqtt5: 0x83, coap: '4.09' },
   invalid_state: { http: 409, grpc: 9, mqtt5: 0x83, coap: '4.09' },
   unprocessable: { http: 422, grpc: 9, mqtt5: 0x83, coap: '4.22' },

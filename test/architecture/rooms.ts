@@ -25,6 +25,7 @@ const PRODUCT = [
   'devices',
   'messages',
   'automation',
+  'consumers',
   'views',
   'provisioning',
   'adapters',
@@ -63,7 +64,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'api',
     'api',
-    ['core', 'identity', 'devices', 'messages', 'automation', 'views', 'provisioning', 'adapters'],
+    ['core', 'identity', 'devices', 'messages', 'automation', 'consumers', 'views', 'provisioning', 'adapters'],
     'the files of api/ compose the rooms of the platform and contain no rules',
     // SenML without the platform, for the trial of a module.
     { face: /^api\/(index|senml)\.ts$/ },
@@ -90,9 +91,15 @@ export const ROOMS: readonly Room[] = [
     'automation imports identity, devices and messages, and exchanges work with the manager through queues',
   ),
   room(
+    'consumers',
+    'api/consumers',
+    ['core', 'identity', 'devices', 'messages'],
+    'consumers hold positions in the messages that the room of messages stores',
+  ),
+  room(
     'views',
     'api/views',
-    ['core', 'queues', 'identity', 'devices', 'messages'],
+    ['core', 'queues', 'identity', 'devices', 'messages', 'consumers'],
     'views read across identity, devices, messages and tasks, and decide nothing that another room decides',
   ),
   room(
@@ -219,8 +226,8 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'croner', owner: /^manager\/model\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',
-    owner: /^(core|api|manager|worker|proxy)\//,
-    rule: 'every cache is bounded, and lru-cache is how',
+    owner: /^core\/bounded-cache\.ts$/,
+    rule: 'every cache is a BoundedCache: lru-cache itself allocates lists for the maximum number of entries',
   },
   {
     package: '@grpc/grpc-js',
@@ -252,8 +259,8 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'yaml',
-    owner: /^api\/provisioning\/profiles\/notations\.ts$/,
-    rule: 'documents of profiles are YAML, read and written in one place',
+    owner: /^(api\/provisioning\/profiles\/notations|core\/http\/yaml-thread)\.ts$/,
+    rule: 'documents of profiles are YAML, read and written in one place, and the OpenAPI document is written as YAML',
   },
   {
     package: 'csv-parse',
@@ -278,7 +285,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'vite', owner: /^console\/vite\.config\.ts$/, rule: 'the console is built as its vite.config.ts says' },
   {
     package: 'acorn',
-    owner: /^worker\/transpile\/check-script\.ts$/,
+    owner: /^worker\/transpile\/(check-script|share-definitions)\.ts$/,
     rule: 'transpiled scripts are parsed in a process that ends afterwards',
   },
 ]
@@ -312,7 +319,7 @@ const BROWSER_CORE = /^core\/(?!(bytes|wasm|wasi|guests|transpiler)\/)/
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|changelog|infrastructure|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
+  /^core\/(database|changelog|infrastructure|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/consumers\/(deliveries|log|metrics)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [

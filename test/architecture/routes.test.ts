@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import type { RouteOptions } from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ACTIONS, OUTSIDE_ACTIONS } from '#api/identity/index.ts'
+import { completeDocument, returnsSecret } from '#core/http/index.ts'
+import type { Document } from '#core/http/index.ts'
 import { FULL_APP_ADMIN, startFullApp } from '../../tools/generate/full-app.ts'
 import type { FullApp } from '../../tools/generate/full-app.ts'
 import { createTestDatabase } from '../harness/database.ts'
@@ -21,6 +23,45 @@ const isDocumentation = ({ url }: RouteOptions) =>
 const methodsOf = (route: RouteOptions) => [route.method].flat().filter((method) => method !== 'HEAD')
 const nameOf = (route: RouteOptions) => `${methodsOf(route).join(',')} ${route.url}`
 const statusesOf = (route: RouteOptions) => Object.keys((route.schema?.response ?? {}) as object)
+
+/** Fields of responses whose names sound like secrets, and whose values are none: they are empty or masked. */
+const NOT_SECRET = ['.client_key', '.secrets', 'tasks.secrets']
+const UNKNOWN_ID = '11111111-1111-4111-8111-111111111111'
+
+type Shape = {
+  type?: string
+  'x-secret'?: boolean
+  properties?: Record<string, Shape>
+  patternProperties?: Record<string, Shape>
+  additionalProperties?: Shape
+  items?: Shape
+  anyOf?: Shape[]
+  oneOf?: Shape[]
+  allOf?: Shape[]
+}
+
+/** Texts without a mark, and objects of texts, whose name sounds like a secret. */
+function unmarkedSecrets(schema: Shape | undefined, path: string, depth = 0): string[] {
+  if (typeof schema !== 'object' || depth > 14) return []
+  const own =
+    schema.type === 'string' &&
+    schema['x-secret'] !== true &&
+    /secret|token|passw|key$|ticket|pem$/i.test(path.split('.').at(-1) ?? '')
+      ? [path.split('.').slice(-2).join('.')]
+      : []
+  const named = Object.entries(schema.properties ?? {}).flatMap(([name, one]) =>
+    unmarkedSecrets(one, `${path}.${name}`, depth + 1),
+  )
+  const others = [
+    ...Object.values(schema.patternProperties ?? {}),
+    schema.additionalProperties,
+    schema.items,
+    ...(schema.anyOf ?? []),
+    ...(schema.oneOf ?? []),
+    ...(schema.allOf ?? []),
+  ].flatMap((one) => unmarkedSecrets(one, path, depth + 1))
+  return [...own, ...named, ...others]
+}
 
 let database: TestDatabase
 let full: FullApp
@@ -121,10 +162,69 @@ describe('routes', () => {
     expect(odd.map(({ method, url, what, body }) => `${method} ${url}: ${what}: ${body}`)).toEqual([])
   })
 
+  it('each mark the secrets that they return, or are on the reviewed list', () => {
+    const names = new Set<string>()
+    for (const route of full.routes)
+      for (const [status, schema] of Object.entries((route.schema?.response ?? {}) as object))
+        if (status.startsWith('2')) for (const name of unmarkedSecrets(schema, '')) names.add(name)
+    expect([...names].toSorted()).toEqual(NOT_SECRET)
+  })
+
+  it('with secrets are those that are known to have them', () => {
+    const secret = new Set(full.routes.filter(returnsSecret).map(nameOf))
+    for (const route of [
+      'POST /users/tokens/issue',
+      'POST /users/tokens/refresh',
+      'POST /console/session',
+      'POST /console/session/token',
+      'POST /keys',
+      'POST /pats',
+      'POST /:domain_id/clients',
+      'GET /:domain_id/clients',
+      'POST /:domain_id/clients/bulk',
+      'POST /:domain_id/clients/import',
+      'POST /:domain_id/certs',
+      'POST /:domain_id/mapping',
+      'GET /clients/bootstrap/:external_id',
+      'GET /clients/bootstrap/secure/:external_id',
+      'GET /:domain_id/clients/configs',
+      'GET /subscriptions/:subscription_id',
+      'POST /workers/tokens',
+      'POST /modules/tickets',
+    ])
+      expect(secret, route).toContain(route)
+    for (const route of [
+      'GET /m/:domain_id/c/:channel_id',
+      'GET /:domain_id/channels',
+      'GET /runs',
+      'GET /journal/user/:user_id',
+    ])
+      expect(secret, route).not.toContain(route)
+  })
+
+  it('with secrets are not stored by caches and not compressed, whatever they answer', async () => {
+    const authorization = await logIn(FULL_APP_ADMIN.SKEIN_ADMIN_USERNAME, FULL_APP_ADMIN.SKEIN_ADMIN_SECRET)
+    for (const route of full.routes) {
+      if (!returnsSecret(route)) continue
+      for (const method of methodsOf(route)) {
+        const url = route.url.replaceAll(/:[a-z_]+/g, UNKNOWN_ID).replace('*', 'unknown')
+        const { headers } = await full.app.inject({
+          method: method as 'GET',
+          url,
+          headers: { authorization, 'accept-encoding': 'br, gzip' },
+        })
+        const name = `${method} ${route.url}`
+        expect(headers['cache-control'], name).toBe('no-store')
+        expect(headers['content-encoding'], name).toBeUndefined()
+      }
+    }
+  })
+
   it('each are in /openapi.json with every status', async () => {
-    const document = (await full.app.inject({ method: 'GET', url: '/openapi.json' })).json<{
-      paths: Record<string, Record<string, { responses: Record<string, unknown>; security: unknown }>>
-    }>()
+    const published = (await full.app.inject({ method: 'GET', url: '/openapi.json' })).json<Document>()
+    const document = completeDocument(published) as {
+      paths: Record<string, Record<string, { responses: Record<string, unknown> }>>
+    }
     const faults = ours().flatMap((route) => {
       const path = route.url.replaceAll(/:([a-z_]+)/g, '{$1}').replace('*', '{rest}')
       return methodsOf(route).flatMap((method) => {

@@ -15,7 +15,7 @@ type EmptyDatabase = AsyncDisposable & { client: pg.Client }
 async function emptyDatabase(): Promise<EmptyDatabase> {
   const server = inject('postgres')
   const name = `schema_${newId().replaceAll('-', '')}`
-  const admin = new pg.Client({ ...server, database: 'postgres' })
+  const admin = new pg.Client(server)
   await admin.connect()
   await admin.query(`CREATE DATABASE ${name} TEMPLATE template0`)
   const client = new pg.Client({ ...server, database: name })

@@ -18,6 +18,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     wasi: 'the host of WASI 0.2 for components, on workers and in browsers; pure',
     guests: 'calls of functions of modules and components, and what these can import; in runners and in browsers',
     transpiler: 'transpiles components to a script and core modules; pure',
+    jobs: 'jobs with hostile input, in a thread or a process that is ended at its limits',
     'module-reading': 'reads untrusted modules in a thread',
     x509: 'certificates, signing requests, revocation lists and OCSP',
     streams: 'unsent bytes of streams, and the limits of slow readers',

@@ -1,5 +1,5 @@
 /** Certificates of clients: issue, list, view, renew, revoke, signing requests, OCSP and the list of revoked ones (contract 9.3). */
-import { execFile } from 'node:child_process'
+import { execFile, spawnSync } from 'node:child_process'
 import { X509Certificate, createPrivateKey, createPublicKey } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -24,6 +24,7 @@ type Certificate = {
 }
 
 const run = promisify(execFile)
+const hasOcspTool = spawnSync('ocsptool', ['--version']).error === undefined
 const api = useWorld(() => startTestApi())
 const tenant = useWorld(() => newTenant(api))
 let folder: string
@@ -62,7 +63,8 @@ async function issue(clientId: string, fields: Record<string, unknown> = {}, by 
 
 const bytesOf = async (url: string) => (await api.app.inject({ method: 'GET', url })).rawPayload
 
-async function ocsp(serialFile: string, ...more: string[]): Promise<string> {
+/** The files of a question about a certificate and of its response. */
+async function ocspResponse(serialFile: string, ...more: string[]): Promise<{ request: string; response: string }> {
   const request = join(folder, `${newId()}.req`)
   const response = join(folder, `${newId()}.resp`)
   await openssl('ocsp', '-issuer', caFile, ...more, '-cert', serialFile, '-reqout', request)
@@ -74,6 +76,11 @@ async function ocsp(serialFile: string, ...more: string[]): Promise<string> {
   })
   expect(answer.headers['content-type']).toBe('application/ocsp-response')
   writeFileSync(response, answer.rawPayload)
+  return { request, response }
+}
+
+async function ocsp(serialFile: string, ...more: string[]): Promise<string> {
+  const { request, response } = await ocspResponse(serialFile, ...more)
   return await openssl(
     'ocsp',
     '-issuer',
@@ -87,6 +94,10 @@ async function ocsp(serialFile: string, ...more: string[]): Promise<string> {
     '-resp_text',
   )
 }
+
+it.runIf(process.env['CI'] === 'true')('the ocsptool of GnuTLS is installed where tests decide', () => {
+  expect(hasOcspTool).toBe(true)
+})
 
 describe('issuing', () => {
   it('returns a certificate of the authority with its private key, and openssl accepts it', async () => {
@@ -223,6 +234,30 @@ describe('listing', () => {
 })
 
 describe('revoking', () => {
+  it('is answered with responses that name the authority and contain its certificate', async () => {
+    const issued = await issue((await tenant.newClient()).id)
+    const text = await ocsp(file('named.pem', issued.certificate))
+    const name = new X509Certificate(readFileSync(caFile)).subject.split('CN=')[1] as string
+    expect(text.split('Responder Id:')[1]?.split('\n')[0]).toContain(name)
+    expect(text).toContain('-----BEGIN CERTIFICATE-----')
+    expect(text).toContain('Response verify OK')
+  })
+
+  it.skipIf(!hasOcspTool)('is answered with responses that GnuTLS verifies (needs gnutls-bin)', async () => {
+    const issued = await issue((await tenant.newClient()).id)
+    const certificateFile = file('gnutls.pem', issued.certificate)
+    const verified = async () => {
+      const { response } = await ocspResponse(certificateFile)
+      const trust = ['--load-issuer', caFile, '--load-trust', caFile]
+      const { stdout } = await run('ocsptool', ['--verify-response', '--load-response', response, ...trust])
+      return stdout + (await run('ocsptool', ['--response-info', '--load-response', response])).stdout
+    }
+    expect(await verified()).toMatch(/Verifying OCSP Response: Success\.[^]*Certificate Status: good/)
+    const gone = await tenant.call('POST', `/${tenant.domainId}/certs/${issued.serial_number}/revoke`)
+    expect(gone.status, gone.text).toBeLessThan(300)
+    expect(await verified()).toMatch(/Verifying OCSP Response: Success\.[^]*Certificate Status: revoked/)
+  })
+
   it('reports the time of the revocation, which is idempotent, in OCSP, JSON and the revocation list', async () => {
     const client = await tenant.newClient()
     const [gone, good] = [await issue(client.id), await issue(client.id)]

@@ -9,6 +9,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { GROUPS } from '#cli/groups.ts'
 import type { Command } from '#cli/shared/command.ts'
+import { completeDocument } from '#core/http/index.ts'
+import type { Document } from '#core/http/index.ts'
 import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
 import { createHome } from './skein.ts'
@@ -54,7 +56,9 @@ beforeAll(async () => {
     cwd: home.folder,
     stdio: 'ignore',
   })
-  const document = (await whole.call('GET', '/openapi.json')).json<{ paths: Record<string, Record<string, unknown>> }>()
+  const document = completeDocument((await whole.call('GET', '/openapi.json')).json<Document>()) as {
+    paths: Record<string, Record<string, unknown>>
+  }
   served = new Set(
     Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replaceAll(/\{[^}]+\}/g, '{}')}`),
@@ -130,6 +134,11 @@ const SPECIAL: Readonly<Record<string, Special>> = {
         email: `${unique()}@example.com`,
         credentials: { username: `ada${unique()}`, secret: '12345678' },
       }),
+    ],
+  },
+  'consumers create <JSON_consumer>': {
+    args: async (w) => [
+      JSON.stringify({ name: `readings-${unique()}`, channels: [await w.value('channel_id', new Map())] }),
     ],
   },
   'users token <username> <password> [<domain_id>]': { args: () => ['admin', ADMIN_SECRET] },

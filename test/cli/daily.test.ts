@@ -345,7 +345,27 @@ describe('a terminal', () => {
 })
 
 describe('files of bulk provisioning', () => {
-  const write = (name: string, text: string) => {
+  it('of Excel are read: UTF-16 with a byte order mark, tabs, semicolons', async () => {
+    const rows = [
+      ['name', 'tags'],
+      ['Küche', 'a,b'],
+      ['', ''],
+    ]
+    const files = [
+      ['tabs.csv', Buffer.from(`\ufeff${rows.map((row) => row.join('\t')).join('\r\n')}`, 'utf16le')],
+      ['semicolons.csv', Buffer.from(`\ufeffsep=;\r\n${rows.map((row) => row.join(';')).join('\r\n')}`)],
+    ] as const
+    for (const [name, bytes] of files) {
+      writeFileSync(join(home.folder, name), bytes)
+      const made = json<{ clients: { name: string }[] }>(await home.run(['provision', 'clients', name]))
+      expect(made.clients).toMatchObject([{ name: 'Küche' }])
+    }
+    writeFileSync(join(home.folder, 'latin.csv'), Buffer.from('name\nKüche\n', 'latin1'))
+    const refused = await home.run(['provision', 'clients', 'latin.csv'])
+    expect(refused.stderr).toContain('latin.csv is not UTF-8, nor UTF-16 with a byte order mark')
+  })
+
+  const write = (name: string, text: string | Buffer) => {
     writeFileSync(join(home.folder, name), text)
     return name
   }

@@ -273,6 +273,17 @@ export async function createWorld(
           const found = (await call('GET', `/subscriptions?topic=${String(topic['id'])}`))['subscriptions'] as Json[]
           return String(found[0]?.['id'])
         }
+        case 'consumer': {
+          const channel = String((await bulk('channels'))['id'])
+          await call('POST', `/http/m/${domain}/c/${channel}`, [{ n: 'voltage', u: 'V', v: 120.1 }])
+          const name = `consumer-${randomBytes(6).toString('hex')}`
+          const made = { name, channels: [channel], from: 'earliest' }
+          return String((await call('POST', `/${domain}/consumers`, made))['name'])
+        }
+        case 'position': {
+          const path = `/${domain}/consumers/${before.get('consumer')}/messages?wait=30s`
+          return String(((await call('GET', path))['messages'] as Json[])[0]?.['position'])
+        }
         default:
           throw new Error(`the world knows no ${placeholder}`)
       }

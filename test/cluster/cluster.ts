@@ -8,6 +8,7 @@ import { DatabaseCluster } from './database-cluster.ts'
 import { MachineProbe } from './machine.ts'
 import type { Balance } from './balancer.ts'
 import type { Network } from './network.ts'
+import { WebhookReceiver } from './effects.ts'
 import { startPrograms } from './programs.ts'
 import type { Programs } from './programs.ts'
 import { Traffic } from './traffic.ts'
@@ -86,14 +87,16 @@ export class Cluster implements AsyncDisposable {
     stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
     const database = stack.use(await DatabaseCluster.start(folder, { ...places, environmentOfMember: environmentOf }))
     const redis = stack.use(await RedisServer.start())
+    const receiver = stack.use(await WebhookReceiver.start())
     const shared = {
       SKEIN_DATABASE_URL: database.primaryUrl,
       SKEIN_DATABASE_REPLICA_URL: database.replicaUrl,
       SKEIN_DATABASE_HA: 'true',
       SKEIN_REDIS_URL: redis.url,
+      SKEIN_WEBHOOK_HOSTS: receiver.host,
     }
     const programs = stack.use(await startPrograms(shared, environmentOf))
-    const traffic = await Traffic.begin(programs)
+    const traffic = await Traffic.begin(programs, receiver)
     stack.defer(() => traffic.end())
     await traffic.flows('after the start', HEAL_DEADLINE_MS)
     const machine = stack.use(await MachineProbe.start(folder))
@@ -143,7 +146,7 @@ export class Cluster implements AsyncDisposable {
 
   /** Seconds without service and what was wrong, as a table in Markdown. */
   get table(): string {
-    const { messages, runs, revoked } = this.traffic.sums
+    const { messages, runs, effects, revoked } = this.traffic.sums
     const rows = [...this.#rows.values()].map(({ fault, outages, losses, fsyncs }) => {
       const times = (['messages', 'mqtt', 'tasks', 'changes'] as const).map((path) =>
         medianAndWorst(outages.map((outage) => outage[path])),
@@ -157,7 +160,7 @@ export class Cluster implements AsyncDisposable {
       '|---|---|---|---|---|---|---|---|---|',
       ...rows,
       '',
-      `median / worst; acknowledged: ${messages} messages, ${runs} runs, ${revoked} clients disabled; load ${load()}`,
+      `median / worst; acknowledged: ${messages} messages, ${runs} runs, ${revoked} clients disabled; ${effects} messages had their effect once and their webhook; load ${load()}`,
       '',
     ].join('\n')
   }

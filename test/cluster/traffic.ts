@@ -1,6 +1,6 @@
 /**
  * What continues while something is killed: devices that write on every protocol, invocations of a task whose results are published
- * to a channel, and clients that are disabled. All of it can be paused, to compare what was acknowledged with what is there.
+ * to a channel, messages with effects, and clients that are disabled. All of it can be paused, to compare what was acknowledged with what is there.
  */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -11,6 +11,8 @@ import type { Domain, Running } from '../faults/losses.ts'
 import type { Target } from '../faults/loss-writers.ts'
 import { until } from '../harness/until.ts'
 import type { Answer } from '../harness/whole.ts'
+import { Effects } from './effects.ts'
+import type { WebhookReceiver } from './effects.ts'
 import type { Programs, SupervisedProgram } from './programs.ts'
 
 const WRITERS_PER_KIND = 2
@@ -116,6 +118,7 @@ export class Traffic {
   readonly #results: Target
   readonly #single: Target
   readonly #taskId: string
+  readonly #effects: Effects
   readonly #invoked = new Set<number>()
   readonly #revoked: { target: Target; atMs: number }[] = []
   /** Disabled clients that published. */
@@ -129,7 +132,14 @@ export class Traffic {
 
   private constructor(
     programs: Programs,
-    options: { domain: Domain; running: readonly Running[]; results: Target; single: Target; taskId: string },
+    options: {
+      domain: Domain
+      running: readonly Running[]
+      results: Target
+      single: Target
+      taskId: string
+      effects: Effects
+    },
   ) {
     this.#programs = programs
     this.#domain = options.domain
@@ -137,9 +147,10 @@ export class Traffic {
     this.#results = options.results
     this.#single = options.single
     this.#taskId = options.taskId
+    this.#effects = options.effects
   }
 
-  static async begin(programs: Programs): Promise<Traffic> {
+  static async begin(programs: Programs, receiver: WebhookReceiver): Promise<Traffic> {
     const [api] = programs.api as [SupervisedProgram]
     const [manager] = programs.managers as [SupervisedProgram]
     const domain = await setUpDomain(api.call)
@@ -162,7 +173,13 @@ export class Traffic {
     file.append('file', new Blob([readFileSync(MODULE)]), 'add.wasm')
     const uploaded = await manager.call('PUT', `/tasks/${taskId}/upload`, { body: file, authorization })
     expect(uploaded.status, uploaded.text).toBe(200)
-    const traffic = new Traffic(programs, { domain, running, results, single, taskId })
+    const source = running.find(({ kind }) => kind.isKeyed)?.target as Target
+    const published = await newClient(domain, 'effects')
+    const effects = await Effects.begin(
+      { domain, api: api.call, manager: manager.call },
+      { source, published, receiver },
+    )
+    const traffic = new Traffic(programs, { domain, running, results, single, taskId, effects })
     traffic.#begin()
     return traffic
   }
@@ -213,9 +230,9 @@ export class Traffic {
   }
 
   /** How much was acknowledged so far. */
-  get sums(): { messages: number; runs: number; revoked: number } {
+  get sums(): { messages: number; runs: number; effects: number; revoked: number } {
     const messages = this.#running.reduce((sum, { acknowledged }) => sum + acknowledged.length, 0)
-    return { messages, runs: this.#invoked.size, revoked: this.#revoked.length }
+    return { messages, runs: this.#invoked.size, effects: this.#effects.count, revoked: this.#revoked.length }
   }
 
   /**
@@ -243,6 +260,12 @@ export class Traffic {
       losses.resultsTwice += results.repeated.length
       if (results.missing.length > 0) faults.push(`results that are not published: ${results.missing.join(', ')}`)
       if (results.repeated.length > 0) faults.push(`results that are published twice: ${results.repeated.join(', ')}`)
+      const effects = await this.#effects.compare(node.call)
+      losses.missing += effects.missing.length + effects.untold.length
+      losses.resultsTwice += effects.repeated.length
+      if (effects.missing.length > 0) faults.push(`messages without an effect: ${effects.missing.join(', ')}`)
+      if (effects.untold.length > 0) faults.push(`messages without a webhook: ${effects.untold.join(', ')}`)
+      if (effects.repeated.length > 0) faults.push(`messages with two effects: ${effects.repeated.join(', ')}`)
       for (const { call } of nodes)
         for (const { target } of this.#revoked)
           if ((await publishAs(call, target)) === 202) this.#accepted.add(target.clientId)

@@ -1,6 +1,6 @@
 /** Runs the steps of a case against a running platform: requests as clients send them, and what they read in the answers. */
 import assert from 'node:assert'
-import { randomBytes } from 'node:crypto'
+import { randomInt } from 'node:crypto'
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { newestMail } from '../harness/mail.ts'
@@ -13,6 +13,8 @@ const GIVEN = 'given.json'
 const UNTIL_DEADLINE_MS = 30_000
 const REQUEST_DEADLINE_MS = 60_000
 const PAUSE_MS = 50
+/** What seven hexadecimal digits can say. */
+const MAX_FRESH = 16 ** 7
 
 type Json = Record<string, unknown>
 
@@ -103,10 +105,18 @@ export type Place = {
 
 type Received = { status: number; headers: Headers; bytes: Buffer; body: unknown }
 
+let namesMade = randomInt(MAX_FRESH)
+
+/** Eight characters that no other case of the process has: hundreds of cases share a platform. */
+function freshName(): string {
+  namesMade = (namesMade + 1) % MAX_FRESH
+  return `f${namesMade.toString(16).padStart(7, '0')}`
+}
+
 export function newNames(place: Place): Names {
   return new Map<string, unknown>([
     ...Object.entries(shared.values),
-    ['fresh', `f${randomBytes(4).toString('hex').slice(0, 7)}`],
+    ['fresh', freshName()],
     ['adminUser', place.admin.username],
     ['adminSecret', place.admin.secret],
   ])

@@ -31,6 +31,7 @@ type Plant = {
   task: string
   run: string
   workflow: string
+  board: string
   user: string
   worker: string
   /** Of clients that stay online. */
@@ -64,6 +65,25 @@ function readings(seed: number): object[] {
     records.push({ n: 'pressure', u: 'bar', t: time, v: Number((4.2 - 0.5 * wave + noise / 8).toFixed(3)) })
   }
   return records
+}
+
+/** Tiles of each kind, of the channel's first device. */
+async function newBoard(api: Api, domain: string, channel: string): Promise<string> {
+  type Latest = { messages: { publisher: string; name: string; unit: string }[] }
+  const { messages } = await api<Latest>('GET', `/${domain}/channels/${channel}/messages/latest?limit=100`)
+  const all = messages.map(({ publisher, name, unit }) => ({ publisher, subtopic: '', name, unit }))
+  const temperatures = all.filter(({ name }) => name === 'temperature')
+  const pressures = all.filter(({ name }) => name === 'pressure')
+  const tiles = [
+    { kind: 'chart', title: 'Temperatures', width: 2, channel, series: temperatures },
+    { kind: 'chart', title: 'Pressures', width: 2, channel, series: pressures },
+    { kind: 'value', title: 'Flow temperature', width: 1, channel, series: temperatures.slice(0, 1) },
+    { kind: 'gauge', title: 'Load', width: 1, channel, series: temperatures.slice(0, 1), min: 40, max: 80 },
+    { kind: 'state', title: 'Pressure', width: 1, channel, series: pressures.slice(0, 1), min: 3, max: 5 },
+    { kind: 'text', title: 'On call', width: 1, text: 'Ann Operator\nextension 4711' },
+  ]
+  const body = { name: 'Wall of hall 1', shared: true, content: { version: 1, range: '1h', tiles } }
+  return (await api<{ id: string }>('POST', `/${domain}/dashboards`, body)).id
 }
 
 async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
@@ -186,6 +206,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     const theirs = await login(username, 'correct horse')
     await createApi(whole, () => theirs)('POST', '/invitations/accept', { domain_id: domain })
   }
+  const board = await newBoard(api, domain, boiler)
   const { workers } = await api<{ workers: { id: string }[] }>('GET', '/workers')
   return {
     domain,
@@ -195,6 +216,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     task: add.id,
     run: ran.run_id,
     workflow: workflow.id,
+    board,
     user,
     worker: workers[0]?.id ?? '',
     sessions,
@@ -203,7 +225,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
 
 type Screen = { name: string; path: string; heading: string; isOutside?: boolean }
 
-function screensOf({ domain, client, channel, group, task, run, workflow, user, worker }: Plant): Screen[] {
+function screensOf({ domain, client, channel, group, task, run, workflow, board, user, worker }: Plant): Screen[] {
   const d = `/d/${domain}`
   return [
     { name: 'sign-in', path: '/sign-in', heading: 'Sign in', isOutside: true },
@@ -220,6 +242,7 @@ function screensOf({ domain, client, channel, group, task, run, workflow, user, 
     { name: 'channel', path: `${d}/channels/${channel}`, heading: 'Boiler house' },
     { name: 'channel-live', path: `${d}/channels/${channel}/live`, heading: 'Boiler house' },
     { name: 'channel-messages', path: `${d}/channels/${channel}/messages`, heading: 'Boiler house' },
+    { name: 'board', path: `${d}/boards/${board}`, heading: 'Wall of hall 1' },
     { name: 'connections', path: `${d}/connections`, heading: 'Connections' },
     { name: 'connections-graph', path: `${d}/connections?shape=graph`, heading: 'Connections' },
     { name: 'group', path: `${d}/groups/${group}`, heading: 'Hall 1' },

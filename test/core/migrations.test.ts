@@ -23,7 +23,7 @@ let name: string
 const clients: pg.Client[] = []
 
 beforeAll(async () => {
-  admin = new pg.Client({ ...inject('postgres'), database: 'postgres' })
+  admin = new pg.Client(inject('postgres'))
   await admin.connect()
 })
 beforeEach(async () => {

@@ -174,47 +174,54 @@ async function load(build: Build, { domain, channel, token }: Plant, name: strin
 const totalOf = async (build: Build, { domain, channel, token }: Plant) =>
   (await call<{ total: number }>(build, 'GET', `/${domain}/channels/${channel}/messages?limit=1`, token)).total
 
-test('both builds serve one database while the newer one comes, and the older one alone after it', async () => {
-  const older = await start(ROOT)
-  const plant = await createPlant(older)
-  const newerTree = copyOfTree(EXPAND)
-  // The migration runs while the older build is written to.
-  const [newer, first] = await Promise.all([start(newerTree), load(older, plant, 'before')])
-  const { rows } = await own.database.pool.query<{ kind: string }>(
-    'SELECT kind FROM migrations ORDER BY number DESC LIMIT 1',
-  )
-  expect(rows).toEqual([{ kind: 'expand' }])
-  const sent = await Promise.all([
-    load(older, plant, 'older-1'),
-    load(newer, plant, 'newer-1'),
-    load(older, plant, 'older-2'),
-    load(newer, plant, 'newer-2'),
-  ])
-  const all = first + sent.reduce((sum, one) => sum + one, 0)
-  for (const build of [older, newer]) expect(await totalOf(build, plant)).toBe(all)
-  expect([await newer.stop(), await older.stop()]).toEqual([0, 0])
+// Seven starts, three of them of trees without a compile cache.
+const TIMEOUT = { timeout: 240_000 }
 
-  const back = await start(ROOT)
-  expect(back.output()).toContain('this version is compatible with it')
-  expect(await totalOf(back, plant)).toBe(all)
-  await load(back, plant, 'back')
-  expect(await totalOf(back, plant)).toBe(all + MESSAGES)
-  // Its nodes keep a migration waiting that would take something from them.
-  const contracting = copyOfTree(EXPAND, CONTRACT)
-  const early = await launch(contracting)
-  expect(await early.ended).toBe(1)
-  expect(early.output()).toMatch(/removes columns or tables that older nodes use; stop api-\S+ first$/m)
-  expect(await back.stop()).toBe(0)
+test(
+  'both builds serve one database while the newer one comes, and the older one alone after it',
+  TIMEOUT,
+  async () => {
+    const older = await start(ROOT)
+    const plant = await createPlant(older)
+    const newerTree = copyOfTree(EXPAND)
+    // The migration runs while the older build is written to.
+    const [newer, first] = await Promise.all([start(newerTree), load(older, plant, 'before')])
+    const { rows } = await own.database.pool.query<{ kind: string }>(
+      'SELECT kind FROM migrations ORDER BY number DESC LIMIT 1',
+    )
+    expect(rows).toEqual([{ kind: 'expand' }])
+    const sent = await Promise.all([
+      load(older, plant, 'older-1'),
+      load(newer, plant, 'newer-1'),
+      load(older, plant, 'older-2'),
+      load(newer, plant, 'newer-2'),
+    ])
+    const all = first + sent.reduce((sum, one) => sum + one, 0)
+    for (const build of [older, newer]) expect(await totalOf(build, plant)).toBe(all)
+    expect([await newer.stop(), await older.stop()]).toEqual([0, 0])
 
-  const newest = await start(contracting)
-  expect(await newest.stop()).toBe(0)
-  const refused = await launch(ROOT)
-  expect(await refused.ended).toBe(1)
-  const lines = refused
-    .output()
-    .split('\n')
-    .filter((line) => line !== '' && !line.startsWith('{'))
-  expect(lines).toEqual([
-    expect.stringMatching(/^a newer version of Skein removed from the database what this one uses/),
-  ])
-})
+    const back = await start(ROOT)
+    expect(back.output()).toContain('this version is compatible with it')
+    expect(await totalOf(back, plant)).toBe(all)
+    await load(back, plant, 'back')
+    expect(await totalOf(back, plant)).toBe(all + MESSAGES)
+    // Its nodes keep a migration waiting that would take something from them.
+    const contracting = copyOfTree(EXPAND, CONTRACT)
+    const early = await launch(contracting)
+    expect(await early.ended).toBe(1)
+    expect(early.output()).toMatch(/removes columns or tables that older nodes use; stop api-\S+ first$/m)
+    expect(await back.stop()).toBe(0)
+
+    const newest = await start(contracting)
+    expect(await newest.stop()).toBe(0)
+    const refused = await launch(ROOT)
+    expect(await refused.ended).toBe(1)
+    const lines = refused
+      .output()
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('{'))
+    expect(lines).toEqual([
+      expect.stringMatching(/^a newer version of Skein removed from the database what this one uses/),
+    ])
+  },
+)

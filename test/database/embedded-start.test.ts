@@ -51,6 +51,18 @@ describe('a data folder', () => {
     await server.stop()
   })
 
+  it('has the database of initdb as its own, and no other', async () => {
+    using folder = temporaryFolder()
+    const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
+    const [row] = await query(
+      server.connection,
+      `SELECT array_agg(datname::text) AS databases, array_agg(shobj_description(oid, 'pg_database')) AS comments
+         FROM pg_database WHERE NOT datistemplate`,
+    )
+    expect(row).toEqual({ databases: ['skein'], comments: [null] })
+    await server.stop()
+  })
+
   it('gives socket and password to the starter only, and opens no TCP port', async () => {
     using folder = temporaryFolder()
     const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })

@@ -1,17 +1,34 @@
 // A start that cannot succeed says in one line what to do and ends with exit code 1.
 import { spawn } from 'node:child_process'
-import { readdirSync, writeFileSync } from 'node:fs'
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { Installation } from '../harness/whole.ts'
-import { createInstallation, launch, startWhole } from '../harness/whole.ts'
+import { createInstallation, familyOf, launch, startWhole } from '../harness/whole.ts'
+import { until } from '../harness/until.ts'
 
 let installation: Installation
 beforeEach(async () => {
   installation = await createInstallation()
 })
 afterEach(() => installation[Symbol.dispose]())
+
+/** The reader of the journal, the writer of runs, and a few of the pool for what polls; each is a server process of 3 to 7 MiB. */
+const MAX_IDLE_CONNECTIONS = 8
+const IDLE_DEADLINE_MS = 30_000
+
+/** The server processes of the connections of this program. */
+function connectionsOf(pid: number): number[] {
+  return familyOf(pid).filter((member) => {
+    try {
+      return /^postgres: .* \[local\]/.test(readFileSync(`/proc/${member}/cmdline`, 'utf8'))
+    } catch {
+      // It ended between the listing and the look.
+      return false
+    }
+  })
+}
 
 /** What is printed beside log lines and the progress. */
 const plainLines = (output: string) =>
@@ -140,3 +157,17 @@ test.each(['all', 'api', 'manager', 'proxy', 'worker'])(
     expect(program.output()).not.toMatch(/very-secret|hush/)
   },
 )
+
+test.runIf(process.platform === 'linux')('an idle program closes the database connections of its start', async () => {
+  await using whole = await startWhole(installation)
+  let count = 0
+  await until(
+    () => {
+      count = connectionsOf(whole.pid).length
+      return count <= MAX_IDLE_CONNECTIONS
+    },
+    () => `at most ${MAX_IDLE_CONNECTIONS} connections instead of ${count}`,
+    IDLE_DEADLINE_MS,
+  )
+  expect(count).toBeGreaterThan(0)
+})

@@ -1,8 +1,7 @@
 /** The OpenAPI document as the fuzzer reads it: operations with their parameters, bodies and a check for each declared answer. */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
+import { wholeDocument } from '../harness/openapi.ts'
 
 export type Schema = {
   type?: string
@@ -60,7 +59,7 @@ type RawDocument = {
   components: Record<string, Record<string, unknown>>
 }
 
-const raw = JSON.parse(readFileSync(join(import.meta.dirname, '..', '..', 'openapi.json'), 'utf8')) as RawDocument
+const raw = wholeDocument() as RawDocument
 
 /** Schemas may name themselves (a group has children): below this many levels of one name anything goes. */
 const RECURSION_LEVELS = 4

@@ -3,39 +3,18 @@
  * `repair` puts back what requests took away, so that each operation finds something to work on.
  */
 import type { AddressInfo } from 'node:net'
-import type { Api } from '#api/index.ts'
-import { readConfig } from '#core/config/index.ts'
-import type { Infrastructure } from '#core/infrastructure/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { Lifecycle } from '#core/program/index.ts'
-import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Caller, TestApi, TestUser } from '../harness/api.ts'
+import { startTaskManager } from '../harness/task-manager.ts'
 import type { CallerName, Plan } from './request.ts'
 import type { Reference } from './values.ts'
 
 /** The document names the routes of tasks too, so the world has a task manager (and no worker). */
-export async function taskRoutes(
-  life: Lifecycle,
-  api: Api,
-  { database, bus, keyring, streams, dataDir, logger }: Infrastructure,
-): Promise<RoutePlugin> {
-  const access = createTaskAccess({
-    database,
-    access: api.identity.access,
-    quotas: api.identity.quotas,
-    authenticate: (request) => api.authenticate(request),
-    mode: 'on',
-    corsOrigins: [],
-  })
-  const config = readConfig(MANAGER_SETTINGS, { SKEIN_MANAGER_GRPC_PORT: '0' })
-  const manager = await life.start('task manager', async () => {
-    const value = await startManager({ config, database, bus, keyring, access, streams, dataDir, logger })
-    return { value, stop: () => value.stop() }
-  })
-  return (app) => manager.routes(app)
+export async function taskRoutes(...platform: Parameters<typeof startTaskManager>): Promise<RoutePlugin> {
+  return (await startTaskManager(...platform)).routes
 }
 
 type Ids = Record<string, string>

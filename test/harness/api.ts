@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { IDENTITY_SETTINGS, PROVISIONING_SETTINGS, startApi } from '#api/index.ts'
-import type { Api, NotificationTimes } from '#api/index.ts'
+import type { Api, ConsumerTimes, NotificationTimes } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
 import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
@@ -67,6 +67,7 @@ export type TestApiOptions = {
   tailIntervalMs?: number
   eventHeartbeatMs?: number
   notificationTimes?: NotificationTimes
+  consumerTimes?: ConsumerTimes
   database?: Awaited<ReturnType<typeof createTestDatabase>>
   /** Routes of another room that are answered here too. */
   alsoServes?: (life: Lifecycle, api: Api, infrastructure: Infrastructure) => Promise<RoutePlugin>
@@ -107,6 +108,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     provisioning: readConfig(PROVISIONING_SETTINGS, environment),
     tailIntervalMs: options.tailIntervalMs ?? 25,
     ...(options.notificationTimes === undefined ? {} : { notificationTimes: options.notificationTimes }),
+    ...(options.consumerTimes === undefined ? {} : { consumerTimes: options.consumerTimes }),
     ...(options.eventHeartbeatMs === undefined ? {} : { eventHeartbeatMs: options.eventHeartbeatMs }),
   })
   const app = createHttpApp({

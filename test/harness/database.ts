@@ -22,7 +22,7 @@ const COPY_PAUSE_MS = 25
 export async function createTestDatabase(): Promise<TestDatabase> {
   const server = inject('postgres')
   const name = `test_${newId().replaceAll('-', '')}`
-  const admin = new pg.Client({ ...server, database: 'postgres' })
+  const admin = new pg.Client(server)
   await admin.connect()
   for (let attempt = 1; ; attempt++) {
     try {

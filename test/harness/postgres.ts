@@ -16,7 +16,8 @@ import { createLogger } from '#core/logging/index.ts'
 import { startOtherPostgres } from './other-postgres.ts'
 import { shiftedClock } from '../../tools/shifted-clock.ts'
 
-export type TestServer = { host: string; port: number; user: string; password: string }
+/** `database` is for statements about other databases. */
+export type TestServer = { host: string; port: number; user: string; password: string; database: string }
 
 export const TEMPLATE_DATABASE = 'skein_template'
 
@@ -68,7 +69,7 @@ async function startServer(): Promise<{ server: TestServer; stop(): Promise<void
           environment: shiftedClock(),
         })
       : await startOtherPostgres(binaries, folder, shiftedClock())
-  const { host, port, user, password } = server.connection
+  const { host, port, user, password, database } = server.connection
   const admin = new pg.Client(server.connection)
   await admin.connect()
   await requireOurTime(admin)
@@ -79,7 +80,7 @@ async function startServer(): Promise<{ server: TestServer; stop(): Promise<void
   await migrate(template, await readMigrations(MIGRATIONS_FOLDER), createLogger({ name: 'test', level: 'silent' }))
   await template.end()
   return {
-    server: { host, port, user, password },
+    server: { host, port, user, password, database },
     async stop() {
       await server.stop()
       rmSync(folder, { recursive: true, force: true, maxRetries: 5 })

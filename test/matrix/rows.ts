@@ -82,6 +82,7 @@ export function namedBy(row: Row): ReadonlySet<Named> {
 function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: People): string {
   if (name.endsWith('/access')) return `?subject=${bystander}&entity=${on}:${at[on].id}&action=read`
   if (name === 'GET /search') return '?q=no-such-name'
+  if (name.endsWith('/series')) return '?from=1&to=2'
   return name.startsWith('DELETE') && name.endsWith('/messages') ? '?from=1&to=2' : ''
 }
 
@@ -95,6 +96,7 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':user_id', url.includes('invitations') ? people.outsider : people.bystander)
     .replace(':profile_id', () => at.profile ?? newId())
     .replace(':dashboard_id', newId())
+    .replace(':consumer', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', () => at[on].id)
@@ -133,6 +135,8 @@ function secondNeed(name: string): Need[] {
       return [{ on: 'domain', action: 'profile_read' }]
     case 'POST /certs':
       return [{ on: 'domain', action: 'client_read' }]
+    case 'POST /consumers':
+      return [{ on: 'channel', action: 'subscribe' }]
     default:
       return []
   }
@@ -196,6 +200,16 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
       return [{ name: 'new' }]
     case 'POST /connections/import':
       return { ...pair(), channel_ids: [at.channel.id] }
+    case 'POST /consumers':
+      return { name: `new-${newId()}`, channels: [at.channel.id] }
+    case 'POST /consumers/:consumer/seek':
+      return { from: 'latest' }
+    case 'POST /consumers/:consumer/ack':
+    case 'POST /consumers/:consumer/nack':
+      return { positions: ['1-1-1'] }
+    case 'POST /consumers/:consumer/dead-letters/retry':
+    case 'POST /consumers/:consumer/dead-letters/discard':
+      return { all: true }
     case 'POST /dashboards':
       return { name: 'new' }
     case 'PUT /preferences':

@@ -3,7 +3,7 @@
  * Beside them, a tenant that has the ids of what the owner has, and that nobody may see or change.
  */
 import { vi } from 'vitest'
-import { ACTIONS } from '#api/identity/index.ts'
+import { ACTIONS, SCOPE_ENTITY_TYPES } from '#api/identity/index.ts'
 import type { EntityType } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
@@ -168,7 +168,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
       return pat.secret
     }
     const operations = ['create', 'read', 'list', 'update', 'delete', 'share', 'unshare', 'publish', 'subscribe']
-    const types = ['groups', 'channels', 'clients', 'domains', 'users', 'messages', 'tasks', 'workers']
+    const types = [...SCOPE_ENTITY_TYPES]
     const scopes = types.flatMap((type) => operations.map((operation) => ({ entity_type: type, operation })))
     return {
       nob: undefined,

@@ -18,6 +18,7 @@ import { monotonicMs } from '#core/time.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
+import type { Ask } from './coap-peer.ts'
 import { openPeer, optionOf } from './coap-peer.ts'
 import type { CoapPeer } from './coap-peer.ts'
 import { DOMAIN_ROUTE, startPlant, untilAllFollow } from './support.ts'
@@ -688,6 +689,31 @@ describe('Observe', () => {
     await own.stop()
   })
 
+  test('ends on Observe 1 without credentials too, by endpoint and token (RFC 7641 section 4.1)', async () => {
+    using peer = await openPeer(server.port)
+    using other = await openPeer(server.port)
+    const device = await aDevice()
+    const { token } = await observe(peer, device.at())
+    const cancel = { path: device.base, options: [uint('Observe', 1)] }
+    // Neither another endpoint nor another token ends it.
+    expect((await other.request({ ...cancel, token })).code).toBe('4.01')
+    expect((await peer.request(cancel)).code).toBe('4.01')
+    await device.publish(PACK)
+    expect((await peer.answers(token, 2)).at(-1)?.code).toBe('2.05')
+    peer.ask({ ...cancel, token })
+    const ended = (await peer.answers(token, 3)).at(-1)
+    expect([ended?.code, ended?.payload.length, optionOf(ended, 'Observe')]).toEqual(['2.05', 0, undefined])
+    // A wrong secret is refused, and ends the observation as well.
+    const second = await observe(peer, device.at())
+    peer.ask({ ...cancel, path: `${device.base}?auth=nobody-has-this-secret`, token: second.token })
+    expect((await peer.answers(second.token, 2)).at(-1)?.code).toBe('4.01')
+    const last = await observe(peer, device.at())
+    await device.publish(PACK)
+    await peer.answers(last.token, 2)
+    expect(await peer.answers(token, 3)).toHaveLength(3)
+    expect(await peer.answers(second.token, 2)).toHaveLength(2)
+  })
+
   test('with value 1 on an empty channel is 2.05 too', async () => {
     using peer = await openPeer(server.port)
     const device = await aDevice()
@@ -822,6 +848,94 @@ describe('blocks (RFC 7959)', () => {
     expect((await peer.request({ code: 'POST', path: stranger, options: [uint('Block1', 8 | 6)], payload })).code).toBe(
       '4.01',
     )
+  })
+
+  describe('of two uploads of one client to one channel at the same time', () => {
+    const part = (path: string, number: number, hasMore: boolean, letter: string, more: Ask['options'] = []) => ({
+      code: 'POST' as const,
+      path,
+      options: [uint('Block1', (number << 4) | (hasMore ? 8 : 0)), ...more],
+      payload: letter.repeat(16),
+    })
+    const texts = async (device: Awaited<ReturnType<typeof aDevice>>) =>
+      (await device.stored('&format=raw'))
+        .map((message) => Buffer.from((message as { payload: string }).payload, 'base64').toString())
+        .toSorted()
+
+    test.each([
+      ['Request-Tag', [{ name: '292', value: Buffer.from([1]) }], [{ name: '292', value: Buffer.from([2]) }]],
+      ['Request-Tag, which may be absent or empty', [], [{ name: '292', value: Buffer.alloc(0) }]],
+      ['Content-Format', [uint('Content-Format', 0)], [uint('Content-Format', 42)]],
+      ['Accept', [uint('Accept', 0)], [uint('Accept', 50)]],
+    ])('are distinguished by %s (RFC 9175 section 3.3)', async (_name, one, other) => {
+      using peer = await openPeer(server.port)
+      const device = await aDevice()
+      const codes: string[] = []
+      for (const number of [0, 1, 2]) {
+        for (const [letter, options] of [
+          ['A', one],
+          ['B', other],
+        ] as const)
+          codes.push((await peer.request(part(device.at(), number, number < 2, letter, options))).code)
+      }
+      expect(codes).toEqual(['2.31', '2.31', '2.31', '2.31', '2.04', '2.04'])
+      await until(async () => (await texts(device)).length === 2, 'both messages')
+      expect(await texts(device)).toEqual(['A'.repeat(48), 'B'.repeat(48)])
+    })
+
+    test('are refused with 4.08 when nothing distinguishes them: nothing mixed is stored, and either can be sent again', async () => {
+      using peer = await openPeer(server.port)
+      const device = await aDevice()
+      const codes: string[] = []
+      for (const number of [0, 1]) {
+        for (const letter of ['A', 'B'])
+          codes.push((await peer.request(part(device.at(), number, number < 1, letter))).code)
+      }
+      expect(codes).toEqual(['2.31', '2.31', '4.08', '4.08'])
+      expect(await texts(device)).toEqual([])
+      for (const letter of ['A', 'B']) {
+        expect((await peer.request(part(device.at(), 0, true, letter))).code).toBe('2.31')
+        expect((await peer.request(part(device.at(), 1, false, letter))).code).toBe('2.04')
+      }
+      expect(await texts(device)).toEqual(['A'.repeat(32), 'B'.repeat(32)])
+    })
+
+    test('a copy of a refused block is refused again, and is no block of the upload that has begun since', async () => {
+      using peer = await openPeer(server.port)
+      const device = await aDevice()
+      const stray = { ...part(device.at(), 1, false, 'A'), messageId: 300 }
+      expect((await peer.request(stray)).code).toBe('4.08')
+      expect((await peer.request(part(device.at(), 0, true, 'B'))).code).toBe('2.31')
+      expect((await peer.request(stray)).code).toBe('4.08')
+      expect((await peer.request(part(device.at(), 1, false, 'B'))).code).toBe('2.04')
+      expect(await texts(device)).toEqual(['B'.repeat(32)])
+    })
+  })
+
+  test('of two reads with different Accept at the same time are of the representation of each', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const records = Array.from({ length: 20 }, (_, index) => ({ n: `sensor-${index}`, v: index }))
+    await device.publish(JSON.stringify(records))
+    const read = async (format: number, number: number) =>
+      await peer.request({
+        path: device.at(),
+        options: [uint('Accept', format), uint('Block2', (number << 4) | 2)],
+      })
+    const json: Buffer[] = []
+    const cbor: Buffer[] = []
+    const etags = new Set<number | undefined>()
+    for (let number = 0, isLast = false; !isLast; number++) {
+      const [one, other] = [await read(110, number), await read(112, number)]
+      json.push(one.payload)
+      // CBOR is shorter.
+      if (other.code === '2.05') cbor.push(other.payload)
+      etags.add(optionOf(one, 'ETag'))
+      isLast = ((optionOf(one, 'Block2') ?? 0) & 8) === 0
+    }
+    expect(JSON.parse(Buffer.concat(json).toString())).toHaveLength(20)
+    expect(Buffer.concat(cbor)[0]).toBe(0x94)
+    expect(etags.size).toBe(1)
   })
 
   test('of a large message are all of the same message, although a newer one arrived', async () => {

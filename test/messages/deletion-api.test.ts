@@ -99,6 +99,24 @@ test('a deletion without a filter or with an invalid number is refused and delet
   expect(await total()).toBe(2)
 })
 
+// contract decisions 84 and 85
+test('a deletion with an empty or unknown parameter is refused, says why, and deletes nothing', async () => {
+  const { url, total } = await aChannel()
+  for (const [query, message] of [
+    ['?from=1&publisher=', 'publisher must not be empty'],
+    ['?from=1&publisher_id=x', 'publisher_id is unknown: did you mean publisher?'],
+    ['?from=1&publishr=x', 'publishr is unknown: did you mean publisher?'],
+    ['?from=1&subtopic=a', 'subtopic is unknown: this call accepts from, to, publisher, dry_run'],
+    ['?from=1&without=publisher', 'without is unknown: this call accepts from, to, publisher, dry_run'],
+    ['?from=1&dryRun=true', 'dryRun is unknown: did you mean dry_run?'],
+    ['?from=1&dry_run[]=true', 'dry_run[] is unknown: did you mean dry_run?'],
+  ] as const) {
+    const answer = await plant.owner.call('DELETE', `${url}${query}`)
+    expect(answer.json(), query).toMatchObject({ error: 'malformed', message })
+  }
+  expect(await total()).toBe(2)
+})
+
 test('devices, strangers and members without the action delete nothing', async () => {
   const { asDevice, url, total } = await aChannel()
   expect((await plant.api.anonymous('DELETE', `${url}?from=0`)).status).toBe(401)

@@ -114,6 +114,22 @@ const noteTask = async (key: number, state: number) =>
   )
 
 describe('one connection', () => {
+  // contract decision 86
+  test('a subscription without a publisher or subtopic receives only such messages', async () => {
+    const channel = await plant.newChannel()
+    const peer = await connected()
+    const source = 'messages'
+    await peer.subscribe('plain', { source, channel, without: ['publisher', 'subtopic'] })
+    await expect(peer.subscribe('both', { source, channel, subtopic: 'a', without: ['subtopic'] })).rejects.toThrow(
+      'together with the filter',
+    )
+    await publish(channel, 1, '/a')
+    await publish(channel, 2)
+    await peer.until('a message', ({ event }) => event === 'message')
+    expect(peer.events('plain')).toMatchObject([{ data: { subtopic: '', payload: { v: 2 } } }])
+    peer.socket.close()
+  })
+
   test('carries the events of the domain, its tasks and channels, and changes while it is open', async () => {
     const [one, other] = [await plant.newChannel(), await plant.newChannel()]
     const task = await newTask(plant.domainId)

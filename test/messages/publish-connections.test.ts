@@ -152,3 +152,51 @@ test('requests are answered when they are pipelined, split, or aborted', async (
   socket.destroy()
   expect((await post(`/m/${plant.domainId}/c/${device.channelId}`, PACK)).status).toBe(202)
 })
+
+test('requests of several devices on one connection, as of a proxy, are authorized separately', async () => {
+  const [other, disconnected] = [await plant.newConnectedDevice(), await plant.newConnectedDevice()]
+  const socket = connect(listeners.ports[0] ?? 0, '127.0.0.1')
+  let text = ''
+  socket.on('data', (chunk: Buffer) => (text += chunk.toString())).on('error', () => undefined)
+  await once(socket, 'connect')
+  const statusOf = async (secret: string, channelId: string) => {
+    text = ''
+    socket.write(
+      `POST /m/${plant.domainId}/c/${channelId} HTTP/1.1\r\nHost: x\r\nAuthorization: Client ${secret}\r\n` +
+        `Content-Type: application/senml+json\r\nContent-Length: ${PACK.length}\r\n\r\n${PACK}`,
+    )
+    await until(() => text.includes('\r\n\r\n'), 'the answer')
+    return Number(text.slice('HTTP/1.1 '.length, 'HTTP/1.1 202'.length))
+  }
+  for (const [secret, channelId, status] of [
+    [device.secret, device.channelId, 202],
+    [device.secret, device.channelId, 202],
+    [device.secret, other.channelId, 403],
+    [device.secret, device.channelId, 202],
+    [other.secret, device.channelId, 403],
+    [other.secret, other.channelId, 202],
+    ['wrong', other.channelId, 401],
+    [other.secret, other.channelId, 202],
+    [disconnected.secret, disconnected.channelId, 202],
+    [disconnected.secret, disconnected.channelId, 202],
+  ] as const)
+    expect([secret, channelId, await statusOf(secret, channelId)]).toEqual([secret, channelId, status])
+  await plant.owner.call('POST', `/${plant.domainId}/channels/disconnect`, {
+    client_ids: [disconnected.id],
+    channel_ids: [disconnected.channelId],
+    types: ['publish', 'subscribe'],
+  })
+  const isRefused = async () => (await statusOf(disconnected.secret, disconnected.channelId)) === 403
+  await until(isRefused, 'the device is refused on its connection')
+  socket.destroy()
+})
+
+test('a publish passes few hooks, because each costs every message', () => {
+  const routes = plant.api.app.printRoutes({ method: 'POST', includeHooks: true, commonPrefix: false })
+  const publish = routes.split('/m/:domain_id/c/:channel_id (POST)')[1]?.split('(POST)', 1)[0] ?? ''
+  const hooks = [...publish.matchAll(/\((\w+)\) (\[[^\]]*\])/g)].map(([, name, functions]) => [
+    name,
+    (JSON.parse(functions ?? '') as string[]).length,
+  ])
+  expect(Object.fromEntries(hooks)).toMatchObject({ onRequest: 3, onResponse: 1, preValidation: 2 })
+})

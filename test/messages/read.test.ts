@@ -325,6 +325,142 @@ describe('aggregation', () => {
     expect((await read(`${query}&interval=1%20day&limit=1&offset=1`, channelId)).messages).toMatchObject([day(0, 3)])
   })
 
+  describe('intervals count from local midnight', () => {
+    const HOUR = 3600
+    /** Counts of a record in each hour of 26 hours, by the hour in which the interval begins. */
+    async function hourly(begin: number, tz: string, interval: string) {
+      const { channelId } = await plant.newConnectedDevice()
+      await plant.connect(device, channelId)
+      const hours = Array.from({ length: 26 }, (_, hour) => ({ n: 'temp', t: begin + hour * HOUR + 60, v: 1 }))
+      await publish(device, '', hours, channelId)
+      const found = []
+      // From rollups, and from records.
+      for (const from of [begin - 40 * 86_400, -1]) {
+        const query = `from=${from}&to=${begin + 7 * 86_400}&aggregation=count&interval=${interval}&limit=100&dir=asc`
+        const { messages } = await read(`${query}${tz === '' ? '' : `&tz=${tz}`}`, channelId)
+        found.push(messages.map(({ time, value }) => [((time as number) - begin) / HOUR, value]))
+      }
+      expect(found[0]).toEqual(found[1])
+      return found[0]
+    }
+    const longDay = Date.UTC(2025, 9, 25, 22) / 1000
+    const shortDay = Date.UTC(2025, 2, 29, 23) / 1000
+    const monday = Date.UTC(2025, 9, 19, 22) / 1000
+    const berlin = 'Europe/Berlin'
+
+    test.each([
+      [
+        '24h',
+        [
+          [0, 25],
+          [25, 1],
+        ],
+      ],
+      [
+        '86400s',
+        [
+          [0, 25],
+          [25, 1],
+        ],
+      ],
+      [
+        '1%20day',
+        [
+          [0, 25],
+          [25, 1],
+        ],
+      ],
+      [
+        '6h',
+        [
+          [0, 6],
+          [6, 6],
+          [12, 6],
+          [18, 6],
+          [24, 1],
+          [25, 1],
+        ],
+      ],
+      [
+        '7h',
+        [
+          [0, 7],
+          [7, 7],
+          [14, 7],
+          [21, 4],
+          [25, 1],
+        ],
+      ],
+      [
+        '12h30m',
+        [
+          [0, 13],
+          [12.5, 12],
+          [25, 1],
+        ],
+      ],
+      [
+        '168h',
+        [
+          [-144, 25],
+          [25, 1],
+        ],
+      ],
+      [
+        '7%20days',
+        [
+          [-144, 25],
+          [25, 1],
+        ],
+      ],
+      [
+        '1%20week',
+        [
+          [-144, 25],
+          [25, 1],
+        ],
+      ],
+    ])('of a day of 25 hours: %s', async (interval, expected) => {
+      expect((monday - longDay) / HOUR).toBe(-144)
+      expect(await hourly(longDay, berlin, interval)).toEqual(expected)
+    })
+
+    test('of a day of 23 hours', async () => {
+      expect(await hourly(shortDay, berlin, '7h')).toEqual([
+        [0, 7],
+        [7, 7],
+        [14, 7],
+        [21, 2],
+        [23, 3],
+      ])
+    })
+
+    test('of a time zone at half an hour', async () => {
+      const begin = Date.UTC(2025, 9, 25, 18, 30) / 1000
+      expect(await hourly(begin, 'Asia/Kolkata', '12h')).toEqual([
+        [0, 12],
+        [12, 12],
+        [24, 2],
+      ])
+      expect(await hourly(begin, 'Asia/Kolkata', '1h')).toEqual(Array.from({ length: 26 }, (_, hour) => [hour, 1]))
+    })
+
+    test('of UTC without a time zone', async () => {
+      const begin = Date.UTC(2025, 9, 26) / 1000
+      expect(await hourly(begin, '', '7h')).toEqual([
+        [0, 7],
+        [7, 7],
+        [14, 7],
+        [21, 3],
+        [24, 2],
+      ])
+      expect(await hourly(begin, '', '168h')).toEqual([
+        [-144, 24],
+        [24, 2],
+      ])
+    })
+  })
+
   test('a day of 26 hours contains its last one', async () => {
     const { channelId } = await plant.newConnectedDevice()
     await plant.connect(device, channelId)
@@ -367,6 +503,8 @@ describe('aggregation', () => {
     'aggregation=avg&from=0&to=5',
     `${range}&aggregation=avg&interval=soon`,
     `${range}&aggregation=avg&interval=0s`,
+    `${range}&aggregation=avg&interval=36h`,
+    `${range}&aggregation=avg&interval=36h&tz=Europe/Berlin`,
     `${range}&aggregation=avg&interval=-5m`,
     `${range}&aggregation=avg&interval=9999999%20years`,
     `${range}&aggregation=avg&tz=Mars`,

@@ -118,6 +118,18 @@ test('no read names a partition in which nothing of the channel arrived', async 
   }
 })
 
+const BY_TIME = /records_\w+_channel_key_m(?:in|ax)_time_idx/
+
+test('means of a range that begins and ends in a bucket without other records are read from rollups alone', async () => {
+  const open = { ...means, from: START_SECONDS - 100, to: START_SECONDS + MESSAGES * 60 + 100 }
+  const statementsByTime = async (query: Partial<MessagesQuery>) =>
+    (await plansOf(page(query))).split('\n---\n').filter((plan) => BY_TIME.test(plan)).length
+  // That of the rest of the buckets.
+  expect(await statementsByTime(open)).toBe(1)
+  expect(await statementsByTime({ ...open, from: START_SECONDS + 100 })).toBeGreaterThan(1)
+  expect(await statementsByTime({ ...open, to: START_SECONDS + MESSAGES * 60 - 100 })).toBeGreaterThan(1)
+})
+
 test.each([
   ['The newest page', page({})],
   ['The oldest page', page({ dir: 'asc' })],
@@ -140,4 +152,11 @@ test.each([
     expect(found, `${name.source} in\n${plans}`).not.toBeNull()
     rest = rest.slice((found?.index ?? 0) + 1)
   }
+})
+
+test('a page without pending batches and filters needs no statement for its total', async () => {
+  const statements = async (query: Partial<MessagesQuery>) => (await plansOf(page(query))).split('\n---\n').length
+  const pending = await statements({})
+  await sql`UPDATE ingest_batches SET projected = true WHERE NOT projected`.execute(server.database.db)
+  expect(await statements({})).toBe(pending - 1)
 })

@@ -251,6 +251,40 @@ async function live(path: string, headers: Record<string, string>): Promise<Stre
 }
 
 describe('server-sent events', () => {
+  // contract decision 86
+  test('with without= streams and sockets deliver only what lacks a publisher or a subtopic', async () => {
+    const { first, second, path } = await aChannel()
+    const authorization = `Client ${second.secret}`
+    const [ofUsers, plain, both] = [
+      await live(`${path}/live?without=publisher`, { authorization }),
+      await live(`${path}/live?without=subtopic`, { authorization }),
+      await live(`${path}/live?without=publisher,subtopic`, { authorization }),
+    ]
+    const socket = await open(`${path}/%23?without=publisher`, as(second))
+    await publish(first, path, '"device"', 'text/plain')
+    await publish(first, `${path}/a`, '"device a"', 'text/plain')
+    const publishAsUser = (rest: string) => plant.owner.call('POST', `${path}${rest}`, { user: rest })
+    await publishAsUser('/a')
+    await publishAsUser('')
+    const seen = ({ events }: Stream) => events().map(({ data }) => [data['publisher'], data['subtopic']])
+    await expect
+      .poll(() => seen(ofUsers))
+      .toEqual([
+        ['', 'a'],
+        ['', ''],
+      ])
+    await expect
+      .poll(() => seen(plain))
+      .toEqual([
+        [first.id, ''],
+        ['', ''],
+      ])
+    await expect.poll(() => seen(both)).toEqual([['', '']])
+    await expect.poll(() => socket.got).toEqual(['{"user":"/a"}', '{"user":""}'])
+    for (const stream of [ofUsers, plain, both]) stream.close()
+    socket.socket.close()
+  })
+
   test('messages of any protocol are sent when they are committed, for devices and for users', async () => {
     const { first, second, path, channelId } = await aChannel()
     const streams = [

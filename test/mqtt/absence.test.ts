@@ -5,7 +5,7 @@ import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
+import { aDevice, leave, startNode } from './support.ts'
 
 /** More batches than any step of the fan-out takes at once. */
 const BATCHES = 450
@@ -40,6 +40,7 @@ test('a session that missed very many batches gets all of them once and in order
     using before = await device.connect(kept)
     before.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: `${device.topic}/#`, qos: 1 }] })
     await before.next('suback')
+    await leave(before)
   }
   await sendOneByOne(other, FOREIGN)
   await sendOneByOne(device, BATCHES)
@@ -65,6 +66,7 @@ test('beyond the newest 100,000 messages of a channel older ones are skipped and
     using before = await device.connect(kept)
     before.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: device.topic, qos: 1 }] })
     await before.next('suback')
+    await leave(before)
   }
   await sendOneByOne(device, 3)
   // As if each of the first two were a batch of very many: they cannot be sent here one by one.
@@ -98,6 +100,7 @@ test('an offline session receives the message that cleared a retained message', 
     using before = await device.connect(kept)
     before.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: `${device.topic}/#`, qos: 1 }] })
     await before.next('suback')
+    await leave(before)
   }
   using publisher = await device.connect()
   const publish = { cmd: 'publish', topic: `${device.topic}/state`, qos: 1, dup: false, retain: true } as const

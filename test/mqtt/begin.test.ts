@@ -8,7 +8,7 @@ import { startPlant } from '../messages/support.ts'
 import type { Peer } from './peer.ts'
 import { publish, receive, subscribe } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
+import { aDevice, leave, startNode } from './support.ts'
 
 /** The fault that these tests show came in a third of the tries. */
 const TRIES = 100
@@ -83,6 +83,7 @@ test('a session with missed messages gets none of them for a subscription that i
   {
     using before = await device.connect(kept)
     await subscribe(before, `${device.topic}/a`, 1)
+    await leave(before)
   }
   using publisher = await device.connect({ clientId: 'publisher' })
   for (let number = 0; number < MISSED; number++) {

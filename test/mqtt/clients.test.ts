@@ -1,20 +1,24 @@
 /** The clients that devices have (contract section 7.3): Mosquitto's, Debian's paho for Python, mqtt.js, over TCP and WebSocket. */
 import { execFile } from 'node:child_process'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { promisify } from 'node:util'
 import mqtt from 'mqtt'
 import { WebSocket } from 'ws'
+import type { ClientOptions } from 'ws'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createMqttUpgrades } from '#api/adapters/mqtt/index.ts'
-import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
-import type { Listeners } from '#core/http/index.ts'
-import { silentLogger as logger } from '../harness/database.ts'
+import { callerAddressBehind } from '#core/http/index.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
-import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
+import type { Node, WebSockets } from './support.ts'
+import { aDevice, listenForWebSockets, startNode } from './support.ts'
 
 const run = promisify(execFile)
+/** Short, so that a test sees several. */
+const PING_MS = 50
 const PACK = '[{"n":"t","v":1}]'
 const PAHO = `
 import sys, paho.mqtt.client as mqtt
@@ -34,35 +38,14 @@ client.loop_forever()
 
 const plant = useWorld(() => startPlant())
 let node: Node
-let listeners: Listeners
+let webSockets: WebSockets
 
 beforeAll(async () => {
   node = await startNode(plant.api)
-  const app = createHttpApp({
-    logger,
-    health: {
-      build: plant.api.infrastructure.build,
-      metrics: createMetrics(),
-      readiness: plant.api.infrastructure.readiness,
-      serviceOf: () => 'test',
-    },
-    maxBodyBytes: 1024 * 1024,
-    corsOrigins: [],
-    trustProxy: [],
-    authenticate: plant.api.api.authenticate,
-  })
-  const upgrades = createMqttUpgrades((stream, address) => node.server.accept(stream, address), 64 * 1024)
-  app.server.on('upgrade', (request, socket, head) => {
-    if (!upgrades.take(request, socket, head)) socket.destroy()
-  })
-  listeners = await listen(app, {
-    host: '127.0.0.1',
-    ports: [{ port: 0, isOptional: false, setting: 'TEST' }],
-    logger,
-  })
+  webSockets = await listenForWebSockets(plant.api, node)
 }, 60_000)
 afterAll(async () => {
-  await listeners.stop(100)
+  await webSockets.stop()
   await node.stop()
 })
 
@@ -87,7 +70,7 @@ test.each([4, 5])('paho for Python, protocol level %i, subscribes and publishes 
 
 describe.each([
   ['TCP', () => `mqtt://127.0.0.1:${node.port}`],
-  ['WebSocket', () => `ws://127.0.0.1:${listeners.ports[0]}/mqtt`],
+  ['WebSocket', () => `ws://127.0.0.1:${webSockets.port}/mqtt`],
 ])('mqtt.js over %s', (_what, urlOf) => {
   test.each([4, 5] as const)('protocol level %i', async (protocolVersion) => {
     const device = await aDevice(plant, node.port)
@@ -112,8 +95,56 @@ describe.each([
   })
 })
 
+describe('a WebSocket that sends nothing', () => {
+  /** An own server with short pings. */
+  async function startPinging() {
+    const http = createServer()
+    const accepted: Duplex[] = []
+    const given = { addressOf: callerAddressBehind([]), maxFrameBytes: 64 * 1024 }
+    const upgrades = createMqttUpgrades((stream) => void accepted.push(stream), given, PING_MS)
+    http.on('upgrade', (request, socket, head) => void upgrades.take(request, socket, head))
+    await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+    const url = `ws://127.0.0.1:${(http.address() as AddressInfo).port}/mqtt`
+    return {
+      accepted,
+      async connect(options: ClientOptions = {}) {
+        const socket = new WebSocket(url, 'mqtt', options)
+        const seen = { pings: 0, isClosed: false }
+        socket.on('ping', () => seen.pings++)
+        socket.on('close', () => (seen.isClosed = true))
+        await new Promise((resolve) => socket.once('open', resolve))
+        return { socket, seen }
+      },
+      [Symbol.dispose]() {
+        for (const stream of accepted) stream.destroy()
+        http.closeAllConnections()
+        http.close()
+      },
+    }
+  }
+
+  test('is pinged, and stays open', async () => {
+    using server = await startPinging()
+    const { seen } = await server.connect()
+    await until(() => seen.pings >= 4, 'four pings')
+    expect(seen.isClosed).toBe(false)
+  })
+
+  test('and answers no ping is closed, unless the server does not read it', async () => {
+    using server = await startPinging()
+    const paused = await server.connect({ autoPong: false })
+    const [stream] = server.accepted
+    // The bytes fill the stream, which nobody reads, so that the socket is paused.
+    for (let frame = 0; frame < 4; frame++) paused.socket.send(Buffer.alloc(60 * 1024))
+    await until(() => (stream?.readableLength ?? 0) >= (stream?.readableHighWaterMark ?? 0), 'the bytes')
+    const silent = await server.connect({ autoPong: false })
+    await until(() => silent.seen.isClosed, 'the end of the silent one')
+    expect(paused.seen.isClosed).toBe(false)
+  })
+})
+
 test('a text frame is not MQTT: the WebSocket is closed with 1003', async () => {
-  const socket = new WebSocket(`ws://127.0.0.1:${listeners.ports[0]}/mqtt`, 'mqtt')
+  const socket = new WebSocket(`ws://127.0.0.1:${webSockets.port}/mqtt`, 'mqtt')
   await new Promise((resolve) => socket.once('open', resolve))
   const closed = new Promise<number>((resolve) => socket.once('close', resolve))
   socket.send('hello')

@@ -11,7 +11,7 @@ import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
 import { publish, receive as receiveWithin, subscribe as askFor, textOf } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, anotherProcess, startNode } from './support.ts'
+import { aDevice, anotherProcess, leave, startNode } from './support.ts'
 
 const NEVER_MS = 3_600_000
 const DEADLINE_MS = 60_000
@@ -149,6 +149,7 @@ test('a member that was offline receives no messages that others took meanwhile'
   {
     using leaves = await device.connect(kept('leaves'))
     await subscribe(leaves, shared)
+    await leave(leaves)
   }
   for (const text of ['one', 'two']) await publish(sender, device.topic, text)
   expect([await receive(stays), await receive(stays)]).toEqual(['one', 'two'])

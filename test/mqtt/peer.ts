@@ -50,7 +50,8 @@ function fail(cmd: string): never {
   throw new Error(`the connection was closed before ${cmd} came`)
 }
 
-export type Connecting = Partial<Omit<IConnectPacket, 'cmd'>>
+/** `bridgeMode` sets the bit of bridges in the protocol level; the types of the library omit it. */
+export type Connecting = Partial<Omit<IConnectPacket, 'cmd'>> & { bridgeMode?: boolean }
 
 /** A peer whose CONNECT was answered. */
 export async function connectPeer(

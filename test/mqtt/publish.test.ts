@@ -190,6 +190,49 @@ describe('publishing without permission', () => {
     },
   )
 
+  test('ends an exchange of QoS 2 with PUBREC: PUBREL finds none, and the identifier names a new message', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion: 5 })
+    const [channelId, messageId] = [await plant.newChannel(), 7]
+    const forbidden = `channels/${channelId}/messages`
+    const refuse = async (dup: boolean) => {
+      peer.send(publish(forbidden, PACK, { qos: 2, messageId, dup }))
+      expect(await peer.next('pubrec')).toMatchObject({ messageId, reasonCode: 0x87 })
+    }
+    await refuse(false)
+    // Section 4.3.3: nothing is kept of it, so that a repetition is judged again.
+    await refuse(true)
+    for (let copy = 0; copy < 2; copy++) {
+      peer.send({ cmd: 'pubrel', messageId })
+      expect(await peer.next('pubcomp')).toMatchObject({ messageId, reasonCode: 0x92 })
+    }
+    // Without PUBREL between them too.
+    await refuse(false)
+    peer.send(publish(device.topic, PACK, { qos: 2, messageId }))
+    expect(await peer.next('pubrec')).toMatchObject({ messageId, reasonCode: 0 })
+    peer.send({ cmd: 'pubrel', messageId })
+    expect(await peer.next('pubcomp')).toMatchObject({ messageId, reasonCode: 0 })
+    expect(await device.stored()).toHaveLength(1)
+    const { total } = (await plant.owner.call('GET', `/m/${plant.domainId}/c/${channelId}`)).json<{ total: number }>()
+    expect(total).toBe(0)
+  })
+
+  test('ends an exchange of QoS 2 that counts against the receive maximum', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion: 5 })
+    const forbidden = `channels/${await plant.newChannel()}/messages`
+    const maximum = peer.connack.properties?.receiveMaximum ?? 0
+    // Together more than the maximum, and never as many at once.
+    for (let round = 0; round < 3; round++) {
+      const count = Math.ceil(maximum / 2)
+      for (let index = 1; index <= count; index++)
+        peer.send(publish(forbidden, PACK, { qos: 2, messageId: round * count + index }))
+      await until(() => peer.inbox.length === count, 'all are refused')
+      expect(peer.inbox.every((packet) => packet.cmd === 'pubrec' && packet.reasonCode === 0x87)).toBe(true)
+      peer.inbox.length = 0
+    }
+  })
+
   test.each(TOPICS)(
     '%s with QoS 0: 5.0 is disconnected with the reason, because there is no acknowledgement',
     async (_what, topicOf, reasonCode) => {

@@ -8,7 +8,7 @@ import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
 import { publish, receive, subscribe } from './peer.ts'
 import type { Node } from './support.ts'
-import { REVOKED_WITHIN_MS, aDevice, anotherProcess, startNode } from './support.ts'
+import { REVOKED_WITHIN_MS, aDevice, anotherProcess, leave, startNode } from './support.ts'
 
 const plant = useWorld(() => startPlant())
 let otherApi: TestApi
@@ -38,18 +38,13 @@ async function receiveAll(peer: Peer, count: number): Promise<string[]> {
   return seen
 }
 
-async function gone(peer: Peer) {
-  peer.send({ cmd: 'disconnect' })
-  await peer.closed()
-}
-
 describe.each([4, 5] as const)('protocol level %i', (version) => {
   test('messages that arrive while the client is offline are delivered in order when it is back', async () => {
     const device = await aDevice(plant, node.port)
     {
       using peer = await device.connect({ ...KEPT[version], clientId: 'away' })
       await subscribe(peer, `${device.topic}/#`)
-      await gone(peer)
+      await leave(peer)
     }
     using sender = await device.connect({ clientId: 'sender' })
     for (let index = 0; index < 5; index++) await publish(sender, `${device.topic}/a`, `${index}`)
@@ -129,12 +124,12 @@ test('a clean session ends with its connection, and deletes the stored session',
   {
     using kept = await device.connect({ clean: false, clientId: 'c' })
     await subscribe(kept, `${device.topic}/#`)
-    await gone(kept)
+    await leave(kept)
   }
   {
     using clean = await device.connect({ clean: true, clientId: 'c' })
     expect(clean.connack.sessionPresent).toBe(false)
-    await gone(clean)
+    await leave(clean)
   }
   using after = await device.connect({ clean: false, clientId: 'c' })
   expect(after.connack.sessionPresent).toBe(false)
@@ -302,7 +297,7 @@ describe('a will', () => {
     const device = await aDevice(plant, node.port)
     using watching = await watcher(device)
     using peer = await device.connect({ clientId: 'polite', ...will(`${device.topic}/will`) })
-    await gone(peer)
+    await leave(peer)
     using sender = await device.connect({ clientId: 'sender' })
     await publish(sender, `${device.topic}/end`, 'end')
     expect((await watching.next('publish')).topic).toBe(`${device.topic}/end`)

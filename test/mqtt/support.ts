@@ -1,15 +1,16 @@
 /** What the tests of MQTT share: the plant of the tests of messages, and servers on free ports over its database. */
 import { PlatformBackend } from '#api/adapters/mqtt/platform/backend.ts'
-import { MqttServer } from '#api/adapters/mqtt/index.ts'
+import { MqttServer, createMqttUpgrades } from '#api/adapters/mqtt/index.ts'
 import type { MqttServerOptions } from '#api/adapters/mqtt/index.ts'
 import { startSessionStore } from '#api/messages/index.ts'
 import type { SessionStore } from '#api/messages/index.ts'
+import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import type { Device, Plant } from '../messages/support.ts'
 import { connectPeer } from './peer.ts'
-import type { Connecting } from './peer.ts'
+import type { Connecting, Peer } from './peer.ts'
 
 export const MAX_PACKET_BYTES = 256 * 1024
 
@@ -93,11 +94,49 @@ export async function startNode(
   return { server, port: server.port as number, stop: () => server.stop() }
 }
 
+/** The limit of a WebSocket message. */
+export const MAX_FRAME_BYTES = 64 * 1024
+
+export type WebSockets = { readonly port: number; stop(): Promise<void> }
+
+/** A listener of the platform's HTTP that gives the WebSockets at /mqtt to the node. */
+export async function listenForWebSockets(api: TestApi, { server }: Node): Promise<WebSockets> {
+  const app = createHttpApp({
+    logger,
+    health: {
+      build: api.infrastructure.build,
+      metrics: createMetrics(),
+      readiness: api.infrastructure.readiness,
+      serviceOf: () => 'test',
+    },
+    maxBodyBytes: 1024 * 1024,
+    corsOrigins: [],
+    trustProxy: [],
+    authenticate: api.api.authenticate,
+  })
+  const upgrades = createMqttUpgrades((stream, address) => server.accept(stream, address), {
+    addressOf: app.callerAddress,
+    maxFrameBytes: MAX_FRAME_BYTES,
+  })
+  app.server.on('upgrade', (request, socket, head) => {
+    if (!upgrades.take(request, socket, head)) socket.destroy()
+  })
+  const ports = [{ port: 0, isOptional: false, setting: 'TEST' }]
+  const listeners = await listen(app, { host: '127.0.0.1', ports, logger })
+  return { port: listeners.ports[0] as number, stop: () => listeners.stop(100) }
+}
+
 export const as = (device: Device, more: Connecting = {}): Connecting => ({
   username: device.id,
   password: Buffer.from(device.secret),
   ...more,
 })
+
+/** Ends the connection of a peer; its session is away when this resolves. A socket that is only dropped may still be served for a while. */
+export async function leave(peer: Peer): Promise<void> {
+  peer.send({ cmd: 'disconnect' })
+  await peer.closed()
+}
 
 /** A device that is connected to a channel of its own, with its topic and its peers. */
 export async function aDevice(plant: Plant, port: number) {

@@ -25,6 +25,8 @@ type Subscription = {
   signing_secret?: string
   pending: number
   missed: number
+  behind_since?: string
+  last_error?: { at: string; reason: string; count: number }
 }
 
 let api: TestApi
@@ -85,6 +87,8 @@ async function subscribe(topic: string, contact: string, by = tenant): Promise<S
   expect(location).toMatch(/^\/subscriptions\/[0-9a-f-]{36}$/)
   return (await by.call('GET', location)).json<Subscription>()
 }
+
+const viewed = async (id: string) => (await tenant.call('GET', `/subscriptions/${id}`)).json<Subscription>()
 
 async function send(value: number | string, subtopic = ''): Promise<void> {
   const isText = typeof value === 'string'
@@ -252,10 +256,11 @@ describe('a post', () => {
   it('is repeated until it is accepted', async () => {
     const contact = newContact()
     answers.set(pathOf(contact), [500, 302])
-    await subscribe(channel.id, contact)
+    const { id } = await subscribe(channel.id, contact)
     await send(1)
     await until(() => postsTo(contact).length === 3, 'three posts')
     expect(new Set(postsTo(contact).map(({ body }) => body)).size).toBe(1)
+    await until(async () => (await viewed(id)).last_error === undefined, 'the delivery ends the failures')
   })
 
   it('that is never accepted becomes a dead letter, at once for 410', async () => {
@@ -271,7 +276,14 @@ describe('a post', () => {
         const answer = await tenant.call('GET', `/subscriptions/${id}/dead-letters`)
         const page = answer.json<{
           total: number
-          dead_letters: { attempts: number; error: string; message: object }[]
+          dead_letters: {
+            id: string
+            attempts: number
+            error: string
+            message: object
+            created_at: string
+            at: string
+          }[]
         }>()
         return page.total > 0 ? page : undefined
       }, 'a dead letter')
@@ -281,6 +293,22 @@ describe('a post', () => {
         message: { channel: channel.id },
       })
       expect(postsTo(contact)).toHaveLength(attempts)
+      expect((await viewed(id)).last_error).toMatchObject({
+        count: attempts,
+        reason: expect.stringContaining('responded with status'),
+      })
+      // The contact answers 200 by now.
+      const change = async (what: string, selection: object) =>
+        await tenant.call('POST', `/subscriptions/${id}/dead-letters/${what}`, selection)
+      expect((await change('retry', {})).status).toBe(400)
+      // What was given up later than the caller has seen is left alone, also if its message came earlier.
+      const [{ created_at: createdAt, at } = { created_at: '', at: '' }] = letters.dead_letters
+      expect(at > createdAt).toBe(true)
+      expect((await change('discard', { until: createdAt })).json()).toEqual({ count: 0 })
+      expect((await change('retry', { ids: [letters.dead_letters[0]?.id] })).json()).toEqual({ count: 1 })
+      await until(() => postsTo(contact).length === attempts + 1, 'it is delivered after all')
+      await until(async () => (await viewed(id)).last_error === undefined, 'the failure is over')
+      expect((await change('discard', { all: true })).json()).toEqual({ count: 0 })
       await tenant.call('DELETE', `/subscriptions/${id}`)
     }
   })
@@ -292,7 +320,7 @@ describe('a post', () => {
     await grantRole(api, reader.id, domain, ['read'])
     await grantRole(api, reader.id, on, ['read', 'subscribe'])
     const [gone, kept] = [newContact(), newContact()]
-    await subscribe(channel.id, gone, { ...tenant, call: reader.call, user: reader })
+    const theirs = await subscribe(channel.id, gone, { ...tenant, call: reader.call, user: reader })
     await subscribe(channel.id, kept)
     await send(3)
     await until(() => postsTo(gone).length === 1 && postsTo(kept).length === 1, 'both are told')
@@ -305,6 +333,26 @@ describe('a post', () => {
     )
     await until(() => rows[0]?.count === 0 || postsTo(gone).length === 1, 'it was dropped')
     expect(postsTo(gone)).toHaveLength(1)
+    // It says so, counts, and is in the journal of the domain once.
+    await send(5)
+    const refused = await until(async () => {
+      const { last_error: error } = (await reader.call('GET', `/subscriptions/${theirs.id}`)).json<Subscription>()
+      return error?.count === 2 ? error : undefined
+    }, 'two refusals')
+    expect(refused.reason).toContain('may not subscribe')
+    const { subscriptions } = (await reader.call('GET', '/subscriptions')).json<{ subscriptions: Subscription[] }>()
+    expect(subscriptions[0]?.last_error).toEqual(refused)
+    const journal = await tenant.call('GET', `/${tenant.domainId}/journal/domain/${tenant.domainId}?limit=100`)
+    const operations = journal.json<{ journals: { operation: string }[] }>().journals.map(({ operation }) => operation)
+    expect(operations.filter((operation) => operation === 'subscription.refuse')).toHaveLength(1)
+    expect((await reader.call('GET', `/journal/user/${reader.id}?limit=100`)).text).toContain('subscription.refuse')
+    await grantRole(api, reader.id, on, ['read', 'subscribe'])
+    await send(6)
+    await until(() => postsTo(gone).length === 2, 'it is told again')
+    await until(async () => {
+      const shown = await reader.call('GET', `/subscriptions/${theirs.id}`)
+      return shown.json<Subscription>().last_error === undefined
+    }, 'no refusal is left')
   })
 })
 
@@ -335,6 +383,40 @@ describe('waiting notifications', () => {
     await until(async () => postsTo(contact).length + (await view()).pending === 35, 'all are there')
     expect(postsTo(contact).length).toBeLessThan(35)
     expect((await view()).missed).toBe(0)
+  })
+
+  it('wait in their channel while 1,000 wait for delivery, and none is lost', async () => {
+    const contact = newContact()
+    const { id } = await subscribe(channel.id, contact)
+    const count = 1300
+    for (let at = 0; at < count; at += 20)
+      await Promise.all(Array.from({ length: 20 }, (_, index) => send(5000 + at + index)))
+    await until(async () => (await viewed(id)).behind_since !== undefined, 'it is behind')
+    const { pool } = api.database
+    const got: string[] = []
+    /** As if they were delivered, except those that are on their way; the rate of a contact would take half an hour. */
+    const take = async (atMost: number) => {
+      const { rows } = await pool.query<{ payload: { payload: string } }>(
+        `DELETE FROM notification_deliveries WHERE key IN (SELECT w.key FROM notification_deliveries w JOIN notification_subscriptions n
+           ON n.key = w.subscription_key WHERE n.id = $1 AND w.attempts = 0 ORDER BY w.key LIMIT $2 FOR UPDATE OF w SKIP LOCKED) RETURNING payload`,
+        [id, atMost],
+      )
+      got.push(...rows.map(({ payload }) => payload.payload))
+    }
+    expect((await viewed(id)).pending).toBeLessThanOrEqual(1000)
+    await take(700)
+    await until(async () => (await viewed(id)).behind_since === undefined, 'it is with the others again')
+    await send(5000 + count)
+    const all = await until(async () => {
+      await take(count)
+      const posted = postsTo(contact).map(({ body }) => (JSON.parse(body) as { payload: string }).payload)
+      return got.length + posted.length > count ? [...got, ...posted] : undefined
+    }, 'all are there')
+    expect((await viewed(id)).missed).toBe(0)
+    const values = all.map((payload) => (JSON.parse(payload) as { v: number }[])[0]?.v ?? 0)
+    expect(values.toSorted((one, other) => one - other)).toEqual(
+      Array.from({ length: count + 1 }, (_, index) => 5000 + index),
+    )
   })
 
   it('are sent by another process after kill -9, because they are in the database', async () => {

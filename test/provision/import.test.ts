@@ -13,6 +13,11 @@ const tenant = useWorld(() => newTenant(api))
 type Kind = 'clients' | 'channels' | 'connections'
 const csv = (kind: Kind, text: string, by = tenant) =>
   by.call('POST', `/${by.domainId}/${kind}/import`, text, { 'content-type': 'text/csv' })
+const csvBytes = async (payload: Buffer, type = 'text/csv') => {
+  const headers = { authorization: `Bearer ${tenant.user.accessToken}`, 'content-type': type }
+  const answer = await api.app.inject({ method: 'POST', url: `/${tenant.domainId}/clients/import`, headers, payload })
+  return { status: answer.statusCode, text: answer.body, json: <T>() => answer.json<T>() }
+}
 const json = (kind: Kind, value: unknown) => tenant.call('POST', `/${tenant.domainId}/${kind}/import`, value)
 const total = async (kind: 'clients' | 'channels') =>
   (await tenant.call('GET', `/${tenant.domainId}/${kind}?limit=1`)).json<{ total: number }>().total
@@ -129,12 +134,95 @@ describe('a file of names', () => {
     ])
     expect(taken.status).toBe(409)
     expect(taken.json<Report>().details).toEqual([
+      { path: 'item 2', message: 'has the id of an existing client of the domain' },
       { path: 'item 3', message: 'repeats the id of item 1' },
       { path: 'item 5', message: 'repeats the secret of item 4' },
-      { path: 'item 2', message: 'has the id of an existing client of the domain' },
     ])
     const long = await csv('clients', `fine\n${'x'.repeat(1025)}\nfine`)
     expect(long.json<Report>().details).toMatchObject([{ path: 'line 2' }])
+    expect(await total('clients')).toBe(before)
+  })
+
+  it('with errors of every kind reports all of them at once, with what is accepted', async () => {
+    const existing = await tenant.newClient()
+    const before = await total('clients')
+    const answer = await csv(
+      'clients',
+      [
+        'name,id,secret,metadata,status',
+        'fine,,s-1,,',
+        'two,,s-1,,maybe',
+        'three,,,{broken,',
+        'fo"ur,,,,',
+        `five,${existing.id},,,`,
+        `${'x'.repeat(1025)},not-an-id,,,`,
+        'seven,,s-1,,',
+        'eight,,,,,more',
+        '"nine',
+      ].join('\n'),
+    )
+    expect(answer.status).toBe(400)
+    const { details, message } = answer.json<Report>()
+    expect(message).toContain('the file has 9 errors')
+    expect(details.map(({ path, message: text }) => `${path} ${text}`)).toEqual([
+      expect.stringMatching(/^line 3 status must be one of .*enabled.*disabled/),
+      expect.stringMatching(/^line 4 metadata must be a JSON object/),
+      'line 5 is not valid CSV: quote inside a cell',
+      'line 6 has the id of an existing client of the domain',
+      expect.stringMatching(/^line 7 id /),
+      'line 7 name must have at most 1024 characters',
+      'line 8 repeats the secret of line 2',
+      'line 9 has more cells than the header (5)',
+      'line 10 is not valid CSV: unclosed quote',
+    ])
+    expect(await total('clients')).toBe(before)
+  })
+
+  it.each([
+    ['semicolons', 'name;secret;tags\nKüche;SECRET;a,b\n'],
+    ['tabs', 'name\tsecret\ttags\nKüche\tSECRET\ta,b\n'],
+    ['a line sep=', 'sep=;\r\nname;secret;tags\r\nKüche;SECRET;"a;b"\r\n;;\r\n'],
+  ])('separated by %s is read like one with commas', async (_name, text) => {
+    const secret = newId()
+    for (const encoding of ['utf8', 'utf16le'] as const) {
+      const bytes = Buffer.from(`\ufeff${text.replace('SECRET', `${secret}-${encoding}`)}`, encoding)
+      const answer = await csvBytes(bytes)
+      expect(answer.status, answer.text).toBe(201)
+      const { clients } = answer.json<{ clients: { id: string; name: string; credentials: { secret: string } }[] }>()
+      expect(clients).toMatchObject([{ name: 'Küche', credentials: { secret: `${secret}-${encoding}` } }])
+      const one = await tenant.call('GET', `/${tenant.domainId}/clients/${clients[0]?.id}`)
+      expect(one.json()).toMatchObject({ tags: ['a', 'b'] })
+    }
+  })
+
+  it('of names may contain semicolons and tabs', async () => {
+    const answer = await csv('clients', 'hall; north\nhall; south\n')
+    expect(answer.json<{ clients: { name: string }[] }>().clients.map(({ name }) => name)).toEqual([
+      'hall; north',
+      'hall; south',
+    ])
+  })
+
+  it('is decoded by the announced charset, and refused when it is not in it', async () => {
+    const latin = Buffer.from('name\nKüche\n', 'latin1')
+    const before = await total('clients')
+    for (const type of ['text/csv', 'text/csv; charset=utf-8', 'text/csv; charset=klingon']) {
+      const refused = await csvBytes(latin, type)
+      expect(refused.status, refused.text).toBe(400)
+      expect(refused.json<Report>().message).toContain('must be UTF-8, UTF-16 with a byte order mark')
+    }
+    expect(await total('clients')).toBe(before)
+    const read = await csvBytes(latin, 'text/csv; charset="windows-1252"')
+    expect(read.json()).toMatchObject({ clients: [{ name: 'Küche' }] })
+  })
+
+  it('whose first row looks like a header and names no column is refused: no header becomes a device', async () => {
+    const before = await total('clients')
+    const answer = await csv('clients', 'Device name,Key\npump,9a1c7d4e5b3f2081\n')
+    expect(answer.status).toBe(400)
+    expect(answer.json<Report>().message).toContain(
+      'line 1 looks like a header ("Device name") but names no column; columns are id, name',
+    )
     expect(await total('clients')).toBe(before)
   })
 

@@ -156,6 +156,18 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect((await proxy.bring(reference)).equals(wasm)).toBe(true)
   })
 
+  test('has a manifest only for who names its type, as the proxy does', async () => {
+    await using registry = await startDockerRegistry()
+    const wasm = wasmOf(1000)
+    await registry.push('acme/add:1.0', WASM_CONFIG, { mediaType: 'application/wasm', bytes: wasm })
+    const status = async (accept: string) =>
+      (await fetch(`http://${registry.host}/v2/acme/add/manifests/1.0`, { headers: { accept } })).status
+    // What the registry does, or the next line would prove nothing.
+    expect([await status('*/*'), await status(OCI_MANIFEST)]).toEqual([404, 200])
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    expect((await proxy.bring('acme/add:1.0')).equals(wasm)).toBe(true)
+  })
+
   test('serves the module inside the layer of a container image', async () => {
     await using registry = await startDockerRegistry()
     const wasm = wasmOf(300_000)

@@ -76,7 +76,8 @@ export async function startRegistry(): Promise<TestRegistry> {
     const [, repository = '', kind, key = ''] = match ?? []
     if (kind === 'manifests') {
       const found = manifests.get(`${repository}@${key}`)
-      if (found === undefined) return void response.writeHead(404).end('{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
+      if (found === undefined || !isNamed(found.contentType, request.headers.accept))
+        return void response.writeHead(404).end('{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
       response
         .writeHead(200, { 'content-type': found.contentType, 'docker-content-digest': found.digest })
         .end(found.bytes)
@@ -139,6 +140,9 @@ export async function startRegistry(): Promise<TestRegistry> {
   }
   return registry
 }
+
+/** As docker-registry 2.8 does: a manifest is absent for a caller that does not name its type. A wildcard names none. */
+const isNamed = (type: string, accept = '') => accept.split(',').some((one) => one.split(';')[0]?.trim() === type)
 
 /** Answers with the bytes, or the part of them that a Range asks for. */
 export function sendBytes(request: IncomingMessage, response: ServerResponse, bytes: Buffer): void {

@@ -24,7 +24,7 @@ test('kill -9 during a pull leaves no partial module, and the next start pulls a
     return true
   })
   try {
-    const killed = await startProxyProgram(dataDir, registry.host)
+    await using killed = await startProxyProgram(dataDir, registry.host)
     const lost = expect(killed.bring('m')).rejects.toThrow(/fetch failed|terminated/)
     await halfSent.promise
     const temporary = join(dataDir, 'proxy/blobs/tmp')
@@ -32,7 +32,7 @@ test('kill -9 during a pull leaves no partial module, and the next start pulls a
     await killed.end('SIGKILL')
     await lost
     expect(readdirSync(join(dataDir, 'proxy/blobs/sha256'))).toEqual([])
-    const next = await startProxyProgram(dataDir, registry.host)
+    await using next = await startProxyProgram(dataDir, registry.host)
     expect(await next.bring('m')).toBe(digestOf(wasm))
     expect(await next.end('SIGTERM')).toBe(0)
   } finally {
@@ -46,7 +46,7 @@ test('kill -9 during a delivery costs the reader only the rest of it, and the re
   const wasm = wasmOf(8 * MIB)
   registry.module('m', 'latest', wasm)
   try {
-    const killed = await startProxyProgram(dataDir, registry.host)
+    await using killed = await startProxyProgram(dataDir, registry.host)
     const found = await killed.resolve('m')
     const pieces: Buffer[] = []
     const reading = (async () => {
@@ -59,7 +59,7 @@ test('kill -9 during a delivery costs the reader only the rest of it, and the re
     await expect(reading).rejects.toMatchObject({ kind: 'unavailable' })
     const offset = Buffer.concat(pieces).length
     expect(offset).toBeLessThan(wasm.length)
-    const next = await startProxyProgram(dataDir, registry.host)
+    await using next = await startProxyProgram(dataDir, registry.host)
     for await (const piece of next.read(found, offset)) pieces.push(Buffer.from(piece))
     expect(digestOf(Buffer.concat(pieces))).toBe(digestOf(wasm))
     expect(registry.count('/blobs/')).toBe(1)
@@ -78,7 +78,7 @@ test.runIf(process.platform === 'linux')(
     const wasm = wasmOf(64 * MIB)
     registry.module('m', 'latest', wasm)
     try {
-      const proxy = await startProxyProgram(dataDir, registry.host)
+      await using proxy = await startProxyProgram(dataDir, registry.host)
       await proxy.bring('small')
       const before = peakBytes(proxy.pid)
       expect(await proxy.bring('m')).toBe(digestOf(wasm))

@@ -56,5 +56,11 @@ export async function startProxyProgram(dataDir: string, registry: string, envir
       child.kill(signal)
       return await exited
     },
+    /** Also after a failure: vitest waits for a process that holds its output. */
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL')
+      await exited
+      client.close()
+    },
   }
 }

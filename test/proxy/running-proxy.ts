@@ -33,6 +33,8 @@ export type PushHeader = {
 
 export type RunningProxy = AsyncDisposable & {
   address: string
+  /** Settings of a manager that uses it. */
+  managerEnvironment: Record<string, string>
   dataDir: string
   /** Where uploads come from; changed by tests that have a manager. */
   uploads: Uploads
@@ -184,6 +186,7 @@ export async function runProxy({
   const { address } = proxy
   const running: RunningProxy = {
     address,
+    managerEnvironment: { SKEIN_PROXY_ADDRESS: address, SKEIN_PROXY_TOKEN: PROXY_TOKEN },
     dataDir: folder,
     uploads: () => {
       throw new ServiceError('not_found', 'there is no manager')

@@ -204,9 +204,8 @@ describe('a bundle', () => {
   test('may sign the bytes of the manifest themselves', async () => {
     await using it = await world()
     const { manifestDigest } = it.registry.module('m', 'latest', WASM)
-    const bytes = Buffer.from(
-      await (await fetch(`http://${it.registry.host}/v2/m/manifests/${manifestDigest}`)).arrayBuffer(),
-    )
+    const url = `http://${it.registry.host}/v2/m/manifests/${manifestDigest}`
+    const bytes = Buffer.from(await (await fetch(url, { headers: { accept: OCI_MANIFEST } })).arrayBuffer())
     const messageSignature = { signature: signatureOf(bytes, ours.privateKey) }
     const index = bundleManifest(it.registry, 'm', manifestDigest, { messageSignature })
     it.registry.manifest('m', manifestDigest.replace(':', '-'), index, OCI_INDEX)

@@ -70,7 +70,7 @@ test('a registry of a private authority is served when NODE_EXTRA_CA_CERTS names
   // The registry's own answers, over TLS.
   const server = createServer({ key, cert }, (request, response) => {
     const from = `http://${registry.host}${request.url ?? ''}`
-    void fetch(from).then(async (answer) => {
+    void fetch(from, { headers: { accept: request.headers.accept ?? '*/*' } }).then(async (answer) => {
       const type = answer.headers.get('content-type') ?? 'application/octet-stream'
       response.writeHead(answer.status, { 'content-type': type }).end(Buffer.from(await answer.arrayBuffer()))
     })
@@ -81,7 +81,7 @@ test('a registry of a private authority is served when NODE_EXTRA_CA_CERTS names
     const host = `127.0.0.1:${(server.address() as AddressInfo).port}`
     writeFileSync(join(folder, 'ca.pem'), cert)
     const extra = { NODE_EXTRA_CA_CERTS: join(folder, 'ca.pem') }
-    const proxy = await startProxyProgram(folder, `https://${host}`, extra)
+    await using proxy = await startProxyProgram(folder, `https://${host}`, extra)
     expect(await proxy.bring('m')).toBe(moduleDigest)
     expect(await proxy.end('SIGTERM')).toBe(0)
   } finally {

@@ -101,3 +101,97 @@ describe('wrong keys', () => {
     }
   })
 })
+
+// contract decision 87
+describe('a factory key that several domains use', () => {
+  type Tenant = Awaited<ReturnType<typeof tenantOf>>
+  const pairOf = () => ({ external_id: newId(), external_key: `factory-key-${newId()}` })
+  type Pair = ReturnType<typeof pairOf>
+
+  async function configure(tenant: Tenant, pair: Pair, fields: object = {}): Promise<string> {
+    const body = { ...pair, channels: [tenant.channel], status: 'enabled', ...fields }
+    const made = await tenant.owner.call('POST', `/${tenant.domain}/clients/configs`, body)
+    expect(made.status, made.text).toBe(201)
+    return String(made.headers['location']).split('/').at(-1) ?? ''
+  }
+  const viewOf = async (tenant: Tenant, client: string) =>
+    (await tenant.owner.call('GET', `/${tenant.domain}/clients/configs/${client}`)).json<Record<string, unknown>>()
+  const served = async ({ external_id: id, external_key: key }: Pair) =>
+    (await ask(id, key, '192.0.2.44')).json<{ client_id: string }>().client_id
+
+  test('is served by the oldest enabled configuration, and the others wait for its owner', async () => {
+    const [seller, buyer] = [await tenantOf(api), await tenantOf(api)]
+    const pair = pairOf()
+    const sold = await configure(seller, pair)
+    const bought = await configure(buyer, pair)
+    expect(await served(pair)).toBe(sold)
+    expect(await viewOf(buyer, bought)).toMatchObject({ waiting_for_other_owner: true })
+    expect(await viewOf(seller, sold)).not.toHaveProperty('waiting_for_other_owner')
+    const disabled = await seller.owner.call('POST', `/${seller.domain}/clients/configs/${sold}/disable`)
+    expect(disabled.status, disabled.text).toBeLessThan(300)
+    expect(await served(pair)).toBe(bought)
+    expect(await viewOf(buyer, bought)).not.toHaveProperty('waiting_for_other_owner')
+    expect(await viewOf(seller, sold)).toMatchObject({ waiting_for_other_owner: true })
+    await seller.owner.call('POST', `/${seller.domain}/clients/configs/${sold}/enable`)
+    expect(await served(pair)).toBe(sold)
+    expect((await seller.owner.call('DELETE', `/${seller.domain}/clients/${sold}`)).status).toBe(200)
+    expect(await served(pair)).toBe(bought)
+  })
+
+  test('is created in one domain as if there were no other, with every call, dry or not', async () => {
+    const [victim, other] = [await tenantOf(api), await tenantOf(api)]
+    const pair = pairOf()
+    await configure(victim, pair)
+    const orders = () => [pair, { ...pair, external_key: `factory-key-${newId()}` }, pairOf()]
+    for (const order of orders()) {
+      const dry = await other.owner.call('POST', `/${other.domain}/mapping?dry_run=true`, order)
+      expect(dry.status, dry.text).toBe(200)
+      const report = dry.json<{ rows: { table: string; created: number }[] }>()
+      expect(report.rows.find(({ table }) => table === 'bootstrap_configs')).toMatchObject({ created: 1 })
+    }
+    for (const path of ['mapping', 'clients/configs'])
+      for (const order of orders()) {
+        const { owner: creator, domain: at, channel: one } = await tenantOf(api)
+        const body = path === 'mapping' ? order : { ...order, channels: [one] }
+        const made = await creator.call('POST', `/${at}/${path}`, body)
+        expect(made.status, made.text).toBe(201)
+      }
+  })
+
+  test('is guessed at ten times a minute, and its owner finds the guesses in the journal', async () => {
+    const [victim, guesser] = [await tenantOf(api), await tenantOf(api)]
+    const pair = pairOf()
+    const client = await configure(victim, pair)
+    const guess = async (key: string) =>
+      await guesser.owner.call('POST', `/${guesser.domain}/mapping?dry_run=true`, { ...pair, external_key: key })
+    for (let count = 0; count < LIMIT_PER_EXTERNAL_ID; count++)
+      expect((await guess(`a wrong guess of the key ${count}`)).status).toBe(200)
+    const refused = await guess('one wrong guess more')
+    expect(refused.status).toBe(429)
+    expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+    // A right key is no answer either.
+    expect((await guess(pair.external_key)).status).toBe(429)
+    const journal = await victim.owner.call(
+      'GET',
+      `/${victim.domain}/journal/client/${client}?limit=100&with_attributes=true`,
+    )
+    const { journals } = journal.json<{ journals: { operation: string; attributes: Record<string, unknown> }[] }>()
+    const refusals = journals.filter(({ operation }) => operation === 'client.refuse_external_key')
+    expect(refusals, journal.text).toHaveLength(LIMIT_PER_EXTERNAL_ID)
+    expect(refusals[0]?.attributes).toMatchObject({ external_id: pair.external_id, source: 'configuration' })
+    expect(journal.text).not.toContain(guesser.owner.id)
+  })
+
+  test('slows nothing down when it is right or new', async () => {
+    const [seller, buyer] = [await tenantOf(api), await tenantOf(api)]
+    for (let count = 0; count < 3 * LIMIT_PER_EXTERNAL_ID; count++) {
+      const pair = pairOf()
+      await configure(seller, pair)
+      await configure(buyer, pair)
+    }
+    const pair = pairOf()
+    await configure(seller, pair)
+    for (let count = 0; count < 3 * LIMIT_PER_EXTERNAL_ID; count++)
+      expect((await buyer.owner.call('POST', `/${buyer.domain}/mapping?dry_run=true`, pair)).status).toBe(200)
+  })
+})

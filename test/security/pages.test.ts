@@ -25,6 +25,7 @@ const SMALL_ITEMS = [
   /^\/(keys|pats)/,
   /^\/users\/(search|tokens)/,
   /subscriptions/,
+  /\/consumers(\/|$)/,
   /certs|serials/,
   /sessions$/,
   /^\/workers$/,
@@ -38,6 +39,7 @@ type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'use
   worker_id: string
   pat_id: string
   subscription_id: string
+  consumer: string
 }
 type Answer = { status: number; bytes: number; body: Record<string, unknown> }
 
@@ -173,6 +175,8 @@ async function fill(): Promise<World> {
   // A mail needs a mail server; where messages are posted to is asked for with the first of them.
   const contact = 'https://hooks.example.com/skein'
   expect(await call('POST', '/subscriptions', { topic: channelId, contact })).toMatchObject({ status: 201 })
+  const consumer = { name: 'large', channels: [channelId], from: 'earliest' }
+  expect(await call('POST', `/${domainId}/consumers`, consumer)).toMatchObject({ status: 201 })
   const { subscriptions } = (await call('GET', '/subscriptions')).body as { subscriptions: unknown[] }
   const workerId = await newWorker()
   return {
@@ -186,6 +190,7 @@ async function fill(): Promise<World> {
     worker_id: workerId,
     pat_id: idOf(pat),
     subscription_id: idOf(subscriptions[0]),
+    consumer: 'large',
   }
 }
 
@@ -316,6 +321,7 @@ describe('every listing', () => {
 /** Lists that are no pages. */
 const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/\/roles?(\/:role_id\/(actions|members))?$/, 'roles and their members in bare arrays, at most 100; actions are few'],
+  [/\/consumers\/:consumer\/messages$/, 'at most 4 MiB, and one message more'],
   [/\/available-actions$/, 'a list of the product'],
   [/^\/health\/database$/, 'standbys and nodes, at most MAX_ROWS of core/infrastructure/diagnosis.ts'],
   [
@@ -349,6 +355,8 @@ function expectedWhole(routes: readonly RouteOptions[]): string[] {
     /^\/(tasks\/:task_id\/)?runs$/,
     // Durations of runs.
     /^\/tasks\/:task_id\/metrics$/,
+    // None here: test/tasks/dead-letters.test.ts has many.
+    /^\/tasks\/:task_id\/dead-letters$/,
   ]
   return routes.map(({ url }) => url).filter((url) => reasons.some((pattern) => pattern.test(url)))
 }

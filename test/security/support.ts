@@ -2,10 +2,9 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
-import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
-import { readConfig } from '#core/config/index.ts'
 import { listen } from '#core/http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
+import { startTaskManager } from '../harness/task-manager.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Plant } from '../messages/support.ts'
 import { exampleModule } from '../tasks/support.ts'
@@ -22,22 +21,7 @@ export type Whole = AsyncDisposable & {
 export async function startWhole(environment: Record<string, string> = {}): Promise<Whole> {
   const plant = await startPlant({
     environment,
-    alsoServes: async (life, api, { database, bus, keyring, streams, dataDir }) => {
-      const access = createTaskAccess({
-        database,
-        access: api.identity.access,
-        quotas: api.identity.quotas,
-        authenticate: (request) => api.authenticate(request),
-        mode: 'on',
-        corsOrigins: [],
-      })
-      const config = readConfig(MANAGER_SETTINGS, { SKEIN_MANAGER_GRPC_PORT: '0' })
-      const manager = await life.start('task manager', async () => {
-        const value = await startManager({ config, database, bus, keyring, access, streams, dataDir, logger })
-        return { value, stop: () => value.stop() }
-      })
-      return manager.routes
-    },
+    alsoServes: async (...platform) => (await startTaskManager(...platform)).routes,
   })
   const listeners = await listen(plant.api.app, {
     host: '127.0.0.1',

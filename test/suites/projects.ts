@@ -44,6 +44,7 @@ export const PROJECTS = [
   suite('database', ['test/database/**/*.test.ts'], { testTimeout: 180_000 }),
   suite('worker', ['test/worker/**/*.test.ts'], { testTimeout: 120_000 }),
   suite('tasks', ['test/{tasks,manager}/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
+  suite('budgets', ['test/budgets/**/*.test.ts'], { testTimeout: 120_000 }),
   suite('proxy', ['test/proxy/**/*.test.ts'], { testTimeout: 120_000 }),
   suite('mqtt', ['test/mqtt/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
   suite('faults', ['test/faults/**/*.test.ts'], { testTimeout: 300_000 }),
@@ -52,7 +53,8 @@ export const PROJECTS = [
   suite('operations', ['test/operations/**/*.test.ts'], { testTimeout: 240_000 }),
   suite('programs', ['test/programs/**/*.test.ts'], { needsBuild: true, testTimeout: 120_000 }),
   suite('long:browser', ['test/console/**/*.test.ts'], { testTimeout: 120_000 }),
-  suite('long:clients', ['test/openapi/**/*.test.ts', 'test/compatibility/{go,javascript}.test.ts'], {
+  suite('long:clients', ['test/{openapi,peers}/**/*.test.ts', 'test/compatibility/{go,javascript}.test.ts'], {
+    needsPostgres: true,
     testTimeout: 900_000,
   }),
   suite('long:recipes', ['test/recipes/**/*.test.ts'], { testTimeout: 600_000 }),

@@ -10,7 +10,13 @@ export type Preparation = {
   /** A script that installs into the folder that is its argument. */
   script: string
   /** Added to the environment of the suite's commands. PATH is extended, other variables are set. */
-  variable: 'COMPATIBILITY_CLIENTS' | 'OPENAPI_TOOLS' | 'PATH' | 'RECIPE_TOOLS' | 'SKEIN_TEST_POSTGRES_FOLDER'
+  variable:
+    | 'COAP_PEERS'
+    | 'COMPATIBILITY_CLIENTS'
+    | 'OPENAPI_TOOLS'
+    | 'PATH'
+    | 'RECIPE_TOOLS'
+    | 'SKEIN_TEST_POSTGRES_FOLDER'
   /** Below the folder; the folder itself where it is absent. */
   path?: string
 }
@@ -109,10 +115,12 @@ export const LONG_SUITES = {
     programs: [ALL, WORKER],
   },
   clients: {
-    subject: 'published clients of other products, generated clients, and schemathesis on every operation',
+    subject:
+      'published clients of other products, observers of CoAP, generated clients, validators of certificates, and schemathesis on every operation',
     prepare: [
       { script: 'test/compatibility/install.sh', variable: 'COMPATIBILITY_CLIENTS' },
       { script: 'test/openapi/install.sh', variable: 'OPENAPI_TOOLS' },
+      { script: 'test/peers/install.sh', variable: 'COAP_PEERS' },
     ],
     // A fuzzer wants the machine.
     runs: [project('long:clients', '--no-file-parallelism')],
@@ -122,25 +130,34 @@ export const LONG_SUITES = {
       'openapi.json',
       'test/cli',
       'test/compatibility',
+      'test/messages/support.ts',
+      'test/mqtt/peer.ts',
+      'test/mqtt/support.ts',
       'test/openapi',
+      'test/peers',
       'tools/openapi-clients.ts',
     ],
     programs: [ALL, WORKER],
   },
   recipes: {
-    subject: 'the lines of the guides of modules, with the compilers of each language',
+    subject: 'the lines of the guides of modules, with the compilers of each language, and workers behind proxies',
     prepare: [{ script: 'test/recipes/install.sh', variable: 'RECIPE_TOOLS' }],
     runs: [project('long:recipes')],
     paths: [
       'api',
       'cli',
       'core',
+      'docs/guides/join-a-worker.md',
       'docs/guides/modules',
       'examples',
       'manager',
+      'migrations',
       'proto',
+      'proxy',
       'queues',
+      'test/proxy/running-proxy.ts',
       'test/recipes',
+      'test/tasks/support.ts',
       'worker',
     ],
     programs: ['cli/main.ts'],
@@ -212,7 +229,15 @@ export const LONG_SUITES = {
       'architecture tests in 40 days: another week and another month, so what is generated is the same on every day',
     prepare: [],
     runs: [{ command: ['test/suites/in-40-days.sh', 'vitest', 'run', '--project', 'architecture'] }],
-    paths: [...SERVER, 'cli', 'openapi.json', 'test/architecture', 'test/suites/in-40-days.sh', 'tools'],
+    paths: [
+      ...SERVER,
+      'cli',
+      'openapi.json',
+      'test/architecture',
+      'test/console/control-sites.ts',
+      'test/suites/in-40-days.sh',
+      'tools',
+    ],
     programs: [],
   },
   fuzz: {

@@ -1,102 +1,32 @@
 // task-manager.md section 5 and section 1, Rights of a task: tasks meet channels
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createChannelReader } from '#api/index.ts'
 import { sql } from '#core/sql.ts'
-import { createTaskAccess, startManager, MANAGER_SETTINGS } from '#manager/index.ts'
-import type { Manager } from '#manager/index.ts'
-import { readConfig } from '#core/config/index.ts'
-import { startTestApi } from '../harness/api.ts'
-import type { Caller, TestApi, TestUser } from '../harness/api.ts'
-import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
-import type { RunningProxy } from '../proxy/running-proxy.ts'
-import { FAST, clientOf, exampleModule, startTestWorker, until } from './support.ts'
-import type { TestWorker } from './support.ts'
+import type { Caller, TestUser } from '../harness/api.ts'
+import { startTestPlatform } from './platform.ts'
+import type { TestPlatform } from './platform.ts'
+import { until } from './support.ts'
 
-let api: TestApi
-let manager: Manager
-let worker: TestWorker
-let proxy: RunningProxy
+let platform: TestPlatform
+let api: TestPlatform['api']
 let owner: TestUser
 let domain: string
 
 beforeAll(async () => {
-  proxy = await runProxy()
-  api = await startTestApi({
-    alsoServes: async (life, platform, { database, bus, keyring, streams, dataDir, logger }) => {
-      const access = createTaskAccess({
-        database,
-        access: platform.identity.access,
-        quotas: platform.identity.quotas,
-        authenticate: platform.authenticate,
-        mode: 'off',
-        corsOrigins: [],
-      })
-      manager = await life.start('manager', async () => {
-        const config = readConfig(MANAGER_SETTINGS, {
-          SKEIN_MANAGER_GRPC_PORT: '0',
-          SKEIN_PROXY_ADDRESS: proxy.address,
-          SKEIN_PROXY_TOKEN: PROXY_TOKEN,
-        })
-        const readChannel = createChannelReader(database)
-        const value = await startManager({
-          config,
-          database,
-          bus,
-          keyring,
-          access,
-          streams,
-          dataDir,
-          logger,
-          timing: FAST,
-          readChannel,
-        })
-        proxy.uploads = value.readUpload
-        return { value, stop: () => value.stop() }
-      })
-      return manager.routes
-    },
-  })
-  worker = await startTestWorker(manager)
+  platform = await startTestPlatform()
+  api = platform.api
   owner = await api.newUser()
   domain = await newDomain(owner.call)
 }, 60_000)
 
-afterAll(async () => {
-  await worker.close()
-  await api[Symbol.asyncDispose]()
-  await proxy[Symbol.asyncDispose]()
-})
+afterAll(() => platform.close())
 
-async function newDomain(call: Caller): Promise<string> {
-  const made = await call('POST', '/domains', {
-    name: `domain ${randomUUID()}`,
-    route: `d-${randomUUID().slice(0, 8)}`,
-  })
-  expect(made.status).toBe(201)
-  return made.json<{ id: string }>().id
-}
-
-async function newChannel(call: Caller = owner.call, domainId = domain): Promise<string> {
-  const made = await call('POST', `/${domainId}/channels`, { name: 'channel' })
-  expect(made.status).toBe(201)
-  return made.json<{ id: string }>().id
-}
-
-async function newTask(fields: Record<string, unknown>, module = 'add'): Promise<string> {
-  const made = await owner.call('POST', '/tasks', { name: module, domain_id: domain, ...fields })
-  expect(made.status, made.text).toBe(201)
-  const { id } = made.json<{ id: string }>()
-  const given = await clientOf(api.app).upload(id, exampleModule(module))
-  expect(given.status).toBe(200)
-  return id
-}
-
-async function publish(channel: string, records: unknown, subtopic = ''): Promise<void> {
-  const path = `/m/${domain}/c/${channel}${subtopic === '' ? '' : `/${subtopic}`}`
-  const sent = await owner.call('POST', path, records, { 'content-type': 'application/senml+json' })
-  expect(sent.status, sent.text).toBe(202)
-}
+const newDomain = (call: Caller) => platform.newDomain(call)
+const newChannel = (call = owner.call, domainId = domain) => platform.newChannel(call, domainId)
+const upload = (task: string, module: string, user = owner) => platform.upload(user, task, module)
+const newTask = (fields: Record<string, unknown>, module?: string) => platform.newTask(owner, domain, fields, module)
+const publish = (channel: string, records: unknown, subtopic?: string) =>
+  platform.publish(owner.call, domain, channel, records, subtopic)
 
 type Stored = { name: string; value: number; protocol: string; subtopic?: string; time: number }
 
@@ -421,7 +351,7 @@ test.each(CHANNEL_FIELDS)('%s requires the right on the channel when it is writt
   expect(anonymous.text).toContain('requires a token')
 })
 
-test('revoking a right stops triggers and publications at once', async () => {
+test('a task whose user was disabled pauses at once, and continues with its message when they are enabled', async () => {
   const member = await api.newUser()
   const theirs = await newDomain(member.call)
   const [from, to] = [await newChannel(member.call, theirs), await newChannel(member.call, theirs)]
@@ -433,17 +363,30 @@ test('revoking a right stops triggers and publications at once', async () => {
     publish_result: { channel_id: to },
   })
   const task = made.json<{ id: string }>().id
-  await clientOf(api.app).upload(task, exampleModule('add'))
+  expect((await upload(task, 'add', member)).status).toBe(200)
   // The only administrator of a domain is not disabled over HTTP.
-  await api.database.pool.query(`UPDATE users SET status = 'disabled' WHERE id = $1`, [member.id])
+  const setStatus = async (status: string) =>
+    await api.database.pool.query(`UPDATE users SET status = $2 WHERE id = $1`, [member.id, status])
+  await setStatus('disabled')
   const type = { 'content-type': 'application/senml+json' }
   expect((await api.admin('POST', `/m/${theirs}/c/${from}`, [{ n: 'a', v: 1 }], type)).status).toBe(202)
   const shown = await until(
-    'the drop',
-    () => api.admin('GET', `/tasks/${task}`).then((answer) => answer.json<{ trigger_status: { dropped: number } }>()),
-    ({ trigger_status: status }) => status?.dropped === 1,
+    'the pause',
+    () => api.admin('GET', `/tasks/${task}`).then((answer) => answer.json<{ activity: string }>()),
+    ({ activity }) => activity === 'paused',
   )
-  expect(shown).toMatchObject({ trigger_status: { dropped_reason: expect.stringContaining('disabled') as string } })
+  expect(shown).toMatchObject({
+    trigger_status: { dropped: 0 },
+    last_error: { source: 'right', reason: expect.stringContaining('disabled') as string },
+  })
+  await setStatus('enabled')
+  const read = await until(
+    'the result',
+    () =>
+      api.admin('GET', `/${theirs}/channels/${to}/messages`).then((answer) => answer.json<{ messages: Stored[] }>()),
+    ({ messages }) => messages.length > 0,
+  )
+  expect(read.messages).toMatchObject([{ value: 2, protocol: 'task' }])
 })
 
 test('secrets are stored encrypted, shown redacted, and kept when they are written back redacted', async () => {
@@ -569,7 +512,7 @@ test('a run of a workflow names it, and workflows are found by the channels of t
   })
   expect(made.status, made.text).toBe(201)
   const { id, tasks } = made.json<{ id: string; tasks: { id: string }[] }>()
-  expect((await clientOf(api.app).upload(tasks[0]?.id ?? '', exampleModule('add'))).status).toBe(200)
+  expect((await upload(tasks[0]?.id ?? '', 'add')).status).toBe(200)
   const started = (await owner.call('POST', `/workflows/${id}/start`)).json<{ run_id: string }>()
   await allEnded(tasks[0]?.id ?? '', 1)
   const found = (await owner.call('GET', `/runs?workflow_id=${id}`)).json<{ runs: { cause: unknown }[] }>()

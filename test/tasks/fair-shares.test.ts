@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
+import { MAX_QUEUED_RUNS } from '../../manager/model/limits.ts'
 import {
   OPEN_ACCESS,
   clientOf,
@@ -84,6 +85,13 @@ async function assigned(): Promise<(number | null)[]> {
     SELECT domain_key AS domain FROM runs WHERE fence IS NOT NULL ORDER BY fence`.execute(db.database.db)
   return rows.map(({ domain }) => domain)
 }
+
+const queuedOrRunning = async () =>
+  (
+    await sql<{ runs: number }>`SELECT count(*)::int AS runs FROM runs WHERE next_check_at IS NOT NULL`.execute(
+      db.database.db,
+    )
+  ).rows[0]?.runs
 
 const queued = async () =>
   (
@@ -185,3 +193,61 @@ test('beyond the quota of queued runs a start is refused with 422, and other dom
   await until('an empty queue', queued, (runs) => runs === 0)
   await start(third)
 })
+
+/** As many more queued runs as this one, whose worker does not exist. */
+async function multiply(task: string, runs: number): Promise<void> {
+  await sql`INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, queue_seq, next_check_at, domain_key, cause)
+    SELECT gen_random_uuid(), r.task_key, false, r.state, r.spec, r.module_digest, r.needs, r.priority, nextval('fence'), now() + interval '1 hour',
+      r.domain_key, r.cause FROM runs r JOIN tasks t ON t.key = r.task_key, generate_series(1, ${runs}) WHERE t.id = ${task}`.execute(
+    db.database.db,
+  )
+}
+
+test('a queue that one domain has filled refuses its starts alone: another one waits in its own share', async () => {
+  const many = await newDomain('many')
+  const few = await newDomain('few')
+  const flood = await newTask(many, { labels: { zone: 'nowhere' } })
+  await start(flood)
+  await multiply(flood, MAX_QUEUED_RUNS)
+  const refused = await newTask(many, { labels: { zone: 'nowhere' } })
+  const answer = await until(
+    'the refusal of a full queue',
+    async () => {
+      const answer = await client.post(`/tasks/${refused}/start`)
+      if (answer.status === 200) await client.post(`/tasks/${refused}/stop`)
+      return answer
+    },
+    ({ status }) => status === 503,
+  )
+  expect(answer.body).toMatchObject({
+    error: 'unavailable',
+    message: expect.stringMatching(/^\d+ runs are queued already, \d+ of them of this domain; try again$/) as string,
+  })
+  for (let run = 0; run < 3; run++) await start(await newTask(few, { labels: { zone: 'nowhere' } }))
+  await start(await newTask(undefined, { labels: { zone: 'nowhere' } }))
+  expect((await client.post(`/tasks/${refused}/start`)).status).toBe(503)
+})
+
+test('endless runs of one domain leave a slot of a worker to others, and all slots to itself where it is alone', async () => {
+  const many = await newDomain('many')
+  const few = await newDomain('few')
+  const endless: string[] = []
+  for (let task = 0; task < 4; task++) endless.push(await newTask(many, ENDLESS, 'endless'))
+  await join(2)
+  for (const task of endless.slice(0, 2)) await start(task)
+  await until('both slots', assigned, ({ length }) => length === 2)
+  for (const task of endless.slice(0, 2)) await client.post(`/tasks/${task}/stop`)
+  await until('no run', queuedOrRunning, (runs) => runs === 0)
+
+  const short = await newTask(few)
+  // The start of its runner takes many sweeps, which see that both domains have tasks.
+  expect((await client.post(`/tasks/${short}/invoke`, { inputs: [1, 2] })).status).toBe(200)
+  for (const task of endless) await start(task)
+  await until('a run of the first domain', assigned, ({ length }) => length === 4)
+  for (let run = 0; run < 5; run++)
+    expect((await client.post(`/tasks/${short}/invoke`, { inputs: [1, 2], timeout: '20s' })).status).toBe(200)
+  expect(await queued()).toBe(3)
+  // Its next run gets the slot of its share.
+  await client.post(`/tasks/${endless[0]}/stop`)
+  await until('the next endless run', queued, (runs) => runs === 2)
+}, 120_000)

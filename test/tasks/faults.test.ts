@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
+import { runProxy } from '../proxy/running-proxy.ts'
 import { freePort } from '../harness/ports.ts'
 import { startProgram, untilHealthy, type TestProcess } from './processes.ts'
 import {
@@ -85,7 +85,7 @@ async function managerProcess() {
   const base = `http://127.0.0.1:${httpPort}`
   const proxy = await runProxy({ environment: { SKEIN_PROXY_MANAGER_URL: base } })
   closers.push(async () => await proxy[Symbol.asyncDispose]())
-  const ofProxy = { SKEIN_PROXY_ADDRESS: proxy.address, SKEIN_PROXY_TOKEN: PROXY_TOKEN }
+  const ofProxy = proxy.managerEnvironment
   return {
     base,
     joins,

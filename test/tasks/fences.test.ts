@@ -1,29 +1,11 @@
 // task-manager.md section 3, rules 1, 2, 4 and 5, spoken by an independent client: proto-loader and the .proto files
 import { randomUUID } from 'node:crypto'
-import { join } from 'node:path'
-import { credentials, loadPackageDefinition, status } from '@grpc/grpc-js'
-import type { ClientDuplexStream, GrpcObject, ServiceError } from '@grpc/grpc-js'
-import { loadSync } from '@grpc/proto-loader'
+import { status } from '@grpc/grpc-js'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { FakeWorker } from './fake-worker.ts'
+import type { Assignment, Message } from './fake-worker.ts'
 import { SHORT_LEASE, clientOf, startDatabase, startTestManager, until } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
-
-type Message = Record<string, unknown>
-type Ref = { run_id: string; attempt: number; fence: string }
-type Assignment = Message & {
-  run: Ref
-  inputs_json: string
-  task_name: string
-  module: { digest: string; source_address: string }
-}
-
-type Channel = {
-  register(request: Message, callback: (error: ServiceError | null, response: Message) => void): void
-  session(): ClientDuplexStream<Message, Message>
-  close(): void
-}
-
-const PROTO = join(import.meta.dirname, '../../proto')
 
 let db: TestDatabase
 let manager: TestManager
@@ -45,163 +27,10 @@ afterAll(async () => {
   await db.close()
 })
 
-const BEAT_MS = 100
-
-/** A worker of this test: it sends heartbeats, and otherwise only the messages that the test gives it. */
-class FakeWorker {
-  readonly #channel: Channel
-  #stream: ClientDuplexStream<Message, Message> | undefined
-  #beats: NodeJS.Timeout | undefined
-  readonly received: Message[] = []
-  failure: ServiceError | undefined
-  id = ''
-  secret = ''
-  epoch = ''
-
-  constructor(address = manager.grpcAddress) {
-    const definition = loadSync(['cluster/v1/worker.proto'], {
-      includeDirs: [PROTO],
-      keepCase: true,
-      longs: String,
-      enums: String,
-      arrays: true,
-    })
-    const loaded = loadPackageDefinition(definition)['skein'] as GrpcObject
-    const services = (loaded['cluster'] as GrpcObject)['v1'] as unknown as {
-      WorkerService: new (address: string, channel: unknown) => Channel
-    }
-    this.#channel = new services.WorkerService(address, credentials.createInsecure())
-    open.push(this)
-  }
-
-  async register(changes: Message = {}): Promise<Message> {
-    const request = {
-      join_token: manager.workerToken,
-      worker_id: this.id,
-      worker_secret: this.secret,
-      name: 'fake',
-      boot_id: 'boot-1',
-      version: '0.1.0',
-      labels: { fake: this.labels },
-      os: 'linux',
-      arch: 'x64',
-      cpu_cores: 1,
-      memory_bytes: String(2 ** 33),
-      slots: 4,
-      runtimes: ['core'],
-      ...changes,
-    }
-    const answer = await new Promise<Message>((resolve, reject) => {
-      this.#channel.register(request, (error, response) => (error === null ? resolve(response) : reject(error)))
-    })
-    this.id = String(answer['worker_id'])
-    const secret = answer['worker_secret']
-    if (typeof secret === 'string') this.secret = secret
-    this.epoch = String(answer['session_epoch'])
-    return answer
-  }
-
-  readonly labels = randomUUID()
-
-  async hello(
-    claims: { running?: { run: Ref; state: string }[]; spooled?: Ref[]; bootId?: string; epoch?: string } = {},
-  ): Promise<Message> {
-    clearInterval(this.#beats)
-    const stream = this.#channel.session()
-    this.#stream = stream
-    stream.on('data', (message: Message) => {
-      if (this.#stream === stream) this.received.push(message)
-    })
-    stream.on('error', (error: ServiceError) => {
-      if (this.#stream === stream) this.failure ??= error
-    })
-    const before = this.received.length
-    stream.write({
-      hello: {
-        worker_id: this.id,
-        worker_secret: this.secret,
-        session_epoch: claims.epoch ?? this.epoch,
-        boot_id: claims.bootId ?? 'boot-1',
-        running: claims.running ?? [],
-        spooled: claims.spooled ?? [],
-      },
-    })
-    await this.#until('Welcome', () => this.received.length > before)
-    const welcome = this.received[before]?.['welcome'] as Message | undefined
-    expect(welcome).toBeDefined()
-    this.#beats = setInterval(() => this.say({ heartbeat: { sequence: '1', free_slots: 4 } }), BEAT_MS)
-    return welcome as Message
-  }
-
-  async join(): Promise<void> {
-    await this.register()
-    await this.hello()
-  }
-
-  say(message: Message): void {
-    this.#stream?.write(message)
-  }
-
-  /** The stream breaks, as when the process dies. */
-  leave(): void {
-    this.breakStream()
-    this.#channel.close()
-  }
-
-  breakStream(): void {
-    clearInterval(this.#beats)
-    const stream = this.#stream
-    this.#stream = undefined
-    stream?.cancel()
-  }
-
-  /** Each once, however often it was said; one that was made again has another fence. */
-  get assignments(): Assignment[] {
-    const said = this.received.flatMap(
-      (message) => ((message['assign'] as Message | undefined)?.['assignments'] ?? []) as Assignment[],
-    )
-    return [...new Map(said.map((one) => [one.run.fence, one])).values()]
-  }
-
-  get receipts(): { run: Ref; recorded: boolean }[] {
-    return this.received.flatMap(
-      (message) =>
-        ((message['result_ack'] as Message | undefined)?.['receipts'] ?? []) as { run: Ref; recorded: boolean }[],
-    )
-  }
-
-  async assignment(index = 0): Promise<Assignment> {
-    await this.#until('an assignment', () => this.assignments.length > index)
-    return this.assignments[index] as Assignment
-  }
-
-  async receipt(index = 0): Promise<boolean> {
-    await this.#until('a receipt', () => this.receipts.length > index)
-    return this.receipts[index]?.recorded === true
-  }
-
-  result(run: Ref, results: unknown = [3]): void {
-    this.say({
-      result: {
-        results: [{ run, state: 'TASK_STATE_COMPLETED', results_json: JSON.stringify(results), duration_ms: 1 }],
-      },
-    })
-  }
-
-  fail(run: Ref, reason: string): void {
-    this.say({
-      result: { results: [{ run, state: 'TASK_STATE_FAILED', reason, error: 'so it went', duration_ms: 1 }] },
-    })
-  }
-
-  async #until(what: string, isTrue: () => boolean): Promise<void> {
-    await until(
-      what,
-      () => Promise.resolve(this.failure ?? isTrue()),
-      (value) => value === true || value instanceof Error,
-    )
-    if (this.failure !== undefined) throw this.failure
-  }
+function newWorker(): FakeWorker {
+  const worker = new FakeWorker(manager)
+  open.push(worker)
+  return worker
 }
 
 /** A task that only this worker may run. */
@@ -217,7 +46,7 @@ async function started(worker: FakeWorker, fields: Message = {}): Promise<{ id: 
 }
 
 test('an assignment is complete, and its result is recorded and acknowledged', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   expect(assignment).toMatchObject({
@@ -233,7 +62,7 @@ test('an assignment is complete, and its result is recorded and acknowledged', a
 })
 
 test('a result that comes twice is recorded once and acknowledged twice', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   worker.result(assignment.run, [3])
@@ -246,7 +75,7 @@ test('a result that comes twice is recorded once and acknowledged twice', async 
 })
 
 test('a result with a stale or invented fence is not recorded, and the worker receives an order to drop it', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   worker.result({ ...assignment.run, fence: String(BigInt(assignment.run.fence) - 1n) }, [66])
@@ -259,7 +88,7 @@ test('a result with a stale or invented fence is not recorded, and the worker re
 })
 
 test('a returned run is assigned again with a higher fence and is not counted as an attempt', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   worker.say({ reject: { run: assignment.run, reason: 'REJECT_REASON_RUNNER_KILLED' } })
@@ -277,7 +106,7 @@ test('a returned run is assigned again with a higher fence and is not counted as
 })
 
 test('a failed fetch has three attempts, each under a fence of its own', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker, { retry: { backoff: '1ms' } })
   worker.fail(assignment.run, 'FAILURE_REASON_FETCH_FAILED')
@@ -291,7 +120,7 @@ test('a failed fetch has three attempts, each under a fence of its own', async (
 })
 
 test('a guest error has one attempt', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   worker.fail(assignment.run, 'FAILURE_REASON_TRAP')
@@ -299,7 +128,7 @@ test('a guest error has one attempt', async () => {
 })
 
 test('a worker that reconnects with the run keeps it, and its spooled result is requested', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   worker.say({ state_update: { running: [assignment.run] } })
@@ -333,7 +162,7 @@ test('a worker that reconnects with the run keeps it, and its spooled result is 
 })
 
 test('a run that the manager does not know is stopped', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.register()
   const stranger = { run_id: randomUUID(), attempt: 1, fence: '7' }
   expect(await worker.hello({ running: [{ run: stranger, state: 'TASK_STATE_RUNNING' }] })).toMatchObject({
@@ -343,7 +172,7 @@ test('a run that the manager does not know is stopped', async () => {
 })
 
 test('an assignment that never arrived is repeated when the worker is back, and is not counted as an attempt', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   worker.breakStream()
@@ -356,7 +185,7 @@ test('an assignment that never arrived is repeated when the worker is back, and 
 })
 
 test('a spooled result of an earlier fence does not hold the run: it is dropped, and the run is assigned again at once', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   worker.breakStream()
@@ -377,7 +206,7 @@ test('a spooled result of an earlier fence does not hold the run: it is dropped,
 })
 
 test('the runs of a restarted worker are lost at once, without waiting for the lease', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker, { retry: { backoff: '1ms' } })
   worker.say({ state_update: { running: [assignment.run] } })
@@ -403,7 +232,7 @@ test.each([
   ['fail', 4],
   ['wait', 7],
 ] as const)('when the lease ends, on_lost %s makes the task %i', async (onLost, state) => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker, { on_lost: onLost })
   worker.say({ state_update: { running: [assignment.run] } })
@@ -428,7 +257,7 @@ test.each([
 })
 
 test('at the end of the lease the run goes to another worker and the old one is rejected', async () => {
-  const [lost, heir] = [new FakeWorker(), new FakeWorker()]
+  const [lost, heir] = [newWorker(), newWorker()]
   await lost.register({ labels: { fake: lost.labels } })
   await lost.hello()
   const { id, assignment } = await started(lost, { retry: { backoff: '1ms' } })
@@ -456,7 +285,7 @@ test('at the end of the lease the run goes to another worker and the old one is 
 })
 
 test('a registration ends the earlier session', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const earlier = worker.epoch
   await worker.register()
@@ -464,17 +293,17 @@ test('a registration ends the earlier session', async () => {
 })
 
 test('an unknown token, a wrong secret and a session without Hello are refused', async () => {
-  const stranger = new FakeWorker()
+  const stranger = newWorker()
   await expect(stranger.register({ join_token: 'wrong' })).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.register()
   worker.secret = 'wrong'
   await expect(worker.hello()).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
-  await expect(new FakeWorker().register({ slots: 0 })).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
+  await expect(newWorker().register({ slots: 0 })).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
 })
 
 test('a stop that the worker does not confirm is forced at its deadline, and a later result is ignored', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
@@ -491,7 +320,7 @@ test('a stop that the worker does not confirm is forced at its deadline, and a l
 })
 
 test('a result above 256 KiB arrives in parts and is returned whole', async () => {
-  const worker = new FakeWorker()
+  const worker = newWorker()
   await worker.join()
   const { id, assignment } = await started(worker)
   const bytes = Buffer.from(JSON.stringify(Array.from({ length: 60_000 }, (_, index) => index)))

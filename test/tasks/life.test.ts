@@ -152,6 +152,20 @@ test.each([
   },
 )
 
+test('the largest max_output_bytes works: a run that prints as much ends with what fits into a result', async () => {
+  const created = await client.post('/tasks', { name: 'talkative', max_output_bytes: 16 * MIB })
+  const id = String(created.body['id'])
+  await client.upload(id, Buffer.from(await moduleFromText(TALKATIVE.replace('i32.const 32)', 'i32.const 256)'))))
+  await client.post(`/tasks/${id}/start`)
+  expect((await client.ended(id))['state']).toBe(3)
+  const { body } = await client.get(`/tasks/${id}/runs?limit=1`)
+  // The JSON of the result has a few bytes more than the output.
+  expect((body['runs'] as unknown[])[0]).toMatchObject({ state: 3, reason: null, output_truncated: true })
+  const { stdout } = (await client.results(id))['results'] as { stdout: string }
+  expect(stdout.length).toBeGreaterThan(16 * MIB - 1024)
+  expect(stdout.endsWith(`x\n[truncated: a result has at most ${16 * MIB} bytes]\n`)).toBe(true)
+})
+
 test.each([1023, 16 * MIB + 1, 'much'])('a max_output_bytes of %s is 400', async (bound) => {
   expect((await client.post('/tasks', { name: 'add', max_output_bytes: bound })).status).toBe(400)
 })

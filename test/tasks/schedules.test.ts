@@ -1,5 +1,8 @@
 // task-manager.md section 1: schedules, daemons and broadcasts
+import { randomUUID } from 'node:crypto'
 import { afterAll, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
+import { findDueTicks } from '../../manager/store/due-ticks.ts'
 import { startSite, startTestManager, startTestWorker, until } from './support.ts'
 
 const { db, manager, worker, client, close } = await startSite()
@@ -190,4 +193,95 @@ test('a broadcast without a suitable worker is 503 with a retry time', async () 
   expect(refused).toMatchObject({ status: 503, body: { error: 'unavailable' } })
   expect(refused.headers['retry-after']).toBe('5')
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
+})
+
+/** As tasks of domains, which are shares of the scheduler. */
+async function ofDomain(ids: readonly string[], name: string): Promise<void> {
+  const domain = randomUUID()
+  const { rows } = await db.database.pool.query<{ key: number }>(
+    'INSERT INTO domains (id, name, route) VALUES ($1, $2, $2) RETURNING key',
+    [domain, name],
+  )
+  await db.database.pool.query('UPDATE tasks SET domain_key = $1 WHERE id = ANY ($2::uuid[])', [rows[0]?.key, ids])
+}
+
+test('domains take turns: the tick of one is among the first, whatever is due of others for longer', async () => {
+  const body = { name: 'add', schedule: SELDOM }
+  const ids = await Promise.all(
+    Array.from({ length: 12 }, async () => String((await client.post('/tasks', body)).body['id'])),
+  )
+  const [few, many] = [ids.slice(0, 2), ids.slice(2)]
+  await ofDomain(few, 'few')
+  await ofDomain(many, 'many')
+  // Not due for this manager: it is asked what would be due.
+  const due = await db.database.transaction(async (tx) => {
+    await sql`UPDATE tasks SET next_tick_at = now() - interval '1 hour' WHERE id = ANY (${many}::uuid[])`.execute(tx)
+    await sql`UPDATE tasks SET next_tick_at = now() - interval '1 second' WHERE id = ANY (${few}::uuid[])`.execute(tx)
+    const found = await findDueTicks({ db: tx as never }, { without: [], limit: 5 })
+    await sql`UPDATE tasks SET next_tick_at = now() + interval '1 day' WHERE id = ANY (${ids}::uuid[])`.execute(tx)
+    return found.map(({ id }) => (few.includes(id) ? 'few' : 'many'))
+  })
+  expect(due).toEqual(['many', 'few', 'many', 'few', 'many'])
+})
+
+test('a time that started no run is counted on its task, with the reason', async () => {
+  const late = await client.task('add', { inputs: [1, 2], schedule: SELDOM })
+  expect((await client.get(`/tasks/${late}`)).body).toMatchObject({ missed_ticks: 0 })
+  await moveTick(late, `now() - interval '2 minutes'`)
+  const counted = await until(
+    'the missed time',
+    () => client.get(`/tasks/${late}`),
+    ({ body }) => body['missed_ticks'] === 1,
+  )
+  expect(counted.body).toMatchObject({
+    last_error: {
+      source: 'schedule',
+      count: 1,
+      reason: expect.stringMatching(/^no run could be started within 60 s of /) as string,
+    },
+    activity: 'active',
+  })
+  expect(await runsOf(late)).toBe(0)
+
+  const busy = await client.task('endless', { timeout: '30s', schedule: SELDOM, catch_up: 'once' })
+  await client.post(`/tasks/${busy}/start`)
+  await moveTick(busy, `now() - interval '1 hour'`)
+  await until(
+    'the time that came during a run',
+    () => client.get(`/tasks/${busy}`),
+    ({ body }) => body['missed_ticks'] === 1,
+  )
+  expect((await client.get(`/tasks/${busy}`)).body['last_error']).toMatchObject({
+    source: 'schedule',
+    reason: expect.stringMatching(/^the task is (scheduled|running): /) as string,
+  })
+  await client.post(`/tasks/${busy}/stop`)
+})
+
+test('the writes of a round are two statements, however many ticks are due', async () => {
+  const ids = await Promise.all(
+    Array.from({ length: 40 }, () => client.task('endless', { timeout: '30s', schedule: SELDOM, catch_up: 'once' })),
+  )
+  // Every one is under way, and its tick is refused.
+  await db.database.pool.query(
+    `UPDATE tasks SET state = 1, run_key = 0, next_tick_at = now() - interval '1 hour' WHERE id = ANY ($1::uuid[])`,
+    [ids],
+  )
+  await until(
+    'all refusals',
+    () =>
+      db.database.pool
+        .query(`SELECT 1 FROM tasks WHERE id = ANY ($1::uuid[]) AND missed_ticks = 1`, [ids])
+        .then((found) => found.rowCount),
+    (rows) => rows === ids.length,
+  )
+  const { rows } = await db.database.pool.query<{ writers: number }>(
+    `SELECT count(DISTINCT e.xmin::text)::int AS writers FROM task_errors e JOIN tasks t ON t.key = e.task_key WHERE t.id = ANY ($1::uuid[])`,
+    [ids],
+  )
+  expect(rows).toEqual([{ writers: 1 }])
+  await db.database.pool.query(
+    `UPDATE tasks SET state = 0, run_key = NULL, schedule = NULL, next_tick_at = NULL WHERE id = ANY ($1::uuid[])`,
+    [ids],
+  )
 })

@@ -17,7 +17,7 @@ import { STREAM_SETTINGS, createStreams } from '#core/streams/index.ts'
 import { Readiness } from '#core/readiness/index.ts'
 import { MANAGER_SETTINGS, startManager } from '#manager/index.ts'
 import type { Manager, ManagerTiming, TaskAccess } from '#manager/index.ts'
-import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
+import { runProxy } from '../proxy/running-proxy.ts'
 import type { RunningProxy } from '../proxy/running-proxy.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
@@ -41,6 +41,7 @@ export const FAST: ManagerTiming = {
   placementCheckMs: 1_500,
   stopDeadlineMs: 1_000,
   foreignRunPollMs: 50,
+  recordAfterMs: 50,
   messageIntervalMs: 20,
 }
 
@@ -110,8 +111,7 @@ export async function startTestManager(
   const proxy = options.proxy ?? (await runProxy({ environment: tls }))
   const config = readConfig(MANAGER_SETTINGS, {
     SKEIN_MANAGER_GRPC_PORT: String(options.grpcPort ?? 0),
-    SKEIN_PROXY_ADDRESS: proxy.address,
-    SKEIN_PROXY_TOKEN: PROXY_TOKEN,
+    ...proxy.managerEnvironment,
     ...options.environment,
   })
   const manager = await startManager({
@@ -252,14 +252,14 @@ export function clientOf(app: HttpApp) {
     post: (url: string, body?: unknown, headers?: Record<string, string>) => call('POST', url, body, headers),
     put: (url: string, body?: unknown) => call('PUT', url, body),
     delete: (url: string) => call('DELETE', url),
-    async upload(taskId: string, bytes: Buffer, field = 'file'): Promise<Answer> {
+    async upload(taskId: string, bytes: Buffer, field = 'file', headers: Record<string, string> = {}): Promise<Answer> {
       const form = new FormData()
       form.append(field, new Blob([new Uint8Array(bytes)]), 'module.wasm')
       const encoded = new Response(form)
       const response = await app.inject({
         method: 'PUT',
         url: `/tasks/${taskId}/upload`,
-        headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
+        headers: { ...headers, 'content-type': encoded.headers.get('content-type') ?? '' },
         payload: Buffer.from(await encoded.arrayBuffer()),
       })
       return {

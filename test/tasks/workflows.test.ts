@@ -204,3 +204,25 @@ test('a dry run of an active task or workflow is refused as the deletion is; wit
   expect((await client.delete(`/tasks/${task}?dry_run=true`)).status).toBe(409)
   expect((await client.delete(`/tasks/${task}?force=true`)).status).toBe(204)
 })
+
+test('a workflow of more steps than an advance starts ends with all of them, and skips what depends on a failed one', async () => {
+  const wide = Array.from({ length: 45 }, (_, index) => ({ name: `step ${index}`, inputs: [index, 1] }))
+  const id = await workflow([
+    ...wide,
+    { name: 'bad', module: 'endless', function: 'run', timeout: '100ms' },
+    { name: 'after', inputs: [1, 1], depends_on: ['bad'] },
+    { name: 'after all', inputs: [1, 1], depends_on: [...wide.map(({ name }) => name), 'after'], run_if: 'always' },
+  ])
+  await client.post(`/workflows/${id}/start`)
+  const { state, steps } = await ended(id)
+  expect(state).toBe(4)
+  expect(wide.map(({ name }) => steps[name]?.state)).toEqual(wide.map(() => 3))
+  expect([steps['bad'], steps['after'], steps['after all']].map((step) => step?.state)).toEqual([4, 5, 3])
+})
+
+test.each([501, 10_000])('a workflow of %i steps is refused by its limit', async (steps) => {
+  const tasks = Array.from({ length: steps }, (_, index) => ({ name: `s${index}` }))
+  const { status, body } = await client.post('/workflows', { tasks })
+  expect(status).toBe(400)
+  expect(String(body['message'])).toContain('500')
+})

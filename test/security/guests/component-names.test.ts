@@ -6,6 +6,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { shareDefinitions } from '#worker/transpile/share-definitions.ts'
 import { transpileComponent } from '#core/transpiler/index.ts'
 import { examineModule } from '#core/wasm/index.ts'
 import { checkScript } from '#worker/transpile/check-script.ts'
@@ -262,8 +263,12 @@ describe('names in a core module', () => {
 describe('the check of transpiled scripts', () => {
   test('accepts the output of the transpiler for every type, encoding, resource and composition', async () => {
     for (const [shape, text] of componentShapes()) {
-      const { script } = await transpileComponent(await componentFromText(text))
+      const component = await componentFromText(text)
+      const { script } = await transpileComponent(component)
       expect(() => checkScript(script), shape).not.toThrow()
+      const { script: shared } = await transpileComponent(component, shareDefinitions)
+      expect(() => checkScript(shared), `${shape}, with shared definitions`).not.toThrow()
+      expect(shared, `${shape}: its definitions can be shared`).not.toBe(script)
     }
   })
 

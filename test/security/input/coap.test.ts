@@ -2,10 +2,9 @@
  * Datagrams of CoAP never keep the main thread busy for more than 100 ms of processor time at a stretch, and twice as many of
  * them cost at most two and a half times as much. The delay of `/health` is printed, not asserted.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { KIB, PAYLOADS, TIMEOUT, ledgerOf, platformOfTests } from './protocol-support.ts'
 import { coap, openCoap, repeated } from './wires.ts'
-import type { CoapPeer } from './wires.ts'
 
 const platform = platformOfTests()
 
@@ -13,13 +12,6 @@ describe('CoAP', () => {
   const { requireLinear } = ledgerOf('CoAP', platform)
   const none: Buffer = Buffer.alloc(0)
   const URI_PATH = 11
-  let peer: CoapPeer
-
-  beforeAll(async () => {
-    peer = await openCoap(platform().ports.coap)
-  })
-  afterAll(() => peer[Symbol.dispose]())
-
   /** Uri-Path of the channel, and the secret as Uri-Query behind it. */
   const address = (rest: readonly string[] = [], between = none) => {
     const [first, ...others] = ['m', platform().domainId, 'c', platform().channelId, ...rest]
@@ -33,10 +25,14 @@ describe('CoAP', () => {
   /** As long as a datagram may be on this way. */
   const DATAGRAM_BYTES = 60_000
   const COUNT = 400
-  const flood = (datagram: (index: number) => Buffer) => (count: number) =>
-    peer.flood(Array.from({ length: count }, (_, index) => datagram(index)))
+  /** Each is of an endpoint of its own: the server remembers the Message IDs of one, and answers them again without any work. */
+  const flood = (datagram: (index: number) => Buffer) => async (count: number) => {
+    using peer = await openCoap(platform().ports.coap)
+    await peer.flood(Array.from({ length: count }, (_, index) => datagram(index)))
+  }
 
   test('the channel is published to', async () => {
+    using peer = await openCoap(platform().ports.coap)
     const answer = await peer.ask(coap.request(2, 1, Buffer.concat([address(), auth()]), Buffer.from('a')))
     expect(answer[1]).toBe(0x44)
   })

@@ -3,11 +3,10 @@
  * sent to, and twice as much of it costs at most two and a half times as much. The delay of `/health` is printed, not asserted: it depends on what
  * else the machine does.
  */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sampled } from '../../harness/length.ts'
+import { wholeDocument } from '../../harness/openapi.ts'
 import { JSON_VALUES } from './forms.ts'
 import { createLedger, measureInput } from './ledger.ts'
 import { startPlatform } from './platform.ts'
@@ -46,9 +45,7 @@ type Document = {
   components: { schemas: Record<string, Schema> }
 }
 
-const document = JSON.parse(
-  readFileSync(join(import.meta.dirname, '..', '..', '..', 'openapi.json'), 'utf8'),
-) as Document
+const document = wholeDocument() as Document
 
 const resolve = (schema: Schema | undefined): Schema | undefined =>
   schema?.$ref === undefined ? schema : document.components.schemas[schema.$ref.split('/').at(-1) ?? '']

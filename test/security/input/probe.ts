@@ -1,17 +1,17 @@
 /**
- * Loaded before a program: a probe in its main thread, told what to do by the parent of the process. A turn is what happens between two looks of the event loop;
- * it is measured in processor time of the thread, which others on the machine do not change.
+ * Loaded before a program: a probe in its main thread, told what to do by the parent of the process. A turn is what happens between two
+ * looks of the event loop; it is measured in processor time of the thread, which others on the machine do not change. Looks are a few
+ * milliseconds apart: a loop that looks all the time would be busy all the time, and its sum would be how long the input waited.
  */
 
 export type ProbeOrder = { order: 'begin' | 'end' }
 export type ProbeReport = { longestMs: number; totalMs: number }
 
-/** A shorter turn is not counted into the sum. */
-const MIN_COUNTED_US = 1000
+const LOOK_MS = 5
 
-let isMeasuring = false
+let timer: NodeJS.Timeout | undefined
+let beganUs = 0
 let lastUs = 0
-let totalUs = 0
 let longestUs = 0
 
 function threadUs(): number {
@@ -20,28 +20,22 @@ function threadUs(): number {
 }
 
 function look(): void {
-  if (!isMeasuring) return
   const nowUs = threadUs()
-  const turnUs = nowUs - lastUs
-  longestUs = Math.max(longestUs, turnUs)
-  // The look itself, and what the process does without being asked, belongs to nobody.
-  if (turnUs >= MIN_COUNTED_US) totalUs += turnUs
+  longestUs = Math.max(longestUs, nowUs - lastUs)
   lastUs = nowUs
-  setImmediate(look)
 }
 
 process.on('message', ({ order }: ProbeOrder) => {
   if (order === 'begin') {
-    isMeasuring = true
     longestUs = 0
-    totalUs = 0
-    lastUs = threadUs()
-    setImmediate(look)
+    beganUs = threadUs()
+    lastUs = beganUs
+    timer = setInterval(look, LOOK_MS)
     process.send?.('begun')
   } else {
     // What this turn has done so far belongs to it.
     look()
-    isMeasuring = false
-    process.send?.({ longestMs: longestUs / 1000, totalMs: totalUs / 1000 } satisfies ProbeReport)
+    clearInterval(timer)
+    process.send?.({ longestMs: longestUs / 1000, totalMs: (lastUs - beganUs) / 1000 } satisfies ProbeReport)
   }
 })

@@ -2,11 +2,10 @@
  * Requests of strangers in DER, links of mails and every query of the lists never keep the main thread busy for more than 100 ms of processor time at a
  * stretch, and twice as many of them cost at most two and a half times as much. The delay of `/health` is printed, not asserted.
  */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sampled } from '../../harness/length.ts'
+import { wholeDocument } from '../../harness/openapi.ts'
 import { fill } from './forms.ts'
 import type { Sent } from './platform.ts'
 import { KIB, TIMEOUT, ledgerOf, platformOfTests } from './protocol-support.ts'
@@ -19,7 +18,7 @@ const TIMES = 40
 type Parameter = { in: string; name: string }
 type Operation = { parameters?: Parameter[]; requestBody?: { content: Record<string, unknown> } }
 
-const { paths } = JSON.parse(readFileSync(join(import.meta.dirname, '..', '..', '..', 'openapi.json'), 'utf8')) as {
+const { paths } = wholeDocument() as {
   paths: Record<string, Record<string, Operation>>
 }
 

@@ -275,11 +275,16 @@ export const coap = {
 }
 
 export type CoapPeer = Disposable & {
-  /** Sends them all at once. */
+  /** Sends them as fast as none is lost: what a flood costs is compared with half of it. */
   flood(datagrams: readonly Buffer[]): Promise<void>
   /** Sends one, again and again until its answer comes. */
   ask(datagram: Buffer): Promise<Buffer>
 }
+
+/** Of datagrams that are sent at once; less than a half of the smallest buffer that systems have for a socket. */
+const FLOOD_BYTES = 100 * 1024
+/** Of a datagram in the buffer of a socket. */
+const BUFFER_OVERHEAD_BYTES = 1024
 
 export async function openCoap(port: number): Promise<CoapPeer> {
   const socket: UdpSocket = createSocket('udp4')
@@ -309,12 +314,21 @@ export async function openCoap(port: number): Promise<CoapPeer> {
     })
   }
   let pings = 0xf000
+  /** What was sent before it is done when it is answered. */
+  const ping = () => ask(Buffer.concat([Buffer.from([0x40, 0]), mqtt.uint16(pings++)]))
   return {
     ask,
     async flood(datagrams) {
-      await Promise.all(datagrams.map(send))
-      // What was sent before it is done when it is answered.
-      await ask(Buffer.concat([Buffer.from([0x40, 0]), mqtt.uint16(pings++)]))
+      let unanswered = 0
+      for (const datagram of datagrams) {
+        if (unanswered > 0 && unanswered + datagram.length > FLOOD_BYTES) {
+          await ping()
+          unanswered = 0
+        }
+        void send(datagram)
+        unanswered += datagram.length + BUFFER_OVERHEAD_BYTES
+      }
+      await ping()
     },
     [Symbol.dispose]: () => socket.close(),
   }

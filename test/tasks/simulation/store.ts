@@ -374,6 +374,8 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
         is_queued: run.queue_seq !== null,
         is_cancelled: run.cancel_requested_at !== null,
         is_orphan: false,
+        checks: 0,
+        waited_ms: 0,
         manager_id: store.tables.workers.get(run.worker_key ?? 0)?.manager_id ?? null,
         ran_ms: run.running_at === null ? null : store.now - run.running_at,
       })),
@@ -393,6 +395,7 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
     })
     return []
   },
+  'shared-workers': () => [{ isShared: false }],
   'count-queues': (store) => {
     const counts = Map.groupBy(
       store.runs.filter((run) => run.queue_seq !== null),

@@ -62,9 +62,12 @@ class Manager {
       quotas: { ofDomainId: () => undefined },
       cpu: { used: () => undefined, isUsedUp: () => false, limitOf: () => undefined },
       endings: new RunEndings(),
+      // Starts of the simulation are not awaited: each is recorded first.
+      unrecorded: { find: () => undefined, finish: () => undefined, startOver: () => undefined },
       modules: new ModuleCatalogue(),
       tasks: new KnownTasks(),
       timing: DEFAULT_TIMING,
+      beganMs: 0,
       logger,
       random,
     }
@@ -213,6 +216,7 @@ export class World {
       publish_result: null,
       grants: [],
       secrets: null,
+      paused_at: null,
     }
     this.#store.tables.tasks.set(key, { key, id: `task-${key}`, state: TASK_STATE.pending, run_key: null, row })
   }

@@ -1,0 +1,365 @@
+/**
+ * What the automation of one domain costs another: each row floods triggers, schedules, workflows, results, slots or the queue of runs with
+ * one account, and measures the same work of its neighbour idle and beside the flood. A platform for each row: what a flood leaves
+ * behind does not touch the next one.
+ */
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
+import { logIn, memoryMiB, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
+import type { Platform } from './platform.ts'
+import { median, milliseconds, percentile, printTable } from './statistics.ts'
+import type { Row } from './statistics.ts'
+
+const SETTLE_MS = 1_000
+/** A neighbour is slowed at most by this factor, or to this value, whichever is more. */
+const MAX_FACTOR = 3
+const MAX_MS = 300
+const DEADLINE_MS = 60_000
+const TICKS = 30
+const CHAINS = 6
+/** Limit of tasks of a workflow. */
+const CHAIN_STEPS = 500
+const SCHEDULED_TASKS = 3_000
+const UNFIT_RUNS = 20_000
+const TRIGGERS = 600
+const MESSAGE_BYTES = 900_000
+const PACK_RECORDS = 9_000
+const PACK_TRIGGERS = 4
+const OUTPUT_BYTES = 8 * 1024 * 1024
+const OUTPUT_CALLERS = 4
+const MEASURED = 20
+const AT_ONCE = 16
+
+const pause = (durationMs: number) => new Promise<void>((resolve) => setTimeout(resolve, durationMs))
+
+type Tenant = {
+  domainId: string
+  channelId: string
+  call: <T>(method: string, path: string, body?: unknown) => Promise<T>
+  /** Creates a task with a module, and returns its id. */
+  task(fields?: Record<string, unknown>, file?: string): Promise<string>
+}
+
+type Scene = { platform: Platform; flooding: Tenant; neighbour: Tenant }
+
+const ADD = readFileSync(join(import.meta.dirname, '../examples/add/add.wasm')).toString('base64')
+const ENDLESS = readFileSync(join(import.meta.dirname, '../examples/endless/endless.wasm')).toString('base64')
+
+/** Prints as many bytes. */
+const printer = (bytes: number) => `(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 2)
+  (func (export "_start") (local $count i32)
+    (i32.store (i32.const 0) (i32.const 16))
+    (i32.store (i32.const 4) (i32.const 65536))
+    (memory.fill (i32.const 16) (i32.const 120) (i32.const 65536))
+    (loop $again
+      (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+      (local.set $count (i32.add (local.get $count) (i32.const 1)))
+      (br_if $again (i32.lt_u (local.get $count) (i32.const ${bytes / 65536}))))))`
+
+async function newTenant(platform: Platform): Promise<Tenant> {
+  const { owner, domainId, channelId } = await prepareDevices(platform, 1)
+  const token = await logIn(platform, owner)
+  const call: Tenant['call'] = (method, path, body) => platform.call(method, path, body, token)
+  return {
+    domainId,
+    channelId,
+    call,
+    async task(fields = {}, file = ADD) {
+      const body = { name: 'add', inputs: [1, 2], domain_id: domainId, file, ...fields }
+      return (await call<{ id: string }>('POST', '/tasks', body)).id
+    },
+  }
+}
+
+/** Calls with all indexes, some at a time. */
+async function forAll(count: number, call: (index: number) => Promise<unknown>): Promise<void> {
+  let next = 0
+  const caller = async () => {
+    while (next < count) await call(next++)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, caller))
+}
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const began = performance.now()
+  await work()
+  return performance.now() - began
+}
+
+async function waitFor(isTrue: () => Promise<boolean>): Promise<void> {
+  const began = performance.now()
+  while (!(await isTrue()))
+    if (performance.now() - began > DEADLINE_MS) return
+    else await pause(20)
+}
+
+type Repeated = { count?: number; pauseMs?: number; durationMs?: number }
+
+/** The latencies of a call that is repeated, until it is done or the time is over. A failed call counts with the deadline. */
+async function repeated(
+  call: () => Promise<unknown>,
+  { count = MEASURED, pauseMs = 50, durationMs = DEADLINE_MS }: Repeated = {},
+): Promise<number[]> {
+  const latencies: number[] = []
+  const began = performance.now()
+  while (latencies.length < count && performance.now() - began < durationMs) {
+    const failed = await timed(() => call()).then(
+      (ms) => void latencies.push(ms),
+      () => true,
+    )
+    if (failed) latencies.push(DEADLINE_MS)
+    await pause(pauseMs)
+  }
+  return latencies
+}
+
+/** From a message on the channel of the tenant to a run of the task. */
+function triggered({ call, domainId, channelId }: Tenant, taskId: string): () => Promise<void> {
+  return async () => {
+    const runs = async () => (await call<{ total: number }>('GET', `/tasks/${taskId}/runs?limit=1`)).total
+    const before = await runs()
+    await call('POST', `/m/${domainId}/c/${channelId}`, [{ n: 'value', v: 1 }])
+    await waitFor(async () => (await runs()) > before)
+  }
+}
+
+const compared = (name: string, idle: readonly number[], beside: readonly number[]): Row => {
+  const limit = Math.max(MAX_FACTOR * percentile(idle, 0.99), MAX_MS)
+  const figure = (ms: readonly number[]) => `p50 ${milliseconds(median(ms))}, p99 ${milliseconds(percentile(ms, 0.99))}`
+  return {
+    name,
+    figure: `idle ${figure(idle)}; beside ${figure(beside)}`,
+    target: `p99 ${milliseconds(limit)}`,
+    isReached: percentile(beside, 0.99) <= limit,
+  }
+}
+
+const diskBytes = (folder: string): number =>
+  existsSync(folder)
+    ? readdirSync(folder, { withFileTypes: true, recursive: true }).reduce((sum, entry) => {
+        try {
+          return entry.isFile() ? sum + statSync(join(entry.parentPath, entry.name)).size : sum
+        } catch {
+          return sum
+        }
+      }, 0)
+    : 0
+
+const mebibytes = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(0)} MiB`
+
+/** Memory and disk that a flood took, beside a measurement. */
+async function withCosts<T>({ platform }: Scene, work: () => Promise<T>): Promise<{ result: T; costs: Row }> {
+  const [memory, disk] = [memoryMiB(platform.pid), diskBytes(platform.dataDir)]
+  let most = memory
+  const watching = setInterval(() => (most = Math.max(most, memoryMiB(platform.pid))), 500)
+  const result = await work().finally(() => clearInterval(watching))
+  const figure = `memory ${memory.toFixed(0)} MiB, then up to ${most.toFixed(0)} MiB; disk ${mebibytes(diskBytes(platform.dataDir) - disk)} more`
+  return { result, costs: { name: '  the platform beside it', figure } }
+}
+
+async function waitingRuns({ flooding, neighbour }: Scene): Promise<Row[]> {
+  const waiting = await Promise.all(
+    Array.from({ length: MEASURED }, () => neighbour.task({ labels: { zone: 'nowhere' } })),
+  )
+  const refusals = async () => {
+    const outcomes = await Promise.allSettled(waiting.map((id) => neighbour.call('POST', `/tasks/${id}/start`)))
+    await Promise.all(waiting.map((id) => neighbour.call('POST', `/tasks/${id}/stop`)))
+    return outcomes.filter(({ status }) => status === 'rejected').length
+  }
+  const invoked = await neighbour.task()
+  const invoke = () => neighbour.call('POST', `/tasks/${invoked}/invoke`, { inputs: [20, 22] })
+  const [idle, idleRefusals] = [await repeated(invoke), await refusals()]
+  const tasks: string[] = []
+  await forAll(UNFIT_RUNS / CHAIN_STEPS, async (index) => {
+    const unfit = Array.from({ length: CHAIN_STEPS }, (_, at) => ({
+      ...step(at, undefined),
+      labels: { zone: 'nowhere' },
+    }))
+    const body = { name: `flood ${index}`, domain_id: flooding.domainId, tasks: unfit }
+    const { id } = await flooding.call<{ id: string }>('POST', '/workflows', body)
+    const { tasks: listed } = await flooding.call<{ tasks: { id: string }[] }>('GET', `/workflows/${id}`)
+    tasks.push(...listed.map((task) => task.id))
+  })
+  let refused = 0
+  await forAll(tasks.length, (index) =>
+    flooding.call('POST', `/tasks/${tasks[index]}/start`).catch(() => (refused += 1)),
+  )
+  const [beside, besideRefusals] = [await repeated(invoke), await refusals()]
+  return [
+    {
+      name: `starts that wait, beside ${(tasks.length - refused).toLocaleString('en')} runs that fit no worker`,
+      figure: `idle ${idleRefusals} of ${MEASURED} refused, beside ${besideRefusals}`,
+      target: '0',
+      isReached: besideRefusals === 0,
+    },
+    compared('  an invocation beside them', idle, beside),
+  ]
+}
+
+async function ticks({ flooding, neighbour }: Scene): Promise<Row[]> {
+  const id = await neighbour.task({ schedule: '* * * * * *' })
+  const counted = async () => {
+    const look = async () => ({
+      runs: (await neighbour.call<{ total: number }>('GET', `/tasks/${id}/runs?limit=1`)).total,
+      // Builds before this bench did not count them.
+      missed: (await neighbour.call<{ missed_ticks?: number }>('GET', `/tasks/${id}`)).missed_ticks ?? 0,
+    })
+    const before = await look()
+    await pause(TICKS * 1_000)
+    const { runs, missed } = await look()
+    return { runs: runs - before.runs, missed: missed - before.missed }
+  }
+  const idle = await counted()
+  await forAll(SCHEDULED_TASKS, () => flooding.task({ schedule: '* * * * * *' }))
+  await pause(5_000)
+  const beside = await counted()
+  return [
+    {
+      name: `ticks in ${TICKS} s, beside ${SCHEDULED_TASKS.toLocaleString('en')} tasks with a schedule of every second`,
+      figure: `idle ${idle.runs} (${idle.missed} missed), beside ${beside.runs} (${beside.missed} missed)`,
+      target: `${TICKS} (less one at the edge)`,
+      isReached: beside.runs >= TICKS - 1,
+    },
+  ]
+}
+
+const step = (index: number, previous: string | undefined) => ({
+  name: `s${index}`,
+  function: 'add',
+  inputs: [1, 2],
+  file: ADD,
+  ...(previous === undefined ? {} : { depends_on: [previous] }),
+})
+const chain = (steps: number) =>
+  Array.from({ length: steps }, (_, index) => step(index, index === 0 ? undefined : `s${index - 1}`))
+
+async function workflows({ flooding, neighbour }: Scene): Promise<Row[]> {
+  const { id } = await neighbour.call<{ id: string }>('POST', '/workflows', {
+    domain_id: neighbour.domainId,
+    tasks: chain(3),
+  })
+  const ended = async () => (await neighbour.call<{ state: number }>('GET', `/workflows/${id}`)).state === 3
+  const whole = async () => {
+    await neighbour.call('POST', `/workflows/${id}/start`)
+    await waitFor(ended)
+  }
+  const idle = await repeated(whole, { count: 10 })
+  const chains: string[] = []
+  await forAll(CHAINS, async () => {
+    const body = { domain_id: flooding.domainId, tasks: chain(CHAIN_STEPS) }
+    chains.push((await flooding.call<{ id: string }>('POST', '/workflows', body)).id)
+  })
+  const began = performance.now()
+  for (const one of chains) await flooding.call('POST', `/workflows/${one}/start`)
+  const beside = await repeated(whole, { count: 10 })
+  await waitFor(async () => {
+    const states = await Promise.all(chains.map((one) => flooding.call<{ state: number }>('GET', `/workflows/${one}`)))
+    return states.every(({ state }) => state !== 2)
+  })
+  const row = compared(`a workflow of 3 steps, beside ${CHAINS} chains of ${CHAIN_STEPS} steps`, idle, beside)
+  return [row, { name: '  the chains', figure: `at most ${milliseconds(performance.now() - began)}` }]
+}
+
+async function output(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
+  const invoked = await neighbour.task()
+  const invoke = () => neighbour.call('POST', `/tasks/${invoked}/invoke`, { inputs: [20, 22] })
+  const idle = await repeated(invoke)
+  const file = Buffer.from(await parse(printer(OUTPUT_BYTES))).toString('base64')
+  const loud = await flooding.task({ name: 'loud', inputs: [], max_output_bytes: OUTPUT_BYTES }, file)
+  let [isOver, runs] = [false, 0]
+  const { result: beside, costs } = await withCosts(scene, async () => {
+    const callers = Array.from({ length: OUTPUT_CALLERS }, async () => {
+      while (!isOver) {
+        await flooding.call('POST', `/tasks/${loud}/invoke`, {}).catch(() => undefined)
+        runs += 1
+      }
+    })
+    await pause(SETTLE_MS)
+    const latencies = await repeated(invoke, { count: 50, durationMs: 20_000 })
+    isOver = true
+    await Promise.all(callers)
+    return latencies
+  })
+  return [
+    compared(`an invocation, beside runs that print ${mebibytes(OUTPUT_BYTES)}`, idle, beside),
+    { ...costs, name: `  the platform, ${runs} of these runs` },
+  ]
+}
+
+async function endless({ flooding, neighbour }: Scene): Promise<Row[]> {
+  const invoked = await neighbour.task()
+  const invoke = () => neighbour.call('POST', `/tasks/${invoked}/invoke`, { inputs: [20, 22], timeout: '10s' })
+  const idle = await repeated(invoke)
+  for (let run = 0; run < 2; run++) {
+    const id = await flooding.task({ name: 'spin', inputs: [], timeout: '1h' }, ENDLESS)
+    await flooding.call('POST', `/tasks/${id}/start`)
+  }
+  await pause(SETTLE_MS)
+  const beside = await repeated(invoke, { count: 10, durationMs: 30_000 })
+  return [compared('an invocation, beside two endless runs on the only worker (2 slots)', idle, beside)]
+}
+
+async function largeMessage(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
+  const listener = await neighbour.task({ inputs: [0], trigger: { channel_id: neighbour.channelId } })
+  const message = triggered(neighbour, listener)
+  const idle = await repeated(message)
+  await forAll(TRIGGERS, () => flooding.task({ inputs: [0], trigger: { channel_id: flooding.channelId } }))
+  await pause(SETTLE_MS)
+  const { result: beside, costs } = await withCosts(scene, async () => {
+    const record = { n: 'text', vs: 'x'.repeat(MESSAGE_BYTES) }
+    await flooding.call('POST', `/m/${flooding.domainId}/c/${flooding.channelId}`, [record])
+    return await repeated(message, { durationMs: 40_000 })
+  })
+  return [compared(`a trigger, beside one message of 900 kB to ${TRIGGERS} triggers`, idle, beside), costs]
+}
+
+async function largePack(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
+  const listener = await neighbour.task({ inputs: [0], trigger: { channel_id: neighbour.channelId } })
+  const message = triggered(neighbour, listener)
+  const idle = await repeated(message)
+  await forAll(PACK_TRIGGERS, () => flooding.task({ inputs: [0], trigger: { channel_id: flooding.channelId } }))
+  await pause(SETTLE_MS)
+  const { result: beside, costs } = await withCosts(scene, async () => {
+    const pack = Array.from({ length: PACK_RECORDS }, (_, index) => ({
+      n: `n${index}`,
+      v: index,
+      t: 1_700_000_000 + index,
+    }))
+    await flooding.call('POST', `/m/${flooding.domainId}/c/${flooding.channelId}`, pack)
+    return await repeated(message, { durationMs: 30_000 })
+  })
+  return [
+    compared(
+      `a trigger, beside a pack of ${PACK_RECORDS.toLocaleString('en')} records to ${PACK_TRIGGERS} triggers`,
+      idle,
+      beside,
+    ),
+    costs,
+  ]
+}
+
+export const AUTOMATION_ROWS = { waitingRuns, ticks, workflows, output, endless, largeMessage, largePack }
+
+/** Measures some of the rows, each on a platform of its own. */
+export async function benchAutomation(
+  names: readonly (keyof typeof AUTOMATION_ROWS)[] = Object.keys(AUTOMATION_ROWS) as (keyof typeof AUTOMATION_ROWS)[],
+): Promise<void> {
+  const rows: Row[] = []
+  for (const name of names) {
+    const dataDir = newDataDir()
+    try {
+      await using platform = await startPlatform(dataDir, { SKEIN_WORKER_SLOTS: '2' })
+      const [flooding, neighbour] = [await newTenant(platform), await newTenant(platform)]
+      rows.push(...(await AUTOMATION_ROWS[name]({ platform, flooding, neighbour })))
+    } finally {
+      removeDataDir(dataDir)
+    }
+  }
+  printTable('Shares of automation: a neighbour, idle and beside a flood', rows)
+}

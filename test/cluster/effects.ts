@@ -1,0 +1,114 @@
+/**
+ * What messages should cause, whatever is killed: the guest of a task gets the values of a channel in batches and publishes each of them to another
+ * channel, once, and a webhook receiver gets each of them, at least once.
+ */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { expect } from 'vitest'
+import { repeatedIn, stored } from '../faults/losses.ts'
+import type { Domain } from '../faults/losses.ts'
+import type { Target } from '../faults/loss-writers.ts'
+import { relayModule } from '../harness/relay-guest.ts'
+import { until } from '../harness/until.ts'
+import type { SupervisedProgram } from './programs.ts'
+
+const BATCH = 50
+/** A delivery of a node that was killed is taken up when its lease of two minutes has ended; runs as the results of `traffic.ts`. */
+const EFFECTS_DEADLINE_MS = 240_000
+
+type Call = SupervisedProgram['call']
+
+/** Collects the values that webhooks tell it. */
+export class WebhookReceiver implements AsyncDisposable {
+  readonly told = new Set<number>()
+  readonly host: string
+  readonly #server: ReturnType<typeof createServer>
+
+  private constructor(server: ReturnType<typeof createServer>) {
+    this.#server = server
+    this.host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  }
+
+  static async start(): Promise<WebhookReceiver> {
+    const server = createServer((request, response) => {
+      const chunks: Buffer[] = []
+      request.on('data', (chunk: Buffer) => void chunks.push(chunk))
+      request.on('end', () => {
+        const { payload } = JSON.parse(Buffer.concat(chunks).toString()) as { payload: string }
+        for (const match of payload.matchAll(/"v":(\d+)/g)) receiver.told.add(Number(match[1]))
+        response.end()
+      })
+    })
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const receiver = new WebhookReceiver(server)
+    return receiver
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+}
+
+export class Effects {
+  readonly #source: Target
+  readonly #published: Target
+  readonly #receiver: WebhookReceiver
+  /** Values that had all of their effects at the last check. */
+  count = 0
+
+  private constructor(source: Target, published: Target, receiver: WebhookReceiver) {
+    this.#source = source
+    this.#published = published
+    this.#receiver = receiver
+  }
+
+  /** Of the messages of `source`, from now on. */
+  static async begin(
+    { domain, api, manager }: { domain: Domain; api: Call; manager: Call },
+    { source, published, receiver }: { source: Target; published: Target; receiver: WebhookReceiver },
+  ): Promise<Effects> {
+    const { authorization, id: domainId } = domain
+    const channelOf = ({ path }: Target) => path.split('/').at(-1) ?? ''
+    const task = await manager('POST', '/tasks', {
+      body: {
+        name: 'relay',
+        domain_id: domainId,
+        trigger: { channel_id: channelOf(source), batch: BATCH, order: 'client' },
+        grants: [{ kind: 'publish', channel_id: channelOf(published) }],
+        // The test kills more workers than a message meets otherwise.
+        retry: { max_attempts: 10, backoff: '100ms' },
+      },
+      authorization,
+    })
+    expect(task.status, task.text).toBe(201)
+    const file = new FormData()
+    file.append('file', new Blob([new Uint8Array(await relayModule())]), 'relay.wasm')
+    const path = `/tasks/${task.json<{ id: string }>().id}/upload`
+    const uploaded = await manager('PUT', path, { body: file, authorization })
+    expect(uploaded.status, uploaded.text).toBe(200)
+    const body = { topic: channelOf(source), contact: `http://${receiver.host}/` }
+    const subscription = await api('POST', '/subscriptions', { body, authorization })
+    expect(subscription.status, subscription.text).toBe(201)
+    return new Effects(source, published, receiver)
+  }
+
+  /** Waits until every stored value has its effects, as long as it may take; nothing is published meanwhile. */
+  async compare(call: Call): Promise<{ missing: number[]; untold: number[]; repeated: number[] }> {
+    const { values: wanted } = await stored(call, this.#source)
+    let published: number[] = []
+    const missing = () => {
+      const known = new Set(published)
+      return wanted.filter((value) => !known.has(value))
+    }
+    const untold = () => wanted.filter((value) => !this.#receiver.told.has(value))
+    const isWhole = async () => {
+      ;({ values: published } = await stored(call, this.#published))
+      return missing().length === 0 && untold().length === 0
+    }
+    await until(isWhole, 'every message has its effects', EFFECTS_DEADLINE_MS).catch(() => undefined)
+    this.count = wanted.length
+    return { missing: missing(), untold: untold(), repeated: repeatedIn(published) }
+  }
+}

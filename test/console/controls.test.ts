@@ -1,0 +1,996 @@
+// docs/guides/console.md: every control that changes something, pressed in a browser against the real platform
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Locator, Page, Request } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { until } from '../harness/until.ts'
+import { hasNoBrowser, signIn, visit } from './browser.ts'
+import type { Visitor } from './browser.ts'
+import { controlsOfTheConsole, isOperation } from './control-sites.ts'
+import type { Control } from './control-sites.ts'
+import { startConsole, startVisitingWorker } from './running-console.ts'
+import type { RunningConsole } from './running-console.ts'
+
+const SECRET = 'correct horse'
+const ADD = 'examples/add/add.wasm'
+const ENDLESS = 'examples/endless/endless.wasm'
+
+type Id = { id: string }
+
+/** A contact of subscriptions. With status 410, a message is given up at once. */
+async function startWebhook() {
+  const contact = { status: 200, payloads: [] as string[] }
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => void chunks.push(chunk))
+    request.on('end', () => {
+      if (contact.status === 200)
+        contact.payloads.push((JSON.parse(Buffer.concat(chunks).toString()) as { payload: string }).payload)
+      response.writeHead(contact.status).end()
+    })
+  })
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  return {
+    contact,
+    host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    [Symbol.asyncDispose]: () => new Promise<void>((resolve) => void server.close(() => resolve())),
+  }
+}
+
+describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => {
+  let running: RunningConsole
+  let webhook: Awaited<ReturnType<typeof startWebhook>>
+  let visitor: Visitor
+  let page: Page
+  /** Controls that were pressed, and whose request succeeded. */
+  const pressed: Control[] = []
+
+  const api = <T>(method: string, path: string, body?: unknown, token?: string) =>
+    running.api<T>(method, path, body, token)
+  const login = (identity: string, secret: string) => running.login(identity, secret)
+  const made = (path: string, body: object) => running.made(path, body)
+  const newDomain = async (name: string) => await made('/domains', { name })
+  const newUser = async (username: string) =>
+    await made('/users', {
+      first_name: username,
+      last_name: 'Member',
+      email: `${username}@example.com`,
+      credentials: { username, secret: SECRET },
+    })
+  const fileOf = (path: string) => readFileSync(path).toString('base64')
+
+  beforeAll(async () => {
+    webhook = await startWebhook()
+    running = await startConsole({
+      SKEIN_WORKER_LEASE: '5s',
+      SKEIN_WORKER_HEARTBEAT: '1s',
+      SKEIN_WEBHOOK_HOSTS: webhook.host,
+    })
+    visitor = await running.asAdmin()
+    page = visitor.page
+  })
+  afterAll(async () => {
+    await visitor?.[Symbol.asyncDispose]()
+    await running?.[Symbol.asyncDispose]()
+    await webhook?.[Symbol.asyncDispose]()
+  })
+
+  /** Waits for the requests that the control sends; each must succeed. */
+  async function press(controls: Control | readonly Control[], act: () => Promise<unknown>, on = page): Promise<void> {
+    const awaited = (typeof controls === 'string' ? [controls] : controls).map(async (control) => {
+      const operation = control.slice(control.indexOf(' ') + 1)
+      const response = await on.waitForResponse((one) => isTheirs(operation, one.request()))
+      expect(response.status(), `${control}: ${await response.text().catch(() => '')}`).toBeLessThan(300)
+      pressed.push(control)
+    })
+    await Promise.all([...awaited, act()])
+  }
+  const isTheirs = (operation: string, request: Request) => {
+    const { pathname, searchParams } = new URL(request.url())
+    return searchParams.get('dry_run') !== 'true' && isOperation(operation, request.method(), pathname)
+  }
+
+  const button = (name: string | RegExp, place: Page | Locator = page) =>
+    place.getByRole('button', { name, exact: typeof name === 'string' }).first()
+  const dialog = () => page.getByRole('dialog')
+  const menu = async (item: string, label = 'More actions') => {
+    await button(label).click()
+    await page.getByRole('menuitem', { name: item }).click()
+  }
+  /** A dialog closes when its action succeeded. */
+  const confirm = async (name: string) => {
+    await button(name, dialog()).click()
+    await dialog().waitFor({ state: 'detached' })
+  }
+  const seen = async (text: string | RegExp) => await page.getByText(text).first().waitFor()
+  const headed = async (name: string | RegExp) =>
+    await page
+      .getByRole('heading', { name, exact: typeof name === 'string' })
+      .first()
+      .waitFor()
+
+  test('domains: one is created, changed, disabled, enabled and deleted', async () => {
+    await visitor.go('/')
+    await button('New domain').click()
+    await dialog().getByLabel('Name').fill('Pressed')
+    await press('rooms/identity/domains.tsx POST /domains', () => button('Create domain', dialog()).click())
+    await headed('Pressed')
+    const domain = /\/d\/([^/]+)/.exec(page.url())?.[1] ?? ''
+    await visitor.go(`/d/${domain}/settings`)
+    await page.getByLabel('Name').fill('Pressed again')
+    await page.getByLabel('Alias').fill('pressed')
+    await page.getByLabel('Days of retention').fill('30')
+    await press('rooms/identity/settings.tsx PATCH /domains/{domain_id}', () => button('Save').click())
+    await until(
+      async () => (await api<{ alias: string }>('GET', `/domains/${domain}`)).alias === 'pressed',
+      'the new alias',
+    )
+    await button('Disable').click()
+    await press('rooms/identity/settings.tsx POST /domains/{domain_id}/disable', () => confirm('Disable domain'))
+    await press('rooms/identity/settings.tsx POST /domains/{domain_id}/enable', () => button('Enable').click())
+    await button('Disable').waitFor()
+    await button('Delete').click()
+    await dialog().getByLabel('Type Pressed again').fill('Pressed again')
+    await press('rooms/identity/settings.tsx DELETE /domains/{domain_id}', () =>
+      button('Delete domain', dialog()).click(),
+    )
+    await headed('Domains')
+  })
+
+  test('boards: one is created, shared, renamed and deleted', async () => {
+    const domain = await newDomain('Boards')
+    await visitor.go(`/d/${domain}/boards`)
+    await button('New board').click()
+    await dialog().getByLabel('Name').fill('Wall')
+    await press('rooms/messages/boards/store.ts POST /{domain_id}/dashboards', () => confirm('Create board'))
+    await headed('Wall')
+    const board = /\/boards\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    const stored = async () =>
+      await api<{ name: string; shared: boolean; content: { range: string } }>('GET', `/${domain}/dashboards/${board}`)
+    const change = 'rooms/messages/boards/store.ts PATCH /{domain_id}/dashboards/{dashboard_id}'
+    await press(change, () => menu('Share in the domain'))
+    await until(async () => (await stored()).shared, 'a shared board')
+    await press(change, () => menu('Stop sharing'))
+    await until(async () => !(await stored()).shared, 'a board that is not shared')
+    await menu('Settings')
+    await dialog().getByLabel('Name').fill('Wall of hall 1')
+    await dialog().getByLabel('Range').selectOption('6h')
+    await press(change, () => confirm('Save'))
+    await headed('Wall of hall 1')
+    expect((await stored()).content.range).toBe('6h')
+    await button('Add tile').click()
+    await button('Text', dialog()).click()
+    await dialog().getByLabel('Text', { exact: true }).fill('Hello')
+    await press(change, () => confirm('Add'))
+    await seen('Hello')
+    await menu('Delete')
+    await press('rooms/messages/boards/store.ts DELETE /{domain_id}/dashboards/{dashboard_id}', () =>
+      confirm('Delete board'),
+    )
+    await headed('Boards')
+    await seen('Create your first board')
+  })
+
+  test('members: one is invited and withdrawn, one is removed; a role is created, changed and deleted', async () => {
+    const domain = await newDomain('Members')
+    const [ruth, otto] = [await newUser('ruth'), await newUser('otto')]
+    await api('POST', `/domains/${domain}/roles`, {
+      role_name: 'viewer',
+      optional_actions: ['read'],
+      optional_members: [ruth],
+    })
+    await visitor.go(`/d/${domain}/members`)
+    await button('Remove ruth Member').click()
+    await press('rooms/identity/members.tsx DELETE /domains/{domain_id}/roles/members', () => confirm('Remove member'))
+    await button('Remove ruth Member').waitFor({ state: 'detached' })
+    const { users } = await api<{ users: Id[] }>('GET', `/domains/${domain}/users`)
+    expect(users.map(({ id }) => id)).not.toContain(ruth)
+
+    await button('Invite').click()
+    await dialog().getByLabel('Username or email').fill('otto')
+    await dialog().getByLabel('User', { exact: true }).selectOption({ label: 'otto' })
+    await dialog().getByLabel('Role').selectOption({ label: 'Viewer' })
+    await press('rooms/identity/invitations.tsx POST /domains/{domain_id}/invitations', () => confirm('Invite'))
+    await press('rooms/identity/invitations.tsx DELETE /domains/{domain_id}/invitations', () =>
+      button('Withdraw the invitation').click(),
+    )
+    await seen('No invitation waits')
+    // A ready role is made with the first invitation to it.
+    await button('Invite').click()
+    await dialog().getByLabel('Username or email').fill('otto')
+    await dialog().getByLabel('Role').selectOption({ label: 'Operator' })
+    await press('rooms/identity/invitations.tsx POST /domains/{domain_id}/invitations', () => confirm('Invite'))
+    await seen(/as Operator/)
+    await api('POST', '/invitations/reject', { domain_id: domain }, await login('otto', SECRET))
+    await page.reload()
+    await press('rooms/identity/invitations.tsx POST /domains/{domain_id}/invitations', () =>
+      button('Invite again').click(),
+    )
+    await api('POST', '/invitations/accept', { domain_id: domain }, await login('otto', SECRET))
+    await page.reload()
+    const rolesOfOtto = async () => {
+      const { roles } = await api<{ roles: { name: string; members: string[] }[] }>(
+        'GET',
+        `/domains/${domain}/roles?limit=100`,
+      )
+      return roles.filter(({ members }) => members.includes(otto)).map(({ name }) => name)
+    }
+    const role = page.getByLabel('Role of otto Member')
+    await press(
+      [
+        'rooms/identity/members.tsx POST /domains/{domain_id}/users/assign',
+        'rooms/identity/members.tsx POST /domains/{domain_id}/roles/{role_id}/members/delete',
+      ],
+      () => role.selectOption({ label: 'Developer' }),
+    )
+    await seen('otto Member has the role Developer')
+    expect(await rolesOfOtto()).toEqual(['editor'])
+    await press('rooms/identity/members.tsx POST /domains/{domain_id}/roles/{role_id}/members', () =>
+      role.selectOption({ label: 'Viewer' }),
+    )
+    await seen('otto Member has the role Viewer')
+    expect(await rolesOfOtto()).toEqual(['viewer'])
+    // The only administrator stays one.
+    expect(await page.getByLabel('Role of admin').isDisabled()).toBe(true)
+
+    await button('New role').click()
+    await dialog().getByLabel('Name').fill('keeper')
+    await dialog().getByLabel('See clients client_read').check()
+    await dialog().getByLabel('Change clients client_update').check()
+    await press('rooms/identity/roles.tsx POST /domains/{domain_id}/roles', () => confirm('Save'))
+    const edit = () => menu('Edit actions', 'Actions for keeper')
+    await edit()
+    await dialog().getByLabel('Name').fill('warden')
+    await dialog().getByLabel('Change clients client_update').uncheck()
+    await dialog().getByLabel('See channels channel_read').check()
+    await press(
+      [
+        'rooms/identity/roles.tsx PUT /domains/{domain_id}/roles/{role_id}',
+        'rooms/identity/roles.tsx POST /domains/{domain_id}/roles/{role_id}/actions',
+        'rooms/identity/roles.tsx POST /domains/{domain_id}/roles/{role_id}/actions/delete',
+      ],
+      () => confirm('Save'),
+    )
+    const { roles } = await api<{ roles: { name: string; actions: string[] }[] }>(
+      'GET',
+      `/domains/${domain}/roles?limit=10`,
+    )
+    expect(roles.find(({ name }) => name === 'warden')?.actions.toSorted()).toEqual(['channel_read', 'client_read'])
+    await menu('Delete', 'Actions for warden')
+    await press('rooms/identity/roles.tsx DELETE /domains/{domain_id}/roles/{role_id}', () => confirm('Delete role'))
+  })
+
+  test('invitations are accepted and rejected, and an account is created, changed and signed out elsewhere', async () => {
+    const [first, second] = [await newDomain('Accepted'), await newDomain('Rejected')]
+    await using other = await visit(running.browser, running.installation.base)
+    const { page: mine } = other
+    await other.go('/sign-up')
+    for (const [label, value] of [
+      ['First name', 'Lise'],
+      ['Last name', 'Meitner'],
+      ['Email', 'lise@example.com'],
+      ['Username', 'lise'],
+      ['Password', SECRET],
+    ] as const)
+      await mine.getByLabel(label).fill(value)
+    await press('rooms/identity/entrance.tsx POST /users', () => button('Create account', mine).click(), mine)
+    await mine.getByText('Create your first domain').waitFor()
+    const lise = (await api<Id>('GET', '/users/profile', undefined, await login('lise', SECRET))).id
+    for (const domain of [first, second]) {
+      const { role_id: role } = await api<{ role_id: string }>('POST', `/domains/${domain}/roles`, {
+        role_name: 'viewer',
+        optional_actions: ['read'],
+      })
+      await api('POST', `/domains/${domain}/invitations`, { invitee_user_id: lise, role_id: role })
+    }
+    await mine.reload()
+    const row = (name: string) => mine.locator('.list-row').filter({ hasText: name }).first()
+    await press(
+      'rooms/identity/domains.tsx POST /invitations/accept',
+      () => button('Accept', row('Accepted')).click(),
+      mine,
+    )
+    await press(
+      'rooms/identity/domains.tsx POST /invitations/reject',
+      () => button('Reject', row('Rejected')).click(),
+      mine,
+    )
+    await other.go('/account')
+    await mine.getByLabel('First name').fill('Elise')
+    await press('rooms/identity/account.tsx PATCH /users/{user_id}', () => button('Save', mine).click(), mine)
+    await using elsewhere = await visit(running.browser, running.installation.base)
+    await signIn(elsewhere.page, running.installation.base, 'lise', SECRET)
+    await mine.reload()
+    await press(
+      'rooms/identity/account.tsx DELETE /users/tokens/refresh-tokens/{session_id}',
+      () => button('End this login', mine).click(),
+      mine,
+    )
+    await mine.getByLabel('Current password').fill(SECRET)
+    await mine.getByLabel('New password').fill('battery staple')
+    await press('rooms/identity/account.tsx PATCH /users/secret', () => button('Change', mine).click(), mine)
+    expect(await login('lise', 'battery staple')).not.toBe('')
+    await using forgetful = await visit(running.browser, running.installation.base)
+    await forgetful.go('/recovery')
+    await forgetful.page.getByLabel('Email').fill('lise@example.com')
+    await press(
+      'rooms/identity/entrance.tsx POST /password/reset-request',
+      () => button('Send the link', forgetful.page).click(),
+      forgetful.page,
+    )
+  })
+
+  test('access: a missing role is given on a domain, a client, a channel and a group', async () => {
+    const domain = await newDomain('Given')
+    const user = await newUser('emmy')
+    await api('POST', `/domains/${domain}/roles`, {
+      role_name: 'viewer',
+      optional_actions: ['read'],
+      optional_members: [user],
+    })
+    const give = async (control: Control, roles: string, entity: string) => {
+      await api('POST', roles, { role_name: 'editor', optional_actions: ['read', 'update'] })
+      await visitor.go(`/d/${domain}/access?entity=${entity}&action=update&subject=${user}`)
+      await seen('Not allowed')
+      await press(control, () => button('Give the role editor').click())
+      await page.getByText('Allowed', { exact: true }).waitFor()
+    }
+    const client = await made(`/${domain}/clients`, { name: 'pump' })
+    await give(
+      'rooms/identity/access.tsx POST /{domain_id}/clients/{client_id}/roles/{role_id}/members',
+      `/${domain}/clients/${client}/roles`,
+      `client:${client}`,
+    )
+    const channel = await made(`/${domain}/channels`, { name: 'steam' })
+    await give(
+      'rooms/identity/access.tsx POST /{domain_id}/channels/{channel_id}/roles/{role_id}/members',
+      `/${domain}/channels/${channel}/roles`,
+      `channel:${channel}`,
+    )
+    const group = await made(`/${domain}/groups`, { name: 'hall' })
+    await give(
+      'rooms/identity/access.tsx POST /{domain_id}/groups/{group_id}/roles/{role_id}/members',
+      `/${domain}/groups/${group}/roles`,
+      `group:${group}`,
+    )
+    await give(
+      'rooms/identity/access.tsx POST /domains/{domain_id}/roles/{role_id}/members',
+      `/domains/${domain}/roles`,
+      `domain:${domain}`,
+    )
+  })
+
+  test('a first device: its channel, its client and their connection are created by one form', async () => {
+    const domain = await newDomain('First device')
+    await visitor.go(`/d/${domain}/connect`)
+    await page.getByLabel('Name of the device').fill('pump')
+    await page.getByLabel('Name of the channel').fill('steam')
+    await press(
+      [
+        'rooms/devices/first-device.tsx POST /{domain_id}/channels',
+        'rooms/devices/first-device.tsx POST /{domain_id}/clients',
+        'rooms/devices/first-device.tsx POST /{domain_id}/channels/connect',
+      ],
+      () => button('Create device').click(),
+    )
+    await seen('Waiting for the first message…')
+  })
+
+  test('clients: created with a connection, changed, connected, disabled, enabled and deleted, alone and many', async () => {
+    const domain = await newDomain('Clients')
+    await made(`/${domain}/channels`, { name: 'steam' })
+    await visitor.go(`/d/${domain}/clients`)
+    await button('New client').click()
+    await dialog().getByLabel('Name').fill('pump')
+    await dialog().getByLabel('Connect to channel').selectOption({ label: 'steam' })
+    await press(
+      [
+        'rooms/devices/clients.tsx POST /{domain_id}/clients',
+        'rooms/devices/clients.tsx POST /{domain_id}/channels/connect',
+      ],
+      () => button('Create client', dialog()).click(),
+    )
+    await button('Open the client').click()
+    await headed('pump')
+    await button('Edit').click()
+    await dialog().getByLabel('Tags').fill('hall, north')
+    await dialog().getByLabel('Metadata').fill('{"floor": 2}')
+    await press('rooms/devices/client.tsx PATCH /{domain_id}/clients/{client_id}', () => confirm('Save'))
+    await press('rooms/devices/client.tsx POST /{domain_id}/clients/{client_id}/disable', () => menu('Disable'))
+    await page.locator('.page-head').getByText('Disabled', { exact: true }).waitFor()
+    await press('rooms/devices/client.tsx POST /{domain_id}/clients/{client_id}/enable', () => menu('Enable'))
+    await page.locator('.page-head').getByText('Enabled', { exact: true }).waitFor()
+    await button('Rotate').click()
+    await press('rooms/devices/client.tsx PATCH /{domain_id}/clients/{client_id}/secret', () => confirm('Rotate'))
+    await page.getByRole('link', { name: 'Connections' }).last().click()
+    await press('rooms/devices/client.tsx POST /{domain_id}/channels/disconnect', () =>
+      button('Disconnect steam').click(),
+    )
+    await seen('Not connected')
+    await button('Connect').click()
+    await dialog().getByLabel('Channel').selectOption({ label: 'steam' })
+    await press('rooms/devices/client.tsx POST /{domain_id}/channels/connect', () => confirm('Connect'))
+    await button('Disconnect steam').waitFor()
+    await menu('Delete')
+    await press('rooms/devices/client.tsx DELETE /{domain_id}/clients/{client_id}', () =>
+      button('Delete client', dialog()).click(),
+    )
+    await headed('Clients')
+
+    const valve = await made(`/${domain}/clients`, { name: 'valve', tags: ['hall'] })
+    const group = await made(`/${domain}/groups`, { name: 'north' })
+    await many('client', domain, [
+      [
+        'Connect',
+        'rooms/devices/client-actions.tsx POST /{domain_id}/channels/connect',
+        () => dialog().getByLabel('Channel').selectOption({ label: 'steam' }),
+      ],
+      [
+        'Tag',
+        'rooms/devices/client-actions.tsx PATCH /{domain_id}/clients/{client_id}/tags',
+        () => dialog().getByLabel('Tags to add').fill('spare, wet'),
+      ],
+      [
+        'Group',
+        'rooms/devices/client-actions.tsx POST /{domain_id}/clients/{client_id}/parent',
+        () => dialog().getByLabel('Group').selectOption({ label: 'north' }),
+      ],
+      ['Disable', 'rooms/devices/client-actions.tsx POST /{domain_id}/clients/{client_id}/disable'],
+      ['Enable', 'rooms/devices/client-actions.tsx POST /{domain_id}/clients/{client_id}/enable'],
+    ])
+    expect(await api<object>('GET', `/${domain}/clients/${valve}`)).toMatchObject({
+      tags: ['hall', 'spare', 'wet'],
+      parent_group_id: group,
+    })
+    expect((await api<{ total: number }>('GET', `/${domain}/clients/${valve}/channels`)).total).toBe(1)
+    await many('client', domain, [
+      ['Delete', 'rooms/devices/client-actions.tsx DELETE /{domain_id}/clients/{client_id}'],
+    ])
+    expect((await api<{ total: number }>('GET', `/${domain}/clients?status=all`)).total).toBe(0)
+  })
+
+  /** The actions of a selection. */
+  const many = async (
+    noun: 'client' | 'channel',
+    domain: string,
+    controls: readonly [string, Control, (() => Promise<unknown>)?][],
+  ) => {
+    for (const [label, control, answer] of controls) {
+      await visitor.go(`/d/${domain}/${noun}s`)
+      await page.getByLabel('Select the visible rows').check()
+      await button(label).click()
+      await answer?.()
+      await press(control, () => button(`${label} 1 ${noun}`, dialog()).click())
+      await button('Close', dialog().locator('.dialog-foot')).click()
+      // The selection ends with the action.
+      await page.getByRole('toolbar', { name: 'Selection' }).waitFor({ state: 'detached' })
+    }
+  }
+
+  test('channels: created, changed, sent to, connected, disabled, enabled and deleted, alone and many', async () => {
+    const domain = await newDomain('Channels')
+    await made(`/${domain}/clients`, { name: 'pump' })
+    await visitor.go(`/d/${domain}/channels`)
+    await button('New channel').click()
+    await dialog().getByLabel('Name').fill('steam')
+    await press('rooms/devices/channels.tsx POST /{domain_id}/channels', () =>
+      button('Create channel', dialog()).click(),
+    )
+    await headed('steam')
+    const channel = /\/channels\/([^/]+)/.exec(page.url())?.[1] ?? ''
+    await button('Edit').click()
+    await dialog().getByLabel('Description').fill('of the boiler')
+    await press('rooms/messages/channel.tsx PATCH /{domain_id}/channels/{channel_id}', () => confirm('Save'))
+    await button('Send').click()
+    await press('rooms/messages/channel.tsx POST /m/{domain_id}/c/{channel_id}', () => button('Send', dialog()).click())
+    await dialog().getByText('1 message stored').waitFor()
+    await dialog().getByLabel('Subtopic').fill('floor1/room2')
+    await press('rooms/messages/channel.tsx POST /m/{domain_id}/c/{channel_id}/{rest}', () =>
+      button('Send', dialog()).click(),
+    )
+    await dialog().getByText('2 messages stored').waitFor()
+    await button('Cancel', dialog()).click()
+    const { messages } = await api<{ messages: { subtopic?: string }[] }>(
+      'GET',
+      `/${domain}/channels/${channel}/messages?subtopic=floor1.room2`,
+    )
+    expect(messages.length).toBe(1)
+    await press('rooms/messages/channel.tsx POST /{domain_id}/channels/{channel_id}/disable', () => menu('Disable'))
+    await page.locator('.page-head').getByText('Disabled', { exact: true }).waitFor()
+    await press('rooms/messages/channel.tsx POST /{domain_id}/channels/{channel_id}/enable', () => menu('Enable'))
+    await page.locator('.page-head').getByText('Enabled', { exact: true }).waitFor()
+    await visitor.go(`/d/${domain}/channels/${channel}/clients`)
+    await button('Connect').click()
+    await dialog().getByLabel('Client').selectOption({ label: 'pump' })
+    await press('rooms/messages/channel.tsx POST /{domain_id}/channels/connect', () => confirm('Connect'))
+    await press('rooms/messages/channel.tsx POST /{domain_id}/channels/disconnect', () =>
+      button('Disconnect pump').click(),
+    )
+    await menu('Delete')
+    await dialog().getByLabel('Type steam').fill('steam')
+    await press('rooms/messages/channel.tsx DELETE /{domain_id}/channels/{channel_id}', () =>
+      button('Delete channel', dialog()).click(),
+    )
+    await headed('Channels')
+
+    await made(`/${domain}/channels`, { name: 'water' })
+    await many('channel', domain, [
+      ['Disable', 'rooms/devices/channels.tsx POST /{domain_id}/channels/{channel_id}/disable'],
+      ['Enable', 'rooms/devices/channels.tsx POST /{domain_id}/channels/{channel_id}/enable'],
+      ['Delete', 'rooms/devices/channels.tsx DELETE /{domain_id}/channels/{channel_id}'],
+    ])
+    expect((await api<{ total: number }>('GET', `/${domain}/channels?status=all`)).total).toBe(0)
+  })
+
+  test('connections: a click in the matrix connects and disconnects', async () => {
+    const domain = await newDomain('Matrix')
+    await made(`/${domain}/clients`, { name: 'pump' })
+    await made(`/${domain}/channels`, { name: 'steam' })
+    await visitor.go(`/d/${domain}/connections`)
+    await press('rooms/devices/connections.tsx POST /{domain_id}/channels/connect', () =>
+      button('pub pump, steam').click(),
+    )
+    await press('rooms/devices/connections.tsx POST /{domain_id}/channels/disconnect', () =>
+      button('✓ pub pump, steam').click(),
+    )
+    await button('pub pump, steam').waitFor()
+  })
+
+  test('groups: created, changed, filled, emptied and deleted', async () => {
+    const domain = await newDomain('Groups')
+    await made(`/${domain}/clients`, { name: 'pump' })
+    await made(`/${domain}/channels`, { name: 'steam' })
+    await visitor.go(`/d/${domain}/groups`)
+    await button('New group').click()
+    await dialog().getByLabel('Name').fill('hall')
+    await press('rooms/devices/groups.tsx POST /{domain_id}/groups', () => button('Create group', dialog()).click())
+    await headed('hall')
+    await button('Edit').click()
+    await dialog().getByLabel('Description').fill('the northern one')
+    await press('rooms/devices/groups.tsx PATCH /{domain_id}/groups/{group_id}', () => confirm('Save'))
+    for (const [label, name, add, take] of [
+      [
+        'client',
+        'pump',
+        'rooms/devices/groups.tsx POST /{domain_id}/clients/{client_id}/parent',
+        'rooms/devices/groups.tsx DELETE /{domain_id}/clients/{client_id}/parent',
+      ],
+      [
+        'channel',
+        'steam',
+        'rooms/devices/groups.tsx POST /{domain_id}/channels/{channel_id}/parent',
+        'rooms/devices/groups.tsx DELETE /{domain_id}/channels/{channel_id}/parent',
+      ],
+    ] as const) {
+      await button(`Add a ${label}`).click()
+      await dialog()
+        .getByLabel(label === 'client' ? 'Client' : 'Channel')
+        .selectOption({ label: name })
+      await press(add, () => confirm('Add'))
+      await press(take, () => button(`Take ${name} out of the group`).click())
+      await button(`Take ${name} out of the group`).waitFor({ state: 'detached' })
+    }
+    await menu('Delete')
+    await press('rooms/devices/groups.tsx DELETE /{domain_id}/groups/{group_id}', () =>
+      button('Delete group', dialog()).click(),
+    )
+    await headed('Groups')
+  })
+
+  test('tasks: a paused one says whose rights it has lost, and a member takes it over', async () => {
+    const domain = await newDomain('Grantors')
+    const grantor = await newUser('gerda')
+    const { role_id: role } = await api<{ role_id: string }>('POST', `/domains/${domain}/roles`, {
+      role_name: 'driver',
+      optional_actions: [
+        'read',
+        'task_read',
+        'task_create',
+        'task_update',
+        'task_start',
+        'channel_read',
+        'channel_publish',
+      ],
+      optional_members: [grantor],
+    })
+    const channel = await made(`/${domain}/channels`, { name: 'results' })
+    const { id: task } = await api<Id>(
+      'POST',
+      '/tasks',
+      { name: 'sum', domain_id: domain, inputs: [1, 2], publish_result: { channel_id: channel }, file: fileOf(ADD) },
+      await login('gerda', SECRET),
+    )
+    const activity = async () => (await api<{ activity?: string }>('GET', `/tasks/${task}`)).activity
+    await visitor.go(`/d/${domain}/tasks/${task}/rules`)
+    await page.getByText('Channels granted by').waitFor()
+    await seen('gerda')
+    await button('Take over').waitFor()
+
+    await api('POST', `/domains/${domain}/roles/${role}/members/delete`, { members: [grantor] })
+    await api('POST', `/tasks/${task}/start`, {})
+    await until(async () => (await activity()) === 'paused', 'the pause')
+    await visitor.go(`/d/${domain}/tasks/${task}`)
+    await seen('Paused')
+    await seen(/It continues where it was paused when gerda has the right again/)
+    await button('Take over').click()
+    await press('rooms/manager/task.tsx POST /tasks/{task_id}/take-over', () => confirm('Take over'))
+    await page.getByText(/It continues where it was paused/).waitFor({ state: 'detached' })
+    await until(async () => (await activity()) !== 'paused', 'the end of the pause')
+    await visitor.go(`/d/${domain}/tasks/${task}/rules`)
+    await page.getByText('Channels granted by').waitFor()
+    // Nobody takes over what they grant.
+    expect(await button('Take over').count()).toBe(0)
+  })
+
+  test('tasks: created from a file, run, changed by each dialog, started, stopped and deleted', async () => {
+    const domain = await newDomain('Tasks')
+    await made(`/${domain}/channels`, { name: 'steam' })
+    await visitor.go(`/d/${domain}/tasks`)
+    await button('New task').click()
+    // A task whose module is refused is not left behind.
+    await page.getByLabel('Module file').setInputFiles({
+      name: 'text.wasm',
+      mimeType: 'application/wasm',
+      buffer: Buffer.from('this is no module'),
+    })
+    await press('rooms/manager/tasks.tsx DELETE /tasks/{task_id}', () => button('Create task', dialog()).click())
+    await dialog().getByText('The task was not created').waitFor()
+    await page.getByLabel('Module file').setInputFiles(ENDLESS)
+    await press(['rooms/manager/tasks.tsx POST /tasks', 'rooms/manager/tasks.tsx PUT /tasks/{task_id}/upload'], () =>
+      button('Create task', dialog()).click(),
+    )
+    await headed('text')
+    expect((await api<{ total: number }>('GET', `/tasks?domain_id=${domain}`)).total).toBe(1)
+    await press('rooms/manager/task.tsx POST /tasks/{task_id}/start', () => button('Start').click())
+    await press('rooms/manager/task.tsx POST /tasks/{task_id}/stop', () => button('Stop').click())
+    await button('Start').waitFor()
+    const task = /\/tasks\/([^/]+)/.exec(page.url())?.[1] ?? ''
+    await visitor.go(`/d/${domain}/tasks/${task}/module`)
+    await page.getByLabel('Module file').setInputFiles(ADD)
+    await seen('The task has a new module')
+    await visitor.go(`/d/${domain}/tasks/${task}`)
+    await page.getByLabel(/^Parameter 1/).fill('20')
+    await page.getByLabel(/^Parameter 2/).fill('22')
+    await press(
+      ['rooms/manager/task.tsx PUT /tasks/{task_id}', 'rooms/manager/task.tsx POST /tasks/{task_id}/invoke'],
+      () => button('Run').click(),
+    )
+    await visitor.go(`/d/${domain}/tasks/${task}/rules`)
+    const change = async (name: string, fill: () => Promise<unknown>) => {
+      await button(name).click()
+      await fill()
+      await press('rooms/manager/task.tsx PUT /tasks/{task_id}', () => confirm('Save'))
+    }
+    await change('Schedule', () => dialog().getByLabel('Cron').fill('0 9 * * 1-5'))
+    await change('Schedule', () => dialog().getByLabel('Cron').fill(''))
+    await change('Trigger', () => dialog().getByLabel('Start for each message of').selectOption({ label: 'steam' }))
+    await change('Edit', () => dialog().getByLabel('Time limit').fill('20s'))
+    await menu('Delete')
+    await press('rooms/manager/task.tsx DELETE /tasks/{task_id}', () => button('Delete task', dialog()).click())
+    await headed('Tasks')
+  })
+
+  test('a task without a module gets one on its page, and a module is inspected', async () => {
+    const domain = await newDomain('Uploads')
+    const task = await made('/tasks', { name: 'sum', domain_id: domain })
+    await visitor.go(`/d/${domain}/tasks/${task}`)
+    await seen('This task has no module')
+    await press('rooms/manager/tasks.tsx PUT /tasks/{task_id}/upload', () =>
+      page.getByLabel('Module file').setInputFiles(ADD),
+    )
+    await page.getByLabel('Parameter 1 (i32)').waitFor()
+    await visitor.go(`/d/${domain}/try`)
+    await press('rooms/manager/try.tsx POST /modules/inspect', () => page.getByLabel('Module file').setInputFiles(ADD))
+  })
+
+  /** Stored messages of one record each, in order. */
+  const publish = async (domain: string, channel: string, records: readonly object[]) => {
+    for (const record of records) await api('POST', `/m/${domain}/c/${channel}`, [record])
+  }
+  const letterRows = () => page.getByRole('grid', { name: 'Dead letters' }).locator('[data-row]')
+  const lettersLeft = async (count: number) =>
+    await until(async () => (await letterRows().count()) === count, `${count} rows of dead letters`)
+
+  test('dead letters of a task are counted, shown, tried again and discarded, one and all', async () => {
+    const domain = await newDomain('Letters')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    const task = await made('/tasks', { name: 'sum', domain_id: domain })
+    const tab = (name: string | RegExp) => page.getByRole('link', { name, exact: typeof name === 'string' })
+    await visitor.go(`/d/${domain}/tasks/${task}`)
+    await tab('Journal').waitFor()
+    expect(await tab(/Dead letters/).count(), 'a task without channels').toBe(0)
+    await api('PUT', `/tasks/${task}`, { trigger: { channel_id: steam } })
+    await publish(
+      domain,
+      steam,
+      [1, 2, 3].map((v) => ({ n: 'a', v, t: 1_700_000_000 + v })),
+    )
+    await tab('Dead letters (3)').click()
+    await lettersLeft(3)
+    const row = letterRows().filter({ hasText: '"v":2' })
+    for (const text of ['a message', 'steam', 'module']) await row.getByText(text).first().waitFor()
+    await button('Show the dead letter', row).click()
+    await dialog().getByLabel('message', { exact: true }).getByText('"v": 2').waitFor()
+    await dialog().getByText('none was started').waitFor()
+    await button('Close', dialog()).click()
+
+    await api('PUT', `/tasks/${task}`, { file: fileOf(ADD) })
+    await press('rooms/manager/dead-letters.tsx POST /tasks/{task_id}/dead-letters/retry', () =>
+      button('Retry the dead letter', row).click(),
+    )
+    await seen('1 dead letter is tried again')
+    await lettersLeft(2)
+    await button('Retry all').click()
+    await seen('No dead letters')
+    const runs = async () => (await api<{ total: number }>('GET', `/tasks/${task}/runs`)).total
+    await until(async () => (await runs()) === 3, 'a run for each message')
+
+    await publish(
+      domain,
+      steam,
+      ['a', 'b', 'c'].map((vs) => ({ n: 'a', vs })),
+    )
+    await tab('Dead letters (3)').waitFor()
+    await button('Discard the dead letter', letterRows().filter({ hasText: '"vs":"b"' })).click()
+    await press('rooms/manager/dead-letters.tsx POST /tasks/{task_id}/dead-letters/discard', () => confirm('Discard'))
+    await lettersLeft(2)
+    expect(await letterRows().filter({ hasText: '"vs":"b"' }).count()).toBe(0)
+    await button('Discard all').click()
+    await dialog().getByText('Discard all 2 dead letters').waitFor()
+    await confirm('Discard')
+    await seen('No dead letters')
+    expect((await api<{ total: number }>('GET', `/tasks/${task}/dead-letters`)).total).toBe(0)
+    expect(await runs()).toBe(3)
+
+    // A result that its channel did not take leads to its run.
+    const water = await made(`/${domain}/channels`, { name: 'water' })
+    await api('PUT', `/tasks/${task}`, { publish_result: { channel_id: water } })
+    await api('POST', `/${domain}/channels/${water}/disable`)
+    await publish(domain, steam, [{ n: 'a', v: 4, t: 1_700_000_000 }])
+    await letterRows().getByText('a publication').waitFor()
+    await letterRows().getByRole('link', { name: 'water' }).waitFor()
+    await button('Show the dead letter', letterRows().first()).click()
+    await dialog().getByRole('link', { name: 'Open' }).click()
+    await headed(/Run of sum/)
+  })
+
+  test('messages beyond the rate of a new trigger wait, one that was there keeps what it does, and the task says so', async () => {
+    const domain = await newDomain('Rates')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    const task = await made('/tasks', { name: 'sum', domain_id: domain, file: fileOf(ADD) })
+    type Trigger = { rate_limit?: string; excess?: string; name?: string }
+    const trigger = async () => (await api<{ trigger: Trigger }>('GET', `/tasks/${task}`)).trigger
+    const change = async (fill: () => Promise<unknown>) => {
+      await button('Trigger').click()
+      await fill()
+      await confirm('Save')
+    }
+    const beyond = () => dialog().getByLabel('Messages beyond it')
+    await visitor.go(`/d/${domain}/tasks/${task}/rules`)
+    await change(async () => {
+      await dialog().getByLabel('Start for each message of').selectOption({ label: 'steam' })
+      expect(await beyond().count()).toBe(0)
+      await dialog().getByLabel('Runs at most').fill('1/1h')
+      expect(await beyond().inputValue()).toBe('wait')
+    })
+    expect(await trigger()).toMatchObject({ rate_limit: '1/1h', excess: 'wait' })
+    await seen('1/1h; further messages wait')
+    await publish(
+      domain,
+      steam,
+      [1, 2, 3].map((v) => ({ n: 'a', v, t: 1_700_000_000 + v })),
+    )
+    await seen(/messages since .* wait in their channel/)
+    await page.route(`**/tasks/${task}`, async (route) => {
+      const response = await route.fetch()
+      const json = (await response.json()) as { trigger_status?: { expired: number } }
+      if (json.trigger_status !== undefined) json.trigger_status.expired = 2
+      await route.fulfill({ response, json })
+    })
+    await seen(/matched, 0 dropped, 2 expired after a week of waiting/)
+    await page.unroute(`**/tasks/${task}`)
+
+    await change(async () => void (await beyond().selectOption('drop')))
+    expect(await trigger()).toMatchObject({ rate_limit: '1/1h', excess: 'drop' })
+    // As a program wrote it: without a word about excess.
+    await api('PUT', `/tasks/${task}`, { trigger: { channel_id: steam, rate_limit: '5/1m' } })
+    await seen('5/1m; further messages are dropped')
+    await change(async () => {
+      expect(await beyond().inputValue()).toBe('drop')
+      await dialog().getByLabel('Only records named').fill('pressure')
+    })
+    expect(await trigger()).toEqual({ channel_id: steam, rate_limit: '5/1m', name: 'pressure' })
+    await change(async () => {
+      await dialog().getByLabel('Messages per run').fill('100')
+      await dialog().getByLabel('Messages run').selectOption('client')
+    })
+    expect(await trigger()).toMatchObject({ batch: 100, order: 'client' })
+    await seen('up to 100, as a list')
+    await seen('one after another for each client')
+    await api('PUT', `/tasks/${task}`, { trigger: { channel_id: steam, rate_limit: '5/1m', debounce: '5s' } })
+    await visitor.go(`/d/${domain}/tasks/${task}/rules`)
+    await seen('5/1m; further messages are dropped')
+    await button('Trigger').click()
+    await dialog().getByLabel('Runs at most').waitFor()
+    expect(await beyond().count(), 'with debounce').toBe(0)
+    await button('Cancel', dialog()).click()
+  })
+
+  test('notifications: subscribed, confirmed again and deleted; what was not delivered is tried again and discarded', async () => {
+    const domain = await newDomain('Notified')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    await visitor.go('/account/notifications')
+    const subscribe = async (contact: string) => {
+      await button('New subscription').click()
+      await dialog().getByLabel('Topic').fill(`m/${domain}/c/${steam}`)
+      await dialog().getByLabel('Contact').fill(contact)
+      await press('rooms/provisioning/notifications.tsx POST /subscriptions', () => confirm('Create subscription'))
+    }
+    await subscribe('ann@example.com')
+    const url = `http://${webhook.host}/steam`
+    await subscribe(url)
+    const row = (contact: string) =>
+      page.getByRole('grid', { name: 'Subscriptions' }).locator('[data-row]').filter({ hasText: contact })
+    await row('ann@example.com').getByText('Not confirmed').waitFor()
+    await row('ann@example.com').getByRole('link').click()
+    await headed('ann@example.com')
+    await press('rooms/provisioning/notifications.tsx POST /subscriptions/{subscription_id}/confirmation', () =>
+      button('Send the link again').click(),
+    )
+    await menu('Delete')
+    await press('rooms/provisioning/notifications.tsx DELETE /subscriptions/{subscription_id}', () =>
+      button('Delete subscription', dialog()).click(),
+    )
+    await headed('Notifications')
+    await row('ann@example.com').waitFor({ state: 'detached' })
+
+    webhook.contact.status = 410
+    const records = [1, 2, 3, 4, 5].map((v) => ({ n: 'a', v }))
+    await publish(domain, steam, records)
+    await row(url).getByText('Failing').waitFor()
+    await row(url).getByRole('link').click()
+    await headed(url)
+    await lettersLeft(5)
+    const letter = (v: number) => letterRows().filter({ hasText: `"v":${v}` })
+    await button('Show the dead letter', letter(2)).click()
+    await dialog().getByLabel('message', { exact: true }).getByText('"payload"').waitFor()
+    await dialog().getByText(/410/).waitFor()
+    await button('Close', dialog()).click()
+    webhook.contact.status = 200
+    await press('rooms/provisioning/notifications.tsx POST /subscriptions/{subscription_id}/dead-letters/retry', () =>
+      button('Retry the dead letter', letter(2)).click(),
+    )
+    const delivered = async (...values: number[]) =>
+      await until(
+        () =>
+          webhook.contact.payloads
+            .map((payload) => (JSON.parse(payload) as [{ v: number }])[0].v)
+            .toSorted((one, other) => one - other)
+            .join() === values.join(),
+        `the values ${values.join()} at the webhook`,
+      )
+    await delivered(2)
+    await lettersLeft(4)
+    await button('Discard the dead letter', letter(5)).click()
+    await press('rooms/provisioning/notifications.tsx POST /subscriptions/{subscription_id}/dead-letters/discard', () =>
+      confirm('Discard'),
+    )
+    await lettersLeft(3)
+    await button('Retry all').click()
+    await seen('No dead letters')
+    await delivered(1, 2, 3, 4)
+
+    webhook.contact.status = 410
+    await publish(domain, steam, records.slice(0, 2))
+    await lettersLeft(2)
+    await button('Discard all').click()
+    await dialog().getByText('Discard all 2 dead letters').waitFor()
+    await confirm('Discard')
+    await seen('No dead letters')
+    await page.route('**/subscriptions/*', async (route) => {
+      const response = await route.fetch()
+      const json = { ...((await response.json()) as object), behind_since: '2026-01-02T03:04:05.000000Z', missed: 2 }
+      await route.fulfill({ response, json })
+    })
+    await seen(/messages since .* wait in their channel/)
+    await seen('2 messages waited for longer than a week')
+    await page.unroute('**/subscriptions/*')
+  })
+
+  test('workflows: created, started, stopped and deleted', async () => {
+    const domain = await newDomain('Workflows')
+    await visitor.go(`/d/${domain}/workflows`)
+    await button('New workflow').click()
+    await dialog().getByLabel('Name').fill('report')
+    await press('rooms/manager/workflows.tsx POST /workflows', () => button('Create workflow', dialog()).click())
+    await headed('report')
+    const tasks = [{ name: 'first', file: fileOf(ENDLESS) }]
+    const workflow = await made('/workflows', { name: 'endless', domain_id: domain, tasks })
+    await visitor.go(`/d/${domain}/workflows/${workflow}`)
+    await press('rooms/manager/workflows.tsx POST /workflows/{workflow_id}/start', () => button('Start').click())
+    await press('rooms/manager/workflows.tsx POST /workflows/{workflow_id}/stop', () => button('Stop').click())
+    await button('Start').waitFor()
+    await menu('Delete')
+    await press('rooms/manager/workflows.tsx DELETE /workflows/{workflow_id}', () =>
+      button('Delete workflow', dialog()).click(),
+    )
+    await headed('Workflows')
+  })
+
+  test('workers: one joins with a token, is drained, resumed and removed', async () => {
+    await visitor.go('/platform')
+    await press('rooms/manager/worker-list.tsx POST /workers/tokens', () => button('Join a worker').click())
+    const token = (await page.getByLabel('token', { exact: true }).textContent()) ?? ''
+    await page.keyboard.press('Escape')
+    using worker = startVisitingWorker(running.installation, { token, name: 'visitor' })
+    const row = page.getByRole('region', { name: 'Workers' }).getByRole('row').filter({ hasText: 'visitor' })
+    await row.getByText('Alive').waitFor()
+    await press('rooms/manager/worker-list.tsx POST /workers/{worker_id}/drain', () =>
+      menu('Drain', 'Actions for visitor'),
+    )
+    await row.getByText('Draining').waitFor()
+    await press('rooms/manager/worker-list.tsx POST /workers/{worker_id}/resume', () =>
+      menu('Resume', 'Actions for visitor'),
+    )
+    await row.getByText('Alive').waitFor()
+    worker.kill()
+    await row.getByText('Dead').waitFor()
+    await menu('Remove', 'Actions for visitor')
+    await press('rooms/manager/worker-list.tsx DELETE /workers/{worker_id}', () => confirm('Remove worker'))
+    await row.waitFor({ state: 'detached' })
+  })
+
+  test('provisioning: a device is created, a certificate is issued and revoked', async () => {
+    const domain = await newDomain('Provisioned')
+    await visitor.go(`/d/${domain}/provisioning`)
+    await page.getByLabel('External id').fill('gw-18')
+    await press('rooms/provisioning/provisioning.tsx POST /{domain_id}/mapping', () => button('Create device').click())
+    await headed('Created for gw-18')
+    const client = await made(`/${domain}/clients`, { name: 'pump' })
+    await visitor.go(`/d/${domain}/certificates?client=${client}`)
+    await button('Issue certificate').click()
+    await press('rooms/certificates/certificates.tsx POST /{domain_id}/certs/issue/{client_id}', () =>
+      button('Issue certificate', dialog()).click(),
+    )
+    await button('Done').click()
+    await button('Revoke', page.getByRole('grid')).click()
+    await press('rooms/certificates/certificates.tsx POST /{domain_id}/certs/{serial}/revoke', () => confirm('Revoke'))
+    // The filter of the table is one that the server knows.
+    await visitor.go(`/d/${domain}/certificates?state=valid`)
+    await seen('No certificate matches')
+  })
+
+  test('files of clients, channels and connections are imported', async () => {
+    const domain = await newDomain('Imported')
+    await visitor.go(`/d/${domain}/import`)
+    const bring = async (kind: 'Clients' | 'Channels' | 'Connections', control: Control, text: string) => {
+      await button(kind).click()
+      await page
+        .getByLabel('CSV file to import')
+        .setInputFiles({ name: 'file.csv', mimeType: 'text/csv', buffer: Buffer.from(text) })
+      await press(control, () => button(/^Create 1 /).click())
+      await seen(/^1 \w+ are created/)
+    }
+    await bring('Clients', 'rooms/provisioning/import.tsx POST /{domain_id}/clients/import', 'name\npump\n')
+    await bring('Channels', 'rooms/provisioning/import.tsx POST /{domain_id}/channels/import', 'name\nsteam\n')
+    const first = async (what: string) =>
+      (await api<Record<string, Id[]>>('GET', `/${domain}/${what}`))[what]?.[0]?.id ?? ''
+    await bring(
+      'Connections',
+      'rooms/provisioning/import.tsx POST /{domain_id}/connections/import',
+      `client_id,channel_id\n${await first('clients')},${await first('channels')}\n`,
+    )
+  })
+
+  test('that was every control that changes something', () => {
+    const left = [...controlsOfTheConsole()]
+    for (const control of pressed) {
+      const place = left.indexOf(control)
+      if (place >= 0) left.splice(place, 1)
+    }
+    expect(left).toEqual([])
+  })
+})

@@ -1,0 +1,88 @@
+// docs/guides/console.md: a file of clients from its example to the secrets that were made
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { accessibilityFaults, hasNoBrowser } from './browser.ts'
+import { startConsole } from './running-console.ts'
+import type { RunningConsole } from './running-console.ts'
+
+describe.skipIf(hasNoBrowser)('files in the console (needs Chromium)', () => {
+  let running: RunningConsole
+  let folder: string
+
+  beforeAll(async () => {
+    running = await startConsole()
+    folder = await mkdtemp(join(tmpdir(), 'skein-import-'))
+  })
+  afterAll(async () => {
+    await running?.[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  const download = async (page: Page, button: string) => {
+    const [file] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: button }).click(),
+    ])
+    const path = join(folder, file.suggestedFilename())
+    await file.saveAs(path)
+    return path
+  }
+
+  test.each(['Clients', 'Channels'] as const)('the example of %s is a file that is right', async (kind) => {
+    const domain = await running.made('/domains', { name: `Examples of ${kind}` })
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/import`)
+    await page.getByRole('button', { name: kind, exact: true }).click()
+    const example = await download(page, 'Download an example')
+    await page.getByLabel('CSV file to import').setInputFiles(example)
+    await page.getByText(`The file is right: 2 ${kind.toLowerCase()}`).waitFor()
+  })
+
+  test('faults are beside their rows, the mended file is read again, and the result has the ids and secrets', async () => {
+    const domain = await running.made('/domains', { name: 'Files' })
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    const path = join(folder, 'meters.csv')
+    const choose = async (text: string) => {
+      await writeFile(path, text)
+      await page.getByLabel('CSV file to import').setInputFiles(path)
+    }
+    const row = (content: string) => page.getByRole('row').filter({ hasText: content })
+    await visitor.go(`/d/${domain}/import`)
+    await choose('name,status\nmeter 1,enabled\nmeter 2,perhaps\nmeter 3,maybe\n')
+    await page.getByText('2 lines are marked below.').waitFor()
+    await row('meter 2,perhaps')
+      .getByText(/status/)
+      .waitFor()
+    await row('meter 3,maybe')
+      .getByText(/status/)
+      .waitFor()
+    expect(await row('meter 1,enabled').getByRole('cell').last().textContent()).toBe('')
+    expect(await accessibilityFaults(page)).toEqual([])
+    await choose('name,status\nmeter 1,enabled\n"meter 2, north",disabled\n')
+    await page.getByText('The file is right: 2 clients').waitFor()
+    // What was checked is created, whatever the file on the disk says now.
+    await writeFile(path, 'name\nanother\n')
+    await page.getByRole('button', { name: 'Create 2 clients' }).click()
+    await page.getByText('2 clients are created.').waitFor()
+    const result = await readFile(await download(page, 'Download ids and secrets'), 'utf8')
+    const { clients } = await running.api<{ clients: { id: string; name: string; credentials: { secret: string } }[] }>(
+      'GET',
+      `/${domain}/clients?status=all&order=name&dir=asc`,
+    )
+    expect(clients.map(({ name }) => name)).toEqual(['meter 1', 'meter 2, north'])
+    expect(result.split('\r\n').toSorted()).toEqual(
+      [
+        '',
+        'id,name,secret',
+        ...clients.map(
+          ({ id, name, credentials: { secret } }) => `${id},${name.includes(',') ? `"${name}"` : name},${secret}`,
+        ),
+      ].toSorted(),
+    )
+  })
+})

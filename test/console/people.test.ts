@@ -1,0 +1,165 @@
+// docs/guides/console.md: what a role does not allow is said before a form is filled in, and an invitation is seen on every page
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { newestMail } from '../harness/mail.ts'
+import { until } from '../harness/until.ts'
+import { accessibilityFaults, hasNoBrowser, signIn, visit } from './browser.ts'
+import { startConsole } from './running-console.ts'
+import type { RunningConsole } from './running-console.ts'
+
+const SECRET = 'correct horse'
+
+describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
+  let running: RunningConsole
+  let domain: string
+  let client: string
+
+  beforeAll(async () => {
+    running = await startConsole()
+    domain = await running.made('/domains', { name: 'Plant' })
+    client = await running.made(`/${domain}/clients`, { name: 'pump' })
+  })
+  afterAll(() => running?.[Symbol.asyncDispose]())
+
+  const newUser = async (username: string) =>
+    await running.made('/users', {
+      first_name: username,
+      last_name: 'Member',
+      email: `${username}@example.com`,
+      credentials: { username, secret: SECRET },
+    })
+  const member = async (username: string, relation: string) => {
+    const user = await newUser(username)
+    await running.api('POST', `/domains/${domain}/users/assign`, { relation, user_ids: [user] })
+    return user
+  }
+  const asUser = async (username: string, isPhone = false) => {
+    const visitor = await visit(running.browser, running.installation.base, { isPhone })
+    await signIn(visitor.page, running.installation.base, username, SECRET)
+    return visitor
+  }
+  /** What the button says about itself: undefined, while it can be pressed. */
+  const reasonOf = async (page: Page, name: string) => {
+    const button = page.getByRole('button', { name, exact: true }).first()
+    await button.waitFor()
+    return (await button.getAttribute('aria-disabled')) === 'true' ? await button.getAttribute('title') : undefined
+  }
+
+  test('a viewer sees what is not allowed before a form is filled in, with the action that is missing', async () => {
+    await member('vera', 'viewer')
+    await using visitor = await asUser('vera')
+    const { page } = visitor
+    for (const [path, button, action] of [
+      [`/d/${domain}/clients`, 'New client', 'client_create'],
+      [`/d/${domain}/channels`, 'New channel', 'channel_create'],
+      [`/d/${domain}/groups`, 'New group', 'group_create'],
+      [`/d/${domain}/tasks`, 'New task', 'task_create'],
+      [`/d/${domain}/workflows`, 'New workflow', 'task_create'],
+      [`/d/${domain}/connect`, 'Create device', 'client_create'],
+      [`/d/${domain}/provisioning`, 'Create device', 'client_create'],
+      [`/d/${domain}/settings`, 'Save', 'update'],
+      [`/d/${domain}/settings`, 'Delete', 'delete'],
+      [`/d/${domain}/clients/${client}`, 'Edit', 'update'],
+      [`/d/${domain}/clients/${client}`, 'Show secret', 'update'],
+      [`/d/${domain}/clients/${client}/connections`, 'Connect', 'connect_to_channel'],
+    ] as const) {
+      await visitor.go(path)
+      await expect
+        .poll(async () => await reasonOf(page, button), { message: `${path} ${button}` })
+        .toMatch(new RegExp(`^None of your roles .* has the action ${action}$`))
+    }
+    // An address that opens a form does not open it.
+    await visitor.go(`/d/${domain}/clients?create=1`)
+    await expect.poll(async () => await reasonOf(page, 'New client')).toContain('client_create')
+    expect(await page.getByRole('dialog').count()).toBe(0)
+  })
+
+  test('an address that no screen has is said inside the frame, and leads to the domains', async () => {
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    for (const path of ['/nowhere', `/d/${domain}/nowhere/at/all`]) {
+      await visitor.go(path)
+      await page.getByRole('heading', { name: 'There is no such page' }).waitFor()
+      await page.getByRole('button', { name: 'Account' }).waitFor()
+    }
+    await page.getByRole('link', { name: 'Show your domains' }).click()
+    await page.getByRole('heading', { name: 'Domains' }).waitFor()
+  })
+
+  test('an operator may create, and sees one padlock in place of members, roles and invitations', async () => {
+    await member('oskar', 'contributor')
+    await using visitor = await asUser('oskar')
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/clients`)
+    expect(await reasonOf(page, 'New client')).toBeUndefined()
+    await visitor.go(`/d/${domain}/members`)
+    await page.getByText('You do not have access').first().waitFor()
+    expect(await page.getByText('You do not have access').count()).toBe(1)
+    expect(await accessibilityFaults(page)).toEqual([])
+  })
+
+  test('a person without an account is invited by mail, registers with the link, and accepts', async () => {
+    const email = 'rosalind@example.com'
+    await using admin = await running.asAdmin()
+    const { page } = admin
+    await admin.go(`/d/${domain}/members`)
+    await page.getByRole('button', { name: 'Invite' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Username or email').fill(email)
+    await dialog.getByText(/It gets a mail with a link to register/).waitFor()
+    await dialog.getByLabel('Role').selectOption({ label: 'Operator' })
+    await dialog.getByRole('button', { name: 'Invite' }).click()
+    const row = page.locator('.list-row').filter({ hasText: email })
+    await row.getByText('Not registered').waitFor()
+    await row.getByText(/as Operator/).waitFor()
+    expect(await accessibilityFaults(page)).toEqual([])
+    await row.getByRole('button', { name: 'Mail again' }).click()
+    await page.getByText('Invited again').waitFor()
+    const linkIn = () => /console(\/sign-up#\S+)/.exec(newestMail(running.installation.dataDir, email) ?? '')?.[1]
+    const link = await until(linkIn, 'the mail')
+
+    await using visitor = await visit(running.browser, running.installation.base)
+    await visitor.go(link)
+    const mine = visitor.page
+    await mine.getByRole('heading', { name: 'You are invited: create your account' }).waitFor()
+    expect(await mine.getByLabel('Email').inputValue()).toBe(email)
+    expect(await mine.getByLabel('Email').isEditable()).toBe(false)
+    for (const [label, value] of [
+      ['First name', 'Rosalind'],
+      ['Last name', 'Franklin'],
+      ['Username', 'rosalind'],
+      ['Password', SECRET],
+    ] as const)
+      await mine.getByLabel(label).fill(value)
+    await mine.getByRole('button', { name: 'Create account' }).click()
+    await mine.getByText(/as Operator/).waitFor()
+    await mine.getByRole('button', { name: 'Accept' }).click()
+    await mine.getByRole('link', { name: /Plant/ }).waitFor()
+    // One that is withdrawn is no longer listed.
+    await running.api('POST', `/domains/${domain}/invitations`, { email: 'nobody@example.com', relation: 'viewer' })
+    await page.reload()
+    await row.waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Withdraw the invitation of nobody@example.com' }).click()
+    await page.getByText('No invitation waits').waitFor()
+  })
+
+  test.each([
+    ['desktop', false],
+    ['phone', true],
+  ] as const)('on a %s, an invitation is announced on every page until it is answered', async (kind, isPhone) => {
+    const user = await newUser(`ina-${kind}`)
+    await using visitor = await asUser(`ina-${kind}`, isPhone)
+    const { page } = visitor
+    const badge = page.getByRole('link', { name: /1 ?invitation/ })
+    await visitor.go('/account')
+    await page.getByRole('heading', { name: 'Your account' }).waitFor()
+    expect(await badge.count()).toBe(0)
+    await running.api('POST', '/invitations', { user_id: user, domain_id: domain, relation: 'contributor' })
+    await page.reload()
+    await badge.click()
+    await page.getByText(/as Operator/).waitFor()
+    expect(await accessibilityFaults(page)).toEqual([])
+    await page.getByRole('button', { name: 'Accept' }).click()
+    await badge.waitFor({ state: 'detached' })
+  })
+})

@@ -1,0 +1,299 @@
+/** Triggers with `batch` and `order`: several messages in one run, one after another, each with one effect. */
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
+import { lockClaims, returnMessages } from '#queues/index.ts'
+import type { Caller } from '../harness/api.ts'
+import { relayModule } from '../harness/relay-guest.ts'
+import { useWorld } from '../harness/world.ts'
+import { startTestTenant } from './platform.ts'
+import { clientOf, until } from './support.ts'
+
+const tenant = useWorld(startTestTenant)
+const relay = await relayModule()
+
+const newChannel = () => tenant.newChannel(tenant.owner.call, tenant.domain)
+const publish = (channel: string, ...values: number[]) => publishAs(tenant.owner.call, channel, ...values)
+const publishAs = (call: Caller, channel: string, ...values: number[]) =>
+  tenant.publish(
+    call,
+    tenant.domain,
+    channel,
+    values.map((v, index) => ({ n: `r${index}`, v })),
+  )
+
+/** A client that is connected to the channel. */
+async function newDevice(channel: string): Promise<Caller> {
+  const { call } = tenant.owner
+  const client = (await call('POST', `/${tenant.domain}/clients`, { name: 'device' })).json<{
+    id: string
+    credentials: { secret: string }
+  }>()
+  const pair = { client_ids: [client.id], channel_ids: [channel], types: ['publish'] }
+  expect((await call('POST', `/${tenant.domain}/channels/connect`, pair)).status).toBeLessThan(300)
+  return tenant.api.as(`Client ${client.credentials.secret}`)
+}
+
+async function upload(task: string, module: Buffer): Promise<void> {
+  const authorization = `Bearer ${tenant.owner.accessToken}`
+  const given = await clientOf(tenant.api.app).upload(task, module, 'file', { authorization })
+  expect(given.status, JSON.stringify(given.body)).toBe(200)
+}
+
+/** A task that publishes each value from a channel to another one. */
+async function newRelay(trigger: object, fields: object = {}): Promise<{ task: string; from: string; to: string }> {
+  const [from, to] = [await newChannel(), await newChannel()]
+  const answer = await tenant.owner.call('POST', '/tasks', {
+    name: 'relay',
+    domain_id: tenant.domain,
+    trigger: { channel_id: from, ...trigger },
+    grants: [{ kind: 'publish', channel_id: to }],
+    ...fields,
+  })
+  expect(answer.status, answer.text).toBe(201)
+  const { id: task } = answer.json<{ id: string }>()
+  await upload(task, relay)
+  return { task, from, to }
+}
+
+async function valuesOf(channel: string): Promise<number[]> {
+  const answer = await tenant.owner.call('GET', `/${tenant.domain}/channels/${channel}/messages?limit=1000`)
+  const { messages } = answer.json<{ messages: { value: number }[] }>()
+  return messages.map(({ value }) => value).toSorted((one, other) => one - other)
+}
+
+type RunRow = { id: string; state: number; messages: number; began: number; ended: number; inputs: number[] }
+async function runsOf(task: string): Promise<RunRow[]> {
+  const { rows } = await sql<RunRow>`
+    SELECT r.id, r.state, coalesce((r.cause ->> 'messages')::int, 1) AS messages, extract(epoch FROM r.running_at)::float8 AS began,
+      extract(epoch FROM r.finished_at)::float8 AS ended, r.spec -> 'inputs' AS inputs
+    FROM runs r JOIN tasks t ON t.key = r.task_key WHERE t.id = ${task} ORDER BY r.key`.execute(tenant.database.db)
+  return rows
+}
+
+const keyOf = (task: string) => sql`(SELECT key FROM tasks WHERE id = ${task})`
+async function countRows(table: 'task_messages' | 'held_publications', task: string): Promise<number> {
+  const { rows } = await sql<{ rows: number }>`SELECT count(*)::int AS rows FROM ${sql.table(table)}
+    WHERE task_key = ${keyOf(task)}`.execute(tenant.database.db)
+  return rows[0]?.rows ?? 0
+}
+
+/** While it is held, no manager gives messages of the task to runs. */
+async function hold(task: string): Promise<AsyncDisposable> {
+  const [held, over] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const holding = tenant.database.transaction(async (tx) => {
+    await sql`SELECT pg_advisory_xact_lock(hashtextextended('messages of task ' || ${keyOf(task)}, 0))`.execute(tx)
+    held.resolve()
+    await over.promise
+  })
+  await held.promise
+  return {
+    async [Symbol.asyncDispose]() {
+      over.resolve()
+      await holding
+    },
+  }
+}
+
+async function publishHeld(task: string, count: number, send: () => Promise<void>): Promise<void> {
+  await using _held = await hold(task)
+  await send()
+  await until(
+    'all wait',
+    () => countRows('task_messages', task),
+    (waiting) => waiting === count,
+  )
+}
+
+const allPublished = (channel: string, count: number) =>
+  until(
+    `${count} values`,
+    () => valuesOf(channel),
+    (found) => found.length >= count,
+  )
+const nothingWaits = (task: string) =>
+  until(
+    'no message waits',
+    () => countRows('task_messages', task),
+    (waiting) => waiting === 0,
+  )
+const letters = async (task: string) =>
+  (await tenant.owner.call('GET', `/tasks/${task}/dead-letters`)).json<{
+    total: number
+    dead_letters: { id: string; reason: string; records: { v: number }[] }[]
+  }>()
+const count = (from: number, length: number) => Array.from({ length }, (_, index) => from + index)
+
+test('waiting messages are one run with a list, and one message is a list of one', async () => {
+  const { task, from, to } = await newRelay({ batch: 50 })
+  await publishHeld(task, 60, async () => {
+    for (const v of count(0, 60)) await publish(from, v)
+  })
+  expect(await allPublished(to, 60)).toEqual(count(0, 60))
+  expect((await runsOf(task)).map(({ messages }) => messages).toSorted((one, other) => one - other)).toEqual([10, 50])
+  await publish(from, 60)
+  expect(await allPublished(to, 61)).toEqual(count(0, 61))
+  await nothingWaits(task)
+  expect(await countRows('held_publications', task)).toBe(0)
+  const shown = await tenant.owner.call('GET', `/tasks/${task}`)
+  expect(shown.json()).toMatchObject({ trigger: { batch: 50 }, trigger_status: { matched: 61, dropped: 0 } })
+})
+
+test('of a batch with a poison message only that one becomes a dead letter, and the others have one effect', async () => {
+  const { task, from, to } = await newRelay({ batch: 64 })
+  await publishHeld(task, 64, async () => {
+    for (const v of count(0, 64)) await publish(from, v === 37 ? -37 : v)
+  })
+  const others = count(0, 64).filter((v) => v !== 37)
+  expect(await allPublished(to, 63)).toEqual(others)
+  await until(
+    'a dead letter',
+    () => letters(task),
+    ({ total }) => total === 1,
+  )
+  const [letter] = (await letters(task)).dead_letters
+  expect(letter).toMatchObject({ records: [{ v: -37 }], reason: expect.stringContaining('trap') as string })
+  // 64, 32, 16, 8, 4, 2, 1: each halving has one half that fails and one that does not.
+  const runs = await runsOf(task)
+  const failed = runs.filter(({ state }) => state === 4).map(({ messages }) => messages)
+  expect(failed).toEqual([64, 32, 16, 8, 4, 2, 1])
+  expect(runs).toHaveLength(13)
+  expect(await valuesOf(to)).toEqual(others)
+  // It is tried again alone, beside what waits.
+  const retried = await tenant.owner.call('POST', `/tasks/${task}/dead-letters/retry`, { all: true })
+  expect(retried.json()).toMatchObject({ count: 1 })
+  await until(
+    'it has failed again',
+    () => letters(task),
+    ({ dead_letters: found }) => found[0] !== undefined && found[0].id !== letter?.id,
+  )
+  expect(await countRows('held_publications', task)).toBe(0)
+})
+
+test('messages of the channel run one after another, record by record where the function takes numbers', async () => {
+  const channel = await newChannel()
+  const trigger = { channel_id: channel, order: 'channel' }
+  const task = await tenant.newTask(tenant.owner, tenant.domain, { inputs: [0], trigger })
+  await publishHeld(task, 4, async () => {
+    await publish(channel, 1, 2, 3)
+    await publish(channel, 4)
+    await publish(channel, 5, 6)
+    await publish(channel, 7)
+  })
+  const runs = await until(
+    'all have run',
+    () => runsOf(task),
+    (found) => found.filter(({ state }) => state === 3).length === 7,
+  )
+  expect(runs.map(({ inputs }) => inputs[0])).toEqual([1, 2, 3, 4, 5, 6, 7])
+  for (const [index, { ended }] of runs.entries())
+    expect(runs[index + 1]?.began ?? Infinity).toBeGreaterThanOrEqual(ended)
+  await nothingWaits(task)
+})
+
+test('messages of one client run one after another, and those of another one beside them', async () => {
+  const channel = await newChannel()
+  const task = await tenant.newTask(tenant.owner, tenant.domain, {
+    inputs: [0],
+    trigger: { channel_id: channel, order: 'client' },
+  })
+  const [one, other] = [await newDevice(channel), await newDevice(channel)]
+  await publishHeld(task, 6, async () => {
+    for (const v of [1, 2, 3]) await publishAs(one, channel, v)
+    for (const v of [11, 12, 13]) await publishAs(other, channel, v)
+  })
+  const runs = await until(
+    'all have run',
+    () => runsOf(task),
+    (found) => found.filter(({ state }) => state === 3).length === 6,
+  )
+  const values = runs.map(({ inputs: [value = 0] }) => value)
+  expect(values.slice(0, 2).toSorted((one, two) => one - two)).toEqual([1, 11])
+  for (const ofClient of [
+    runs.filter((_, at) => (values[at] ?? 0) < 10),
+    runs.filter((_, at) => (values[at] ?? 0) > 10),
+  ]) {
+    expect(ofClient.map(({ inputs }) => (inputs[0] ?? 0) % 10)).toEqual([1, 2, 3])
+    for (const [index, { ended }] of ofClient.entries())
+      expect(ofClient[index + 1]?.began ?? Infinity).toBeGreaterThanOrEqual(ended)
+  }
+})
+
+test('what a guest publishes goes out with the result of its run, or not at all', async () => {
+  const { task, from, to } = await newRelay({}, { retry: { max_attempts: 3, backoff: '10ms' } })
+  // It publishes 1 in each of its attempts, and traps.
+  await publish(from, 1, -1)
+  await until(
+    'it has failed',
+    () => runsOf(task),
+    ([run]) => run?.state === 4,
+  )
+  await publish(from, 2, 3)
+  expect(await allPublished(to, 2)).toEqual([2, 3])
+  expect(await countRows('held_publications', task)).toBe(0)
+})
+
+/** Gives the waiting messages of the task to this run, as a manager that ended long ago. */
+async function give(task: string, runId: string): Promise<void> {
+  await sql`UPDATE task_messages m SET run_id = ${runId},
+    check_at = CASE WHEN m.key = (SELECT min(key) FROM task_messages WHERE task_key = m.task_key) THEN now() END
+    WHERE task_key = ${keyOf(task)}`.execute(tenant.database.db)
+}
+
+test('a run whose manager ended before it was started is started by another, under its id', async () => {
+  const { task, from, to } = await newRelay({ batch: 10 })
+  const runId = randomUUID()
+  {
+    await using _held = await hold(task)
+    for (const v of [1, 2, 3]) await publish(from, v)
+    await until(
+      'all wait',
+      () => countRows('task_messages', task),
+      (waiting) => waiting === 3,
+    )
+    await give(task, runId)
+  }
+  expect(await allPublished(to, 3)).toEqual([1, 2, 3])
+  expect(await runsOf(task)).toMatchObject([{ id: runId, messages: 3 }])
+  await nothingWaits(task)
+})
+
+test('messages of a run that an earlier build has ended are done, and no other run gets those of a started one', async () => {
+  const { task, from, to } = await newRelay({ batch: 10 })
+  await publish(from, 1)
+  await allPublished(to, 1)
+  const [first] = await runsOf(task)
+  const { database } = tenant
+  {
+    await using _held = await hold(task)
+    await publish(from, 2)
+    await until(
+      'it waits',
+      () => countRows('task_messages', task),
+      (waiting) => waiting === 1,
+    )
+    await sql`UPDATE task_messages SET run_id = ${first?.id}, check_at = now() + interval '1 hour' WHERE task_key = ${keyOf(task)}`.execute(
+      database.db,
+    )
+    await database.transaction((tx) => returnMessages(tx, first?.id ?? ''))
+    expect(await lockClaims(database.db, [first?.id ?? '', randomUUID()])).toEqual(new Set([first?.id]))
+    await give(task, first?.id ?? '')
+  }
+  await nothingWaits(task)
+  await publish(from, 3)
+  expect(await allPublished(to, 2)).toEqual([1, 3])
+})
+
+test.each([
+  [{ batch: 0 }, 'batch'],
+  [{ batch: 501 }, 'batch'],
+  [{ batch: 1.5 }, 'batch'],
+  [{ order: 'all' }, 'order'],
+  [{ batch: 2, debounce: '1s' }, '/trigger/batch'],
+  [{ order: 'client', debounce: '1s' }, '/trigger/order'],
+])('a trigger with %j is refused', async (fields, path) => {
+  const trigger = { channel_id: await newChannel(), ...fields }
+  const answer = await tenant.owner.call('POST', '/tasks', { name: 'add', domain_id: tenant.domain, trigger })
+  expect(answer.status).toBe(400)
+  expect(answer.text).toContain(path)
+})
