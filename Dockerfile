@@ -52,6 +52,7 @@ COPY deploy/health.mjs deploy/
 # A worker that runs as root, for the sake of its guests' isolation, writes below /var/lib/skein instead (docker-compose.yml).
 USER skein
 ENV NODE_ENV=production \
+    MALLOC_ARENA_MAX=1 \
     NODE_COMPILE_CACHE=/tmp/node-compile-cache \
     SKEIN_DATA_DIR=/data \
     SKEIN_HOST=0.0.0.0
