@@ -62,6 +62,17 @@ test('spares exist after the first component, and each is used once', async () =
   }
 })
 
+test('spares that are ended at any moment of their start end', async () => {
+  // bubblewrap needs some milliseconds until it has released the process that becomes Node.
+  for (let delayMicroseconds = 0; delayMicroseconds < 20_000; delayMicroseconds += 250) {
+    const processes = new SingleUseProcesses({ isolation, codeFolder, entries })
+    processes.warm()
+    const until = process.hrtime.bigint() + BigInt(delayMicroseconds) * 1_000n
+    while (process.hrtime.bigint() < until);
+    await processes.close()
+  }
+})
+
 test('a spare that was killed while it waited costs no component', async () => {
   const processes = new SingleUseProcesses({ isolation, codeFolder, entries })
   try {

@@ -28,7 +28,9 @@ const MAX_INFO_CHARACTERS = 4_096
 
 export class IsolatedProcess {
   readonly child: ChildProcessWithoutNullStreams
+  readonly #isInNamespace: boolean
   #pid: number | undefined
+  #isKilled = false
 
   constructor(isolation: Isolation, { codeFolder, entry, user, maxHeapMib, flags = [] }: IsolatedLaunch) {
     const node = [
@@ -42,15 +44,15 @@ export class IsolatedProcess {
       ...flags,
       entry,
     ]
-    const isInNamespace = isolation.level === 'namespace'
-    const launch = commandFor(isolation, { codeFolder, user, node, reportsPid: isInNamespace })
+    this.#isInNamespace = isolation.level === 'namespace'
+    const launch = commandFor(isolation, { codeFolder, user, node, reportsPid: this.#isInNamespace })
     const standard = ['pipe', 'pipe', 'pipe'] as const
     this.child = spawn(launch.command, launch.args, {
       ...launch.options,
-      stdio: isInNamespace ? [...standard, 'pipe'] : [...standard],
+      stdio: this.#isInNamespace ? [...standard, 'pipe'] : [...standard],
     }) as ChildProcessWithoutNullStreams
     raiseOomScore(this.child.pid)
-    if (isInNamespace) this.#readPid(this.child.stdio[INFO_FD] as Readable)
+    if (this.#isInNamespace) this.#readPid(this.child.stdio[INFO_FD] as Readable)
     else this.#pid = this.child.pid
   }
 
@@ -65,12 +67,16 @@ export class IsolatedProcess {
     return this.#pid === undefined ? 0 : residentBytesOf(this.#pid)
   }
 
-  /** Kills at once. In a namespace Node is killed, not bubblewrap, which reaps it and exits too. */
+  /**
+   * Kills at once. In a namespace Node is killed, not bubblewrap, which reaps it and exits too. Before bubblewrap has said which process Node is
+   * to be, that process waits to be released by bubblewrap, and would wait for ever if bubblewrap were killed: it is killed as soon as it is known.
+   */
   kill(): void {
     const hasEnded = this.child.exitCode !== null || this.child.signalCode !== null
     if (hasEnded) return
-    if (this.#pid === undefined || this.#pid === this.child.pid) this.child.kill('SIGKILL')
-    else killIfThere(this.#pid)
+    this.#isKilled = true
+    if (this.#pid !== undefined) killIfThere(this.#pid)
+    else if (!this.#isInNamespace) this.child.kill('SIGKILL')
   }
 
   #readPid(info: Readable): void {
@@ -80,7 +86,8 @@ export class IsolatedProcess {
       const [, pid] = /"child-pid": (\d+)/.exec(text) ?? []
       if (pid === undefined || this.#pid !== undefined) return
       this.#pid = Number(pid)
-      raiseOomScore(this.#pid)
+      if (this.#isKilled) killIfThere(this.#pid)
+      else raiseOomScore(this.#pid)
     })
   }
 }
