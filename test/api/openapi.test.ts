@@ -216,6 +216,8 @@ function schemaFaults(schema: unknown, at: string): string[] {
         ? value.flatMap((item, index) => schemaFaults(item, `${place}[${index}]`))
         : [`${place} is no list`]
     if (SCHEMA_SINGLES.has(keyword)) return schemaFaults(value, place)
+    // JSON Schema 2020-12 ignores keywords that it does not know; these are OpenAPI's extensions (section 4.9).
+    if (keyword.startsWith('x-')) return []
     const check = SCHEMA_KEYWORDS[keyword]
     if (check === undefined) return [`${place}: JSON Schema 2020-12 knows no such keyword`]
     return check(value) ? [] : [`${place} is wrong: ${JSON.stringify(value)}`]

@@ -4,12 +4,6 @@ import { wholeDocument } from '../harness/openapi.ts'
 
 const WITHOUT_CURSOR: Readonly<Record<string, string>> = {
   '/proplets/{proplet_id}/alive-history': 'at most ten times, which are not rows',
-  '/channels/{channel_id}/messages/series':
-    'the series of a channel: a chart reads a few pages, whose values change with the time',
-  '/m/{domain_id}/c/{channel_id}/series':
-    'the series of a channel: a chart reads a few pages, whose values change with the time',
-  '/{domain_id}/channels/{channel_id}/messages/series':
-    'the series of a channel: a chart reads a few pages, whose values change with the time',
   '/proplets/{proplet_id}/metrics': 'at most one measurement, which is not stored',
 }
 

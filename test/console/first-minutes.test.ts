@@ -184,7 +184,7 @@ describe.skipIf(hasNoBrowser)('the first minutes with the console (needs Chromiu
       await page.getByText('The first message has arrived.').waitFor()
       expect(await accessibilityFaults(page)).toEqual([])
       await page.getByRole('link', { name: 'Show the chart' }).click()
-      await page.getByRole('img', { name: /Chart of temperature/ }).waitFor()
+      await page.getByRole('group', { name: /Chart of temperature/ }).waitFor()
       await expect.poll(async () => await drawnPixels(page)).toBeGreaterThan(3)
       expect(clicks).toBeGreaterThan(0)
       expect(clicks).toBeLessThanOrEqual(CLICKS)

@@ -26,13 +26,21 @@ const SMALL_ITEMS = [
   /^\/users\/(search|tokens)/,
   /subscriptions/,
   /\/consumers(\/|$)/,
+  // At most 1,000 intervals of a series: test/messages has pages of many.
+  /\/series$/,
   /certs|serials/,
   /sessions$/,
   /^\/workers$/,
   /^\/proplets(\/:proplet_id\/(alive-history|metrics))?$/,
 ]
 /** Filters without which a listing is refused. */
-const NEEDED: Readonly<Record<string, Record<string, string>>> = { '/users/search': { username: 'person' } }
+const DAYS = { from: '1', to: '864001', interval: '24h', aggregation: 'AVG' }
+const NEEDED: Readonly<Record<string, Record<string, string>>> = {
+  '/users/search': { username: 'person' },
+  '/m/:domain_id/c/:channel_id/series': DAYS,
+  '/:domain_id/channels/:channel_id/messages/series': DAYS,
+  '/channels/:channel_id/messages/series': DAYS,
+}
 
 type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'user_id' | 'task_id', string> & {
   proplet_id: string

@@ -145,7 +145,6 @@ const UNSHARED: Readonly<Record<string, string>> = {
   'api/messages/live/followers.ts': 'streams are bounded by owner before they follow, MQTT and CoAP by connection',
   'core/streams/limits.ts': 'the sum of streams that are bounded by owner',
   'manager/writer/run-plan.ts': 'the sum of what is written in one batch: the next one has its own',
-  'manager/writer/start-runs.ts': 'runs that wait hold no slot: it bounds the sum of a queue in the database',
 }
 
 test('a limit of the process that is not shared by domain has a reason', () => {

@@ -16,7 +16,7 @@ import type { RoleChoice, RoleRecord } from './role-words.ts'
 const MIN_LETTERS = 3
 
 /** Whether a text can be an address; the server decides. */
-const ADDRESS = /^\S+@\S+$/
+const ADDRESS = /^[^\s@]+@[^\s@]+$/
 
 type Invitee = { invitee_user_id: string } | { email: string }
 

@@ -84,9 +84,11 @@ const escaped = (part: string) => encodeURIComponent(part).replaceAll('*', '%2A'
 export function formatChoice(series: readonly Series[]): string {
   if (series.length === 0) return BETWEEN_SERIES
   return series
-    .map(({ publisher, name, unit, subtopic }) =>
-      [publisher, name, unit, subtopic].map(escaped).join(BETWEEN_PARTS).replace(/\*+$/, ''),
-    )
+    .map(({ publisher, name, unit, subtopic }) => {
+      const parts = [publisher, name, unit, subtopic]
+      const known = parts.slice(0, parts.findLastIndex((part) => part !== '') + 1)
+      return known.map(escaped).join(BETWEEN_PARTS)
+    })
     .join(BETWEEN_SERIES)
 }
 
