@@ -4,9 +4,12 @@
  */
 import type { UserPrincipal } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
+import { isOutage, translateDatabaseError } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { growingPauses } from '#core/rounds.ts'
 import { Slots } from '#core/slots.ts'
+import { monotonicMs, sleep } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import { requireActingUser } from './acting-user.ts'
@@ -41,6 +44,10 @@ const MAX_CALLS_PER_DOMAIN = 250
 /** Waiting calls; a call beyond the limit or with a longer wait fails. */
 const MAX_WAITING_PER_DOMAIN = 2_000
 const CALL_WAIT_MS = 10_000
+/** How long a call is repeated while the database is unavailable. The primary is replaced within 10 s. */
+const OUTAGE_RETRY_MS = 30_000
+const MIN_OUTAGE_PAUSE_MS = 50
+const MAX_OUTAGE_PAUSE_MS = 1_000
 
 export function createGuests({ database, bus, access, readChannel }: GuestsDeps) {
   /**
@@ -114,15 +121,14 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       if (!isHeld) hintPublications(bus)
     },
 
-    /** Records as JSON. Throws `forbidden` without a grant, `unavailable` where this manager cannot read channels. */
-    async read(run: AssignedRun, call: GuestRead): Promise<string> {
+    /** Records as JSON. Throws `forbidden` without a grant. */
+    async read(run: AssignedRun, call: GuestRead, readRecords: ReadChannel): Promise<string> {
       const subtopic = canonicalSubtopic(call.subtopic, 'subtopic')
       requireGrant(run, 'read', call.channelId, subtopic)
       if (call.limit < 1 || call.limit > MAX_RECORDS_READ)
         throw new ServiceError('malformed', `limit must be between 1 and ${MAX_RECORDS_READ}`)
       const { domainId, domainKey, channelKey } = await enter(run, 'read', call.channelId, subtopic)
-      if (readChannel === undefined) throw new ServiceError('unavailable', 'this manager cannot read channels')
-      const records = await readChannel(
+      const records = await readRecords(
         { domainKey, domainId, channelKey, channelId: call.channelId },
         {
           ...(subtopic === '' ? {} : { subtopic }),
@@ -135,10 +141,31 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       return JSON.stringify(records)
     },
   }
+  /** `isAwaited`: whether the worker still waits for the answer. */
+  async function inTurn<T>(run: AssignedRun, isAwaited: () => boolean, call: () => Promise<T>): Promise<T> {
+    return await calls.run(run.spec.domain_id, () => throughOutages(call, isAwaited))
+  }
   return {
-    publish: (run: AssignedRun, callId: number, message: GuestPublish) =>
-      calls.run(run.spec.domain_id, () => guests.publish(run, callId, message)),
-    read: (run: AssignedRun, call: GuestRead) => calls.run(run.spec.domain_id, () => guests.read(run, call)),
+    publish: (run: AssignedRun, callId: number, message: GuestPublish, isAwaited: () => boolean) =>
+      inTurn(run, isAwaited, () => guests.publish(run, callId, message)),
+    async read(run: AssignedRun, call: GuestRead, isAwaited: () => boolean) {
+      if (readChannel === undefined) throw new ServiceError('unavailable', 'this manager cannot read channels')
+      return await inTurn(run, isAwaited, () => guests.read(run, call, readChannel))
+    },
+  }
+}
+
+/** Repeats a call while the database is unavailable: the number of the call makes a repetition safe. Throws errors of services only, and bugs. */
+async function throughOutages<T>(call: () => Promise<T>, isAwaited: () => boolean): Promise<T> {
+  const endMs = monotonicMs() + OUTAGE_RETRY_MS
+  const pauses = growingPauses(MIN_OUTAGE_PAUSE_MS, MAX_OUTAGE_PAUSE_MS)
+  for (;;) {
+    try {
+      return await call()
+    } catch (error) {
+      if (!isOutage(error) || !isAwaited() || monotonicMs() > endMs) throw translateDatabaseError(error)
+    }
+    await sleep(pauses.next(true))
   }
 }
 

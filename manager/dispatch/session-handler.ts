@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events'
 import { status } from '@grpc/grpc-js'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf, presentError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
@@ -301,14 +301,15 @@ class SessionHandler {
       })
   }
 
-  /** Answers after the commit; a refusal is also an answer. */
+  /** Answers after the commit. A failure is also an answer: without one the guest would wait until its run ends. */
   async #answerGuest(call: GuestCall): Promise<void> {
     const identity = fromRef(call.run)
     const outcome = await this.#guestOutcome(findAssignedRun(this.session, identity), call).catch(
       (error: unknown): GuestOutcome => {
-        if (!(error instanceof ServiceError)) throw error
-        const kind = error.kind === 'conflict' ? 'stale' : error.kind
-        return { case: 'error', value: { kind, message: error.message } }
+        if (kindOf(error) === 'internal')
+          this.#deps.logger.error({ err: error, worker: this.session.name }, 'failed to answer a guest')
+        const { error: kind, message } = presentError(error)
+        return { case: 'error', value: { kind: kind === 'conflict' ? 'stale' : kind, message } }
       },
     )
     this.#stream.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
@@ -316,13 +317,14 @@ class SessionHandler {
 
   async #guestOutcome(run: AssignedRun | undefined, { callId, call }: GuestCall): Promise<GuestOutcome> {
     const { guests } = this.#deps
+    const isAwaited = () => this.session.isAlive
     if (run === undefined) throw new ServiceError('conflict', 'the run was assigned to another worker or has ended')
     switch (call.case) {
       case 'publish':
-        await guests.publish(run, callId, call.value)
+        await guests.publish(run, callId, call.value, isAwaited)
         return { case: 'published', value: {} }
       case 'read':
-        return { case: 'recordsJson', value: Buffer.from(await guests.read(run, call.value)) }
+        return { case: 'recordsJson', value: Buffer.from(await guests.read(run, call.value, isAwaited)) }
       case undefined:
         throw new ServiceError('malformed', 'the guest call is empty')
     }
