@@ -36,7 +36,7 @@ export function queueGauges(database: Database): GaugeSource {
         Object.entries(TABLES).map(async ([queue, table]) => {
           const { rows } = await sql<{ waiting: number; overdue: number }>`
             SELECT (SELECT count(*) FROM (SELECT FROM ${sql.raw(table)} WHERE due_at < 'infinity'${sql.raw(ALSO[queue] ?? '')} LIMIT ${MAX_COUNTED}) AS counted) AS waiting,
-              greatest(extract(epoch FROM now() - (SELECT min(due_at) FROM ${sql.raw(table)})), 0)::float8 AS overdue`.execute(
+              greatest(extract(epoch FROM now() - (SELECT min(due_at) FROM ${sql.raw(table)} WHERE due_at < 'infinity')), 0)::float8 AS overdue`.execute(
             database.db,
           )
           return rows.flatMap((row) => [

@@ -82,8 +82,10 @@ const ON_EVERY_VERSION = [
 const ON_THE_OLDEST_VERSION = [
   ...[
     'access',
+    'batches',
     'channels',
     'cursors',
+    'dead-letters',
     'fences',
     'life',
     'modules',
@@ -91,13 +93,13 @@ const ON_THE_OLDEST_VERSION = [
     'retention',
     'schedules',
     'several-managers',
+    'triggers-behind',
     'workers',
     'workflows',
   ].map((name) => `test/tasks/${name}.test.ts`),
   'test/tasks/simulation',
   'test/programs/tour.test.ts',
-  'test/messages/nodes.test.ts',
-  'test/messages/presence.test.ts',
+  ...['consumers', 'nodes', 'presence', 'series'].map((name) => `test/messages/${name}.test.ts`),
   ...['database', 'group-commit', 'infrastructure', 'log-follower', 'log-tail', 'prepared', 'queue'].map(
     (name) => `test/core/${name}.test.ts`,
   ),

@@ -1,6 +1,7 @@
 /** What a task gave up is kept, shown, tried again, and discarded. */
 import { expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
+import { queueGauges } from '#queues/index.ts'
 import type { Caller } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
 import { startTestTenant } from './platform.ts'
@@ -154,6 +155,19 @@ test.each([
   const task = await newTask({})
   for (const what of ['retry', 'discard'])
     expect((await tenant.owner.call('POST', `/tasks/${task}/dead-letters/${what}`, selection)).status).toBe(400)
+})
+
+test('the figures of a queue with nothing but dead letters are there: nothing is overdue', async () => {
+  const { db } = tenant.database
+  await sql`DELETE FROM task_messages WHERE due_at < 'infinity'`.execute(db)
+  const task = await newTask({ trigger: { channel_id: await newChannel() } })
+  await sql`INSERT INTO task_messages (task_key, origin, message, due_at, refused_at, refused_reason, letter_id)
+    SELECT key, 'message 1/0', '{}', 'infinity', now(), 'refused', gen_random_uuid() FROM tasks WHERE id = ${task}`.execute(
+    db,
+  )
+  const values = await queueGauges(tenant.database).read()
+  expect(values.filter(([, , value]) => !Number.isFinite(value))).toEqual([])
+  expect(values.length).toBeGreaterThan(0)
 })
 
 test('the publications of a deleted task are not kept', async () => {
