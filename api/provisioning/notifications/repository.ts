@@ -409,15 +409,22 @@ export async function refuseDelivery(
   return rows[0]?.count === 1
 }
 
-/** Returns a delivery that was not attempted, and delays all due deliveries of the subscription. */
+/**
+ * Returns a delivery that was not attempted, and delays all due deliveries of the subscription: each by `spacingSeconds` more than the one before
+ * it, the returned one first.
+ */
 export async function deferDeliveries(
   db: Queryable,
   { key, subscriptionKey }: DueDelivery,
   pauseSeconds: number,
+  spacingSeconds = 0,
 ): Promise<void> {
-  await sql`UPDATE notification_deliveries
-      SET next_attempt_at = now() + make_interval(secs => ${pauseSeconds}), attempts = attempts - (key = ${key})::integer
-    WHERE subscription_key = ${subscriptionKey} AND (key = ${key} OR next_attempt_at <= now())`.execute(db)
+  await sql`UPDATE notification_deliveries d
+      SET next_attempt_at = now() + make_interval(secs => ${pauseSeconds}::float8 + ${spacingSeconds}::float8 * (q.place - 1)),
+          attempts = d.attempts - (d.key = ${key})::integer
+     FROM (SELECT key, row_number() OVER (ORDER BY key <> ${key}, next_attempt_at, key) AS place FROM notification_deliveries
+            WHERE subscription_key = ${subscriptionKey} AND (key = ${key} OR next_attempt_at <= now())) q
+    WHERE d.key = q.key AND (d.key = ${key} OR d.next_attempt_at <= now())`.execute(db)
 }
 
 /**

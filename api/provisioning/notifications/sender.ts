@@ -65,7 +65,10 @@ const QUOTA_SECONDS = 60
 /** Longer than any attempt. After it another process claims the delivery. */
 const LEASE_SECONDS = 120
 const RETRY_SECONDS: readonly number[] = [10, 60, 300, 1800, 7200]
-const RULE: BucketRule = { burst: 30, perMinute: 30 }
+/** What one contact gets: a mailbox is read by a person, a webhook by a program. */
+const MAIL_RULE: BucketRule = { burst: 30, perMinute: 30 }
+const WEBHOOK_RULE: BucketRule = { burst: 100, perMinute: 600 }
+const SECONDS_PER_MINUTE = 60
 const DEAD_LETTERS_KEPT_DAYS = 30
 const PURGE_INTERVAL_MS = 3_600_000
 const MAX_ERROR_CHARS = 500
@@ -76,7 +79,8 @@ export class Sender {
   readonly #deps: SenderDeps
   readonly #retrySeconds: readonly number[]
   readonly #stopping = new AbortController()
-  readonly #limiter: Limiter
+  readonly #mailLimiter: Limiter
+  readonly #webhookLimiter: Limiter
   readonly #reachability: Reachability
   /** Numbers of running deliveries by owner and by host. */
   readonly #ofOwners = new Map<number, number>()
@@ -90,7 +94,8 @@ export class Sender {
   constructor(deps: SenderDeps) {
     this.#deps = deps
     this.#retrySeconds = deps.retrySeconds ?? RETRY_SECONDS
-    this.#limiter = createLimiter('notify', RULE, deps.limits)
+    this.#mailLimiter = createLimiter('notify', MAIL_RULE, deps.limits)
+    this.#webhookLimiter = createLimiter('webhook', WEBHOOK_RULE, deps.limits)
     this.#reachability = createReachability(this.#retrySeconds)
     this.#rounds = startRounds(() => this.#round())
   }
@@ -189,10 +194,13 @@ export class Sender {
   async #attempt(due: DueDelivery, host: string): Promise<boolean> {
     const { db } = this.#deps.database
     const { contact, owner } = due
-    const pauseMs = await this.#limiter.take(contact)
+    const [limiter, rule] =
+      host === MAIL ? [this.#mailLimiter, MAIL_RULE] : ([this.#webhookLimiter, WEBHOOK_RULE] as const)
+    const pauseMs = await limiter.take(contact)
     if (pauseMs > 0) {
       countRefusal('notification_rate')
-      await deferDeliveries(db, due, pauseMs / 1000)
+      // One after the other, at the rate: what is claimed then has a token, and is not deferred again.
+      await deferDeliveries(db, due, pauseMs / 1000, SECONDS_PER_MINUTE / rule.perMinute)
       return false
     }
     if (!(await this.#deps.quotas.spendNotification(due))) {
