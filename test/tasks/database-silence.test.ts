@@ -76,5 +76,6 @@ test('a transaction whose manager was cut off ends, and the manager continues ov
   expect(await cutOff).toMatchObject({ status: 504, body: { error: 'timeout' } })
   expect((await start()).status).toBe(200)
   expect(await client.ended(id)).toMatchObject({ results: [42] })
-  expect(await abandoned()).toBe(0)
+  // A transaction of the new connection may be between two statements.
+  await until('no transaction is left', abandoned, (n) => n === 0)
 })
