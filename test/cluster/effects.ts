@@ -2,15 +2,13 @@
  * What messages should cause, whatever is killed: the guest of a task gets the values of a channel in batches and publishes each of them to another
  * channel, once, and a webhook receiver gets each of them, at least once.
  */
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect } from 'vitest'
 import { repeatedIn, stored } from '../faults/losses.ts'
 import type { Domain } from '../faults/losses.ts'
 import type { Target } from '../faults/loss-writers.ts'
 import { relayModule } from '../harness/relay-guest.ts'
 import { until } from '../harness/until.ts'
+import type { WebhookReceiver } from '../harness/webhook-receiver.ts'
 import type { SupervisedProgram } from './programs.ts'
 
 const BATCH = 50
@@ -18,38 +16,6 @@ const BATCH = 50
 const EFFECTS_DEADLINE_MS = 240_000
 
 type Call = SupervisedProgram['call']
-
-/** Collects the values that webhooks tell it. */
-export class WebhookReceiver implements AsyncDisposable {
-  readonly told = new Set<number>()
-  readonly host: string
-  readonly #server: ReturnType<typeof createServer>
-
-  private constructor(server: ReturnType<typeof createServer>) {
-    this.#server = server
-    this.host = `127.0.0.1:${(server.address() as AddressInfo).port}`
-  }
-
-  static async start(): Promise<WebhookReceiver> {
-    const server = createServer((request, response) => {
-      const chunks: Buffer[] = []
-      request.on('data', (chunk: Buffer) => void chunks.push(chunk))
-      request.on('end', () => {
-        const { payload } = JSON.parse(Buffer.concat(chunks).toString()) as { payload: string }
-        for (const match of payload.matchAll(/"v":(\d+)/g)) receiver.told.add(Number(match[1]))
-        response.end()
-      })
-    })
-    await once(server.listen(0, '127.0.0.1'), 'listening')
-    const receiver = new WebhookReceiver(server)
-    return receiver
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#server.closeAllConnections()
-    await new Promise((resolve) => this.#server.close(resolve))
-  }
-}
 
 export class Effects {
   readonly #source: Target

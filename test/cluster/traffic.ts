@@ -10,9 +10,9 @@ import { compareStored, repeatedIn, setUpDomain, setUpWriters, stored } from '..
 import type { Domain, Running } from '../faults/losses.ts'
 import type { Target } from '../faults/loss-writers.ts'
 import { until } from '../harness/until.ts'
+import type { WebhookReceiver } from '../harness/webhook-receiver.ts'
 import type { Answer } from '../harness/whole.ts'
 import { Effects } from './effects.ts'
-import type { WebhookReceiver } from './effects.ts'
 import type { Programs, SupervisedProgram } from './programs.ts'
 
 const WRITERS_PER_KIND = 2
