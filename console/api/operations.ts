@@ -22,6 +22,14 @@ export type ClientCreate = { "id"?: string; "name"?: string; "tags"?: (string)[]
 
 export type Connecting = { "client_ids"?: (string)[]; "channel_ids"?: (string)[]; "types"?: ("publish" | "subscribe" | "m_write" | "m_read")[]; "subjects"?: (string)[]; "objects"?: (string)[]; "actions"?: ("publish" | "subscribe" | "m_write" | "m_read")[]; "thing_id"?: string; "channel_id"?: string }
 
+export type Consumer = { "id": string; "domain_id": string; "name": string; "channels": (string)[]; "filter": ConsumerFilter; "order": "client" | "channel" | "none"; "max_in_flight": number; "ack_wait": string; "max_deliver": number; "position": string; "behind_since"?: string; "lag_seconds": number; "in_flight": number; "held": number; "dead_letters": number; "expired": number; "last_error"?: { "at": string; "reason": string }; "created_by": string; "created_at": string; "updated_by"?: string; "updated_at": string }
+
+export type ConsumerCreate = { "name": string; "channels": (string)[]; "filter"?: ConsumerFilter; "order"?: "client" | "channel" | "none"; "max_in_flight"?: number; "ack_wait"?: string; "max_deliver"?: number; "from"?: string }
+
+export type ConsumerFilter = { "subtopic"?: string; "publisher"?: string; "protocol"?: "http" | "mqtt" | "coap" | "ws" | "task" }
+
+export type ConsumerSeek = { "from": string }
+
 export type Dashboard = { "id": string; "name": string; "shared": boolean; "owner_id": string; "own": boolean; "created_at": string; "updated_at": string; "content": { [name: string]: unknown } }
 
 export type DashboardCreate = { "name": string; "shared"?: boolean; "content"?: { [name: string]: unknown } }
@@ -126,6 +134,7 @@ export type Operations = {
   'DELETE /{domain_id}/channels/{channel_id}/parent': { params: { "domain_id": string; "channel_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/clients/{client_id}': { params: { "domain_id": string; "client_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: ({ "message": string }) | (DryRun) }
   'DELETE /{domain_id}/clients/{client_id}/parent': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: undefined }
+  'DELETE /{domain_id}/consumers/{consumer}': { params: { "domain_id": string; "consumer": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/dashboards/{dashboard_id}': { params: { "domain_id": string; "dashboard_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/groups/{group_id}': { params: { "domain_id": string; "group_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
   'GET /connect': { params: {}; query: {}; body?: undefined; response: Addresses }
@@ -177,6 +186,9 @@ export type Operations = {
   'GET /{domain_id}/clients/{client_id}/channels': { params: { "domain_id": string; "client_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "name"?: string; "tag"?: string; "tags"?: string; "status"?: "enabled" | "disabled" | "all"; "metadata"?: string; "id"?: string; "created_from"?: string; "created_to"?: string; "connection_type"?: "publish" | "subscribe"; "group"?: string; "parentID"?: string; "ownerID"?: string; "visibility"?: "all" | "mine" | "shared"; "user"?: string; "actions"?: string; "role_id"?: string; "role_name"?: string; "access_type"?: "direct" | "direct_group" | "indirect_group" | "domain"; "order"?: "name" | "created_at" | "updated_at"; "dir"?: "asc" | "desc"; "only_total"?: boolean; "client"?: string; "tree"?: boolean }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "channels": (Channel)[] } }
   'GET /{domain_id}/clients/{client_id}/permissions': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: { "permissions": (string)[] } }
   'GET /{domain_id}/clients/{client_id}/sessions': { params: { "domain_id": string; "client_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "sessions": ({ "client_identifier": string; "connected": boolean; "protocol_version": number; "address": string; "expiry_seconds": number; "connected_at": string; "disconnected_at": string; "ends_at": string; "has_will": boolean; "subscriptions": ({ "filter": string; "qos": number })[]; "queued_messages": number; "unreleased_messages": number; "skipped_messages": number })[] } }
+  'GET /{domain_id}/consumers': { params: { "domain_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "name"?: string; "channel"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "consumers": (Consumer)[] } }
+  'GET /{domain_id}/consumers/{consumer}': { params: { "domain_id": string; "consumer": string }; query: {}; body?: undefined; response: Consumer }
+  'GET /{domain_id}/consumers/{consumer}/dead-letters': { params: { "domain_id": string; "consumer": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "dead_letters": ({ "id": string; "position": string; "attempts": number; "error": string; "created_at": string; "at": string; "message"?: { "channel": string; "subtopic": string; "publisher": string; "protocol": string; "created": number; "content_type": string; "run_id"?: string; "task_id"?: string; "payload": unknown } })[] } }
   'GET /{domain_id}/dashboards': { params: { "domain_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string }; body?: undefined; response: DashboardPage }
   'GET /{domain_id}/dashboards/{dashboard_id}': { params: { "domain_id": string; "dashboard_id": string }; query: {}; body?: undefined; response: Dashboard }
   'GET /{domain_id}/groups': { params: { "domain_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "name"?: string; "tag"?: string; "tags"?: string; "status"?: "enabled" | "disabled" | "all"; "metadata"?: string; "id"?: string; "created_from"?: string; "created_to"?: string; "parentID"?: string; "ownerID"?: string; "user"?: string; "actions"?: string; "role_id"?: string; "role_name"?: string; "access_type"?: "direct" | "direct_group" | "indirect_group" | "domain"; "root_group"?: boolean; "tree"?: boolean; "order"?: "name" | "created_at" | "updated_at"; "dir"?: "asc" | "desc"; "only_total"?: boolean }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "groups": (Group)[] } }
@@ -196,6 +208,7 @@ export type Operations = {
   'PATCH /{domain_id}/clients/{client_id}': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "name"?: string; "metadata"?: { [name: string]: unknown }; "tags"?: (string)[]; "private_metadata"?: { [name: string]: unknown } }; response: Client }
   'PATCH /{domain_id}/clients/{client_id}/secret': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "secret"?: string; "credentials"?: { "secret"?: string } }; response: Client }
   'PATCH /{domain_id}/clients/{client_id}/tags': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "tags"?: (string)[] }; response: Client }
+  'PATCH /{domain_id}/consumers/{consumer}': { params: { "domain_id": string; "consumer": string }; query: {}; body: { "name"?: string; "channels"?: (string)[]; "filter"?: ConsumerFilter; "order"?: "client" | "channel" | "none"; "max_in_flight"?: number; "ack_wait"?: string; "max_deliver"?: number }; response: Consumer }
   'PATCH /{domain_id}/dashboards/{dashboard_id}': { params: { "domain_id": string; "dashboard_id": string }; query: {}; body: DashboardUpdate; response: Dashboard }
   'PATCH /{domain_id}/groups/{group_id}': { params: { "domain_id": string; "group_id": string }; query: {}; body: { "name"?: string; "description"?: (string) | (null); "metadata"?: { [name: string]: unknown }; "tags"?: (string)[] }; response: Group }
   'POST /domains': { params: {}; query: {}; body: DomainCreate; response: Domain }
@@ -249,6 +262,10 @@ export type Operations = {
   'POST /{domain_id}/clients/{client_id}/parent': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "parent_group_id": string }; response: undefined }
   'POST /{domain_id}/clients/{client_id}/roles/{role_id}/members': { params: { "domain_id": string; "client_id": string; "role_id": string }; query: {}; body: { "members"?: (string)[]; "optional_members"?: (string)[] }; response: { "members": (string)[] } }
   'POST /{domain_id}/connections/import': { params: { "domain_id": string }; query: { "dry_run"?: boolean }; body: unknown; response: DryRun | { "total": number } }
+  'POST /{domain_id}/consumers': { params: { "domain_id": string }; query: {}; body: ConsumerCreate; response: Consumer }
+  'POST /{domain_id}/consumers/{consumer}/dead-letters/discard': { params: { "domain_id": string; "consumer": string }; query: {}; body: DeadLetterSelection; response: DeadLettersChanged }
+  'POST /{domain_id}/consumers/{consumer}/dead-letters/retry': { params: { "domain_id": string; "consumer": string }; query: {}; body: DeadLetterSelection; response: DeadLettersChanged }
+  'POST /{domain_id}/consumers/{consumer}/seek': { params: { "domain_id": string; "consumer": string }; query: {}; body: ConsumerSeek; response: Consumer }
   'POST /{domain_id}/dashboards': { params: { "domain_id": string }; query: {}; body: DashboardCreate; response: Dashboard }
   'POST /{domain_id}/groups': { params: { "domain_id": string }; query: {}; body: GroupCreate; response: Group }
   'POST /{domain_id}/groups/{group_id}/roles/{role_id}/members': { params: { "domain_id": string; "group_id": string; "role_id": string }; query: {}; body: { "members"?: (string)[]; "optional_members"?: (string)[] }; response: { "members": (string)[] } }
