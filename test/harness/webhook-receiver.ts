@@ -1,4 +1,4 @@
-/** A receiver of webhooks that counts the values that it is told, and what an exact receiver would have to notice. */
+/** A receiver of webhooks that counts the values that it receives, and what an exact receiver would have to notice. */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

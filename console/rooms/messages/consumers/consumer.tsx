@@ -312,7 +312,7 @@ function Receive({ name, domain }: { name: string; domain: string }) {
   return (
     <Card title="Take messages">
       <p className="muted">
-        A message is delivered again until it is acknowledged. Whoever takes one takes it from all other callers, so the
+        A message is delivered again until it is acknowledged. A caller that takes one takes it from all others, so the
         console takes none.
       </p>
       <Code
