@@ -177,14 +177,15 @@ export async function listSubscriptions(
 }
 
 /** An active subscription, for matching messages. */
-export type Interest = { key: number; channelKey: number; channelId: string; filter: string }
+export type Interest = { key: number; domainKey: number; channelKey: number; channelId: string; filter: string }
 
-type InterestRow = { key: number; channel_key: number; channel_id: string; filter: string }
+type InterestRow = { key: number; domain_key: number; channel_key: number; channel_id: string; filter: string }
 
-const INTERESTS = sql`n.key, n.channel_key, h.id AS channel_id, n.filter`
+const INTERESTS = sql`n.key, h.domain_key, n.channel_key, h.id AS channel_id, n.filter`
 
 const interestOf = (row: InterestRow): Interest => ({
   key: row.key,
+  domainKey: row.domain_key,
   channelKey: row.channel_key,
   channelId: row.channel_id,
   filter: row.filter,
@@ -202,12 +203,12 @@ export async function listInterests(db: Queryable): Promise<Interest[]> {
 export async function roomsOf(
   tx: Transaction,
   keys: readonly number[],
-  maxPending: number,
+  { maxPending, fullDomains }: { maxPending: number; fullDomains: readonly number[] },
 ): Promise<ReadonlyMap<number, number>> {
   const { rows } = await sql<{ key: number; room: number }>`
-    SELECT n.key, greatest(${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
-             WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL), 0) AS room
-      FROM notification_subscriptions n WHERE n.key = ANY (${keys}::bigint[]) ORDER BY n.key FOR NO KEY UPDATE OF n`.execute(
+    SELECT n.key, CASE WHEN h.domain_key = ANY (${[...fullDomains]}::bigint[]) THEN 0 ELSE greatest(${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
+             WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL), 0) END AS room
+      FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key WHERE n.key = ANY (${keys}::bigint[]) ORDER BY n.key FOR NO KEY UPDATE OF n`.execute(
     tx,
   )
   return new Map(rows.map(({ key, room }) => [key, room]))
@@ -229,14 +230,20 @@ export async function lockSubscriptionBehind(
 /** Subscriptions that are behind and have room now, or messages that waited for too long: owners in turn, the longest behind of each first. */
 export async function listSubscriptionsBehind(
   db: Queryable,
-  { limit, room, expiryDays }: { limit: number; room: number; expiryDays: number },
+  {
+    limit,
+    room,
+    expiryDays,
+    fullDomains,
+  }: { limit: number; room: number; expiryDays: number; fullDomains: readonly number[] },
 ): Promise<number[]> {
   const { rows } = await sql<{ key: number }>`
     WITH able AS (
-      SELECT n.key, row_number() OVER (PARTITION BY n.user_key ORDER BY n.behind_since) AS place FROM notification_subscriptions n
+      SELECT n.key, row_number() OVER (PARTITION BY n.user_key ORDER BY n.behind_since) AS place
+        FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key
        WHERE n.behind_since IS NOT NULL AND (n.behind_since < now() - make_interval(days => ${expiryDays})
-          OR (SELECT count(*) FROM (SELECT FROM notification_deliveries w
-               WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL LIMIT ${room}) AS counted) < ${room}))
+          OR (h.domain_key <> ALL (${[...fullDomains]}::bigint[]) AND (SELECT count(*) FROM (SELECT FROM notification_deliveries w
+               WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL LIMIT ${room}) AS counted) < ${room})))
     SELECT key FROM able ORDER BY place, random() LIMIT ${limit}`.execute(db)
   return rows.map(({ key }) => key)
 }
@@ -471,6 +478,18 @@ export async function failDeliveries(
           ELSE greatest(now() + make_interval(secs => l.seconds), now() + make_interval(secs => l.lane_seconds), l.head_at, now()) END,
         given_up_at = CASE WHEN l.has_failed AND l.seconds IS NULL THEN now() END
       FROM lanes l WHERE w.key = l.key`.execute(db)
+}
+
+/** Bytes of the deliveries of domains that wait or were given up, as they are stored; a domain that is absent has none. */
+export async function readNotificationBytes(
+  db: Queryable,
+  domainKeys: readonly number[],
+): Promise<ReadonlyMap<number, number>> {
+  const { rows } = await sql<{ key: number; bytes: number }>`
+    SELECT h.domain_key AS key, sum(pg_column_size(w.payload))::float8 AS bytes
+      FROM channels h JOIN notification_subscriptions n ON n.channel_key = h.key JOIN notification_deliveries w ON w.subscription_key = n.key
+     WHERE h.domain_key = ANY (${[...domainKeys]}::bigint[]) GROUP BY h.domain_key`.execute(db)
+  return new Map(rows.map(({ key, bytes }) => [key, bytes]))
 }
 
 export type DeliveryRecord = {
