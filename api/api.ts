@@ -1,9 +1,11 @@
 /** Composition of the platform: starts every room of the API on one `Infrastructure`. */
 import type { FastifyRequest } from 'fastify'
+import type { Database } from '#core/database/index.ts'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
 import type { Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
@@ -14,7 +16,7 @@ import { CONNECT_SETTINGS } from './connect/config.ts'
 import type { ConnectConfig } from './connect/config.ts'
 import { connectRoutes } from './connect/index.ts'
 import type { Listeners } from './connect/index.ts'
-import { startAutomation } from './automation/index.ts'
+import { readQueuedBytes, startAutomation } from './automation/index.ts'
 import { startConsumers } from './consumers/index.ts'
 import type { ConsumerTimes } from './consumers/index.ts'
 import { databaseHealthRoute } from './database-routes.ts'
@@ -23,6 +25,8 @@ import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
 import { API_DOCUMENT } from './document.ts'
 import {
+  FullDomains,
+  RefreshedUsage,
   journalOfDomain,
   startDomainPurge,
   startEvents,
@@ -31,7 +35,7 @@ import {
   startIdentity,
   startJournalRetention,
 } from './identity/index.ts'
-import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
+import type { DomainPurge, Identity, IdentityConfig, Quotas } from './identity/index.ts'
 import {
   createMessageDeletion,
   createSessionsService,
@@ -42,7 +46,7 @@ import {
 } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
 import { startDomainStreams, startViews } from './views/index.ts'
-import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
+import { PROVISIONING_SETTINGS, readNotificationBytes, startProvisioning } from './provisioning/index.ts'
 import type { NotificationTimes, Provisioning, ProvisioningConfig } from './provisioning/index.ts'
 
 export type Api = {
@@ -166,6 +170,7 @@ export async function startApi(
     const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
+  const fullDomains = createFullDomains(database, identity.quotas, logger)
   const provisioning = await life.start('provisioning', async () => {
     const value = await startProvisioning({
       config: { ...(provisioningConfig ?? readConfig(PROVISIONING_SETTINGS, {})), publicUrl: config.publicUrl },
@@ -175,12 +180,13 @@ export async function startApi(
       logger,
       identity,
       devices,
+      fullDomains,
       notificationTimes,
     })
     return { value, stop: () => value.stop() }
   })
   await life.start('automation', async () => {
-    const value = await startAutomation({ database, bus, gate: devices.gate, messages, logger })
+    const value = await startAutomation({ database, bus, gate: devices.gate, messages, fullDomains, logger })
     return { value, stop: () => value.stop() }
   })
   const consumers = await life.start('consumers', () => {
@@ -317,4 +323,17 @@ export async function startApi(
       })(app)
     },
   }
+}
+
+/** The quota `queued_bytes`: what tasks and notifications keep of messages, together. */
+function createFullDomains(database: Database, quotas: Quotas, logger: Logger): FullDomains {
+  const read = async (domainKeys: readonly number[]) => {
+    const [queued, notifications] = await Promise.all([
+      readQueuedBytes(database.db, domainKeys),
+      readNotificationBytes(database.db, domainKeys),
+    ])
+    return new Map(domainKeys.map((key) => [key, (queued.get(key) ?? 0) + (notifications.get(key) ?? 0)]))
+  }
+  quotas.measure('queued_bytes', async (domainKey) => (await read([domainKey])).get(domainKey) ?? 0)
+  return new FullDomains(quotas, 'queued_bytes', new RefreshedUsage({ read, logger }))
 }

@@ -10,6 +10,7 @@ import { benchBulk } from './bulk.ts'
 import { benchCapacity } from './capacity.ts'
 import { benchCoap } from './coap.ts'
 import { benchConsumers } from './consumers.ts'
+import { benchEffects } from './effects.ts'
 import { benchFairness } from './fairness.ts'
 import { benchFilters } from './filters.ts'
 import { benchFairnessOfRequests } from './fairness-web.ts'
@@ -58,6 +59,7 @@ const BENCHES = {
   filters: benchFilters,
   batches: benchBatches,
   consumers: benchConsumers,
+  effects: benchEffects,
   fleet: benchFleet,
   sandbox: benchSandbox,
   modules: benchModules,
@@ -67,7 +69,7 @@ const BENCHES = {
   soak: benchSoak,
 }
 /** Long benches: they run only by name. */
-const LONG = new Set(['capacity', 'filters', 'languages', 'processes', 'soak'])
+const LONG = new Set(['capacity', 'effects', 'filters', 'languages', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))

@@ -28,6 +28,8 @@ export const paths = {
   channel: (domain: string, id: string, tab?: string) => one(domain, 'channels', id, tab),
   messages: (domain: string, channel: string, filters: Record<string, string> = {}) =>
     `${one(domain, 'channels', channel, 'messages')}${queryOf(filters)}`,
+  consumers: (domain: string) => inDomain(domain, '/consumers'),
+  consumer: (domain: string, id: string, tab?: string) => one(domain, 'consumers', id, tab),
   boards: (domain: string) => inDomain(domain, '/boards'),
   board: (domain: string, id: string) => one(domain, 'boards', id),
   groups: (domain: string) => inDomain(domain, '/groups'),

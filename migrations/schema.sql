@@ -1454,6 +1454,7 @@ COMMENT ON COLUMN notification_deliveries.user_key IS 'Owner of the subscription
 COMMENT ON COLUMN notification_deliveries.id IS 'Id that users see of a delivery that was given up.';
 COMMENT ON COLUMN notification_deliveries.given_up_at IS 'When it was given up; NULL: it was not, or a node of an earlier build did.';
 CREATE INDEX notification_deliveries_due ON notification_deliveries USING btree (next_attempt_at) WHERE (next_attempt_at IS NOT NULL);
+CREATE INDEX notification_deliveries_order ON notification_deliveries USING btree (subscription_key, ((payload ->> 'publisher'::text)), key) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_owner ON notification_deliveries USING btree (user_key, next_attempt_at, key) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_subscription ON notification_deliveries USING btree (subscription_key, key);
 

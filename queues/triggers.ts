@@ -57,6 +57,7 @@ export type MatchCounts = { matched: number; taken: number; replaced: number; dr
 
 export type StoredTriggerRule = TriggerRule & {
   taskKey: number
+  domainKey: number
   channelId: string
   /** Messages of the task that wait for runs, and their size as it is stored. */
   waiting: number
@@ -147,7 +148,7 @@ const FILTER = sql`g.task_key AS "taskKey", g.channel_key AS "channelKey", c.id 
 const RULE_TABLES = sql`task_triggers g JOIN channels c ON c.key = g.channel_key JOIN tasks t ON t.key = g.task_key`
 
 const RULES = sql`
-  SELECT ${FILTER},
+  SELECT ${FILTER}, c.domain_key AS "domainKey",
       g.debounce_ms AS "debounceMs", g.rate_count AS "rateCount", g.rate_ms AS "rateMs", g.excess, g.batch, g.ordering,
       w.waiting, w."waitingBytes",
       CASE WHEN g.rate_count IS NULL THEN NULL WHEN ${IS_NEW_WINDOW} THEN g.rate_count
@@ -191,11 +192,12 @@ export async function lockTriggerBehind(tx: Transaction, taskKey: number): Promi
 }
 
 /**
- * Tasks whose triggers are behind and can take messages now, or let them expire: domains in turn, the longest behind of each first.
+ * Tasks whose triggers are behind and can take messages now, or let them expire: domains in turn, the longest behind of each first. Those of full
+ * domains only let messages expire.
  */
 export async function listTriggersBehind(
   db: Queryable,
-  { limit, expiryDays }: { limit: number; expiryDays: number },
+  { limit, expiryDays, fullDomains }: { limit: number; expiryDays: number; fullDomains: readonly number[] },
 ): Promise<number[]> {
   const { rows } = await sql<{ task_key: number }>`
     WITH able AS (
@@ -203,7 +205,7 @@ export async function listTriggersBehind(
         FROM task_triggers g JOIN channels c ON c.key = g.channel_key
           CROSS JOIN LATERAL (SELECT CASE WHEN g.batch IS NULL THEN ${REFILLED_BELOW.messages}::int ELSE ${MAX_BATCHED / 2}::int END AS refilled_below) l
        WHERE g.behind_since IS NOT NULL AND (g.behind_since < now() - make_interval(days => ${expiryDays})
-          OR ((g.rate_count IS NULL OR ${IS_NEW_WINDOW} OR g.window_count < g.rate_count OR g.excess = 'drop')
+          OR (c.domain_key <> ALL (${[...fullDomains]}::bigint[]) AND (g.rate_count IS NULL OR ${IS_NEW_WINDOW} OR g.window_count < g.rate_count OR g.excess = 'drop')
             AND (SELECT count(*) < l.refilled_below AND coalesce(sum(pg_column_size(message)), 0) < ${REFILLED_BELOW.bytes}
               FROM (SELECT message FROM task_messages m WHERE m.task_key = g.task_key AND m.refused_at IS NULL LIMIT l.refilled_below) counted))))
     SELECT task_key FROM able ORDER BY place, random() LIMIT ${limit}`.execute(db)

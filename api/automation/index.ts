@@ -2,6 +2,7 @@
  * Connects messages and tasks: messages start tasks, tasks publish messages, replays start tasks for stored messages.
  */
 import type { MessageGate } from '#api/devices/index.ts'
+import type { FullDomains } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -11,13 +12,15 @@ import { startReplays } from './replays.ts'
 import { startTriggers } from './triggers.ts'
 
 export { createChannelReader } from './channel-reader.ts'
-export { QUEUE_METRICS, queueGauges } from '#queues/index.ts'
+export { QUEUE_METRICS, queueGauges, readQueuedBytes } from '#queues/index.ts'
 
 export type AutomationDeps = {
   database: Database
   bus: Bus
   gate: MessageGate
   messages: Messages
+  /** Domains whose quota `queued_bytes` is used up. */
+  fullDomains: FullDomains
   logger: Logger
   /** Polling interval while there is work. Tests shorten it. */
   intervalMs?: number

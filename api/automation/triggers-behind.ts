@@ -2,6 +2,7 @@
  * Triggers that are behind: their queue was full, or their rate was used up. Each goes on at the message where it stopped, in steps of its own,
  * when there is room; domains in turn, so that a backlog delays its own domain alone. At the end of the log it is served with the others again.
  */
+import type { FullDomains } from '#api/identity/index.ts'
 import { MAX_WAIT_DAYS, placeOf, readBacklog, startBacklogs } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
@@ -18,6 +19,7 @@ import {
   lockTriggerBehind,
   storeTriggerPlace,
 } from '#queues/index.ts'
+import type { StoredTriggerRule } from '#queues/index.ts'
 import { matchesOf } from './matches.ts'
 import { recordInJournal } from './refusals.ts'
 
@@ -32,11 +34,13 @@ const WARNING_INTERVAL_MS = 600_000
 export function startTriggersBehind({
   database,
   bus,
+  fullDomains,
   logger,
   intervalMs,
 }: {
   database: Database
   bus: Bus
+  fullDomains: FullDomains
   logger: Logger
   intervalMs: number
 }): Rounds {
@@ -63,17 +67,25 @@ export function startTriggersBehind({
     what: 'triggers',
     async list(limit) {
       await warn()
-      return await listTriggersBehind(database.db, { limit, expiryDays: MAX_WAIT_DAYS })
+      return await listTriggersBehind(database.db, {
+        limit,
+        expiryDays: MAX_WAIT_DAYS,
+        fullDomains: fullDomains.known(),
+      })
     },
-    goOn,
+    goOn: (tx, taskKey) => goOn(tx, taskKey, fullDomains),
     onHandled: () => hintMessages(bus),
     busyPauseMs: BUSY_PAUSE_MS,
     idlePauseMs: intervalMs,
   })
 }
 
+/** Whether messages wait in their channel because the domain has as many in its queues as it may. With debounce, one message replaces the others. */
+export const waitsForRoom = ({ domainKey, debounceMs }: StoredTriggerRule, fullDomains: FullDomains): boolean =>
+  debounceMs === null && fullDomains.has(domainKey)
+
 /** One step of a trigger. Returns the number of messages that were handled. */
-async function goOn(tx: Transaction, taskKey: number): Promise<number> {
+async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains): Promise<number> {
   const rule = await lockTriggerBehind(tx, taskKey)
   if (rule?.behind === undefined) return 0
   const { taken, expired, next } = await readBacklog(tx, {
@@ -88,7 +100,8 @@ async function goOn(tx: Transaction, taskKey: number): Promise<number> {
     await countExpired(tx, taskKey, expired)
     await recordInJournal(tx, [{ taskKey, source: 'message', reason, count: expired }])
   }
-  const handled = taken.length === 0 ? 0 : await handMatches(tx, rule, taken)
+  const isFull = waitsForRoom(rule, fullDomains)
+  const handled = taken.length === 0 || isFull ? 0 : await handMatches(tx, rule, taken)
   const left = taken[handled]
   await storeTriggerPlace(tx, rule, left === undefined ? next : placeOf(left.of))
   return handled + expired

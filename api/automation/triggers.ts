@@ -3,6 +3,7 @@
  * trigger is passed to the task managers in the transaction that stores the consumer's position, so no message is lost
  * or passed twice. A trigger whose queue is full falls behind, and goes on by itself (triggers-behind.ts).
  */
+import type { FullDomains } from '#api/identity/index.ts'
 import { loadChannels, loadMessages, placeOf } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
@@ -19,7 +20,7 @@ import {
   storeTriggerPlace,
 } from '#queues/index.ts'
 import { matchesOf } from './matches.ts'
-import { TRIGGER_CONSUMER, startTriggersBehind } from './triggers-behind.ts'
+import { TRIGGER_CONSUMER, startTriggersBehind, waitsForRoom } from './triggers-behind.ts'
 
 const TABLE = { name: 'ingest_batches', columns: ['arrived_at', 'envelopes'] } as const
 /** Maximum number of batches that one transaction reads. */
@@ -31,19 +32,22 @@ export async function startTriggers({
   database,
   messages,
   bus,
+  fullDomains,
   logger,
   intervalMs,
 }: {
   database: Database
   messages: Pick<Messages, 'onCommitted'>
   bus: Bus
+  /** Their messages wait in their channels. */
+  fullDomains: FullDomains
   logger: Logger
   intervalMs: number
 }): Promise<{ stop(): Promise<void> }> {
   await beginAtEnd(database.db, TRIGGER_CONSUMER)
   let hasHanded = false
   let hasFallenBehind = false
-  const behind = startTriggersBehind({ database, bus, logger, intervalMs })
+  const behind = startTriggersBehind({ database, bus, fullDomains, logger, intervalMs })
   const follower = startLogFollower({
     database,
     table: TABLE,
@@ -55,7 +59,7 @@ export async function startTriggers({
     minPauseMs: intervalMs,
     maxRows: MAX_PASSED,
     async apply(tx, rows) {
-      const { applied, handed, fell } = await applyTriggers(tx, rows)
+      const { applied, handed, fell } = await applyTriggers(tx, rows, fullDomains)
       hasHanded ||= handed > 0
       hasFallenBehind ||= fell
       return applied
@@ -83,6 +87,7 @@ export async function startTriggers({
 async function applyTriggers(
   tx: Transaction,
   following: readonly LogRow[],
+  fullDomains: FullDomains,
 ): Promise<{ applied: number; handed: number; fell: boolean }> {
   if (!(await hasTriggers(tx))) return { applied: following.length, handed: 0, fell: false }
   const rows = following.slice(0, MAX_BATCHES)
@@ -101,7 +106,8 @@ async function applyTriggers(
   let fell = false
   for (const rule of await readTriggerRules(tx, [...byTask.keys()])) {
     const ofRule = byTask.get(rule.taskKey) ?? []
-    const next = ofRule[await handMatches(tx, rule, ofRule)]
+    const isFull = waitsForRoom(rule, fullDomains)
+    const next = isFull ? ofRule[0] : ofRule[await handMatches(tx, rule, ofRule)]
     if (next === undefined) continue
     await storeTriggerPlace(tx, rule, placeOf(next.of))
     fell = true

@@ -63,6 +63,7 @@ export {
   DOMAIN_QUOTAS,
   DayCounts,
   DomainQuotaUsage,
+  FullDomains,
   RefreshedUsage,
   deleteOldQuotaDays,
   requireWithin,

@@ -1,6 +1,6 @@
 /** Composition of the room: provisioning of devices, and notifications about their messages. */
 import type { Devices } from '#api/devices/index.ts'
-import type { Identity } from '#api/identity/index.ts'
+import type { FullDomains, Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -51,6 +51,8 @@ export type ProvisioningDeps = {
   identity: Identity
   devices: Devices
   /** Tests shorten them. */
+  /** Domains whose quota `queued_bytes` is used up. */
+  fullDomains: FullDomains
   notificationTimes?: NotificationTimes | undefined
 }
 
@@ -82,6 +84,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
     logger,
     identity,
     gate: devices.gate,
+    fullDomains: deps.fullDomains,
     times: deps.notificationTimes,
   })
   const onSecureOff = () => logger.info('rejected a secure bootstrap: SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set')

@@ -1,4 +1,4 @@
-/** Dead letters of a task or a subscription: what was given up, and is kept until it is tried again or discarded. */
+/** Dead letters of a task, a subscription or a named consumer: what was given up, and is kept until it is tried again or discarded. */
 import { useState } from 'react'
 import type { ReactNode } from 'react'
 import { formatJson } from '../api/json.ts'
@@ -25,12 +25,14 @@ type DeadLettersProps<T> = {
   factsOf: (letter: T) => readonly [string, ReactNode][]
   retry: Change
   discard: Change
+  /** Why the user may neither retry nor discard. */
+  cannotChange?: string | undefined
   /** What becomes a dead letter here. */
   children: ReactNode
 }
 
 export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>) {
-  const { queryKey, fetchPage, columns, contentOf, factsOf, children } = props
+  const { queryKey, fetchPage, columns, contentOf, factsOf, cannotChange, children } = props
   const [total, setTotal] = useState(0)
   const [shown, setShown] = useState<T>()
   const [discarded, setDiscarded] = useState<T | 'all'>()
@@ -51,8 +53,22 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
     cell: (letter) => (
       <span className="row">
         <Button small kind="quiet" icon="eye" label="Show the dead letter" onClick={() => setShown(letter)} />
-        <Button small kind="quiet" icon="refresh" label="Retry the dead letter" onClick={() => void retry(letter)} />
-        <Button small kind="quiet" icon="trash" label="Discard the dead letter" onClick={() => setDiscarded(letter)} />
+        <Button
+          small
+          kind="quiet"
+          icon="refresh"
+          label="Retry the dead letter"
+          disabledReason={cannotChange}
+          onClick={() => void retry(letter)}
+        />
+        <Button
+          small
+          kind="quiet"
+          icon="trash"
+          label="Discard the dead letter"
+          disabledReason={cannotChange}
+          onClick={() => setDiscarded(letter)}
+        />
       </span>
     ),
   }
@@ -61,10 +77,10 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
       {total === 0 ? null : (
         <div className="row">
           <p className="grow muted">{children} It is kept for 30 days.</p>
-          <Button icon="refresh" busy={isRetrying} onClick={() => void retry('all')}>
+          <Button icon="refresh" busy={isRetrying} disabledReason={cannotChange} onClick={() => void retry('all')}>
             Retry all
           </Button>
-          <Button icon="trash" onClick={() => setDiscarded('all')}>
+          <Button icon="trash" disabledReason={cannotChange} onClick={() => setDiscarded('all')}>
             Discard all
           </Button>
         </div>
@@ -113,7 +129,7 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
 const selectionOf = (letter: { id: string } | 'all'): DeadLetterSelection =>
   letter === 'all' ? { all: true } : { ids: [letter.id] }
 
-/** Of a trigger or a subscription that is behind: the arrival of the oldest message that waits where it is stored. */
+/** Of a trigger, a subscription or a consumer that is behind: the arrival of the oldest message that waits where it is stored. */
 export function WaitingSince({ at }: { at: string }) {
   return (
     <span>

@@ -86,6 +86,12 @@ export function ClientName({ domain, id }: { domain: string; id: string }) {
   return <Link to={paths.client(domain, id)}>{given(data) ?? <code>{shortId(id)}</code>}</Link>
 }
 
+/** Without a link. */
+export function useChannelName(domain: string, id: string): string {
+  const { data } = useQuery(channelName(domain, id))
+  return given(data) ?? shortId(id)
+}
+
 /** `to`: another place than the page of the channel. */
 export function ChannelName({ domain, id, to }: { domain: string; id: string; to?: string }) {
   const { data } = useQuery(channelName(domain, id))

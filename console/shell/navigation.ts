@@ -16,6 +16,7 @@ export const SECTIONS: readonly { readonly name: string; readonly links: readonl
     name: 'Messaging',
     links: [
       { name: 'Channels', icon: 'channel', key: 'h', to: paths.channels },
+      { name: 'Consumers', icon: 'consumer', key: 'q', to: paths.consumers },
       { name: 'Boards', icon: 'dashboard', key: 'b', to: paths.boards },
       { name: 'Clients', icon: 'client', key: 'c', to: paths.clients },
       { name: 'Connections', icon: 'connection', key: 'n', to: paths.connections },

@@ -8,7 +8,7 @@ import { DatabaseCluster } from './database-cluster.ts'
 import { MachineProbe } from './machine.ts'
 import type { Balance } from './balancer.ts'
 import type { Network } from './network.ts'
-import { WebhookReceiver } from './effects.ts'
+import { WebhookReceiver } from '../harness/webhook-receiver.ts'
 import { startPrograms } from './programs.ts'
 import type { Programs } from './programs.ts'
 import { Traffic } from './traffic.ts'
@@ -87,7 +87,7 @@ export class Cluster implements AsyncDisposable {
     stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
     const database = stack.use(await DatabaseCluster.start(folder, { ...places, environmentOfMember: environmentOf }))
     const redis = stack.use(await RedisServer.start())
-    const receiver = stack.use(await WebhookReceiver.start())
+    const receiver = stack.use(await WebhookReceiver.start({ isOrdered: true }))
     const shared = {
       SKEIN_DATABASE_URL: database.primaryUrl,
       SKEIN_DATABASE_REPLICA_URL: database.replicaUrl,
@@ -146,7 +146,7 @@ export class Cluster implements AsyncDisposable {
 
   /** Seconds without service and what was wrong, as a table in Markdown. */
   get table(): string {
-    const { messages, runs, effects, revoked } = this.traffic.sums
+    const { messages, runs, effects, notified, consumed, revoked } = this.traffic.sums
     const rows = [...this.#rows.values()].map(({ fault, outages, losses, fsyncs }) => {
       const times = (['messages', 'mqtt', 'tasks', 'changes'] as const).map((path) =>
         medianAndWorst(outages.map((outage) => outage[path])),
@@ -160,7 +160,7 @@ export class Cluster implements AsyncDisposable {
       '|---|---|---|---|---|---|---|---|---|',
       ...rows,
       '',
-      `median / worst; acknowledged: ${messages} messages, ${runs} runs, ${revoked} clients disabled; ${effects} messages had their effect once and their webhook; load ${load()}`,
+      `median / worst; acknowledged: ${messages} messages, ${runs} runs, ${revoked} clients disabled; ${effects} messages had their effect once; webhooks received ${notified}; ${consumed} were acknowledged by a named consumer; load ${load()}`,
       '',
     ].join('\n')
   }

@@ -1,16 +1,14 @@
 /**
  * What messages should cause, whatever is killed: the guest of a task gets the values of a channel in batches and publishes each of them to another
- * channel, once, and a webhook receiver gets each of them, at least once.
+ * channel, once. A webhook receiver gets the values of a slower channel, at least once, in order and under one id each.
  */
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect } from 'vitest'
 import { repeatedIn, stored } from '../faults/losses.ts'
 import type { Domain } from '../faults/losses.ts'
 import type { Target } from '../faults/loss-writers.ts'
 import { relayModule } from '../harness/relay-guest.ts'
 import { until } from '../harness/until.ts'
+import type { WebhookReceiver } from '../harness/webhook-receiver.ts'
 import type { SupervisedProgram } from './programs.ts'
 
 const BATCH = 50
@@ -19,55 +17,40 @@ const EFFECTS_DEADLINE_MS = 240_000
 
 type Call = SupervisedProgram['call']
 
-/** Collects the values that webhooks tell it. */
-export class WebhookReceiver implements AsyncDisposable {
-  readonly told = new Set<number>()
-  readonly host: string
-  readonly #server: ReturnType<typeof createServer>
-
-  private constructor(server: ReturnType<typeof createServer>) {
-    this.#server = server
-    this.host = `127.0.0.1:${(server.address() as AddressInfo).port}`
-  }
-
-  static async start(): Promise<WebhookReceiver> {
-    const server = createServer((request, response) => {
-      const chunks: Buffer[] = []
-      request.on('data', (chunk: Buffer) => void chunks.push(chunk))
-      request.on('end', () => {
-        const { payload } = JSON.parse(Buffer.concat(chunks).toString()) as { payload: string }
-        for (const match of payload.matchAll(/"v":(\d+)/g)) receiver.told.add(Number(match[1]))
-        response.end()
-      })
-    })
-    await once(server.listen(0, '127.0.0.1'), 'listening')
-    const receiver = new WebhookReceiver(server)
-    return receiver
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#server.closeAllConnections()
-    await new Promise((resolve) => this.#server.close(resolve))
-  }
-}
-
 export class Effects {
   readonly #source: Target
   readonly #published: Target
+  readonly #notifying: Target
   readonly #receiver: WebhookReceiver
   /** Values that had all of their effects at the last check. */
   count = 0
 
-  private constructor(source: Target, published: Target, receiver: WebhookReceiver) {
+  private constructor({
+    source,
+    published,
+    notifying,
+    receiver,
+  }: {
+    source: Target
+    published: Target
+    notifying: Target
+    receiver: WebhookReceiver
+  }) {
     this.#source = source
+    this.#notifying = notifying
     this.#published = published
     this.#receiver = receiver
   }
 
-  /** Of the messages of `source`, from now on. */
+  /** Of the messages of `source` and, for the webhook, `notifying`, from now on. */
   static async begin(
     { domain, api, manager }: { domain: Domain; api: Call; manager: Call },
-    { source, published, receiver }: { source: Target; published: Target; receiver: WebhookReceiver },
+    {
+      source,
+      published,
+      notifying,
+      receiver,
+    }: { source: Target; published: Target; notifying: Target; receiver: WebhookReceiver },
   ): Promise<Effects> {
     const { authorization, id: domainId } = domain
     const channelOf = ({ path }: Target) => path.split('/').at(-1) ?? ''
@@ -88,27 +71,30 @@ export class Effects {
     const path = `/tasks/${task.json<{ id: string }>().id}/upload`
     const uploaded = await manager('PUT', path, { body: file, authorization })
     expect(uploaded.status, uploaded.text).toBe(200)
-    const body = { topic: channelOf(source), contact: `http://${receiver.host}/` }
+    const body = { topic: channelOf(notifying), contact: `http://${receiver.host}/` }
     const subscription = await api('POST', '/subscriptions', { body, authorization })
     expect(subscription.status, subscription.text).toBe(201)
-    return new Effects(source, published, receiver)
+    return new Effects({ source, published, notifying, receiver })
   }
 
   /** Waits until every stored value has its effects, as long as it may take; nothing is published meanwhile. */
-  async compare(call: Call): Promise<{ missing: number[]; untold: number[]; repeated: number[] }> {
+  async compare(call: Call): Promise<{ missing: number[]; untold: number[]; repeated: number[]; faults: string[] }> {
     const { values: wanted } = await stored(call, this.#source)
+    const { values: notifying } = await stored(call, this.#notifying)
     let published: number[] = []
     const missing = () => {
       const known = new Set(published)
       return wanted.filter((value) => !known.has(value))
     }
-    const untold = () => wanted.filter((value) => !this.#receiver.told.has(value))
+    const untold = () => notifying.filter((value) => !this.#receiver.told.has(value))
     const isWhole = async () => {
       ;({ values: published } = await stored(call, this.#published))
       return missing().length === 0 && untold().length === 0
     }
     await until(isWhole, 'every message has its effects', EFFECTS_DEADLINE_MS).catch(() => undefined)
     this.count = wanted.length
-    return { missing: missing(), untold: untold(), repeated: repeatedIn(published) }
+    const { messages, faults } = this.#receiver
+    const extra = messages === notifying.length ? [] : [`the receiver got ${messages} ids`]
+    return { missing: missing(), untold: untold(), repeated: repeatedIn(published), faults: [...faults, ...extra] }
   }
 }

@@ -1,6 +1,7 @@
 /**
  * What continues while something is killed: devices that write on every protocol, invocations of a task whose results are published
- * to a channel, messages with effects, and clients that are disabled. All of it can be paused, to compare what was acknowledged with what is there.
+ * to a channel, messages with effects, messages that a named consumer
+ * takes, and clients that are disabled. All of it can be paused, to compare what was acknowledged with what is there.
  */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -10,9 +11,10 @@ import { compareStored, repeatedIn, setUpDomain, setUpWriters, stored } from '..
 import type { Domain, Running } from '../faults/losses.ts'
 import type { Target } from '../faults/loss-writers.ts'
 import { until } from '../harness/until.ts'
+import type { WebhookReceiver } from '../harness/webhook-receiver.ts'
 import type { Answer } from '../harness/whole.ts'
+import { ConsumerClient } from './consumer.ts'
 import { Effects } from './effects.ts'
-import type { WebhookReceiver } from './effects.ts'
 import type { Programs, SupervisedProgram } from './programs.ts'
 
 const WRITERS_PER_KIND = 2
@@ -21,6 +23,8 @@ const INVOKERS = 4
 const PAUSE_MS = 50
 const AFTER_FAILURE_MS = 100
 const REVOCATION_PAUSE_MS = 500
+/** A contact gets 30 notifications per minute. */
+const NOTIFYING_PAUSE_MS = 2200
 /** A change is in force on every node within a second; twice that is left for a busy machine. */
 const IN_FORCE_MS = 2000
 const ANSWER_DEADLINE_MS = 15_000
@@ -119,6 +123,11 @@ export class Traffic {
   readonly #single: Target
   readonly #taskId: string
   readonly #effects: Effects
+  readonly #consumer: ConsumerClient
+  readonly #source: Target
+  readonly #notifying: Target
+  /** Acknowledged messages that a webhook receives. */
+  #notified = 0
   readonly #invoked = new Set<number>()
   readonly #revoked: { target: Target; atMs: number }[] = []
   /** Disabled clients that published. */
@@ -139,6 +148,9 @@ export class Traffic {
       single: Target
       taskId: string
       effects: Effects
+      consumer: ConsumerClient
+      source: Target
+      notifying: Target
     },
   ) {
     this.#programs = programs
@@ -148,6 +160,9 @@ export class Traffic {
     this.#single = options.single
     this.#taskId = options.taskId
     this.#effects = options.effects
+    this.#consumer = options.consumer
+    this.#source = options.source
+    this.#notifying = options.notifying
   }
 
   static async begin(programs: Programs, receiver: WebhookReceiver): Promise<Traffic> {
@@ -175,11 +190,14 @@ export class Traffic {
     expect(uploaded.status, uploaded.text).toBe(200)
     const source = running.find(({ kind }) => kind.isKeyed)?.target as Target
     const published = await newClient(domain, 'effects')
+    const notifying = await newClient(domain, 'notifications')
     const effects = await Effects.begin(
       { domain, api: api.call, manager: manager.call },
-      { source, published, receiver },
+      { source, published, notifying, receiver },
     )
-    const traffic = new Traffic(programs, { domain, running, results, single, taskId, effects })
+    const consumer = await ConsumerClient.begin(programs.api, domain, source)
+    const parts = { domain, running, results, single, taskId, effects, consumer, source, notifying }
+    const traffic = new Traffic(programs, parts)
     traffic.#begin()
     return traffic
   }
@@ -230,9 +248,10 @@ export class Traffic {
   }
 
   /** How much was acknowledged so far. */
-  get sums(): { messages: number; runs: number; effects: number; revoked: number } {
+  get sums(): { messages: number; runs: number; effects: number; notified: number; consumed: number; revoked: number } {
     const messages = this.#running.reduce((sum, { acknowledged }) => sum + acknowledged.length, 0)
-    return { messages, runs: this.#invoked.size, effects: this.#effects.count, revoked: this.#revoked.length }
+    const [effects, notified, consumed] = [this.#effects.count, this.#notified, this.#consumer.count]
+    return { messages, runs: this.#invoked.size, effects, notified, consumed, revoked: this.#revoked.length }
   }
 
   /**
@@ -261,11 +280,17 @@ export class Traffic {
       if (results.missing.length > 0) faults.push(`results that are not published: ${results.missing.join(', ')}`)
       if (results.repeated.length > 0) faults.push(`results that are published twice: ${results.repeated.join(', ')}`)
       const effects = await this.#effects.compare(node.call)
+      faults.push(...effects.faults)
       losses.missing += effects.missing.length + effects.untold.length
       losses.resultsTwice += effects.repeated.length
       if (effects.missing.length > 0) faults.push(`messages without an effect: ${effects.missing.join(', ')}`)
       if (effects.untold.length > 0) faults.push(`messages without a webhook: ${effects.untold.join(', ')}`)
       if (effects.repeated.length > 0) faults.push(`messages with two effects: ${effects.repeated.join(', ')}`)
+      const consumed = await this.#consumer.compare((await stored(node.call, this.#source)).values)
+      losses.missing += consumed.missing.length
+      faults.push(...consumed.faults)
+      if (consumed.missing.length > 0)
+        faults.push(`messages that the consumer was not given: ${consumed.missing.join(', ')}`)
       for (const { call } of nodes)
         for (const { target } of this.#revoked)
           if ((await publishAs(call, target)) === 202) this.#accepted.add(target.clientId)
@@ -295,7 +320,7 @@ export class Traffic {
     this.#resume()
     // A publish over MQTT ends when it is acknowledged, which a cluster that did not recover never does.
     const late = new Promise((resolve) => setTimeout(resolve, SETTLE_DEADLINE_MS).unref())
-    await Promise.race([Promise.all(this.#loops), late])
+    await Promise.race([Promise.all([...this.#loops, this.#consumer.end()]), late])
   }
 
   #begin(): void {
@@ -304,7 +329,7 @@ export class Traffic {
         this.#loops.push(this.#write(running, writer, this.#diaryOf(`${running.kind.name} ${writer}`)))
     for (let invoker = 0; invoker < INVOKERS; invoker++)
       this.#loops.push(this.#invoke(invoker, this.#diaryOf(`task ${invoker}`)))
-    this.#loops.push(this.#change(this.#diaryOf('changes')), this.#attack())
+    this.#loops.push(this.#change(this.#diaryOf('changes')), this.#attack(), this.#notify())
   }
 
   #diaryOf(name: string): Diary {
@@ -337,6 +362,21 @@ export class Traffic {
         await this.#pause(isAcknowledged ? PAUSE_MS : AFTER_FAILURE_MS)
         if (isAcknowledged || !kind.isKeyed || this.#isOver) break
       }
+    }
+  }
+
+  /** Growing values, each until it is acknowledged. */
+  async #notify(): Promise<void> {
+    let turn = 0
+    const kind = this.#running.find((one) => one.kind.isKeyed)?.kind
+    using writer = kind?.open(this.#notifying, () => this.#apiNode(turn++))
+    for (let value = 1; writer !== undefined && !this.#isOver;) {
+      const isAcknowledged = await writer.write(value).then(
+        () => true,
+        () => false,
+      )
+      if (isAcknowledged) this.#notified = value++
+      await this.#pause(isAcknowledged ? NOTIFYING_PAUSE_MS : AFTER_FAILURE_MS)
     }
   }
 

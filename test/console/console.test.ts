@@ -816,7 +816,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     let client: string
     let channel: string
     let worker: { id: string; name: string }
-    let [group, task, run, workflow, refused, subscription, board] = ['', '', '', '', '', '', '']
+    let [group, task, run, workflow, refused, subscription, board, consumer] = ['', '', '', '', '', '', '', '']
     beforeAll(async () => {
       domain = await newDomain('Accessible')
       const { workers } = await api<{ workers: (typeof worker)[] }>('GET', '/workers')
@@ -845,6 +845,18 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       await api('POST', '/subscriptions', { topic: `m/${domain}/c/${channel}/alarms`, contact: 'ann@example.com' })
       const { subscriptions } = await api<{ subscriptions: { id: string }[] }>('GET', '/subscriptions')
       subscription = subscriptions[0]?.id ?? ''
+      const reads = {
+        name: 'readings',
+        channels: [channel],
+        from: 'earliest',
+        max_deliver: 1,
+        filter: { subtopic: '#' },
+      }
+      consumer = (await api<{ id: string }>('POST', `/${domain}/consumers`, reads)).id
+      const taken = await api<{ messages: { position: string }[] }>('GET', `/${domain}/consumers/${consumer}/messages`)
+      // A dead letter, and a message that waits.
+      await api('POST', `/${domain}/consumers/${consumer}/nack`, { positions: [taken.messages[0]?.position] })
+      await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 21 }])
       const series = [{ publisher: '', name: 'temperature', unit: 'Cel' }]
       const tiles = ['chart', 'value', 'gauge', 'state'].map((kind) => ({ kind, title: kind, channel, series }))
       const content = { range: '1h', tiles: [...tiles, { kind: 'text', title: 'note', text: 'Call 112' }] }
@@ -868,6 +880,12 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       [`/d/${domain}/channels/${channel}/messages`, 'heat'],
       [`/d/${domain}/channels/${channel}/clients`, 'heat'],
       [`/d/${domain}/channels/${channel}/about`, 'heat'],
+      [`/d/${domain}/channels/${channel}/consumers`, 'heat'],
+      [`/d/${domain}/consumers`, 'Consumers'],
+      [`/d/${domain}/consumers?create=1`, 'New consumer'],
+      [`/d/${domain}/consumers/${consumer}`, 'readings'],
+      [`/d/${domain}/consumers/${consumer}/dead-letters`, 'readings'],
+      [`/d/${domain}/consumers/${consumer}/receive`, 'readings'],
       [`/d/${domain}/boards`, 'Boards'],
       [`/d/${domain}/boards/${board}`, 'Wall'],
       [`/d/${domain}/connections`, 'Connections'],

@@ -757,6 +757,117 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await headed(/Run of sum/)
   })
 
+  test('named consumers: created, changed, moved and deleted; dead letters are shown, tried again and discarded', async () => {
+    const domain = await newDomain('Consumed')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    await made(`/${domain}/channels`, { name: 'water' })
+    await publish(
+      domain,
+      steam,
+      [1, 2, 3, 4].map((v) => ({ n: 'a', v })),
+    )
+    // From its channel, which is chosen already.
+    await visitor.go(`/d/${domain}/channels/${steam}/consumers`)
+    await seen('No consumers yet')
+    await button('New consumer').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('readings')
+    await dialog().getByLabel('Begin').selectOption('earliest')
+    await dialog().getByLabel('Deliveries at most').fill('1')
+    await press('rooms/messages/consumers/consumers.tsx POST /{domain_id}/consumers', () => confirm('Create consumer'))
+    await headed('readings')
+    const consumer = /\/consumers\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    const path = `/${domain}/consumers/${consumer}`
+    const shown = async () =>
+      await api<{ position: string; in_flight: number; dead_letters: number; filter: object; channels: string[] }>(
+        'GET',
+        path,
+      )
+    expect(await shown()).toMatchObject({ name: 'readings', channels: [steam], max_deliver: 1, filter: {} })
+
+    // What a program does: the console takes no messages.
+    const taken = await api<{ messages: { position: string; payload: [{ v: number }] }[] }>('GET', `${path}/messages`)
+    const positions = taken.messages.map(({ position }) => position)
+    expect(positions).toHaveLength(4)
+    await seen('4 of at most 1,000')
+    await api('POST', `${path}/ack`, { positions: positions.slice(3) })
+    await api('POST', `${path}/nack`, { positions: positions.slice(0, 3), reason: 'no such pump' })
+    await page.getByRole('link', { name: 'Dead letters (3)' }).click()
+    await lettersLeft(3)
+    const row = letterRows().first()
+    for (const text of ['no such pump', 'steam']) await row.getByText(text).first().waitFor()
+    await button('Show the dead letter', row).click()
+    await dialog().getByLabel('message', { exact: true }).getByText('"payload"').waitFor()
+    await dialog()
+      .getByText(/^\d+-\d+-\d+$/)
+      .waitFor()
+    await button('Close', dialog()).click()
+    await press('rooms/messages/consumers/consumer.tsx POST /{domain_id}/consumers/{consumer}/dead-letters/retry', () =>
+      button('Retry the dead letter', row).click(),
+    )
+    await lettersLeft(2)
+    const again = await api<{ messages: object[] }>('GET', `${path}/messages`)
+    expect(again.messages).toHaveLength(1)
+    await button('Discard the dead letter', letterRows().first()).click()
+    await press(
+      'rooms/messages/consumers/consumer.tsx POST /{domain_id}/consumers/{consumer}/dead-letters/discard',
+      () => confirm('Discard'),
+    )
+    await lettersLeft(1)
+
+    await button('Edit').click()
+    await dialog().getByLabel('Add a channel').selectOption({ label: 'water' })
+    await button('Remove steam', dialog().getByRole('group', { name: 'Channels' })).click()
+    await dialog().getByLabel('Subtopic').fill('hall/#')
+    await press('rooms/messages/consumers/consumer.tsx PATCH /{domain_id}/consumers/{consumer}', () => confirm('Save'))
+    await page.getByRole('link', { name: 'Delivery' }).click()
+    await page.getByRole('link', { name: 'water' }).waitFor()
+    const changed = await shown()
+    expect(changed.channels).not.toContain(steam)
+    // A form that is saved without a change changes nothing, in the server's own words for the filter.
+    await button('Edit').click()
+    await confirm('Save')
+    expect(await shown()).toMatchObject({ filter: changed.filter, channels: changed.channels })
+    // What the server refuses is said at its field.
+    await button('Edit').click()
+    await dialog().getByLabel('Subtopic').fill('hall/#/x')
+    await dialog().getByLabel('Deliver again after').fill('1ms')
+    await button('Save', dialog()).click()
+    await dialog().getByRole('alert').first().waitFor()
+    expect(await dialog().locator('[aria-invalid=true]').count()).toBeGreaterThan(0)
+    await button('Cancel', dialog()).click()
+
+    await button('Move').click()
+    await dialog()
+      .getByText(/1 message in flight or held back is forgotten/)
+      .waitFor()
+    await dialog().getByLabel('Begin').selectOption('position')
+    await dialog().getByLabel('Position').fill('1-1-0')
+    await button('Move', dialog()).click()
+    // It names the earliest position.
+    await dialog()
+      .getByText(/the earliest position is \d+-\d+-\d+/)
+      .waitFor()
+    await dialog().getByLabel('Begin').selectOption('earliest')
+    await press('rooms/messages/consumers/consumer.tsx POST /{domain_id}/consumers/{consumer}/seek', () =>
+      confirm('Move'),
+    )
+    await seen('0 of at most 1,000')
+
+    await page.getByRole('link', { name: 'Receive' }).click()
+    await page.getByLabel('commands').getByText(`skein consumers pull readings ${domain}`).waitFor()
+    await visitor.go(`/d/${domain}/consumers?name=none`)
+    await seen('No consumer matches')
+    await visitor.go(`/d/${domain}/consumers`)
+    await page.getByRole('grid', { name: 'Consumers' }).getByRole('link', { name: 'readings' }).click()
+    await menu('Delete')
+    await dialog().getByLabel('Type readings').fill('readings')
+    await press('rooms/messages/consumers/consumer.tsx DELETE /{domain_id}/consumers/{consumer}', () =>
+      confirm('Delete consumer'),
+    )
+    await headed('Consumers')
+    await seen('No consumers yet')
+  })
+
   test('messages beyond the rate of a new trigger wait, one that was there keeps what it does, and the task says so', async () => {
     const domain = await newDomain('Rates')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })

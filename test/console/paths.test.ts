@@ -26,6 +26,8 @@ test('the addresses of the console are these', () => {
       "channels: /d/D/channels",
       "channel: /d/D/channels/E/F",
       "messages: /d/D/channels/E/messages?0=F",
+      "consumers: /d/D/consumers",
+      "consumer: /d/D/consumers/E/F",
       "boards: /d/D/boards",
       "board: /d/D/boards/E",
       "groups: /d/D/groups",

@@ -13,11 +13,23 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
   let running: RunningConsole
   let domain: string
   let client: string
+  let consumer: string
 
   beforeAll(async () => {
     running = await startConsole()
     domain = await running.made('/domains', { name: 'Plant' })
     client = await running.made(`/${domain}/clients`, { name: 'pump' })
+    const channel = await running.made(`/${domain}/channels`, { name: 'steam' })
+    await running.api('POST', `/m/${domain}/c/${channel}`, [{ n: 'a', v: 1 }])
+    const made = { name: 'readings', channels: [channel], from: 'earliest', max_deliver: 1 }
+    consumer = await running.made(`/${domain}/consumers`, made)
+    const path = `/${domain}/consumers/${consumer}`
+    const { messages } = await running.api<{ messages: { position: string }[] }>('GET', `${path}/messages`)
+    await running.api('POST', `${path}/nack`, { positions: messages.map(({ position }) => position) })
+    await until(
+      async () => (await running.api<{ dead_letters: number }>('GET', path)).dead_letters === 1,
+      'the dead letter',
+    )
   })
   afterAll(() => running?.[Symbol.asyncDispose]())
 
@@ -62,6 +74,11 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
       [`/d/${domain}/clients/${client}`, 'Edit', 'update'],
       [`/d/${domain}/clients/${client}`, 'Show secret', 'update'],
       [`/d/${domain}/clients/${client}/connections`, 'Connect', 'connect_to_channel'],
+      [`/d/${domain}/consumers`, 'New consumer', 'consumer_create'],
+      [`/d/${domain}/consumers/${consumer}`, 'Edit', 'consumer_update'],
+      [`/d/${domain}/consumers/${consumer}`, 'Move', 'consumer_update'],
+      [`/d/${domain}/consumers/${consumer}/dead-letters`, 'Retry all', 'consumer_update'],
+      [`/d/${domain}/consumers/${consumer}/dead-letters`, 'Discard the dead letter', 'consumer_update'],
     ] as const) {
       await visitor.go(path)
       await expect

@@ -32,6 +32,7 @@ type Plant = {
   run: string
   workflow: string
   board: string
+  consumer: string
   user: string
   worker: string
   /** Of clients that stay online. */
@@ -84,6 +85,21 @@ async function newBoard(api: Api, domain: string, channel: string): Promise<stri
   ]
   const body = { name: 'Wall of hall 1', shared: true, content: { version: 1, range: '1h', tiles } }
   return (await api<{ id: string }>('POST', `/${domain}/dashboards`, body)).id
+}
+
+/** One that is behind, with messages in flight and a dead letter, and one for which nothing waits. */
+async function newConsumer(api: Api, domain: string, channels: string[]): Promise<string> {
+  const path = `/${domain}/consumers`
+  await api('POST', path, { name: 'archive', channels, from: 'latest', order: 'none' })
+  const made = { name: 'erp', channels, from: 'earliest', max_deliver: 1, filter: { subtopic: '#', protocol: 'http' } }
+  const { id } = await api<{ id: string }>('POST', path, made)
+  const { messages } = await api<{ messages: { position: string }[] }>('GET', `${path}/${id}/messages?limit=1`)
+  await api('POST', `${path}/${id}/nack`, {
+    positions: messages.map(({ position }) => position),
+    reason: 'no material with this number',
+  })
+  await api('GET', `${path}/${id}/messages?limit=1`)
+  return id
 }
 
 async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
@@ -206,6 +222,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     const theirs = await login(username, 'correct horse')
     await createApi(whole, () => theirs)('POST', '/invitations/accept', { domain_id: domain })
   }
+  const consumer = await newConsumer(api, domain, [boiler, climate])
   const board = await newBoard(api, domain, boiler)
   const { workers } = await api<{ workers: { id: string }[] }>('GET', '/workers')
   return {
@@ -217,6 +234,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     run: ran.run_id,
     workflow: workflow.id,
     board,
+    consumer,
     user,
     worker: workers[0]?.id ?? '',
     sessions,
@@ -225,7 +243,8 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
 
 type Screen = { name: string; path: string; heading: string; isOutside?: boolean }
 
-function screensOf({ domain, client, channel, group, task, run, workflow, board, user, worker }: Plant): Screen[] {
+function screensOf(plant: Plant): Screen[] {
+  const { domain, client, channel, group, task, run, workflow, board, consumer, user, worker } = plant
   const d = `/d/${domain}`
   return [
     { name: 'sign-in', path: '/sign-in', heading: 'Sign in', isOutside: true },
@@ -242,6 +261,9 @@ function screensOf({ domain, client, channel, group, task, run, workflow, board,
     { name: 'channel', path: `${d}/channels/${channel}`, heading: 'Boiler house' },
     { name: 'channel-live', path: `${d}/channels/${channel}/live`, heading: 'Boiler house' },
     { name: 'channel-messages', path: `${d}/channels/${channel}/messages`, heading: 'Boiler house' },
+    { name: 'consumers', path: `${d}/consumers`, heading: 'Consumers' },
+    { name: 'consumer', path: `${d}/consumers/${consumer}`, heading: 'erp' },
+    { name: 'consumer-dead-letters', path: `${d}/consumers/${consumer}/dead-letters`, heading: 'erp' },
     { name: 'board', path: `${d}/boards/${board}`, heading: 'Wall of hall 1' },
     { name: 'connections', path: `${d}/connections`, heading: 'Connections' },
     { name: 'connections-graph', path: `${d}/connections?shape=graph`, heading: 'Connections' },

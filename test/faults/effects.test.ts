@@ -1,32 +1,62 @@
 /**
  * Kills processes while messages start runs: each acknowledged value starts one run of a task, and is in one batch of another, whose guest
- * publishes it. What both publish is stored once. Of the batches some values are poison. SKEIN_TEST_KILLS sets the number of kills.
+ * publishes it. What both publish is stored once. Of the batches some values are poison. Webhooks receive some of the values, at least once and
+ * under one id each. SKEIN_TEST_KILLS sets the number of kills. SKEIN_TEST_EFFECTS_RECORD names a file to which a line of figures is added
+ * (`npm run bench -- effects`).
  */
-import { readFileSync } from 'node:fs'
+import { appendFileSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { relayModule } from '../harness/relay-guest.ts'
 import { until } from '../harness/until.ts'
 import { commandOf, createInstallation, familyOf, startWhole } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
+import { WebhookReceiver } from '../harness/webhook-receiver.ts'
 
 const KILLS = Number(process.env['SKEIN_TEST_KILLS'] ?? 20)
 const PUBLISHERS = 8
 /** Values that are sent between two kills, at least: enough that the trigger falls behind now and then. */
 const BETWEEN = 150
 const SETTLE_DEADLINE_MS = 120_000
-/** The kills leave thousands of runs in the queue of a worker with two slots. */
-const EFFECTS_DEADLINE_MS = 400_000
+/** Clients whose values a webhook receives, each at a contact of its own: a contact gets 30 notifications per minute. */
+const TELLERS = 12
+const TELLER_PAUSE_MS = 2_500
+/** Above all other values. */
+const FIRST_TOLD = 1_000_000
+/** Values of one teller. */
+const TOLD_RANGE = 1_000_000
+/**
+ * The kills leave thousands of runs in the queue of a worker with two slots, which a busy machine takes long for: what counts is that it goes on.
+ * A delivery of a process that was killed is taken up when its lease of two minutes has ended.
+ */
+const STALL_MS = 240_000
+const SETTLE_MS_OF_KILL = 30_000
+const COUNT_MS = 500
+const RUN_STATES = [0, 1, 2, 3, 4, 5, 6, 7]
 /** The guest of the batches traps at a negative value. */
 const valueOf = (number: number) => (number % 250 === 249 ? -number : number)
 
 let installation: Installation
+let receiver: WebhookReceiver
 beforeEach(async () => {
-  installation = await createInstallation()
+  receiver = await WebhookReceiver.start({ isOrdered: true })
+  installation = await createInstallation({ SKEIN_WEBHOOK_HOSTS: receiver.host })
 })
-afterEach(() => installation[Symbol.dispose]())
+afterEach(async () => {
+  installation[Symbol.dispose]()
+  await receiver[Symbol.asyncDispose]()
+})
 
-type Setup = { token: string; domainId: string; from: string; secret: string; add: Effect; relay: Effect }
+type Setup = {
+  token: string
+  domainId: string
+  from: string
+  secret: string
+  /** Secrets of the clients whose values a webhook receives; each has a subtopic. */
+  tellers: string[]
+  add: Effect
+  relay: Effect
+}
 /** A task, and the channel of its publications. */
 type Effect = { taskId: string; to: string }
 
@@ -42,17 +72,19 @@ async function setUp(whole: Whole): Promise<Setup> {
   })
   const token = `Bearer ${login.access_token}`
   const { id: domainId } = await json<{ id: string }>('/domains', { name: 'effects' }, token)
-  const client = await json<{ id: string; credentials: { secret: string } }>(
-    `/${domainId}/clients`,
-    { name: 'device' },
-    token,
-  )
+  const newClient = async (name: string) =>
+    await json<{ id: string; credentials: { secret: string } }>(`/${domainId}/clients`, { name }, token)
+  const client = await newClient('device')
   const [from = '', to = '', relayed = ''] = await Promise.all(
     ['from', 'to', 'relayed'].map(
       async (name) => (await json<{ id: string }>(`/${domainId}/channels`, { name }, token)).id,
     ),
   )
-  await json(`/${domainId}/channels/connect`, { client_ids: [client.id], channel_ids: [from] }, token)
+  const telling = await Promise.all(Array.from({ length: TELLERS }, (_, place) => newClient(`teller ${place}`)))
+  const connected = [client, ...telling].map(({ id }) => id)
+  await json(`/${domainId}/channels/connect`, { client_ids: connected, channel_ids: [from] }, token)
+  for (let place = 0; place < TELLERS; place++)
+    await json('/subscriptions', { topic: `${from}.told.${place}`, contact: `http://${receiver.host}/${place}` }, token)
   const newTask = async (fields: object, module: Uint8Array<ArrayBuffer>): Promise<string> => {
     const { id: taskId } = await json<{ id: string }>('/tasks', { domain_id: domainId, ...fields }, token)
     const file = new FormData()
@@ -74,32 +106,47 @@ async function setUp(whole: Whole): Promise<Setup> {
     new Uint8Array(await relayModule()),
   )
   const { secret } = client.credentials
-  return { token, domainId, from, secret, add: { taskId: add, to }, relay: { taskId: relay, to: relayed } }
+  const tellers = telling.map(({ credentials }) => credentials.secret)
+  return { token, domainId, from, secret, tellers, add: { taskId: add, to }, relay: { taskId: relay, to: relayed } }
 }
 
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
 /** Publishes each value until it is acknowledged, so that the sent ones are the stored ones. */
-function publish(whole: () => Whole, { domainId, from, secret }: Setup) {
+function publish(whole: () => Whole, { domainId, from, secret, tellers }: Setup) {
   const acknowledged: number[] = []
+  const told: number[] = []
   let next = 0
   let isOver = false
+  async function send(value: number, { secret: by, subtopic }: { secret: string; subtopic: string }): Promise<void> {
+    for (;;) {
+      const sent = whole().call('POST', `/m/${domainId}/c/${from}${subtopic}`, {
+        body: [{ n: 'v', v: value }],
+        authorization: `Client ${by}`,
+        headers: { 'content-type': 'application/senml+json', 'idempotency-key': `value-${value}` },
+      })
+      if ((await sent.catch(() => undefined))?.status === 202) return
+      await pause(20)
+    }
+  }
   async function publisher(): Promise<void> {
     while (!isOver) {
       const value = next++
-      for (;;) {
-        const sent = whole().call('POST', `/m/${domainId}/c/${from}`, {
-          body: [{ n: 'v', v: valueOf(value) }],
-          authorization: `Client ${secret}`,
-          headers: { 'content-type': 'application/senml+json', 'idempotency-key': `value-${value}` },
-        })
-        if ((await sent.catch(() => undefined))?.status === 202) break
-        await new Promise((resolve) => setTimeout(resolve, 20))
-      }
+      await send(valueOf(value), { secret, subtopic: '' })
       acknowledged.push(value)
     }
   }
-  const loops = Array.from({ length: PUBLISHERS }, publisher)
+  async function teller(by: string, place: number): Promise<void> {
+    for (let value = FIRST_TOLD + place * TOLD_RANGE; !isOver; value++) {
+      await send(value, { secret: by, subtopic: `/told/${place}` })
+      told.push(value)
+      await pause(TELLER_PAUSE_MS)
+    }
+  }
+  const loops = [...Array.from({ length: PUBLISHERS }, publisher), ...tellers.map(teller)]
   return {
     acknowledged,
+    told,
     async stop() {
       isOver = true
       await Promise.all(loops)
@@ -125,42 +172,81 @@ async function valuesOf(whole: Whole, { domainId, token }: Setup, { to }: Effect
   }
 }
 
+/** Waits until there are as many, or none has come for too long. */
+async function untilCounted(count: () => number | Promise<number>, wanted: number): Promise<void> {
+  let [last, lastMs] = [-1, performance.now()]
+  for (;;) {
+    const found = await count()
+    if (found >= wanted || performance.now() - lastMs > STALL_MS) return
+    if (found > last) [last, lastMs] = [found, performance.now()]
+    await pause(COUNT_MS)
+  }
+}
+
 /** Why results are missing: runs that failed or wait, and dead letters. */
 async function refusedOf(whole: Whole, { token }: Setup, { taskId }: Effect): Promise<unknown> {
   const read = async (path: string) => (await whole.call('GET', path, { authorization: token })).json<object>()
+  const totals: Record<string, number> = {}
+  for (const state of RUN_STATES)
+    totals[state] = ((await read(`/runs?task_id=${taskId}&state=${state}&limit=1`)) as { total: number }).total
   const runs = await read(`/runs?task_id=${taskId}&state=1,2,4,6,7&limit=20`)
-  return { runs, letters: await read(`/tasks/${taskId}/dead-letters?limit=100`) }
+  return {
+    totals,
+    workers: await read('/workers'),
+    runs,
+    letters: await read(`/tasks/${taskId}/dead-letters?limit=100`),
+  }
 }
 
-/** Kills one of the processes, in turn; the installation is started again if it ended by that. */
-async function strike(whole: Whole, turn: number): Promise<Whole> {
+/** What is killed, in turn. `node`: the program that serves and schedules, alone; the rest ends by itself. `everything`: all processes at once. */
+const STRIKES = [
+  'worker',
+  'PostgreSQL',
+  'worker',
+  'everything',
+  'runner',
+  'worker',
+  'node',
+  'worker',
+  'runner',
+  'everything',
+] as const
+type Struck = (typeof STRIKES)[number]
+
+/** Returns what was killed, if it was there. The installation is started again if it ended by that. */
+async function strike(whole: Whole, turn: number): Promise<{ whole: Whole; struck: Struck | undefined }> {
   const members = familyOf(whole.pid)
   const find = (isMeant: (command: string) => boolean) => members.find((pid) => isMeant(commandOf(pid)))
   const kill = (pid: number | undefined) => {
     try {
-      if (pid !== undefined) process.kill(pid, 'SIGKILL')
+      return pid !== undefined && process.kill(pid, 'SIGKILL')
     } catch {
       // It has ended already.
+      return false
     }
   }
-  switch (turn % 4) {
-    case 0:
-    case 2:
-      kill(find((command) => command.includes('programs/worker.ts')))
-      return whole
-    case 1:
-      kill(find((command) => command.includes(`-D ${installation.dataDir}`)))
-      return whole
-    default:
-      for (const pid of members.toReversed()) kill(pid)
+  const struck = STRIKES[turn % STRIKES.length] as Struck
+  const answer = (wasKilled: boolean) => ({ whole, struck: wasKilled ? struck : undefined })
+  switch (struck) {
+    case 'worker':
+      return answer(kill(find((command) => command.includes('programs/worker.ts'))))
+    case 'runner':
+      return answer(kill(find((command) => command.includes('runner/entry'))))
+    case 'PostgreSQL':
+      return answer(kill(find((command) => command.includes(`-D ${installation.dataDir}`))))
+    case 'node':
+    case 'everything':
+      for (const pid of struck === 'node' ? [whole.pid] : members.toReversed()) kill(pid)
       await whole.ended
-      return await startWhole(installation)
+      return { whole: await startWhole(installation), struck }
   }
 }
 
+const sumOf = (values: Iterable<number>) => [...values].reduce((sum, value) => sum + value, 0)
+
 test(
   'each acknowledged message has its effect once',
-  { timeout: 2 * EFFECTS_DEADLINE_MS + KILLS * 15_000 },
+  { timeout: 3 * STALL_MS + SETTLE_DEADLINE_MS + KILLS * (15_000 + SETTLE_MS_OF_KILL) },
   async () => {
     let whole = await startWhole(installation)
     await using stack = new AsyncDisposableStack()
@@ -168,28 +254,41 @@ test(
     const setup = await setUp(whole)
     const load = publish(() => whole, setup)
     stack.defer(() => load.stop())
+    const kills: Partial<Record<Struck, number>> = {}
     for (let turn = 0; turn < KILLS; turn++) {
       const before = load.acknowledged.length
       await until(() => load.acknowledged.length >= before + BETWEEN, 'values between two kills', SETTLE_DEADLINE_MS)
-      whole = await strike(whole, turn)
+      const hit = await strike(whole, turn)
+      ;({ whole } = hit)
+      if (hit.struck !== undefined) kills[hit.struck] = (kills[hit.struck] ?? 0) + 1
     }
     await load.stop()
-    const sent = load.acknowledged.length
-    const values = Array.from({ length: sent }, (_, number) => valueOf(number)).toSorted((one, other) => one - other)
+    const { told } = load
+    const untold = Array.from({ length: load.acknowledged.length }, (_, number) => valueOf(number))
+    const values = [...untold, ...told].toSorted((one, other) => one - other)
+    const sent = values.length
     const poison = values.filter((value) => value < 0)
     const wholesome = values.slice(poison.length)
     const { add, relay } = setup
+    const sums: number[] = []
     for (const [effect, wanted] of [
       [add, values],
       [relay, wholesome],
     ] as const) {
-      const isWhole = async () => (await countOf(whole, setup, effect)) >= wanted.length
       // Which are missing is said by the comparison.
-      await until(isWhole, `${wanted.length} results`, EFFECTS_DEADLINE_MS).catch(() => undefined)
+      await untilCounted(() => countOf(whole, setup, effect), wanted.length)
       const given = await valuesOf(whole, setup, effect)
-      if (given.length !== wanted.length) console.log(JSON.stringify(await refusedOf(whole, setup, effect)))
+      if (given.length !== wanted.length) {
+        console.log(JSON.stringify(await refusedOf(whole, setup, effect)))
+        console.log(whole.output())
+      }
       expect(given).toEqual(wanted)
+      sums.push(sumOf(given))
     }
+    await untilCounted(() => receiver.told.size, told.length)
+    expect(receiver.told).toEqual(new Set(told))
+    expect(receiver.faults).toEqual([])
+    expect(receiver.messages, 'an id for each message').toBe(told.length)
     const read = async <T>(path: string) =>
       (await whole.call('GET', `/tasks/${path}`, { authorization: setup.token })).json<T>()
     await until(
@@ -209,6 +308,23 @@ test(
     expect(given.toSorted((one, other) => one - other)).toEqual(poison)
     expect(await read(add.taskId)).toMatchObject({ trigger_status: { matched: sent, dropped: 0, expired: 0 } })
     expect(await read(relay.taskId)).toMatchObject({ trigger_status: { matched: sent, expired: 0 } })
-    console.log(`${sent} messages, ${KILLS} kills: each had its effect once, and ${poison.length} became dead letters`)
+    const figures = {
+      kills,
+      values: { acknowledged: sent, poison: poison.length, told: told.length },
+      sums: {
+        acknowledged: sumOf(values),
+        results: sums[0],
+        published_and_poison: sumOf([sums[1] ?? 0, ...poison]),
+        told: sumOf(told),
+        delivered: sumOf(receiver.told),
+      },
+      repeated_deliveries: receiver.requests - receiver.messages,
+    }
+    expect(Object.values(kills).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(KILLS / 2)
+    const record = process.env['SKEIN_TEST_EFFECTS_RECORD']
+    if (record !== undefined) appendFileSync(record, `${JSON.stringify(figures)}\n`)
+    console.log(
+      `${sent} messages, each had its effect once, ${poison.length} became dead letters, ${told.length} were notified: ${JSON.stringify(figures)}`,
+    )
   },
 )

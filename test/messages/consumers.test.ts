@@ -157,6 +157,27 @@ describe('a named consumer', () => {
     const usage = await user.call('GET', `/domains/${domain.id}/usage`)
     expect(usage.json()).toMatchObject({ quotas: { consumers: { limit: 1, used: 1 } } })
   })
+
+  test('of a thousand in one domain, asked for together, a hundred are created', async () => {
+    const user = await plant.api.newUser()
+    const domain = (await user.call('POST', '/domains', { name: 'many' })).json<{ id: string }>()
+    const channel = (await user.call('POST', `/${domain.id}/channels`, { name: 'one' })).json<{ id: string }>()
+    const statuses: number[] = []
+    let next = 0
+    // Beside each other, so that several read the count before one is created.
+    await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        while (next < 1000) {
+          const body = { name: `consumer-${next++}`, channels: [channel.id] }
+          statuses.push((await user.call('POST', `/${domain.id}/consumers`, body)).status)
+        }
+      }),
+    )
+    expect(statuses.filter((status) => status === 201)).toHaveLength(100)
+    expect(statuses.filter((status) => status === 422)).toHaveLength(900)
+    const { total } = (await user.call('GET', `/${domain.id}/consumers?limit=1`)).json<{ total: number }>()
+    expect(total).toBe(100)
+  })
 })
 
 describe('pulling', () => {
@@ -315,14 +336,25 @@ describe('acknowledging', () => {
     const [mine] = (await consumer.pull()) as [Taken]
     const [strange] = (await (await newConsumer(plant, [foreign])).pull()) as [Taken]
     const [, later] = (await (await newConsumer(plant, [channel])).pull()) as [Taken, Taken]
-    for (const position of [strange.position, later.position, '1-1-1', mine.position.replace(/\d+$/, '999')]) {
+    const huge = '9007199254740991-9007199254740991-999999999'
+    for (const position of [strange.position, later.position, '1-1-1', huge, mine.position.replace(/\d+$/, '999')]) {
       const refused = await consumer.post('ack', { positions: [mine.position, position] })
       expect(refused.status, position).toBe(404)
       expect(refused.json()).toMatchObject({ error: 'not_found', details: [{ path: '/positions/1' }] })
       expect((await consumer.post('nack', { positions: [mine.position, position] })).status, position).toBe(404)
     }
     expect(await consumer.show()).toMatchObject({ in_flight: 1 })
-    for (const positions of [[], ['x'], ['1-1']]) expect((await consumer.post('ack', { positions })).status).toBe(400)
+    const beyond = [
+      '99999999999999999999-1-1',
+      '1-99999999999999999999-1',
+      '1-1-99999999999',
+      '-1-1-1',
+      '1-1-1.5',
+      7,
+      null,
+    ]
+    for (const positions of [[], ['x'], ['1-1'], 'x', ...beyond.map((one) => [one])])
+      expect((await consumer.post('ack', { positions })).status).toBe(400)
     expect((await consumer.ack(mine)).status).toBe(200)
   })
 
@@ -515,6 +547,23 @@ describe('a consumer that nobody reads', () => {
     expect(shown.lag_seconds).toBeGreaterThan(0)
     const taken = await consumer.pull()
     expect(taken[0]?.position).toBe(shown.position)
+  })
+
+  test('with a filter that matches nothing passes all messages, and is never behind', async () => {
+    const channel = await newChannel()
+    const consumer = await newConsumer(plant, [channel], { from: 'latest', filter: { subtopic: 'no/such/place' } })
+    const before = (await consumer.show()).position
+    await sendValues(channel, 1, 5)
+    // What it has passed is behind it, so that it costs nothing later.
+    const passed = await until(async () => {
+      const shown = await consumer.show()
+      return shown.position === before ? undefined : shown
+    }, 'its position passes the messages')
+    expect(passed).toMatchObject({ in_flight: 0, held: 0, expired: 0, lag_seconds: 0 })
+    expect(passed.behind_since).toBeUndefined()
+    expect(await consumer.pull()).toEqual([])
+    await send(plant, device, channel, { value: 6 }, 'no/such/place')
+    expect(values(await consumer.pull())).toEqual([6])
   })
 
   test('counts messages that waited for a week, and says so a day before', async () => {

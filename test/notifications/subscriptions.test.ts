@@ -441,6 +441,55 @@ describe('waiting notifications', () => {
   })
 })
 
+describe('the quota of queued bytes', () => {
+  it('lets messages wait in their channel while dead letters use it up, and none is lost', async () => {
+    const full = await newTenant(api)
+    const [device, own] = [await full.newClient(), await full.newChannel()]
+    await full.connect(device.id, own.id)
+    const publish = async (value: number) => {
+      const path = `/m/${full.domainId}/c/${own.id}`
+      const sender = api.as(`Client ${device.credentials.secret}`)
+      const sent = await sender('POST', path, [{ n: 'v', v: value }], { 'content-type': 'application/senml+json' })
+      expect(sent.status, sent.text).toBe(202)
+    }
+    const contact = newContact()
+    answers.set(pathOf(contact), [410, 410, 410])
+    const { id } = await subscribe(own.id, contact, full)
+    for (let value = 0; value < 3; value++) await publish(value)
+    const path = `/subscriptions/${id}`
+    const letters = async () => (await full.call('GET', `${path}/dead-letters`)).json<{ total: number }>().total
+    await until(async () => (await letters()) === 3, 'three dead letters')
+    const used = async () =>
+      (await full.call('GET', `/domains/${full.domainId}/usage`)).json<{
+        quotas: { queued_bytes: { limit: number | null; used: number } }
+      }>().quotas.queued_bytes
+    const before = await used()
+    expect(before.used).toBeGreaterThan(0)
+    const set = await api.admin('PUT', `/domains/${full.domainId}/quotas`, { own: { queued_bytes: before.used } })
+    expect(set.status, set.text).toBe(200)
+    await until(async () => (await used()).limit === before.used, 'the quota is in force')
+    let next = 3
+    const shown = async () => (await full.call('GET', path)).json<Subscription>()
+    await until(async () => {
+      await publish(next++)
+      return (await shown()).behind_since !== undefined
+    }, 'it is behind')
+    const posted = postsTo(contact).length
+    for (let more = 0; more < 3; more++) await publish(next++)
+    expect((await shown()).behind_since).toBeDefined()
+    expect(postsTo(contact).length).toBeLessThan(posted + 3)
+    await full.call('POST', `${path}/dead-letters/discard`, { all: true })
+    await until(() => postsTo(contact).length === next, 'the others follow')
+    const values = postsTo(contact).map(({ body }) => {
+      const { payload } = JSON.parse(body) as { payload: string }
+      return (JSON.parse(payload) as [{ v: number }])[0].v
+    })
+    expect(values).toEqual(Array.from({ length: next }, (_, value) => value))
+    await until(async () => (await shown()).behind_since === undefined, 'it is with the others again')
+    expect((await shown()).missed).toBe(0)
+  })
+})
+
 describe('the quota of notifications per day', () => {
   it('delays what exceeds it, and loses nothing', async () => {
     // A domain of its own: notifications of other tests that are repeated would count.

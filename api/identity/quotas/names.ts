@@ -33,6 +33,10 @@ export const DOMAIN_QUOTAS = {
     'Records of a domain that are stored: SenML records, JSON objects and raw payloads',
     'stored records',
   ),
+  queued_bytes: amount(
+    'Bytes of messages of a domain that are kept for what they cause: queued for runs, publication and notification, and dead letters',
+    'bytes of queued messages',
+  ),
   mqtt_connections: amount('Open MQTT connections of the clients of a domain', 'MQTT connections'),
   mqtt_sessions: amount(
     'Stored MQTT sessions of the clients of a domain, with and without a connection',

@@ -2,6 +2,7 @@
  * A consumer of the changelog of messages. It stores deliveries for matching subscriptions in the transaction that
  * advances its position. A subscription with too many waiting deliveries falls behind, and goes on by itself when there is room.
  */
+import type { FullDomains } from '#api/identity/index.ts'
 import {
   MAX_WAIT_DAYS,
   loadMessages,
@@ -42,6 +43,7 @@ const REFILLED_BELOW = MAX_PENDING / 2
 export async function startNotificationConsumer(
   database: Database,
   logger: Logger,
+  fullDomains: FullDomains,
   intervalMs = INTERVAL_MS,
 ): Promise<{ stop(): Promise<void> }> {
   await beginAtEnd(database.db, CONSUMER)
@@ -49,8 +51,14 @@ export async function startNotificationConsumer(
     database,
     logger,
     what: 'notifications',
-    list: (limit) => listSubscriptionsBehind(database.db, { limit, room: REFILLED_BELOW, expiryDays: MAX_WAIT_DAYS }),
-    goOn,
+    list: (limit) =>
+      listSubscriptionsBehind(database.db, {
+        limit,
+        room: REFILLED_BELOW,
+        expiryDays: MAX_WAIT_DAYS,
+        fullDomains: fullDomains.known(),
+      }),
+    goOn: (tx, key) => goOn(tx, key, fullDomains),
     busyPauseMs: intervalMs,
     idlePauseMs: intervalMs,
   })
@@ -63,7 +71,7 @@ export async function startNotificationConsumer(
     intervalMs,
     maxRows: MAX_PASSED,
     async apply(tx, rows) {
-      const { applied, fell } = await enqueueDeliveries(tx, rows)
+      const { applied, fell } = await enqueueDeliveries(tx, rows, fullDomains)
       hasFallenBehind ||= fell
       return applied
     },
@@ -82,6 +90,7 @@ export async function startNotificationConsumer(
 async function enqueueDeliveries(
   tx: Transaction,
   following: readonly LogRow[],
+  fullDomains: FullDomains,
 ): Promise<{ applied: number; fell: boolean }> {
   const interests = await listInterests(tx)
   if (interests.length === 0) return { applied: following.length, fell: false }
@@ -96,13 +105,13 @@ async function enqueueDeliveries(
   const byChannel = Map.groupBy(messages, ({ channelKey }) => channelKey)
   const wanted = interests.flatMap((interest) => {
     const found = (byChannel.get(interest.channelKey) ?? []).filter((message) => isWanted(interest, message))
-    return found.length === 0 ? [] : [{ key: interest.key, found }]
+    return found.length === 0 ? [] : [{ key: interest.key, domainKey: interest.domainKey, found }]
   })
   if (wanted.length === 0) return { applied: rows.length, fell: false }
   const rooms = await roomsOf(
     tx,
     wanted.map(({ key }) => key),
-    MAX_PENDING,
+    { maxPending: MAX_PENDING, fullDomains: fullOf(wanted, fullDomains) },
   )
   let fell = false
   const deliveries = []
@@ -119,19 +128,24 @@ async function enqueueDeliveries(
   return { applied: rows.length, fell }
 }
 
+const fullOf = (interests: readonly Pick<Interest, 'domainKey'>[], fullDomains: FullDomains): number[] => [
+  ...new Set(interests.map(({ domainKey }) => domainKey).filter((domainKey) => fullDomains.has(domainKey))),
+]
+
 const isWanted = ({ filter }: Interest, { subtopic }: LiveMessage) => matchesSubtopic(filter, subtopic)
 const deliveryOf = (subscriptionKey: number, message: LiveMessage) => ({ subscriptionKey, payload: payloadOf(message) })
 
 /** One step of a subscription. Returns the number of messages that were handled. */
-async function goOn(tx: Transaction, key: number): Promise<number> {
+async function goOn(tx: Transaction, key: number, fullDomains: FullDomains): Promise<number> {
   const interest = await lockSubscriptionBehind(tx, key)
   if (interest === undefined) return 0
+  const rooms = await roomsOf(tx, [key], { maxPending: MAX_PENDING, fullDomains: fullOf([interest], fullDomains) })
   const { taken, expired, next } = await readBacklog(tx, {
     consumer: CONSUMER,
     place: interest.behind,
     channel: { key: interest.channelKey, id: interest.channelId },
     select: (message) => (isWanted(interest, message) ? deliveryOf(key, message) : undefined),
-    maxItems: (await roomsOf(tx, [key], MAX_PENDING)).get(key) ?? 0,
+    maxItems: rooms.get(key) ?? 0,
   })
   if (taken.length > 0) await insertDeliveries(tx, taken)
   if (expired > 0) await countMissed(tx, key, expired)

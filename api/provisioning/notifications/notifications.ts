@@ -1,6 +1,6 @@
 /** Composition of the slice: subscriptions, the consumer of the changelog, and the sender. */
 import type { MessageGate } from '#api/devices/index.ts'
-import type { Identity } from '#api/identity/index.ts'
+import type { FullDomains, Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -27,6 +27,7 @@ export async function startNotifications(deps: {
   logger: Logger
   identity: Identity
   gate: MessageGate
+  fullDomains: FullDomains
   /** Tests shorten them. */
   times?: NotificationTimes | undefined
 }): Promise<{ readonly routes: RoutePlugin; stop(): Promise<void> }> {
@@ -43,7 +44,7 @@ export async function startNotifications(deps: {
     confirmations: createConfirmations(keyring, config.publicUrl),
     privateHosts,
   })
-  const consumer = await startNotificationConsumer(database, logger, times.intervalMs)
+  const consumer = await startNotificationConsumer(database, logger, deps.fullDomains, times.intervalMs)
   const sender = new Sender({
     database,
     gate,

@@ -177,14 +177,15 @@ export async function listSubscriptions(
 }
 
 /** An active subscription, for matching messages. */
-export type Interest = { key: number; channelKey: number; channelId: string; filter: string }
+export type Interest = { key: number; domainKey: number; channelKey: number; channelId: string; filter: string }
 
-type InterestRow = { key: number; channel_key: number; channel_id: string; filter: string }
+type InterestRow = { key: number; domain_key: number; channel_key: number; channel_id: string; filter: string }
 
-const INTERESTS = sql`n.key, n.channel_key, h.id AS channel_id, n.filter`
+const INTERESTS = sql`n.key, h.domain_key, n.channel_key, h.id AS channel_id, n.filter`
 
 const interestOf = (row: InterestRow): Interest => ({
   key: row.key,
+  domainKey: row.domain_key,
   channelKey: row.channel_key,
   channelId: row.channel_id,
   filter: row.filter,
@@ -202,12 +203,12 @@ export async function listInterests(db: Queryable): Promise<Interest[]> {
 export async function roomsOf(
   tx: Transaction,
   keys: readonly number[],
-  maxPending: number,
+  { maxPending, fullDomains }: { maxPending: number; fullDomains: readonly number[] },
 ): Promise<ReadonlyMap<number, number>> {
   const { rows } = await sql<{ key: number; room: number }>`
-    SELECT n.key, greatest(${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
-             WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL), 0) AS room
-      FROM notification_subscriptions n WHERE n.key = ANY (${keys}::bigint[]) ORDER BY n.key FOR NO KEY UPDATE OF n`.execute(
+    SELECT n.key, CASE WHEN h.domain_key = ANY (${[...fullDomains]}::bigint[]) THEN 0 ELSE greatest(${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
+             WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL), 0) END AS room
+      FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key WHERE n.key = ANY (${keys}::bigint[]) ORDER BY n.key FOR NO KEY UPDATE OF n`.execute(
     tx,
   )
   return new Map(rows.map(({ key, room }) => [key, room]))
@@ -229,14 +230,20 @@ export async function lockSubscriptionBehind(
 /** Subscriptions that are behind and have room now, or messages that waited for too long: owners in turn, the longest behind of each first. */
 export async function listSubscriptionsBehind(
   db: Queryable,
-  { limit, room, expiryDays }: { limit: number; room: number; expiryDays: number },
+  {
+    limit,
+    room,
+    expiryDays,
+    fullDomains,
+  }: { limit: number; room: number; expiryDays: number; fullDomains: readonly number[] },
 ): Promise<number[]> {
   const { rows } = await sql<{ key: number }>`
     WITH able AS (
-      SELECT n.key, row_number() OVER (PARTITION BY n.user_key ORDER BY n.behind_since) AS place FROM notification_subscriptions n
+      SELECT n.key, row_number() OVER (PARTITION BY n.user_key ORDER BY n.behind_since) AS place
+        FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key
        WHERE n.behind_since IS NOT NULL AND (n.behind_since < now() - make_interval(days => ${expiryDays})
-          OR (SELECT count(*) FROM (SELECT FROM notification_deliveries w
-               WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL LIMIT ${room}) AS counted) < ${room}))
+          OR (h.domain_key <> ALL (${[...fullDomains]}::bigint[]) AND (SELECT count(*) FROM (SELECT FROM notification_deliveries w
+               WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL LIMIT ${room}) AS counted) < ${room})))
     SELECT key FROM able ORDER BY place, random() LIMIT ${limit}`.execute(db)
   return rows.map(({ key }) => key)
 }
@@ -264,17 +271,28 @@ const failure = (reason: string, count: Sql<unknown>) =>
 
 export type NewDelivery = { subscriptionKey: number; payload: NotificationPayload }
 
-/** Inserts deliveries of existing subscriptions, in this order. */
+/**
+ * Inserts deliveries of existing subscriptions, in this order. One that follows a failed one of its client is due with it: claims do not read
+ * it before.
+ */
 export async function insertDeliveries(tx: Transaction, deliveries: readonly NewDelivery[]): Promise<void> {
   await sql`
-    INSERT INTO notification_deliveries (subscription_key, user_key, payload)
-    SELECT n.key, n.user_key, item -> 'payload'
+    INSERT INTO notification_deliveries (subscription_key, user_key, payload, next_attempt_at)
+    SELECT n.key, n.user_key, item -> 'payload', greatest(now(), (SELECT e.next_attempt_at FROM notification_deliveries e
+          WHERE e.subscription_key = n.key AND e.payload ->> 'publisher' = item -> 'payload' ->> 'publisher'
+            AND e.next_attempt_at IS NOT NULL AND e.last_error IS NOT NULL ORDER BY e.key LIMIT 1))
       FROM jsonb_array_elements(${JSON.stringify(deliveries)}::jsonb) WITH ORDINALITY AS list (item, place)
       JOIN notification_subscriptions n ON n.key = (item ->> 'subscriptionKey')::bigint ORDER BY place`.execute(tx)
 }
 
+/** Condition: an earlier message of the same client waits for its delivery, or is being delivered. One that was given up does not. */
+const IS_FOLLOWING = sql<boolean>`EXISTS (SELECT FROM notification_deliveries e WHERE e.subscription_key = w.subscription_key
+  AND e.payload ->> 'publisher' = w.payload ->> 'publisher' AND e.next_attempt_at IS NOT NULL AND e.key < w.key)`
+
 export type DueDelivery = {
   key: number
+  /** The same at each attempt, and of its dead letter. */
+  id: string
   attempts: number
   payload: NotificationPayload
   subscriptionKey: number
@@ -309,6 +327,8 @@ const MAX_OWNERS = 1000
  * Claims due deliveries for the time of a lease. After the lease of a process that died, another process claims them.
  * Owners alternate: the first delivery of each, then the second of each, including running ones. The index skips
  * further deliveries of one owner. The next claim starts after `nextOwner`.
+ *
+ * Of each client, a subscription delivers one message after another (decision 0119).
  */
 export async function claimDeliveries(
   db: Queryable,
@@ -328,6 +348,7 @@ export async function claimDeliveries(
   if (open.length === 0) return { due: [], nextOwner }
   const { rows } = await sql<{
     key: number
+    id: string
     attempts: number
     payload: NotificationPayload
     subscription_key: number
@@ -348,7 +369,7 @@ export async function claimDeliveries(
       SELECT d.key, o.busy + row_number() OVER (PARTITION BY o.user_key ORDER BY d.next_attempt_at, d.key) AS place
         FROM unnest(${open.map((one) => one.owner)}::bigint[], ${open.map((one) => one.busy)}::integer[]) AS o (user_key, busy),
              LATERAL (SELECT w.key, w.next_attempt_at FROM notification_deliveries w
-                       WHERE w.user_key = o.user_key AND w.next_attempt_at <= now()
+                       WHERE w.user_key = o.user_key AND w.next_attempt_at <= now() AND NOT ${IS_FOLLOWING}
                        ORDER BY w.next_attempt_at, w.key LIMIT ${maxOfOwner}::integer - o.busy) d
     ), chosen AS (
       SELECT key FROM ranked ORDER BY place, random() LIMIT ${limit}
@@ -357,9 +378,9 @@ export async function claimDeliveries(
        ORDER BY w.key FOR UPDATE SKIP LOCKED
     ), claimed AS (
       UPDATE notification_deliveries w SET next_attempt_at = now() + make_interval(secs => ${leaseSeconds}), attempts = w.attempts + 1
-        FROM due WHERE w.key = due.key RETURNING w.key, w.attempts, w.payload, w.subscription_key
+        FROM due WHERE w.key = due.key RETURNING w.key, w.id, w.attempts, w.payload, w.subscription_key
     )
-    SELECT c.key, c.attempts, c.payload, c.subscription_key, n.id AS subscription_id, n.contact, ${IS_CONFIRMED} AS is_confirmed, n.error_count > 0 AS has_failed,
+    SELECT c.key, c.id, c.attempts, c.payload, c.subscription_key, n.id AS subscription_id, n.contact, ${IS_CONFIRMED} AS is_confirmed, n.error_count > 0 AS has_failed,
            u.key AS user_key, u.id AS user_id, u.role, u.status, d.key AS domain_key, d.id AS domain_id, h.key AS channel_key, h.id AS channel_id
       FROM claimed c JOIN notification_subscriptions n ON n.key = c.subscription_key JOIN users u ON u.key = n.user_key
       JOIN channels h ON h.key = n.channel_key JOIN domains d ON d.key = h.domain_key ORDER BY c.key`.execute(db)
@@ -368,6 +389,7 @@ export async function claimDeliveries(
   function dueFromRow(row: (typeof rows)[number]): DueDelivery {
     return {
       key: row.key,
+      id: row.id,
       attempts: row.attempts,
       payload: row.payload,
       subscriptionKey: row.subscription_key,
@@ -389,9 +411,17 @@ export async function claimDeliveries(
   }
 }
 
-/** Removes a delivery that was made, which ends the failures of its subscription. */
-export async function completeDelivery(db: Queryable, { key, subscriptionKey }: DueDelivery): Promise<void> {
-  await sql`WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})
+/** Removes a delivery that was made, which ends the failures of its subscription. What waited behind a failed one is due. */
+export async function completeDelivery(
+  db: Queryable,
+  { key, subscriptionKey, attempts, payload }: DueDelivery,
+): Promise<void> {
+  const followers =
+    attempts === 1
+      ? sql``
+      : sql`, followers AS (UPDATE notification_deliveries SET next_attempt_at = now() WHERE subscription_key = ${subscriptionKey}
+          AND payload ->> 'publisher' = ${String(payload['publisher'] ?? '')} AND key > ${key} AND next_attempt_at > now())`
+  await sql`WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})${followers}
     UPDATE notification_subscriptions SET error_at = NULL, error_reason = NULL, error_count = 0
      WHERE key = ${subscriptionKey} AND error_count > 0`.execute(db)
 }
@@ -429,21 +459,44 @@ export async function deferDeliveries(
 
 /**
  * Records a failed attempt. There is one retry delay per attempt; after the last one the delivery becomes a dead
- * letter. With `isForAll` the host did not respond, so all due deliveries of the subscription fail together.
+ * letter. With `isForAll` the host did not respond, so all due deliveries of the subscription fail together. Otherwise
+ * the later ones of the client wait with it, and lose no attempt.
  */
 export async function failDeliveries(
   db: Queryable,
-  { key, subscriptionKey }: DueDelivery,
+  { key, subscriptionKey, payload }: DueDelivery,
   { retrySeconds, error, isForAll }: { retrySeconds: readonly number[]; error: string; isForAll: boolean },
 ): Promise<void> {
-  const others = isForAll ? sql`OR (subscription_key = ${subscriptionKey} AND next_attempt_at <= now())` : sql``
-  // An index beyond the array is NULL, which marks a dead letter.
-  const pause = sql`(${[...retrySeconds]}::float8[])[attempts + (key <> ${key})::integer]`
-  await sql`WITH failed AS (UPDATE notification_subscriptions n SET ${failure(error, sql`1`)} WHERE n.key = ${subscriptionKey})
-    UPDATE notification_deliveries
-      SET attempts = attempts + (key <> ${key})::integer, last_error = ${error},
-          next_attempt_at = now() + make_interval(secs => ${pause}), given_up_at = CASE WHEN ${pause} IS NULL THEN now() END
-    WHERE key = ${key} ${others}`.execute(db)
+  const publisher = String(payload['publisher'] ?? '')
+  const others = isForAll
+    ? sql`subscription_key = ${subscriptionKey} AND next_attempt_at <= now()`
+    : sql`subscription_key = ${subscriptionKey} AND payload ->> 'publisher' = ${publisher} AND key > ${key} AND next_attempt_at <= now()`
+  await sql`WITH failed AS (UPDATE notification_subscriptions n SET ${failure(error, sql`1`)} WHERE n.key = ${subscriptionKey}),
+    due AS (SELECT key, key = ${key} OR ${isForAll} AS has_failed, attempts + (${isForAll} AND key <> ${key})::integer AS attempts,
+        payload ->> 'publisher' AS publisher, (SELECT e.next_attempt_at FROM notification_deliveries e
+          WHERE e.subscription_key = w.subscription_key AND e.payload ->> 'publisher' = w.payload ->> 'publisher'
+            AND e.next_attempt_at IS NOT NULL AND e.key < w.key AND e.key <> ${key} ORDER BY e.key LIMIT 1) AS head_at
+      FROM notification_deliveries w WHERE key = ${key} OR (${others})),
+    -- An index beyond the array is NULL, which marks a dead letter.
+    paused AS (SELECT *, CASE WHEN has_failed THEN (${[...retrySeconds]}::float8[])[attempts] END AS seconds FROM due),
+    lanes AS (SELECT *, max(seconds) OVER (PARTITION BY publisher) AS lane_seconds FROM paused)
+    UPDATE notification_deliveries w SET attempts = l.attempts, last_error = CASE WHEN l.has_failed THEN ${error} ELSE w.last_error END,
+        next_attempt_at = CASE WHEN l.has_failed AND l.seconds IS NULL THEN NULL
+          ELSE greatest(now() + make_interval(secs => l.seconds), now() + make_interval(secs => l.lane_seconds), l.head_at, now()) END,
+        given_up_at = CASE WHEN l.has_failed AND l.seconds IS NULL THEN now() END
+      FROM lanes l WHERE w.key = l.key`.execute(db)
+}
+
+/** Bytes of the deliveries of domains that wait or were given up, as they are stored; a domain that is absent has none. */
+export async function readNotificationBytes(
+  db: Queryable,
+  domainKeys: readonly number[],
+): Promise<ReadonlyMap<number, number>> {
+  const { rows } = await sql<{ key: number; bytes: number }>`
+    SELECT h.domain_key AS key, sum(pg_column_size(w.payload))::float8 AS bytes
+      FROM channels h JOIN notification_subscriptions n ON n.channel_key = h.key JOIN notification_deliveries w ON w.subscription_key = n.key
+     WHERE h.domain_key = ANY (${[...domainKeys]}::bigint[]) GROUP BY h.domain_key`.execute(db)
+  return new Map(rows.map(({ key, bytes }) => [key, bytes]))
 }
 
 export type DeliveryRecord = {

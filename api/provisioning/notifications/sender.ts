@@ -264,13 +264,13 @@ export class Sender {
     }
   }
 
-  async #send({ contact, payload, subscriptionId, channelId }: DueDelivery): Promise<void> {
+  async #send({ id, contact, payload, subscriptionId, channelId }: DueDelivery): Promise<void> {
     const { mailer, privateHosts, signingSecretOf, postDeadlineMs: deadlineMs = POST_DEADLINE_MS } = this.#deps
     if (!contact.includes('://')) {
       const subtopic = String(payload['subtopic'] ?? '')
       return await mailer.attempt(mailOf(contact, subtopic === '' ? channelId : `${channelId}.${subtopic}`, payload))
     }
-    const body = JSON.stringify({ subscription_id: subscriptionId, ...payload })
+    const body = JSON.stringify({ id, subscription_id: subscriptionId, ...payload })
     const secret = signingSecretOf(subscriptionId)
     const { signal } = this.#stopping
     const status = await postWebhook(contact, { body, secret, privateHosts, deadlineMs, signal })

@@ -31,6 +31,7 @@ import { ErrorState, QueryView, isRefusal } from '../../shell/states.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
 import { ChannelData } from './charts/data.tsx'
+import { ConsumersOfChannel } from './consumers/consumers.tsx'
 import { describePayload, useLive } from './live.ts'
 import type { Live } from './live.ts'
 import { StoredMessages } from './stored.tsx'
@@ -60,12 +61,14 @@ export function Channel() {
                 { key: 'live', name: 'Live', to: paths.channel(domain, id, 'live') },
                 { key: 'messages', name: 'Messages', to: paths.messages(domain, id) },
                 { key: 'clients', name: 'Clients', to: paths.channel(domain, id, 'clients') },
+                { key: 'consumers', name: 'Consumers', to: paths.channel(domain, id, 'consumers') },
                 { key: 'about', name: 'About', to: paths.channel(domain, id, 'about') },
                 { key: 'journal', name: 'Journal', to: paths.channel(domain, id, 'journal') },
               ]}
             />
             {tab === 'messages' ? <StoredMessages key={id} domain={domain} channel={id} /> : null}
             {tab === 'clients' ? <Clients domain={domain} channel={id} /> : null}
+            {tab === 'consumers' ? <ConsumersOfChannel key={id} domain={domain} channel={id} /> : null}
             {tab === 'about' ? <About channel={channel} /> : null}
             {tab === 'journal' ? <EntityJournal domain={domain} type="channel" id={id} /> : null}
             {isSending ? <Send domain={domain} channel={channel} onClose={() => setSending(false)} /> : null}
