@@ -9,7 +9,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { growingPauses } from '#core/rounds.ts'
 import { Slots } from '#core/slots.ts'
-import { monotonicMs, sleep } from '#core/time.ts'
+import { sleep } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import { requireActingUser } from './acting-user.ts'
@@ -44,8 +44,7 @@ const MAX_CALLS_PER_DOMAIN = 250
 /** Waiting calls; a call beyond the limit or with a longer wait fails. */
 const MAX_WAITING_PER_DOMAIN = 2_000
 const CALL_WAIT_MS = 10_000
-/** How long a call is repeated while the database is unavailable. The primary is replaced within 10 s. */
-const OUTAGE_RETRY_MS = 30_000
+/** Between two attempts of a call while the database is unavailable. */
 const MIN_OUTAGE_PAUSE_MS = 50
 const MAX_OUTAGE_PAUSE_MS = 1_000
 
@@ -141,7 +140,7 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       return JSON.stringify(records)
     },
   }
-  /** `isAwaited`: whether the worker still waits for the answer. */
+  /** `isAwaited`: whether the run goes on and its worker waits for the answer. */
   async function inTurn<T>(run: AssignedRun, isAwaited: () => boolean, call: () => Promise<T>): Promise<T> {
     return await calls.run(run.spec.domain_id, () => throughOutages(call, isAwaited))
   }
@@ -155,15 +154,17 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
   }
 }
 
-/** Repeats a call while the database is unavailable: the number of the call makes a repetition safe. Throws errors of services only, and bugs. */
+/**
+ * Repeats a call while the database is unavailable and its run goes on: a publication may be stored already, and its number makes the repetition
+ * safe. Throws errors of services only, and bugs.
+ */
 async function throughOutages<T>(call: () => Promise<T>, isAwaited: () => boolean): Promise<T> {
-  const endMs = monotonicMs() + OUTAGE_RETRY_MS
   const pauses = growingPauses(MIN_OUTAGE_PAUSE_MS, MAX_OUTAGE_PAUSE_MS)
   for (;;) {
     try {
       return await call()
     } catch (error) {
-      if (!isOutage(error) || !isAwaited() || monotonicMs() > endMs) throw translateDatabaseError(error)
+      if (!isOutage(error) || !isAwaited()) throw translateDatabaseError(error)
     }
     await sleep(pauses.next(true))
   }

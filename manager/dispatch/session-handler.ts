@@ -23,7 +23,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { GuestReplySchema } from '#proto/index.ts'
 import type { Guests } from '../channels/guests.ts'
 import { findAssignedRun } from '../writer/end-runs.ts'
-import type { AssignedRun, RunEnding, RunIdentity } from '../model/run.ts'
+import type { RunEnding, RunIdentity } from '../model/run.ts'
 import type { RunOutput } from './run-output.ts'
 import type { RunWriter } from '../writer/writer.ts'
 import type { LeaseMonitor } from '../workers/leases.ts'
@@ -125,6 +125,7 @@ class SessionHandler {
   readonly session: WorkerSession
   readonly #deps: SessionDeps
   readonly #stream: WorkerStream
+  #hasLeft = false
 
   private constructor(deps: SessionDeps, session: WorkerSession, stream: WorkerStream) {
     this.#deps = deps
@@ -165,6 +166,7 @@ class SessionHandler {
   /** The stream ended: no new assignments, but the runs stay until the lease expires or the worker reconnects. */
   leave(): void {
     const { session } = this
+    this.#hasLeft = true
     session.isSuspect = true
     session.lastBeatMs = Math.min(session.lastBeatMs, monotonicMs())
     this.#deps.cluster.remove(session)
@@ -301,23 +303,27 @@ class SessionHandler {
       })
   }
 
-  /** Answers after the commit. A failure is also an answer: without one the guest would wait until its run ends. */
+  /**
+   * Answers after the commit. A failure is also an answer: without one the guest would wait until its run ends. After the session has ended, the
+   * worker sends the call again on its next one.
+   */
   async #answerGuest(call: GuestCall): Promise<void> {
     const identity = fromRef(call.run)
-    const outcome = await this.#guestOutcome(findAssignedRun(this.session, identity), call).catch(
-      (error: unknown): GuestOutcome => {
-        if (kindOf(error) === 'internal')
-          this.#deps.logger.error({ err: error, worker: this.session.name }, 'failed to answer a guest')
-        const { error: kind, message } = presentError(error)
-        return { case: 'error', value: { kind: kind === 'conflict' ? 'stale' : kind, message } }
-      },
-    )
-    this.#stream.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
+    const outcome = await this.#guestOutcome(identity, call).catch((error: unknown): GuestOutcome => {
+      if (kindOf(error) === 'internal')
+        this.#deps.logger.error({ err: error, worker: this.session.name }, 'failed to answer a guest')
+      const { error: kind, message } = presentError(error)
+      return { case: 'error', value: { kind: kind === 'conflict' ? 'stale' : kind, message } }
+    })
+    if (!this.#hasLeft)
+      this.#stream.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
   }
 
-  async #guestOutcome(run: AssignedRun | undefined, { callId, call }: GuestCall): Promise<GuestOutcome> {
+  async #guestOutcome(identity: RunIdentity, { callId, call }: GuestCall): Promise<GuestOutcome> {
     const { guests } = this.#deps
-    const isAwaited = () => this.session.isAlive
+    const find = () => findAssignedRun(this.session, identity)
+    const isAwaited = () => !this.#hasLeft && find() !== undefined
+    const run = find()
     if (run === undefined) throw new ServiceError('conflict', 'the run was assigned to another worker or has ended')
     switch (call.case) {
       case 'publish':

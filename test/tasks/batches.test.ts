@@ -284,32 +284,6 @@ test('messages of a run that an earlier build has ended are done, and no other r
   expect(await allPublished(to, 2)).toEqual([1, 3])
 })
 
-test('a guest whose publication loses its database connection is answered as soon as the database is there again', async () => {
-  const { task, from, to } = await newRelay({ batch: 10 })
-  const { database } = tenant
-  const [locked, over] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
-  const holding = database.transaction(async (tx) => {
-    await sql`LOCK TABLE held_publications IN ACCESS EXCLUSIVE MODE`.execute(tx)
-    locked.resolve()
-    await over.promise
-  })
-  await locked.promise
-  await publish(from, 7)
-  await until(
-    'the connection that waits for the lock ends, as when the server is lost',
-    async () => {
-      const { rows } = await sql<{ ended: boolean }>`SELECT pg_terminate_backend(pid) AS ended FROM pg_stat_activity
-        WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO held_publications%'`.execute(database.db)
-      return rows.length
-    },
-    (ended) => ended > 0,
-  )
-  over.resolve()
-  await holding
-  expect(await allPublished(to, 1)).toEqual([7])
-  expect(await runsOf(task)).toMatchObject([{ messages: 1 }])
-})
-
 test.each([
   [{ batch: 0 }, 'batch'],
   [{ batch: 501 }, 'batch'],
