@@ -4,9 +4,10 @@
  */
 import { once } from 'node:events'
 import { status } from '@grpc/grpc-js'
+import { isOutage, translateDatabaseError } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { monotonicMs, withDeadline } from '#core/time.ts'
+import { monotonicMs, sleep, withDeadline } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
 import { RejectReason, largeResponse, sessionRequests } from '#proto/index.ts'
 import type {
@@ -50,6 +51,9 @@ export type SessionDeps = {
 
 export type SessionCall = ServerDuplexStream<SessionRequest, SessionResponse>
 
+/** Between two attempts of a call of a guest without the database. */
+const MIN_CALL_RETRY_MS = 50
+const MAX_CALL_RETRY_MS = 2_000
 /** Runs of one heartbeat that can be reported as waiting for their component. */
 const MAX_PREPARING = 1_000
 /** Results of runs in one message. */
@@ -125,6 +129,7 @@ class SessionHandler {
   readonly session: WorkerSession
   readonly #deps: SessionDeps
   readonly #stream: WorkerStream
+  #hasLeft = false
 
   private constructor(deps: SessionDeps, session: WorkerSession, stream: WorkerStream) {
     this.#deps = deps
@@ -165,6 +170,7 @@ class SessionHandler {
   /** The stream ended: no new assignments, but the runs stay until the lease expires or the worker reconnects. */
   leave(): void {
     const { session } = this
+    this.#hasLeft = true
     session.isSuspect = true
     session.lastBeatMs = Math.min(session.lastBeatMs, monotonicMs())
     this.#deps.cluster.remove(session)
@@ -302,16 +308,33 @@ class SessionHandler {
   }
 
   /** Answers after the commit; a refusal is also an answer. */
+  /**
+   * Every call is answered: a guest waits for it. A publication is tried again while the database is away, because it may be stored already, and its
+   * number makes the repetition harmless. That ends with the run, or with the session: on its next one the worker sends the call again.
+   */
   async #answerGuest(call: GuestCall): Promise<void> {
     const identity = fromRef(call.run)
-    const outcome = await this.#guestOutcome(findAssignedRun(this.session, identity), call).catch(
-      (error: unknown): GuestOutcome => {
-        if (!(error instanceof ServiceError)) throw error
-        const kind = error.kind === 'conflict' ? 'stale' : error.kind
-        return { case: 'error', value: { kind, message: error.message } }
-      },
-    )
+    const attempt = async () =>
+      await this.#guestOutcome(findAssignedRun(this.session, identity), call).catch((error: unknown) =>
+        call.call.case === 'publish' && isOutage(error) ? undefined : this.#guestFailure(error),
+      )
+    let outcome = await attempt()
+    for (let pauseMs = MIN_CALL_RETRY_MS; outcome === undefined; pauseMs = Math.min(2 * pauseMs, MAX_CALL_RETRY_MS)) {
+      await sleep(pauseMs)
+      if (this.#hasLeft) return
+      outcome = await attempt()
+    }
     this.#stream.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
+  }
+
+  #guestFailure(error: unknown): GuestOutcome {
+    const known = translateDatabaseError(error)
+    if (!(known instanceof ServiceError)) {
+      this.#deps.logger.error({ err: error, worker: this.session.name }, 'a call of a guest failed')
+      return { case: 'error', value: { kind: 'internal', message: 'internal error' } }
+    }
+    const kind = known.kind === 'conflict' ? 'stale' : known.kind
+    return { case: 'error', value: { kind, message: known.message } }
   }
 
   async #guestOutcome(run: AssignedRun | undefined, { callId, call }: GuestCall): Promise<GuestOutcome> {
