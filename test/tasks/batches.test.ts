@@ -297,3 +297,56 @@ test.each([
   expect(answer.status).toBe(400)
   expect(answer.text).toContain(path)
 })
+
+/** While it is held, what guests publish cannot be stored. */
+async function refuseCalls(sqlState: string): Promise<AsyncDisposable> {
+  const { db } = tenant.database
+  await sql
+    .raw(
+      `CREATE FUNCTION refuse_calls() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '${sqlState}'; END$$`,
+    )
+    .execute(db)
+  await sql
+    .raw('CREATE TRIGGER refuse_calls BEFORE INSERT ON held_publications FOR EACH ROW EXECUTE FUNCTION refuse_calls()')
+    .execute(db)
+  return {
+    async [Symbol.asyncDispose]() {
+      await sql.raw('DROP TRIGGER refuse_calls ON held_publications').execute(db)
+      await sql.raw('DROP FUNCTION refuse_calls()').execute(db)
+    },
+  }
+}
+
+test('a guest that publishes while the database is away waits, and each message goes out once', async () => {
+  const { task, from, to } = await newRelay({ batch: 10, order: 'client' })
+  {
+    await using _away = await refuseCalls('57P01')
+    await publish(from, 1, 2, 3)
+    await until(
+      'the run has begun',
+      () => runsOf(task),
+      (runs) => runs.some(({ began }) => began > 0),
+    )
+    // Several attempts.
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect((await runsOf(task)).map(({ ended }) => ended)).toEqual([null])
+  }
+  await until(
+    'all are published',
+    () => valuesOf(to),
+    (values) => values.length === 3,
+  )
+  expect(await valuesOf(to)).toEqual([1, 2, 3])
+  expect(await runsOf(task)).toHaveLength(1)
+})
+
+test('a call of a guest that fails unexpectedly is answered, so that its run does not wait for its timeout', async () => {
+  const { task, from } = await newRelay({ batch: 10, order: 'client' })
+  await using _refused = await refuseCalls('XX000')
+  await publish(from, 1)
+  await until(
+    'the run has failed',
+    () => runsOf(task),
+    (runs) => runs.some(({ state }) => state === 4),
+  )
+})
