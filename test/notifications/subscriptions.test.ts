@@ -8,6 +8,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import { deferDeliveries } from '../../api/provisioning/notifications/repository.ts'
+import type { DueDelivery } from '../../api/provisioning/notifications/repository.ts'
 import { readMails } from '../api/mailbox.ts'
 import { grantRole, newTenant, revokeRoles, tenantOf } from '../api/support.ts'
 import type { Channel, Client, Tenant } from '../api/support.ts'
@@ -382,16 +385,27 @@ describe('waiting notifications', () => {
     const view = async () => (await tenant.call('GET', `/subscriptions/${id}`)).json<Subscription>()
     await until(async () => postsTo(contact).length + (await view()).pending === 160, 'all are there')
     expect(postsTo(contact).length).toBeLessThan(160)
-    // Each waits for a moment of its own: those that wait are not written again with each one that is sent.
-    const { rows } = await api.database.pool.query<{ waiting: number; moments: number }>(
-      `SELECT count(*)::int AS waiting, count(DISTINCT d.next_attempt_at)::int AS moments FROM notification_deliveries d
-         JOIN notification_subscriptions n ON n.key = d.subscription_key WHERE n.id = $1 AND d.next_attempt_at > now()`,
-      [id],
-    )
-    expect(rows[0]?.waiting).toBeGreaterThan(5)
-    expect(rows[0]?.moments).toBeGreaterThan(0.5 * (rows[0]?.waiting ?? 0))
     expect((await view()).missed).toBe(0)
     await until(() => postsTo(contact).length === 160, 'all are sent')
+  })
+
+  it('that wait for the rate of their contact are due one after the other, and are not written again with each one that is sent', async () => {
+    const { id } = await subscribe(channel.id, newContact())
+    // In one transaction, so that the sender does not see them before.
+    const left = await api.database.transaction(async (tx) => {
+      const { rows } = await sql<{ key: number; subscriptionKey: number }>`
+        INSERT INTO notification_deliveries (subscription_key, user_key, payload, attempts)
+        SELECT key, user_key, '{}', 1 FROM notification_subscriptions, generate_series(1, 5) WHERE id = ${id}
+        RETURNING key, subscription_key AS "subscriptionKey"`.execute(tx)
+      const [first] = rows as [DueDelivery]
+      await deferDeliveries(tx, first, 600, 0.1)
+      return (
+        await sql<{ seconds: number }>`
+          SELECT extract(epoch FROM next_attempt_at - now() - interval '10 minutes')::float8 AS seconds FROM notification_deliveries
+           WHERE subscription_key = ${first.subscriptionKey} ORDER BY key`.execute(tx)
+      ).rows
+    })
+    expect(left.map(({ seconds }) => Math.round(seconds * 10))).toEqual([0, 1, 2, 3, 4])
   })
 
   it('wait in their channel while 1,000 wait for delivery, and none is lost', async () => {
