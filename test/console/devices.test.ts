@@ -125,7 +125,7 @@ describe.skipIf(hasNoBrowser)('devices in the console (needs Chromium)', () => {
     await visitor.go(`/d/${domain}/clients?order=name&dir=asc`)
     await page.getByRole('row').filter({ hasText: 'pump' }).getByText('21.5 Cel').waitFor()
     await page.getByRole('row').filter({ hasText: 'valve' }).getByText('99 Cel').waitFor()
-    expect(asked[0]?.split(',').toSorted()).toEqual([device?.id, other?.id].toSorted())
+    expect(new Set(asked[0]?.split(','))).toEqual(new Set([device?.id, other?.id]))
     await visitor.go(`/d/${domain}/clients/${device?.id}`)
     const values = page.locator('.card').filter({ hasText: 'Newest values' })
     await values.getByText('21.5').waitFor()
