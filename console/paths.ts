@@ -40,7 +40,8 @@ export const paths = {
   workflows: (domain: string) => inDomain(domain, '/workflows'),
   workflow: (domain: string, id: string) => one(domain, 'workflows', id),
   modules: (domain: string) => inDomain(domain, '/modules'),
-  tryModule: (domain: string) => inDomain(domain, '/try'),
+  /** With a task: its module, on the inputs of one of its runs. */
+  tryModule: (domain: string, given: { task?: string; run?: string } = {}) => inDomain(domain, `/try${queryOf(given)}`),
   workers: (domain: string) => inDomain(domain, '/workers'),
   worker: (domain: string, id: string, tab?: string) => one(domain, 'workers', id, tab),
   provisioning: (domain: string) => inDomain(domain, '/provisioning'),

@@ -664,8 +664,13 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       await fill()
       await press('rooms/manager/task.tsx PUT /tasks/{task_id}', () => confirm('Save'))
     }
-    await change('Schedule', () => dialog().getByLabel('Cron').fill('0 9 * * 1-5'))
-    await change('Schedule', () => dialog().getByLabel('Cron').fill(''))
+    const schedule = async (starts: string) => {
+      await button('Schedule').click()
+      await dialog().getByLabel('Starts').selectOption({ label: starts })
+      await press('rooms/manager/schedule-dialog.tsx PUT /tasks/{task_id}', () => confirm('Save'))
+    }
+    await schedule('From Monday to Friday')
+    await schedule('No schedule')
     await change('Trigger', () => dialog().getByLabel('Start for each message of').selectOption({ label: 'steam' }))
     await change('Edit', () => dialog().getByLabel('Time limit').fill('20s'))
     await menu('Delete')
@@ -904,9 +909,25 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     const domain = await newDomain('Workflows')
     await visitor.go(`/d/${domain}/workflows`)
     await button('New workflow').click()
-    await dialog().getByLabel('Name').fill('report')
-    await press('rooms/manager/workflows.tsx POST /workflows', () => button('Create workflow', dialog()).click())
+    await dialog().getByLabel('Name', { exact: true }).fill('report')
+    await dialog().getByLabel('Name of the task').fill('sum')
+    await press('rooms/manager/workflow-dialog.tsx POST /workflows', () => button('Create workflow', dialog()).click())
     await headed('report')
+    // Without its module, it is not left behind.
+    await page.route('**/upload', (route) =>
+      route.fulfill({ status: 422, contentType: 'application/json', body: '{"message":"not a module"}' }),
+    )
+    await visitor.go(`/d/${domain}/workflows?create=1`)
+    await dialog().getByLabel('Name', { exact: true }).fill('refused')
+    await dialog().getByLabel('Name of the task').fill('sum')
+    await dialog().getByLabel('Module', { exact: true }).selectOption({ label: 'a file' })
+    await dialog().getByLabel('Module file').setInputFiles(ADD)
+    await press('rooms/manager/workflow-dialog.tsx DELETE /workflows/{workflow_id}', () =>
+      button('Create workflow', dialog()).click(),
+    )
+    await seen(/The workflow was not created: not a module/)
+    await page.unroute('**/upload')
+    expect((await api<{ total: number }>('GET', `/workflows?domain_id=${domain}&name=refused`)).total).toBe(0)
     const tasks = [{ name: 'first', file: fileOf(ENDLESS) }]
     const workflow = await made('/workflows', { name: 'endless', domain_id: domain, tasks })
     await visitor.go(`/d/${domain}/workflows/${workflow}`)
