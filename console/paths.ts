@@ -19,6 +19,7 @@ export const paths = {
   notifications: () => '/account/notifications',
   notification: (id: string) => `/account/notifications/${encodeURIComponent(id)}`,
   platform: () => '/platform',
+  users: () => '/platform/users',
   platformWorker: (id: string, tab?: string) => `/platform/workers/${encodeURIComponent(id)}${tabOf(tab)}`,
   overview: (domain: string) => inDomain(domain),
   connectDevice: (domain: string) => inDomain(domain, '/connect'),

@@ -83,6 +83,7 @@ const tree = root.addChildren([
     screen('/account/notifications', () => import('./rooms/provisioning/notifications.tsx'), 'Notifications'),
     screen('/account/notifications/$id', () => import('./rooms/provisioning/notifications.tsx'), 'Notification'),
     screen('/platform', () => import('./rooms/manager/platform.tsx'), 'Platform'),
+    screen('/platform/users', () => import('./rooms/identity/users.tsx'), 'Users'),
     screen('/platform/workers/$id', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),
     screen('/platform/workers/$id/$tab', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),
     screen('/d/$domain', () => import('./rooms/overview/overview.tsx'), 'Overview'),

@@ -140,9 +140,13 @@ function Navigation({ domain }: { domain: string }) {
       {isAdmin ? (
         <div>
           <div className="nav-label">Platform</div>
-          <Link to={paths.platform()} className="nav-link">
+          <Link to={paths.platform()} className="nav-link" activeOptions={{ exact: true }}>
             <Icon name="health" />
             Health and workers
+          </Link>
+          <Link to={paths.users()} className="nav-link">
+            <Icon name="members" />
+            Users
           </Link>
         </div>
       ) : null}
