@@ -21,6 +21,8 @@ export const paths = {
   platform: () => '/platform',
   users: () => '/platform/users',
   platformWorker: (id: string, tab?: string) => `/platform/workers/${encodeURIComponent(id)}${tabOf(tab)}`,
+  /** Without a name, all guides. Without a domain, outside of one. */
+  guide: (domain: string, name = '') => `${domain === '' ? '' : inDomain(domain)}/guides${tabOf(name)}`,
   overview: (domain: string) => inDomain(domain),
   connectDevice: (domain: string) => inDomain(domain, '/connect'),
   clients: (domain: string) => inDomain(domain, '/clients'),
