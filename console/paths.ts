@@ -19,7 +19,10 @@ export const paths = {
   notifications: () => '/account/notifications',
   notification: (id: string) => `/account/notifications/${encodeURIComponent(id)}`,
   platform: () => '/platform',
+  users: () => '/platform/users',
   platformWorker: (id: string, tab?: string) => `/platform/workers/${encodeURIComponent(id)}${tabOf(tab)}`,
+  /** Without a name, all guides. Without a domain, outside of one. */
+  guide: (domain: string, name = '') => `${domain === '' ? '' : inDomain(domain)}/guides${tabOf(name)}`,
   overview: (domain: string) => inDomain(domain),
   connectDevice: (domain: string) => inDomain(domain, '/connect'),
   clients: (domain: string) => inDomain(domain, '/clients'),
@@ -42,7 +45,8 @@ export const paths = {
   workflows: (domain: string) => inDomain(domain, '/workflows'),
   workflow: (domain: string, id: string) => one(domain, 'workflows', id),
   modules: (domain: string) => inDomain(domain, '/modules'),
-  tryModule: (domain: string) => inDomain(domain, '/try'),
+  /** With a task: its module, on the inputs of one of its runs. */
+  tryModule: (domain: string, given: { task?: string; run?: string } = {}) => inDomain(domain, `/try${queryOf(given)}`),
   workers: (domain: string) => inDomain(domain, '/workers'),
   worker: (domain: string, id: string, tab?: string) => one(domain, 'workers', id, tab),
   provisioning: (domain: string) => inDomain(domain, '/provisioning'),

@@ -83,8 +83,12 @@ const tree = root.addChildren([
     screen('/account/notifications', () => import('./rooms/provisioning/notifications.tsx'), 'Notifications'),
     screen('/account/notifications/$id', () => import('./rooms/provisioning/notifications.tsx'), 'Notification'),
     screen('/platform', () => import('./rooms/manager/platform.tsx'), 'Platform'),
+    screen('/platform/users', () => import('./rooms/identity/users.tsx'), 'Users'),
     screen('/platform/workers/$id', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),
     screen('/platform/workers/$id/$tab', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),
+    ...['/guides', '/guides/$guide', '/d/$domain/guides', '/d/$domain/guides/$guide'].map((path) =>
+      screen(path, () => import('./rooms/guides/guide.tsx'), 'Guide'),
+    ),
     screen('/d/$domain', () => import('./rooms/overview/overview.tsx'), 'Overview'),
     screen('/d/$domain/connect', () => import('./rooms/devices/first-device.tsx'), 'FirstDevice'),
     screen('/d/$domain/clients', () => import('./rooms/devices/clients.tsx'), 'Clients'),

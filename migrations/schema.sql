@@ -1954,6 +1954,7 @@ COMMENT ON COLUMN series.unit IS 'SenML unit; empty: none.';
 COMMENT ON COLUMN series.digest IS 'First 16 bytes of the SHA-256 of the columns above: names may be longer than an index entry.';
 COMMENT ON COLUMN series.created_at IS 'When the first record came.';
 CREATE INDEX series_name ON series USING btree (channel_key, name);
+CREATE INDEX series_publisher ON series USING btree (publisher_key) WHERE (publisher_key IS NOT NULL);
 
 CREATE TABLE series_counts (
   domain_key bigint NOT NULL,

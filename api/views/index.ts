@@ -6,6 +6,7 @@ import type { RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { countModuleBytes, countOpenRuns } from '#queues/index.ts'
 import { createDashboardsService, dashboardRoutes } from './dashboards/index.ts'
+import { createNewestService, newestRoutes } from './newest/index.ts'
 import { createOverviewService, overviewRoutes, startSampling } from './overview/index.ts'
 import { startDomainStreams } from './stream/index.ts'
 import type { DomainStreams } from './stream/index.ts'
@@ -32,11 +33,13 @@ export function startViews({ database, access, devices, groups, quotas, logger }
   quotas.measure('concurrent_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).held)
   quotas.measure('module_bytes', (domainKey) => countModuleBytes(database.db, domainKey))
   const search = createSearchService({ database, access })
+  const newest = createNewestService({ database, access })
   const dashboards = createDashboardsService({ database, access })
   return {
     routes: async (app) => {
       await overviewRoutes(overview)(app)
       await searchRoutes(search)(app)
+      await newestRoutes(newest)(app)
       await dashboardRoutes(dashboards)(app)
     },
     stop: () => sampling.stop(),

@@ -347,7 +347,15 @@ export function Menu({
   )
 }
 
-export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
+export function CopyButton({
+  text,
+  label = 'Copy',
+  onCopy,
+}: {
+  text: string
+  label?: string
+  onCopy?: (() => void) | undefined
+}) {
   const [isCopied, setCopied] = useState(false)
   useEffect(() => {
     if (!isCopied) return
@@ -360,7 +368,7 @@ export function CopyButton({ text, label = 'Copy' }: { text: string; label?: str
       small
       icon={isCopied ? 'check' : 'copy'}
       label={isCopied ? 'Copied' : label}
-      onClick={() => void copyText(text).then(() => setCopied(true))}
+      onClick={() => void copyText(text).then(() => (setCopied(true), onCopy?.()))}
     />
   )
 }
@@ -378,14 +386,24 @@ async function copyText(text: string): Promise<void> {
   area.remove()
 }
 
-export function Code({ text, wrap, label }: { text: string; wrap?: boolean; label: string }) {
+export function Code({
+  text,
+  wrap,
+  label,
+  onCopy,
+}: {
+  text: string
+  wrap?: boolean
+  label: string
+  onCopy?: () => void
+}) {
   return (
     <div className="code">
       <pre className={wrap === true ? 'wrap' : ''} tabIndex={0} aria-label={label}>
         {text}
       </pre>
       <div className="copy">
-        <CopyButton text={text} label={`Copy ${label}`} />
+        <CopyButton text={text} label={`Copy ${label}`} onCopy={onCopy} />
       </div>
     </div>
   )

@@ -1,4 +1,5 @@
-/** Records of the journal in words. */
+/** Records of the journal in words. Pure. */
+import { formatJson } from '../api/json.ts'
 
 type Item = { operation: string; attributes?: { [name: string]: unknown } }
 
@@ -49,4 +50,35 @@ export function describeChange({ operation, attributes = {} }: Item): string {
   return [noun, between, name, VERBS[verb] ?? verb.replaceAll('_', ' ')]
     .filter((part) => part !== '' && part !== undefined)
     .join(' ')
+}
+
+export type Difference = { readonly field: string; readonly before?: string; readonly after?: string }
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** The fields of objects inside are fields of their own: `metadata.floor`. */
+function flat(value: unknown, path: string): [string, unknown][] {
+  if (!isRecord(value) || Object.keys(value).length === 0) return [[path, value]]
+  return Object.entries(value).flatMap(([key, inner]) => flat(inner, path === '' ? key : `${path}.${key}`))
+}
+
+const shown = (value: unknown) =>
+  value === undefined || value === null || value === ''
+    ? undefined
+    : typeof value === 'string'
+      ? value
+      : formatJson(value)
+
+/** What a change did to each field. What stayed the same is left out. */
+export function differenceOf({ before, after }: { before?: unknown; after?: unknown }): Difference[] {
+  const [old, now] = [
+    new Map(isRecord(before) ? flat(before, '') : []),
+    new Map(isRecord(after) ? flat(after, '') : []),
+  ]
+  return [...new Set([...old.keys(), ...now.keys()])].flatMap((field) => {
+    const [was, is] = [shown(old.get(field)), shown(now.get(field))]
+    if (was === is) return []
+    return [{ field, ...(was === undefined ? {} : { before: was }), ...(is === undefined ? {} : { after: is }) }]
+  })
 }

@@ -1,16 +1,18 @@
 /** The journal of one entity, and what a user did. */
 import { useQuery } from '@tanstack/react-query'
 import type { UseQueryResult } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import type { ReactNode } from 'react'
 import type { Answer } from '../api/call.ts'
 import { formatJson } from '../api/json.ts'
 import { query } from '../api/queries.ts'
 import type { JournalItem, Operations } from '../api/operations.ts'
-import { Button, Code } from '../design/controls.tsx'
-import { Card, Empty, Facts, Time, absoluteTime } from '../design/display.tsx'
+import { Button } from '../design/controls.tsx'
+import { Card, Empty, Time } from '../design/display.tsx'
 import { Dialog } from '../design/layers.tsx'
 import { describeChange } from './changes.ts'
+import { JournalRecord, subjectPath } from './journal-record.tsx'
 import { UserName } from './names.tsx'
 import { QueryView } from './states.tsx'
 
@@ -55,7 +57,7 @@ function PlatformWorkerJournal({ id }: { id: string }) {
 
 export type JournalFilters = Pick<
   Operations['GET /{domain_id}/journal/{entity_type}/{entity_id}']['query'],
-  'operation' | 'from' | 'to'
+  'operation' | 'from' | 'to' | 'sessions'
 >
 
 export function EntityJournal({ domain, type, id, filters = {} }: EntityProps & { filters?: JournalFilters }) {
@@ -68,7 +70,7 @@ export function EntityJournal({ domain, type, id, filters = {} }: EntityProps & 
       query: { ...filters, limit: PAGE, offset, with_attributes: true },
     }),
   )
-  return <Records result={result} entity={`${type}:${id}`} offset={offset} onOffset={setOffset} />
+  return <Records result={result} domain={domain} entity={`${type}:${id}`} offset={offset} onOffset={setOffset} />
 }
 
 /** What the user did in all domains, with logins. */
@@ -83,14 +85,23 @@ export function UserJournal({ id }: { id: string }) {
   return <Records result={result} title="Activity" offset={offset} onOffset={setOffset} />
 }
 
+/** The change in words, as a link to what it is about. */
+function Subject({ domain, item }: { domain: string | undefined; item: JournalItem }) {
+  const path = domain === undefined ? undefined : subjectPath(domain, item)
+  return path === undefined ? describeChange(item) : <Link to={path}>{describeChange(item)}</Link>
+}
+
 function Records({
   result,
+  domain,
   entity,
   title,
   offset,
   onOffset,
 }: {
   result: UseQueryResult<JournalPage>
+  /** Undefined where records are of several domains, or of none. */
+  domain?: string | undefined
   entity?: string
   title?: string
   offset: number
@@ -105,7 +116,9 @@ function Records({
           <ol aria-label="Changes">
             {journals.map((item) => (
               <li key={item.id} className="list-row">
-                <div className="grow clip">{describeChange(item)}</div>
+                <div className="grow clip" dir="auto">
+                  <Subject domain={domain} item={item} />
+                </div>
                 {title === undefined && typeof item.attributes?.['user_id'] === 'string' ? (
                   <span className="muted small">
                     <UserName id={item.attributes['user_id']} />
@@ -152,16 +165,7 @@ function Records({
           ) : null}
           {shown === undefined ? null : (
             <Dialog title={describeChange(shown)} kind="drawer" onClose={() => setShown(undefined)}>
-              <Facts
-                rows={[
-                  ['Operation', <code key="operation">{shown.operation}</code>],
-                  ['When', absoluteTime(Date.parse(shown.occurred_at))],
-                  typeof shown.attributes?.['user_id'] === 'string'
-                    ? ['Who', <UserName key="who" id={shown.attributes['user_id']} />]
-                    : undefined,
-                ]}
-              />
-              <Code label="record" wrap text={formatJson(shown.attributes ?? {}, 2)} />
+              <JournalRecord domain={domain} item={shown} />
             </Dialog>
           )}
         </Card>

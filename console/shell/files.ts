@@ -5,8 +5,12 @@ const KEPT_MS = 60_000
 const CSV = 'text/csv;charset=utf-8'
 
 export function saveFile(name: string, text: string, type = CSV): void {
+  saveBlob(name, new Blob([text], { type }))
+}
+
+export function saveBlob(name: string, content: Blob): void {
   const link = document.createElement('a')
-  link.href = URL.createObjectURL(new Blob([text], { type }))
+  link.href = URL.createObjectURL(content)
   link.download = name
   link.click()
   setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS)

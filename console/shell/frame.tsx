@@ -9,6 +9,7 @@ import { formatCount } from '../design/display.tsx'
 import { Icon } from '../design/icon.tsx'
 import { Dialog, Toasts } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
+import { guideOf } from './guides.ts'
 import { useKeys } from './keyboard.ts'
 import { SECTIONS } from './navigation.ts'
 import { Palette } from './palette.tsx'
@@ -75,6 +76,7 @@ export function Frame() {
           <span className="only-phone">
             <Button kind="quiet" icon="search" label="Find" onClick={() => setLayer('palette')} />
           </span>
+          <GuideLink domain={domain} />
           <Button kind="quiet" icon="code" label="Show this page as commands" onClick={() => setLayer('requests')} />
           <InvitationBadge />
           <ThemeMenu />
@@ -140,9 +142,13 @@ function Navigation({ domain }: { domain: string }) {
       {isAdmin ? (
         <div>
           <div className="nav-label">Platform</div>
-          <Link to={paths.platform()} className="nav-link">
+          <Link to={paths.platform()} className="nav-link" activeOptions={{ exact: true }}>
             <Icon name="health" />
             Health and workers
+          </Link>
+          <Link to={paths.users()} className="nav-link">
+            <Icon name="members" />
+            Users
           </Link>
         </div>
       ) : null}
@@ -253,6 +259,22 @@ export function ThemeMenu() {
         onSelect: () => setTheme(name),
       }))}
     />
+  )
+}
+
+/** To the guide that explains the screen. */
+function GuideLink({ domain }: { domain: string }) {
+  const { pathname } = useLocation()
+  if (pathname.includes('/guides')) return null
+  return (
+    <Link
+      to={paths.guide(domain, guideOf(pathname))}
+      className="button quiet square"
+      title="Guide for this page"
+      aria-label="Guide for this page"
+    >
+      <Icon name="help" />
+    </Link>
   )
 }
 

@@ -17,6 +17,7 @@ const COARSE = matchMedia('(pointer: coarse), (max-width: 720px)')
 
 export type Column<T> = {
   readonly key: string
+  /** Empty for a column of buttons. */
   readonly title: string
   /** A track of CSS grid. */
   readonly width: string
@@ -256,6 +257,12 @@ export function DataTable<T>(props: TableProps<T>) {
 
 function SortHeader<T>({ column, sort }: { column: Column<T>; sort: TableProps<T>['sort'] }) {
   const { order, title } = column
+  if (title === '')
+    return (
+      <span role="columnheader">
+        <span className="visually-hidden">Actions</span>
+      </span>
+    )
   if (order === undefined || sort === undefined) return <span role="columnheader">{title}</span>
   const isCurrent = sort.order === order
   const next = isCurrent && sort.dir === 'asc' ? 'desc' : 'asc'

@@ -45,6 +45,10 @@ export function registerDocsPage(app: FastifyInstance, document: () => Promise<K
     app.get(path, { config: { isPublic: true }, schema: { hide: true } }, answer)
 }
 
+/** That of the console. */
+const LOGO =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#2456c9"/><g fill="none" stroke="#fff" stroke-width="2.4" stroke-linecap="round"><path d="M7 11c6-5 12 9 18 4"/><path d="M7 16.500c6-5 12 9 18 4"/><path d="M7 22c6-5 12 9 18 4" opacity=".65"/></g></svg>'
+
 /** The answers by their paths. */
 async function openPage(document: () => Promise<KeptAnswer>): Promise<Answers> {
   const { default: swaggerUi } = await import('@fastify/swagger-ui')
@@ -58,7 +62,11 @@ async function openPage(document: () => Promise<KeptAnswer>): Promise<Answers> {
   await page.register(swaggerUi, {
     routePrefix: PAGE_PATH,
     baseDir: folder,
-    logo: { type: 'image/svg+xml', content: await readFile(join(folder, 'logo.svg')) },
+    logo: { type: 'image/svg+xml', content: Buffer.from(LOGO), href: '/' },
+    theme: {
+      title: 'Skein API',
+      favicon: [{ filename: 'icon.svg', rel: 'icon', sizes: 'any', type: 'image/svg+xml', content: LOGO }],
+    },
     uiConfig: { deepLinking: true, docExpansion: 'none' },
   })
   await page.ready()
@@ -76,6 +84,7 @@ async function openPage(document: () => Promise<KeptAnswer>): Promise<Answers> {
     const kept = new KeptAnswer(String(headers['content-type']), rawPayload)
     answers.set(path, () => Promise.resolve(kept))
   }
+  answers.set(`${PAGE_PATH}/static/theme/icon.svg`, () => Promise.resolve(new KeptAnswer('image/svg+xml', LOGO)))
   answers.set(`${PAGE_PATH}/json`, document)
   answers.set(
     `${PAGE_PATH}/yaml`,

@@ -1,6 +1,6 @@
 /**
  * Pages for the browser at `/` and `/docs/guides`: links, and the guides of this installation from `docs/guides`. A guide is shown
- * as text, with working links to other guides.
+ * as a page, with links to what this installation serves.
  */
 import { readFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,19 +10,18 @@ import { ServiceError } from '../errors/index.ts'
 import { HOME } from '../installation.ts'
 import type { HttpApp } from './app.ts'
 import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
+import { escapeHtml, renderMarkdown, titleOf } from './markdown.ts'
 import { PAGE_HEADERS } from './security-headers.ts'
 
 const FOLDER = join(HOME, 'docs', 'guides')
 const INDEX = 'README.md'
 const GUIDES_PATH = '/docs/guides'
 const CONSOLE_PATH = '/console'
-/** Links between a guide and its text; no other file of the installation is served. */
-const GUIDE_LINK = /\[([^[\]\n]{1,200})\]\(([a-z0-9-]{1,60}\.md)((?:#[a-z0-9-]{1,60})?)\)/g
-const HEADING = /^(#{1,6}) (.{1,200})$/gm
-
 const STYLE =
   'body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}' +
-  'pre{white-space:pre-wrap;font:14px/1.5 ui-monospace,monospace}'
+  'pre,code{font:14px/1.5 ui-monospace,monospace}' +
+  'pre{overflow-x:auto;padding:.75rem 1rem;border:1px solid #8886;border-radius:6px}' +
+  '.table{overflow-x:auto}table{border-collapse:collapse}th,td{border:1px solid #8886;padding:.3rem .6rem;text-align:left;vertical-align:top}'
 
 export function registerPages(app: HttpApp, { version }: { version: string }): void {
   const config = { isPublic: true }
@@ -55,30 +54,20 @@ async function sendGuide(request: FastifyRequest, reply: FastifyReply, name: str
 }
 
 async function renderGuide(name: string): Promise<KeptAnswer> {
-  const text = await readFile(join(FOLDER, name), 'utf8')
-  const title = /^# (.{1,200})$/m.exec(text)?.[1] ?? name
+  const [text, known] = await Promise.all([readFile(join(FOLDER, name), 'utf8'), guides()])
   return pageOf(
-    title,
-    `<p><a href="/">Skein</a> · <a href="${GUIDES_PATH}">Guides</a></p><pre>${guideText(text)}</pre>`,
+    titleOf(text) ?? name,
+    `<p><a href="/">Skein</a> · <a href="${GUIDES_PATH}">Guides</a></p><main>${renderMarkdown(text, { linkTo: (target) => guideLink(target, known) })}</main>`,
   )
 }
 
-/** The text with anchors at headings and links to other guides. */
-function guideText(text: string): string {
-  return escapeHtml(text)
-    .replaceAll(HEADING, (_all, marks: string, heading: string) => `<b id="${slugOf(heading)}">${marks} ${heading}</b>`)
-    .replaceAll(
-      GUIDE_LINK,
-      (_all, label: string, guide: string, part: string) => `<a href="${GUIDES_PATH}/${guide}${part}">${label}</a>`,
-    )
+/** To another guide, a part of this one, or another site. No other file of the installation is served. */
+function guideLink(target: string, known: ReadonlyMap<string, unknown>): string | undefined {
+  const [path = '', part] = target.split('#', 2)
+  if (path === '') return target
+  if (/^https?:/.test(path)) return target
+  return known.has(path) ? `${GUIDES_PATH}/${path}${part === undefined ? '' : `#${part}`}` : undefined
 }
-
-/** The anchor of a heading, as Markdown renderers name it: lower case, `-` for spaces, no other signs. */
-const slugOf = (heading: string) =>
-  heading
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9 -]/g, '')
-    .replaceAll(' ', '-')
 
 function frontPage(version: string, hasConsole: boolean, hasGuides: boolean): string {
   const links = [
@@ -100,12 +89,3 @@ function pageOf(title: string, body: string): KeptAnswer {
 async function sendPage(request: FastifyRequest, reply: FastifyReply, page: KeptAnswer): Promise<FastifyReply> {
   return await sendKept(request, reply.headers(PAGE_HEADERS), page)
 }
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-const escapeHtml = (text: string) => text.replaceAll(/[&<>"']/g, (sign) => ENTITIES[sign] ?? sign)

@@ -1,19 +1,8 @@
-/**
- * Cron expressions with time zones (task-manager.md section 1). Pure. Expressions with fixed times have one tick right
- * after a skipped local hour, and one in a repeated hour; those with `*` or a step in the time of day follow elapsed
- * time.
- */
-import { Cron } from 'croner'
+/** Ticks of cron expressions with time zones (task-manager.md section 1). Pure. */
+import { readCron as read } from '#core/cron.ts'
 import { refusedField } from '#core/errors/index.ts'
 
 const MAX_EXPRESSION_CHARS = 256
-
-/** Throws the error of the library. */
-function read(schedule: string, timezone: string): Cron {
-  // The library would accept it as a single moment.
-  if (schedule.includes(':')) throw new TypeError('a time is not a cron expression')
-  return new Cron(schedule, { timezone, paused: true, mode: '5-or-6-parts', fixedTimeRule: 'no-wildcard' })
-}
 
 /** The first tick after `after`; undefined if there are no more. */
 export function nextTick(schedule: string, timezone: string, after: Date): Date | undefined {

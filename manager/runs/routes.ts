@@ -7,7 +7,7 @@ import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
 import { BEARER, NO_USER } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
-import { LogQuery, Run, RunPage, RunQuery, RunsQuery, TaskResults, presentRun } from './schema.ts'
+import { LogQuery, Run, RunPage, RunQuery, RunsQuery, TaskResults, presentInputs, presentRun } from './schema.ts'
 import type { RunsService } from './service.ts'
 
 const Params = Type.Object({ task_id: TaskId })
@@ -89,8 +89,9 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
         },
       },
       async (request) => {
-        const { run, results } = await runs.get(callers.of(request), request.params.task_id, request.params.run_id)
-        return presentRun(run, results)
+        const { task_id: taskId, run_id: runId } = request.params
+        const { run, results, inputs } = await runs.get(callers.of(request), taskId, runId)
+        return { ...presentRun(run, results), ...presentInputs(inputs) }
       },
     )
     app.get(

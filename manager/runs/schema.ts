@@ -11,7 +11,7 @@ import { CliArgs, Env, Inputs } from '../model/task-fields.ts'
 import { TaskId, Timestamp } from '../tasks/schema.ts'
 import type { TaskState } from '#proto/index.ts'
 import type { EndedRun } from '../model/run.ts'
-import type { RunRecord } from '../store/runs.ts'
+import type { RunInputs, RunRecord } from '../store/runs.ts'
 
 const PAGE_LIMIT = 100
 const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) => Type.Union([type, Type.Null()])
@@ -188,6 +188,15 @@ export const Run = Type.Object(
     reason: Words,
     error: Words,
     frames: Frames,
+    function: Type.Optional(Type.String({ description: 'Of a single run: the exported function, if it is known' })),
+    inputs: Type.Optional(
+      Type.Array(Type.Unknown(), {
+        description:
+          'Of a single run: what it was started with. A run that a message started omits them: read the message of its cause',
+      }),
+    ),
+    cli_args: Type.Optional(Type.Array(Type.String())),
+    input_bytes: Type.Optional(Type.Integer({ description: 'Size of omitted inputs and arguments: above 256 KiB' })),
     results: Results,
     result_bytes: Type.Optional(
       Type.Integer({
@@ -273,6 +282,19 @@ export function presentInvocation<Id, State>(
     error,
     ...(frames.length === 0 ? {} : { frames: [...frames] }),
     ...(resultBytes === undefined ? {} : { result_bytes: resultBytes }),
+  }
+}
+
+export function presentInputs(
+  given: RunInputs | undefined,
+): Pick<Run, 'function' | 'inputs' | 'cli_args' | 'input_bytes'> {
+  if (given === undefined) return {}
+  const { called, inputs, cliArgs, inputBytes } = given
+  return {
+    ...(called === null ? {} : { function: called }),
+    ...(Array.isArray(inputs) ? { inputs } : {}),
+    ...(cliArgs === null ? {} : { cli_args: cliArgs }),
+    ...(inputs === null && inputBytes > 0 ? { input_bytes: inputBytes } : {}),
   }
 }
 

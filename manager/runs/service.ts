@@ -18,6 +18,7 @@ import {
   findDrivingRun,
   findNewestRun,
   findRun,
+  findRunInputs,
   listParts,
   listRuns,
   readLogs,
@@ -175,7 +176,9 @@ export class RunsService {
   async get(caller: TaskCaller, taskId: string, runId: string) {
     const task = await this.#deps.tasks.require(caller, taskId, 'task_read')
     const run = await this.#require(task.key, runId)
-    return { run, results: await readResult(this.#deps.database.db, run) }
+    const { db } = this.#deps.database
+    const [results, inputs] = await Promise.all([readResult(db, run), findRunInputs(db, run.key)])
+    return { run, results, inputs }
   }
 
   async logs(caller: TaskCaller, taskId: string, { runId, stream }: LogSelection): Promise<string | Buffer> {

@@ -10,6 +10,7 @@ import { MAX_LISTED_RESULT_BYTES, MAX_PAGE_BYTES } from '#core/page.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { TASK_STATE } from '#proto/index.ts'
 import type { TaskState } from '#proto/index.ts'
 import { visibleDomainCondition } from '../access/access.ts'
 import type { VisibleDomainKeys } from '../access/access.ts'
@@ -258,6 +259,54 @@ export async function findRunKey(db: Queryable, runId: string): Promise<number |
 export async function findRun(db: Queryable, taskKey: number, runId: string): Promise<RunRecord | undefined> {
   const { rows } = await sql<Row>`${WHOLE_RUNS} WHERE r.task_key = ${taskKey} AND r.id = ${runId}`.execute(db)
   return (await withAttempts(db, rows))[0]
+}
+
+/** The newest runs of a task, at most `RECENT_RUNS`. */
+export type RecentRuns = {
+  runs: number
+  failed: number
+  /** From the start of the oldest of them to now; 0: there are none. */
+  seconds: number
+}
+export const RECENT_RUNS = 100
+
+export async function countRecentRuns(db: Queryable, taskKey: number): Promise<RecentRuns> {
+  const { rows } = await sql<RecentRuns>`
+    SELECT count(*)::integer AS runs, count(*) FILTER (WHERE state = ${TASK_STATE.failed})::integer AS failed,
+           coalesce(greatest(extract(epoch FROM now() - min(created_at)), 0), 0)::float8 AS seconds
+      FROM (SELECT r.state, r.created_at FROM runs r WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT ${RECENT_RUNS}) newest`.execute(
+    db,
+  )
+  return rows[0] as RecentRuns
+}
+
+/** What a run was started with. */
+export type RunInputs = {
+  /** Null: the module was not read before the start, and the task names no function. */
+  called: string | null
+  /** Null: they are larger than `MAX_SHOWN_INPUT_BYTES`. */
+  inputs: unknown
+  /** Null: none, or they are larger. */
+  cliArgs: string[] | null
+  inputBytes: number
+}
+
+/** Larger inputs are only measured. */
+const MAX_SHOWN_INPUT_BYTES = 262_144
+
+/**
+ * Undefined for a run that a message started: its inputs are the message, which only those who may read the channel read there.
+ */
+export async function findRunInputs(db: Queryable, runKey: number): Promise<RunInputs | undefined> {
+  const { rows } = await sql<RunInputs>`
+    SELECT coalesce(r.spec ->> 'function', r.spec ->> 'called') AS called, given.bytes AS "inputBytes",
+           CASE WHEN given.bytes <= ${MAX_SHOWN_INPUT_BYTES} THEN r.spec -> 'inputs' END AS inputs,
+           CASE WHEN given.bytes <= ${MAX_SHOWN_INPUT_BYTES} AND json_typeof(r.spec -> 'cli_args') = 'array'
+                THEN r.spec -> 'cli_args' END AS "cliArgs"
+      FROM runs r, LATERAL (
+        SELECT octet_length(coalesce(r.spec ->> 'inputs', '')) + octet_length(coalesce(r.spec ->> 'cli_args', '')) AS bytes) given
+     WHERE r.key = ${runKey} AND r.spec -> 'trigger' IS NULL`.execute(db)
+  return rows[0]
 }
 
 /**

@@ -105,13 +105,18 @@ export function taskRoutes({
           params: Params,
           querystring: Type.Object({
             wait: Type.Optional(Type.String({ pattern: DURATION_PATTERN, description: 'At most 60s' })),
+            recent: Type.Optional(
+              Type.Boolean({ description: 'true: with `recent_runs`, how often it runs and how often it fails' }),
+            ),
           }),
           response: responses({ 200: Task }, 'not_found', 'rate_limited'),
         },
       },
       async (request) => {
         const waitMs = waitOf(request.query.wait)
-        return presentTask(await tasks.getEnded(callers.of(request), request.params.task_id, waitMs))
+        const task = await tasks.getEnded(callers.of(request), request.params.task_id, waitMs)
+        const shown = presentTask(task)
+        return request.query.recent === true ? { ...shown, recent_runs: await tasks.recentRuns(task) } : shown
       },
     )
     app.put(

@@ -8,6 +8,7 @@ import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { GIVEN_FIELDS, SHOWN_FIELDS, Secrets, TASK_FIELDS, showFields } from '../model/task-fields.ts'
+import { RECENT_RUNS } from '../store/runs.ts'
 import type { TaskRecord } from '../store/tasks.ts'
 
 /** Lower-case UUID; any other text is an unknown id, not a malformed one. */
@@ -146,6 +147,16 @@ export const Task = Type.Object(
       ),
     ),
     last_error: Type.Optional(LastError),
+    recent_runs: Type.Optional(
+      Type.Object(
+        {
+          runs: Type.Integer({ description: `At most ${RECENT_RUNS}` }),
+          failed: Type.Integer(),
+          seconds: Type.Number({ description: 'From the start of the oldest of them to now' }),
+        },
+        { description: 'With `recent=true` on a single task: its newest runs' },
+      ),
+    ),
     secrets: recordOf(Type.String()),
     workflow_id: Type.Optional(TaskId),
     depends_on: Type.Optional(Type.Array(Type.String())),

@@ -50,6 +50,7 @@ import {
   type TaskIdentity,
   type TaskRecord,
 } from '../store/tasks.ts'
+import { countRecentRuns, type RecentRuns } from '../store/runs.ts'
 import { newTask, type NewTaskRow } from '../store/new-tasks.ts'
 import { NEW_TASK, readFields } from '../model/task-fields.ts'
 import { AwaitedEnds, type RunEndings } from '../writer/endings.ts'
@@ -124,6 +125,11 @@ export class TasksService {
 
   async get(caller: TaskCaller, id: string): Promise<TaskRecord> {
     return await this.#current(await this.require(caller, id, 'task_read'))
+  }
+
+  /** The newest runs of a task that the caller has read. */
+  async recentRuns({ key }: TaskRecord): Promise<RecentRuns> {
+    return await countRecentRuns(this.#deps.database.db, key)
   }
 
   /**

@@ -415,3 +415,37 @@ test('old records are removed by their keys when statistics say that the journal
   const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM journal_subjects`.execute(db)
   expect(rows[0]?.total).toBe(SUBJECTS)
 }, 90_000)
+
+test('records of sessions are left out on request, however many there are, with totals of the others', async () => {
+  const own = await newTenant(api)
+  const client = await own.newClient()
+  for (const name of ['a', 'b', 'c']) await own.call('PATCH', `/${own.domainId}/clients/${client.id}`, { name })
+  await sql`INSERT INTO journal (occurred_at, operation, domain_key, actor_kind, actor_key, entity_keys)
+    SELECT now() + n * interval '1 millisecond', CASE WHEN n % 2 = 0 THEN 'mqtt.connect' ELSE 'mqtt.disconnect' END, d.key, 'user', u.key, ARRAY[c.key]
+      FROM generate_series(1, 3000) n, domains d, users u, clients c
+     WHERE d.id = ${own.domainId} AND u.id = ${own.user.id} AND c.id = ${client.id}`.execute(api.database.db)
+  const path = `/${own.domainId}/journal/domain/${own.domainId}`
+  const all = await journalOf(own.user, `${path}?limit=100`)
+  expect(new Set(operationsOf(all))).toEqual(new Set(['mqtt.connect', 'mqtt.disconnect']))
+  const changes = await journalOf(own.user, `${path}?limit=100&sessions=false&with_attributes=true`)
+  expect(changes.total).toBe(all.total - 3000)
+  expect(changes.journals).toHaveLength(changes.total)
+  expect(operationsOf(changes).slice(0, 4)).toEqual([
+    'client.update',
+    'client.update',
+    'client.update',
+    'client.create',
+  ])
+  expect(changes.journals[0]?.attributes).toMatchObject({ after: { name: 'c' } })
+  // Pages, a cursor and other orders select the same records.
+  const second = await journalOf(own.user, `${path}?limit=2&offset=2&sessions=false`)
+  expect(second).toMatchObject({ total: changes.total, offset: 2, limit: 2 })
+  expect(second.journals.map(({ id }) => id)).toEqual(changes.journals.slice(2, 4).map(({ id }) => id))
+  const { next } = (await own.user.call('GET', `${path}?limit=2&sessions=false`)).json<{ next: string }>()
+  const third = await journalOf(own.user, `${path}?limit=2&sessions=false&cursor=${next}`)
+  expect(third.journals.map(({ id }) => id)).toEqual(changes.journals.slice(2, 4).map(({ id }) => id))
+  const oldest = await journalOf(own.user, `${path}?limit=100&sessions=false&dir=asc`)
+  expect(oldest.journals.map(({ id }) => id)).toEqual(changes.journals.map(({ id }) => id).toReversed())
+  const ofClient = await journalOf(own.user, `/${own.domainId}/journal/client/${client.id}?limit=100&sessions=false`)
+  expect(operationsOf(ofClient)).toEqual(['client.update', 'client.update', 'client.update', 'client.create'])
+})

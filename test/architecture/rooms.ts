@@ -223,7 +223,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
   { package: 'pg-copy-streams', owner: /^core\/backup\//, rule: 'whole tables are copied by core/backup' },
-  { package: 'croner', owner: /^manager\/model\/cron\.ts$/, rule: 'schedules are read in one place' },
+  { package: 'croner', owner: /^core\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',
     owner: /^core\/bounded-cache\.ts$/,
@@ -331,9 +331,9 @@ export const ROLE_RULES: readonly RoleRule[] = [
   },
   {
     files: /^console\/(?!try\/)/,
-    mustNotImport: /^core\//,
+    mustNotImport: /^core\/(?!cron\.ts$)/,
     allowsTypes: false,
-    rule: 'the console uses the HTTP API; only the trial of a module shares code with the worker',
+    rule: 'the console uses the HTTP API; only the trial of a module shares code with the worker, and a schedule its reading with the manager',
   },
   {
     files: /^console\/try\//,
@@ -406,7 +406,7 @@ export const PURE_FILES: readonly RegExp[] = [
 
 /** What a pure file may import beside other pure files. */
 export const PURE_IMPORTS =
-  /^core\/(bytes|errors|wasm)\/index\.ts$|^core\/(digest|ids|time)\.ts$|^proto\/(index\.ts$|gen\/)|^node:(buffer|crypto)$|^croner$/
+  /^core\/(bytes|errors|wasm)\/index\.ts$|^core\/(cron|digest|ids|time)\.ts$|^proto\/(index\.ts$|gen\/)|^node:(buffer|crypto)$/
 
 /** Text that a pure file must not hold. */
 export const IMPURE_TEXT =

@@ -122,7 +122,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await visitor.go(`/d/${domain}/settings`)
     await page.getByLabel('Name').fill('Pressed again')
     await page.getByLabel('Alias').fill('pressed')
-    await page.getByLabel('Days of retention').fill('30')
+    await page.getByLabel('Messages are').selectOption({ label: 'Deleted after 30 days' })
     await press('rooms/identity/settings.tsx PATCH /domains/{domain_id}', () => button('Save').click())
     await until(
       async () => (await api<{ alias: string }>('GET', `/domains/${domain}`)).alias === 'pressed',
@@ -498,6 +498,19 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       `/${domain}/channels/${channel}/messages?subtopic=floor1.room2`,
     )
     expect(messages.length).toBe(1)
+    await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'old', t: 1_500_000_000, v: 1 }])
+    await button('Edit').click()
+    await dialog().getByLabel('Messages are').selectOption({ label: 'Deleted after 30 days' })
+    await dialog()
+      .getByLabel(/Delete it now/)
+      .check()
+    await press(
+      [
+        'rooms/messages/channel.tsx PATCH /{domain_id}/channels/{channel_id}',
+        'rooms/messages/channel.tsx DELETE /{domain_id}/channels/{channel_id}/messages',
+      ],
+      () => confirm('Save'),
+    )
     await press('rooms/messages/channel.tsx POST /{domain_id}/channels/{channel_id}/disable', () => menu('Disable'))
     await page.locator('.page-head').getByText('Disabled', { exact: true }).waitFor()
     await press('rooms/messages/channel.tsx POST /{domain_id}/channels/{channel_id}/enable', () => menu('Enable'))
@@ -664,8 +677,13 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       await fill()
       await press('rooms/manager/task.tsx PUT /tasks/{task_id}', () => confirm('Save'))
     }
-    await change('Schedule', () => dialog().getByLabel('Cron').fill('0 9 * * 1-5'))
-    await change('Schedule', () => dialog().getByLabel('Cron').fill(''))
+    const schedule = async (starts: string) => {
+      await button('Schedule').click()
+      await dialog().getByLabel('Starts').selectOption({ label: starts })
+      await press('rooms/manager/schedule-dialog.tsx PUT /tasks/{task_id}', () => confirm('Save'))
+    }
+    await schedule('From Monday to Friday')
+    await schedule('No schedule')
     await change('Trigger', () => dialog().getByLabel('Start for each message of').selectOption({ label: 'steam' }))
     await change('Edit', () => dialog().getByLabel('Time limit').fill('20s'))
     await menu('Delete')
@@ -1015,9 +1033,25 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     const domain = await newDomain('Workflows')
     await visitor.go(`/d/${domain}/workflows`)
     await button('New workflow').click()
-    await dialog().getByLabel('Name').fill('report')
-    await press('rooms/manager/workflows.tsx POST /workflows', () => button('Create workflow', dialog()).click())
+    await dialog().getByLabel('Name', { exact: true }).fill('report')
+    await dialog().getByLabel('Name of the task').fill('sum')
+    await press('rooms/manager/workflow-dialog.tsx POST /workflows', () => button('Create workflow', dialog()).click())
     await headed('report')
+    // Without its module, it is not left behind.
+    await page.route('**/upload', (route) =>
+      route.fulfill({ status: 422, contentType: 'application/json', body: '{"message":"not a module"}' }),
+    )
+    await visitor.go(`/d/${domain}/workflows?create=1`)
+    await dialog().getByLabel('Name', { exact: true }).fill('refused')
+    await dialog().getByLabel('Name of the task').fill('sum')
+    await dialog().getByLabel('Module', { exact: true }).selectOption({ label: 'a file' })
+    await dialog().getByLabel('Module file').setInputFiles(ADD)
+    await press('rooms/manager/workflow-dialog.tsx DELETE /workflows/{workflow_id}', () =>
+      button('Create workflow', dialog()).click(),
+    )
+    await seen(/The workflow was not created: not a module/)
+    await page.unroute('**/upload')
+    expect((await api<{ total: number }>('GET', `/workflows?domain_id=${domain}&name=refused`)).total).toBe(0)
     const tasks = [{ name: 'first', file: fileOf(ENDLESS) }]
     const workflow = await made('/workflows', { name: 'endless', domain_id: domain, tasks })
     await visitor.go(`/d/${domain}/workflows/${workflow}`)
@@ -1067,11 +1101,61 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       button('Issue certificate', dialog()).click(),
     )
     await button('Done').click()
+    await button('Close without it').click()
     await button('Revoke', page.getByRole('grid')).click()
     await press('rooms/certificates/certificates.tsx POST /{domain_id}/certs/{serial}/revoke', () => confirm('Revoke'))
     // The filter of the table is one that the server knows.
     await visitor.go(`/d/${domain}/certificates?state=valid`)
     await seen('No certificate matches')
+  })
+
+  test('personal access tokens are created with scopes, revoked and deleted', async () => {
+    await newDomain('Tokens')
+    await visitor.go('/account')
+    await button('New token').click()
+    await dialog().getByLabel('Name').fill('build server')
+    await dialog().getByLabel('Domain').selectOption({ label: 'Tokens' })
+    await dialog()
+      .getByLabel(/Read messages/)
+      .check()
+    await press(
+      [
+        'rooms/identity/personal-tokens.tsx POST /pats',
+        'rooms/identity/personal-tokens.tsx PATCH /pats/{pat_id}/scope/add',
+      ],
+      () => button('Create token', dialog()).click(),
+    )
+    await button('Copy token').click()
+    await button('Done', dialog()).click()
+    await dialog().waitFor({ state: 'detached' })
+    await press('rooms/identity/personal-tokens.tsx PATCH /pats/{pat_id}/secret/revoke', () =>
+      menu('Revoke', 'Actions for build server'),
+    )
+    await seen('Revoked')
+    await menu('Delete', 'Actions for build server')
+    await press('rooms/identity/personal-tokens.tsx DELETE /pats/{pat_id}', () => confirm('Delete token'))
+    await seen('No tokens')
+  })
+
+  test('users of the platform are disabled, enabled, made administrators and deleted', async () => {
+    await newUser('udo')
+    await visitor.go('/platform/users?name=udo')
+    const drawer = page.getByRole('dialog', { name: 'User', exact: true })
+    const act = async (item: string, control: Control, submit: string) => {
+      await button(item, drawer).click()
+      const question = page.getByRole('dialog').last()
+      await press(control, () => button(submit, question).click())
+    }
+    await button('Manage udo').click()
+    await act('Disable', 'rooms/identity/users.tsx POST /users/{user_id}/disable', 'Disable user')
+    await press('rooms/identity/users.tsx POST /users/{user_id}/enable', () => button('Enable', drawer).click())
+    await act('Make administrator', 'rooms/identity/users.tsx PATCH /users/{user_id}/role', 'Make administrator')
+    await drawer.getByText('administrator of the platform').waitFor()
+    await act('Remove administrator role', 'rooms/identity/users.tsx PATCH /users/{user_id}/role', 'Remove role')
+    await button('Make administrator', drawer).waitFor()
+    await act('Delete', 'rooms/identity/users.tsx DELETE /users/{user_id}', 'Delete user')
+    await drawer.waitFor({ state: 'detached' })
+    await page.getByRole('grid').getByText('Deleted').waitFor()
   })
 
   test('files of clients, channels and connections are imported', async () => {

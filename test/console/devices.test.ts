@@ -116,6 +116,16 @@ describe.skipIf(hasNoBrowser)('devices in the console (needs Chromium)', () => {
     await running.api('POST', `/${domain}/certs/issue/${device?.id}`, { ttl: '1h' })
     await using visitor = await running.asAdmin()
     const { page } = visitor
+    // The list has the newest value of each, in one request for all of them.
+    const asked: string[] = []
+    page.on('request', (request) => {
+      const { pathname, searchParams } = new URL(request.url())
+      if (pathname === `/${domain}/latest`) asked.push(searchParams.get('client_id') ?? '')
+    })
+    await visitor.go(`/d/${domain}/clients?order=name&dir=asc`)
+    await page.getByRole('row').filter({ hasText: 'pump' }).getByText('21.5 Cel').waitFor()
+    await page.getByRole('row').filter({ hasText: 'valve' }).getByText('99 Cel').waitFor()
+    expect(new Set(asked[0]?.split(','))).toEqual(new Set([device?.id, other?.id]))
     await visitor.go(`/d/${domain}/clients/${device?.id}`)
     const values = page.locator('.card').filter({ hasText: 'Newest values' })
     await values.getByText('21.5').waitFor()

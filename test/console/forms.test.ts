@@ -56,6 +56,7 @@ describe.skipIf(hasNoBrowser)('forms of the console (needs Chromium)', () => {
 
     await visitor.go(`/d/${domain}/tasks/${task}/rules`)
     await page.getByRole('button', { name: 'Schedule' }).click()
+    await page.getByRole('dialog').getByLabel('Starts').selectOption({ label: 'A cron expression' })
     await put('Cron', 'at nine')
     await send('Save')
     expect(await refusedField(page)).toEqual({ label: 'Cron', message: expect.stringMatching(/^Cron /) })
@@ -66,7 +67,9 @@ describe.skipIf(hasNoBrowser)('forms of the console (needs Chromium)', () => {
     expect(await refusedField(page)).toEqual({ label: 'Lifetime', message: expect.stringMatching(/^Lifetime must /) })
 
     await visitor.go(`/d/${domain}/workflows?create=1`)
-    await put('Name', 'report')
+    await page.getByRole('dialog').getByLabel('Name', { exact: true }).fill('report')
+    await put('Name of the task', 'a')
+    await page.getByRole('dialog').getByRole('button', { name: 'JSON' }).click()
     await put('Tasks', '[{"name": "a"}, ')
     await send('Create workflow')
     expect(await refusedField(page)).toEqual({ label: 'Tasks', message: expect.stringMatching(/not JSON/) })

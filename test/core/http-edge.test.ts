@@ -1,4 +1,5 @@
 /** What the HTTP edge answers to honest, careless and hostile requests (contract sections 0, 11, 12; decisions 42, 44, 45, 49). */
+import { readFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Type } from 'typebox'
@@ -554,22 +555,46 @@ describe('pages for people', () => {
     expect(await (await fetch(withConsole.url)).text()).toContain('href="/console"')
   })
 
-  test('guides are shown unchanged, and the targets of their links exist', async () => {
-    const seen = new Set<string>()
+  test('guides are pages, and every link in them leads to a page and a part that exist', async () => {
+    const pages = new Map<string, string>()
     const left = ['/docs/guides']
     for (let path = left.pop(); path !== undefined; path = left.pop()) {
-      if (seen.has(path)) continue
-      seen.add(path)
+      if (pages.has(path)) continue
       const answer = await call('GET', path)
       expect(answer.status, path).toBe(200)
+      pages.set(path, answer.text)
       for (const [, next = ''] of answer.text.matchAll(/href="(\/docs\/guides[^"#]*)/g)) left.push(next)
     }
-    expect(seen.size).toBeGreaterThan(20)
+    expect(pages.size).toBeGreaterThan(20)
+    const dead = [...pages].flatMap(([path, text]) =>
+      [...text.matchAll(/href="([^"#]*)#([^"]+)"/g)]
+        .filter(([, to = '']) => to === '' || to.startsWith('/'))
+        .filter(([, to = '', part]) => pages.get(to === '' ? path : to)?.includes(` id="${part}"`) !== true)
+        .map(([link]) => `${path} ${link}`),
+    )
+    expect(dead).toEqual([])
+    // Nothing is left of the Markdown.
+    const raw = [...pages].filter(([, text]) => {
+      const words = text.replaceAll(/<pre>[^]*?<\/pre>|<code>[^]*?<\/code>/g, '')
+      return /^#{1,6} |```|\]\(|\|---/m.test(words)
+    })
+    expect(raw.map(([path]) => path)).toEqual([])
     const guide = await call('GET', '/docs/guides/modules.md')
     expect(guide.text).toContain('<title>Modules from registries</title>')
-    expect(guide.text).toContain('<b id="push">## Push</b>')
+    expect(guide.text).toContain('<h2 id="push">Push</h2>')
     expect(guide.text).not.toContain('<domain id>')
     expect(guide.text).toContain('&lt;domain id&gt;')
+  })
+
+  test('the page of the API has the sign and the title of Skein', async () => {
+    const page = await call('GET', '/docs')
+    expect(page.text).toContain('<title>Skein API</title>')
+    expect(page.text).not.toMatch(/favicon-\d+x\d+/)
+    const initializer = await call('GET', '/docs/static/swagger-initializer.js')
+    const logo = /data:image\/svg\+xml;base64,([A-Za-z0-9+/=]+)/.exec(initializer.text)?.[1] ?? ''
+    expect(Buffer.from(logo, 'base64').toString()).toBe(readFileSync('console/icon.svg', 'utf8').trim())
+    for (const [, path = ''] of page.text.matchAll(/(?:href|src)="\.?(\/[^"]+)"/g))
+      expect((await call('GET', path.startsWith('/docs') ? path : `/docs${path}`)).status, path).toBe(200)
   })
 })
 

@@ -82,6 +82,7 @@ export function namedBy(row: Row): ReadonlySet<Named> {
 function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: People): string {
   if (name.endsWith('/access')) return `?subject=${bystander}&entity=${on}:${at[on].id}&action=read`
   if (name === 'GET /search') return '?q=no-such-name'
+  if (name === 'GET /latest') return `?client_id=${at.client.id}`
   if (name.endsWith('/series')) return '?from=1&to=2'
   return name.startsWith('DELETE') && name.endsWith('/messages') ? '?from=1&to=2' : ''
 }

@@ -107,9 +107,10 @@ test('a message on the channel starts a run with its record, and the result is p
   expect(started.runs.map(({ id }) => id)).toEqual([run?.id])
   const result = (await linked(to)).find(({ value }) => value === 1021)
   expect(result).toMatchObject({ run_id: run?.id, task_id: task })
-  expect((await owner.call('GET', `/tasks/${task}/runs/${result?.run_id}`)).json()).toMatchObject({
-    cause: { type: 'message', channel_id: from, message: cause?.message_id },
-  })
+  const one = (await owner.call('GET', `/tasks/${task}/runs/${result?.run_id}`)).json<object>()
+  expect(one).toMatchObject({ cause: { type: 'message', channel_id: from, message: cause?.message_id } })
+  // Its inputs are the message, which a caller reads from the channel, with the right to.
+  expect(one).not.toHaveProperty('inputs')
   // And from the run to what it published.
   const read = async (channel: string, query: string, headers?: Record<string, string>) =>
     await owner.call('GET', `/${domain}/channels/${channel}/messages?${query}`, undefined, headers)

@@ -43,6 +43,44 @@ test('add is uploaded, started, runs on the worker and its result is recorded', 
   })
 })
 
+test('a single run shows what it was started with, up to 256 KiB', async () => {
+  const id = await client.task('add', { inputs: [2, 40] })
+  const { body: own } = await client.post(`/tasks/${id}/start`)
+  await client.ended(id)
+  const { body: given } = await client.post(`/tasks/${id}/invoke`, { inputs: [1, 2], cli_args: ['--fast'] })
+  const runOf = async (run: unknown) => (await client.get(`/tasks/${id}/runs/${String(run)}`)).body
+  expect(await runOf(own['run_id'])).toMatchObject({ function: 'add', inputs: [2, 40] })
+  expect(await runOf(own['run_id'])).not.toHaveProperty('cli_args')
+  expect(await runOf(given['run_id'])).toMatchObject({ inputs: [1, 2], cli_args: ['--fast'] })
+  const large = Array.from({ length: 10 }, () => 'x'.repeat(30_000))
+  const { body: many } = await client.post(`/tasks/${id}/invoke`, { inputs: [1, 2], cli_args: large })
+  const shown = await runOf(many['run_id'])
+  expect(shown).not.toHaveProperty('inputs')
+  expect(shown['input_bytes']).toBeGreaterThan(300_000)
+  const { body: page } = await client.get(`/tasks/${id}/runs`)
+  expect((page['runs'] as object[]).some((run) => 'inputs' in run || 'function' in run)).toBe(false)
+})
+
+test('a task says on request how often it runs, and how often it fails', async () => {
+  const id = await client.task('add', { inputs: [2, 40] })
+  const recent = async () => (await client.get(`/tasks/${id}?recent=true`)).body['recent_runs']
+  expect(await recent()).toEqual({ runs: 0, failed: 0, seconds: 0 })
+  await client.post(`/tasks/${id}/invoke`, { inputs: [1, 2] })
+  await client.put(`/tasks/${id}`, { function: 'no_such' })
+  await client.post(`/tasks/${id}/invoke`, { inputs: [1, 2] })
+  await client.put(`/tasks/${id}`, { function: 'add', timeout: '5s' })
+  await client.post(`/tasks/${id}/invoke`, { inputs: [1, 2] })
+  const found = await recent()
+  expect(found).toMatchObject({ failed: 0 })
+  expect((found as { runs: number }).runs).toBe(2)
+  expect((found as { seconds: number }).seconds).toBeLessThan(60)
+  const failing = await client.task('endless', { timeout: '200ms' })
+  await client.post(`/tasks/${failing}/start`)
+  await client.ended(failing)
+  expect((await client.get(`/tasks/${failing}?recent=true`)).body['recent_runs']).toMatchObject({ runs: 1, failed: 1 })
+  expect((await client.get(`/tasks/${failing}`)).body).not.toHaveProperty('recent_runs')
+})
+
 test('the record of a task carries results, error, reason and run_id of its last run', async () => {
   const id = await client.task('add', { inputs: [2, 40] })
   const fresh = (await client.get(`/tasks/${id}`)).body

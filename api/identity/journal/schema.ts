@@ -18,6 +18,11 @@ export const JournalQuery = Type.Object({
   operation: Type.Optional(
     Type.String({ maxLength: 128, description: 'Name of an operation, for example `client.create`' }),
   ),
+  sessions: Type.Optional(
+    Type.Boolean({
+      description: 'false: without the records of MQTT sessions, which devices begin and end very often',
+    }),
+  ),
   from: Type.Optional(Moment),
   to: Type.Optional(Moment),
   with_attributes: Type.Optional(Type.Boolean({ description: 'Adds the changed fields, the user and the request id' })),

@@ -94,7 +94,7 @@ export function createJournalService({
     const { scope, name, where } = asked
     const counted = countedOf(asked, query)
     if (counted !== undefined) return await totalOf(db, counted, where)
-    const filter = JSON.stringify([scope, name, query.operation, query.from, query.to])
+    const filter = JSON.stringify([scope, name, query.operation, query.sessions, query.from, query.to])
     return await totals.total(filter, {
       count: ({ before, from }) =>
         countRecords(
@@ -135,6 +135,22 @@ export function createJournalService({
     if (items.length < left) return { total: found, offset, limit, ...(await page(offset, limit, dir)) }
     const end = { places: next.places.toReversed(), hasMore: offset + left < found }
     return { total: found, offset, limit, items: items.toReversed(), next: end }
+  }
+
+  /** The first pages without sessions, which may be most of the newest records: those of each operation are read from an index. */
+  async function newest(
+    asked: Listed & { scope: { domainKey: number } },
+    query: JournalQuery,
+  ): Promise<Page<JournalRecord>> {
+    const where = allOf([asked.where, ...queryConditions(query)])
+    const { offset, limit } = query
+    const scope = { kind: 'newest changes', domainKey: asked.scope.domainKey, limit: offset + limit + 1 } as const
+    const withAttributes = query.with_attributes === true || query.with_metadata === true
+    const [found, page] = await Promise.all([
+      total({ ...asked, where }, query),
+      listRecords(db, { scope, where, dir: 'desc', offset, limit }, { withAttributes }),
+    ])
+    return { total: found, offset, limit, ...page }
   }
 
   /** Bulk records contain ids of entities that the caller may not read. They are removed. */
@@ -247,7 +263,9 @@ export function createJournalService({
         const { where, name } = seenInDomain(domain, 's')
         const { domainKey } = domain
         const counted = { kind: 'domain', key: domainKey } as const
-        const page = await list({ scope: { kind: 'domain', domainKey }, counted, name, where }, query)
+        const asked = { scope: { kind: 'domain', domainKey }, counted, name, where } as const
+        const page =
+          readsEverything(domain) && isNewestChanges(query) ? await newest(asked, query) : await list(asked, query)
         return { ...page, items: await narrow(domain, page.items), showsAddress: domain.isAdmin }
       }
       if (isManagedType(type)) {
@@ -292,12 +310,28 @@ export function secondsTextOf(moment: string): string {
 
 const secondsOf = (moment: string) => Number(secondsTextOf(moment))
 
-function queryConditions({ operation, from, to }: JournalQuery): Sql<boolean>[] {
+/** Pages near the beginning, without a filter that an index of the records serves. */
+function isNewestChanges({
+  sessions,
+  operation,
+  from,
+  to,
+  cursor,
+  offset,
+  limit,
+  dir = 'desc',
+}: JournalQuery): boolean {
+  const hasFilter = operation !== undefined || from !== undefined || to !== undefined || cursor !== undefined
+  return sessions === false && !hasFilter && dir === 'desc' && offset + limit <= FAR_OFFSET
+}
+
+function queryConditions({ operation, sessions, from, to }: JournalQuery): Sql<boolean>[] {
   const at = (moment: string) => sql`to_timestamp(0) + ${`${secondsTextOf(moment)} seconds`}::interval`
   return [
     ...(operation === undefined || operation === ''
       ? []
       : [sql<boolean>`s.operation = ANY (${OLDER_OPERATIONS[operation] ?? [operation]}::text[])`]),
+    ...(sessions === false ? [sql<boolean>`s.operation NOT LIKE 'mqtt.%'`] : []),
     ...(from === undefined ? [] : [sql<boolean>`s.occurred_at >= ${at(from)}`]),
     ...(to === undefined ? [] : [sql<boolean>`s.occurred_at <= ${at(to)}`]),
   ]

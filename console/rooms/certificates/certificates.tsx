@@ -6,9 +6,11 @@ import type { Certificate } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, Id, SelectField, TextField } from '../../design/controls.tsx'
 import { Card, Empty, Time, absoluteTime } from '../../design/display.tsx'
+import { localAction } from '../../design/form.tsx'
 import { Dialog, FormDialog } from '../../design/layers.tsx'
 import { useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
+import { saveFile } from '../../shell/files.ts'
 import { Filters } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
 import { DataTable } from '../../shell/table.tsx'
@@ -21,6 +23,7 @@ const FIELDS = [
 ] as const
 const SHOWN_CLIENTS = 100
 const DEFAULT_TTL = '8760h'
+const PEM = 'application/x-pem-file'
 
 export function Certificates() {
   const domain = useDomainId()
@@ -155,25 +158,7 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
       }),
     )
   })
-  if (issued !== undefined)
-    return (
-      <Dialog
-        title="The certificate is issued"
-        onClose={onClose}
-        footer={
-          <Button kind="primary" onClick={onClose}>
-            Done
-          </Button>
-        }
-      >
-        <p>
-          Save the private key now: it is not stored and cannot be shown again. The certificate expires on{' '}
-          {absoluteTime(Date.parse(issued.expiry_time))}.
-        </p>
-        <Code label="private key" text={issued.key} />
-        <Code label="certificate" text={issued.certificate} />
-      </Dialog>
-    )
+  if (issued !== undefined) return <Issued domain={domain} certificate={issued} onClose={onClose} />
   const known = clients.data?.clients ?? []
   const options: [string, string][] = known.map(({ id, name }) => [id, name === '' ? id : name])
   if (given !== '' && !known.some(({ id }) => id === given)) options.unshift([given, given])
@@ -199,5 +184,74 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
       />
       <TextField label="Lifetime" field="ttl" value={ttl} onChange={setTtl} hint="Such as 8760h, a year" />
     </FormDialog>
+  )
+}
+
+/** The private key exists here alone, so a dialog that goes without it asks first. */
+function Issued({
+  domain,
+  certificate: { client_id: client, certificate, key, expiry_time: expires },
+  onClose,
+}: {
+  domain: string
+  certificate: Certificate
+  onClose: () => void
+}) {
+  const [isSaved, setSaved] = useState(false)
+  const [isAsking, setAsking] = useState(false)
+  const authority = useQuery(query('GET /certs/view-ca', { isPublic: true }))
+  const leave = () => (isSaved ? onClose() : setAsking(true))
+  return (
+    <Dialog
+      title="The certificate is issued"
+      onClose={leave}
+      footer={
+        <Button kind="primary" onClick={leave}>
+          Done
+        </Button>
+      }
+    >
+      <p>
+        Save the private key now: it is not stored and cannot be shown again. The certificate of{' '}
+        <ClientName domain={domain} id={client} /> expires on {absoluteTime(Date.parse(expires))}.
+      </p>
+      <div className="row wrap">
+        <Button
+          kind="primary"
+          icon="provisioning"
+          onClick={() => {
+            saveFile('client.key', key, PEM)
+            setSaved(true)
+          }}
+        >
+          Private key
+        </Button>
+        <Button icon="provisioning" onClick={() => saveFile('client.crt', certificate, PEM)}>
+          Certificate
+        </Button>
+        <Button
+          icon="provisioning"
+          disabledReason={authority.data === undefined ? 'The authority is not known yet' : undefined}
+          onClick={() => saveFile('ca.crt', authority.data?.certificate ?? '', PEM)}
+        >
+          Certificate of the authority
+        </Button>
+      </div>
+      <Code label="private key" text={key} onCopy={() => setSaved(true)} />
+      <Code label="certificate" text={certificate} />
+      {isAsking ? (
+        <FormDialog
+          title="Close without the private key?"
+          submit="Close without it"
+          isDanger
+          action={localAction(onClose)}
+          onClose={() => setAsking(false)}
+        >
+          <p>
+            The private key was neither saved nor copied. It cannot be shown again: another certificate would be issued.
+          </p>
+        </FormDialog>
+      ) : null}
+    </Dialog>
   )
 }

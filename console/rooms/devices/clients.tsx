@@ -17,6 +17,7 @@ import { DataTable } from '../../shell/table.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 import { clientActions, exportClients } from './client-actions.tsx'
+import { NewestValue } from './newest-value.tsx'
 
 /** Whether clients are online is up to a second old. */
 const REFRESH_MS = 10_000
@@ -126,6 +127,13 @@ export function Clients() {
             order: 'online',
             cell: ({ online }) =>
               online === true ? <State tone="ok">Online</State> : <State tone="idle">Offline</State>,
+          },
+          {
+            key: 'newest',
+            title: 'Newest value',
+            width: 'minmax(120px, 1fr)',
+            isMinor: true,
+            cell: ({ id }) => <NewestValue domain={domain} client={id} />,
           },
           {
             key: 'seen',

@@ -10,6 +10,7 @@ import { Form } from '../../design/form.tsx'
 import { useAction, useFormAction } from '../../shell/action.ts'
 import { UserJournal } from '../../shell/entity-journal.tsx'
 import { QueryView } from '../../shell/states.tsx'
+import { PersonalTokens } from './personal-tokens.tsx'
 import { setTheme, useTheme } from '../../shell/theme.ts'
 
 export function Account() {
@@ -44,6 +45,7 @@ export function Account() {
             <div className="half stack wide">
               <Password />
               <Logins />
+              <PersonalTokens />
             </div>
             <div>
               <UserJournal id={user.id} />

@@ -13,6 +13,8 @@ import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
+import { Quotas } from './quotas.tsx'
+import { RetentionField, retentionOf } from '../../shell/retention.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId } from '../../shell/url.ts'
 
@@ -57,7 +59,7 @@ function General({ domain }: { domain: Domain }) {
         name: name.trim(),
         ...(alias.trim() === domain.alias ? {} : { alias: alias.trim() }),
         tags: splitTags(tags),
-        ...(days === '' ? {} : { retention_days: Number(days) }),
+        retention_days: retentionOf(days),
       },
     })
     return 'Saved'
@@ -68,15 +70,7 @@ function General({ domain }: { domain: Domain }) {
         <TextField label="Name" field="name" value={name} onChange={setName} required />
         <TextField label="Alias" field="alias" value={alias} onChange={setAlias} hint="A short name in addresses" />
         <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
-        <TextField
-          label="Days of retention"
-          field="retention_days"
-          type="number"
-          min={0}
-          value={days}
-          onChange={setDays}
-          hint="Messages are deleted after these days, unless their channel says otherwise. Empty: as it is."
-        />
+        <RetentionField value={days} onChange={setDays} none="Kept, unless the channel says otherwise" />
         <div className="row">
           <Button type="submit" kind="primary" busy={save.isBusy} disabledReason={cannotUpdate}>
             Save
@@ -96,15 +90,18 @@ function General({ domain }: { domain: Domain }) {
 function Usage({ domain }: { domain: string }) {
   const result = useQuery(query('GET /domains/{domain_id}/usage', { params: { domain_id: domain } }))
   return (
-    <Card title="Stored">
+    <Card title="Usage and quotas">
       <QueryView result={result} entity={`domain:${domain}`}>
-        {({ messages, records }) => (
-          <Facts
-            rows={[
-              ['Messages', formatCount(messages)],
-              ['Records', formatCount(records)],
-            ]}
-          />
+        {({ messages, records, quotas }) => (
+          <>
+            <Facts
+              rows={[
+                ['Messages taken in', formatCount(messages)],
+                ['Records taken in', formatCount(records)],
+              ]}
+            />
+            <Quotas quotas={quotas} />
+          </>
         )}
       </QueryView>
     </Card>

@@ -1,5 +1,5 @@
 /** Inputs of a function as the user types them, and as the API takes them. */
-import { parseJson } from '../../api/json.ts'
+import { formatJson, parseJson } from '../../api/json.ts'
 
 export type Parameter = { readonly name: string; readonly type: string }
 export type ModuleExport = { name: string; kind: string; params: string[]; results: string[] }
@@ -44,4 +44,12 @@ export function parseInput({ name, type }: Parameter, text: string): unknown {
   } catch {
     throw new Error(`${name} must be JSON of the type ${type}`)
   }
+}
+
+/** The text that `parseInput` reads as this value; empty for a value that is absent. */
+export function inputText({ type }: Parameter, value: unknown): string {
+  if (value === undefined) return ''
+  if (typeof value === 'string' && (type === 'string' || type === 'char' || INTEGER.test(type) || FLOAT.test(type)))
+    return value
+  return formatJson(value)
 }

@@ -2,11 +2,24 @@
 import { useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import { query } from '../../api/queries.ts'
-import { Card, Facts, State, formatBytes } from '../../design/display.tsx'
+import { Card, Facts, State, Time, formatBytes, useNow } from '../../design/display.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { WorkerList } from './worker-list.tsx'
 
 const REFRESH_MS = 5_000
+
+/** `skein doctor` warns from the same age on. */
+const OLD_BACKUP_MS = 8 * 86_400_000
+
+function BackupAge({ at }: { at: string }) {
+  const now = useNow(REFRESH_MS)
+  const isOld = now - Date.parse(at) > OLD_BACKUP_MS
+  return (
+    <State tone={isOld ? 'warn' : 'ok'}>
+      <Time at={at} />
+    </State>
+  )
+}
 
 export function Platform() {
   const health = useQuery({ ...query('GET /health', { isPublic: true }), refetchInterval: REFRESH_MS })
@@ -61,6 +74,19 @@ export function Platform() {
                       </State>
                     ),
                   ],
+                  [
+                    'Last backup',
+                    facts.backups.last_at === undefined ? (
+                      <State key="backup" tone="warn">
+                        none yet
+                      </State>
+                    ) : (
+                      <BackupAge key="backup" at={facts.backups.last_at} />
+                    ),
+                  ],
+                  facts.backups.archive === undefined
+                    ? undefined
+                    : ['Archive of the log', <Time key="archive" at={facts.backups.archive.last_at} />],
                   ['Nodes', String(facts.nodes.length)],
                 ]}
               />

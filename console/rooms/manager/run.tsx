@@ -13,6 +13,7 @@ import { TaskState, isEnded } from '../../shell/task-state.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
 import { RunCause } from './cause.tsx'
 import { LogView } from './log.tsx'
+import { RunInputs } from './run-inputs.tsx'
 
 const REFRESH_MS = 1_500
 
@@ -103,6 +104,7 @@ export function RunScreen() {
                 ]}
               />
             </Card>
+            <RunInputs domain={domain} run={run} />
             {run.results === null || run.results === undefined ? null : (
               <Card title="Result" className="half">
                 <Code label="result" wrap text={formatJson(run.results, 2)} />
@@ -127,7 +129,7 @@ export function RunScreen() {
             )}
           </div>
           <h2>Output</h2>
-          <LogView task={task} run={id} />
+          <LogView task={task} run={id} domain={domain} />
         </>
       )}
     </QueryView>

@@ -35,10 +35,12 @@ import { TaskActivity, TaskState } from '../../shell/task-state.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
 import { TaskDeadLetters, useDeadLetterTab } from './dead-letters.tsx'
 import { parametersOf, parseInput } from './inputs.ts'
-import { LogView } from './log.tsx'
+import { TaskOutput } from './log.tsx'
 import { startsOf, uploadModule } from './tasks.tsx'
 import { EXCESSES, ORDERS, excessOf, offersBatches, offersExcess, orderOf, triggerWith } from './trigger-form.ts'
 import type { Excess, Order } from './trigger-form.ts'
+import { rateOf } from './rate.ts'
+import { ScheduleDialog } from './schedule-dialog.tsx'
 import { ModuleDrop } from './upload.tsx'
 
 const REFRESH_MS = 2_000
@@ -48,7 +50,7 @@ export function Task() {
   const id = useParam('id')
   const tab = useParam('tab')
   const result = useQuery({
-    ...query('GET /tasks/{task_id}', { params: { task_id: id } }),
+    ...query('GET /tasks/{task_id}', { params: { task_id: id }, query: { recent: true } }),
     refetchInterval: REFRESH_MS,
   })
   const deadLetters = useDeadLetterTab(domain, id, result.data)
@@ -75,7 +77,7 @@ export function Task() {
           />
           {tab === '' ? <RunTab key={task.module?.digest} task={task} domain={domain} /> : null}
           {tab === 'runs' ? <Runs task={task} domain={domain} /> : null}
-          {tab === 'logs' ? <LogView task={id} /> : null}
+          {tab === 'logs' ? <TaskOutput domain={domain} task={id} /> : null}
           {tab === 'module' ? <Module task={task} /> : null}
           {tab === 'rules' ? <Rules task={task} domain={domain} /> : null}
           {tab === 'dead-letters' ? <TaskDeadLetters task={id} domain={domain} /> : null}
@@ -107,6 +109,7 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
     <div className="page-head">
       <h1 className="clip">{task.name}</h1>
       <TaskActivity state={task.state} activity={task.activity} />
+      <RecentRuns task={task} domain={domain} />
       <span className="grow" />
       {isRunning ? (
         <Button icon="stop" busy={isStopping} onClick={() => void stop()}>
@@ -135,6 +138,24 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
         </Confirm>
       ) : null}
     </div>
+  )
+}
+
+/** How often it runs, and how often it fails. */
+function RecentRuns({ task, domain }: { task: TaskRecord; domain: string }) {
+  const { recent_runs: recent } = task
+  if (recent === undefined || recent.runs === 0) return null
+  return (
+    <span className="muted small">
+      {rateOf(recent)} ·{' '}
+      {recent.failed === 0 ? (
+        `no failure in the last ${formatCount(recent.runs)}`
+      ) : (
+        <Link to={paths.runs(domain, { task_id: task.id, state: 'failed' })}>
+          {formatCount(recent.failed)} of the last {formatCount(recent.runs)} failed
+        </Link>
+      )}
+    </span>
   )
 }
 
@@ -593,34 +614,6 @@ type TriggerStatus = NonNullable<TaskRecord['trigger_status']>
 function messagesOf({ matched, dropped, expired }: TriggerStatus): string {
   const counts = `${formatCount(matched)} matched, ${formatCount(dropped)} dropped`
   return expired === 0 ? counts : `${counts}, ${formatCount(expired)} expired after a week of waiting`
-}
-
-function ScheduleDialog({ task, onClose }: { task: TaskRecord; onClose: () => void }) {
-  const [schedule, setSchedule] = useState(task.schedule ?? '')
-  const [timezone, setTimezone] = useState(task.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone)
-  const save = useFormAction('The schedule was not saved', async () => {
-    const given = schedule.trim()
-    await call('PUT /tasks/{task_id}', {
-      params: { task_id: task.id },
-      body: given === '' ? { schedule: null, timezone: null } : { schedule: given, timezone },
-    })
-    onClose()
-    return 'Saved'
-  })
-  return (
-    <FormDialog title="Schedule" submit="Save" action={save} onClose={onClose}>
-      <TextField
-        label="Cron"
-        field="schedule"
-        value={schedule}
-        onChange={setSchedule}
-        placeholder="0 9 * * 1-5"
-        hint="Five or six fields; empty for no schedule"
-        autoFocus
-      />
-      <TextField label="Time zone" field="timezone" value={timezone} onChange={setTimezone} />
-    </FormDialog>
-  )
 }
 
 function TriggerDialog({ task, domain, onClose }: { task: TaskRecord; domain: string; onClose: () => void }) {

@@ -1,6 +1,6 @@
 /** A module on its way to a task: it runs in the browser on inputs or on the last hour of a channel, and is then deployed. */
 import { useQuery } from '@tanstack/react-query'
-import { useNavigate } from '@tanstack/react-router'
+import { Link, useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
 import { formatJson } from '../../api/json.ts'
@@ -11,11 +11,11 @@ import { Card, Facts, Notice, State, formatBytes, formatCount, formatDuration } 
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction, useFormAction } from '../../shell/action.ts'
-import { useDomainId } from '../../shell/url.ts'
-import { parametersOf } from './inputs.ts'
+import { useDomainId, useViews } from '../../shell/url.ts'
+import { inputText, parametersOf } from './inputs.ts'
 import { createTask } from './tasks.tsx'
-import { functionsOf, isCommand, runTrial } from './trial.ts'
-import type { ModuleFunction, Trial } from './trial.ts'
+import { functionsOf, isCommand, runToTry, runTrial } from './trial.ts'
+import type { GivenRun, ModuleFunction, Trial } from './trial.ts'
 import { takesMessages } from './trigger-calls.ts'
 import { ModuleDrop } from './upload.tsx'
 
@@ -27,8 +27,10 @@ const DEFAULT_MEMORY_BYTES = 67_108_864
 
 export function TryModule() {
   const domain = useDomainId()
+  const [{ task = '', run = '' }] = useViews()
   const [file, setFile] = useState<File>()
   const [inspected, setInspected] = useState<InspectedModule>()
+  const [given, setGiven] = useState<GivenRun>()
   useEffect(() => {
     document.title = 'Try a module · Skein'
   }, [])
@@ -43,28 +45,53 @@ export function TryModule() {
       }),
     )
   })
+  const [load, isLoading] = useAction('The module of the run was not loaded', async () => {
+    const { module, of } = await runToTry(task, run)
+    await inspect(module)
+    setGiven(of)
+  })
+  useEffect(() => {
+    if (task !== '' && run !== '') void load()
+  }, [load, task, run])
   return (
     <>
       <div className="page-head">
         <h1 className="grow">Try a module</h1>
       </div>
       <Card>
-        <ModuleDrop file={file} onFile={(chosen) => void inspect(chosen)} />
+        <ModuleDrop file={file} onFile={(chosen) => (setGiven(undefined), void inspect(chosen))} />
+        {given === undefined ? null : (
+          <p>
+            The module of <Link to={paths.run(domain, task, run)}>a run of {given.taskName}</Link>, on what it was
+            started with.
+          </p>
+        )}
         <p className="muted small">
           The module runs in this browser, without access to this page, its session or the network. What it would
           publish is listed and not sent.
         </p>
       </Card>
-      {file === undefined || inspected === undefined || isBusy ? null : (
-        <Inspected key={inspected.digest} domain={domain} file={file} inspected={inspected} />
+      {file === undefined || inspected === undefined || isBusy || isLoading ? null : (
+        <Inspected key={inspected.digest} domain={domain} file={file} inspected={inspected} given={given} />
       )}
     </>
   )
 }
 
-function Inspected({ domain, file, inspected }: { domain: string; file: File; inspected: InspectedModule }) {
+function Inspected({
+  domain,
+  file,
+  inspected,
+  given,
+}: {
+  domain: string
+  file: File
+  inspected: InspectedModule
+  given: GivenRun | undefined
+}) {
   const functions = functionsOf(inspected)
-  const [name, setName] = useState(functions[0]?.name ?? '')
+  const isGiven = functions.some((one) => one.name === given?.function)
+  const [name, setName] = useState((isGiven ? given?.function : functions[0]?.name) ?? '')
   const [isDeploying, setDeploying] = useState(false)
   const [trial, setTrial] = useState<Trial>()
   const [channel, setChannel] = useState('')
@@ -99,6 +126,7 @@ function Inspected({ domain, file, inspected }: { domain: string; file: File; in
               domain={domain}
               module={{ file, kind: inspected.kind }}
               chosen={chosen}
+              given={given?.function === undefined || given.function === name ? given : undefined}
               channel={channel}
               onChannel={setChannel}
               onTrial={setTrial}
@@ -145,6 +173,7 @@ function RunForm({
   domain,
   module,
   chosen,
+  given,
   channel,
   onChannel,
   onTrial,
@@ -152,12 +181,16 @@ function RunForm({
   domain: string
   module: { file: File; kind: InspectedModule['kind'] }
   chosen: ModuleFunction
+  given: GivenRun | undefined
   channel: string
   onChannel: (id: string) => void
   onTrial: (trial: Trial | undefined) => void
 }) {
-  const [kind, setKind] = useState<'inputs' | 'channel'>('inputs')
-  const [values, setValues] = useState<readonly string[]>([])
+  const message = given?.message
+  const [kind, setKind] = useState<'inputs' | 'channel' | 'message'>(message === undefined ? 'inputs' : 'message')
+  const [values, setValues] = useState<readonly string[]>(() =>
+    parametersOf(chosen.params).map((parameter, at) => inputText(parameter, given?.inputs?.[at])),
+  )
   const [stdin, setStdin] = useState('')
   const [fault, setFault] = useState<string>()
   const [isBusy, setBusy] = useState(false)
@@ -168,7 +201,12 @@ function RunForm({
     setFault(undefined)
     onTrial(undefined)
     try {
-      const source = kind === 'inputs' ? ({ kind, values, stdin } as const) : ({ kind, channel } as const)
+      const source =
+        kind === 'inputs'
+          ? ({ kind, values, stdin } as const)
+          : kind === 'message' && message !== undefined
+            ? ({ kind, ...message } as const)
+            : ({ kind: 'channel', channel } as const)
       onTrial(await runTrial(domain, module, chosen, source))
     } catch (error) {
       setFault(error instanceof Error ? error.message : String(error))
@@ -192,6 +230,7 @@ function RunForm({
           options={[
             ['inputs', 'inputs'],
             ['channel', 'the last hour of a channel'],
+            ...(message === undefined ? [] : [['message', 'the message of the run'] as const]),
           ]}
         />
       ) : null}
@@ -202,7 +241,7 @@ function RunForm({
           onChange={onChannel}
           options={[['', 'Choose a channel'], ...channels]}
         />
-      ) : (
+      ) : kind === 'message' ? null : (
         parameters.map((parameter, index) => (
           <Field key={index} label={`${parameter.name} (${parameter.type})`}>
             {(ids) => (

@@ -3,15 +3,12 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
-import type { Input } from '../../api/call.ts'
 import type { Answer } from '../../api/call.ts'
-import { parseJson } from '../../api/json.ts'
 import { query } from '../../api/queries.ts'
-import { Button, Menu, TextArea, TextField } from '../../design/controls.tsx'
+import { Button, Menu } from '../../design/controls.tsx'
 import { Card, Empty, Notice, Time } from '../../design/display.tsx'
-import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
-import { InputError, useAction, useFormAction } from '../../shell/action.ts'
+import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal, JournalDrawer } from '../../shell/entity-journal.tsx'
 import { Filters } from '../../shell/filters.tsx'
@@ -20,15 +17,10 @@ import { DataTable } from '../../shell/table.tsx'
 import { TaskState } from '../../shell/task-state.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useParam, useView, useViews } from '../../shell/url.ts'
+import { NewWorkflow } from './workflow-dialog.tsx'
 import { WorkflowGraph } from './workflow-graph.tsx'
 
 const REFRESH_MS = 2_500
-const EXAMPLE = `[
-  { "name": "first", "function": "add", "inputs": [1, 2] },
-  { "name": "second", "function": "add", "inputs": [{ "from": "first", "result": 0 }, 10], "depends_on": ["first"] },
-  { "name": "repair", "function": "add", "inputs": [0, 0], "depends_on": ["first"], "run_if": "failure" }
-]`
-
 type ListedWorkflow = Answer<'GET /workflows'>['workflows'][number]
 
 export function Workflows() {
@@ -96,42 +88,6 @@ export function Workflows() {
         <NewWorkflow domain={domain} onClose={() => setDialog('')} />
       )}
     </>
-  )
-}
-
-type WorkflowTasks = NonNullable<Input<'POST /workflows'>['body']>['tasks']
-
-/** The server checks what is in the list. */
-function parseTasks(text: string): WorkflowTasks {
-  try {
-    return parseJson(text) as WorkflowTasks
-  } catch (error) {
-    throw new InputError('tasks', `The tasks are not JSON: ${(error as Error).message}`)
-  }
-}
-
-function NewWorkflow({ domain, onClose }: { domain: string; onClose: () => void }) {
-  const navigate = useNavigate()
-  const [name, setName] = useState('')
-  const [text, setText] = useState(EXAMPLE)
-  const create = useFormAction('The workflow was not created', async () => {
-    const workflow = await call('POST /workflows', {
-      body: { name: name.trim(), domain_id: domain, tasks: parseTasks(text) },
-    })
-    await navigate({ to: paths.workflow(domain, workflow.id) })
-  })
-  return (
-    <FormDialog title="New workflow" kind="wide" submit="Create workflow" action={create} onClose={onClose}>
-      <TextField label="Name" field="name" value={name} onChange={setName} autoFocus required />
-      <TextArea
-        label="Tasks"
-        field="tasks"
-        rows={12}
-        value={text}
-        onChange={setText}
-        hint="A list in JSON, with the fields of a task, depends_on and run_if. Each task gets its module on its own page."
-      />
-    </FormDialog>
   )
 }
 

@@ -5,7 +5,17 @@ import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'
 import type { Channel as ChannelRecord } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
-import { Button, CopyButton, Id, Menu, Segments, SelectField, TextArea, TextField } from '../../design/controls.tsx'
+import {
+  Button,
+  Check,
+  CopyButton,
+  Id,
+  Menu,
+  Segments,
+  SelectField,
+  TextArea,
+  TextField,
+} from '../../design/controls.tsx'
 import {
   Card,
   Empty,
@@ -27,6 +37,7 @@ import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
+import { RetentionField, retentionOf } from '../../shell/retention.tsx'
 import { ErrorState, QueryView, isRefusal } from '../../shell/states.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
@@ -173,16 +184,16 @@ function Edit({ channel, domain, onClose }: { channel: ChannelRecord; domain: st
   const [description, setDescription] = useState(channel.description ?? '')
   const [tags, setTags] = useState(channel.tags.join(', '))
   const [days, setDays] = useState(channel.retention_days === undefined ? '' : String(channel.retention_days))
+  const [isRemoving, setRemoving] = useState(false)
+  const params = { domain_id: domain, channel_id: channel.id }
+  const old = useOldRecords(params, Number(days))
   const save = useFormAction('The channel was not changed', async () => {
     await call('PATCH /{domain_id}/channels/{channel_id}', {
-      params: { domain_id: domain, channel_id: channel.id },
-      body: {
-        name: name.trim(),
-        description,
-        tags: splitTags(tags),
-        ...(days === '' ? {} : { retention_days: Number(days) }),
-      },
+      params,
+      body: { name: name.trim(), description, tags: splitTags(tags), retention_days: retentionOf(days) },
     })
+    if (isRemoving && old !== undefined)
+      await call('DELETE /{domain_id}/channels/{channel_id}/messages', { params, query: { to: old.before } })
     onClose()
     return 'Saved'
   })
@@ -191,17 +202,40 @@ function Edit({ channel, domain, onClose }: { channel: ChannelRecord; domain: st
       <TextField label="Name" field="name" value={name} onChange={setName} />
       <TextField label="Description" field="description" value={description} onChange={setDescription} />
       <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
-      <TextField
-        label="Days of retention"
-        field="retention_days"
-        type="number"
-        min={0}
+      <RetentionField
         value={days}
-        onChange={setDays}
-        hint="Older messages are deleted. Empty: as it is."
+        onChange={(value) => (setDays(value), setRemoving(false))}
+        none="Kept as the domain says"
       />
+      {old === undefined || old.records === 0 ? null : (
+        <Notice tone="warn">
+          {old.isExact ? '' : 'At least '}
+          {counted(old.records, 'record')} of the channel {old.records === 1 ? 'is' : 'are'} older than{' '}
+          {absoluteTime(old.before * 1_000)}.
+          <Check checked={isRemoving} onChange={setRemoving}>
+            Delete {old.records === 1 ? 'it' : 'them'} now, for ever
+          </Check>
+        </Notice>
+      )}
     </FormDialog>
   )
+}
+
+const DAY_SECONDS = 86_400
+
+/** What is stored from before a period; undefined without a period, and while it is counted. */
+function useOldRecords(
+  params: { domain_id: string; channel_id: string },
+  days: number,
+): { records: number; isExact: boolean; before: number } | undefined {
+  const [now] = useState(() => Math.floor(Date.now() / 1_000))
+  const before = now - days * DAY_SECONDS
+  const { data, isPlaceholderData } = useQuery({
+    ...query('GET /{domain_id}/channels/{channel_id}/messages', { params, query: { to: before, only_total: true } }),
+    enabled: days > 0,
+  })
+  if (days === 0 || data === undefined || isPlaceholderData) return undefined
+  return { records: data.total, isExact: data.total_exact !== false, before }
 }
 
 const STREAM_WORDS = {

@@ -1,11 +1,13 @@
 /** The stored messages of a channel as a table, filtered by what is in the address. */
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
-import { call } from '../../api/call.ts'
+import { call, send } from '../../api/call.ts'
 import type { Answer, Query } from '../../api/call.ts'
-import { Button } from '../../design/controls.tsx'
+import { Button, Menu } from '../../design/controls.tsx'
 import { Card, Empty, Notice, absoluteTime, formatCount } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
+import { useAction } from '../../shell/action.ts'
+import { saveBlob } from '../../shell/files.ts'
 import { Filters } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
 import { DataTable } from '../../shell/table.tsx'
@@ -43,6 +45,40 @@ const moment = new Intl.DateTimeFormat('en', {
 
 type Message = Answer<typeof OPERATION>['messages'][number] & { place: number }
 
+const EXPORTS = [
+  { label: 'CSV', type: 'text/csv', suffix: 'csv' },
+  { label: 'JSON lines', type: 'application/x-ndjson', suffix: 'jsonl' },
+] as const
+
+/** Everything that matches the filters, as a file, oldest first. */
+function ExportMenu({
+  params,
+  filters,
+}: {
+  params: { domain_id: string; channel_id: string }
+  filters: Query<typeof OPERATION>
+}) {
+  const [save, isBusy] = useAction('The export failed', async ({ type, suffix }: (typeof EXPORTS)[number]) => {
+    const response = await send(OPERATION, { params, query: { ...filters, dir: 'asc' }, headers: { Accept: type } })
+    saveBlob(`messages.${suffix}`, await response.blob())
+    return 'Exported'
+  })
+  return (
+    <Menu
+      label="Export"
+      kind="plain"
+      items={EXPORTS.map((one) => ({
+        label: one.label,
+        icon: 'file' as const,
+        disabledReason: isBusy ? 'An export is on its way' : undefined,
+        onSelect: () => void save(one),
+      }))}
+    >
+      Export
+    </Menu>
+  )
+}
+
 export function StoredMessages({ domain, channel }: { domain: string; channel: string }) {
   const [views, setViews] = useViews()
   const [found, setFound] = useState(0)
@@ -51,7 +87,11 @@ export function StoredMessages({ domain, channel }: { domain: string; channel: s
   const hasFilter = FIELDS.some(({ name }) => views[name] !== undefined)
   return (
     <>
-      <Filters fields={FIELDS} hasName={false} />
+      <div className="row wrap">
+        <Filters fields={FIELDS} hasName={false} />
+        <span className="grow" />
+        <ExportMenu params={params} filters={filters} />
+      </div>
       {found > MAX_ROWS ? (
         <Notice tone="plain">
           These are the newest {formatCount(MAX_ROWS)} of {formatCount(found)} records. Filter by time to see older

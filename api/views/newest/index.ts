@@ -1,0 +1,2 @@
+export { newestRoutes } from './routes.ts'
+export { createNewestService } from './service.ts'

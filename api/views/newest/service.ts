@@ -1,0 +1,50 @@
+/** The newest value of each of several clients, as a list of clients shows it. */
+import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { refusedField } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import { findNewest } from './repository.ts'
+import type { NewestRow } from './repository.ts'
+import { MAX_CLIENTS } from './schema.ts'
+import type { NewestQuery, NewestValue, NewestValues } from './schema.ts'
+
+/** The deadline of the statement: clients with very many series do not delay other reads. */
+const DEADLINE_MS = 5_000
+
+export type NewestService = {
+  /**
+   * Throws `forbidden` for a domain that the caller may not enter, `malformed` for too many ids, `timeout` for a query that takes too
+   * long.
+   */
+  ofClients(caller: UserPrincipal, domainId: string, query: NewestQuery): Promise<NewestValues>
+}
+
+type NewestDeps = { database: Pick<Database, 'snapshot'>; access: AccessPolicy }
+
+export function createNewestService({ database, access }: NewestDeps): NewestService {
+  return {
+    async ofClients(caller, domainId, { client_id: given }) {
+      const ids = [...new Set(given.split(','))]
+      if (ids.length > MAX_CLIENTS) throw refusedField('client_id', `must contain at most ${MAX_CLIENTS} ids`)
+      const domain = await access.enter(caller, domainId)
+      const rows = await database.snapshot((tx) => findNewest(tx, domain, ids.filter(isId)), DEADLINE_MS)
+      return { values: rows.map(present) }
+    },
+  }
+}
+
+function present(row: NewestRow): NewestValue {
+  return {
+    client_id: row.client_id,
+    channel_id: row.channel_id,
+    ...(row.subtopic === '' ? {} : { subtopic: row.subtopic }),
+    name: row.name,
+    ...(row.unit === '' ? {} : { unit: row.unit }),
+    time: row.time,
+    ...(row.value === null ? {} : { value: row.value }),
+    ...(row.string_value === null ? {} : { string_value: row.string_value }),
+    ...(row.bool_value === null ? {} : { bool_value: row.bool_value }),
+    ...(row.data_bytes === null ? {} : { data_bytes: row.data_bytes }),
+    ...(row.sum === null ? {} : { sum: row.sum }),
+  }
+}

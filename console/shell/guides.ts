@@ -1,0 +1,43 @@
+/** Which guide explains a screen. */
+
+/** By the section of an address, behind `/d/<domain>/`. */
+const OF_SECTIONS: Readonly<Record<string, string>> = {
+  '': 'console',
+  connect: 'devices',
+  clients: 'devices',
+  channels: 'publish-and-read',
+  boards: 'console',
+  groups: 'groups',
+  connections: 'devices',
+  consumers: 'consumers',
+  import: 'bulk-files',
+  tasks: 'tasks',
+  runs: 'tasks',
+  workflows: 'tasks',
+  modules: 'modules',
+  try: 'write-a-module',
+  workers: 'join-a-worker',
+  provisioning: 'provisioning',
+  certificates: 'certificates',
+  members: 'roles-and-access',
+  access: 'roles-and-access',
+  journal: 'journal-and-events',
+  settings: 'tenants',
+}
+/** Outside of a domain. */
+const OF_OTHERS: Readonly<Record<string, string>> = {
+  '': 'tenants',
+  account: 'accounts-and-mail',
+  'account/notifications': 'notifications',
+  platform: 'monitor',
+  'platform/users': 'accounts-and-mail',
+}
+
+export const GUIDES: readonly string[] = [...new Set([...Object.values(OF_SECTIONS), ...Object.values(OF_OTHERS)])]
+
+/** `path`: below the base of the console. Of a screen without a guide of its own, that of the console. */
+export function guideOf(path: string): string {
+  const parts = path.split('/').filter((part) => part !== '')
+  if (parts[0] === 'd') return OF_SECTIONS[parts[2] ?? ''] ?? 'console'
+  return OF_OTHERS[parts.slice(0, 2).join('/')] ?? OF_OTHERS[parts[0] ?? ''] ?? 'console'
+}
