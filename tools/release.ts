@@ -3,7 +3,7 @@
  * `npm run build` made, worker and command line as one file each and as Debian packages, the bill of materials, openapi.json,
  * and SHA256SUMS of all of them. Needs GNU tar, gzip and dpkg-deb. The same `dist/` gives the same bytes.
  *
- * `--platforms=linux-x64,linux-arm64` (default): of single files and packages. SKEIN_RELEASE_KEY_FILE names the Ed25519 key (PEM)
+ * `--platforms=linux-x64,linux-arm64` (default): of single files and packages. `--key=FILE` names the Ed25519 key (PEM)
  * that signs SHA256SUMS as SHA256SUMS.sig; workers of this release then accept only upgrades that are signed with it.
  */
 import { execFileSync } from 'node:child_process'
@@ -24,11 +24,13 @@ const BESIDE = ['LICENSE', 'CHANGELOG.md', 'deploy', 'docs/skein.1']
 const OWN = /(^|\/)(skein\.env|certs)$/
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
-const { values, positionals } = parseArgs({ options: { platforms: { type: 'string' } }, allowPositionals: true })
+const { values, positionals } = parseArgs({
+  options: { platforms: { type: 'string' }, key: { type: 'string' } },
+  allowPositionals: true,
+})
 const folder = resolve(positionals[0] ?? join(ROOT, 'dist-release'))
 const platforms = PLATFORMS.filter((platform) => values.platforms?.split(',').includes(platform) ?? true)
-const keyFile = process.env['SKEIN_RELEASE_KEY_FILE']
-const privateKey = keyFile === undefined ? undefined : createPrivateKey(readFileSync(keyFile))
+const privateKey = values.key === undefined ? undefined : createPrivateKey(readFileSync(values.key))
 const publicKey =
   privateKey === undefined ? undefined : createPublicKey(privateKey).export({ type: 'spki', format: 'pem' }).toString()
 

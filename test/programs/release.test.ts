@@ -25,9 +25,8 @@ const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const folder = mkdtempSync(join(tmpdir(), 'skein-release-'))
 const key = join(folder, 'key.pem')
 const release = (to: string, platforms: string) =>
-  execFileSync(process.execPath, [join(ROOT, 'tools/release.ts'), to, `--platforms=${platforms}`], {
+  execFileSync(process.execPath, [join(ROOT, 'tools/release.ts'), to, `--platforms=${platforms}`, `--key=${key}`], {
     encoding: 'utf8',
-    env: { ...process.env, SKEIN_RELEASE_KEY_FILE: key },
   })
 const check = (inside: string) =>
   execFileSync('sha256sum', ['--check', '--strict', '--quiet', 'SHA256SUMS'], { cwd: inside, stdio: 'pipe' })
