@@ -1,4 +1,5 @@
 /** Paths of this installation: a checkout, or the output of `npm run build`. */
+import { readFileSync } from 'node:fs'
 import { findPackageJSON } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -8,6 +9,18 @@ export const IS_BUILT = import.meta.filename.endsWith('.js')
 
 /** The folder with package.json, `migrations` and all other files that are read at run time. */
 export const HOME = IS_BUILT ? import.meta.dirname : join(import.meta.dirname, '..')
+
+/** What `tools/single-file/` writes beside a program that is shipped as one file; undefined in a checkout and in `dist/`. */
+export const SINGLE_FILE = IS_BUILT ? readSingleFile() : undefined
+
+function readSingleFile(): { program: string } | undefined {
+  try {
+    return JSON.parse(readFileSync(join(HOME, 'single-file.json'), 'utf8')) as { program: string }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
 
 /**
  * The file that starts a program or thread, by its source path: `programs/worker.ts`. `tools/build.ts` builds one script for each

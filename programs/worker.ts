@@ -5,7 +5,19 @@ import { startReadiness } from '#core/readiness/index.ts'
 import { PUBLISHED_SETTINGS } from '#api/config.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
 import { isLoopbackHost, isPublishedElsewhere } from '#core/loopback.ts'
-import { WORKER_SETTINGS, readStatus, renderStatus, startWorker, workerFolder } from '#worker/index.ts'
+import {
+  DRAIN_SIGNAL,
+  WORKER_SETTINGS,
+  awaitJoin,
+  drainWorker,
+  goBack,
+  install,
+  readStatus,
+  renderStatus,
+  startWorker,
+  upgrade,
+  workerFolder,
+} from '#worker/index.ts'
 
 await runProgram({
   name: 'worker',
@@ -25,7 +37,29 @@ await runProgram({
   commands: {
     status: {
       summary: 'show the state of the worker of this data folder; works without a manager',
-      run: async (config) => renderStatus(await readStatus(workerFolder(config.worker))),
+      run: async (config, _, print) => print(renderStatus(await readStatus(workerFolder(config.worker))).trimEnd()),
+    },
+    drain: {
+      summary: 'take no new runs, and wait until those of the worker of this data folder have ended',
+      run: async (config, _, print) => await drainWorker(workerFolder(config.worker), print),
+    },
+    'await-join': {
+      summary: 'wait up to 60 s until the worker of this data folder has joined a manager',
+      run: async (config) => void (await awaitJoin(workerFolder(config.worker))),
+    },
+    install: {
+      summary: 'as root: make the single file a service of this machine, with these flags; needs systemd',
+      run: async (config, _, print) => await install(config.worker, print),
+    },
+    upgrade: {
+      summary: 'as root: replace the installed version, and go back to it if the new one does not join within 60 s',
+      operands: 'FILE [SHA256]',
+      operandCounts: [1, 2],
+      run: async (_, [file = '', sha256], print) => await upgrade(file, sha256, print),
+    },
+    back: {
+      summary: 'as root: go back to the version before the last upgrade',
+      run: async (_, __, print) => await goBack(print),
     },
   },
   ownPrefixes: ['SKEIN_', 'PROXY_'],
@@ -40,6 +74,7 @@ await runProgram({
         readiness,
         version: readBuildInfo().version,
         signal: life.signal,
+        onDrainRequest: (drain) => void process.on(DRAIN_SIGNAL, drain),
         isBesidePlatform: process.connected,
         isExposed: !isLoopbackHost(config.worker.host) || isPublishedElsewhere(config.platform),
       })

@@ -51,6 +51,8 @@ export type StartWorkerOptions = {
   /** Other machines can reach the platform of this machine. */
   isExposed?: boolean
   timing?: Partial<WorkerTiming>
+  /** Called once with the function that drains the worker: it takes no new runs until it is started again or a manager resumes it. */
+  onDrainRequest?: (drain: () => void) => void
 }
 
 export type Worker = { id: string; isolation: IsolationLevel; stop: () => Promise<void> }
@@ -157,6 +159,9 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const backlog = slots * BACKLOG_PER_SLOT
   const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
   const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, isPlatformOnly, logger })
+  options.onDrainRequest?.(() => {
+    runs.isDraining = true
+  })
   const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
   const membership = new Membership({
     ...options,

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { HOME, entryPoint } from '#core/installation.ts'
+import { HOME, SINGLE_FILE, entryPoint } from '#core/installation.ts'
 import type { Cli, Group } from '../shared/command.ts'
 import { CommandError } from '../shared/failures.ts'
 
@@ -28,6 +28,10 @@ const FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=50', '--disabl
 const ALLOCATOR = { MALLOC_ARENA_MAX: '1' }
 
 async function start(cli: Cli): Promise<void> {
+  if (SINGLE_FILE !== undefined)
+    throw new CommandError(
+      'the server is not part of this file: install Skein from skein-VERSION.tar.gz of the release',
+    )
   const child = spawn(process.execPath, [...FLAGS, fileURLToPath(entryPoint('programs/all.ts'))], {
     cwd: HOME,
     stdio: 'inherit',

@@ -12,8 +12,19 @@ import type { ParentMessage } from './parent.ts'
 import { LOG_LEVELS, createHeldLogger, createLogger } from '../logging/index.ts'
 import type { HeldLines, LogLevel, Logger } from '../logging/index.ts'
 import { readBuildInfo } from '../build-info.ts'
+import { SINGLE_FILE } from '../installation.ts'
 import { newId } from '../ids.ts'
 import { TRACING_SETTINGS, startTracing } from '../tracing/index.ts'
+
+export type Command<G extends SettingGroups> = {
+  summary: string
+  /** What must and what may stand after the word, for `--help`: `FILE [SHA256]`. */
+  operands?: string
+  /** The least and the largest number of operands; default: none. */
+  operandCounts?: readonly [least: number, most: number]
+  /** `print` writes one line at once. */
+  run: (config: ConfigsOf<G>, operands: readonly string[], print: (line: string) => void) => Promise<void>
+}
 
 export type Program<G extends SettingGroups> = {
   /** The npm script that starts it. */
@@ -26,8 +37,8 @@ export type Program<G extends SettingGroups> = {
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
   /** What must stand after the name, and the setting that it stands for. */
   operand?: { name: string; setting: string }
-  /** Words that may stand after the name instead: each prints a text and ends the process. */
-  commands?: Readonly<Record<string, { summary: string; run: (config: ConfigsOf<G>) => Promise<string> }>>
+  /** Words that may stand after the name instead: each prints lines and ends the process. */
+  commands?: Readonly<Record<string, Command<G>>>
   /** A variable with one of these prefixes that is no setting, neither of this program nor of `otherSettings`, is misspelt. */
   ownPrefixes: readonly string[]
   /** Of the programs that may share the environment with this one; asked for only when a variable is none of this program. */
@@ -52,7 +63,10 @@ function usageOf<G extends SettingGroups>(program: Program<G>): string {
   const options = Object.entries(flags).map(
     ([flag, { setting, isSwitch }]) => `  --${flag}${isSwitch === true ? '' : ' VALUE'}  sets ${setting}`,
   )
-  const words = Object.entries(commands).map(([word, command]) => `  ${word}  ${command.summary}`)
+  const words = Object.entries(commands).map(
+    ([word, command]) =>
+      `  ${[word, ...(command.operands === undefined ? [] : [command.operands])].join(' ')}  ${command.summary}`,
+  )
   const variables = [
     ...new Map(
       [...Object.values(settings), TRACING_SETTINGS]
@@ -61,7 +75,7 @@ function usageOf<G extends SettingGroups>(program: Program<G>): string {
     ).values(),
   ].map((one) => `  ${one.name.padEnd(28)} ${one.description} (default: ${one.defaultText})`)
   return [
-    `Usage: npm run ${name}${options.length === 0 ? '' : ` -- ${operand === undefined ? '' : `${operand.name} `}${words.length === 0 ? '' : '[command] '}[flags]`}`,
+    `Usage: ${SINGLE_FILE?.program ?? `npm run ${name}`}${options.length === 0 ? '' : `${SINGLE_FILE === undefined ? ' --' : ''} ${operand === undefined ? '' : `${operand.name} `}${words.length === 0 ? '' : '[command] '}[flags]`}`,
     '',
     summary,
     '',
@@ -74,7 +88,7 @@ function usageOf<G extends SettingGroups>(program: Program<G>): string {
   ].join('\n')
 }
 
-type Given = { isHelp: boolean; overrides: Environment; command: string | undefined }
+type Given = { isHelp: boolean; overrides: Environment; command: string | undefined; operands: readonly string[] }
 
 /** Flags as the variables that they stand for, and the command. Throws UsageError for anything else. */
 function readFlags<G extends SettingGroups>({ flags = {}, commands = {}, operand }: Program<G>): Given {
@@ -91,15 +105,24 @@ function readFlags<G extends SettingGroups>({ flags = {}, commands = {}, operand
     })
     const ofOperand = operand === undefined ? undefined : positionals.shift()
     const [command, ...others] = positionals
-    if (others.length > 0 || (command !== undefined && !Object.hasOwn(commands, command))) {
+    if (command !== undefined && !Object.hasOwn(commands, command))
       throw new UsageError(`there is no command ${positionals.join(' ')}`)
-    }
+    const { operands: named = '', operandCounts: [least, most] = [0, 0] } = commands[command ?? ''] ?? {}
+    if (values.help !== true && (others.length < least || others.length > most))
+      throw new UsageError(
+        most === 0 ? `there is no command ${positionals.join(' ')}` : `the command is ${command} ${named}`,
+      )
     const given = values as Record<string, string | boolean | undefined>
     const overrides = Object.entries(flags).flatMap(([flag, { setting }]) =>
       given[flag] === undefined ? [] : [[setting, String(given[flag])]],
     )
     if (operand !== undefined && ofOperand !== undefined) overrides.push([operand.setting, ofOperand])
-    return { isHelp: values.help === true, overrides: Object.fromEntries(overrides) as Environment, command }
+    return {
+      isHelp: values.help === true,
+      overrides: Object.fromEntries(overrides) as Environment,
+      command,
+      operands: others,
+    }
   } catch (error) {
     // Node's message continues with advice about positional arguments.
     const [sentence] = errorMessageOf(error).split('. ')
@@ -122,7 +145,7 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
     }
     life.signal.addEventListener('abort', onStop, { once: true })
     if (!isChild) life.onStarted(() => held?.release())
-    const { isHelp, overrides, command } = readFlags(program)
+    const { isHelp, overrides, command, operands } = readFlags(program)
     if (isHelp) {
       process.stdout.write(usageOf(program))
       return await life.stop()
@@ -136,7 +159,7 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
     if (!isChild) for (const warning of await misspelt(program, environment)) logger.warn(warning)
     const asked = command === undefined ? undefined : program.commands?.[command]
     if (asked !== undefined) {
-      process.stdout.write(await asked.run(config))
+      await asked.run(config, operands, (line) => void process.stdout.write(`${line}\n`))
       return await life.stop()
     }
     if (tracing.endpoint !== '') {

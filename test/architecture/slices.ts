@@ -30,6 +30,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     transfer: 'transfer of files between processes of Skein',
     http: 'the HTTP server: parsing, validation, responses, errors',
     processes: 'equal processes of one machine, and their supervisor',
+    versions: 'unpacked versions of a program beside each other',
     infrastructure: 'parts of each process with a database: server, schema, secret key, bus, limits',
     backup: 'backup to a file, and restore',
   },
@@ -128,6 +129,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     session: 'messages to the manager: credentials, lease, reports of runs',
     runs: 'execution of assignments',
     membership: 'sessions with the manager, and reconnections',
+    installation: 'the worker as a service of its machine: install, upgrade, drain',
     trial: 'runs of a module on the machine of its author, without a manager',
   },
   cli: {

@@ -1,12 +1,13 @@
 // The systemd units of deploy/systemd, as systemd's own tools judge them. That they start is not tested: it needs a systemd of its own.
 import { execFile, execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfigs, unknownVariables, variablesOf } from '#core/config/index.ts'
 import { PROGRAM_SETTINGS } from '../../tools/generate/index.ts'
+import { packageUnitOf, unitOf } from '#worker/installation/unit.ts'
 import { ROOT } from './deployment-files.ts'
 
 const FOLDER = join(ROOT, 'deploy/systemd')
@@ -39,8 +40,23 @@ const environmentOf = (unit: string) =>
   Object.fromEntries(valuesOf(unit, 'Environment').map((pair) => pair.split(/=(.*)/s).slice(0, 2) as [string, string]))
 
 describe('deploy/systemd', () => {
-  it('has a unit for each program and their user only', () => {
-    expect(readdirSync(FOLDER).toSorted()).toEqual([...Object.keys(UNITS), 'skein.sysusers.conf'].toSorted())
+  it('has a unit for each program, their user, and what an installed worker runs around its start', () => {
+    expect(readdirSync(FOLDER).toSorted()).toEqual(
+      [...Object.keys(UNITS), 'skein.sysusers.conf', 'guard-upgrade.sh'].toSorted(),
+    )
+  })
+
+  it('an installed worker has the unit without a wait for a manager, and with its own settings', () => {
+    const template = textOf('skein-worker.service')
+    for (const unit of [unitOf(template), packageUnitOf(template, '/usr/lib/skein-worker')]) {
+      expect(unit).not.toMatch(/health\.mjs|WorkingDirectory|\/opt\/skein\/bin/)
+      expect(unit).toMatch(/^EnvironmentFile=-\/etc\/skein\/skein-worker\.env$/m)
+      expect(unit.match(/^ExecStart=.*$/gm)).toHaveLength(1)
+      // All restrictions are those of the unit of deploy/systemd.
+      const restrictions = /^(Protect|Restrict|Private|System|NoNew|Capability|Lock|Remove|Load|State|Kill)\w+=.*$/gm
+      expect(unit.match(restrictions)).toEqual(template.match(restrictions))
+    }
+    expect(unitOf(template)).toMatch(/^ExecStartPre=\+\/opt\/skein-worker\/guard-upgrade before$/m)
   })
 
   it.each(Object.entries(UNITS))('%s starts its program with existing settings', (unit, { program }) => {
@@ -105,6 +121,22 @@ describe.runIf(hasSystemd())('systemd-analyze', () => {
   it.each(Object.keys(UNITS))('finds nothing wrong in %s', async (unit) => {
     const { code, output } = await analyze('verify', '--man=no', join(folder, unit))
     expect({ code, output: output.split('\n').filter((line) => line.includes(unit)) }).toEqual({ code: 0, output: [] })
+  })
+
+  it('finds nothing wrong in the unit of an installed worker', async () => {
+    const unit = join(folder, 'edge', 'skein-worker.service')
+    mkdirSync(join(folder, 'edge'))
+    const text = unitOf(textOf('skein-worker.service')).replaceAll(
+      /\/opt\/skein-worker\/(current\/run|guard-upgrade)/g,
+      process.execPath,
+    )
+    writeFileSync(unit, text)
+    const { code, output } = await analyze('verify', '--man=no', unit)
+    expect({ code, output: output.split('\n').filter((line) => line.includes('skein-worker')) }).toEqual({
+      code: 0,
+      output: [],
+    })
+    expect((await analyze('security', '--offline=true', '--no-pager', '--threshold=30', unit)).code).toBe(0)
   })
 
   it.each(Object.entries(UNITS))('%s is not exposed more than necessary', async (unit, { maxExposure }) => {

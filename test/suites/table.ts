@@ -17,6 +17,7 @@ export type Preparation = {
     | 'PATH'
     | 'RECIPE_TOOLS'
     | 'SKEIN_TEST_POSTGRES_FOLDER'
+    | 'SKEIN_TEST_SHIPPED'
   /** Below the folder; the folder itself where it is absent. */
   path?: string
 }
@@ -105,8 +106,13 @@ const ON_THE_OLDEST_VERSION = [
   ),
 ]
 
+/** Tests of guests, and of the processes that run them. */
+const IN_THE_SHIPPED_FILE = ['bombs', 'components', 'guests', 'supervision'].map(
+  (name) => `test/worker/${name}.test.ts`,
+)
+
 /** Test files of the gate that are run again with other surroundings: they must exist, or the run would leave them out silently. */
-export const RUN_AGAIN = [...ON_EVERY_VERSION, ...ON_THE_OLDEST_VERSION]
+export const RUN_AGAIN = [...ON_EVERY_VERSION, ...ON_THE_OLDEST_VERSION, ...IN_THE_SHIPPED_FILE]
 
 export const LONG_SUITES = {
   browser: {
@@ -200,6 +206,16 @@ export const LONG_SUITES = {
       'test/messages/coap-peer.ts',
     ],
     programs: ['programs/api.ts', 'programs/manager.ts', 'programs/proxy.ts', WORKER],
+  },
+  shipped: {
+    subject: 'guests in the Node and the code of the single file of the worker, at each isolation level',
+    prepare: [{ script: 'test/suites/unpack-worker.sh', variable: 'SKEIN_TEST_SHIPPED', path: 'worker' }],
+    runs: ['namespace', 'uid', 'process'].map((level) => ({
+      command: ['vitest', 'run', ...IN_THE_SHIPPED_FILE, '--no-file-parallelism'] as Command,
+      environment: { SKEIN_TEST_ISOLATION: level },
+    })),
+    paths: [...SERVER, 'cli', 'console', 'deploy/systemd', 'test/suites/unpack-worker.sh', 'test/worker', 'tools'],
+    programs: [WORKER, 'programs/place.ts'],
   },
   postgres: {
     subject: 'PostgreSQL 15 of Debian, 16 and 17 of npm, beside the embedded 18',

@@ -1,13 +1,23 @@
 /** A runner pool over the examples and hand-written modules, with a folder of its own. */
 import { createHash } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import wabt from 'wabt'
 import { createLogger } from '#core/logging/index.ts'
-import { establishIsolation } from '#worker/isolation/index.ts'
+import { ISOLATION_LEVELS, establishIsolation } from '#worker/isolation/index.ts'
 import type { IsolationLevel } from '#worker/isolation/index.ts'
 import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
 import { Components, stageTranspilerCode } from '#worker/transpile/index.ts'
@@ -42,9 +52,24 @@ export function digestOf(bytes: Uint8Array): string {
 export type TestPool = {
   pool: RunnerPool
   componentsFolder: string
+  level: IsolationLevel
   /** Runs an example, or bytes. */
   run: (module: ExampleName | Uint8Array, options?: RunOptions, signal?: AbortSignal) => Promise<RunOutcome>
   [Symbol.asyncDispose]: () => Promise<void>
+}
+
+/** The folder of an unpacked single file (`--unpack-only`), whose Node and code are tested instead of those of the checkout. */
+const shipped = process.env['SKEIN_TEST_SHIPPED']
+/** The strongest level of tests that name none. */
+const strongestLevel = ISOLATION_LEVELS.find((level) => level === process.env['SKEIN_TEST_ISOLATION'])
+
+/** The code of isolated processes: of the shipped file, else staged from source. */
+async function codeOf(name: 'runner' | 'transpiler', folder: string): Promise<string> {
+  if (shipped === undefined) return await (name === 'runner' ? stageRunnerCode(folder) : stageTranspilerCode(folder))
+  const built = join(shipped, 'app', 'staged', name)
+  const [version = ''] = readdirSync(built)
+  cpSync(join(built, version), folder, { recursive: true })
+  return folder
 }
 
 /** `level`: the strongest one to use; by default the strongest that works here. */
@@ -57,16 +82,17 @@ export async function startPool({
   const modulesFolder = join(folder, 'modules')
   mkdirSync(modulesFolder, { mode: 0o700 })
   chmodSync(folder, 0o755)
-  const isolation = await establishIsolation({ required: 'process', strongest: level, folder })
+  const established = await establishIsolation({ required: 'process', strongest: level ?? strongestLevel, folder })
+  const isolation = shipped === undefined ? established : { ...established, node: join(shipped, 'node') }
   const componentsFolder = join(modulesFolder, 'components')
   const components = await Components.open(
-    { isolation, folder: componentsFolder, codeFolder: await stageTranspilerCode(join(folder, 'transpiler')) },
+    { isolation, folder: componentsFolder, codeFolder: await codeOf('transpiler', join(folder, 'transpiler')) },
     [],
   )
   const pool = createRunnerPool({
     slots: 4,
     runners: 2,
-    codeFolder: await stageRunnerCode(join(folder, 'code')),
+    codeFolder: await codeOf('runner', join(folder, 'code')),
     isolation,
     maxModuleBytes: 64 * MIB,
     allowGc: false,
@@ -76,6 +102,7 @@ export async function startPool({
   return {
     pool,
     componentsFolder,
+    level: isolation.level,
     async run(module, options = {}, signal) {
       const bytes = typeof module === 'string' ? exampleBytes(module) : module
       const digest = digestOf(bytes)

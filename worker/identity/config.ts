@@ -26,6 +26,11 @@ export const WORKER_SETTINGS = {
     'Folder of this worker: its id, unsent results and modules; every worker on a machine requires its own',
     { defaultText: 'worker/ in SKEIN_DATA_DIR' },
   ),
+  programDir: optionalText(
+    'SKEIN_PROGRAM_DIR',
+    'Folder in which a program that is shipped as one file unpacks itself, once for each version; only the file reads it',
+    { defaultText: '/var/lib/skein/programs as root, else skein/ in XDG_CACHE_HOME or ~/.cache' },
+  ),
   managers: list(
     'SKEIN_WORKER_MANAGER',
     ['127.0.0.1:7071'],

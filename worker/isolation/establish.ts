@@ -93,14 +93,16 @@ function librariesOfNode(): string[] {
 /** Starts Node in it once. Undefined: it works; else the reason. */
 async function probe(isolation: Isolation): Promise<string | undefined> {
   const { command, args, options } = commandFor(isolation, { codeFolder: undefined, user: 0, node: ['--version'] })
-  const child = spawn(command, args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
   const startedMs = monotonicMs()
   let output = ''
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    output = (output + text).slice(-MAX_PROBE_OUTPUT_CHARACTERS)
-  })
-  const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_DEADLINE_MS)
+  let timer: NodeJS.Timeout | undefined
   try {
+    // Throws for a user that a user namespace of this process does not know.
+    const child = spawn(command, args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      output = (output + text).slice(-MAX_PROBE_OUTPUT_CHARACTERS)
+    })
+    timer = setTimeout(() => child.kill('SIGKILL'), PROBE_DEADLINE_MS)
     const code = await new Promise<number | null>((resolve, reject) => {
       child.once('close', resolve)
       child.once('error', reject)
