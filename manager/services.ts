@@ -12,7 +12,8 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Check } from '#core/readiness/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Streams } from '#core/streams/index.ts'
-import { hintMessages, hintPublications } from '#queues/index.ts'
+import { createMessageContents, hintMessages, hintPublications } from '#queues/index.ts'
+import type { MessageContents } from '#queues/index.ts'
 import type { TaskAccess } from './access/access.ts'
 import { createCallers } from './access/callers.ts'
 import { startBatchRuns } from './channels/batch-runs.ts'
@@ -92,6 +93,7 @@ export class ManagerServices {
   readonly writer: RunWriter
   readonly leases: LeaseMonitor
   readonly output: ReturnType<typeof createRunOutput>
+  readonly contents: MessageContents
   readonly modules: ReturnType<typeof createModules>
   readonly #deps: ServicesDeps
   readonly #cpu: CpuQuota
@@ -144,6 +146,8 @@ export class ManagerServices {
     })
     const { writer } = this
     this.output = createRunOutput({ database, logger })
+    this.contents = createMessageContents(database.db)
+    const { contents } = this
     this.leases = new LeaseMonitor({ database, cluster, writer, timing, managerId, logger })
     const sweeper = startSweeper({ database, writer, timing, keptRunsMs: config.keptRunsMs, logger })
     this.#bodies = createBodyReceiver({ folder: join(dataDir, 'uploads') })
@@ -190,12 +194,21 @@ export class ManagerServices {
       newId: randomUUID,
     })
     const lateEnds = startEndPolling({ database, endings, logger, intervalMs: timing.foreignRunPollMs })
-    const messageRuns = startMessageRuns({ database, bus, access, runs, logger, intervalMs: timing.messageIntervalMs })
+    const messageRuns = startMessageRuns({
+      database,
+      bus,
+      access,
+      runs,
+      contents,
+      logger,
+      intervalMs: timing.messageIntervalMs,
+    })
     const batchRuns = startBatchRuns({
       database,
       bus,
       access,
       runs,
+      contents,
       newId: randomUUID,
       logger,
       intervalMs: timing.messageIntervalMs,

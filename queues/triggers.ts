@@ -154,7 +154,7 @@ const RULES = sql`
         ELSE greatest(g.rate_count - g.window_count, 0) END AS "windowLeft",
       ${behindColumn('g')}
     FROM ${RULE_TABLES}
-      CROSS JOIN LATERAL (SELECT count(*)::int AS waiting, coalesce(sum(pg_column_size(m.message)), 0)::float8 AS "waitingBytes"
+      CROSS JOIN LATERAL (SELECT count(*)::int AS waiting, coalesce(sum(coalesce(m.content_bytes, pg_column_size(m.message))), 0)::float8 AS "waitingBytes"
         FROM task_messages m WHERE m.task_key = g.task_key AND m.refused_at IS NULL) w`
 
 type RuleRow = Omit<StoredTriggerRule, 'behind'> & { behind: BehindColumn }

@@ -8,7 +8,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
-import { RejectReason, largeResponse, sessionRequests } from '#proto/index.ts'
+import { RejectReason, TASK_STATE, largeResponse, sessionRequests } from '#proto/index.ts'
 import type {
   GuestCall,
   Heartbeat,
@@ -23,7 +23,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { GuestReplySchema } from '#proto/index.ts'
 import type { Guests } from '../channels/guests.ts'
 import { findAssignedRun } from '../writer/end-runs.ts'
-import type { AssignedRun, RunEnding, RunIdentity } from '../model/run.ts'
+import { STOPPED_BEFORE_RUNNING, type AssignedRun, type RunEnding, type RunIdentity } from '../model/run.ts'
 import type { RunOutput } from './run-output.ts'
 import type { RunWriter } from '../writer/writer.ts'
 import type { LeaseMonitor } from '../workers/leases.ts'
@@ -120,6 +120,14 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.CROWDED]: 'too many components of the domain are waiting for transpilation',
 }
 
+/** The end of a run whose message was removed, which happens only to what was restored without it. */
+const MESSAGE_GONE: RunEnding = {
+  ...STOPPED_BEFORE_RUNNING,
+  state: TASK_STATE.failed,
+  reason: 'fetch_failed',
+  error: 'the message of the run is no longer stored',
+}
+
 /** A session after its Hello. */
 class SessionHandler {
   readonly session: WorkerSession
@@ -139,8 +147,20 @@ class SessionHandler {
     if (facts === undefined) throw voidEpoch()
     const before = cluster.find(facts.key)
     if (before !== undefined) cluster.remove(before)
-    const stream = new WorkerStream(facts.id, deps.delivery, (message) => void call.write(message))
-    const session = new WorkerSession(facts, monotonicMs(), stream)
+    const stream: WorkerStream = new WorkerStream(facts.id, deps.delivery, {
+      send: (message) => void call.write(message),
+      undelivered: {
+        gone: (run) =>
+          void writer
+            .recordEnds(session, [{ run, ending: MESSAGE_GONE }])
+            .catch((error: unknown) =>
+              logger.warn({ err: error, run: run.id }, 'failed to end a run without a message'),
+            ),
+        failed: (run, error) =>
+          logger.warn({ err: error, run: run.id }, 'failed to read the message of a run; retrying'),
+      },
+    })
+    const session: WorkerSession = new WorkerSession(facts, monotonicMs(), stream)
     const claims = await readClaims(hello)
     const settled = await writer.reconcileHello(session, claims, leases.leaseMs())
     if (settled === undefined) throw voidEpoch()

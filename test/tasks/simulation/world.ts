@@ -74,7 +74,15 @@ class Manager {
   }
 }
 
-const DELIVERY = { modules: { of: () => ({ digest: 'sha256:0' }) }, openSecrets: () => ({}) }
+/** No run of the simulation has a message. */
+const neverUndelivered = (): never => {
+  throw new Error('no run has a message that is stored apart')
+}
+const DELIVERY = {
+  modules: { of: () => ({ digest: 'sha256:0' }) },
+  openSecrets: () => ({}),
+  readGiven: neverUndelivered,
+}
 
 type AssignedRun = { run: RunIdentity; isRunning: boolean; onLost: OnLost; beats: number }
 
@@ -323,7 +331,10 @@ export class World {
       session: new WorkerSession(
         facts,
         this.#store.now,
-        new WorkerStream(facts.id, DELIVERY, (message) => this.#toNode(node, link, message)),
+        new WorkerStream(facts.id, DELIVERY, {
+          send: (message) => this.#toNode(node, link, message),
+          undelivered: { gone: neverUndelivered, failed: neverUndelivered },
+        }),
       ),
     }
     const claims: HelloClaims = {
