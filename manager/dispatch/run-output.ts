@@ -11,7 +11,7 @@ import { sql } from '#core/sql.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import { findAssignedRun } from '../writer/end-runs.ts'
 import { DEFAULT_OUTPUT_BYTES, MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../model/limits.ts'
-import type { RunEnding, RunHandle, RunIdentity } from '../model/run.ts'
+import type { AssignedRun, RunEnding, RunHandle, RunIdentity } from '../model/run.ts'
 
 export type ResultPart = { digest: string; offset: number; data: Uint8Array }
 export type LogPart = { stream: number; offset: number; data: Uint8Array; truncated: boolean }
@@ -131,9 +131,28 @@ export function createRunOutput({ database, logger }: { database: Database; logg
           logger.debug({ err: error }, 'failed to store output of a run; dropping it')
         })
       }
-      if (run.unrecorded === undefined) return void store(run)
-      run.unrecorded.holdOutput(data.byteLength)
-      void run.unrecorded.recorded.then((recorded) => recorded && store(recorded))
+      const earlier = run.logged
+      let storing: Promise<void>
+      if (run.unrecorded === undefined) storing = store(run)
+      else {
+        run.unrecorded.holdOutput(data.byteLength)
+        storing = run.unrecorded.recorded.then((recorded) => recorded && store(recorded))
+      }
+      run.logged = earlier === undefined ? storing : Promise.all([earlier, storing]).then(() => undefined)
+    },
+
+    /** Removes the output of ended runs whose results have all of it: it is read from there. Never rejects. */
+    async dropRepeated(runs: readonly AssignedRun[]): Promise<void> {
+      // An earlier attempt may have sent output to another manager.
+      const kept = runs.filter(({ logged, attempt }) => logged !== undefined || attempt > 1)
+      if (kept.length === 0) return
+      await Promise.all(kept.flatMap(({ logged }) => logged ?? []))
+      await sql`DELETE FROM run_logs l USING runs r WHERE r.key = l.run_key AND r.next_check_at IS NULL
+        AND r.id = ANY(${kept.map(({ id }) => id)}::uuid[])`
+        .execute(database.db)
+        .catch((error: unknown) =>
+          logger.debug({ err: error }, 'failed to remove output that results repeat; it stays with its run'),
+        )
     },
 
     async close(): Promise<void> {

@@ -305,20 +305,23 @@ class SessionHandler {
     const { session } = this
     const { cluster, output, writer } = this.#deps
     const ends: { run: RunIdentity; ending: RunEnding }[] = []
+    const repeated: AssignedRun[] = []
     await inTurns(results, (result) => {
       const run = fromRef(result.run)
       session.confirm(run)
-      ends.push({ run, ending: output.checkStaged(session, run, fromResult(result)) })
+      const ending = output.checkStaged(session, run, fromResult(result))
+      const held = ending.isOutputInResult === true ? findAssignedRun(session, run) : undefined
+      if (held !== undefined) repeated.push(held)
+      ends.push({ run, ending })
     })
     // Staged parts are in the database before the result that refers to them.
-    output
-      .settled(session)
-      .then(() => writer.recordEnds(session, ends))
-      .catch((error: unknown) => {
-        this.#unwritten(error)
-        // Without an acknowledgement the worker registers again and resends its spool.
-        cluster.remove(session)
-      })
+    const recorded = output.settled(session).then(() => writer.recordEnds(session, ends))
+    const settled = repeated.length === 0 ? recorded : recorded.then(() => output.dropRepeated(repeated))
+    settled.catch((error: unknown) => {
+      this.#unwritten(error)
+      // Without an acknowledgement the worker registers again and resends its spool.
+      cluster.remove(session)
+    })
   }
 
   /** Answers after the commit; a refusal is also an answer. */

@@ -117,6 +117,7 @@ export function fromResult(result: RunResult): RunEnding {
     prepareMs: Number.isFinite(result.prepareMs) ? result.prepareMs : null,
     cpuMs: cpuOf(result),
     outputTruncated: result.outputTruncated,
+    ...(result.outputInResult ? { isOutputInResult: true } : {}),
   }
 }
 

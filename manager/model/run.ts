@@ -86,6 +86,8 @@ export type AssignedRun = RunHandle & {
   isCancelSent?: true
   /** Number of heartbeats of the session when it was sent; undefined: the worker has confirmed it. */
   unconfirmedSince?: number | undefined
+  /** Resolves when the output that was received so far is stored, or dropped; undefined: there is none. */
+  logged?: Promise<void>
   /** It was sent before it is in the database; undefined: it is there. */
   unrecorded?: Unrecorded | undefined
 }
@@ -135,6 +137,8 @@ export type RunEnding = {
   /** Processor time; absent: none that is known. */
   cpuMs?: number
   outputTruncated: boolean
+  /** The results are those of a command and have all of its output; absent: they are not, or its worker is older. */
+  isOutputInResult?: true
 }
 
 export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: string | null }

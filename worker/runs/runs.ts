@@ -4,7 +4,7 @@
  */
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
-import type { Assignment, GuestReply, HeldRun, RunRef, Welcome } from '#proto/index.ts'
+import type { Assignment, GuestReply, HeldRun, RunRef, RunResult, Welcome } from '#proto/index.ts'
 import { bytesOf } from '#core/bytes/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -394,8 +394,10 @@ export class Runs {
       this.#outbox?.rejected(ref, RejectReason.RUNNER_KILLED, outcome.cause)
       return
     }
-    this.#reportOutput(ref, outcome)
-    await this.#record(assignment, outcome, prepareMs)
+    const result = toRunResult(assignment, outcome, prepareMs)
+    const isRepeated = result.outputInResult && this.#outbox?.takesOutputInResult === true
+    if (!isRepeated) this.#reportOutput(ref, outcome)
+    await this.#store(assignment, outcome, result)
     // It ended before the cancellation reached it: its result is used.
     if (endingFor === 'cancel') this.#outbox?.cancelled(ref, false)
   }
@@ -409,13 +411,16 @@ export class Runs {
     this.#logs.write(run, 'stderr', bytesOf(stderr), isOutputTruncated)
   }
 
+  async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
+    await this.#store(assignment, end, toRunResult(assignment, end, prepareMs))
+  }
+
   /**
    * Sends the end at once, independent of the disk: the manager's record is authoritative, and a run that both lose is
    * run again. Therefore a quickly repeatable result is only written to disk if the manager does not answer: syncing many
    * results costs more than they are worth (docs/performance.md).
    */
-  async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
-    const result = toRunResult(assignment, end, prepareMs)
+  async #store(assignment: CheckedAssignment, end: RunEnd, result: RunResult): Promise<void> {
     const isCheap = assignment.onLost !== OnLost.WAIT && end.durationMs < SPOOL_WRITE_DELAY_MS
     const urgency = isCheap && this.#outbox !== undefined ? 'deferred' : 'now'
     const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)
