@@ -57,7 +57,7 @@ import { WorkflowEngine } from './workflows/engine.ts'
 import { workflowRoutes } from './workflows/routes.ts'
 import { jobRoutes } from './workflows/legacy-routes.ts'
 import { WorkflowsService } from './workflows/service.ts'
-import { CpuQuota } from './writer/cpu-quota.ts'
+import { CountedQuota } from './writer/counted-quota.ts'
 import { RunEndings } from './writer/endings.ts'
 import { KnownTasks } from './writer/known-tasks.ts'
 import { countEnd } from './writer/metrics.ts'
@@ -96,7 +96,7 @@ export class ManagerServices {
   readonly contents: MessageContents
   readonly modules: ReturnType<typeof createModules>
   readonly #deps: ServicesDeps
-  readonly #cpu: CpuQuota
+  readonly #counted: { cpu: CountedQuota; bytes: CountedQuota }
   readonly #bodies: ReturnType<typeof createBodyReceiver>
   readonly #events: ReturnType<typeof createEventsService>
   readonly #tasks: TasksService
@@ -118,7 +118,11 @@ export class ManagerServices {
     this.#deps = deps
     this.tickets = new TicketIssuer(proxyToken)
     this.#events = createEventsService({ database, access, logger })
-    this.#cpu = new CpuQuota({ database, quotas: access.quotas, managerId, logger })
+    const counting = { database, quotas: access.quotas, managerId, logger }
+    this.#counted = {
+      cpu: new CountedQuota({ ...counting, name: 'cpu_seconds_per_day' }),
+      bytes: new CountedQuota({ ...counting, name: 'run_bytes' }),
+    }
     this.writer = new RunWriter({
       context: {
         managerId,
@@ -128,7 +132,7 @@ export class ManagerServices {
           domainId === null ? 1 : (access.quotas.ofDomainId(domainId, 'run_weight') ?? 1),
         ),
         quotas: access.quotas,
-        cpu: this.#cpu,
+        counted: this.#counted,
         endings,
         modules: new ModuleCatalogue(),
         tasks: knownTasks,
@@ -145,7 +149,7 @@ export class ManagerServices {
       signal: this.#stopping.signal,
     })
     const { writer } = this
-    this.output = createRunOutput({ database, logger })
+    this.output = createRunOutput({ database, logger, bytes: this.#counted.bytes })
     this.contents = createMessageContents(database.db)
     const { contents } = this
     this.leases = new LeaseMonitor({ database, cluster, writer, timing, managerId, logger })
@@ -267,7 +271,7 @@ export class ManagerServices {
     await taskMetricsRoute({ runs: this.#runs, callers })(app)
     await workerRoutes({ workers: this.#workers, callers })(app)
     await propletRoutes({ workers: this.#workers, callers })(app)
-    const placement = { database, access, tasks: this.#tasks, cluster: this.cluster, cpu: this.#cpu }
+    const placement = { database, access, tasks: this.#tasks, cluster: this.cluster, counted: this.#counted }
     await placementRoutes({ ...placement, callers })(app)
     await this.modules.routes(callers)(app)
     await workflowRoutes({ workflows: this.#workflows, callers })(app)
@@ -286,6 +290,6 @@ export class ManagerServices {
     this.measurements.stop()
     await this.output.close()
     await this.writer.close()
-    await this.#cpu.stop()
+    await Promise.all([this.#counted.cpu.stop(), this.#counted.bytes.stop()])
   }
 }

@@ -1,7 +1,7 @@
 export { QUOTA_SETTINGS, defaultsOf } from './config.ts'
 export type { QuotaConfig, QuotaDefaults } from './config.ts'
 export { DayCounts } from './day-counts.ts'
-export { deleteOldQuotaDays, usedTodayByDomains } from './days.ts'
+export { deleteOldQuotaDays, forgetKept, keptByDomain, keptByDomains, releaseKept, usedTodayByDomains } from './days.ts'
 export { DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
 export type { DailyQuota, DomainQuota, QuotaName, UserQuota } from './names.ts'
 export { Quotas, requireWithin, usedUp } from './quotas.ts'

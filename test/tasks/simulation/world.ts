@@ -60,7 +60,7 @@ class Manager {
       queues: new RunQueues(),
       shares: new FairShares(),
       quotas: { ofDomainId: () => undefined },
-      cpu: { used: () => undefined, isUsedUp: () => false, limitOf: () => undefined },
+      counted: { cpu: UNLIMITED, bytes: UNLIMITED },
       endings: new RunEndings(),
       // Starts of the simulation are not awaited: each is recorded first.
       unrecorded: { find: () => undefined, finish: () => undefined, startOver: () => undefined },
@@ -78,6 +78,7 @@ class Manager {
 const neverUndelivered = (): never => {
   throw new Error('no run has a message that is stored apart')
 }
+const UNLIMITED = { used: () => undefined, refusalOf: () => undefined }
 const DELIVERY = {
   modules: { of: () => ({ digest: 'sha256:0' }) },
   openSecrets: () => ({}),
