@@ -117,7 +117,7 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.NO_RUNTIME]: 'the worker does not have the runtime',
   [RejectReason.RUNNER_KILLED]: 'its runner was killed because of another run',
   [RejectReason.ISOLATION]: 'the isolation level is too weak for a task of a domain',
-  [RejectReason.CROWDED]: 'too many components of the domain are waiting for transpilation',
+  [RejectReason.CROWDED]: 'components of the domain are waiting for transpilation, or a module is still being fetched',
 }
 
 /** The end of a run whose message was removed, which happens only to what was restored without it. */

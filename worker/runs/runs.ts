@@ -12,7 +12,7 @@ import { monotonicMs } from '#core/time.ts'
 import { startSpan, traceIdOf, withSpan } from '#core/tracing/index.ts'
 import type { Span } from '#core/tracing/index.ts'
 import { toModuleRequest } from '../modules/index.ts'
-import type { ModuleCache } from '../modules/index.ts'
+import type { ModuleCache, PinnedModule } from '../modules/index.ts'
 import type { AssignmentJournal } from './assignment-journal.ts'
 import { GuestCalls } from './guest-calls.ts'
 import { RunLogs } from './run-logs.ts'
@@ -68,6 +68,9 @@ const BEATS_BEFORE_REPEAT = 2
 function isRepeatedAt(beats: number): boolean {
   return beats >= BEATS_BEFORE_REPEAT && Math.log2(beats) % 1 === 0
 }
+
+/** A slow module does not keep a slot for longer while others may need it. */
+const FETCH_PATIENCE_MS = 2_000
 
 /** Limit per heartbeat; further ones are shown as not running yet. */
 const MAX_PREPARING = 1_000
@@ -333,9 +336,7 @@ export class Runs {
     const { assignment, abort } = run
     const parent = run.span.traceparent
     try {
-      const module = await withSpan('fetch module', { parent }, () =>
-        this.#deps.modules.get(toModuleRequest(assignment.module), abort.signal),
-      )
+      const module = await withSpan('fetch module', { parent }, () => this.#fetch(assignment, abort.signal))
       try {
         const folder = await this.#deps.components.prepare(assignment.module.digest, module.path, {
           domainId: assignment.domainId,
@@ -365,6 +366,24 @@ export class Runs {
           'failed to prepare a run',
         )
       return { state: 'failed', reason, error: message, durationMs: 0 }
+    }
+  }
+
+  /**
+   * The module of a run. Throws `rate_limited` while every slot is held and the fetch is slow: the run goes back to the manager, and the fetch goes on
+   * for its next assignment.
+   */
+  async #fetch({ module }: CheckedAssignment, signal: AbortSignal): Promise<PinnedModule> {
+    const { modules, slots } = this.#deps
+    const leaving = new AbortController()
+    const check = setInterval(() => {
+      if (this.#held.size >= slots)
+        leaving.abort(new ServiceError('rate_limited', 'its module is still being fetched, and others need the slot'))
+    }, FETCH_PATIENCE_MS)
+    try {
+      return await modules.get(toModuleRequest(module), AbortSignal.any([signal, leaving.signal]))
+    } finally {
+      clearInterval(check)
     }
   }
 

@@ -1657,8 +1657,9 @@ export const RejectReason = {
   ISOLATION: 5,
 
   /**
-   * Too many components of the run's domain wait for transpilation, or this one has waited for too long. The manager
-   * assigns no component of the domain to the worker until its next heartbeat.
+   * Too many components of the run's domain wait for transpilation, or this one has waited for too long; or its module is still being
+   * fetched, and all slots are held. The manager assigns no component of the domain, and no module that it has not read, to the worker
+   * until its next heartbeat.
    *
    * @generated from enum value: REJECT_REASON_CROWDED = 6;
    */
