@@ -18,6 +18,7 @@ import type { ReadChannel } from '#queues/index.ts'
 import type { TaskAccess } from './access/access.ts'
 import { createGuests } from './channels/guests.ts'
 import type { ManagerConfig } from './config.ts'
+import { readGiven } from './dispatch/given-messages.ts'
 import { startDispatch } from './dispatch/server.ts'
 import { DEFAULT_TIMING, type ManagerTiming } from './model/timing.ts'
 import { createModuleRefs } from './modules/module-refs.ts'
@@ -118,6 +119,7 @@ export async function startManager(deps: ManagerDeps): Promise<Manager> {
       output: services.output,
       delivery: {
         modules: createModuleRefs(config.proxyAddress, tickets),
+        readGiven: (run) => readGiven(services.contents, run),
         openSecrets: (taskId, sealed) => openSecrets(keyring, taskId, Buffer.from(sealed, 'base64')),
       },
       guests: createGuests({ database, bus, access, readChannel: deps.readChannel }),

@@ -12,7 +12,8 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Check } from '#core/readiness/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Streams } from '#core/streams/index.ts'
-import { hintMessages, hintPublications } from '#queues/index.ts'
+import { createMessageContents, hintMessages, hintPublications } from '#queues/index.ts'
+import type { MessageContents } from '#queues/index.ts'
 import type { TaskAccess } from './access/access.ts'
 import { createCallers } from './access/callers.ts'
 import { startBatchRuns } from './channels/batch-runs.ts'
@@ -56,7 +57,7 @@ import { WorkflowEngine } from './workflows/engine.ts'
 import { workflowRoutes } from './workflows/routes.ts'
 import { jobRoutes } from './workflows/legacy-routes.ts'
 import { WorkflowsService } from './workflows/service.ts'
-import { CpuQuota } from './writer/cpu-quota.ts'
+import { CountedQuota } from './writer/counted-quota.ts'
 import { RunEndings } from './writer/endings.ts'
 import { KnownTasks } from './writer/known-tasks.ts'
 import { countEnd } from './writer/metrics.ts'
@@ -92,9 +93,10 @@ export class ManagerServices {
   readonly writer: RunWriter
   readonly leases: LeaseMonitor
   readonly output: ReturnType<typeof createRunOutput>
+  readonly contents: MessageContents
   readonly modules: ReturnType<typeof createModules>
   readonly #deps: ServicesDeps
-  readonly #cpu: CpuQuota
+  readonly #counted: { cpu: CountedQuota; bytes: CountedQuota }
   readonly #bodies: ReturnType<typeof createBodyReceiver>
   readonly #events: ReturnType<typeof createEventsService>
   readonly #tasks: TasksService
@@ -116,7 +118,11 @@ export class ManagerServices {
     this.#deps = deps
     this.tickets = new TicketIssuer(proxyToken)
     this.#events = createEventsService({ database, access, logger })
-    this.#cpu = new CpuQuota({ database, quotas: access.quotas, managerId, logger })
+    const counting = { database, quotas: access.quotas, managerId, logger }
+    this.#counted = {
+      cpu: new CountedQuota({ ...counting, name: 'cpu_seconds_per_day' }),
+      bytes: new CountedQuota({ ...counting, name: 'run_bytes' }),
+    }
     this.writer = new RunWriter({
       context: {
         managerId,
@@ -126,7 +132,7 @@ export class ManagerServices {
           domainId === null ? 1 : (access.quotas.ofDomainId(domainId, 'run_weight') ?? 1),
         ),
         quotas: access.quotas,
-        cpu: this.#cpu,
+        counted: this.#counted,
         endings,
         modules: new ModuleCatalogue(),
         tasks: knownTasks,
@@ -143,7 +149,9 @@ export class ManagerServices {
       signal: this.#stopping.signal,
     })
     const { writer } = this
-    this.output = createRunOutput({ database, logger })
+    this.output = createRunOutput({ database, logger, bytes: this.#counted.bytes })
+    this.contents = createMessageContents(database.db)
+    const { contents } = this
     this.leases = new LeaseMonitor({ database, cluster, writer, timing, managerId, logger })
     const sweeper = startSweeper({ database, writer, timing, keptRunsMs: config.keptRunsMs, logger })
     this.#bodies = createBodyReceiver({ folder: join(dataDir, 'uploads') })
@@ -190,12 +198,21 @@ export class ManagerServices {
       newId: randomUUID,
     })
     const lateEnds = startEndPolling({ database, endings, logger, intervalMs: timing.foreignRunPollMs })
-    const messageRuns = startMessageRuns({ database, bus, access, runs, logger, intervalMs: timing.messageIntervalMs })
+    const messageRuns = startMessageRuns({
+      database,
+      bus,
+      access,
+      runs,
+      contents,
+      logger,
+      intervalMs: timing.messageIntervalMs,
+    })
     const batchRuns = startBatchRuns({
       database,
       bus,
       access,
       runs,
+      contents,
       newId: randomUUID,
       logger,
       intervalMs: timing.messageIntervalMs,
@@ -254,7 +271,7 @@ export class ManagerServices {
     await taskMetricsRoute({ runs: this.#runs, callers })(app)
     await workerRoutes({ workers: this.#workers, callers })(app)
     await propletRoutes({ workers: this.#workers, callers })(app)
-    const placement = { database, access, tasks: this.#tasks, cluster: this.cluster, cpu: this.#cpu }
+    const placement = { database, access, tasks: this.#tasks, cluster: this.cluster, counted: this.#counted }
     await placementRoutes({ ...placement, callers })(app)
     await this.modules.routes(callers)(app)
     await workflowRoutes({ workflows: this.#workflows, callers })(app)
@@ -273,6 +290,6 @@ export class ManagerServices {
     this.measurements.stop()
     await this.output.close()
     await this.writer.close()
-    await this.#cpu.stop()
+    await Promise.all([this.#counted.cpu.stop(), this.#counted.bytes.stop()])
   }
 }

@@ -1154,6 +1154,21 @@ COMMENT ON COLUMN message_consumers.updated_by IS 'Id of the user who last chang
 COMMENT ON COLUMN message_consumers.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX message_consumers_page ON message_consumers USING btree (domain_key, created_at, key);
 
+CREATE TABLE message_contents (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  digest text NOT NULL,
+  content json NOT NULL,
+  used_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT message_contents_pkey PRIMARY KEY (key),
+  CONSTRAINT message_contents_digest_key UNIQUE (digest)
+);
+COMMENT ON TABLE message_contents IS 'Large messages that start runs, each once for all of its triggers and runs. Removed when no waiting message and no open run refers to it.';
+COMMENT ON COLUMN message_contents.key IS 'Internal key.';
+COMMENT ON COLUMN message_contents.digest IS 'SHA-256 of the content, as sha256:<hex>.';
+COMMENT ON COLUMN message_contents.content IS 'The message, as in task_messages.message.';
+COMMENT ON COLUMN message_contents.used_at IS 'When a trigger last referred to it.';
+CREATE INDEX message_contents_used ON message_contents USING btree (used_at);
+
 CREATE TABLE module_chunks (
   module_key bigint NOT NULL,
   chunk integer NOT NULL,
@@ -1789,6 +1804,16 @@ COMMENT ON COLUMN run_attempts.ended_at IS 'When it ended.';
 COMMENT ON COLUMN run_attempts.reason IS 'Why it failed.';
 COMMENT ON COLUMN run_attempts.error IS 'Message of the failure.';
 
+CREATE TABLE run_contents (
+  run_key bigint NOT NULL,
+  content_key bigint NOT NULL,
+  CONSTRAINT run_contents_pkey PRIMARY KEY (run_key)
+);
+COMMENT ON TABLE run_contents IS 'Which large message an open run refers to. Messages of a batch are kept in task_messages instead. Removed some time after the run has ended.';
+COMMENT ON COLUMN run_contents.run_key IS 'The run; it may be deleted.';
+COMMENT ON COLUMN run_contents.content_key IS 'The message.';
+CREATE INDEX run_contents_content ON run_contents USING btree (content_key);
+
 CREATE TABLE run_logs (
   run_key bigint NOT NULL,
   stream smallint NOT NULL,
@@ -2077,7 +2102,10 @@ CREATE TABLE task_messages (
   next_record integer NOT NULL DEFAULT 0,
   run_id uuid,
   check_at timestamp with time zone,
+  content_key bigint,
+  content_bytes integer,
   CONSTRAINT task_messages_pkey PRIMARY KEY (key),
+  CONSTRAINT task_messages_content_check CHECK ((num_nulls(content_key, content_bytes) = ANY (ARRAY[0, 2]))),
   CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin),
   CONSTRAINT task_messages_refused_check CHECK ((num_nulls(refused_at, refused_reason, letter_id) = ANY (ARRAY[0, 3])))
 );
@@ -2097,7 +2125,10 @@ COMMENT ON COLUMN task_messages.batch_limit IS 'Largest batch that may contain i
 COMMENT ON COLUMN task_messages.next_record IS 'Number of the record that runs next, where each record of an ordered message runs.';
 COMMENT ON COLUMN task_messages.run_id IS 'Run that has it; NULL: none.';
 COMMENT ON COLUMN task_messages.check_at IS 'When its run is looked for, if nothing was heard of it; on one message of each run.';
+COMMENT ON COLUMN task_messages.content_key IS 'Where its content is, if it is large: message has only what is small of it, with the number of its records.';
+COMMENT ON COLUMN task_messages.content_bytes IS 'Size of that content as JSON, in bytes.';
 CREATE INDEX task_messages_check ON task_messages USING btree (check_at) WHERE (check_at IS NOT NULL);
+CREATE INDEX task_messages_content ON task_messages USING btree (content_key) WHERE (content_key IS NOT NULL);
 CREATE INDEX task_messages_due ON task_messages USING btree (due_at, key);
 CREATE INDEX task_messages_refused ON task_messages USING btree (task_key, refused_at, letter_id) WHERE (refused_at IS NOT NULL);
 CREATE INDEX task_messages_run ON task_messages USING btree (run_id) WHERE (run_id IS NOT NULL);
@@ -2693,11 +2724,13 @@ ALTER TABLE preferences ADD CONSTRAINT preferences_domain_fkey FOREIGN KEY (doma
 ALTER TABLE preferences ADD CONSTRAINT preferences_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE roles ADD CONSTRAINT roles_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE run_attempts ADD CONSTRAINT run_attempts_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;
+ALTER TABLE run_contents ADD CONSTRAINT run_contents_content_fkey FOREIGN KEY (content_key) REFERENCES message_contents(key);
 ALTER TABLE run_logs ADD CONSTRAINT run_logs_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;
 ALTER TABLE run_start_keys ADD CONSTRAINT run_start_keys_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE runs ADD CONSTRAINT runs_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE sessions ADD CONSTRAINT sessions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE task_errors ADD CONSTRAINT task_errors_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE task_messages ADD CONSTRAINT task_messages_content_fkey FOREIGN KEY (content_key) REFERENCES message_contents(key);
 ALTER TABLE task_messages ADD CONSTRAINT task_messages_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE task_publications ADD CONSTRAINT task_publications_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE task_publications ADD CONSTRAINT task_publications_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;

@@ -10,7 +10,7 @@ import { sql } from '#core/sql.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
 import { keepLetters } from './dead-letters.ts'
 import { clearRefusals } from './task-errors.ts'
-import type { TriggerMessage } from './trigger-message.ts'
+import type { StoredMessage } from './messages.ts'
 import { MAX_WAITING } from './triggers.ts'
 import type { Ordering } from './triggers.ts'
 
@@ -54,10 +54,9 @@ export type BatchTask = {
   ordering: Ordering | null
 }
 
-export type ClaimedMessage = {
+export type ClaimedMessage = StoredMessage & {
   key: number
   origin: string
-  message: TriggerMessage
   traceparent: string | null
   nextRecord: number
 }
@@ -98,6 +97,9 @@ const TASK_COLUMNS = sql`t.key AS "taskKey", t.id AS "taskId", t.name AS "taskNa
   json_array_length(t.inputs) AS "inputCount", d.exports, g.batch, g.ordering`
 const TASKS = sql`tasks t LEFT JOIN modules d ON d.key = t.module_key LEFT JOIN task_triggers g ON g.task_key = t.key`
 
+const MESSAGE_COLUMNS = sql`m.key, m.origin, m.message, m.content_key AS "contentKey", m.content_bytes AS "contentBytes", m.traceparent,
+  m.next_record AS "nextRecord", m.run_id AS "runId"`
+
 type BusyRow = { lane: string; runId: string }
 type TaskRow = BatchTask & { waiting: WaitingMessage[] | null; busy: BusyRow[] | null }
 
@@ -105,7 +107,7 @@ type TaskRow = BatchTask & { waiting: WaitingMessage[] | null; busy: BusyRow[] |
 async function readWaiting(tx: Transaction, taskKey: number): Promise<TaskRow | undefined> {
   const { rows } = await sql<TaskRow>`
     SELECT ${TASK_COLUMNS}, (SELECT json_agg(w ORDER BY w.key) FROM (
-        SELECT m.key, m.lane, m.batch_limit AS limit, pg_column_size(m.message) AS bytes FROM task_messages m
+        SELECT m.key, m.lane, m.batch_limit AS limit, coalesce(m.content_bytes, pg_column_size(m.message)) AS bytes FROM task_messages m
          WHERE m.task_key = t.key AND ${WAITING} AND m.due_at = 'infinity' ORDER BY m.key LIMIT ${MAX_WAITING.messages}) w) AS waiting,
       (SELECT json_agg(json_build_object('lane', b.lane, 'runId', b.run_id)) FROM (
         SELECT DISTINCT m.lane, m.run_id FROM task_messages m WHERE m.task_key = t.key AND m.run_id IS NOT NULL) b) AS busy
@@ -139,7 +141,7 @@ async function claim(
     FROM unnest(${given.map(({ key }) => key)}::bigint[], ${given.map(({ runId }) => runId)}::uuid[],
       ${given.map(({ isFirst }) => isFirst)}::boolean[]) AS c (key, run_id, is_first)
     WHERE m.key = c.key AND ${WAITING_NOW}
-    RETURNING m.key, m.origin, m.message, m.traceparent, m.next_record AS "nextRecord", m.run_id AS "runId"`.execute(tx)
+    RETURNING ${MESSAGE_COLUMNS}`.execute(tx)
   const batches = batchesOf(task, rows)
   const firsts = new Set(given.flatMap(({ key, isFirst }) => (isFirst ? [key] : [])))
   const unchecked = batches.flatMap(({ messages: [first] }) =>
@@ -179,7 +181,7 @@ async function takeDue(db: Queryable, openStates: readonly number[]): Promise<Du
 async function readBatches(db: Queryable, runIds: readonly string[]): Promise<MessageBatch[]> {
   if (runIds.length === 0) return []
   const { rows } = await sql<BatchTask & ClaimedMessage & { runId: string }>`
-    SELECT ${TASK_COLUMNS}, m.key, m.origin, m.message, m.traceparent, m.next_record AS "nextRecord", m.run_id AS "runId"
+    SELECT ${TASK_COLUMNS}, ${MESSAGE_COLUMNS}
     FROM task_messages m JOIN ${TASKS} ON t.key = m.task_key WHERE m.run_id = ANY(${runIds}::uuid[])`.execute(db)
   return [...Map.groupBy(rows, ({ taskKey }) => taskKey).values()].flatMap((ofTask) =>
     batchesOf(ofTask[0] as BatchTask, ofTask),
@@ -270,7 +272,7 @@ export async function settleMessages(
       FROM runs r WHERE r.id = ANY(${runIds}::uuid[]) AND NOT r.state = ANY(${open}::int[])),
     given AS (
       SELECT m.key, e.*, count(*) OVER (PARTITION BY m.run_id) AS messages,
-        e.is_done AND CASE WHEN e.is_record THEN m.next_record + 1 >= json_array_length(m.message -> 'records') ELSE true END AS is_over
+        e.is_done AND CASE WHEN e.is_record THEN m.next_record + 1 >= coalesce((m.message ->> 'record_count')::int, json_array_length(m.message -> 'records')) ELSE true END AS is_over
       FROM task_messages m JOIN ended e ON e.id = m.run_id),
     removed AS (DELETE FROM task_messages m USING given g WHERE m.key = g.key AND m.run_id = g.id AND g.is_over),
     kept AS (

@@ -23,7 +23,10 @@ export const LETTER_SOURCES = ['message', 'publication'] as const
 export type LetterSource = (typeof LETTER_SOURCES)[number]
 
 const TABLES = { message: 'task_messages', publication: 'task_publications' } as const
-const CONTENT = { message: 'message', publication: 'payload' } as const
+const BYTES = {
+  message: sql`coalesce(m.content_bytes, pg_column_size(m.message))`,
+  publication: sql`pg_column_size(m.payload)`,
+} as const
 
 // Messages of a batch are never due: see batches.ts.
 const DUE = { message: sql`CASE WHEN lane IS NULL THEN now() ELSE 'infinity' END`, publication: sql`now()` } as const
@@ -65,7 +68,8 @@ export async function listLetters(
 function lettersOf(taskKey: number, source: LetterSource | undefined): Sql {
   const parts = {
     message: sql`SELECT letter_id AS id, 'message' AS source, refused_reason AS reason, refused_at, created_at,
-      message ->> 'channel_id' AS channel_id, coalesce(message ->> 'subtopic', '') AS subtopic, NULL::uuid AS run_id, message AS content
+      message ->> 'channel_id' AS channel_id, coalesce(message ->> 'subtopic', '') AS subtopic, NULL::uuid AS run_id,
+      coalesce((SELECT c.content FROM message_contents c WHERE c.key = content_key), message) AS content
       FROM task_messages WHERE task_key = ${taskKey} AND refused_at IS NOT NULL`,
     publication: sql`SELECT letter_id, 'publication', refused_reason, refused_at, created_at, channel_id::text, subtopic, run_id, payload::json
       FROM task_publications WHERE task_key = ${taskKey} AND refused_at IS NOT NULL`,
@@ -84,17 +88,17 @@ export async function keepLetters(
 ): Promise<void> {
   if (refused.length === 0) return
   const table = sql.raw(TABLES[source])
-  const content = sql.raw(CONTENT[source])
+  const bytes = BYTES[source]
   const keys = refused.map(({ key }) => key)
   const reasons = refused.map(({ reason }) => reason)
   await sql`
     WITH given AS (
-      SELECT m.key, m.task_key, g.reason, row_number() OVER each AS place, sum(pg_column_size(m.${content})) OVER each AS bytes
+      SELECT m.key, m.task_key, g.reason, row_number() OVER each AS place, sum(${bytes}) OVER each AS bytes
         FROM unnest(${keys}::bigint[], ${reasons}::text[]) AS g (key, reason) JOIN ${table} m ON m.key = g.key
       WINDOW each AS (PARTITION BY m.task_key ORDER BY m.key)),
     held AS (
       SELECT t.task_key, l.letters, l.bytes FROM (SELECT DISTINCT task_key FROM given) t CROSS JOIN LATERAL (
-        SELECT count(*) AS letters, coalesce(sum(pg_column_size(m.${content})), 0) AS bytes FROM ${table} m
+        SELECT count(*) AS letters, coalesce(sum(${bytes}), 0) AS bytes FROM ${table} m
          WHERE m.task_key = t.task_key AND m.refused_at IS NOT NULL) l),
     judged AS (
       SELECT g.key, g.reason, h.letters + g.place <= ${MAX_LETTERS} AND h.bytes + g.bytes <= ${MAX_LETTER_BYTES} AS is_kept

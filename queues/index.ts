@@ -26,8 +26,10 @@ export type {
   RefusedMessages,
   WaitingMessage,
 } from './batches.ts'
-export { handMatches, hintMessages, startMessageReader } from './messages.ts'
-export type { DroppedRuns, MessageOutcome, NewMessage, QueuedMessage } from './messages.ts'
+export { contentOf, handMatches, hintMessages, startMessageReader } from './messages.ts'
+export type { DroppedRuns, MessageOutcome, NewMessage, QueuedMessage, StoredMessage } from './messages.ts'
+export { ContentWriter, createMessageContents, removeUnusedContents } from './message-contents.ts'
+export type { ContentRef, MessageContents } from './message-contents.ts'
 export { HELD_CALLS, holdCall, releaseHeld, releaseLeft } from './held-publications.ts'
 export { hintPublications, publicationsOf, publishCall, startPublicationReader } from './publications.ts'
 export type {

@@ -11,6 +11,8 @@ import type { DescribedExport } from '#core/wasm/index.ts'
 import { keepLetters } from './dead-letters.ts'
 import { clearRefusals } from './task-errors.ts'
 import { HELD_SECONDS } from './task-pauses.ts'
+import { ContentWriter, headerOf } from './message-contents.ts'
+import type { ContentHeader, ContentRef } from './message-contents.ts'
 import type { TriggerMessage } from './trigger-message.ts'
 import { hintBatches } from './batches.ts'
 import { MAX_WAITING, countDropped, countMatches, keepsMessages, maxWaiting } from './triggers.ts'
@@ -33,23 +35,33 @@ export type NewMessage = {
   traceparent?: string | undefined
 }
 
+/** A message as it is stored: whole, or what is small of it, with the place of its content. */
+export type StoredMessage =
+  | { message: TriggerMessage; contentKey: null; contentBytes: null }
+  | { message: ContentHeader; contentKey: number; contentBytes: number }
+
+/** The place of its content; null: it is whole. */
+export const contentOf = ({ contentKey, contentBytes }: StoredMessage): ContentRef | null =>
+  contentKey === null ? null : { key: contentKey, bytes: contentBytes }
+
 /** A message with the data for starting its task. */
-export type QueuedMessage = NewMessage & {
-  key: number
-  taskKey: number
-  taskId: string
-  taskName: string
-  domainId: string | null
-  userKey: number | null
-  isPaused: boolean
-  function: string | null
-  /** The number of the task's own inputs. */
-  inputCount: number
-  /** Exports of its module, if known. */
-  exports: DescribedExport[] | null
-  /** Its trigger gives runs a list. */
-  isListed: boolean
-}
+export type QueuedMessage = Omit<NewMessage, 'message'> &
+  StoredMessage & {
+    key: number
+    taskKey: number
+    taskId: string
+    taskName: string
+    domainId: string | null
+    userKey: number | null
+    isPaused: boolean
+    function: string | null
+    /** The number of the task's own inputs. */
+    inputCount: number
+    /** Exports of its module, if known. */
+    exports: DescribedExport[] | null
+    /** Its trigger gives runs a list. */
+    isListed: boolean
+  }
 
 /**
  * `retry`: the message is retried; `hold`: it waits for the end of the task's pause. Otherwise `dropped` runs were not started for the reason.
@@ -65,48 +77,58 @@ export async function queueMessages(
   tx: Transaction,
   taskKey: number,
   messages: readonly NewMessage[],
-  { delayMs = 0, areKept = false }: { delayMs?: number; areKept?: boolean } = {},
+  {
+    delayMs = 0,
+    areKept = false,
+    contents = new ContentWriter(tx),
+  }: { delayMs?: number; areKept?: boolean; contents?: ContentWriter } = {},
 ): Promise<void> {
   if (messages.length === 0) return
-  await sql`INSERT INTO task_messages (task_key, origin, message, traceparent, due_at, lane)
-    SELECT ${taskKey}, m.origin, m.message, m.traceparent,
+  const stored = await contents.store(messages.map(({ message }) => message))
+  const texts = messages.map(({ message }, index) =>
+    stored[index] === null ? contents.textOf(message) : JSON.stringify(headerOf(message)),
+  )
+  await sql`INSERT INTO task_messages (task_key, origin, message, content_key, content_bytes, traceparent, due_at, lane)
+    SELECT ${taskKey}, m.origin, m.message, m.content_key, m.content_bytes, m.traceparent,
       CASE WHEN ${areKept} THEN 'infinity' ELSE now() + make_interval(secs => ${delayMs / 1000}::float8) END,
       CASE WHEN ${areKept} THEN m.message ->> 'publisher' END
     FROM unnest(${messages.map(({ origin }) => origin)}::text[],
-      ${jsonArray(messages.map(({ message }) => JSON.stringify(message)))}::json[],
-      ${messages.map(({ traceparent }) => traceparent ?? null)}::text[]) AS m (origin, message, traceparent)
+      ${jsonArray(texts)}::json[], ${stored.map((content) => content?.key ?? null)}::bigint[],
+      ${stored.map((content) => content?.bytes ?? null)}::int[],
+      ${messages.map(({ traceparent }) => traceparent ?? null)}::text[]) AS m (origin, message, content_key, content_bytes, traceparent)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
 }
 
 /**
  * Queues messages that match the rule and counts them; those beyond a rate are dropped, or wait for its next window. Returns how many were
- * handled: with the next one the trigger falls behind.
+ * handled: with the next one the trigger falls behind. `contents` is that of the transaction: what several rules match is stored once.
  */
 export async function handMatches(
   tx: Transaction,
   rule: StoredTriggerRule,
   matches: readonly NewMessage[],
+  contents: ContentWriter,
 ): Promise<number> {
   const { taskKey, debounceMs, windowLeft } = rule
-  if (debounceMs !== null) return await handLast(tx, rule, debounceMs, matches)
-  const fitting = fittingOf(rule, matches)
+  if (debounceMs !== null) return await handLast(tx, { ...rule, debounceMs }, matches, contents)
+  const fitting = fittingOf(rule, matches, contents)
   const taken = matches.slice(0, Math.min(fitting, windowLeft ?? Infinity))
   const isDropping = rule.excess === 'drop' && taken.length < fitting
   const handled = isDropping ? fitting : taken.length
   const dropped = handled - taken.length
-  await queueMessages(tx, taskKey, taken, { areKept: keepsMessages(rule) })
+  await queueMessages(tx, taskKey, taken, { areKept: keepsMessages(rule), contents })
   await countMatches(tx, taskKey, { matched: handled, taken: taken.length, replaced: 0, dropped, reason: RATE_LIMIT })
   return handled
 }
 
 /** How many of the messages fit into the queue; always one into an empty queue. */
-function fittingOf(rule: StoredTriggerRule, matches: readonly NewMessage[]): number {
+function fittingOf(rule: StoredTriggerRule, matches: readonly NewMessage[], contents: ContentWriter): number {
   const { waiting, waitingBytes } = rule
   const room = Math.max(maxWaiting(rule) - waiting, 0)
   let bytes = waitingBytes
   let fitting = 0
   for (const { message } of matches.slice(0, room)) {
-    bytes += JSON.stringify(message).length
+    bytes += contents.sizeOf(message)
     if (bytes > MAX_WAITING.bytes && waiting + fitting > 0) break
     fitting++
   }
@@ -118,15 +140,15 @@ const RATE_LIMIT = 'rate_limit'
 /** Within the debounce only the last message counts, including those that are already queued. */
 async function handLast(
   tx: Transaction,
-  { taskKey, windowLeft }: StoredTriggerRule,
-  debounceMs: number,
+  { taskKey, windowLeft, debounceMs }: StoredTriggerRule & { debounceMs: number },
   matches: readonly NewMessage[],
+  contents: ContentWriter,
 ): Promise<number> {
   // Replaced messages have not run, so their part of the rate is free again.
   const replaced = await removeDebounced(tx, taskKey, debounceMs)
   const taken = (windowLeft ?? Infinity) + replaced > 0 ? matches.slice(-1) : []
   const dropped = matches.length > 0 && taken.length === 0 ? 1 : 0
-  await queueMessages(tx, taskKey, taken, { delayMs: debounceMs })
+  await queueMessages(tx, taskKey, taken, { delayMs: debounceMs, contents })
   await countMatches(tx, taskKey, {
     matched: matches.length,
     taken: taken.length,
@@ -159,7 +181,7 @@ const TAKE = sql<QueuedMessage>`
   FROM (SELECT key FROM task_messages WHERE due_at <= now() AND run_id IS NULL ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
     tasks t LEFT JOIN modules d ON d.key = t.module_key LEFT JOIN task_triggers g ON g.task_key = t.key
   WHERE m.key = due.key AND t.key = m.task_key
-  RETURNING m.key, m.task_key AS "taskKey", m.origin, m.message, m.traceparent, t.id AS "taskId", t.name AS "taskName",
+  RETURNING m.key, m.task_key AS "taskKey", m.origin, m.message, m.content_key AS "contentKey", m.content_bytes AS "contentBytes", m.traceparent, t.id AS "taskId", t.name AS "taskName",
     t.domain_id AS "domainId", t.user_key AS "userKey", t.paused_at IS NOT NULL AS "isPaused", t.function, json_array_length(t.inputs) AS "inputCount", d.exports,
     g.batch IS NOT NULL AS "isListed"`
 

@@ -22,5 +22,8 @@ export type TriggerMessage = {
   records: SenmlRecord[]
 }
 
+/** A message without its records. */
+export type MessageHeader = Omit<TriggerMessage, 'records'>
+
 /** What a run gets: a message, or with `batch` a list. */
 export type GivenMessages = TriggerMessage | readonly TriggerMessage[]

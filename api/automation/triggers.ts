@@ -12,6 +12,7 @@ import { MAX_IDLE_FACTOR, beginAtEnd, startLogFollower } from '#core/changelog/i
 import type { LogRow } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import {
+  ContentWriter,
   handMatches,
   hasTriggers,
   hintMessages,
@@ -103,11 +104,12 @@ async function applyTriggers(
   const byChannel = Map.groupBy(filters, (filter) => filter.channelKey)
   const matches = messages.flatMap((message) => matchesOf(message, byChannel.get(message.channelKey) ?? []))
   const byTask = Map.groupBy(matches, ({ taskKey }) => taskKey)
+  const contents = new ContentWriter(tx)
   let fell = false
   for (const rule of await readTriggerRules(tx, [...byTask.keys()])) {
     const ofRule = byTask.get(rule.taskKey) ?? []
     const isFull = waitsForRoom(rule, fullDomains)
-    const next = isFull ? ofRule[0] : ofRule[await handMatches(tx, rule, ofRule)]
+    const next = isFull ? ofRule[0] : ofRule[await handMatches(tx, rule, ofRule, contents)]
     if (next === undefined) continue
     await storeTriggerPlace(tx, rule, placeOf(next.of))
     fell = true

@@ -219,3 +219,39 @@ function checkBackups(found: Record<string, unknown>, print: Print): void {
     hint: 'npm run backup -- FILE writes one while Skein runs: docs/guides/backup.md',
   })
 }
+
+/** Without these, one domain can fill the disk, or take what all domains send. */
+const QUOTAS_OF_SEVERAL_DOMAINS = ['stored_records', 'module_bytes', 'run_bytes', 'messages_per_second'] as const
+
+/**
+ * Whether the quotas that keep domains apart are in force by default, in an installation with several domains. Only a platform administrator sees
+ * quotas: other callers get no finding.
+ */
+export async function checkQuotas(cli: Cli, print: Print): Promise<void> {
+  const read = async (path: string, query: Readonly<Record<string, string>> = {}) => {
+    const { value } = await cli.request({ method: 'GET', service: 'domains', path, query, deadlineMs: DEADLINE_MS })
+    return recordOf(value)
+  }
+  let quotas: Record<string, unknown>
+  try {
+    const { total, domains } = await read('/domains', { limit: '1' })
+    const [domain] = recordsOf(domains)
+    if (domain === undefined || Number(total) < 2) return
+    quotas = await read(`/domains/${plainText(domain['id'])}/quotas`)
+  } catch (error) {
+    if (error instanceof RefusedError) return
+    throw error
+  }
+  const [own, inForce] = [recordOf(quotas['own']), recordOf(quotas['quotas'])]
+  // A value of the domain itself says nothing about the others.
+  const missing = QUOTAS_OF_SEVERAL_DOMAINS.filter((name) => (inForce[name] ?? null) === null && !(name in own))
+  print(
+    missing.length === 0
+      ? { verdict: 'ok', what: 'quotas of domains are set' }
+      : {
+          verdict: 'warning',
+          what: `domains have no limit of ${missing.join(', ')}: one of them can use up what all of them share`,
+          hint: `set ${missing.map((name) => `SKEIN_QUOTA_${name.toUpperCase()}`).join(', ')}: docs/guides/quotas.md`,
+        },
+  )
+}

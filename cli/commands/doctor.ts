@@ -9,7 +9,7 @@ import type { ServiceName } from '../shared/services.ts'
 import { isRecord, plainText } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 import type { Finding, Print } from './doctor-findings.ts'
-import { checkCertificate, checkDatabase, checkReadiness } from './doctor-server.ts'
+import { checkCertificate, checkDatabase, checkQuotas, checkReadiness } from './doctor-server.ts'
 import { pathOfHealth } from './health.ts'
 
 const HEALTH_DEADLINE_MS = 5000
@@ -48,6 +48,7 @@ async function examine(cli: Cli, given: Given): Promise<void> {
   const reachable = await checkServices(cli, print)
   if (reachable.has('users')) await checkLogin(cli, given, print)
   if (reachable.has('users') && cli.session.hasToken()) await checkDatabase(cli, print)
+  if (reachable.has('domains') && cli.session.hasToken()) await checkQuotas(cli, print)
   if (reachable.has('manager')) await checkWorkers(cli, print)
   const errors = findings.filter((finding) => finding.verdict === 'error').length
   const warnings = findings.filter((finding) => finding.verdict === 'warning').length

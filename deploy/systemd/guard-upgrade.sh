@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run as root by the unit of an installed worker, `before` and `after` each start (decision 0122). During an upgrade the file
+# Run as root by the unit of an installed worker, `before` and `after` each start (decision 0121). During an upgrade the file
 # `trial` names the version before. The new version has one start to join; at the next start, whatever ended the first one, the
 # version before is used again. Without an upgrade it does nothing, so that a worker without a manager keeps running.
 set -u

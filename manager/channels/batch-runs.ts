@@ -20,6 +20,7 @@ import { LostClaims } from '../writer/start-runs.ts'
 import { requireActingUser } from './acting-user.ts'
 import {
   clearMessageRefusals,
+  contentOf,
   countDropped,
   deferStart,
   hintBatches,
@@ -27,17 +28,19 @@ import {
   isTemporary,
   refuseBatch,
   releaseLeft,
+  removeUnusedContents,
   returnMessages,
   startBatchReader,
   whyUnusable,
 } from '#queues/index.ts'
-import type { BatchTask, MessageBatch, RefusedMessages } from '#queues/index.ts'
+import type { BatchTask, MessageBatch, MessageContents, RefusedMessages, TriggerMessage } from '#queues/index.ts'
 
 export type BatchRunsDeps = {
   database: Database
   bus: Bus
   access: TaskAccess
   runs: Pick<RunsService, 'startFor'>
+  contents: MessageContents
   newId: () => string
   logger: Logger
   intervalMs: number
@@ -62,7 +65,16 @@ type Refusal = { reason: string; isShared: boolean }
 /** The task is paused: its messages wait. */
 class Paused extends Error {}
 
-export function startBatchRuns({ database, bus, access, runs, newId, logger, intervalMs }: BatchRunsDeps): BatchRuns {
+export function startBatchRuns({
+  database,
+  bus,
+  access,
+  runs,
+  contents,
+  newId,
+  logger,
+  intervalMs,
+}: BatchRunsDeps): BatchRuns {
   /** Throws `Paused` if the grantor of the task has lost the right to read the channel. */
   async function refusalOfRight(task: BatchTask, channelId: string): Promise<Refusal | undefined> {
     try {
@@ -86,7 +98,9 @@ export function startBatchRuns({ database, bus, access, runs, newId, logger, int
       if (refusal !== undefined) return refusal
     }
     try {
-      await runs.startFor(startOf(batch))
+      const messages = await readMessages(batch)
+      if (messages === undefined) return { reason: 'a message is no longer stored', isShared: false }
+      await runs.startFor(startOf(batch, messages))
       return undefined
     } catch (error) {
       if (!(error instanceof ServiceError) || isTemporary(error)) throw error
@@ -95,6 +109,16 @@ export function startBatchRuns({ database, bus, access, runs, newId, logger, int
       if (error.kind === 'invalid_state') throw new Paused()
       return { reason: error.message, isShared: false }
     }
+  }
+
+  /** Undefined: one is no longer stored. */
+  async function readMessages({ messages }: MessageBatch): Promise<TriggerMessage[] | undefined> {
+    const found = await Promise.all(
+      messages.map(async (stored) =>
+        stored.contentKey === null ? stored.message : (await contents.find(stored.contentKey))?.message,
+      ),
+    )
+    return found.every((message) => message !== undefined) ? found : undefined
   }
 
   /** True: its run was started. */
@@ -154,8 +178,10 @@ export function startBatchRuns({ database, bus, access, runs, newId, logger, int
     pauseMs: LEFT_INTERVAL_MS,
     async round() {
       if ((await releaseLeft(database.db, ENDINGS)) > 0) hintPublications(bus)
+      await removeUnusedContents(database.db)
     },
-    onFailure: (error) => logger.warn({ err: error }, 'failed to publish what ended runs have left; retrying'),
+    onFailure: (error) =>
+      logger.warn({ err: error }, 'failed to publish or to remove what ended runs have left; retrying'),
   })
   return {
     settled(refused) {
@@ -174,10 +200,11 @@ const paramsOf = ({ exports, function: explicit, taskName }: BatchTask) =>
 /** A function of numbers has one record at a time. */
 const isPerRecord = (task: BatchTask) => task.batch === null && runsPerRecord(paramsOf(task), task.inputCount)
 
-function startOf({ task, runId, messages }: MessageBatch): SystemStart {
+function startOf({ task, runId, messages }: MessageBatch, given: readonly TriggerMessage[]): SystemStart {
   const [first] = messages
-  if (first === undefined) throw new Error('a batch has a message')
-  const { message, nextRecord, origin } = first
+  const [message] = given
+  if (first === undefined || message === undefined) throw new Error('a batch has a message')
+  const { nextRecord, origin } = first
   const perRecord = isPerRecord(task)
   const single = perRecord ? { ...message, records: message.records.slice(nextRecord, nextRecord + 1) } : message
   const cause = causeOfMessage(origin, message.channel_id)
@@ -190,7 +217,8 @@ function startOf({ task, runId, messages }: MessageBatch): SystemStart {
     drivesTask: false,
     cause: messages.length > 1 && cause.type === 'message' ? { ...cause, messages: messages.length } : cause,
     // Several were given to it by a trigger that has another form by now.
-    trigger: task.batch === null && messages.length === 1 ? single : messages.map((one) => one.message),
+    trigger: task.batch === null && messages.length === 1 ? single : given,
+    ...(perRecord ? {} : { contents: messages.map(contentOf) }),
     claims: perRecord ? 'record' : 'messages',
     traceparent: first.traceparent ?? undefined,
   }

@@ -13,7 +13,7 @@ import { sleep } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import { requireActingUser } from './acting-user.ts'
-import type { AssignedRun } from '../model/run.ts'
+import { isTriggered, type AssignedRun } from '../model/run.ts'
 import { canonicalSubtopic } from '../model/channel-fields.ts'
 import type { Grant } from '../model/channel-fields.ts'
 import { requirePack } from '../model/publication.ts'
@@ -102,7 +102,7 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       const text = requirePack(payload)
       const { user, domainKey } = await enter(run, 'publish', channelId, subtopic)
       // What a message caused goes out with the result of the run, or not at all.
-      const isHeld = run.spec.trigger !== undefined
+      const isHeld = isTriggered(run.spec)
       if (isHeld && callId > HELD_CALLS)
         throw new ServiceError('rate_limited', `a run of a trigger can publish in its first ${HELD_CALLS} calls`)
       const isStored = await (isHeld ? holdCall : publishCall)(database.db, {

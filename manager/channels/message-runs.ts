@@ -14,14 +14,15 @@ import { writeRefusals } from '../store/refusals.ts'
 import { requireActingUser } from './acting-user.ts'
 import { causeOfMessage } from '../model/cause.ts'
 import { triggersOf } from '../model/trigger-message.ts'
-import { isTemporary, startMessageReader, whyUnusable } from '#queues/index.ts'
-import type { GivenMessages, QueuedMessage } from '#queues/index.ts'
+import { contentOf, isTemporary, startMessageReader, whyUnusable } from '#queues/index.ts'
+import type { ContentRef, GivenMessages, MessageContents, QueuedMessage, TriggerMessage } from '#queues/index.ts'
 
 export type MessageRunsDeps = {
   database: Database
   bus: Bus
   access: TaskAccess
   runs: Pick<RunsService, 'startFor'>
+  contents: MessageContents
   logger: Logger
   intervalMs: number
 }
@@ -29,6 +30,8 @@ export type MessageRunsDeps = {
 /** A message in progress. */
 type Work = {
   queued: QueuedMessage
+  /** Undefined: it was not read yet, or is no longer stored. */
+  message: TriggerMessage | undefined
   /** Checked once: the reason why the task cannot have the message, if there is one. */
   refused: Promise<string | undefined> | undefined
   /** Nothing more of it is started in this round. */
@@ -44,12 +47,14 @@ type Work = {
 }
 
 /** One run of a message, and the key under which it is started once. */
-type Part = { work: Work; trigger: GivenMessages; key: string }
+type Part = { work: Work; trigger: GivenMessages; contents: readonly (ContentRef | null)[]; key: string }
 
 /** Runs that are started at the same time. */
 const MAX_STARTS = 500
+/** Messages that are stored apart and in memory at the same time, as JSON. */
+const MAX_CONTENT_BYTES = 32 * 1024 * 1024
 
-export function startMessageRuns({ database, bus, access, runs, logger, intervalMs }: MessageRunsDeps): {
+export function startMessageRuns({ database, bus, access, runs, contents, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
 } {
   /**
@@ -75,7 +80,7 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
     }
   }
 
-  async function startPart({ work, trigger, key }: Part): Promise<void> {
+  async function startPart({ work, trigger, contents: stored, key }: Part): Promise<void> {
     const { taskId, domainId, traceparent } = work.queued
     try {
       work.refused ??= refusalOf(() => requireRight(work.queued))
@@ -95,6 +100,7 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
           drivesTask: false,
           cause: causeOfMessage(work.queued.origin, work.queued.message.channel_id),
           trigger,
+          contents: stored,
           traceparent: traceparent ?? undefined,
         }),
       )
@@ -116,19 +122,47 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
     }
   }
 
+  /** Reads the messages that are stored apart. */
+  async function readContents(works: readonly Work[]): Promise<void> {
+    await Promise.all(
+      works.map(async (work) => {
+        const { contentKey } = work.queued
+        if (contentKey === null || work.isOver) return
+        try {
+          work.message = (await contents.find(contentKey))?.message
+          if (work.message !== undefined) return
+          work.dropped = 1
+          work.reason = 'the message is no longer stored'
+        } catch (error) {
+          logger.debug({ err: error, task: work.queued.taskId }, 'failed to read a message; retrying')
+          work.isBlocked = true
+        }
+        work.isOver = true
+      }),
+    )
+  }
+
+  async function startAll(works: readonly Work[]): Promise<void> {
+    await readContents(works)
+    // One message can become thousands of runs: they are started concurrently, or all others would wait for the last of
+    // them.
+    const parts = partsOf(works)
+    const startSome = async () => {
+      for (const part of parts) await startPart(part)
+    }
+    await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
+  }
+
   return startMessageReader({
     database,
     bus,
     intervalMs,
     async start(messages) {
       const works = messages.map(workOf)
-      // One message can become thousands of runs: they are started concurrently, or all others would wait for the last of
-      // them.
-      const parts = partsOf(works)
-      const startSome = async () => {
-        for (const part of parts) await startPart(part)
+      for (const some of withinMemory(works)) {
+        await startAll(some)
+        for (const work of some) if (work.queued.contentKey !== null) work.message = undefined
       }
-      await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
       return works.map(({ isBlocked, isHeld, started, dropped, reason }) =>
         isHeld ? 'hold' : isBlocked ? 'retry' : { started, dropped, reason },
       )
@@ -162,6 +196,7 @@ function workOf(queued: QueuedMessage): Work {
   const { isPaused } = queued
   return {
     queued,
+    message: queued.contentKey === null ? queued.message : undefined,
     refused: undefined,
     isOver: isPaused,
     isBlocked: false,
@@ -174,15 +209,43 @@ function workOf(queued: QueuedMessage): Work {
 
 function* partsOf(works: readonly Work[]): Generator<Part> {
   for (const work of works) {
-    const { origin } = work.queued
-    for (const [index, trigger] of triggersOfQueued(work.queued).entries()) {
+    const { queued, message } = work
+    const { origin } = queued
+    if (message === undefined) continue
+    for (const [index, trigger] of triggersOfQueued(queued, message).entries()) {
       if (work.isOver) break
-      yield { work, trigger, key: index === 0 ? origin : `${origin} ${index}` }
+      // One of its records alone is small.
+      const isWhole = queued.isListed || trigger === message
+      const contents = isWhole ? [contentOf(queued)] : []
+      yield { work, trigger, contents, key: index === 0 ? origin : `${origin} ${index}` }
     }
   }
 }
 
-function triggersOfQueued({ message, exports, inputCount, isListed, ...task }: QueuedMessage): GivenMessages[] {
+/** In turn, as many as may be in memory; at least one. */
+function* withinMemory(works: readonly Work[]): Generator<Work[]> {
+  let some: Work[] = []
+  let keys = new Set<number>()
+  let bytes = 0
+  for (const work of works) {
+    const content = contentOf(work.queued)
+    if (content !== null && !keys.has(content.key)) {
+      if (bytes + content.bytes > MAX_CONTENT_BYTES && some.length > 0) {
+        yield some
+        ;[some, keys, bytes] = [[], new Set(), 0]
+      }
+      keys.add(content.key)
+      bytes += content.bytes
+    }
+    some.push(work)
+  }
+  if (some.length > 0) yield some
+}
+
+function triggersOfQueued(
+  { exports, inputCount, isListed, ...task }: QueuedMessage,
+  message: TriggerMessage,
+): GivenMessages[] {
   if (isListed) return [[message]]
   const called =
     exports === null

@@ -11,7 +11,8 @@ import { sql } from '#core/sql.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import { findAssignedRun } from '../writer/end-runs.ts'
 import { DEFAULT_OUTPUT_BYTES, MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../model/limits.ts'
-import type { RunEnding, RunHandle, RunIdentity } from '../model/run.ts'
+import type { CountedQuota } from '../writer/counted-quota.ts'
+import type { AssignedRun, RunEnding, RunHandle, RunIdentity } from '../model/run.ts'
 
 export type ResultPart = { digest: string; offset: number; data: Uint8Array }
 export type LogPart = { stream: number; offset: number; data: Uint8Array; truncated: boolean }
@@ -24,15 +25,24 @@ const MAX_QUEUED_PART_BYTES = 16 * 1024 * 1024
 /** Overhead of a part besides its bytes. */
 const PART_OVERHEAD_BYTES = 1024
 
+type StoredPart = LogPart & { runKey: number; domainId: string | null }
+
 type Staging = { digest: string; hash: Hash; sizeBytes: number }
 type SessionStaging = { runs: Map<string, Staging>; writes: Promise<void>; queuedBytes: number; failure: unknown }
 
+export type RunOutputDeps = {
+  database: Database
+  logger: Logger
+  /** What runs of domains have stored. */
+  bytes: Pick<CountedQuota, 'used'>
+}
+
 export type RunOutput = ReturnType<typeof createRunOutput>
 
-export function createRunOutput({ database, logger }: { database: Database; logger: Logger }) {
+export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
   const stagings = new WeakMap<WorkerSession, SessionStaging>()
   let droppedLogs = 0
-  const logs = new GroupCommit<LogPart & { runKey: number }, void>({
+  const logs = new GroupCommit<StoredPart, void>({
     name: 'the log of runs',
     item: 'output chunk of a run',
     logger,
@@ -42,7 +52,11 @@ export function createRunOutput({ database, logger }: { database: Database; logg
     maxQueuedBytes: MAX_QUEUED_LOG_BYTES,
     sizeOf: (part) => part.data.byteLength,
     commit: async ({ items }) => {
-      await writeLogs(database, items)
+      const stored = await writeLogs(database, items)
+      for (const [runKey, size] of stored) {
+        const domainId = items.find((part) => part.runKey === runKey)?.domainId ?? null
+        if (domainId !== null) bytes.used(domainId, size)
+      }
       return items.map(() => undefined)
     },
   })
@@ -126,14 +140,41 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       const data = new Uint8Array(part.data.subarray(0, maxBytes - part.offset))
       const truncated = part.truncated || data.byteLength < part.data.byteLength
       const store = async ({ key: runKey }: Pick<RunHandle, 'key'>) => {
-        await logs.submit({ ...part, data, truncated, runKey }).catch((error: unknown) => {
-          droppedLogs += 1
-          logger.debug({ err: error }, 'failed to store output of a run; dropping it')
-        })
+        await logs
+          .submit({ ...part, data, truncated, runKey, domainId: run.spec.domain_id })
+          .catch((error: unknown) => {
+            droppedLogs += 1
+            logger.debug({ err: error }, 'failed to store output of a run; dropping it')
+          })
       }
-      if (run.unrecorded === undefined) return void store(run)
-      run.unrecorded.holdOutput(data.byteLength)
-      void run.unrecorded.recorded.then((recorded) => recorded && store(recorded))
+      const earlier = run.logged
+      let storing: Promise<void>
+      if (run.unrecorded === undefined) storing = store(run)
+      else {
+        run.unrecorded.holdOutput(data.byteLength)
+        storing = run.unrecorded.recorded.then((recorded) => recorded && store(recorded))
+      }
+      run.logged = earlier === undefined ? storing : Promise.all([earlier, storing]).then(() => undefined)
+    },
+
+    /** Removes the output of ended runs whose results have all of it: it is read from there. Never rejects. */
+    async dropRepeated(runs: readonly AssignedRun[]): Promise<void> {
+      // An earlier attempt may have sent output to another manager.
+      const kept = runs.filter(({ logged, attempt }) => logged !== undefined || attempt > 1)
+      if (kept.length === 0) return
+      await Promise.all(kept.flatMap(({ logged }) => logged ?? []))
+      try {
+        const { rows } = await sql<{ id: string; bytes: number }>`
+          WITH dropped AS (DELETE FROM run_logs l USING runs r WHERE r.key = l.run_key AND r.next_check_at IS NULL
+            AND r.id = ANY(${kept.map(({ id }) => id)}::uuid[]) RETURNING r.id, length(l.data) AS bytes)
+          SELECT id, sum(bytes)::float8 AS bytes FROM dropped GROUP BY 1`.execute(database.db)
+        for (const { id, bytes: dropped } of rows) {
+          const domainId = kept.find((run) => run.id === id)?.spec.domain_id ?? null
+          if (domainId !== null) bytes.used(domainId, -dropped)
+        }
+      } catch (error) {
+        logger.debug({ err: error }, 'failed to remove output that results repeat; it stays with its run')
+      }
     },
 
     async close(): Promise<void> {
@@ -147,13 +188,19 @@ async function writePart(database: Database, part: ResultPart): Promise<void> {
     ON CONFLICT ON CONSTRAINT staged_results_pkey DO NOTHING`.execute(database.db)
 }
 
-async function writeLogs(database: Database, parts: readonly (LogPart & { runKey: number })[]): Promise<void> {
-  await sql`INSERT INTO run_logs (run_key, stream, byte_offset, data, truncated)
+/** Returns what each run has stored now, in bytes. */
+async function writeLogs(database: Database, parts: readonly StoredPart[]): Promise<Map<number, number>> {
+  const { rows } = await sql<{
+    run_key: number
+    bytes: number
+  }>`WITH written AS (INSERT INTO run_logs (run_key, stream, byte_offset, data, truncated)
     SELECT p.run_key, p.stream, p.byte_offset, p.data, p.truncated
     FROM unnest(${parts.map((part) => part.runKey)}::bigint[], ${parts.map((part) => part.stream)}::smallint[],
         ${parts.map((part) => part.offset)}::bigint[], ${parts.map((part) => Buffer.from(part.data))}::bytea[],
         ${parts.map((part) => part.truncated)}::boolean[]) AS p (run_key, stream, byte_offset, data, truncated)
     JOIN runs r ON r.key = p.run_key
     ORDER BY p.run_key, p.stream, p.byte_offset
-    ON CONFLICT ON CONSTRAINT run_logs_pkey DO NOTHING`.execute(database.db)
+    ON CONFLICT ON CONSTRAINT run_logs_pkey DO NOTHING RETURNING run_key, length(data) AS bytes)
+    SELECT run_key, sum(bytes)::float8 AS bytes FROM written GROUP BY 1`.execute(database.db)
+  return new Map(rows.map((row) => [row.run_key, row.bytes]))
 }

@@ -220,6 +220,7 @@ async function register(
       maxStagedResultBytes: BigInt(MAX_RESULT_BYTES),
       maxChunkBytes: BigInt(MAX_CHUNK_BYTES),
       maxMessageBytes: BigInt(MAX_SESSION_MESSAGE_BYTES),
+      takesOutputInResult: true,
     },
   })
 }

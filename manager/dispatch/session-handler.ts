@@ -8,7 +8,7 @@ import { ServiceError, kindOf, presentError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
-import { RejectReason, largeResponse, sessionRequests } from '#proto/index.ts'
+import { RejectReason, TASK_STATE, largeResponse, sessionRequests } from '#proto/index.ts'
 import type {
   GuestCall,
   Heartbeat,
@@ -23,7 +23,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { GuestReplySchema } from '#proto/index.ts'
 import type { Guests } from '../channels/guests.ts'
 import { findAssignedRun } from '../writer/end-runs.ts'
-import type { RunEnding, RunIdentity } from '../model/run.ts'
+import { STOPPED_BEFORE_RUNNING, type AssignedRun, type RunEnding, type RunIdentity } from '../model/run.ts'
 import type { RunOutput } from './run-output.ts'
 import type { RunWriter } from '../writer/writer.ts'
 import type { LeaseMonitor } from '../workers/leases.ts'
@@ -117,7 +117,15 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.NO_RUNTIME]: 'the worker does not have the runtime',
   [RejectReason.RUNNER_KILLED]: 'its runner was killed because of another run',
   [RejectReason.ISOLATION]: 'the isolation level is too weak for a task of a domain',
-  [RejectReason.CROWDED]: 'too many components of the domain are waiting for transpilation',
+  [RejectReason.CROWDED]: 'components of the domain are waiting for transpilation, or a module is still being fetched',
+}
+
+/** The end of a run whose message was removed, which happens only to what was restored without it. */
+const MESSAGE_GONE: RunEnding = {
+  ...STOPPED_BEFORE_RUNNING,
+  state: TASK_STATE.failed,
+  reason: 'fetch_failed',
+  error: 'the message of the run is no longer stored',
 }
 
 /** A session after its Hello. */
@@ -140,8 +148,20 @@ class SessionHandler {
     if (facts === undefined) throw voidEpoch()
     const before = cluster.find(facts.key)
     if (before !== undefined) cluster.remove(before)
-    const stream = new WorkerStream(facts.id, deps.delivery, (message) => void call.write(message))
-    const session = new WorkerSession(facts, monotonicMs(), stream)
+    const stream: WorkerStream = new WorkerStream(facts.id, deps.delivery, {
+      send: (message) => void call.write(message),
+      undelivered: {
+        gone: (run) =>
+          void writer
+            .recordEnds(session, [{ run, ending: MESSAGE_GONE }])
+            .catch((error: unknown) =>
+              logger.warn({ err: error, run: run.id }, 'failed to end a run without a message'),
+            ),
+        failed: (run, error) =>
+          logger.warn({ err: error, run: run.id }, 'failed to read the message of a run; retrying'),
+      },
+    })
+    const session: WorkerSession = new WorkerSession(facts, monotonicMs(), stream)
     const claims = await readClaims(hello)
     const settled = await writer.reconcileHello(session, claims, leases.leaseMs())
     if (settled === undefined) throw voidEpoch()
@@ -287,20 +307,23 @@ class SessionHandler {
     const { session } = this
     const { cluster, output, writer } = this.#deps
     const ends: { run: RunIdentity; ending: RunEnding }[] = []
+    const repeated: AssignedRun[] = []
     await inTurns(results, (result) => {
       const run = fromRef(result.run)
       session.confirm(run)
-      ends.push({ run, ending: output.checkStaged(session, run, fromResult(result)) })
+      const ending = output.checkStaged(session, run, fromResult(result))
+      const held = ending.isOutputInResult === true ? findAssignedRun(session, run) : undefined
+      if (held !== undefined) repeated.push(held)
+      ends.push({ run, ending })
     })
     // Staged parts are in the database before the result that refers to them.
-    output
-      .settled(session)
-      .then(() => writer.recordEnds(session, ends))
-      .catch((error: unknown) => {
-        this.#unwritten(error)
-        // Without an acknowledgement the worker registers again and resends its spool.
-        cluster.remove(session)
-      })
+    const recorded = output.settled(session).then(() => writer.recordEnds(session, ends))
+    const settled = repeated.length === 0 ? recorded : recorded.then(() => output.dropRepeated(repeated))
+    settled.catch((error: unknown) => {
+      this.#unwritten(error)
+      // Without an acknowledgement the worker registers again and resends its spool.
+      cluster.remove(session)
+    })
   }
 
   /**

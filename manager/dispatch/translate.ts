@@ -20,6 +20,7 @@ import { DEFAULT_OUTPUT_BYTES, MAX_INLINE_RESULT_BYTES, MAX_RESULT_BYTES } from 
 import type { FailureReason, AssignedRun, RunEnding, RunIdentity } from '../model/run.ts'
 import type { WorkerMeasured } from '../placement/metrics.ts'
 import type { OnLost } from '../model/task-fields.ts'
+import { givenInline, type GivenTo } from './given-messages.ts'
 
 const ON_LOST = {
   requeue: WireOnLost.REQUEUE,
@@ -58,6 +59,8 @@ export function toAssignment(
   run: AssignedRun,
   module: MessageInitShape<typeof ModuleRefSchema>,
   secrets: Readonly<Record<string, string>>,
+  /** Of a run whose messages are stored apart. */
+  given: GivenTo = givenInline(run.spec),
 ): MessageInitShape<typeof AssignmentSchema> {
   const { spec } = run
   return {
@@ -67,7 +70,7 @@ export function toAssignment(
     taskName: spec.task_name,
     module,
     function: spec.function ?? '',
-    inputsJson: JSON.stringify(spec.inputs),
+    inputsJson: given.inputsJson,
     cliArgs: [...(spec.cli_args ?? [])],
     env: texts(spec.env),
     limits: {
@@ -85,7 +88,7 @@ export function toAssignment(
       name: grant.name ?? '',
     })),
     secrets: texts(secrets),
-    triggerJson: spec.trigger === undefined ? '' : JSON.stringify(spec.trigger),
+    triggerJson: given.triggerJson,
     traceparent: spec.traceparent ?? '',
     stdin: spec.stdin === undefined ? new Uint8Array() : bytesOf(spec.stdin),
     bytesAsBase64: spec.bytes === 'base64',
@@ -114,6 +117,7 @@ export function fromResult(result: RunResult): RunEnding {
     prepareMs: Number.isFinite(result.prepareMs) ? result.prepareMs : null,
     cpuMs: cpuOf(result),
     outputTruncated: result.outputTruncated,
+    ...(result.outputInResult ? { isOutputInResult: true } : {}),
   }
 }
 

@@ -4,7 +4,7 @@ import { SessionResponseSchema, TASK_STATE } from '#proto/index.ts'
 import type { SessionResponse } from '#proto/index.ts'
 import type { AssignedRun, RunSpec } from '../model/run.ts'
 import { WorkerSession } from '../placement/worker-session.ts'
-import { WorkerStream } from './worker-stream.ts'
+import { WorkerStream, type Delivery, type Undelivered } from './worker-stream.ts'
 import { WORKER_FACTS } from '../placement/worker-facts.ts'
 
 const FACTS = { ...WORKER_FACTS, id: 'w', name: 'w', slots: 2, backlog: 100 }
@@ -42,10 +42,20 @@ const runWith = (key: number, more: Partial<RunSpec>): AssignedRun => ({
 /** The largest message that a worker accepts. */
 const MAX_RECEIVED_BYTES = 16 * 1024 * 1024
 
+type Reads = Pick<Delivery, 'readGiven'> & Partial<Undelivered>
+
+/** By default no run has a message that is stored apart. */
+function streamTo(
+  sent: SessionResponse[],
+  { readGiven = async () => undefined, gone = () => {}, failed = () => {} }: Partial<Reads> = {},
+): WorkerStream {
+  const delivery = { modules: { of: () => ({}) } as never, openSecrets: () => ({}), readGiven }
+  return new WorkerStream(FACTS.id, delivery, { send: (message) => sent.push(message), undelivered: { gone, failed } })
+}
+
 function sentFor(more: Partial<RunSpec>, count = 40): SessionResponse[] {
   const sent: SessionResponse[] = []
-  const delivery = { modules: { of: () => ({}) } as never, openSecrets: () => ({}) }
-  const session = new WorkerSession(FACTS, 0, new WorkerStream(FACTS.id, delivery, (message) => sent.push(message)))
+  const session = new WorkerSession(FACTS, 0, streamTo(sent))
   for (let key = 1; key <= count; key++) session.assign(runWith(key, more))
   session.flush()
   return sent
@@ -93,4 +103,45 @@ test.each(LONG)(
 
 test('short assignments are sent in one message', () => {
   expect(sentFor({ cli_args: ['short'] }, 1000).map((message) => runsIn(message).length)).toEqual([1000])
+})
+
+const REFERRING: Partial<RunSpec> = { given: { messages: [{ content_key: 1 }], is_list: false, params: null } }
+const toPeers = (key: number, more: Partial<RunSpec>) => ({ run: runWith(key, more), peers: [] })
+const caseOf = ({ message }: SessionResponse) => message.case
+
+test('a run is sent after its message was read, and what follows it is sent after the run', async () => {
+  const sent: SessionResponse[] = []
+  const read = Promise.withResolvers<{ inputsJson: string; triggerJson: string }>()
+  const stream = streamTo(sent, { readGiven: () => read.promise })
+  stream.assign([toPeers(1, {}), toPeers(2, REFERRING)])
+  stream.cancel([runWith(2, REFERRING)] as never)
+  stream.assign([toPeers(3, {})])
+  await Promise.resolve()
+  expect(sent.flatMap(runsIn)).toEqual(['run 1'])
+  read.resolve({ inputsJson: '[[1]]', triggerJson: '{"records":[1]}' })
+  await expect.poll(() => sent.map(caseOf)).toEqual(['assign', 'assign', 'cancel', 'assign'])
+  expect(sent.flatMap(runsIn)).toEqual(['run 1', 'run 2', 'run 3'])
+  const [, second] = sent
+  expect(second?.message.case === 'assign' && second.message.value.assignments[0]).toMatchObject({
+    inputsJson: '[[1]]',
+    triggerJson: '{"records":[1]}',
+  })
+  stream.cancel([])
+  expect(sent.map(caseOf).at(-1)).toBe('cancel')
+})
+
+test('a run whose message is gone or cannot be read is not sent, and the others are', async () => {
+  const sent: SessionResponse[] = []
+  const [gone, failed]: [string[], string[]] = [[], []]
+  const stream = streamTo(sent, {
+    async readGiven({ key }) {
+      if (key === 2) throw new Error('no database')
+      return key === 1 ? undefined : { inputsJson: '[]', triggerJson: '{}' }
+    },
+    gone: ({ id: run }) => gone.push(run),
+    failed: ({ id: run }) => failed.push(run),
+  })
+  stream.assign([1, 2, 3].map((key) => toPeers(key, REFERRING)))
+  await expect.poll(() => sent.flatMap(runsIn)).toEqual(['run 3'])
+  expect([gone, failed]).toEqual([['run 1'], ['run 2']])
 })

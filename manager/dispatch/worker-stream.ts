@@ -4,9 +4,11 @@ import type { MessageInitShape } from '@bufbuild/protobuf'
 import { SessionResponseSchema } from '#proto/index.ts'
 import type { SessionResponse } from '#proto/index.ts'
 import type { AssignedModule, ModulePeer } from '../model/module.ts'
-import { moduleOf, type RunIdentity } from '../model/run.ts'
+import { moduleOf, type AssignedRun, type RunIdentity } from '../model/run.ts'
+import { withDeadline } from '#core/time.ts'
 import type { ModuleRefs } from '../modules/module-refs.ts'
 import type { NewAssignment, Receipt, WorkerLink } from '../placement/worker-session.ts'
+import type { GivenTo } from './given-messages.ts'
 import { toAssignment, toRef } from './translate.ts'
 
 /** Dependencies of an assignment besides its run. */
@@ -14,6 +16,16 @@ export type Delivery = {
   modules: ModuleRefs
   /** The secrets of a task, sealed in base64. */
   openSecrets: (taskId: string, sealed: string) => Record<string, string>
+  /** Reads the messages of a run that are stored apart; undefined: they are gone. Fails while the database is away. */
+  readGiven: (run: AssignedRun) => Promise<GivenTo | undefined>
+}
+
+/** Runs that were not sent because of their messages. */
+export type Undelivered = {
+  /** No longer stored. */
+  gone: (run: AssignedRun) => void
+  /** Not read. */
+  failed: (run: AssignedRun, error: unknown) => void
 }
 
 type Outgoing = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
@@ -21,6 +33,8 @@ type Assignment = ReturnType<typeof toAssignment>
 
 /** A worker accepts messages of at most 16 MiB: these are at most 12 MiB in UTF-8, as a single run is. */
 const MAX_ASSIGN_CHARS = 4 * 1024 * 1024
+/** Deadline of reading the message of a run. */
+const READ_DEADLINE_MS = 10_000
 /** A worker reconnects this long after a GoAway. */
 const RECONNECT_AFTER_MS = 1_000n
 
@@ -28,22 +42,61 @@ export class WorkerStream implements WorkerLink {
   readonly #workerId: string
   readonly #delivery: Delivery
   readonly #send: (message: SessionResponse) => void
+  readonly #undelivered: Undelivered
   #isOpen = true
+  /** Pending while messages of runs are read: what follows is sent after them. */
+  #reading: Promise<void> | undefined
 
-  constructor(workerId: string, delivery: Delivery, send: (message: SessionResponse) => void) {
+  constructor(
+    workerId: string,
+    delivery: Delivery,
+    { send, undelivered }: { send: (message: SessionResponse) => void; undelivered: Undelivered },
+  ) {
     this.#workerId = workerId
     this.#delivery = delivery
     this.#send = send
+    this.#undelivered = undelivered
   }
 
   assign(assignments: readonly NewAssignment[]): void {
-    const { modules, openSecrets } = this.#delivery
-    const messages = assignments.map(({ run, peers }) => {
-      const { task_id: taskId, secrets } = run.spec
-      const opened = secrets === undefined ? {} : openSecrets(taskId, secrets)
-      return toAssignment(run, modules.of(this.#workerId, moduleOf(run), peers), opened)
-    })
+    const messages: Assignment[] = []
+    const stored: NewAssignment[] = []
+    for (const assignment of assignments) {
+      if (assignment.run.spec.given !== undefined) stored.push(assignment)
+      else messages.push(this.#assignmentOf(assignment))
+    }
     for (const some of inMessages(messages)) this.tell({ case: 'assign', value: { assignments: some } })
+    if (stored.length > 0) this.#inOrder(() => this.#assignStored(stored))
+  }
+
+  #assignmentOf({ run, peers }: NewAssignment, given?: GivenTo): Assignment {
+    const { modules, openSecrets } = this.#delivery
+    const { task_id: taskId, secrets } = run.spec
+    const opened = secrets === undefined ? {} : openSecrets(taskId, secrets)
+    return toAssignment(run, modules.of(this.#workerId, moduleOf(run), peers), opened, given)
+  }
+
+  /** One after the other, because each has a large message. What could not be read is sent again later, as what a worker did not confirm. */
+  async #assignStored(assignments: readonly NewAssignment[]): Promise<void> {
+    for (const assignment of assignments) {
+      if (!this.#isOpen) return
+      const { run } = assignment
+      try {
+        const given = await withDeadline(this.#delivery.readGiven(run), READ_DEADLINE_MS, 'the message of a run')
+        if (given === undefined) this.#undelivered.gone(run)
+        else this.#write({ case: 'assign', value: { assignments: [this.#assignmentOf(assignment, given)] } })
+      } catch (error) {
+        this.#undelivered.failed(run, error)
+      }
+    }
+  }
+
+  /** After what is being read now. `work` does not reject. */
+  #inOrder(work: () => Promise<void> | void): void {
+    const reading = (this.#reading ?? Promise.resolve()).then(work).finally(() => {
+      if (this.#reading === reading) this.#reading = undefined
+    })
+    this.#reading = reading
   }
 
   acknowledge(receipts: readonly Receipt[]): void {
@@ -73,6 +126,11 @@ export class WorkerStream implements WorkerLink {
   }
 
   tell(message: Outgoing): void {
+    if (this.#reading === undefined) this.#write(message)
+    else this.#inOrder(() => this.#write(message))
+  }
+
+  #write(message: Outgoing): void {
     if (this.#isOpen) this.#send(create(SessionResponseSchema, { message }))
   }
 }

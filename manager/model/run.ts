@@ -6,7 +6,7 @@ import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { TaskState } from '#proto/index.ts'
 import type { SpecFields } from './task-fields.ts'
 import type { AssignedModule } from './module.ts'
-import type { Claims, GivenMessages } from '#queues/index.ts'
+import type { Claims, GivenMessages, TriggerMessage } from '#queues/index.ts'
 
 /** Stored in `runs.spec`, with the names of the database. */
 export type RunSpec = SpecFields & {
@@ -31,11 +31,24 @@ export type RunSpec = SpecFields & {
   bytes?: 'base64'
   /** What triggered the run. */
   trigger?: GivenMessages
+  /** The same, if a message is stored apart: `inputs` are then those of the task alone. */
+  given?: StoredGiven
   /** Its messages are kept until it ends. */
   claims?: Claims
   /** Place of its start in a trace; only while tracing is on. */
   traceparent?: string
 }
+
+/** Messages of a run, of which large ones are stored apart, and the parameters of the function that takes them. */
+export type StoredGiven = {
+  messages: readonly (TriggerMessage | { content_key: number })[]
+  is_list: boolean
+  /** null: the module was not read yet. */
+  params: readonly string[] | null
+}
+
+/** Whether a message or a list of messages started it. */
+export const isTriggered = ({ trigger, given }: RunSpec): boolean => trigger !== undefined || given !== undefined
 
 /** The module of a run, as it is sent to its worker. */
 export function moduleOf({ digest, spec }: Pick<RunHandle, 'digest' | 'spec'>): AssignedModule {
@@ -73,6 +86,8 @@ export type AssignedRun = RunHandle & {
   isCancelSent?: true
   /** Number of heartbeats of the session when it was sent; undefined: the worker has confirmed it. */
   unconfirmedSince?: number | undefined
+  /** Resolves when the output that was received so far is stored, or dropped; undefined: there is none. */
+  logged?: Promise<void>
   /** It was sent before it is in the database; undefined: it is there. */
   unrecorded?: Unrecorded | undefined
 }
@@ -122,6 +137,8 @@ export type RunEnding = {
   /** Processor time; absent: none that is known. */
   cpuMs?: number
   outputTruncated: boolean
+  /** The results are those of a command and have all of its output; absent: they are not, or its worker is older. */
+  isOutputInResult?: true
 }
 
 export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: string | null }

@@ -5,7 +5,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { RunCause } from './cause.ts'
 import type { EndedRun } from './run.ts'
 import type { RunInput } from './task-fields.ts'
-import type { Claims, GivenMessages } from '#queues/index.ts'
+import type { Claims, ContentRef, GivenMessages } from '#queues/index.ts'
 
 /** Fields that the caller can override for this run only. */
 export type RunOverrides = {
@@ -58,6 +58,8 @@ export type StartRequest = {
   cause: RunCause
   /** The message that triggers it. */
   trigger?: GivenMessages | undefined
+  /** Where its messages are stored, in their order; null: the run keeps it. Absent: the run keeps all of them. */
+  contents?: readonly (ContentRef | null)[] | undefined
   /** Its messages are kept until it ends, and no other run may have them. */
   claims?: Claims | undefined
   /** Place of the start in its trace; see `core/tracing`. */

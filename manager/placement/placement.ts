@@ -44,7 +44,7 @@ export function unfitReason(needs: RunNeeds, worker: WorkerView): string | undef
   // The type of a module from a registry is only known to its worker.
   const mayBeComponent = needs.runtime === null || needs.runtime === 'component'
   if (mayBeComponent && worker.crowdedDomains?.has(needs.domainId) === true)
-    return 'too many components of the domain are waiting for transpilation on it'
+    return 'components of the domain are waiting for transpilation on it, or it is still fetching a module of the domain'
   for (const [name, value] of Object.entries(needs.labels)) {
     if (worker.labels[name] !== value) return `its label ${name} is ${worker.labels[name] ?? 'not set'}, not ${value}`
   }

@@ -7,7 +7,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
 import { sleep } from '#core/time.ts'
-import { readLogParts } from '../store/runs.ts'
+import { readLogParts, readOutputOfResult } from '../store/runs.ts'
 import type { LogPart, LogPlace } from '../store/runs.ts'
 
 const READ_INTERVAL_MS = 250
@@ -45,6 +45,7 @@ export function createLogFollowers({ database, logger }: { database: Database; l
   async function read(runKey: number, stream: 1 | 2 | undefined, reader: LogReader, signal: AbortSignal) {
     const places: LogPlace[] = stream === undefined ? [place(1), place(2)] : [place(stream)]
     let endedReads = 0
+    let isResultRead = false
     while (!signal.aborted) {
       const { parts, state, isGone } = await readLogParts(database.db, runKey, places)
       if (signal.aborted) break
@@ -61,6 +62,16 @@ export function createLogFollowers({ database, logger }: { database: Database; l
         if (signal.aborted) break
       }
       if (parts.length > 0) continue
+      if (state !== undefined && !isResultRead) {
+        // What a command wrote is removed when its result has it: the rest is read there.
+        isResultRead = true
+        const written = (await readOutputOfResult(database.db, runKey)) ?? []
+        for (const { stream: of, data } of written) {
+          const at = places.find((one) => one.stream === of)
+          if (at !== undefined) await sendAll(reader, at, data, signal)
+        }
+        if (signal.aborted) break
+      }
       if (isGone) return reader.end('not_found')
       if (state !== undefined && endedReads * READ_INTERVAL_MS >= LAST_OUTPUT_MS) {
         for (const at of places) sendRest(reader, at)
@@ -103,6 +114,21 @@ export function createLogFollowers({ database, logger }: { database: Database; l
   }
 }
 
+/** Output of one event. */
+const EVENT_BYTES = 64 * 1024
+
+/** Sends what follows the place of the reader. */
+async function sendAll(reader: LogReader, at: LogPlace, data: Buffer, signal: AbortSignal): Promise<void> {
+  while (at.offset < data.length && !signal.aborted) {
+    const part = { offset: at.offset, data: data.subarray(at.offset, at.offset + EVENT_BYTES) }
+    const name = nameOf(at.stream)
+    const event = { stream: name, ...take(at, part) }
+    at.offset = part.offset + part.data.length
+    reader.send({ event: name, data: event })
+    await reader.drained()
+  }
+}
+
 function place(stream: 1 | 2): LogPlace {
   return { stream, offset: 0, begun: Buffer.alloc(0) }
 }
@@ -119,7 +145,10 @@ function sendRest(reader: LogReader, at: LogPlace): void {
 }
 
 /** The part as text if it is UTF-8, else as base64. A character that another part ends is left for it. */
-function take(at: LogPlace, part: LogPart): { offset: number; text: string } | { offset: number; base64: string } {
+function take(
+  at: LogPlace,
+  part: Pick<LogPart, 'offset' | 'data'>,
+): { offset: number; text: string } | { offset: number; base64: string } {
   const offset = part.offset - at.begun.length
   const data = Buffer.concat([at.begun, part.data])
   const whole = wholeCharactersLength(data)

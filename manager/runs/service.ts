@@ -7,7 +7,7 @@ import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskState } from '#proto/index.ts'
-import type { Claims, GivenMessages } from '#queues/index.ts'
+import type { Claims, ContentRef, GivenMessages } from '#queues/index.ts'
 import { visibleIn } from '../access/access.ts'
 import type { TaskAccess, TaskCaller } from '../access/access.ts'
 import { actorOf } from '../access/callers.ts'
@@ -61,6 +61,8 @@ export type SystemStart = {
   cause: RunCause
   overrides?: RunOverrides
   trigger?: GivenMessages
+  /** As in `StartRequest`. */
+  contents?: readonly (ContentRef | null)[]
   claims?: Claims
   /** Place of its cause in a trace. */
   traceparent?: string | undefined
@@ -100,7 +102,19 @@ export class RunsService {
 
   /** A start by a schedule, a workflow or a message. The same key starts once. */
   async startFor(start: SystemStart): Promise<{ runId: string }> {
-    const { taskId, domainId, origin, key, drivesTask, cause, overrides = {}, trigger, claims, traceparent } = start
+    const {
+      taskId,
+      domainId,
+      origin,
+      key,
+      drivesTask,
+      cause,
+      overrides = {},
+      trigger,
+      contents,
+      claims,
+      traceparent,
+    } = start
     const { runId = this.#deps.newId() } = start
     const idempotency = { userKey: ORIGINS[origin], key, bodyDigest: '' }
     const task = { id: taskId, domainId }
@@ -111,6 +125,7 @@ export class RunsService {
       cause,
       idempotency,
       trigger,
+      contents,
       claims,
       traceparent,
     })

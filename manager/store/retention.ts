@@ -1,6 +1,7 @@
 /** Deletes expired rows: old runs, notes, uploads, tokens, certificates. Each deletion has its own row limit. */
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { forgetKept } from '#api/identity/index.ts'
 import { removeOldLetters } from '#queues/index.ts'
 
 /** Idempotency keys are kept for 24 h (contract decision 54); parts of unreferenced results for the same time. */
@@ -27,6 +28,7 @@ export async function deleteExpired(database: Database, keptRunsMs: number): Pro
   await deleteCertificates(database)
   await removeOldLetters(database.db)
   await deleteRuns(database, keptRunsMs)
+  await forgetKept(database.db, keptRunsMs)
 }
 
 async function deleteStartKeys({ db }: Database): Promise<void> {

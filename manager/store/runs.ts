@@ -403,12 +403,37 @@ export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | un
     FROM run_logs l JOIN runs r ON r.key = l.run_key
     WHERE l.run_key = ${runKey} AND (${stream ?? null}::smallint IS NULL OR l.stream = ${stream ?? null})
     ORDER BY l.stream, l.byte_offset LIMIT ${MAX_LOG_ROWS}`.execute(db)
-  const data = Buffer.concat(rows.map((row) => row.data))
+  const written = rows.length > 0 ? undefined : await readOutputOfResult(db, runKey)
+  const parts = written?.filter((part) => stream === undefined || part.stream === stream) ?? rows
+  const data = Buffer.concat(parts.map((part) => part.data))
   const cut = rows.find((row) => row.truncated)
   const whole = cut === undefined ? data : data.subarray(0, wholeCharactersLength(data))
   if (!isUtf8(whole)) return data
   const text = whole.toString('utf8')
   return cut === undefined ? text : `${text}\n[truncated at ${cut.max_bytes ?? DEFAULT_OUTPUT_BYTES} bytes]\n`
+}
+
+/** The outputs of an ended command that are not stored apart, because its result has all of them; undefined: they are, or it is none. */
+export async function readOutputOfResult(
+  db: Queryable,
+  runKey: number,
+): Promise<{ stream: 1 | 2; data: Buffer }[] | undefined> {
+  const { rows } = await sql<{ results: unknown; resultDigest: string | null }>`
+    SELECT r.results, r.result_digest AS "resultDigest" FROM runs r
+    WHERE r.key = ${runKey} AND r.next_check_at IS NULL AND NOT r.output_truncated AND coalesce(r.results::text, r.result_digest) IS NOT NULL
+      AND NOT EXISTS (SELECT FROM run_logs l WHERE l.run_key = r.key)`.execute(db)
+  const [run] = rows
+  const results = run === undefined ? undefined : await readResult(db, run)
+  if (typeof results !== 'object' || results === null || !('exit_code' in results)) return undefined
+  const { stdout, stderr } = results as { stdout?: unknown; stderr?: unknown }
+  const outputs = [stdout, stderr].map(writtenBytes)
+  return outputs.flatMap((data, index) => (data === undefined ? [] : [{ stream: index === 0 ? 1 : 2, data }]))
+}
+
+function writtenBytes(output: unknown): Buffer | undefined {
+  if (typeof output === 'string') return Buffer.from(output)
+  if (typeof output !== 'object' || output === null || !('base64' in output)) return undefined
+  return typeof output.base64 === 'string' ? Buffer.from(output.base64, 'base64') : undefined
 }
 
 /** The position of a reader in one stream, and the begin of a character before it whose end was not read. */

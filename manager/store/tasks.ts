@@ -31,6 +31,7 @@ import { actorOf } from '../access/callers.ts'
 import { HELD_MODULES, insertTasks, type KnownModule, type NewTask } from './new-tasks.ts'
 import { noteTasks } from './notes.ts'
 import { areStill } from './pauses.ts'
+import { releaseBytesOf } from './run-bytes.ts'
 import { RESULT_BYTES } from './runs.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
 import type { RunIf } from '../model/result-references.ts'
@@ -420,7 +421,7 @@ const INACTIVE = sql<boolean>`${AT_REST}
 export async function deleteTask(database: Database, key: number, caller: TaskCaller): Promise<boolean> {
   const work = sql`WITH changed AS (DELETE FROM tasks t WHERE t.key = ${key} AND ${INACTIVE} AND t.workflow_key IS NULL
     RETURNING t.key, t.id, t.name, t.domain_key), removed AS (${sql.raw(storeRemoved('task'))}),
-      recorded AS (${recordManaged(actorOf(caller), { type: 'task', change: 'remove' })}), letters AS (${removeLettersOf('changed')})
+      recorded AS (${recordManaged(actorOf(caller), { type: 'task', change: 'remove' })}), letters AS (${removeLettersOf('changed')}), ${releaseBytesOf('changed')}
     SELECT key FROM changed`.execute(database.db)
   const { rows } = await refusing({}, work)
   return rows.length === 1

@@ -12,6 +12,7 @@ import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from 
 import { recordManaged, storeRemoved } from '#api/identity/index.ts'
 import { actorOf } from '../access/callers.ts'
 import { removeLettersOf } from '#queues/index.ts'
+import { releaseBytesOf } from './run-bytes.ts'
 import { noteRuns, noteTasks } from './notes.ts'
 import { namesChannel } from './tasks.ts'
 import type { LastError } from './tasks.ts'
@@ -125,7 +126,7 @@ export async function deleteWorkflow(tx: Transaction, key: number, caller: TaskC
       RETURNING t.key, t.id, t.name, t.domain_key),
     removed_tasks AS (${sql.raw(storeRemoved('task', 'changed_tasks'))}),
     recorded_tasks AS (${recordManaged(actor, { type: 'task', change: 'remove' }, 'changed_tasks')}),
-    letters AS (${removeLettersOf('changed_tasks')})
+    letters AS (${removeLettersOf('changed_tasks')}), ${releaseBytesOf('changed_tasks')}
     SELECT key FROM changed`.execute(tx)
   return rows.length === 1
 }

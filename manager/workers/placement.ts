@@ -1,5 +1,4 @@
 /** Explains the placement of a run: `GET /tasks/{id}/placement`. */
-import { usedUp } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
@@ -9,7 +8,8 @@ import type { Cluster } from '../placement/cluster.ts'
 import { unfitReason, type WorkerView } from '../placement/placement.ts'
 import { findNewestRun, listWorkers, type WorkerRecord } from '../store/workers.ts'
 import type { TaskRecord } from '../store/tasks.ts'
-import type { CpuQuota } from '../writer/cpu-quota.ts'
+import { refusalOf } from '../writer/counted-quota.ts'
+import type { CountedQuotas } from '../writer/counted-quota.ts'
 import type { TasksService } from '../tasks/service.ts'
 
 export type PlacementDeps = {
@@ -17,7 +17,7 @@ export type PlacementDeps = {
   access: TaskAccess
   tasks: TasksService
   cluster: Cluster
-  cpu: Pick<CpuQuota, 'isUsedUp' | 'limitOf'>
+  counted: CountedQuotas
 }
 
 /** Workers in an explanation. */
@@ -26,7 +26,7 @@ const NO_WORKER = 'no worker has joined'
 
 /** For each worker whether it has the newest run of the task, or the reason why not. */
 export async function explainPlacement(
-  { database, access, tasks, cluster, cpu }: PlacementDeps,
+  { database, access, tasks, cluster, counted }: PlacementDeps,
   caller: TaskCaller,
   taskId: string,
 ) {
@@ -56,14 +56,10 @@ export async function explainPlacement(
       fits: refusal === undefined,
     }
   })
-  const isUsedUp = cpu.isUsedUp(task.domain_id)
+  const refusal = refusalOf(counted, task.domain_id)
   const limit = task.domain_id === null ? undefined : access.quotas.ofDomainId(task.domain_id, 'concurrent_runs')
   const isLimited = limit !== undefined && cluster.heldBy(task.domain_id ?? '') >= limit
-  const exceeded = isUsedUp
-    ? usedUp('cpu_seconds_per_day', cpu.limitOf(task.domain_id) ?? 0).message
-    : isLimited
-      ? `the quota of the domain is ${limit} concurrent runs`
-      : undefined
+  const exceeded = refusal?.message ?? (isLimited ? `the quota of the domain is ${limit} concurrent runs` : undefined)
   const reason = (run?.isQueued === true ? exceeded : undefined) ?? reasonOf(run, explained, position)
   return { runId: run?.runId ?? null, position, reason, workers: explained }
 }
@@ -73,7 +69,7 @@ const MAX_SAID = 3
 
 /** The reason why no worker fits the task, among the workers that the caller can see; connected ones first. */
 export async function explainUnfit(
-  { database, access, tasks, cluster }: Omit<PlacementDeps, 'cpu'>,
+  { database, access, tasks, cluster }: Omit<PlacementDeps, 'counted'>,
   caller: TaskCaller,
   taskId: string,
 ): Promise<ServiceError> {

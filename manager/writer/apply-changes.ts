@@ -10,7 +10,7 @@ import { expireWorkerLease, reconcileHello } from './reconcile-runs.ts'
 import { recordFinished } from './record-finished.ts'
 import { removeWorker } from './remove-worker.ts'
 import { requeueRuns } from './requeue-runs.ts'
-import { isAssigned, type AssignedRun } from '../model/run.ts'
+import { isAssigned, isTriggered, type AssignedRun } from '../model/run.ts'
 import { readTasks } from './start-tasks.ts'
 import { startRuns } from './start-runs.ts'
 import type { StartedRun } from '../model/start.ts'
@@ -131,8 +131,8 @@ function isPlainChange(change: Change): boolean {
 
 /** Its end changes no other row: no task, no broadcast, no publication. */
 function isUnconnected(run: AssignedRun): boolean {
-  const { publish_result: target, daemon, trigger } = run.spec
-  const isAlone = target === undefined && daemon === undefined && trigger === undefined
+  const { publish_result: target, daemon } = run.spec
+  const isAlone = target === undefined && daemon === undefined && !isTriggered(run.spec)
   return !run.drivesTask && run.parentId === null && isAlone
 }
 

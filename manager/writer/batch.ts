@@ -3,7 +3,7 @@
  * commit. Steps write through it; none of them commits.
  */
 import type { Client } from 'pg'
-import { managedEntry, usedUp } from '#api/identity/index.ts'
+import { managedEntry } from '#api/identity/index.ts'
 import type { Actor } from '#api/identity/index.ts'
 import { sendCorked } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
@@ -22,7 +22,8 @@ import type { ManagerTiming } from '../model/timing.ts'
 import { writeRecords, type ManagerRecord } from '../store/journal.ts'
 import { noteTasks } from '../store/notes.ts'
 import type { AssignedRun } from '../model/run.ts'
-import type { CpuQuota } from './cpu-quota.ts'
+import { refusalOf } from './counted-quota.ts'
+import type { CountedQuotas } from './counted-quota.ts'
 import type { RunEndings } from './endings.ts'
 import type { FairShares } from './fair-shares.ts'
 import type { RunQueues } from './queues.ts'
@@ -38,7 +39,8 @@ export type WriterContext = {
   shares: FairShares
   quotas: TaskQuotas
   /** The processor time of runs by domain and day. */
-  cpu: Pick<CpuQuota, 'used' | 'isUsedUp' | 'limitOf'>
+  /** What runs of domains used and stored. */
+  counted: CountedQuotas
   endings: RunEndings
   unrecorded: Pick<UnrecordedRuns, 'find' | 'finish' | 'startOver'>
   modules: ModuleCatalogue
@@ -208,7 +210,7 @@ export class RunBatch {
 
   /** How many more runs of the domain the workers may get, by its quota. */
   roomOf(domainId: string | null | undefined): number {
-    if (this.context.cpu.isUsedUp(domainId)) return 0
+    if (refusalOf(this.context.counted, domainId) !== undefined) return 0
     const limit =
       domainId === undefined || domainId === null
         ? undefined
@@ -218,15 +220,13 @@ export class RunBatch {
 
   /**
    * A run of the domain will be queued. Beyond the quota of queued runs, throws `quota_exceeded` for a start of a user, and
-   * `unavailable` for others, which are started again: a message that starts a run waits. Without processor time left today, throws
-   * `rate_limited` and `unavailable`.
+   * `unavailable` for others, which are started again: a message that starts a run waits. Without processor time left today,
+   * or room for results, throws `rate_limited` or `quota_exceeded`, and `unavailable`.
    */
   willQueue(domainId: string | null, cause: RunCause): void {
-    const { cpu } = this.context
-    if (cpu.isUsedUp(domainId)) {
-      const error = usedUp('cpu_seconds_per_day', cpu.limitOf(domainId) ?? 0)
+    const error = refusalOf(this.context.counted, domainId)
+    if (error !== undefined)
       throw cause.type === 'user' ? error : new ServiceError('unavailable', error.message, { retryAfterSeconds: 1 })
-    }
     const limit = domainId === null ? undefined : this.context.quotas.ofDomainId(domainId, 'queued_runs')
     const runs = limit === undefined ? undefined : this.#runsOf(domainId)
     if (limit === undefined || runs === undefined) return

@@ -9,6 +9,7 @@ import type { RunIdentity } from '../model/run.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import { noteRuns } from '../store/notes.ts'
 import type { RunBatch } from './batch.ts'
+import { countRun } from './counted-quota.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { publishResults } from './publish-results.ts'
 import { settleTriggered } from './settle-triggered.ts'
@@ -88,7 +89,11 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
       // A run that was stopped says nothing about how long others last.
       const durationMs = ending.state === TASK_STATE.stopped ? null : ending.durationMs
       batch.context.cluster.recordEnd(run, session, durationMs, ending.state === TASK_STATE.failed)
-      if (run.spec.domain_id !== null) batch.context.cpu.used(run.spec.domain_id, ending.cpuMs ?? 0)
+      countRun(
+        batch.context.counted,
+        run.spec.domain_id,
+        next.retry ? { ...ending, results: null, staged: null } : ending,
+      )
     })
   }
   await writeEnds(batch, ends)

@@ -6,6 +6,7 @@ import type { RunEnding } from '../model/run.ts'
 import type { StartedRun } from '../model/start.ts'
 import { noteRuns } from '../store/notes.ts'
 import type { RunBatch } from './batch.ts'
+import { countRun } from './counted-quota.ts'
 import type { ChangeOf } from './changes.ts'
 import { beganAgo } from './end-runs.ts'
 import { unchangedTasks } from './known-tasks.ts'
@@ -88,7 +89,7 @@ function restOf({ reason, error, frames, staged }: RunEnding): string | null {
 }
 
 function settle(batch: RunBatch, { run, ending }: FinishedRun, runKey: number | undefined): void {
-  const { cluster, cpu, endings, tasks, unrecorded } = batch.context
+  const { cluster, counted, endings, tasks, unrecorded } = batch.context
   const { session, assigned } = run
   const isRecorded = runKey !== undefined
   session.acknowledge({ run: assigned, recorded: isRecorded })
@@ -99,7 +100,7 @@ function settle(batch: RunBatch, { run, ending }: FinishedRun, runKey: number | 
     return
   }
   cluster.recordEnd(assigned, session, ending.durationMs, ending.state === TASK_STATE.failed)
-  if (assigned.spec.domain_id !== null) cpu.used(assigned.spec.domain_id, ending.cpuMs ?? 0)
+  countRun(counted, assigned.spec.domain_id, ending)
   const ended = { ...ending, runKey, runId: run.id, workerId: session.id }
   unrecorded.finish(run, { runId: run.id, runKey, taskKey: run.task.key, ended })
   endings.notify(ended)

@@ -6,10 +6,11 @@ import { MAX_BATCH_SPEC_CHARS, MAX_UNREQUESTED_SPEC_CHARS, MAX_SPEC_BYTES } from
 import { memoryClassBytes } from '../model/needs.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import type { RunNeeds } from '../model/needs.ts'
-import type { RunSpec } from '../model/run.ts'
+import type { RunSpec, StoredGiven } from '../model/run.ts'
 import { UnresolvedImage, type ResolvedImage, type StartRequest } from '../model/start.ts'
 import { specOf, type RunInput } from '../model/task-fields.ts'
 import { inputsOf } from '../model/trigger-message.ts'
+import type { ContentRef, GivenMessages, TriggerMessage } from '#queues/index.ts'
 import type { ModuleFacts } from '../store/catalogue.ts'
 import type { StartTask } from './known-tasks.ts'
 
@@ -96,7 +97,7 @@ export type PreparedRun = Omit<Plan, 'called'> & { specJson: string }
 
 /** Throws `unprocessable` for inputs that do not match the function, `too_large` beyond the size limit of a spec. */
 export function prepare(
-  { overrides, trigger, claims, traceparent, cause }: StartRequest,
+  { overrides, trigger, contents, claims, traceparent, cause }: StartRequest,
   task: StartTask,
   plan: Plan,
 ): PreparedRun {
@@ -104,21 +105,23 @@ export function prepare(
   const given = overrides.inputs ?? task.inputs
   const inputs = trigger === undefined ? given : inputsOf(trigger, called?.params, given)
   if (called !== undefined) requireCallable(called, inputs)
+  const stored = trigger === undefined ? undefined : storedGiven(trigger, contents ?? [], called?.params)
   const spec: RunSpec = {
     ...plan.spec,
-    inputs,
+    inputs: stored === undefined ? inputs : given,
     ...(overrides.cliArgs === undefined ? {} : { cli_args: overrides.cliArgs }),
     ...(overrides.env === undefined ? {} : { env: { ...task.env, ...overrides.env } }),
     ...(overrides.stdin === undefined ? {} : { stdin: overrides.stdin }),
     ...(overrides.bytes === undefined ? {} : { bytes: overrides.bytes }),
-    ...(trigger === undefined ? {} : { trigger }),
+    ...(stored !== undefined ? { given: stored } : trigger !== undefined ? { trigger } : {}),
     ...(claims === undefined ? {} : { claims }),
     ...(traceparent === undefined ? {} : { traceparent }),
   }
   const specJson = JSON.stringify(spec)
   // Messages and results of earlier tasks are larger than the body of a request may be.
   const isRequested = cause.type === 'user'
-  if (isRequested ? Buffer.byteLength(specJson) > MAX_SPEC_BYTES : specJson.length > MAX_UNREQUESTED_SPEC_CHARS) {
+  const unrequestedChars = specJson.length + COPIES_SENT * bytesOf(contents ?? [])
+  if (isRequested ? Buffer.byteLength(specJson) > MAX_SPEC_BYTES : unrequestedChars > MAX_UNREQUESTED_SPEC_CHARS) {
     const limit = isRequested ? `${MAX_SPEC_BYTES} bytes` : `${MAX_UNREQUESTED_SPEC_CHARS} characters`
     throw new ServiceError(
       'too_large',
@@ -126,6 +129,31 @@ export function prepare(
     )
   }
   return { ...rest, spec, specJson }
+}
+
+/** A message is sent as the standard input and as an input. */
+const COPIES_SENT = 2
+
+const bytesOf = (contents: readonly (ContentRef | null)[]) =>
+  contents.reduce((sum, content) => sum + (content?.bytes ?? 0), 0)
+
+/** Undefined: no message is stored apart. */
+function storedGiven(
+  trigger: GivenMessages,
+  contents: readonly (ContentRef | null)[],
+  params: readonly string[] | undefined,
+): StoredGiven | undefined {
+  if (!contents.some((content) => content !== null)) return undefined
+  const isList = Array.isArray(trigger)
+  const messages = isList ? (trigger as readonly TriggerMessage[]) : [trigger as TriggerMessage]
+  return {
+    messages: messages.map((message, index) => {
+      const content = contents[index] ?? null
+      return content === null ? message : { content_key: content.key }
+    }),
+    is_list: isList,
+    params: params ?? null,
+  }
 }
 
 /** The size limit of the specs of one batch. */

@@ -5,7 +5,7 @@
 import { TASK_STATE } from '#proto/index.ts'
 import { releaseHeld, settleMessages } from '#queues/index.ts'
 import type { Endings } from '#queues/index.ts'
-import type { FailureReason, RunHandle } from '../model/run.ts'
+import { isTriggered, type FailureReason, type RunHandle } from '../model/run.ts'
 import type { RunBatch } from './batch.ts'
 
 /** Failures that can be due to one message of several. */
@@ -29,5 +29,5 @@ export async function settleTriggered(batch: RunBatch, ended: readonly { run: Ru
   if (claiming.length > 0) batch.afterCommit(() => batch.context.onSettled?.(refused))
 }
 
-const mayHavePublished = ({ spec: { trigger, grants } }: RunHandle) =>
-  trigger !== undefined && grants?.some(({ kind }) => kind === 'publish') === true
+const mayHavePublished = ({ spec }: RunHandle) =>
+  isTriggered(spec) && spec.grants?.some(({ kind }) => kind === 'publish') === true

@@ -178,6 +178,23 @@ async function broadcast(
   return [group, ...members]
 }
 
+/** A run keeps the large message that it refers to; messages that it claims are kept by themselves. */
+const KEEP_CONTENTS = `
+  INSERT INTO run_contents (run_key, content_key) SELECT * FROM unnest($1::bigint[], $2::bigint[])`
+
+/** The large messages of these runs. */
+function contentsOf(
+  prepared: readonly Prepared[],
+  inserted: ReadonlyMap<string, { key: number }>,
+): { runKey: number; contentKey: number }[] {
+  return prepared.flatMap(({ request, spec }) => {
+    const run = inserted.get(request.runId)
+    const [message] = spec.given?.messages ?? []
+    if (run === undefined || request.claims !== undefined || message === undefined) return []
+    return 'content_key' in message ? [{ runKey: run.key, contentKey: message.content_key }] : []
+  })
+}
+
 const STORE_NEEDS = `
   INSERT INTO run_needs (hash, definition)
   SELECT * FROM unnest($1::text[], $2::jsonb[]) AS n (hash, definition) ORDER BY hash
@@ -245,6 +262,13 @@ async function insert(
   if (isLast) batch.commit()
   const rows = await inserting
   const inserted = new Map(rows.map((row) => [row.id, row]))
+  const kept = contentsOf(prepared, inserted)
+  if (kept.length > 0) {
+    await batch.rows('keep-contents', KEEP_CONTENTS, [
+      kept.map(({ runKey }) => runKey),
+      kept.map(({ contentKey }) => contentKey),
+    ])
+  }
   await writeGroups(
     batch,
     prepared.flatMap(({ request, part }) => (part === undefined ? [] : [{ runId: request.runId, part }])),

@@ -11,6 +11,7 @@ import type { AssignedRun, RunEnding, RunHandle, Unrecorded } from '../model/run
 import type { StartRequest, StartedRun } from '../model/start.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import { hasRunQuota } from './batch.ts'
+import { refusalOf } from './counted-quota.ts'
 import type { WriterContext } from './batch.ts'
 import type { Change } from './changes.ts'
 import type { Fences } from './fences.ts'
@@ -31,7 +32,7 @@ const MAX_QUEUES = 16
 const NO_WORKERS: ReadonlySet<WorkerSession> = new Set()
 
 export type UnrecordedRunsDeps = {
-  context: Pick<WriterContext, 'cluster' | 'cpu' | 'queues' | 'quotas' | 'tasks' | 'timing'>
+  context: Pick<WriterContext, 'cluster' | 'counted' | 'queues' | 'quotas' | 'tasks' | 'timing'>
   fences: Pick<Fences, 'next'>
   /** Changes that wait for the writer. */
   pending: () => number
@@ -145,9 +146,9 @@ export class UnrecordedRuns {
 
   /** Nothing else changes with the run, and nobody counts it. */
   #mayWait({ broadcast, daemon, domain_id: domainId, grants, on_lost: onLost, publish_result: target }: StartTask) {
-    const { cpu, quotas } = this.#deps.context
+    const { counted, quotas } = this.#deps.context
     const isPlain = !broadcast && !daemon && target === null && grants.length === 0 && onLost !== 'wait'
-    return isPlain && !hasRunQuota(quotas, domainId) && !cpu.isUsedUp(domainId)
+    return isPlain && !hasRunQuota(quotas, domainId) && refusalOf(counted, domainId) === undefined
   }
 
   /** Workers that queued runs could get. */

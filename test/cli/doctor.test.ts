@@ -122,3 +122,52 @@ it.each([
   expect(found, ended.stdout).toMatchObject([{ verdict }])
   expect(found[0]?.hint ?? '').toContain(hint)
 })
+
+const DOMAIN = '7f4e3f5e-0c55-4d4a-8a44-0d3f6f0b6d10'
+const NONE = { stored_records: null, module_bytes: null, run_bytes: 1, messages_per_second: null }
+
+it.each([
+  [
+    'domains without limits',
+    2,
+    {},
+    NONE,
+    'warning',
+    'domains have no limit of stored_records, module_bytes, messages_per_second:',
+  ],
+  [
+    'a limit of the domain itself',
+    2,
+    { module_bytes: 5 },
+    { ...NONE, module_bytes: 5 },
+    'warning',
+    'domains have no limit of stored_records, messages',
+  ],
+  [
+    'all limits',
+    2,
+    {},
+    { stored_records: 1, module_bytes: 1, run_bytes: 1, messages_per_second: 1 },
+    'ok',
+    'quotas of domains are set',
+  ],
+  ['one domain', 1, {}, NONE, undefined, undefined],
+  ['a caller who sees no quotas', 2, {}, undefined, undefined, undefined],
+] as const)('names quotas that are not set: %s', async (_what, total, own, quotas, verdict, what) => {
+  using home = createHome()
+  await using server = await serve(createServer(), {
+    ...ANSWERS,
+    '/domains': { total, domains: [{ id: DOMAIN }] },
+    ...(quotas === undefined ? {} : { [`/domains/${DOMAIN}/quotas`]: { domain_id: DOMAIN, own, quotas } }),
+  })
+  const url = `http://127.0.0.1:${server.port}`
+  const { stdout } = await home.run(['doctor', '--url', url, '--manager-url', url], {
+    environment: { SKEIN_TOKEN: 'a.b.c' },
+  })
+  const found = (JSON.parse(stdout) as Doctor).findings.filter((finding) =>
+    /quotas of domains|domains have no limit/.test(finding.what),
+  )
+  if (verdict === undefined) return expect(found).toEqual([])
+  expect(found).toMatchObject([{ verdict, what: expect.stringContaining(what) as string }])
+  if (verdict === 'warning') expect(found[0]?.hint).toContain('SKEIN_QUOTA_STORED_RECORDS')
+})

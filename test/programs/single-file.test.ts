@@ -1,4 +1,4 @@
-// The worker as one file (decision 0122): it needs neither Node nor npm nor a network, and refuses clearly what cannot work.
+// The worker as one file (decision 0121): it needs neither Node nor npm nor a network, and refuses clearly what cannot work.
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {

@@ -1,6 +1,7 @@
 // Contract decision 76: quotas of modules and of the processor time of runs.
 import { randomUUID } from 'node:crypto'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { deleteOldQuotaDays, forgetKept } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import {
   OPEN_ACCESS,
@@ -163,4 +164,95 @@ test('queued runs of a domain without processor time wait for the next day, and 
   // The next day, for this domain.
   await sql`UPDATE domain_quota_days SET day = day - 1 WHERE domain_key = ${domain.key}`.execute(db.database.db)
   await until('an empty queue', queued, (runs) => runs === 0)
+})
+
+const storedOf = async (domain: Domain) =>
+  (
+    await sql<{ used: number }>`SELECT coalesce(sum(used), 0) AS used FROM domain_quota_days
+       WHERE domain_key = ${domain.key} AND quota = 'run_bytes'`.execute(db.database.db)
+  ).rows[0]?.used ?? 0
+
+const startRefused = (task: string) =>
+  until(
+    'a refusal',
+    () => client.post(`/tasks/${task}/start`),
+    ({ status }) => status === 422,
+  )
+const started = (task: string) =>
+  until(
+    'a start',
+    () => client.post(`/tasks/${task}/start`),
+    ({ status }) => status === 200,
+  )
+
+test('results and output beyond what a domain may store make the next start 422; deleting their task makes room', async () => {
+  const [full, other] = [await newDomain(), await newDomain()]
+  const task = await newTask(full, { name: 'hello', inputs: [] })
+  expect((await client.upload(task, exampleModule('hello'))).status).toBe(200)
+  const second = await newTask(full)
+  expect((await client.upload(second, exampleModule('add'))).status).toBe(200)
+  const foreign = await newTask(other)
+  expect((await client.upload(foreign, exampleModule('add'))).status).toBe(200)
+  worker = await startTestWorker(manager, { slots: 1 })
+  for (let run = 0; run < 3; run++) expect((await client.post(`/tasks/${task}/invoke`)).status).toBe(200)
+  const { rows } = await sql<{ bytes: number }>`
+    SELECT sum(octet_length(r.results::text) + (SELECT coalesce(sum(length(l.data)), 0) FROM run_logs l WHERE l.run_key = r.key))::float8 AS bytes
+      FROM runs r WHERE r.domain_key = ${full.key}`.execute(db.database.db)
+  const bytes = rows[0]?.bytes ?? 0
+  expect(bytes).toBeGreaterThan(0)
+  await until(
+    'what is stored',
+    () => storedOf(full),
+    (stored) => stored === bytes,
+  )
+  // Lowered below what is used: nothing is deleted.
+  quotas.set(`${full.id} run_bytes`, bytes - 1)
+  const refused = await startRefused(second)
+  expect(refused.body).toMatchObject({
+    error: 'quota_exceeded',
+    message: `the quota of the domain is ${bytes - 1} bytes of results and output of runs, and used up: delete tasks, or wait until old runs are removed`,
+  })
+  expect((await client.get(`/tasks/${task}/runs`)).body['total']).toBe(3)
+  expect((await client.post(`/tasks/${foreign}/invoke`)).status).toBe(200)
+  expect((await client.delete(`/tasks/${task}`)).status).toBe(204)
+  expect(await storedOf(full)).toBe(0)
+  await started(second)
+})
+
+test('runs that wait when a domain is full start when there is room, and old days are forgotten', async () => {
+  const domain = await newDomain()
+  const task = await newTask(domain)
+  expect((await client.upload(task, exampleModule('add'))).status).toBe(200)
+  expect((await client.post(`/tasks/${task}/start`)).status).toBe(200)
+  expect(await queued()).toBe(1)
+  await sql`INSERT INTO domain_quota_days (domain_key, day, quota, source, used)
+    VALUES (${domain.key}, (now() AT TIME ZONE 'UTC')::date - 20, 'run_bytes', 'another manager', 1000)`.execute(
+    db.database.db,
+  )
+  quotas.set(`${domain.id} run_bytes`, 1000)
+  // What another manager counted is known after a read; until then starts are queued.
+  const startAnother = async () => {
+    const another = await newTask(domain)
+    expect((await client.upload(another, exampleModule('add'))).status).toBe(200)
+    return await client.post(`/tasks/${another}/start`)
+  }
+  await until('a refusal', startAnother, ({ status }) => status === 422)
+  const waiting = await queued()
+  worker = await startTestWorker(manager, { slots: 1 })
+  await until(
+    'the reason',
+    () => client.get(`/tasks/${task}/placement`),
+    ({ body }) => String(body['reason']).includes('bytes of results'),
+  )
+  expect(await queued()).toBe(waiting)
+  // A week later it still counts; when runs of that day are removed, it does not.
+  await deleteOldQuotaDays(db.database)
+  expect(await storedOf(domain)).toBe(1000)
+  await forgetKept(db.database.db, 10 * 86_400_000)
+  expect(await storedOf(domain)).toBe(0)
+  await until(
+    'the run',
+    () => client.get(`/tasks/${task}`),
+    ({ body }) => body['state'] === 3,
+  )
 })

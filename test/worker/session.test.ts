@@ -249,6 +249,46 @@ describe('a run', () => {
     expect(JSON.parse(whole.toString())).toMatchObject({ stdout: `hello\n${argument}\n` })
   })
 
+  test('whose module arrives slowly keeps no slot that others need, and runs when the module is there', async () => {
+    await joinManager({ SKEIN_WORKER_SLOTS: '1' })
+    const over = Promise.withResolvers<void>()
+    const add = manager.assignment('add', 'run-1').module?.digest ?? ''
+    manager.onFetch = (digest, response) => {
+      if (digest !== add) return false
+      const bytes = manager.modules.get(digest) ?? new Uint8Array()
+      response.writeHead(200, { 'content-length': bytes.length })
+      response.write(bytes.subarray(0, 1))
+      void over.promise.then(() => response.end(bytes.subarray(1)))
+      return true
+    }
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
+    await until(() => manager.heard('reject').length === 1)
+    expect(manager.heard('reject')[0]).toMatchObject({ run: { runId: 'run-1' }, reason: RejectReason.CROWDED })
+    expect(manager.heard('reject')[0]?.message).toContain('still being fetched')
+    manager.assign('hello', 'run-2')
+    expect(await manager.result('run-2')).toMatchObject({ state: WireTaskState.COMPLETED })
+    over.resolve()
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]', run: runRef('run-1', 2n) })
+    expect(await manager.result('run-1')).toMatchObject({ resultsJson: '[3]' })
+    expect(manager.fetches.filter(({ digest }) => digest === add)).toHaveLength(1)
+  })
+
+  test('whose module arrives slowly is kept while a slot is free', async () => {
+    await joinManager()
+    const over = Promise.withResolvers<void>()
+    manager.onFetch = (digest, response) => {
+      const bytes = manager.modules.get(digest) ?? new Uint8Array()
+      response.writeHead(200, { 'content-length': bytes.length })
+      void over.promise.then(() => response.end(bytes))
+      return true
+    }
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
+    await new Promise((resolve) => setTimeout(resolve, 2_500))
+    expect(manager.heard('reject')).toEqual([])
+    over.resolve()
+    expect(await manager.result('run-1')).toMatchObject({ resultsJson: '[3]' })
+  })
+
   test('beyond the slots and the backlog is returned with NO_SLOT', async () => {
     await joinManager({ SKEIN_WORKER_SLOTS: '1' })
     const assignments = Array.from({ length: 514 }, (_, n) => manager.assignment('endless', `run-${n}`))

@@ -1,6 +1,6 @@
 /**
  * Makes a program one file for one platform: the script stub.sh, and behind it a compressed archive of Node, of the program as
- * one bundle and of all that it reads at run time (decision 0122). `dist/` must be built. The same sources give the same bytes.
+ * one bundle and of all that it reads at run time (decision 0121). `dist/` must be built. The same sources give the same bytes.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

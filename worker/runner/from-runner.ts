@@ -9,6 +9,7 @@ import type { GuestCall, Json } from '#core/wasm/index.ts'
 import type { CallOutcome, FailureReason, RunResults } from '#core/guests/index.ts'
 import { checkJsonSize } from './json-size.ts'
 import { THREAD_QUEUE_RUNS } from './messages.ts'
+import { withOutputInResults } from './output-once.ts'
 import type { FromRunner } from './messages.ts'
 
 /** Longest error text; a thread truncates its own far below. */
@@ -61,7 +62,7 @@ function parseMessage(value: unknown): FromRunner {
       return {
         type: 'ended',
         ...runOf(message),
-        outcome: parseOutcome(fields(message['outcome'], 'an outcome')),
+        outcome: parseEnd(message),
         durationMs: duration(message, 'durationMs'),
         cpuMs: duration(message, 'cpuMs'),
         memoryBytes: count(message, 'memoryBytes'),
@@ -99,6 +100,12 @@ function parseModuleReady(message: Fields): FromRunner {
     refused: text(message, 'refused').slice(0, MAX_ERROR_CHARACTERS),
     reason: oneOf(message, 'reason', ['module_invalid', 'oom'] as const),
   }
+}
+
+function parseEnd(message: Fields): CallOutcome {
+  const outcome = parseOutcome(fields(message['outcome'], 'an outcome'))
+  const isOnce = message['isOutputInResults'] !== undefined && flag(message, 'isOutputInResults')
+  return isOnce ? withOutputInResults(outcome) : outcome
 }
 
 function parseOutcome(outcome: Fields): CallOutcome {

@@ -13,6 +13,7 @@ import { GuestThreadHost } from './guest-thread-host.ts'
 import type { Replies } from './guest-thread-host.ts'
 import { SLOT } from './messages.ts'
 import type { FromGuestThread, RunOrder, ToGuestThread } from './messages.ts'
+import { withOutputOnce } from './output-once.ts'
 
 /** Ended instances look small to the garbage collector; beyond this much guest memory a collection is forced. */
 const COLLECT_AFTER_BYTES = 32 * 1024 * 1024
@@ -53,7 +54,16 @@ function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): vo
     const { user, system } = threadCpuUsage(usedBefore)
     const cpuMs = (user + system) / 1000
     Atomics.store(slots, slot, SLOT.free)
-    const ended = { slot, sequence: order.sequence, outcome, durationMs, cpuMs, memoryBytes, isStreamed: host.finish() }
+    const isStreamed = host.finish()
+    const ended = {
+      slot,
+      sequence: order.sequence,
+      ...withOutputOnce(outcome),
+      durationMs,
+      cpuMs,
+      memoryBytes,
+      isStreamed,
+    }
     port.postMessage({ type: 'ended', ...ended } satisfies FromGuestThread)
     uncollectedBytes += memoryBytes
     if (uncollectedBytes <= COLLECT_AFTER_BYTES) return

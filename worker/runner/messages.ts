@@ -9,7 +9,8 @@ import type { CompiledComponent } from '../runtime/component.ts'
 
 /**
  * `isStreamed`: what it wrote to stdout and stderr was said before. `memoryBytes`: the memory of its instances; one that
- * the module does not export counts as full. `cpuMs`: processor time of the thread.
+ * the module does not export counts as full. `cpuMs`: processor time of the thread. `isOutputInResults`: the results have no `stdout` and
+ * `stderr`, which are those of the outcome.
  */
 export type EndedCall = {
   outcome: CallOutcome
@@ -17,6 +18,7 @@ export type EndedCall = {
   cpuMs: number
   memoryBytes: number
   isStreamed: boolean
+  isOutputInResults?: boolean
 }
 
 /** The data of one call; `sequence` identifies it within the pool. */

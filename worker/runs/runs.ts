@@ -4,7 +4,7 @@
  */
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
-import type { Assignment, GuestReply, HeldRun, RunRef, Welcome } from '#proto/index.ts'
+import type { Assignment, GuestReply, HeldRun, RunRef, RunResult, Welcome } from '#proto/index.ts'
 import { bytesOf } from '#core/bytes/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -12,7 +12,7 @@ import { monotonicMs } from '#core/time.ts'
 import { startSpan, traceIdOf, withSpan } from '#core/tracing/index.ts'
 import type { Span } from '#core/tracing/index.ts'
 import { toModuleRequest } from '../modules/index.ts'
-import type { ModuleCache } from '../modules/index.ts'
+import type { ModuleCache, PinnedModule } from '../modules/index.ts'
 import type { AssignmentJournal } from './assignment-journal.ts'
 import { GuestCalls } from './guest-calls.ts'
 import { RunLogs } from './run-logs.ts'
@@ -68,6 +68,9 @@ const BEATS_BEFORE_REPEAT = 2
 function isRepeatedAt(beats: number): boolean {
   return beats >= BEATS_BEFORE_REPEAT && Math.log2(beats) % 1 === 0
 }
+
+/** A slow module does not keep a slot for longer while others may need it. */
+const FETCH_PATIENCE_MS = 2_000
 
 /** Limit per heartbeat; further ones are shown as not running yet. */
 const MAX_PREPARING = 1_000
@@ -333,9 +336,7 @@ export class Runs {
     const { assignment, abort } = run
     const parent = run.span.traceparent
     try {
-      const module = await withSpan('fetch module', { parent }, () =>
-        this.#deps.modules.get(toModuleRequest(assignment.module), abort.signal),
-      )
+      const module = await withSpan('fetch module', { parent }, () => this.#fetch(assignment, abort.signal))
       try {
         const folder = await this.#deps.components.prepare(assignment.module.digest, module.path, {
           domainId: assignment.domainId,
@@ -368,6 +369,24 @@ export class Runs {
     }
   }
 
+  /**
+   * The module of a run. Throws `rate_limited` while every slot is held and the fetch is slow: the run goes back to the manager, and the fetch goes on
+   * for its next assignment.
+   */
+  async #fetch({ module }: CheckedAssignment, signal: AbortSignal): Promise<PinnedModule> {
+    const { modules, slots } = this.#deps
+    const leaving = new AbortController()
+    const check = setInterval(() => {
+      if (this.#held.size >= slots)
+        leaving.abort(new ServiceError('rate_limited', 'its module is still being fetched, and others need the slot'))
+    }, FETCH_PATIENCE_MS)
+    try {
+      return await modules.get(toModuleRequest(module), AbortSignal.any([signal, leaving.signal]))
+    } finally {
+      clearInterval(check)
+    }
+  }
+
   async #settle(run: Run, outcome: Ended, prepareMs: number): Promise<void> {
     const { assignment, endingFor } = run
     const ref = assignment.run
@@ -394,8 +413,10 @@ export class Runs {
       this.#outbox?.rejected(ref, RejectReason.RUNNER_KILLED, outcome.cause)
       return
     }
-    this.#reportOutput(ref, outcome)
-    await this.#record(assignment, outcome, prepareMs)
+    const result = toRunResult(assignment, outcome, prepareMs)
+    const isRepeated = result.outputInResult && this.#outbox?.takesOutputInResult === true
+    if (!isRepeated) this.#reportOutput(ref, outcome)
+    await this.#store(assignment, outcome, result)
     // It ended before the cancellation reached it: its result is used.
     if (endingFor === 'cancel') this.#outbox?.cancelled(ref, false)
   }
@@ -409,13 +430,16 @@ export class Runs {
     this.#logs.write(run, 'stderr', bytesOf(stderr), isOutputTruncated)
   }
 
+  async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
+    await this.#store(assignment, end, toRunResult(assignment, end, prepareMs))
+  }
+
   /**
    * Sends the end at once, independent of the disk: the manager's record is authoritative, and a run that both lose is
    * run again. Therefore a quickly repeatable result is only written to disk if the manager does not answer: syncing many
    * results costs more than they are worth (docs/performance.md).
    */
-  async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
-    const result = toRunResult(assignment, end, prepareMs)
+  async #store(assignment: CheckedAssignment, end: RunEnd, result: RunResult): Promise<void> {
     const isCheap = assignment.onLost !== OnLost.WAIT && end.durationMs < SPOOL_WRITE_DELAY_MS
     const urgency = isCheap && this.#outbox !== undefined ? 'deferred' : 'now'
     const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)

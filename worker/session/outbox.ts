@@ -54,6 +54,11 @@ export class Outbox {
     return Number(this.#limits.maxChunkBytes)
   }
 
+  /** Output that a result has is not sent apart. */
+  get takesOutputInResult(): boolean {
+    return this.#limits.takesOutputInResult
+  }
+
   accepted(run: RunRef): void {
     this.#accepted.add(run)
   }

@@ -4,7 +4,9 @@ import { FailureReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
 import type { Assignment, RunRef, RunResult } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { textOrBytes, wholeCharactersLength } from '#core/bytes/index.ts'
+import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { Json } from '#core/wasm/index.ts'
+import { hasOutputInResults } from '../runner/index.ts'
 import type { RunOutcome, RunRequest } from '../runner/index.ts'
 
 type Reason = Extract<RunOutcome, { state: 'failed' }>['reason'] | 'fetch_failed'
@@ -20,6 +22,9 @@ export type RunEnd = {
   /** Absent if its thread was ended: it may have used the processor all the time. */
   cpuMs?: number
   isOutputTruncated?: boolean
+  /** What it wrote, if it could write. */
+  stdout?: TextOrBytes
+  stderr?: TextOrBytes
 }
 
 const REASONS = {
@@ -137,6 +142,7 @@ export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareM
         ...(end.cpuMs === undefined ? {} : { cpuMs: end.cpuMs }),
       }
     : end
+  const outputTruncated = cut !== undefined || (kept.isOutputTruncated ?? false)
   return create(RunResultSchema, {
     run: assignment.run,
     state: STATES[kept.state],
@@ -147,7 +153,8 @@ export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareM
     durationMs: kept.durationMs,
     cpuMs: kept.cpuMs ?? kept.durationMs,
     prepareMs,
-    outputTruncated: cut !== undefined || (kept.isOutputTruncated ?? false),
+    outputTruncated,
+    outputInResult: resultsJson !== '' && !isTooLarge && !outputTruncated && hasOutputInResults(end),
   })
 }
 

@@ -5,13 +5,13 @@
 import type { Queryable } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { addOfDomains } from './days.ts'
-import type { DailyQuota } from './names.ts'
+import type { CountedQuota } from './names.ts'
 
 const WRITE_INTERVAL_MS = 1000
 
 export type DayCountsOptions = {
   db: Queryable
-  name: DailyQuota
+  name: CountedQuota
   /** Who counts, so that processes that count do not wait for each other; empty: all processes together. */
   source: string
   logger: Logger
@@ -31,8 +31,9 @@ export class DayCounts {
     this.#options = options
   }
 
+  /** A negative amount: something of it was removed. */
   add(domainId: string, amount: number): void {
-    if (amount <= 0) return
+    if (amount === 0) return
     this.#unwritten.set(domainId, this.unwritten(domainId) + amount)
     if (!this.#isStopped) this.#timer ??= setTimeout(() => void this.flush(), WRITE_INTERVAL_MS)
   }

@@ -1,7 +1,9 @@
 /** SQL of what domains use of their daily quotas. A day is one of UTC. */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import type { DailyQuota } from './names.ts'
+import type { Sql } from '#core/sql.ts'
+import { KEPT_QUOTA } from './names.ts'
+import type { CountedQuota, DailyQuota } from './names.ts'
 
 export const DAY_SECONDS = 86_400
 /** Days that are kept: only the present one is read. */
@@ -53,7 +55,11 @@ export async function usedTodayByDomains(
 /** Adds to what these domains have used today, whatever their limits are. `source`: who counts. */
 export async function addOfDomains(
   db: Queryable,
-  { name, source, added }: { name: DailyQuota; source: string; added: readonly { domainId: string; added: number }[] },
+  {
+    name,
+    source,
+    added,
+  }: { name: CountedQuota; source: string; added: readonly { domainId: string; added: number }[] },
 ): Promise<void> {
   await sql`
     INSERT INTO domain_quota_days AS q (domain_key, day, quota, source, used)
@@ -64,7 +70,38 @@ export async function addOfDomains(
 }
 
 export async function deleteOldQuotaDays({ db }: { db: Queryable }): Promise<void> {
-  await sql`DELETE FROM domain_quota_days WHERE day < ${TODAY} - ${KEPT_DAYS}::integer`.execute(db)
+  await sql`DELETE FROM domain_quota_days WHERE day < ${TODAY} - ${KEPT_DAYS}::integer AND quota <> ${KEPT_QUOTA}`.execute(
+    db,
+  )
+}
+
+/** What these domains have stored of what is counted for as long as it is kept, by their ids. */
+export async function keptByDomains(db: Queryable, domainIds: readonly string[]): Promise<Map<string, number>> {
+  const { rows } = await sql<{ id: string; used: number }>`
+    SELECT d.id, greatest(sum(q.used), 0) AS used FROM domains d JOIN domain_quota_days q ON q.domain_key = d.key
+     WHERE d.id = ANY (${[...domainIds]}::uuid[]) AND q.quota = ${KEPT_QUOTA} GROUP BY 1`.execute(db)
+  return new Map(rows.map((row) => [row.id, row.used]))
+}
+
+/** The same of one domain, by its key. */
+export async function keptByDomain(db: Queryable, domainKey: number): Promise<number> {
+  const { rows } = await sql<{ used: number }>`SELECT coalesce(greatest(sum(used), 0), 0) AS used FROM domain_quota_days
+     WHERE domain_key = ${domainKey} AND quota = ${KEPT_QUOTA}`.execute(db)
+  return rows[0]?.used ?? 0
+}
+
+/** Nothing of these days is kept any longer. */
+export async function forgetKept(db: Queryable, keptMs: number): Promise<void> {
+  await sql`DELETE FROM domain_quota_days WHERE quota = ${KEPT_QUOTA}
+    AND day < (now() AT TIME ZONE 'UTC' - make_interval(secs => ${keptMs / 1000}::float8))::date`.execute(db)
+}
+
+/** A part of a statement that removes what was kept. `removed` is a part with `domain_key`, `day` and `bytes`. */
+export function releaseKept(removed: string): Sql {
+  return sql`INSERT INTO domain_quota_days AS q (domain_key, day, quota, source, used)
+    SELECT r.domain_key, r.day, ${KEPT_QUOTA}, 'removed', -sum(r.bytes) FROM ${sql.raw(removed)} r
+     WHERE r.domain_key IS NOT NULL AND r.bytes > 0 GROUP BY 1, 2 ORDER BY 1, 2
+    ON CONFLICT ON CONSTRAINT domain_quota_days_pkey DO UPDATE SET used = q.used + EXCLUDED.used`
 }
 
 /** Seconds until the next day begins; at least one. */

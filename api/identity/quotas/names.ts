@@ -56,6 +56,13 @@ export const DOMAIN_QUOTAS = {
     'Processor seconds that runs of a domain use per day (UTC)',
     'processor seconds of runs per day',
   ),
+  run_bytes: {
+    ...amount(
+      'Bytes of the results and the output that runs of a domain have stored',
+      'bytes of results and output of runs',
+    ),
+    standard: 20 * 1024 ** 3,
+  },
   queued_runs: amount('Runs of a domain that wait for a worker', 'queued runs'),
   concurrent_runs: amount('Runs of a domain that workers of one task manager have at a time', 'concurrent runs'),
   run_weight: {
@@ -78,6 +85,10 @@ export type QuotaName = DomainQuota | UserQuota
 /** Quotas of which a day of UTC has its own amount. */
 export const DAILY_QUOTAS = ['exports_per_day', 'notifications_per_day', 'cpu_seconds_per_day'] as const
 export type DailyQuota = (typeof DAILY_QUOTAS)[number]
+
+/** An amount that is counted by the day on which it was added, for as long as it is kept. */
+export const KEPT_QUOTA = 'run_bytes'
+export type CountedQuota = DailyQuota | typeof KEPT_QUOTA
 
 /** The values that are set for one domain or user, or by the settings for all. */
 export type QuotaValues<N extends string = string> = Readonly<Partial<Record<N, number>>>

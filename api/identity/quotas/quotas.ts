@@ -10,8 +10,8 @@ import type { EntityFacts } from '../access/index.ts'
 import { sumEntityCounts } from '../listing/index.ts'
 import type { QuotaDefaults } from './config.ts'
 import { DayCounts } from './day-counts.ts'
-import { addToday, secondsOfToday, usedToday } from './days.ts'
-import { DAILY_QUOTAS, DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
+import { addToday, keptByDomain, secondsOfToday, usedToday } from './days.ts'
+import { DAILY_QUOTAS, DOMAIN_QUOTAS, KEPT_QUOTA, USER_QUOTAS } from './names.ts'
 import type { DailyQuota, DomainQuota, QuotaValues, UserQuota } from './names.ts'
 import { findQuotas, lockOwner } from './repository.ts'
 import type { StoredQuotas } from './repository.ts'
@@ -50,6 +50,7 @@ export class Quotas {
     this.#notifications = new DayCounts({ db, name: NOTIFICATIONS, source: '', logger })
     for (const type of ['client', 'channel', 'group'] as const)
       this.measure(`${type}s`, (domainKey) => sumEntityCounts(db, type, [domainKey], undefined))
+    this.measure(KEPT_QUOTA, (domainKey) => keptByDomain(db, domainKey))
     for (const name of DAILY_QUOTAS)
       this.measure(name, async (domainKey) => Math.floor((await usedToday(db, name, [domainKey])).get(domainKey) ?? 0))
   }

@@ -21,11 +21,12 @@ const WORDS: Readonly<Record<Name, string>> = {
   module_bytes: 'Size of modules',
   cpu_seconds_per_day: 'Processor seconds of runs today',
   queued_runs: 'Queued runs',
+  run_bytes: 'Size of results and output of runs',
   queued_bytes: 'Size of what messages have caused and that waits',
   concurrent_runs: 'Concurrent runs',
   run_weight: 'Weight among domains whose runs wait',
 }
-const IN_BYTES: ReadonlySet<Name> = new Set(['message_bytes_per_second', 'module_bytes', 'queued_bytes'])
+const IN_BYTES: ReadonlySet<Name> = new Set(['message_bytes_per_second', 'module_bytes', 'queued_bytes', 'run_bytes'])
 /** From this part of a quota on, it is warned about. */
 const NEARLY = 0.9
 

@@ -60,7 +60,7 @@ class Manager {
       queues: new RunQueues(),
       shares: new FairShares(),
       quotas: { ofDomainId: () => undefined },
-      cpu: { used: () => undefined, isUsedUp: () => false, limitOf: () => undefined },
+      counted: { cpu: UNLIMITED, bytes: UNLIMITED },
       endings: new RunEndings(),
       // Starts of the simulation are not awaited: each is recorded first.
       unrecorded: { find: () => undefined, finish: () => undefined, startOver: () => undefined },
@@ -74,7 +74,16 @@ class Manager {
   }
 }
 
-const DELIVERY = { modules: { of: () => ({ digest: 'sha256:0' }) }, openSecrets: () => ({}) }
+/** No run of the simulation has a message. */
+const neverUndelivered = (): never => {
+  throw new Error('no run has a message that is stored apart')
+}
+const UNLIMITED = { used: () => undefined, refusalOf: () => undefined }
+const DELIVERY = {
+  modules: { of: () => ({ digest: 'sha256:0' }) },
+  openSecrets: () => ({}),
+  readGiven: neverUndelivered,
+}
 
 type AssignedRun = { run: RunIdentity; isRunning: boolean; onLost: OnLost; beats: number }
 
@@ -323,7 +332,10 @@ export class World {
       session: new WorkerSession(
         facts,
         this.#store.now,
-        new WorkerStream(facts.id, DELIVERY, (message) => this.#toNode(node, link, message)),
+        new WorkerStream(facts.id, DELIVERY, {
+          send: (message) => this.#toNode(node, link, message),
+          undelivered: { gone: neverUndelivered, failed: neverUndelivered },
+        }),
       ),
     }
     const claims: HelloClaims = {
