@@ -10,7 +10,7 @@ import { dirname, join, resolve } from 'node:path'
 import { printTable } from './statistics.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const ROUND_KILLS = 50
+const ROUND_KILLS = 25
 const TEST = 'test/faults/effects.test.ts'
 
 type Round = {

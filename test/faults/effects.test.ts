@@ -32,6 +32,7 @@ const TOLD_RANGE = 1_000_000
 const STALL_MS = 240_000
 const SETTLE_MS_OF_KILL = 30_000
 const COUNT_MS = 500
+const MAX_SHOWN_CHARS = 20_000
 const RUN_STATES = [0, 1, 2, 3, 4, 5, 6, 7]
 /** The guest of the batches traps at a negative value. */
 const valueOf = (number: number) => (number % 250 === 249 ? -number : number)
@@ -250,6 +251,10 @@ test(
   async () => {
     let whole = await startWhole(installation)
     await using stack = new AsyncDisposableStack()
+    let isProved = false
+    stack.defer(() => {
+      if (!isProved) console.log(`the installation printed: ${whole.output().slice(-MAX_SHOWN_CHARS)}`)
+    })
     stack.defer(async () => await whole[Symbol.asyncDispose]())
     const setup = await setUp(whole)
     const load = publish(() => whole, setup)
@@ -280,7 +285,6 @@ test(
       const given = await valuesOf(whole, setup, effect)
       if (given.length !== wanted.length) {
         console.log(JSON.stringify(await refusedOf(whole, setup, effect)))
-        console.log(whole.output())
       }
       expect(given).toEqual(wanted)
       sums.push(sumOf(given))
@@ -308,6 +312,7 @@ test(
     expect(given.toSorted((one, other) => one - other)).toEqual(poison)
     expect(await read(add.taskId)).toMatchObject({ trigger_status: { matched: sent, dropped: 0, expired: 0 } })
     expect(await read(relay.taskId)).toMatchObject({ trigger_status: { matched: sent, expired: 0 } })
+    isProved = true
     const figures = {
       kills,
       values: { acknowledged: sent, poison: poison.length, told: told.length },
