@@ -9,7 +9,6 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Rounds } from '#core/rounds.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import {
-  ContentWriter,
   MAX_WAITING,
   countExpired,
   handMatches,
@@ -89,7 +88,7 @@ async function goOn(tx: Transaction, taskKey: number): Promise<number> {
     await countExpired(tx, taskKey, expired)
     await recordInJournal(tx, [{ taskKey, source: 'message', reason, count: expired }])
   }
-  const handled = taken.length === 0 ? 0 : await handMatches(tx, rule, taken, new ContentWriter(tx))
+  const [handled = 0] = taken.length === 0 ? [] : await handMatches(tx, [{ rule, matches: taken }])
   const left = taken[handled]
   await storeTriggerPlace(tx, rule, left === undefined ? next : placeOf(left.of))
   return handled + expired

@@ -11,7 +11,6 @@ import { MAX_IDLE_FACTOR, beginAtEnd, startLogFollower } from '#core/changelog/i
 import type { LogRow } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import {
-  ContentWriter,
   handMatches,
   hasTriggers,
   hintMessages,
@@ -99,11 +98,14 @@ async function applyTriggers(
   const byChannel = Map.groupBy(filters, (filter) => filter.channelKey)
   const matches = messages.flatMap((message) => matchesOf(message, byChannel.get(message.channelKey) ?? []))
   const byTask = Map.groupBy(matches, ({ taskKey }) => taskKey)
-  const contents = new ContentWriter(tx)
+  const given = (await readTriggerRules(tx, [...byTask.keys()])).map((rule) => ({
+    rule,
+    matches: byTask.get(rule.taskKey) ?? [],
+  }))
   let fell = false
-  for (const rule of await readTriggerRules(tx, [...byTask.keys()])) {
-    const ofRule = byTask.get(rule.taskKey) ?? []
-    const next = ofRule[await handMatches(tx, rule, ofRule, contents)]
+  for (const [index, handled] of (await handMatches(tx, given)).entries()) {
+    const { rule, matches: ofRule } = given[index] as (typeof given)[number]
+    const next = ofRule[handled]
     if (next === undefined) continue
     await storeTriggerPlace(tx, rule, placeOf(next.of))
     fell = true
