@@ -28,7 +28,7 @@ export type {
 } from './batches.ts'
 export { contentOf, handMatches, hintMessages, startMessageReader } from './messages.ts'
 export type { DroppedRuns, MessageOutcome, NewMessage, QueuedMessage, StoredMessage } from './messages.ts'
-export { ContentWriter, createMessageContents, removeUnusedContents } from './message-contents.ts'
+export { createMessageContents, removeUnusedContents } from './message-contents.ts'
 export type { ContentRef, MessageContents } from './message-contents.ts'
 export { HELD_CALLS, holdCall, releaseHeld, releaseLeft } from './held-publications.ts'
 export { hintPublications, publicationsOf, publishCall, startPublicationReader } from './publications.ts'

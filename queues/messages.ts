@@ -16,12 +16,14 @@ import type { ContentHeader, ContentRef } from './message-contents.ts'
 import type { TriggerMessage } from './trigger-message.ts'
 import { hintBatches } from './batches.ts'
 import { MAX_WAITING, countDropped, countMatches, keepsMessages, maxWaiting } from './triggers.ts'
-import type { StoredTriggerRule } from './triggers.ts'
+import type { MatchCounts, StoredTriggerRule } from './triggers.ts'
 
 const TABLE = 'task_messages'
 
 /** The number of rows that a manager takes at a time. */
 const MAX_ROWS = 500
+/** The oldest due rows, among which domains take turns: a domain with more of them delays others. */
+const MAX_COMPARED = 20_000
 /** The time after which another manager takes the rows of a dead one. */
 const TAKEN_MS = 30_000
 /** The delay before a message whose runs could not be started is retried. */
@@ -72,52 +74,77 @@ export type MessageOutcome = 'retry' | 'hold' | { started: number; dropped: numb
 /** Runs of a task that were not started since its last message of which all were. */
 export type DroppedRuns = { taskKey: number; count: number; reason: string }
 
-/** Adds messages at the end of the queue. With `delayMs` they become due later; kept ones are taken in batches. */
-export async function queueMessages(
+/** A message for the queue of a task. Kept ones are taken in batches. */
+type Queued = { taskKey: number; message: NewMessage; isKept: boolean }
+
+/** Adds messages of a task at the end of the queue. */
+export async function queueMessages(tx: Transaction, taskKey: number, messages: readonly NewMessage[]): Promise<void> {
+  const queued = messages.map((message) => ({ taskKey, message, isKept: false }))
+  await queueForTasks(tx, queued, { contents: new ContentWriter(tx) })
+}
+
+/** Adds messages at the end of the queue. With `delayMs` they become due later. */
+async function queueForTasks(
   tx: Transaction,
-  taskKey: number,
-  messages: readonly NewMessage[],
-  {
-    delayMs = 0,
-    areKept = false,
-    contents = new ContentWriter(tx),
-  }: { delayMs?: number; areKept?: boolean; contents?: ContentWriter } = {},
+  queued: readonly Queued[],
+  { delayMs = 0, contents }: { delayMs?: number; contents: ContentWriter },
 ): Promise<void> {
-  if (messages.length === 0) return
-  const stored = await contents.store(messages.map(({ message }) => message))
-  const texts = messages.map(({ message }, index) =>
+  if (queued.length === 0) return
+  const stored = await contents.store(queued.map(({ message: { message } }) => message))
+  const texts = queued.map(({ message: { message } }, index) =>
     stored[index] === null ? contents.textOf(message) : JSON.stringify(headerOf(message)),
   )
   await sql`INSERT INTO task_messages (task_key, origin, message, content_key, content_bytes, traceparent, due_at, lane)
-    SELECT ${taskKey}, m.origin, m.message, m.content_key, m.content_bytes, m.traceparent,
-      CASE WHEN ${areKept} THEN 'infinity' ELSE now() + make_interval(secs => ${delayMs / 1000}::float8) END,
-      CASE WHEN ${areKept} THEN m.message ->> 'publisher' END
-    FROM unnest(${messages.map(({ origin }) => origin)}::text[],
+    SELECT m.task_key, m.origin, m.message, m.content_key, m.content_bytes, m.traceparent,
+      CASE WHEN m.is_kept THEN 'infinity' ELSE now() + make_interval(secs => ${delayMs / 1000}::float8) END,
+      CASE WHEN m.is_kept THEN m.message ->> 'publisher' END
+    FROM unnest(${queued.map(({ taskKey }) => taskKey)}::bigint[], ${queued.map(({ message: { origin } }) => origin)}::text[],
       ${jsonArray(texts)}::json[], ${stored.map((content) => content?.key ?? null)}::bigint[],
       ${stored.map((content) => content?.bytes ?? null)}::int[],
-      ${messages.map(({ traceparent }) => traceparent ?? null)}::text[]) AS m (origin, message, content_key, content_bytes, traceparent)
+      ${queued.map(({ message: { traceparent } }) => traceparent ?? null)}::text[], ${queued.map(({ isKept }) => isKept)}::boolean[])
+      AS m (task_key, origin, message, content_key, content_bytes, traceparent, is_kept)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
 }
 
+/** A rule, and the messages that match it, in their order. */
+export type RuleMatches = { rule: StoredTriggerRule; matches: readonly NewMessage[] }
+
+/** Rules whose messages are queued and counted by one statement each. */
+const MAX_RULES = 1_000
+
 /**
- * Queues messages that match the rule and counts them; those beyond a rate are dropped, or wait for its next window. Returns how many were
- * handled: with the next one the trigger falls behind. `contents` is that of the transaction: what several rules match is stored once.
+ * Queues messages that match rules and counts them; those beyond a rate are dropped, or wait for its next window. Returns how many of each rule were
+ * handled: with the next one the trigger falls behind. What several rules match is stored once.
  */
-export async function handMatches(
-  tx: Transaction,
-  rule: StoredTriggerRule,
-  matches: readonly NewMessage[],
-  contents: ContentWriter,
-): Promise<number> {
-  const { taskKey, debounceMs, windowLeft } = rule
-  if (debounceMs !== null) return await handLast(tx, { ...rule, debounceMs }, matches, contents)
-  const fitting = fittingOf(rule, matches, contents)
-  const taken = matches.slice(0, Math.min(fitting, windowLeft ?? Infinity))
-  const isDropping = rule.excess === 'drop' && taken.length < fitting
-  const handled = isDropping ? fitting : taken.length
-  const dropped = handled - taken.length
-  await queueMessages(tx, taskKey, taken, { areKept: keepsMessages(rule), contents })
-  await countMatches(tx, taskKey, { matched: handled, taken: taken.length, replaced: 0, dropped, reason: RATE_LIMIT })
+export async function handMatches(tx: Transaction, given: readonly RuleMatches[]): Promise<number[]> {
+  const contents = new ContentWriter(tx)
+  const handled: number[] = []
+  for (let at = 0; at < given.length; at += MAX_RULES)
+    handled.push(...(await handSome(tx, given.slice(at, at + MAX_RULES), contents)))
+  return handled
+}
+
+async function handSome(tx: Transaction, given: readonly RuleMatches[], contents: ContentWriter): Promise<number[]> {
+  const handled: number[] = []
+  const queued: Queued[] = []
+  const counts: MatchCounts[] = []
+  for (const { rule, matches } of given) {
+    const { taskKey, debounceMs, windowLeft } = rule
+    if (debounceMs !== null) {
+      handled.push(await handLast(tx, { ...rule, debounceMs }, matches, contents))
+      continue
+    }
+    const fitting = fittingOf(rule, matches, contents)
+    const taken = matches.slice(0, Math.min(fitting, windowLeft ?? Infinity))
+    const isDropping = rule.excess === 'drop' && taken.length < fitting
+    const matched = isDropping ? fitting : taken.length
+    const isKept = keepsMessages(rule)
+    for (const message of taken) queued.push({ taskKey, message, isKept })
+    counts.push({ taskKey, matched, taken: taken.length, replaced: 0, dropped: matched - taken.length })
+    handled.push(matched)
+  }
+  await queueForTasks(tx, queued, { contents })
+  await countMatches(tx, counts, RATE_LIMIT)
   return handled
 }
 
@@ -148,14 +175,12 @@ async function handLast(
   const replaced = await removeDebounced(tx, taskKey, debounceMs)
   const taken = (windowLeft ?? Infinity) + replaced > 0 ? matches.slice(-1) : []
   const dropped = matches.length > 0 && taken.length === 0 ? 1 : 0
-  await queueMessages(tx, taskKey, taken, { delayMs: debounceMs, contents })
-  await countMatches(tx, taskKey, {
-    matched: matches.length,
-    taken: taken.length,
-    replaced,
-    dropped,
-    reason: RATE_LIMIT,
-  })
+  await queueForTasks(
+    tx,
+    taken.map((message) => ({ taskKey, message, isKept: false })),
+    { delayMs: debounceMs, contents },
+  )
+  await countMatches(tx, [{ taskKey, matched: matches.length, taken: taken.length, replaced, dropped }], RATE_LIMIT)
   return matches.length
 }
 
@@ -175,10 +200,18 @@ export function hintMessages(bus: Bus): void {
   hintBatches(bus)
 }
 
-// In insertion order; concurrent managers take other rows.
+// Domains in turn, and the messages of each in insertion order.
+const NEXT = sql`
+  SELECT c.key FROM (
+    SELECT w.key, w.due_at, row_number() OVER (PARTITION BY t.domain_key ORDER BY w.due_at, w.key) AS turn
+      FROM (SELECT key, task_key, due_at FROM task_messages WHERE due_at <= now() AND run_id IS NULL ORDER BY due_at, key LIMIT ${MAX_COMPARED}) w
+      JOIN tasks t ON t.key = w.task_key) c
+  ORDER BY c.turn, c.due_at, c.key LIMIT ${MAX_ROWS}`
+
+// A row that another manager has locked is left to it.
 const TAKE = sql<QueuedMessage>`
   UPDATE task_messages m SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8)
-  FROM (SELECT key FROM task_messages WHERE due_at <= now() AND run_id IS NULL ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
+  FROM (SELECT key FROM task_messages WHERE key = ANY (ARRAY(${NEXT})) AND due_at <= now() AND run_id IS NULL FOR UPDATE SKIP LOCKED) due,
     tasks t LEFT JOIN modules d ON d.key = t.module_key LEFT JOIN task_triggers g ON g.task_key = t.key
   WHERE m.key = due.key AND t.key = m.task_key
   RETURNING m.key, m.task_key AS "taskKey", m.origin, m.message, m.content_key AS "contentKey", m.content_bytes AS "contentBytes", m.traceparent, t.id AS "taskId", t.name AS "taskName",

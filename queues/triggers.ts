@@ -53,7 +53,7 @@ export const maxWaiting = ({ batch }: Pick<TriggerRule, 'batch'>): number =>
 export const keepsMessages = ({ batch, ordering }: Pick<TriggerRule, 'batch' | 'ordering'>): boolean =>
   batch !== null || ordering !== null
 
-export type MatchCounts = { matched: number; taken: number; replaced: number; dropped: number; reason: string }
+export type MatchCounts = { taskKey: number; matched: number; taken: number; replaced: number; dropped: number }
 
 export type StoredTriggerRule = TriggerRule & {
   taskKey: number
@@ -278,17 +278,17 @@ function compares(record: SenmlRecord, comparator: Comparator, value: number): b
   }
 }
 
-/** Counts matched messages: `taken` were queued and replaced `replaced` earlier ones. */
-export async function countMatches(
-  tx: Transaction,
-  taskKey: number,
-  { matched, taken, replaced, dropped, reason }: MatchCounts,
-): Promise<void> {
-  await sql`UPDATE task_triggers g SET matched = matched + ${matched}, dropped = dropped + ${dropped},
-      dropped_reason = CASE WHEN ${dropped}::int > 0 THEN ${reason} ELSE dropped_reason END, last_match_at = now(),
-      window_count = CASE WHEN ${IS_NEW_WINDOW} THEN 0 ELSE greatest(window_count - ${replaced}, 0) END + ${taken},
-      window_at = CASE WHEN ${IS_NEW_WINDOW} THEN now() ELSE window_at END
-    WHERE g.task_key = ${taskKey}`.execute(tx)
+/** Counts matched messages of triggers: `taken` were queued and replaced `replaced` earlier ones. `reason`: why others were dropped. */
+export async function countMatches(tx: Transaction, counts: readonly MatchCounts[], reason: string): Promise<void> {
+  if (counts.length === 0) return
+  const of = (name: keyof MatchCounts) => counts.map((count) => count[name])
+  await sql`UPDATE task_triggers g SET matched = g.matched + c.matched, dropped = g.dropped + c.dropped,
+      dropped_reason = CASE WHEN c.dropped > 0 THEN ${reason} ELSE g.dropped_reason END, last_match_at = now(),
+      window_count = CASE WHEN ${IS_NEW_WINDOW} THEN 0 ELSE greatest(g.window_count - c.replaced, 0) END + c.taken,
+      window_at = CASE WHEN ${IS_NEW_WINDOW} THEN now() ELSE g.window_at END
+    FROM unnest(${of('taskKey')}::bigint[], ${of('matched')}::int[], ${of('dropped')}::int[], ${of('replaced')}::int[], ${of('taken')}::int[])
+      AS c (task_key, matched, dropped, replaced, taken)
+    WHERE g.task_key = c.task_key`.execute(tx)
 }
 
 /** Counts runs that were not started, with the last reason of each task. */

@@ -10,7 +10,6 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Rounds } from '#core/rounds.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import {
-  ContentWriter,
   MAX_WAITING,
   countExpired,
   handMatches,
@@ -102,7 +101,7 @@ async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains):
     await recordInJournal(tx, [{ taskKey, source: 'message', reason, count: expired }])
   }
   const isFull = waitsForRoom(rule, fullDomains)
-  const handled = taken.length === 0 || isFull ? 0 : await handMatches(tx, rule, taken, new ContentWriter(tx))
+  const [handled = 0] = taken.length === 0 || isFull ? [] : await handMatches(tx, [{ rule, matches: taken }])
   const left = taken[handled]
   await storeTriggerPlace(tx, rule, left === undefined ? next : placeOf(left.of))
   return handled + expired

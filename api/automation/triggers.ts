@@ -12,7 +12,6 @@ import { MAX_IDLE_FACTOR, beginAtEnd, startLogFollower } from '#core/changelog/i
 import type { LogRow } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import {
-  ContentWriter,
   handMatches,
   hasTriggers,
   hintMessages,
@@ -104,12 +103,14 @@ async function applyTriggers(
   const byChannel = Map.groupBy(filters, (filter) => filter.channelKey)
   const matches = messages.flatMap((message) => matchesOf(message, byChannel.get(message.channelKey) ?? []))
   const byTask = Map.groupBy(matches, ({ taskKey }) => taskKey)
-  const contents = new ContentWriter(tx)
+  const rules = await readTriggerRules(tx, [...byTask.keys()])
+  const given = rules.map((rule) => ({ rule, matches: byTask.get(rule.taskKey) ?? [] }))
+  const open = given.filter(({ rule }) => !waitsForRoom(rule, fullDomains))
+  const counts = open.length === 0 ? [] : await handMatches(tx, open)
+  const handled = new Map(open.map(({ rule }, index) => [rule.taskKey, counts[index] ?? 0]))
   let fell = false
-  for (const rule of await readTriggerRules(tx, [...byTask.keys()])) {
-    const ofRule = byTask.get(rule.taskKey) ?? []
-    const isFull = waitsForRoom(rule, fullDomains)
-    const next = isFull ? ofRule[0] : ofRule[await handMatches(tx, rule, ofRule, contents)]
+  for (const { rule, matches: ofRule } of given) {
+    const next = ofRule[handled.get(rule.taskKey) ?? 0]
     if (next === undefined) continue
     await storeTriggerPlace(tx, rule, placeOf(next.of))
     fell = true
