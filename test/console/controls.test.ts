@@ -671,6 +671,19 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       ['rooms/manager/task.tsx PUT /tasks/{task_id}', 'rooms/manager/task.tsx POST /tasks/{task_id}/invoke'],
       () => button('Run').click(),
     )
+    // The run shows what it was started with, and runs again with the same.
+    await page.getByRole('link', { name: 'Open the run' }).click()
+    await headed('Inputs')
+    await press('rooms/manager/run-inputs.tsx POST /tasks/{task_id}/invoke', () =>
+      button('Run again with these').click(),
+    )
+    await api('PUT', `/tasks/${task}`, { inputs: [1, 2] })
+    const { run_id: started } = await api<{ run_id: string }>('POST', `/tasks/${task}/start`)
+    await until(async () => (await api<{ state: number }>('GET', `/tasks/${task}`)).state === 3, 'the end of the run')
+    await visitor.go(`/d/${domain}/tasks/${task}/runs/${started}`)
+    await press('rooms/manager/run-inputs.tsx POST /tasks/{task_id}/start', () =>
+      button('Run again with these').click(),
+    )
     await visitor.go(`/d/${domain}/tasks/${task}/rules`)
     const change = async (name: string, fill: () => Promise<unknown>) => {
       await button(name).click()
