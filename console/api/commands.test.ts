@@ -1,9 +1,10 @@
 import { beforeAll, expect, test, vi } from 'vitest'
+import type * as Commands from './commands.ts'
 
 // The address of the console comes from the page.
 vi.stubGlobal('document', { baseURI: 'http://skein.example.com/console/' })
-let asCurl: typeof import('./commands.ts').asCurl
-let asCli: typeof import('./commands.ts').asCli
+let asCurl: (typeof Commands)['asCurl']
+let asCli: (typeof Commands)['asCli']
 beforeAll(async () => {
   ;({ asCurl, asCli } = await import('./commands.ts'))
 })

@@ -103,15 +103,11 @@ export function formatDuration(ms: number): string {
   if (ms < 60_000) return `${tenths.format(ms / 1_000)} s`
   return ms < 3_600_000 ? `${Math.round(ms / 60_000)} min` : `${tenths.format(ms / 3_600_000)} h`
 }
-/** Six digits; very small and very large numbers with an exponent. */
+/** Six digits; very small numbers with an exponent. */
 export function formatValue(value: number): string {
-  const size = Math.abs(value)
-  if (Number.isInteger(value) && size < LARGE) return whole.format(value)
-  return size >= LARGE || (size < SMALL && size > 0)
-    ? Number(value.toPrecision(6)).toString()
-    : significant.format(value)
+  if (Number.isInteger(value)) return whole.format(value)
+  return Math.abs(value) < SMALL ? Number(value.toPrecision(6)).toString() : significant.format(value)
 }
-const LARGE = 1e15
 const SMALL = 1e-4
 
 /** Null is a gap: nothing is known of that step. */

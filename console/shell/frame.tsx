@@ -9,7 +9,6 @@ import { formatCount } from '../design/display.tsx'
 import { Icon } from '../design/icon.tsx'
 import { Dialog, Toasts } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
-import { guideOf } from './guides.ts'
 import { useKeys } from './keyboard.ts'
 import { SECTIONS } from './navigation.ts'
 import { Palette } from './palette.tsx'
@@ -91,13 +90,11 @@ export function Frame() {
           <Outlet />
         </main>
       </div>
-      {layer === 'palette' ? <Palette domain={domain} onClose={close} /> : null}
-      {layer === 'requests' ? (
-        <Suspense fallback={null}>
-          <RequestsDrawer onClose={close} />
-        </Suspense>
-      ) : null}
-      {layer === 'shortcuts' ? <ShortcutsDialog onClose={close} /> : null}
+      <Suspense fallback={null}>
+        {layer === 'palette' ? <Palette domain={domain} onClose={close} /> : null}
+        {layer === 'requests' ? <RequestsDrawer onClose={close} /> : null}
+        {layer === 'shortcuts' ? <ShortcutsDialog onClose={close} /> : null}
+      </Suspense>
       {layer === 'navigation' ? (
         <Dialog title="Navigation" kind="side" isBare onClose={close}>
           <nav aria-label="Console">
@@ -274,10 +271,10 @@ export function ThemeMenu() {
 /** To the guide that explains the screen. */
 function GuideLink({ domain }: { domain: string }) {
   const { pathname } = useLocation()
-  if (pathname.includes('/guides')) return null
   return (
     <Link
-      to={paths.guide(domain, guideOf(pathname))}
+      to={paths.guide(domain)}
+      search={{ of: pathname }}
       className="button quiet square"
       title="Guide for this page"
       aria-label="Guide for this page"
