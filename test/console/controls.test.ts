@@ -729,7 +729,8 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     const domain = await newDomain('Letters')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })
     const task = await made('/tasks', { name: 'sum', domain_id: domain })
-    const tab = (name: string | RegExp) => page.getByRole('link', { name, exact: typeof name === 'string' })
+    const tab = (name: string | RegExp) =>
+      page.locator('main').getByRole('link', { name, exact: typeof name === 'string' })
     await visitor.go(`/d/${domain}/tasks/${task}`)
     await tab('Journal').waitFor()
     expect(await tab(/Dead letters/).count(), 'a task without channels').toBe(0)
@@ -815,7 +816,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       [1, 2, 3].map((v) => ({ n: 'a', v, t: 1_700_000_000 + v })),
     )
     await seen(/messages since .* wait in their channel/)
-    await page.route(`**/tasks/${task}`, async (route) => {
+    await page.route(`**/tasks/${task}?recent=true`, async (route) => {
       const response = await route.fetch()
       const json = (await response.json()) as { trigger_status?: { expired: number } }
       if (json.trigger_status !== undefined) json.trigger_status.expired = 2

@@ -16,7 +16,7 @@ import { guideOf } from './guide-of.ts'
 import './guides.css'
 
 const INDEX = 'README.md'
-const GUIDE_ADDRESS = /\/docs\/guides\/([a-z0-9-]+)\.md(#.*)?$/
+const GUIDE_ADDRESS = /^\/docs\/guides\/([a-z0-9-]+)\.md(#[^#]*)?$/
 /** What the renderer of the guides makes. Other elements are shown as their text. */
 const SHOWN = new Set(
   ['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'strong', 'em', 'code'].concat([
