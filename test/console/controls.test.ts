@@ -823,7 +823,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       await route.fulfill({ response, json })
     })
     await seen(/matched, 0 dropped, 2 expired after a week of waiting/)
-    await page.unroute(`**/tasks/${task}`)
+    await page.unroute(`**/tasks/${task}?recent=true`)
 
     await change(async () => void (await beyond().selectOption('drop')))
     expect(await trigger()).toMatchObject({ rate_limit: '1/1h', excess: 'drop' })
