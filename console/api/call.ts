@@ -21,6 +21,8 @@ export type Input<K extends Operation> = {
   headers?: Record<string, string>
   /** Requests before a login. */
   isPublic?: boolean
+  /** Of the frame or for a name: it is not what the page is about, and is not shown as a command. */
+  isLookup?: boolean
 }
 
 type AnyInput = {
@@ -30,6 +32,7 @@ type AnyInput = {
   signal?: AbortSignal
   headers?: Record<string, string>
   isPublic?: boolean
+  isLookup?: boolean
 }
 
 export function pathOf(operation: string, { params = {}, query = {} }: Pick<AnyInput, 'params' | 'query'>): string {
@@ -54,7 +57,7 @@ export async function call<K extends Operation>(operation: K, input: Input<K> = 
 export async function send(operation: Operation, input: AnyInput = {}): Promise<Response> {
   const [method = 'GET'] = operation.split(' ', 1)
   const path = pathOf(operation, input)
-  recordRequest({ method, path, body: input.body })
+  if (input.isLookup !== true) recordRequest({ method, path, body: input.body, type: input.headers?.['Content-Type'] })
   const attempt = async (isRefused: boolean) => {
     const authorization = input.isPublic === true ? {} : { Authorization: `Bearer ${await accessToken(isRefused)}` }
     const isPlain = typeof input.body === 'string' || input.body instanceof Blob || input.body instanceof FormData

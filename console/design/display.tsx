@@ -39,7 +39,9 @@ const UNITS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
   ['minute', 60],
 ]
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' })
-const absolute = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'medium' })
+/** Dates and numbers are those of the browser's language; words are English. */
+const LOCALE = undefined
+const absolute = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' })
 
 export const isNever = (at: string | undefined) => at === undefined || at === '' || at.startsWith('0001-')
 
@@ -52,13 +54,15 @@ export function relativeTime(at: number, now: number = Date.now()): string {
 
 export const absoluteTime = (at: number) => absolute.format(at)
 
-export function Time({ at }: { at: string | undefined }) {
-  const now = useNow(15_000)
+/** `isAhead`: a time that is to come. Another one is never shown in the future, whatever the clocks of browser and server are. */
+export function Time({ at, isAhead = false }: { at: string | undefined; isAhead?: boolean }) {
+  // What has arrived since the last tick is not later than now.
+  const now = Math.max(useNow(15_000), Date.now())
   if (at === undefined || isNever(at)) return <span className="muted">never</span>
   const ms = Date.parse(at)
   return (
     <time dateTime={at} title={absolute.format(ms)}>
-      {relativeTime(ms, now)}
+      {relativeTime(isAhead ? ms : Math.min(ms, now), now)}
     </time>
   )
 }
@@ -72,8 +76,12 @@ export function useNow(everyMs: number): number {
   return now
 }
 
-const whole = new Intl.NumberFormat('en')
-const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+const whole = new Intl.NumberFormat(LOCALE)
+const fixed = (digits: number) =>
+  new Intl.NumberFormat(LOCALE, { minimumFractionDigits: digits, maximumFractionDigits: digits })
+const [tenths, hundredths] = [fixed(1), fixed(2)]
+const significant = new Intl.NumberFormat(LOCALE, { maximumSignificantDigits: 6 })
+const compact = new Intl.NumberFormat(LOCALE, { notation: 'compact', maximumFractionDigits: 1 })
 export const formatCount = (value: number) => whole.format(value)
 /** `1 client`, `2 clients`. */
 export const counted = (count: number, noun: string) => `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`
@@ -87,16 +95,20 @@ export function formatBytes(bytes: number): string {
     value /= 1_024
     at += 1
   }
-  return `${value.toFixed(value < 10 ? 1 : 0)} ${units[at]}`
+  return `${value < 10 ? tenths.format(value) : whole.format(Math.round(value))} ${units[at]}`
 }
 export function formatDuration(ms: number): string {
-  if (ms < 1) return `${ms.toFixed(2)} ms`
+  if (ms < 1) return `${hundredths.format(ms)} ms`
   if (ms < 1_000) return `${Math.round(ms)} ms`
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`
-  return ms < 3_600_000 ? `${Math.round(ms / 60_000)} min` : `${(ms / 3_600_000).toFixed(1)} h`
+  if (ms < 60_000) return `${tenths.format(ms / 1_000)} s`
+  return ms < 3_600_000 ? `${Math.round(ms / 60_000)} min` : `${tenths.format(ms / 3_600_000)} h`
 }
-export const formatValue = (value: number) =>
-  Number.isInteger(value) ? whole.format(value) : Number(value.toPrecision(6)).toString()
+/** Six digits; very small numbers with an exponent. */
+export function formatValue(value: number): string {
+  if (Number.isInteger(value)) return whole.format(value)
+  return Math.abs(value) < SMALL ? Number(value.toPrecision(6)).toString() : significant.format(value)
+}
+const SMALL = 1e-4
 
 /** Null is a gap: nothing is known of that step. */
 export function Sparkline({ values, label }: { values: readonly (number | null)[]; label: string }) {

@@ -1,7 +1,7 @@
 /** The frame of every screen in a domain: navigation, domain switcher, requests, theme, account. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router'
-import { useEffect, useRef, useState } from 'react'
+import { Suspense, lazy, useEffect, useRef, useState } from 'react'
 import { query } from '../api/queries.ts'
 import { signOut } from '../api/session.ts'
 import { Button, Menu } from '../design/controls.tsx'
@@ -9,11 +9,9 @@ import { formatCount } from '../design/display.tsx'
 import { Icon } from '../design/icon.tsx'
 import { Dialog, Toasts } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
-import { guideOf } from './guides.ts'
 import { useKeys } from './keyboard.ts'
 import { SECTIONS } from './navigation.ts'
 import { Palette } from './palette.tsx'
-import { RequestsDrawer } from './requests-drawer.tsx'
 import { SessionDialog } from './session-dialog.tsx'
 import { useSession } from './session.ts'
 import { ShortcutsDialog } from './shortcuts.tsx'
@@ -25,6 +23,9 @@ import { WAITING, isOpen } from './waiting-invitations.ts'
 
 /** A new invitation is shown after this time on a page that stays open. */
 const INVITATIONS_MS = 60_000
+
+/** The frame is on the first screen, and this is not. */
+const RequestsDrawer = lazy(async () => ({ default: (await import('./requests-drawer.tsx')).RequestsDrawer }))
 
 const brandIcon = new URL('../icon.svg', import.meta.url).href
 
@@ -89,9 +90,11 @@ export function Frame() {
           <Outlet />
         </main>
       </div>
-      {layer === 'palette' ? <Palette domain={domain} onClose={close} /> : null}
-      {layer === 'requests' ? <RequestsDrawer onClose={close} /> : null}
-      {layer === 'shortcuts' ? <ShortcutsDialog onClose={close} /> : null}
+      <Suspense fallback={null}>
+        {layer === 'palette' ? <Palette domain={domain} onClose={close} /> : null}
+        {layer === 'requests' ? <RequestsDrawer onClose={close} /> : null}
+        {layer === 'shortcuts' ? <ShortcutsDialog onClose={close} /> : null}
+      </Suspense>
       {layer === 'navigation' ? (
         <Dialog title="Navigation" kind="side" isBare onClose={close}>
           <nav aria-label="Console">
@@ -159,10 +162,13 @@ function Navigation({ domain }: { domain: string }) {
 function DomainSwitcher({ domain }: { domain: string }) {
   const navigate = useNavigate()
   const { data } = useQuery(
-    query('GET /domains', { query: { limit: 100, status: 'enabled', order: 'name', dir: 'asc' } }),
+    query('GET /domains', {
+      query: { limit: 100, status: 'enabled', order: 'name', dir: 'asc' },
+      isLookup: true,
+    }),
   )
   const { data: current } = useQuery({
-    ...query('GET /domains/{domain_id}', { params: { domain_id: domain } }),
+    ...query('GET /domains/{domain_id}', { params: { domain_id: domain }, isLookup: true }),
     enabled: domain !== '',
   })
   const domains = data?.domains ?? []
@@ -201,7 +207,7 @@ function Crumbs({ domain }: { domain: string }) {
     )
     .toSorted((a, b) => b.to(domain).length - a.to(domain).length)[0]
   const { data: current } = useQuery({
-    ...query('GET /domains/{domain_id}', { params: { domain_id: domain } }),
+    ...query('GET /domains/{domain_id}', { params: { domain_id: domain }, isLookup: true }),
     enabled: domain !== '',
   })
   if (domain === '')
@@ -265,10 +271,10 @@ export function ThemeMenu() {
 /** To the guide that explains the screen. */
 function GuideLink({ domain }: { domain: string }) {
   const { pathname } = useLocation()
-  if (pathname.includes('/guides')) return null
   return (
     <Link
-      to={paths.guide(domain, guideOf(pathname))}
+      to={paths.guide(domain)}
+      search={{ of: pathname }}
       className="button quiet square"
       title="Guide for this page"
       aria-label="Guide for this page"
@@ -280,7 +286,10 @@ function GuideLink({ domain }: { domain: string }) {
 
 /** How many invitations wait for an answer, on every page. */
 function InvitationBadge() {
-  const { data } = useQuery({ ...query('GET /invitations', { query: WAITING }), refetchInterval: INVITATIONS_MS })
+  const { data } = useQuery({
+    ...query('GET /invitations', { query: WAITING, isLookup: true }),
+    refetchInterval: INVITATIONS_MS,
+  })
   const count = data?.invitations.filter(isOpen).length ?? 0
   if (count === 0) return null
   return (

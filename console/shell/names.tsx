@@ -48,18 +48,20 @@ function namesOf(kind: string, list: (domain: string, ids: string) => Promise<Li
   })
 }
 
+const isLookup = true
 const listing = { limit: MAX_IDS, status: 'all' } as const
 const clientName = namesOf('client', async (domain, id) => {
   const params = { domain_id: domain }
-  return (await call('GET /{domain_id}/clients', { params, query: { ...listing, id, secrets: false } })).clients
+  return (await call('GET /{domain_id}/clients', { params, query: { ...listing, id, secrets: false }, isLookup }))
+    .clients
 })
 const channelName = namesOf('channel', async (domain, id) => {
   const params = { domain_id: domain }
-  return (await call('GET /{domain_id}/channels', { params, query: { ...listing, id } })).channels
+  return (await call('GET /{domain_id}/channels', { params, query: { ...listing, id }, isLookup })).channels
 })
 const groupName = namesOf('group', async (domain, id) => {
   const params = { domain_id: domain }
-  return (await call('GET /{domain_id}/groups', { params, query: { ...listing, id } })).groups
+  return (await call('GET /{domain_id}/groups', { params, query: { ...listing, id }, isLookup })).groups
 })
 
 /** The given name, undefined while it is unknown. */
@@ -83,7 +85,11 @@ export function ClientLabel({ domain, id }: { domain: string; id: string }) {
 export function ClientName({ domain, id }: { domain: string; id: string }) {
   const { data } = useQuery(clientName(domain, id))
   if (id === '') return <span className="muted">a user</span>
-  return <Link to={paths.client(domain, id)}>{given(data) ?? <code>{shortId(id)}</code>}</Link>
+  return (
+    <Link dir="auto" to={paths.client(domain, id)}>
+      {given(data) ?? <code>{shortId(id)}</code>}
+    </Link>
+  )
 }
 
 /** Without a link. */
@@ -95,30 +101,42 @@ export function useChannelName(domain: string, id: string): string {
 /** `to`: another place than the page of the channel. */
 export function ChannelName({ domain, id, to }: { domain: string; id: string; to?: string }) {
   const { data } = useQuery(channelName(domain, id))
-  return <Link to={to ?? paths.channel(domain, id)}>{given(data) ?? <code>{shortId(id)}</code>}</Link>
+  return (
+    <Link dir="auto" to={to ?? paths.channel(domain, id)}>
+      {given(data) ?? <code>{shortId(id)}</code>}
+    </Link>
+  )
 }
 
 export function WorkerName({ domain, id }: { domain: string; id: string }) {
   const { data } = useQuery({
-    ...query('GET /workers/{worker_id}', { params: { worker_id: id } }),
+    ...query('GET /workers/{worker_id}', { params: { worker_id: id }, isLookup }),
     ...options,
     enabled: id !== '',
   })
   const name = data?.id === id ? data.name : <code>{shortId(id)}</code>
   return (
-    <Link title={id} to={paths.worker(domain, id)}>
+    <Link dir="auto" title={id} to={paths.worker(domain, id)}>
       {name}
     </Link>
   )
 }
 
 export function UserName({ id }: { id: string }) {
-  const { data } = useQuery({ ...query('GET /users/{user_id}', { params: { user_id: id } }), ...options })
+  const { data } = useQuery({ ...query('GET /users/{user_id}', { params: { user_id: id }, isLookup }), ...options })
   const name = data?.id === id ? (data.credentials?.username ?? data.email) : undefined
-  return <span title={id}>{name ?? <code>{shortId(id)}</code>}</span>
+  return (
+    <span dir="auto" title={id}>
+      {name ?? <code>{shortId(id)}</code>}
+    </span>
+  )
 }
 
 export function GroupName({ domain, id }: { domain: string; id: string }) {
   const { data } = useQuery(groupName(domain, id))
-  return <Link to={paths.group(domain, id)}>{given(data) ?? <code>{shortId(id)}</code>}</Link>
+  return (
+    <Link dir="auto" to={paths.group(domain, id)}>
+      {given(data) ?? <code>{shortId(id)}</code>}
+    </Link>
+  )
 }

@@ -19,7 +19,7 @@ function deniedBy(answer: Permissions, where: string): Denied {
 /** For actions of a domain: `client_create`. */
 export function useDomainDenied(domain: string): Denied {
   const { data } = useQuery({
-    ...query('GET /domains/{domain_id}/permissions', { params: { domain_id: domain } }),
+    ...query('GET /domains/{domain_id}/permissions', { params: { domain_id: domain }, isLookup: true }),
     staleTime: STALE_MS,
   })
   return deniedBy(data, 'in this domain')
@@ -28,7 +28,10 @@ export function useDomainDenied(domain: string): Denied {
 /** For actions of one client: `update`. */
 export function useClientDenied(domain: string, client: string): Denied {
   const { data } = useQuery({
-    ...query('GET /{domain_id}/clients/{client_id}/permissions', { params: { domain_id: domain, client_id: client } }),
+    ...query('GET /{domain_id}/clients/{client_id}/permissions', {
+      params: { domain_id: domain, client_id: client },
+      isLookup: true,
+    }),
     staleTime: STALE_MS,
   })
   return deniedBy(data, 'on this client')

@@ -1,7 +1,8 @@
 /** What this page asked the API for, as commands for a shell. */
 import { useState, useSyncExternalStore } from 'react'
 import { shownBase } from '../api/base.ts'
-import { asCli, asCurl, onRequests, sentRequests } from '../api/requests.ts'
+import { asCli, asCurl } from '../api/commands.ts'
+import { onRequests, sentRequests } from '../api/requests.ts'
 import { Code, Segments } from '../design/controls.tsx'
 import { Dialog } from '../design/layers.tsx'
 

@@ -8,7 +8,7 @@ export type MarkdownOptions = {
   readonly linkTo: (target: string) => string | undefined
 }
 
-const FENCE = /^(\s*)```(\S*)\s*$/
+const CODE_MARK = /^(\s*)```(\S*)\s*$/
 const HEADING = /^(#{1,6}) (.+)$/
 const ITEM = /^(\s*)(?:[-*]|(\d{1,3})\.) (.*)$/
 const TABLE_RULE = /^\|[ :|-]+\|\s*$/
@@ -39,14 +39,14 @@ function blocksOf(lines: readonly string[], options: MarkdownOptions): string[] 
   }
   for (let at = 0; at < lines.length; at++) {
     const line = lines[at] as string
-    const fence = FENCE.exec(line)
+    const mark = CODE_MARK.exec(line)
     const heading = HEADING.exec(line)
     const item = ITEM.exec(line)
-    if (fence !== null) {
+    if (mark !== null) {
       flush()
       const end = lines.findIndex((one, index) => index > at && one.trim() === '```')
       const last = end === -1 ? lines.length : end
-      blocks.push(codeBlock(lines.slice(at + 1, last), fence[1]?.length ?? 0))
+      blocks.push(codeBlock(lines.slice(at + 1, last), mark[1]?.length ?? 0))
       at = last
     } else if (heading !== null) {
       flush()
@@ -78,7 +78,10 @@ function endOfList(lines: readonly string[], start: number, indentation: number)
     const isInside = line.search(/\S/) > indentation || ITEM.exec(line)?.[1]?.length === indentation
     if (line.trim() === '') continue
     // Without an empty line before it, a line that is not indented continues the item.
-    if (!isInside && (lines[at - 1]?.trim() === '' || HEADING.test(line) || line.startsWith('|') || FENCE.test(line)))
+    if (
+      !isInside &&
+      (lines[at - 1]?.trim() === '' || HEADING.test(line) || line.startsWith('|') || CODE_MARK.test(line))
+    )
       break
     end = at + 1
   }

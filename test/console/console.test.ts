@@ -497,6 +497,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Issue certificate' }).click()
     await page.getByLabel('private key', { exact: true }).waitFor()
     expect(await page.getByLabel('private key', { exact: true }).textContent()).toContain('PRIVATE KEY')
+    await page.getByRole('button', { name: 'Copy private key' }).click()
     await page.getByRole('button', { name: 'Done' }).click()
     await at(page, 'Valid').waitFor()
     await page.getByRole('grid').getByRole('button', { name: 'Revoke' }).click()

@@ -671,6 +671,19 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       ['rooms/manager/task.tsx PUT /tasks/{task_id}', 'rooms/manager/task.tsx POST /tasks/{task_id}/invoke'],
       () => button('Run').click(),
     )
+    // The run shows what it was started with, and runs again with the same.
+    await page.getByRole('link', { name: 'Open the run' }).click()
+    await headed('Inputs')
+    await press('rooms/manager/run-inputs.tsx POST /tasks/{task_id}/invoke', () =>
+      button('Run again with these').click(),
+    )
+    await api('PUT', `/tasks/${task}`, { inputs: [1, 2] })
+    const { run_id: started } = await api<{ run_id: string }>('POST', `/tasks/${task}/start`)
+    await until(async () => (await api<{ state: number }>('GET', `/tasks/${task}`)).state === 3, 'the end of the run')
+    await visitor.go(`/d/${domain}/tasks/${task}/runs/${started}`)
+    await press('rooms/manager/run-inputs.tsx POST /tasks/{task_id}/start', () =>
+      button('Run again with these').click(),
+    )
     await visitor.go(`/d/${domain}/tasks/${task}/rules`)
     const change = async (name: string, fill: () => Promise<unknown>) => {
       await button(name).click()
@@ -716,7 +729,8 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     const domain = await newDomain('Letters')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })
     const task = await made('/tasks', { name: 'sum', domain_id: domain })
-    const tab = (name: string | RegExp) => page.getByRole('link', { name, exact: typeof name === 'string' })
+    const tab = (name: string | RegExp) =>
+      page.locator('main').getByRole('link', { name, exact: typeof name === 'string' })
     await visitor.go(`/d/${domain}/tasks/${task}`)
     await tab('Journal').waitFor()
     expect(await tab(/Dead letters/).count(), 'a task without channels').toBe(0)
@@ -913,14 +927,14 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       [1, 2, 3].map((v) => ({ n: 'a', v, t: 1_700_000_000 + v })),
     )
     await seen(/messages since .* wait in their channel/)
-    await page.route(`**/tasks/${task}`, async (route) => {
+    await page.route(`**/tasks/${task}?recent=true`, async (route) => {
       const response = await route.fetch()
       const json = (await response.json()) as { trigger_status?: { expired: number } }
       if (json.trigger_status !== undefined) json.trigger_status.expired = 2
       await route.fulfill({ response, json })
     })
     await seen(/matched, 0 dropped, 2 expired after a week of waiting/)
-    await page.unroute(`**/tasks/${task}`)
+    await page.unroute(`**/tasks/${task}?recent=true`)
 
     await change(async () => void (await beyond().selectOption('drop')))
     expect(await trigger()).toMatchObject({ rate_limit: '1/1h', excess: 'drop' })

@@ -1,7 +1,7 @@
 // docs/guides/console.md: the guides are pages of the console, with the addresses of the installation, linked from each screen
 import { existsSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { GUIDES, guideOf } from '../../console/shell/guides.ts'
+import { GUIDES, guideOf } from '../../console/rooms/guides/guide-of.ts'
 import { freePorts } from '../harness/ports.ts'
 import { accessibilityFaults, hasNoBrowser, visit, signIn } from './browser.ts'
 import { startConsole } from './running-console.ts'
@@ -45,7 +45,8 @@ describe.skipIf(hasNoBrowser)('guides in the console (needs Chromium)', () => {
       await page.getByRole('link', { name: 'Guide for this page' }).click()
       const guide = page.locator('article.guide')
       await guide.getByRole('heading', { level: 1 }).waitFor()
-      expect(new URL(page.url()).pathname).toBe(`/console/d/${domain}/guides/publish-and-read`)
+      await guide.getByRole('heading', { name: 'Publish and read' }).waitFor()
+      expect(new URL(page.url()).pathname).toBe(`/console/d/${domain}/guides`)
       await expect.poll(async () => (await guide.locator('pre').allTextContents()).join('\n')).toContain(`BASE=${base}`)
       const text = (await guide.textContent()) ?? ''
       expect(text).not.toMatch(/^#{1,6} |```|\]\(/m)

@@ -91,7 +91,7 @@ export function Certificates() {
             title: 'Expires',
             width: '130px',
             isMinor: true,
-            cell: ({ expiry_time: at }) => <Time at={at} />,
+            cell: ({ expiry_time: at }) => <Time at={at} isAhead />,
           },
           {
             key: 'actions',

@@ -109,7 +109,7 @@ export function Channels() {
             width: 'minmax(160px, 2fr)',
             order: 'name',
             cell: (channel) => (
-              <Link className="main" tabIndex={-1} to={paths.channel(domain, channel.id)}>
+              <Link className="main" dir="auto" tabIndex={-1} to={paths.channel(domain, channel.id)}>
                 {channel.name === '' ? channel.id : channel.name}
               </Link>
             ),

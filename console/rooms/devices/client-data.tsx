@@ -122,7 +122,7 @@ export function ClientCertificates({ domain, client }: { domain: string; client:
                 </div>
                 <Validity certificate={certificate} />
                 <span className="muted small">
-                  expires <Time at={certificate.expiry_time} />
+                  expires <Time at={certificate.expiry_time} isAhead />
                 </span>
               </div>
             ))}

@@ -100,7 +100,9 @@ function Head({ client, domain }: { client: ClientRecord; domain: string }) {
   })
   return (
     <div className="page-head">
-      <h1 className="clip">{client.name === '' ? client.id : client.name}</h1>
+      <h1 className="clip" dir="auto">
+        {client.name === '' ? client.id : client.name}
+      </h1>
       <EntityStatus status={client.status} />
       <span className="grow" />
       <Button icon="settings" disabledReason={denied('update')} onClick={() => setDialog('edit')}>
@@ -382,7 +384,7 @@ function Connections({ client, domain }: { client: ClientRecord; domain: string 
             ) : (
               [...all.values()].map((channel) => (
                 <div key={channel.id} className="list-row">
-                  <Link className="grow clip" to={paths.channel(domain, channel.id)}>
+                  <Link className="grow clip" dir="auto" to={paths.channel(domain, channel.id)}>
                     {channel.name === '' ? channel.id : channel.name}
                   </Link>
                   {publishing.some(({ id }) => id === channel.id) ? <span className="tag">publish</span> : null}

@@ -115,7 +115,7 @@ export function Clients() {
             width: 'minmax(160px, 2fr)',
             order: 'name',
             cell: (client) => (
-              <Link className="main" tabIndex={-1} to={paths.client(domain, client.id)}>
+              <Link className="main" dir="auto" tabIndex={-1} to={paths.client(domain, client.id)}>
                 {client.name === '' ? client.id : client.name}
               </Link>
             ),

@@ -64,7 +64,7 @@ export function Groups() {
             width: 'minmax(160px, 2fr)',
             order: 'name',
             cell: (group) => (
-              <Link className="main" tabIndex={-1} to={paths.group(domain, group.id)}>
+              <Link className="main" dir="auto" tabIndex={-1} to={paths.group(domain, group.id)}>
                 {group.name}
               </Link>
             ),
@@ -186,7 +186,9 @@ function Head({ group, domain }: { group: GroupView; domain: string }) {
   })
   return (
     <div className="page-head">
-      <h1 className="clip">{group.name}</h1>
+      <h1 className="clip" dir="auto">
+        {group.name}
+      </h1>
       <EntityStatus status={group.status} />
       <span className="grow" />
       <Button icon="plus" onClick={() => setDialog('inside')}>
@@ -270,7 +272,11 @@ function Content({ domain, group }: { domain: string; group: string }) {
   const list = (kind: 'clients' | 'channels', rows: readonly { id: string; name: string }[]) =>
     rows.map(({ id, name }) => (
       <div key={id} className="list-row">
-        <Link className="grow clip" to={kind === 'clients' ? paths.client(domain, id) : paths.channel(domain, id)}>
+        <Link
+          className="grow clip"
+          dir="auto"
+          to={kind === 'clients' ? paths.client(domain, id) : paths.channel(domain, id)}
+        >
           {name === '' ? id : name}
         </Link>
         <Button

@@ -10,12 +10,13 @@ import { query } from '../../api/queries.ts'
 import { Code } from '../../design/controls.tsx'
 import { paths } from '../../paths.ts'
 import { QueryView } from '../../shell/states.tsx'
-import { useDomainId, useParam } from '../../shell/url.ts'
+import { useDomainId, useParam, useView } from '../../shell/url.ts'
 import { withAddresses } from './addresses.ts'
+import { guideOf } from './guide-of.ts'
 import './guides.css'
 
 const INDEX = 'README.md'
-const GUIDE_ADDRESS = /\/docs\/guides\/([a-z0-9-]+)\.md(#.*)?$/
+const GUIDE_ADDRESS = /^\/docs\/guides\/([a-z0-9-]+)\.md(#[^#]*)?$/
 /** What the renderer of the guides makes. Other elements are shown as their text. */
 const SHOWN = new Set(
   ['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'strong', 'em', 'code'].concat([
@@ -32,7 +33,10 @@ type Place = { domain: string; guide: string; addresses: Partial<Addresses> }
 
 export function Guide() {
   const domain = useDomainId()
-  const guide = useParam('guide')
+  const [of] = useView('of')
+  const named = useParam('guide')
+  // From another screen, the one that explains it.
+  const guide = named === '' && of !== '' && !of.includes('/guides') ? guideOf(of) : named
   const { hash } = useLocation()
   const result = useQuery({
     queryKey: ['guide', guide],

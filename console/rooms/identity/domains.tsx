@@ -136,7 +136,7 @@ function Invitations() {
             <strong>{invitation.domain_name}</strong>
             <div className="muted small">
               as {titleOf(invitation.role_name ?? invitation.relation ?? 'member')} · valid until{' '}
-              <Time at={invitation.expires_at} />
+              <Time at={invitation.expires_at} isAhead />
             </div>
           </div>
           <Button busy={isBusy} onClick={() => void answer(invitation.domain_id, false)}>

@@ -97,7 +97,7 @@ export function PersonalTokens() {
                     {pat.name}
                   </div>
                   <div className="muted small">
-                    last used <Time at={pat.last_used_at} /> · expires <Time at={pat.expires_at} />
+                    last used <Time at={pat.last_used_at} /> · expires <Time at={pat.expires_at} isAhead />
                   </div>
                 </div>
                 <State tone={TONES[pat.status]}>{`${pat.status[0]?.toUpperCase()}${pat.status.slice(1)}`}</State>

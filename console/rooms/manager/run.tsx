@@ -41,7 +41,7 @@ export function RunScreen() {
       {(run) => (
         <>
           <div className="page-head">
-            <h1 className="clip">
+            <h1 className="clip" dir="auto">
               Run of{' '}
               <Link to={paths.task(domain, task)} activeProps={{}} activeOptions={{ exact: true }}>
                 {owner.data?.name ?? 'the task'}

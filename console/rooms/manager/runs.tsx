@@ -75,7 +75,7 @@ export function Runs() {
             title: 'Task',
             width: 'minmax(140px, 2fr)',
             cell: ({ id, task_id: task, task_name: name }) => (
-              <Link className="main" tabIndex={-1} to={paths.run(domain, task, id)}>
+              <Link className="main" dir="auto" tabIndex={-1} to={paths.run(domain, task, id)}>
                 {name}
               </Link>
             ),

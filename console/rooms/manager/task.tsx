@@ -107,7 +107,9 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
   })
   return (
     <div className="page-head">
-      <h1 className="clip">{task.name}</h1>
+      <h1 className="clip" dir="auto">
+        {task.name}
+      </h1>
       <TaskActivity state={task.state} activity={task.activity} />
       <RecentRuns task={task} domain={domain} />
       <span className="grow" />
@@ -429,7 +431,7 @@ function Runs({ task, domain }: { task: TaskRecord; domain: string }) {
           title: 'Run',
           width: 'minmax(90px, 1fr)',
           cell: (run) => (
-            <Link className="main" tabIndex={-1} to={paths.run(domain, task.id, run.id)}>
+            <Link className="main" dir="auto" tabIndex={-1} to={paths.run(domain, task.id, run.id)}>
               <code>{run.id.slice(-12)}</code>
             </Link>
           ),
@@ -550,7 +552,7 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
             ['Starts', startsOf(task)],
             task.next_tick_at === undefined || isNever(task.next_tick_at)
               ? undefined
-              : ['Next time', <Time key="next" at={task.next_tick_at} />],
+              : ['Next time', <Time key="next" at={task.next_tick_at} isAhead />],
             task.timezone === undefined ? undefined : ['Time zone', task.timezone],
             trigger === undefined
               ? undefined

@@ -70,7 +70,7 @@ export function Tasks() {
             title: 'Name',
             width: 'minmax(160px, 2fr)',
             cell: ({ id, name }) => (
-              <Link className="main" tabIndex={-1} to={paths.task(domain, id)}>
+              <Link className="main" dir="auto" tabIndex={-1} to={paths.task(domain, id)}>
                 {name}
               </Link>
             ),

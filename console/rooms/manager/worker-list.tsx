@@ -186,8 +186,8 @@ function Join({ token, expires, onClose }: { token: string; expires: string; onC
   return (
     <Dialog title="Join a worker" kind="wide" onClose={onClose}>
       <p>
-        Run this on the machine of the worker. The token is valid once, expires <Time at={expires} />, and is not shown
-        again.
+        Run this on the machine of the worker. The token is valid once, expires <Time at={expires} isAhead />, and is
+        not shown again.
       </p>
       <Code label="token" wrap text={token} />
       <Code

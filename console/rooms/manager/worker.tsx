@@ -37,7 +37,9 @@ function Content({ worker }: { worker: Worker }) {
   return (
     <>
       <div className="page-head">
-        <h1 className="clip">{name}</h1>
+        <h1 className="clip" dir="auto">
+          {name}
+        </h1>
         <WorkerState worker={worker} />
         <WorkerMenu
           worker={worker}

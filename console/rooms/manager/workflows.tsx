@@ -60,7 +60,7 @@ export function Workflows() {
             title: 'Name',
             width: 'minmax(160px, 2fr)',
             cell: ({ id, name }) => (
-              <Link className="main" tabIndex={-1} to={paths.workflow(domain, id)}>
+              <Link className="main" dir="auto" tabIndex={-1} to={paths.workflow(domain, id)}>
                 {name}
               </Link>
             ),
@@ -120,7 +120,9 @@ export function WorkflowScreen() {
         return (
           <>
             <div className="page-head">
-              <h1 className="clip">{workflow.name}</h1>
+              <h1 className="clip" dir="auto">
+                {workflow.name}
+              </h1>
               <TaskState state={workflow.state} />
               <span className="grow" />
               {isRunning ? (

@@ -133,7 +133,9 @@ function Head({ channel, domain, onSend }: { channel: ChannelRecord; domain: str
   })
   return (
     <div className="page-head">
-      <h1 className="clip">{channel.name === '' ? channel.id : channel.name}</h1>
+      <h1 className="clip" dir="auto">
+        {channel.name === '' ? channel.id : channel.name}
+      </h1>
       <EntityStatus status={channel.status} />
       <span className="grow" />
       <Button
@@ -396,7 +398,7 @@ function Clients({ domain, channel }: { domain: string; channel: string }) {
             ) : (
               [...all.values()].map((client) => (
                 <div key={client.id} className="list-row">
-                  <Link className="grow clip" to={paths.client(domain, client.id)}>
+                  <Link className="grow clip" dir="auto" to={paths.client(domain, client.id)}>
                     {client.name === '' ? client.id : client.name}
                   </Link>
                   {publishing.some(({ id }) => id === client.id) ? <span className="tag">publish</span> : null}

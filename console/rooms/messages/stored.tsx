@@ -34,7 +34,7 @@ const FIELDS = [
   },
 ] as const
 
-const moment = new Intl.DateTimeFormat('en', {
+const moment = new Intl.DateTimeFormat(undefined, {
   month: 'short',
   day: 'numeric',
   hour: '2-digit',

@@ -54,7 +54,7 @@ export function Notifications() {
             title: 'Contact',
             width: 'minmax(120px, 2fr)',
             cell: ({ id, contact }) => (
-              <Link className="main" tabIndex={-1} to={paths.notification(id)}>
+              <Link className="main" dir="auto" tabIndex={-1} to={paths.notification(id)}>
                 {contact}
               </Link>
             ),
@@ -200,7 +200,9 @@ function Head({ subscription }: { subscription: Subscription }) {
   })
   return (
     <div className="page-head">
-      <h1 className="clip">{contact}</h1>
+      <h1 className="clip" dir="auto">
+        {contact}
+      </h1>
       <SubscriptionState subscription={subscription} />
       <span className="grow" />
       {status === 'pending' ? (

@@ -213,7 +213,7 @@ function BoardHead({ domain, stored, children }: { domain: string; stored: Store
   })
   return (
     <div className="page-head">
-      <h1 className="clip">
+      <h1 className="clip" dir="auto">
         <bdi>{stored.name}</bdi>
       </h1>
       {stored.shared ? <span className="tag">shared</span> : null}
