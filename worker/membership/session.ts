@@ -184,6 +184,7 @@ class Session {
   #beat(): void {
     const { runs, modules, lease, measure } = this.#deps
     runs.resendUnconfirmed()
+    runs.giveBackSlow()
     const changes = modules.takeChanges()
     this.#sequence++
     const value = {

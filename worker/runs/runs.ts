@@ -12,7 +12,7 @@ import { monotonicMs } from '#core/time.ts'
 import { startSpan, traceIdOf, withSpan } from '#core/tracing/index.ts'
 import type { Span } from '#core/tracing/index.ts'
 import { toModuleRequest } from '../modules/index.ts'
-import type { ModuleCache, PinnedModule } from '../modules/index.ts'
+import type { ModuleCache } from '../modules/index.ts'
 import type { AssignmentJournal } from './assignment-journal.ts'
 import { GuestCalls } from './guest-calls.ts'
 import { RunLogs } from './run-logs.ts'
@@ -40,6 +40,10 @@ type Run = {
   /** Heartbeats since it was accepted, or since it began. */
   beats: number
   abort: AbortController
+  /** While its module is fetched: since when. */
+  fetchedSinceMs: number | undefined
+  /** It was ended so that another run gets its slot. */
+  isGivenBack: boolean
   endingFor: EndingFor | undefined
   span: Span
 }
@@ -69,7 +73,7 @@ function isRepeatedAt(beats: number): boolean {
   return beats >= BEATS_BEFORE_REPEAT && Math.log2(beats) % 1 === 0
 }
 
-/** A slow module does not keep a slot for longer while others may need it. */
+/** After this, at the next heartbeat, a slow module does not keep a slot that others may need. */
 const FETCH_PATIENCE_MS = 2_000
 
 /** Limit per heartbeat; further ones are shown as not running yet. */
@@ -211,6 +215,20 @@ export class Runs {
     this.#unacknowledged = unheard
   }
 
+  /**
+   * At each heartbeat: while every slot is held, runs whose module arrives slowly go back to the manager. The fetch goes on for their next
+   * assignment.
+   */
+  giveBackSlow(): void {
+    if (this.#held.size < this.#deps.slots) return
+    const before = monotonicMs() - FETCH_PATIENCE_MS
+    for (const run of this.#held.values()) {
+      if (run.fetchedSinceMs === undefined || run.fetchedSinceMs > before) continue
+      run.isGivenBack = true
+      run.abort.abort(new ServiceError('rate_limited', 'its module is still being fetched, and others need the slot'))
+    }
+  }
+
   /** Runs whose component is being transpiled or waits for it, with its position, for a heartbeat. */
   preparing(): { run: RunRef; position: number }[] {
     const preparing = [...this.#held.values()].flatMap(({ assignment, isRunning }) => {
@@ -294,6 +312,8 @@ export class Runs {
       isRunning: false,
       beats: 0,
       abort: new AbortController(),
+      fetchedSinceMs: undefined,
+      isGivenBack: false,
       endingFor: undefined,
       span: spanOf(assignment),
     }
@@ -336,7 +356,11 @@ export class Runs {
     const { assignment, abort } = run
     const parent = run.span.traceparent
     try {
-      const module = await withSpan('fetch module', { parent }, () => this.#fetch(assignment, abort.signal))
+      run.fetchedSinceMs = monotonicMs()
+      const module = await withSpan('fetch module', { parent }, () =>
+        this.#deps.modules.get(toModuleRequest(assignment.module), abort.signal),
+      )
+      run.fetchedSinceMs = undefined
       try {
         const folder = await this.#deps.components.prepare(assignment.module.digest, module.path, {
           domainId: assignment.domainId,
@@ -356,7 +380,7 @@ export class Runs {
         module.release()
       }
     } catch (error) {
-      if (abort.signal.aborted) return { state: 'stopped', durationMs: 0 }
+      if (abort.signal.aborted && !run.isGivenBack) return { state: 'stopped', durationMs: 0 }
       const message = error instanceof Error ? error.message : String(error)
       if (kindOf(error) === 'rate_limited') return { state: 'crowded', cause: message }
       const reason = kindOf(error) === 'malformed' ? 'module_invalid' : 'fetch_failed'
@@ -366,24 +390,6 @@ export class Runs {
           'failed to prepare a run',
         )
       return { state: 'failed', reason, error: message, durationMs: 0 }
-    }
-  }
-
-  /**
-   * The module of a run. Throws `rate_limited` while every slot is held and the fetch is slow: the run goes back to the manager, and the fetch goes on
-   * for its next assignment.
-   */
-  async #fetch({ module }: CheckedAssignment, signal: AbortSignal): Promise<PinnedModule> {
-    const { modules, slots } = this.#deps
-    const leaving = new AbortController()
-    const check = setInterval(() => {
-      if (this.#held.size >= slots)
-        leaving.abort(new ServiceError('rate_limited', 'its module is still being fetched, and others need the slot'))
-    }, FETCH_PATIENCE_MS)
-    try {
-      return await modules.get(toModuleRequest(module), AbortSignal.any([signal, leaving.signal]))
-    } finally {
-      clearInterval(check)
     }
   }
 

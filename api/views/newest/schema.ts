@@ -34,5 +34,5 @@ export const NewestValue = Type.Object({
 })
 export type NewestValue = Static<typeof NewestValue>
 
-export const NewestValues = Type.Object({ values: Type.Array(NewestValue) }, { $id: 'NewestValues' })
+export const NewestValues = Type.Object({ values: Type.Array(NewestValue) }, { $id: 'LatestValues' })
 export type NewestValues = Static<typeof NewestValues>

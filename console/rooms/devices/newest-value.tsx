@@ -1,10 +1,10 @@
 /** The newest value of a client in a list. Those of the rows that are shown are one request. */
 import { useQuery } from '@tanstack/react-query'
 import { call } from '../../api/call.ts'
-import type { NewestValues } from '../../api/operations.ts'
+import type { LatestValues } from '../../api/operations.ts'
 import { formatBytes, formatValue, relativeTime } from '../../design/display.tsx'
 
-type Newest = NewestValues['values'][number]
+type Newest = LatestValues['values'][number]
 
 /** Values are asked for again as often as the list. */
 const REFRESH_MS = 10_000
