@@ -83,6 +83,7 @@ function urlOf(path: string, domainId: string): string {
     .replace('{entity_type}', 'client')
     .replaceAll(/\{[a-z_]+\}/g, () => newId())
   if (path.endsWith('/access')) return `${url}?entity=client:${newId()}&action=read`
+  if (path.endsWith('/latest')) return `${url}?client_id=${newId()}`
   return path.endsWith('/search') ? `${url}?q=no-such-name` : url
 }
 
