@@ -1,12 +1,16 @@
 /** The build of the console: static files for any prefix, with compressed forms. It needs no network. */
-import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { readFileSync, readdirSync } from 'node:fs'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
+import { promisify } from 'node:util'
+import { brotliCompress, constants, gzip } from 'node:zlib'
 import { defineConfig } from 'vite'
 import type { Plugin } from 'vite'
 
 const COMPRESSED = /\.(js|css|svg|wasm)$/
 const BROTLI_QUALITY = 9
+/** Of what every visitor loads first: 6 % smaller, in six times the time. */
+const FIRST_BROTLI_QUALITY = 10
 
 /** Writes `name.br` and `name.gz` beside each file: browsers accept Brotli over TLS and from this machine alone. */
 function compressFiles(): Plugin {
@@ -18,15 +22,19 @@ function compressFiles(): Plugin {
       folder = config.build.outDir
     },
     // Not `closeBundle`, which runs after a failed build too and would hide its error.
-    writeBundle: () => {
-      for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
-        if (!COMPRESSED.test(name)) continue
-        const path = join(folder, name)
-        const content = readFileSync(path)
-        const params = { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY }
-        writeFileSync(`${path}.br`, brotliCompressSync(content, { params }))
-        writeFileSync(`${path}.gz`, gzipSync(content, { level: 9 }))
-      }
+    writeBundle: async () => {
+      const page = readFileSync(join(folder, 'index.html'), 'utf8')
+      const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => COMPRESSED.test(name))
+      await Promise.all(
+        names.map(async (name) => {
+          const path = join(folder, name)
+          const content = await readFile(path)
+          const quality = page.includes(name) ? FIRST_BROTLI_QUALITY : BROTLI_QUALITY
+          const params = { [constants.BROTLI_PARAM_QUALITY]: quality }
+          await writeFile(`${path}.br`, await promisify(brotliCompress)(content, { params }))
+          await writeFile(`${path}.gz`, await promisify(gzip)(content, { level: 9 }))
+        }),
+      )
     },
   }
 }
