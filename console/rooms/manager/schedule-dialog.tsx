@@ -2,6 +2,7 @@
 import { useState } from 'react'
 import { nextTimes } from '#core/cron.ts'
 import { call } from '../../api/call.ts'
+import { refresh } from '../../api/queries.ts'
 import type { Task } from '../../api/operations.ts'
 import { SelectField, TextField } from '../../design/controls.tsx'
 import { Notice } from '../../design/display.tsx'
@@ -23,6 +24,8 @@ export function ScheduleDialog({ task, onClose }: { task: Task; onClose: () => v
       params: { task_id: task.id },
       body: schedule === '' ? { schedule: null, timezone: null } : { schedule, timezone: timezone.trim() },
     })
+    // Opened again, it begins with what is stored.
+    await refresh()
     onClose()
     return 'Saved'
   })
