@@ -271,16 +271,11 @@ const failure = (reason: string, count: Sql<unknown>) =>
 
 export type NewDelivery = { subscriptionKey: number; payload: NotificationPayload }
 
-/**
- * Inserts deliveries of existing subscriptions, in this order. One that follows a failed one of its client is due with it: claims do not read
- * it before.
- */
+/** Inserts deliveries of existing subscriptions, in this order. One that follows a failed one of its client waits with it from its next failure on. */
 export async function insertDeliveries(tx: Transaction, deliveries: readonly NewDelivery[]): Promise<void> {
   await sql`
-    INSERT INTO notification_deliveries (subscription_key, user_key, payload, next_attempt_at)
-    SELECT n.key, n.user_key, item -> 'payload', greatest(now(), (SELECT e.next_attempt_at FROM notification_deliveries e
-          WHERE e.subscription_key = n.key AND e.payload ->> 'publisher' = item -> 'payload' ->> 'publisher'
-            AND e.next_attempt_at IS NOT NULL AND e.last_error IS NOT NULL ORDER BY e.key LIMIT 1))
+    INSERT INTO notification_deliveries (subscription_key, user_key, payload)
+    SELECT n.key, n.user_key, item -> 'payload'
       FROM jsonb_array_elements(${JSON.stringify(deliveries)}::jsonb) WITH ORDINALITY AS list (item, place)
       JOIN notification_subscriptions n ON n.key = (item ->> 'subscriptionKey')::bigint ORDER BY place`.execute(tx)
 }
