@@ -1,2 +1,2 @@
 /** Unpacked versions of a program, one folder each, beside each other: `<program>-<version>-<hash>` (decision 0121). */
-export { KEPT_VERSIONS, listVersions, placeVersion, removeOldVersions } from './versions.ts'
+export { listVersions, placeVersion, removeOldVersions } from './versions.ts'

@@ -1,19 +1,17 @@
 /** Puts an unpacked version in its place, and removes versions that are no longer needed. */
-import { open, readFile, readdir, readlink, rename, rm, stat, utimes } from 'node:fs/promises'
+import { readFile, readdir, readlink, rename, rm, stat, utimes } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { syncPath, syncTree } from '../sync-folder.ts'
 
 /** The current version, and the one before it as the way back. Versions that a process uses are kept besides. */
-export const KEPT_VERSIONS = 2
+const KEPT_VERSIONS = 2
 
 /**
  * Renames the folder `draft` to `target` when all of its files are on disk, so that `target` is absent or complete, also after a
  * power cut. If another process was first, its folder is kept and the draft is removed. Both must be on one file system.
  */
 export async function placeVersion(draft: string, target: string): Promise<void> {
-  const entries = await readdir(draft, { recursive: true, withFileTypes: true })
-  const paths = entries.filter((entry) => entry.isFile() || entry.isDirectory())
-  // Together, because the file system writes what is asked for at once in one go.
-  await Promise.all([draft, ...paths.map((entry) => join(entry.parentPath, entry.name))].map(syncPath))
+  await syncTree(draft)
   // The newest folders are kept: an archive has the time of its build.
   const now = new Date()
   await utimes(draft, now, now)
@@ -65,15 +63,6 @@ export async function listVersions(folder: string, program: string): Promise<str
 async function runningCommands(): Promise<string[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
   return await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'latin1').catch(() => '')))
-}
-
-async function syncPath(path: string): Promise<void> {
-  const file = await open(path, 'r')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
-  }
 }
 
 async function isFolder(path: string): Promise<boolean> {

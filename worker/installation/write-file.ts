@@ -1,6 +1,7 @@
 /** Files of the system, complete on disk or as they were. */
 import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { syncPath } from '#core/sync-folder.ts'
 
 export async function writeWhole(path: string, content: string, mode: number): Promise<void> {
   const draft = `${path}.new`
@@ -13,14 +14,5 @@ export async function writeWhole(path: string, content: string, mode: number): P
     await file.close()
   }
   await rename(draft, path)
-  await syncFolder(dirname(path))
-}
-
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
+  await syncPath(dirname(path))
 }

@@ -1,3 +1,4 @@
+/** Syncs folders, so that what was renamed or written there is durable. */
 import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,14 +16,15 @@ export function syncFolder(folder: string): void {
   }
 }
 
-/** Syncs the folder and all files and folders below it, which nothing may write to. */
+/** Syncs the folder and all files and folders below it, which nothing may write to. Links are not followed. */
 export async function syncTree(
   folder: string,
   sync: (path: string) => Promise<void> = syncPath,
   signal?: AbortSignal,
 ): Promise<void> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  const paths = [folder, ...entries.map((entry) => join(entry.parentPath, entry.name))].values()
+  const below = entries.filter((entry) => entry.isFile() || entry.isDirectory())
+  const paths = [folder, ...below.map((entry) => join(entry.parentPath, entry.name))].values()
   const syncRest = async () => {
     for (const path of paths) {
       signal?.throwIfAborted()
@@ -32,7 +34,8 @@ export async function syncTree(
   await Promise.all(Array.from({ length: SYNCED_AT_ONCE }, syncRest))
 }
 
-async function syncPath(path: string): Promise<void> {
+/** Syncs a file, or a folder after a rename in it. */
+export async function syncPath(path: string): Promise<void> {
   const file = await open(path, 'r')
   try {
     await file.sync()
