@@ -11,7 +11,7 @@ import { sql } from '#core/sql.ts'
 import type { MessageHeader, TriggerMessage } from './trigger-message.ts'
 
 /** A smaller message is stored with each of its rows: a reference costs two rows and their reads. */
-export const MIN_CONTENT_BYTES = 8 * 1024
+const MIN_CONTENT_BYTES = 8 * 1024
 /** Contents that a process keeps for the next run of the same message, as JSON. */
 const MAX_CACHED_BYTES = 16 * 1024 * 1024
 /** A content that was used later than this is not removed: a transaction that refers to it may not have ended. */
@@ -33,8 +33,8 @@ export type ContentHeader = MessageHeader & { record_count: number }
  */
 export class ContentWriter {
   readonly #tx: Transaction
-  /** By the identity of the message: the triggers of a channel are given the same object. */
-  readonly #texts = new WeakMap<TriggerMessage, string>()
+  /** As JSON, by the identity of the message: the triggers of a channel are given the same object. */
+  readonly #encoded = new WeakMap<TriggerMessage, { text: string; bytes: number }>()
   readonly #stored = new WeakMap<TriggerMessage, ContentRef | null>()
 
   constructor(tx: Transaction) {
@@ -43,16 +43,21 @@ export class ContentWriter {
 
   /** As JSON, in bytes. */
   sizeOf(message: TriggerMessage): number {
-    return Buffer.byteLength(this.textOf(message))
+    return this.#encode(message).bytes
   }
 
   /** As JSON. */
   textOf(message: TriggerMessage): string {
-    const known = this.#texts.get(message)
+    return this.#encode(message).text
+  }
+
+  #encode(message: TriggerMessage): { text: string; bytes: number } {
+    const known = this.#encoded.get(message)
     if (known !== undefined) return known
     const text = JSON.stringify(message)
-    this.#texts.set(message, text)
-    return text
+    const encoded = { text, bytes: Buffer.byteLength(text) }
+    this.#encoded.set(message, encoded)
+    return encoded
   }
 
   /** Where the messages are stored, in their order; null: with each of their rows. Each is written once, however often it is asked for. */
@@ -64,9 +69,8 @@ export class ContentWriter {
   }
 
   async #insert(messages: readonly TriggerMessage[]): Promise<void> {
-    const texts = new Map(
-      messages.map((message) => [digestOf(Buffer.from(this.textOf(message))), this.textOf(message)]),
-    )
+    const digested = messages.map((message) => ({ message, digest: digestOf(Buffer.from(this.textOf(message))) }))
+    const texts = new Map(digested.map(({ message, digest }) => [digest, this.textOf(message)]))
     // In one order, so that two transactions with the same messages do not wait for each other.
     const { rows } = await sql<{ key: number; digest: string }>`
       INSERT INTO message_contents (digest, content)
@@ -77,8 +81,8 @@ export class ContentWriter {
       ON CONFLICT ON CONSTRAINT message_contents_digest_key DO UPDATE SET used_at = now()
       RETURNING key, digest`.execute(this.#tx)
     const keys = new Map(rows.map(({ key, digest }) => [digest, key]))
-    for (const message of messages) {
-      const key = keys.get(digestOf(Buffer.from(this.textOf(message))))
+    for (const { message, digest } of digested) {
+      const key = keys.get(digest)
       this.#stored.set(message, key === undefined ? null : { key, bytes: this.sizeOf(message) })
     }
   }
