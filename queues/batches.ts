@@ -9,6 +9,7 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
 import { keepLetters } from './dead-letters.ts'
+import { MESSAGE_BYTES } from './message-contents.ts'
 import { clearRefusals } from './task-errors.ts'
 import type { StoredMessage } from './messages.ts'
 import { MAX_WAITING } from './triggers.ts'
@@ -79,8 +80,9 @@ export function hintBatches(bus: Bus): void {
   hintQueue(bus, TOPIC)
 }
 
+/** Messages that no run has; the condition of their index. */
+export const WAITING = sql`lane IS NOT NULL AND run_id IS NULL AND refused_at IS NULL`
 // A task is found by its first waiting message, whatever the number of the others.
-const WAITING = sql`lane IS NOT NULL AND run_id IS NULL AND refused_at IS NULL`
 const WAITING_FIRST = sql`RECURSIVE waiting AS (
     (SELECT task_key FROM task_messages WHERE ${WAITING} ORDER BY task_key LIMIT 1)
     UNION ALL
@@ -107,7 +109,7 @@ type TaskRow = BatchTask & { waiting: WaitingMessage[] | null; busy: BusyRow[] |
 async function readWaiting(tx: Transaction, taskKey: number): Promise<TaskRow | undefined> {
   const { rows } = await sql<TaskRow>`
     SELECT ${TASK_COLUMNS}, (SELECT json_agg(w ORDER BY w.key) FROM (
-        SELECT m.key, m.lane, m.batch_limit AS limit, coalesce(m.content_bytes, pg_column_size(m.message)) AS bytes FROM task_messages m
+        SELECT m.key, m.lane, m.batch_limit AS limit, ${MESSAGE_BYTES} AS bytes FROM task_messages m
          WHERE m.task_key = t.key AND ${WAITING} AND m.due_at = 'infinity' ORDER BY m.key LIMIT ${MAX_WAITING.messages}) w) AS waiting,
       (SELECT json_agg(json_build_object('lane', b.lane, 'runId', b.run_id)) FROM (
         SELECT DISTINCT m.lane, m.run_id FROM task_messages m WHERE m.task_key = t.key AND m.run_id IS NOT NULL) b) AS busy

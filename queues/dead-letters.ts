@@ -10,6 +10,7 @@ import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { MESSAGE_BYTES } from './message-contents.ts'
 import type { TriggerMessage } from './trigger-message.ts'
 
 /** Of a task and source; further messages that are refused are counted alone. */
@@ -24,7 +25,7 @@ export type LetterSource = (typeof LETTER_SOURCES)[number]
 
 const TABLES = { message: 'task_messages', publication: 'task_publications' } as const
 const BYTES = {
-  message: sql`coalesce(m.content_bytes, pg_column_size(m.message))`,
+  message: MESSAGE_BYTES,
   publication: sql`pg_column_size(m.payload)`,
 } as const
 

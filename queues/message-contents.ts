@@ -24,6 +24,9 @@ const NODE_ALIVE_SECONDS = 30
 /** Where a content is. */
 export type ContentRef = { key: number; bytes: number }
 
+/** Bytes of a row `m` of `task_messages`, with its content. */
+export const MESSAGE_BYTES = sql`coalesce(m.content_bytes, pg_column_size(m.message))`
+
 /** What is stored with a row that refers to a content. */
 export type ContentHeader = MessageHeader & { record_count: number }
 

@@ -3,6 +3,8 @@ import type { Database } from '#core/database/index.ts'
 import { defineMetrics, gauge, gaugeValue } from '#core/metrics/index.ts'
 import type { GaugeSource } from '#core/metrics/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import { WAITING } from './batches.ts'
 
 /** Rows that are counted; a longer queue shows this number. */
 const MAX_COUNTED = 100_000
@@ -11,9 +13,7 @@ const QUEUE = {
 }
 const TABLES = { messages: 'task_messages', publications: 'task_publications', replays: 'task_replays' } as const
 /** Messages of batches are never due. */
-const ALSO: Readonly<Record<string, string>> = {
-  messages: ' UNION ALL SELECT FROM task_messages WHERE lane IS NOT NULL AND run_id IS NULL AND refused_at IS NULL',
-}
+const ALSO: Readonly<Record<string, Sql>> = { messages: sql` UNION ALL SELECT FROM task_messages WHERE ${WAITING}` }
 
 export const QUEUE_METRICS = defineMetrics('Queues between platform and task manager', {
   rows: gauge('skein_queue_rows', 'Rows that wait, at most 100,000 are counted', { labels: QUEUE, aggregator: 'max' }),
@@ -35,7 +35,7 @@ export function queueGauges(database: Database): GaugeSource {
       const all = await Promise.all(
         Object.entries(TABLES).map(async ([queue, table]) => {
           const { rows } = await sql<{ waiting: number; overdue: number }>`
-            SELECT (SELECT count(*) FROM (SELECT FROM ${sql.raw(table)} WHERE due_at < 'infinity'${sql.raw(ALSO[queue] ?? '')} LIMIT ${MAX_COUNTED}) AS counted) AS waiting,
+            SELECT (SELECT count(*) FROM (SELECT FROM ${sql.raw(table)} WHERE due_at < 'infinity'${ALSO[queue] ?? sql``} LIMIT ${MAX_COUNTED}) AS counted) AS waiting,
               greatest(extract(epoch FROM now() - (SELECT min(due_at) FROM ${sql.raw(table)} WHERE due_at < 'infinity')), 0)::float8 AS overdue`.execute(
             database.db,
           )
