@@ -294,7 +294,7 @@ export async function settleMessages(
 
 /** A run of the tasks was started: their messages are not refused any longer. */
 export async function clearMessageRefusals(db: Queryable, taskKeys: readonly number[]): Promise<void> {
-  if (taskKeys.length > 0) await clearRefusals('message', [...new Set(taskKeys)]).execute(db)
+  if (taskKeys.length > 0) await clearRefusals('message', taskKeys).execute(db)
 }
 
 export type BatchReaderOptions = {

@@ -4,6 +4,7 @@
  */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { clearRefusals } from './task-errors.ts'
 
 /** The delay of what a paused task has waiting. The end of the pause does not wait for it. */
 export const HELD_SECONDS = 600
@@ -17,7 +18,7 @@ export async function pauseTask(db: Queryable, taskKey: number, grantorKey: numb
 
 /** Makes what waits due, after the row of the task has changed in the same transaction. `grantorKey` publishes from now on. */
 export async function releaseTask(tx: Transaction, taskKey: number, grantorKey: number): Promise<void> {
-  await sql`DELETE FROM task_errors WHERE task_key = ${taskKey} AND source = 'right'`.execute(tx)
+  await clearRefusals('right', [taskKey]).execute(tx)
   // What waits for the end of its debounce keeps waiting.
   await sql`UPDATE task_messages m SET due_at = now() WHERE m.task_key = ${taskKey} AND m.due_at > now() AND m.lane IS NULL AND m.refused_at IS NULL
     AND NOT EXISTS (SELECT FROM task_triggers g
