@@ -144,7 +144,7 @@ async function handSome(tx: Transaction, given: readonly RuleMatches[], contents
     handled.push(matched)
   }
   await queueForTasks(tx, queued, { contents })
-  await countMatches(tx, counts, RATE_LIMIT)
+  await countMatches(tx, counts)
   return handled
 }
 
@@ -162,8 +162,6 @@ function fittingOf(rule: StoredTriggerRule, matches: readonly NewMessage[], cont
   return fitting
 }
 
-const RATE_LIMIT = 'rate_limit'
-
 /** Within the debounce only the last message counts, including those that are already queued. */
 async function handLast(
   tx: Transaction,
@@ -180,7 +178,7 @@ async function handLast(
     taken.map((message) => ({ taskKey, message, isKept: false })),
     { delayMs: debounceMs, contents },
   )
-  await countMatches(tx, [{ taskKey, matched: matches.length, taken: taken.length, replaced, dropped }], RATE_LIMIT)
+  await countMatches(tx, [{ taskKey, matched: matches.length, taken: taken.length, replaced, dropped }])
   return matches.length
 }
 

@@ -279,12 +279,12 @@ function compares(record: SenmlRecord, comparator: Comparator, value: number): b
   }
 }
 
-/** Counts matched messages of triggers: `taken` were queued and replaced `replaced` earlier ones. `reason`: why others were dropped. */
-export async function countMatches(tx: Transaction, counts: readonly MatchCounts[], reason: string): Promise<void> {
+/** Counts matched messages of triggers: `taken` were queued and replaced `replaced` earlier ones. Only a rate drops the others. */
+export async function countMatches(tx: Transaction, counts: readonly MatchCounts[]): Promise<void> {
   if (counts.length === 0) return
   const of = (name: keyof MatchCounts) => counts.map((count) => count[name])
   await sql`UPDATE task_triggers g SET matched = g.matched + c.matched, dropped = g.dropped + c.dropped,
-      dropped_reason = CASE WHEN c.dropped > 0 THEN ${reason} ELSE g.dropped_reason END, last_match_at = now(),
+      dropped_reason = CASE WHEN c.dropped > 0 THEN 'rate_limit' ELSE g.dropped_reason END, last_match_at = now(),
       window_count = CASE WHEN ${IS_NEW_WINDOW} THEN 0 ELSE greatest(g.window_count - c.replaced, 0) END + c.taken,
       window_at = CASE WHEN ${IS_NEW_WINDOW} THEN now() ELSE g.window_at END
     FROM unnest(${of('taskKey')}::bigint[], ${of('matched')}::int[], ${of('dropped')}::int[], ${of('replaced')}::int[], ${of('taken')}::int[])
