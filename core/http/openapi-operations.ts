@@ -25,7 +25,7 @@ const REFUSALS: Record<ErrorKind, string> = {
   unauthenticated: 'Missing, invalid or expired credentials',
   forbidden: 'Not permitted',
   not_found: 'Does not exist, or the caller may not read it',
-  gone: 'Existed, and is no longer kept; the message names what is',
+  gone: 'No longer kept; the message says what is still available',
   method_not_allowed: 'The path accepts other methods; see `Allow`',
   conflict: 'Already exists; `details` name the field whose value is in use',
   invalid_state: 'Not possible in the present state',
