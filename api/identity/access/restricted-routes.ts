@@ -16,7 +16,7 @@ export function registerRouteRules(app: FastifyInstance): void {
       const principal = request.principal as UserPrincipal | undefined
       if (principal !== undefined) {
         const { user_id: userId } = request.params as { user_id?: string }
-        const { url = '', config } = request.routeOptions
+        const { url = '', config } = request.facts
         requireRouteAllowed({ principal, route: { url, action: config.action ?? '', scope: config.scope }, userId })
       }
       done()

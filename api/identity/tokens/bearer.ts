@@ -29,7 +29,7 @@ export function optionalBearerOf(request: FastifyRequest): string | undefined {
 
 /** Browsers cannot set headers of an EventSource (contract section 7.2). */
 function queryAuthorizationOf(request: FastifyRequest): string | undefined {
-  if (request.routeOptions.config.mediaType !== EVENT_STREAM) return undefined
+  if (request.facts.config.mediaType !== EVENT_STREAM) return undefined
   const { authorization } = request.query as { authorization?: unknown }
   return typeof authorization === 'string' ? authorization : undefined
 }
@@ -43,6 +43,6 @@ export function originOf(request: FastifyRequest): Origin {
     address: request.server.callerAddress(request.raw),
     requestId: request.id,
     ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, MAX_USER_AGENT_CHARS) }),
-    isReading: isReadingRoute(request.method, request.routeOptions.config),
+    isReading: isReadingRoute(request.method, request.facts.config),
   }
 }

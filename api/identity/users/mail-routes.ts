@@ -122,6 +122,6 @@ const OPEN_TO_UNVERIFIED = new Set([
 
 /** Throws `forbidden` for other routes while the settings require a verified address. */
 export async function requireVerifiedFor(users: UsersService, request: FastifyRequest): Promise<void> {
-  if (OPEN_TO_UNVERIFIED.has(`${request.method} ${request.routeOptions.url}`)) return
+  if (OPEN_TO_UNVERIFIED.has(`${request.method} ${request.facts.url}`)) return
   await users.requireVerified(request.principal)
 }
