@@ -152,10 +152,13 @@ export async function lockConsumer(tx: Transaction, key: number): Promise<Consum
   return rows[0] === undefined ? undefined : fromRow<Consumer>(rows[0])
 }
 
-export async function findShown(db: Queryable, { domainKey, nameOrId, isId }: ConsumerRef): Promise<ConsumerRecord> {
+export async function findShown(
+  db: Queryable,
+  { domainKey, nameOrId, isId }: ConsumerRef,
+): Promise<ConsumerRecord | undefined> {
   const { rows } = await sql<Row<ConsumerRecord>>`SELECT ${SHOWN} FROM message_consumers c
     WHERE c.domain_key = ${domainKey} AND ${isCalled(nameOrId, isId)}`.execute(db)
-  return fromRow<ConsumerRecord>(rows[0] as Row<ConsumerRecord>)
+  return rows[0] === undefined ? undefined : fromRow<ConsumerRecord>(rows[0])
 }
 
 export async function countConsumers(db: Queryable, domainKey: number): Promise<number> {

@@ -101,9 +101,12 @@ function entryOf(operation: string, { domainKey, id, name }: Pick<Consumer, 'dom
   return { operation: `consumer.${operation}`, domainKey, entityKeys: [], attributes: { id, name } }
 }
 
-export function createConsumersService(deps: ConsumersDeps): ConsumersService {
-  const { database, journal, access, gate, quotas } = deps
-  const shown = (domain: DomainAccess, nameOrId: string) => findShown(database.db, consumerRef(domain, nameOrId))
+export function createConsumersService({ database, journal, access, gate, quotas }: ConsumersDeps): ConsumersService {
+  async function shown(domain: DomainAccess, nameOrId: string): Promise<ConsumerRecord> {
+    const found = await findShown(database.db, consumerRef(domain, nameOrId))
+    if (found === undefined) throw notFound()
+    return found
+  }
 
   /** Locks the consumer and changes it. */
   async function change(
@@ -146,8 +149,7 @@ export function createConsumersService(deps: ConsumersDeps): ConsumersService {
       return await shown(domain, id)
     },
     async get(caller, domainId, nameOrId) {
-      const { domain } = await enterConsumer(deps, caller, { domainId, nameOrId }, 'consumer_read')
-      return await shown(domain, nameOrId)
+      return await shown(await enter(caller, domainId, 'consumer_read'), nameOrId)
     },
     async list(caller, domainId, query) {
       const { offset, limit, cursor, name, channel } = query
