@@ -93,15 +93,14 @@ async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains):
     place: rule.behind,
     channel: { key: rule.channelKey, id: rule.channelId },
     select: (message) => matchesOf(message, [rule])[0],
-    maxItems: MAX_WAITING.messages,
+    maxItems: waitsForRoom(rule, fullDomains) ? 0 : MAX_WAITING.messages,
   })
   if (expired > 0) {
     const reason = `${expired} messages waited for longer than ${MAX_WAIT_DAYS} days`
     await countExpired(tx, taskKey, expired)
     await recordInJournal(tx, [{ taskKey, source: 'message', reason, count: expired }])
   }
-  const isFull = waitsForRoom(rule, fullDomains)
-  const [handled = 0] = taken.length === 0 || isFull ? [] : await handMatches(tx, [{ rule, matches: taken }])
+  const [handled = 0] = taken.length === 0 ? [] : await handMatches(tx, [{ rule, matches: taken }])
   const left = taken[handled]
   await storeTriggerPlace(tx, rule, left === undefined ? next : placeOf(left.of))
   return handled + expired
