@@ -12,7 +12,7 @@ import type { Place } from './place.ts'
 import type { Consumer } from './repository.ts'
 
 /** Of a consumer. With more, messages are delivered beyond `max_deliver` until some letters are retried or discarded. */
-export const MAX_DEAD_LETTERS = 10_000
+const MAX_DEAD_LETTERS = 10_000
 const DEAD_LETTERS_KEPT_DAYS = 30
 /** Rows that one statement deletes. */
 const STEP_ROWS = 10_000

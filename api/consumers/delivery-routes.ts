@@ -159,14 +159,9 @@ export function deliveryRoutes({ delivery, streams, authenticate, logger }: Deli
           response: responses({ 200: DeadLetterPage }, 'not_found'),
         },
       },
-      async (request, reply) => {
-        const { items, next, ...page } = await delivery.deadLetters(
-          request.principal,
-          atOf(request.params),
-          request.query,
-        )
-        void reply
-        return { ...page, next, dead_letters: items.map(presentLetter) } as never
+      async (request) => {
+        const { items, ...page } = await delivery.deadLetters(request.principal, atOf(request.params), request.query)
+        return { ...page, dead_letters: items.map(presentLetter) } as never
       },
     )
     app.post(

@@ -14,7 +14,7 @@ import { createConsumersService } from './service.ts'
 import { Waits } from './waits.ts'
 
 export { takenJson } from './delivery-routes.ts'
-export type { DeliveryService, Taker } from './delivery.ts'
+export type { DeliveryService } from './delivery.ts'
 export { CONSUMER_METRICS, consumerGauges } from './metrics.ts'
 export { formatPlace } from './place.ts'
 export { Ack, ConsumerName, Nack } from './schema.ts'

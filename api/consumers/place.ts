@@ -12,7 +12,7 @@ export function formatPlace(place: Place): string {
 }
 
 /** Undefined for a text that has not the form of a position. */
-export function readPlace(text: string): Place | undefined {
+function readPlace(text: string): Place | undefined {
   const [, position, message] = PLACE.exec(text) ?? []
   if (position === undefined || message === undefined) return undefined
   return { ...parsePosition(position), message: Number(message) }

@@ -35,7 +35,7 @@ export type Step = {
 }
 
 /** Whether the consumer wants a message, ready for many. */
-export function wantedBy({
+function wantedBy({
   subtopic,
   publisherIds,
   protocol,

@@ -217,14 +217,11 @@ export async function storePlace(
     expired = expired + ${expired}, checked_at = now() WHERE key = ${key}`.execute(tx)
 }
 
-/** Says why a caller gets nothing, or (undefined) that they do again. */
-export async function storeError(db: Queryable, key: number, reason: string | undefined): Promise<void> {
-  if (reason === undefined)
-    await sql`UPDATE message_consumers SET error_at = NULL, error_reason = NULL WHERE key = ${key}`.execute(db)
-  else
-    await sql`UPDATE message_consumers SET error_at = now(), error_reason = ${reason} WHERE key = ${key} AND error_reason IS DISTINCT FROM ${reason}`.execute(
-      db,
-    )
+/** Says why a caller gets nothing, until the next delivery. */
+export async function storeError(db: Queryable, key: number, reason: string): Promise<void> {
+  await sql`UPDATE message_consumers SET error_at = now(), error_reason = ${reason} WHERE key = ${key} AND error_reason IS DISTINCT FROM ${reason}`.execute(
+    db,
+  )
 }
 
 /** Consumers that nobody reads: looked at longest ago first. Those that are known to be behind are left out until their messages expire. */

@@ -12,7 +12,7 @@ import type { ConsumerRecord } from './repository.ts'
 import { MAX_TAKEN } from './reading.ts'
 
 /** Channels of one consumer. */
-export const MAX_CHANNELS = 100
+const MAX_CHANNELS = 100
 export const MAX_WAIT_MS = 60_000
 export const MIN_ACK_WAIT_MS = 100
 /** A day. */
@@ -43,7 +43,7 @@ const Position = Type.String({
   description: 'Position of a message: `<number>-<number>-<number>`',
 })
 
-export const Begin = Type.String({
+const Begin = Type.String({
   minLength: 1,
   maxLength: 64,
   description: '`earliest`, `latest`, a time (RFC 3339), or the position of a message, which is then the next one',

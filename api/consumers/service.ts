@@ -55,7 +55,7 @@ export type ConsumersDeps = {
 
 const notFound = () => new ServiceError('not_found', 'consumer not found')
 
-export function consumerRef({ domainKey }: DomainAccess, nameOrId: string): ConsumerRef {
+function consumerRef({ domainKey }: DomainAccess, nameOrId: string): ConsumerRef {
   return { domainKey, nameOrId, isId: isId(nameOrId) }
 }
 

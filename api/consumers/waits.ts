@@ -99,10 +99,6 @@ export class Waits {
     }
   }
 
-  get size(): number {
-    return this.#waiters.size
-  }
-
   async stop(): Promise<void> {
     for (const end of this.#ends) end()
     for (const { wake } of this.#waiters) wake()

@@ -67,7 +67,6 @@ export {
   RefreshedUsage,
   deleteOldQuotaDays,
   forgetKept,
-  keptByDomain,
   keptByDomains,
   releaseKept,
   requireWithin,

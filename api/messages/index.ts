@@ -34,7 +34,6 @@ export type { LiveMessage } from './live/live-message.ts'
 export { messageJson } from './live/message-json.ts'
 export type { LogMark } from './live/mark.ts'
 export { loadChannels, loadMessages, loadPlaces } from './live/stored.ts'
-export type { StoredPlace } from './live/stored.ts'
 export { formatToken } from './live/token.ts'
 export type { Envelope } from './model/envelope.ts'
 export type { RetainedMessage } from './retained/retained.ts'
@@ -85,7 +84,7 @@ export { ClientTelemetry, DomainUsage, createUsageService } from './usage/index.
 export { RATE_STEPS, WINDOW_SECONDS, findRates } from './usage/index.ts'
 export type { RatePoint, RateWindow, UsageService } from './usage/index.ts'
 export { removalsOf } from './retention/domain-removal.ts'
-export { PROTOCOLS, protocolNumber } from './model/message.ts'
+export { PROTOCOLS } from './model/message.ts'
 export {
   createSubtopicMatcher,
   matchesSubtopic,

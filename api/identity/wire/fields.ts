@@ -12,7 +12,7 @@ export const MAX_METADATA_FILTER_CHARS = 4096
 /** Other texts are valid input: no entity has such an id. */
 export const Id = Type.String({ description: 'UUID', maxLength: 36, ...documented({ format: 'uuid' }) })
 /** The number of ids of one query. */
-export const MAX_LISTED_IDS = 100
+const MAX_LISTED_IDS = 100
 const ID_CHARS = 36
 /** `id` of listings of clients and channels. Texts that are not ids select nothing. */
 export const IdsFilter = Type.Optional(
