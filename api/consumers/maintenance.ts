@@ -67,7 +67,7 @@ export function startConsumerMaintenance({
       }
       return { pauseMs: keys.length === MAX_CHECKED ? 0 : intervalMs, isWakeable: true }
     } catch (error) {
-      logger.warn({ err: error }, 'failed to look after named consumers; retrying')
+      logger.warn({ err: error }, 'failed to maintain named consumers; retrying')
       return { pauseMs: RETRY_MS, isWakeable: false }
     }
   })

@@ -50,9 +50,9 @@ export type ProvisioningDeps = {
   logger: Logger
   identity: Identity
   devices: Devices
-  /** Tests shorten them. */
   /** Domains whose quota `queued_bytes` is used up. */
   fullDomains: FullDomains
+  /** Tests shorten them. */
   notificationTimes?: NotificationTimes | undefined
 }
 

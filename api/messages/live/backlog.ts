@@ -263,7 +263,7 @@ export function startBacklogs({
       const pauseMs = pauses.next(keys.length === 0)
       return { pauseMs: keys.length === 0 ? pauseMs : busyPauseMs, isWakeable: true }
     } catch (error) {
-      logger.warn({ err: error }, `${what} that are behind could not go on; retrying`)
+      logger.warn({ err: error }, `failed to resume ${what} that are behind; retrying`)
       return { pauseMs: RETRY_MS, isWakeable: false }
     }
   }
