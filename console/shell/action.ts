@@ -23,15 +23,17 @@ type Act<A extends unknown[]> = (...given: A) => Promise<string | void>
 function useRun<A extends unknown[]>(
   act: Act<A>,
   onError: (error: unknown) => void,
+  onDone?: () => void,
 ): [(...given: A) => Promise<boolean>, boolean] {
   const [isBusy, setBusy] = useState(false)
-  const latest = useRef({ act, onError })
-  latest.current = { act, onError }
+  const latest = useRef({ act, onError, onDone })
+  latest.current = { act, onError, onDone }
   const run = useCallback(async (...given: A) => {
     setBusy(true)
     try {
       const said = await latest.current.act(...given)
       await refresh()
+      latest.current.onDone?.()
       dismissFailures()
       if (typeof said === 'string') showToast('ok', said)
       return true
@@ -53,11 +55,11 @@ export function useAction<A extends unknown[]>(
   return useRun(act, (error) => reportError(error, what))
 }
 
-/** Of a form, which shows what went wrong. */
-export function useFormAction(what: string, act: Act<[]>): FormAction {
+/** Of a form, which shows what went wrong. `onDone`: after a success, when what is shown is what is stored. */
+export function useFormAction(what: string, act: Act<[]>, onDone?: () => void): FormAction {
   const [failure, setFailure] = useState<Failure>()
   const clear = useCallback(() => setFailure(undefined), [])
-  const [run, isBusy] = useRun(act, (error) => setFailure(describeFailure(error, what)))
+  const [run, isBusy] = useRun(act, (error) => setFailure(describeFailure(error, what)), onDone)
   return { run, isBusy, failure, clear }
 }
 

@@ -2,7 +2,6 @@
 import { useState } from 'react'
 import { nextTimes } from '#core/cron.ts'
 import { call } from '../../api/call.ts'
-import { refresh } from '../../api/queries.ts'
 import type { Task } from '../../api/operations.ts'
 import { SelectField, TextField } from '../../design/controls.tsx'
 import { Notice } from '../../design/display.tsx'
@@ -19,16 +18,18 @@ export function ScheduleDialog({ task, onClose }: { task: Task; onClose: () => v
   const [form, setForm] = useState(() => formOf(task.schedule ?? ''))
   const [timezone, setTimezone] = useState(task.timezone ?? browserZone())
   const schedule = cronOf(form)
-  const save = useFormAction('The schedule was not saved', async () => {
-    await call('PUT /tasks/{task_id}', {
-      params: { task_id: task.id },
-      body: schedule === '' ? { schedule: null, timezone: null } : { schedule, timezone: timezone.trim() },
-    })
+  const save = useFormAction(
+    'The schedule was not saved',
+    async () => {
+      await call('PUT /tasks/{task_id}', {
+        params: { task_id: task.id },
+        body: schedule === '' ? { schedule: null, timezone: null } : { schedule, timezone: timezone.trim() },
+      })
+      return 'Saved'
+    },
     // Opened again, it begins with what is stored.
-    await refresh()
-    onClose()
-    return 'Saved'
-  })
+    onClose,
+  )
   const change = (changes: Partial<ScheduleForm>) => setForm({ ...form, ...changes })
   return (
     <FormDialog title="Schedule" submit="Save" action={save} onClose={onClose}>
