@@ -4,8 +4,9 @@ import type { ReactNode } from 'react'
 import './charts.css'
 import { Button } from '../../../design/controls.tsx'
 import { Card, Empty, Skeleton, counted, formatCount, formatValue } from '../../../design/display.tsx'
+import { saveFile } from '../../../shell/files.ts'
 import { useIsDark } from '../../../shell/theme.ts'
-import { csvOf, filledSlots, stepsText, timesOf, valueAt } from './lines.ts'
+import { csvOfLines, filledSlots, stepsText, timesOf, valueAt } from './lines.ts'
 import type { Line } from './lines.ts'
 import { timeText } from './range-bar.tsx'
 import type { Grid, Range } from './ranges.ts'
@@ -232,16 +233,10 @@ function ValuesTable({ lines, grid, isUtc }: Pick<ChartProps, 'lines' | 'grid' |
   )
 }
 
-/** Long enough for the browser to begin. */
-const DOWNLOAD_MS = 10_000
-
 function download(lines: readonly Line[], grid: Grid, unit: string): void {
-  const url = URL.createObjectURL(new Blob([csvOf(lines, grid)], { type: 'text/csv;charset=utf-8' }))
-  const link = document.createElement('a')
-  link.href = url
-  link.download = `chart-${unit === '' ? 'values' : unit.replaceAll(/[^\w%]/g, '-')}-${new Date(grid.start * 1_000).toISOString().slice(0, 16).replaceAll(':', '-')}.csv`
-  link.click()
-  setTimeout(() => URL.revokeObjectURL(url), DOWNLOAD_MS)
+  const begin = new Date(grid.start * 1_000).toISOString().slice(0, 16).replaceAll(':', '-')
+  const name = `chart-${unit === '' ? 'values' : unit.replaceAll(/[^\w%]/g, '-')}-${begin}.csv`
+  saveFile(name, csvOfLines(lines, grid))
 }
 
 export function WaitingChart() {

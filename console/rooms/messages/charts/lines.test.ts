@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { csvOf, filledSlots, linesOf, stepsText, valueAt } from './lines.ts'
+import { csvOfLines, filledSlots, linesOf, stepsText, valueAt } from './lines.ts'
 import type { Reading } from './readings.ts'
 import { seriesOf } from './series.ts'
 
@@ -57,7 +57,7 @@ test('a chosen series without values is a line without points', () => {
 })
 
 test('CSV has a row for each step with a value, and runs nothing in a spreadsheet', () => {
-  const csv = csvOf(
+  const csv = csvOfLines(
     lines(
       reading('=1+1', 150, (slot) => -slot),
       reading('a "b"', 300, () => 0.5),

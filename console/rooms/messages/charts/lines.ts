@@ -1,6 +1,7 @@
 /** What a chart shows of a series: a line, its figures, and both as text. */
 import { bridged, coarsened, factorOf, stepText, summaryOf, usualInterval } from '../../../charts/points.ts'
 import type { LineValues, Slots, Summary } from '../../../charts/points.ts'
+import { csvOf } from '../../../shell/files.ts'
 import type { Grid } from './ranges.ts'
 import type { Reading, Readings } from './readings.ts'
 import { namedSeries } from './series.ts'
@@ -79,13 +80,10 @@ export const filledSlots = (lines: readonly Line[], { count }: Grid) =>
 
 /** Spreadsheets run texts with these prefixes as a formula, and devices are not trusted: an apostrophe makes them text. */
 const FORMULA = /^[=+\-@\t\r]/
-const cellOf = (text: string) => {
-  const safe = FORMULA.test(text) ? `'${text}` : text
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
-}
+const asText = (text: string) => (FORMULA.test(text) ? `'${text}` : text)
 
-/** What a chart shows, as CSV (RFC 4180): a row for each step, with mean, minimum and maximum of each series. */
-export function csvOf(lines: readonly Line[], grid: Grid): string {
+/** What a chart shows, as CSV: a row for each step, with mean, minimum and maximum of each series. */
+export function csvOfLines(lines: readonly Line[], grid: Grid): string {
   const unitOf = ({ unit }: Line) => (unit === '' ? '' : ` (${unit})`)
   const head = [
     'time',
@@ -96,5 +94,5 @@ export function csvOf(lines: readonly Line[], grid: Grid): string {
     ...lines.flatMap(({ slots }) => [slots.mean, slots.min, slots.max].map((column) => column[slot]?.toString() ?? '')),
   ])
   // A number may begin with a minus.
-  return [head.map(cellOf), ...rows].map((cells) => `${cells.join(',')}\r\n`).join('')
+  return csvOf(head.map(asText), rows)
 }
