@@ -60,9 +60,14 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
   const series = messages?.series ?? []
   const rates = series.map((one) => one.messages_per_second)
   const received = series.reduce((sum, one) => sum + one.messages, 0)
-  const usage = useQuery(query('GET /domains/{domain_id}/usage', { params: { domain_id: domain } }))
+  const isConnected = clients.total > 0 && channels.total > 0
+  // The first step alone depends on it, and the server measures all quotas for it.
+  const usage = useQuery({
+    ...query('GET /domains/{domain_id}/usage', { params: { domain_id: domain } }),
+    enabled: isConnected && received === 0,
+  })
   const hasMessages = received > 0 || (usage.data?.messages ?? 0) > 0
-  const done = [clients.total > 0 && channels.total > 0 && hasMessages, (tasks?.total ?? 0) > 0]
+  const done = [isConnected && hasMessages, (tasks?.total ?? 0) > 0]
   return (
     <>
       <div className="figures">
@@ -112,7 +117,7 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
           <Samples series={workers?.series} what="Workers online" />
         </Figure>
       </div>
-      {done.every(Boolean) ? null : <FirstSteps domain={domain} done={done} />}
+      {done.every(Boolean) || usage.isLoading ? null : <FirstSteps domain={domain} done={done} />}
       <div className="grid">
         <Card
           title="Latest failures"
