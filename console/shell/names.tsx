@@ -3,13 +3,10 @@ import { useQueries, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { call } from '../api/call.ts'
 import { query } from '../api/queries.ts'
+import { MAX_IDS, together } from '../api/together.ts'
 import { paths } from '../paths.ts'
 
 const NAMES_MS = 60_000
-/** Names that are wanted within this time share a request. */
-const TOGETHER_MS = 10
-/** Ids of one request. */
-const MAX_IDS = 100
 
 type Listed = readonly { readonly id: string; readonly name: string }[]
 
@@ -18,28 +15,7 @@ const options = { staleTime: NAMES_MS, retry: false, refetchOnWindowFocus: false
 
 /** Looks names up in a listing. The name of what the user may not see is null. */
 function namesOf(kind: string, list: (domain: string, ids: string) => Promise<Listed>) {
-  const waiting = new Map<string, Set<string>>()
-  const asked = new Map<string, Promise<Map<string, string>>>()
-  const ask = (domain: string) => {
-    const ids = [...(waiting.get(domain) ?? [])]
-    waiting.delete(domain)
-    asked.delete(domain)
-    const pages = Array.from({ length: Math.ceil(ids.length / MAX_IDS) }, (_none, page) =>
-      list(domain, ids.slice(page * MAX_IDS, (page + 1) * MAX_IDS).join(',')),
-    )
-    return Promise.all(pages).then((all) => new Map(all.flat().map(({ id, name }) => [id, name])))
-  }
-  const find = async (domain: string, id: string): Promise<string | null> => {
-    const ids = waiting.get(domain) ?? new Set()
-    waiting.set(domain, ids.add(id))
-    const names =
-      asked.get(domain) ??
-      new Promise<void>((resolve) => {
-        setTimeout(resolve, TOGETHER_MS)
-      }).then(() => ask(domain))
-    asked.set(domain, names)
-    return (await names).get(id) ?? null
-  }
+  const find = together(async (domain, ids) => (await list(domain, ids)).map(({ id, name }) => [id, name] as const))
   return (domain: string, id: string) => ({
     queryKey: ['name', kind, domain, id],
     queryFn: async () => await find(domain, id),
