@@ -6,13 +6,13 @@ import type { Certificate } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, Id, SelectField, TextField } from '../../design/controls.tsx'
 import { Card, Empty, Time, absoluteTime } from '../../design/display.tsx'
-import { localAction } from '../../design/form.tsx'
-import { Dialog, FormDialog } from '../../design/layers.tsx'
+import { FormDialog } from '../../design/layers.tsx'
 import { useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { saveFile } from '../../shell/files.ts'
 import { Filters } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
+import { ShownOnce } from '../../shell/shown-once.tsx'
 import { DataTable } from '../../shell/table.tsx'
 import { Validity } from '../../shell/validity.tsx'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
@@ -187,7 +187,6 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
   )
 }
 
-/** The private key exists here alone, so a dialog that goes without it asks first. */
 function Issued({
   domain,
   certificate: { client_id: client, certificate, key, expiry_time: expires },
@@ -198,18 +197,14 @@ function Issued({
   onClose: () => void
 }) {
   const [isSaved, setSaved] = useState(false)
-  const [isAsking, setAsking] = useState(false)
   const authority = useQuery(query('GET /certs/view-ca', { isPublic: true }))
-  const leave = () => (isSaved ? onClose() : setAsking(true))
   return (
-    <Dialog
+    <ShownOnce
       title="The certificate is issued"
-      onClose={leave}
-      footer={
-        <Button kind="primary" onClick={leave}>
-          Done
-        </Button>
-      }
+      what="the private key"
+      loss="The private key was neither saved nor copied. It cannot be shown again: another certificate would be issued."
+      isSaved={isSaved}
+      onClose={onClose}
     >
       <p>
         Save the private key now: it is not stored and cannot be shown again. The certificate of{' '}
@@ -239,19 +234,6 @@ function Issued({
       </div>
       <Code label="private key" text={key} onCopy={() => setSaved(true)} />
       <Code label="certificate" text={certificate} />
-      {isAsking ? (
-        <FormDialog
-          title="Close without the private key?"
-          submit="Close without it"
-          isDanger
-          action={localAction(onClose)}
-          onClose={() => setAsking(false)}
-        >
-          <p>
-            The private key was neither saved nor copied. It cannot be shown again: another certificate would be issued.
-          </p>
-        </FormDialog>
-      ) : null}
-    </Dialog>
+    </ShownOnce>
   )
 }

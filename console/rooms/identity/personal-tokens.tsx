@@ -7,10 +7,10 @@ import type { Pat } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Check, Code, Menu, SelectField, TextField } from '../../design/controls.tsx'
 import { Card, Empty, Notice, State, Time } from '../../design/display.tsx'
-import { localAction } from '../../design/form.tsx'
-import { Dialog, FormDialog } from '../../design/layers.tsx'
+import { FormDialog } from '../../design/layers.tsx'
 import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
+import { ShownOnce } from '../../shell/shown-once.tsx'
 import { QueryView } from '../../shell/states.tsx'
 
 const SHOWN = 100
@@ -196,34 +196,18 @@ function NewToken({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** The secret exists here alone, so a dialog that goes without it asks first. */
 function MadeToken({ token: { name, secret = '' }, onClose }: { token: Pat; onClose: () => void }) {
   const [isSaved, setSaved] = useState(false)
-  const [isAsking, setAsking] = useState(false)
-  const leave = () => (isSaved ? onClose() : setAsking(true))
   return (
-    <Dialog
+    <ShownOnce
       title={`The token ${name}`}
-      onClose={leave}
-      footer={
-        <Button kind="primary" onClick={leave}>
-          Done
-        </Button>
-      }
+      what="the token"
+      loss="It was not copied, and cannot be shown again."
+      isSaved={isSaved}
+      onClose={onClose}
     >
       <Notice tone="warn">Copy it now: it is not stored and cannot be shown again.</Notice>
       <Code label="token" text={secret} wrap onCopy={() => setSaved(true)} />
-      {isAsking ? (
-        <FormDialog
-          title="Close without the token?"
-          submit="Close without it"
-          isDanger
-          action={localAction(onClose)}
-          onClose={() => setAsking(false)}
-        >
-          <p>It was not copied, and cannot be shown again.</p>
-        </FormDialog>
-      ) : null}
-    </Dialog>
+    </ShownOnce>
   )
 }
