@@ -22,7 +22,7 @@ const WORDS: Readonly<Record<Name, string>> = {
   cpu_seconds_per_day: 'Processor seconds of runs today',
   queued_runs: 'Queued runs',
   run_bytes: 'Size of results and output of runs',
-  queued_bytes: 'Size of what messages have caused and that waits',
+  queued_bytes: 'Size of queued messages and dead letters',
   concurrent_runs: 'Concurrent runs',
   run_weight: 'Weight among domains whose runs wait',
 }

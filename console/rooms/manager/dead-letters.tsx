@@ -88,7 +88,7 @@ export function TaskDeadLetters({ task, domain }: { task: string; domain: string
       retry={(body) => call('POST /tasks/{task_id}/dead-letters/retry', { params, body })}
       discard={(body) => call('POST /tasks/{task_id}/dead-letters/discard', { params, body })}
     >
-      What the task could not start a run for, or could not publish. Retry it when the cause is mended.
+      A message that the task could not start a run for, or could not publish. Retry it when the cause is fixed.
     </DeadLetters>
   )
 }

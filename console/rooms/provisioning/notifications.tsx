@@ -173,7 +173,7 @@ export function Notification() {
             retry={(body) => call('POST /subscriptions/{subscription_id}/dead-letters/retry', { params, body })}
             discard={(body) => call('POST /subscriptions/{subscription_id}/dead-letters/discard', { params, body })}
           >
-            What the contact did not take. Retry it when the contact takes messages again.
+            A message that the contact did not accept. Retry it when the contact accepts messages again.
           </DeadLetters>
         </>
       )}
@@ -222,7 +222,7 @@ function Head({ subscription }: { subscription: Subscription }) {
           action={remove}
           onClose={() => setDeleting(false)}
         >
-          What waits for it and its dead letters are deleted. This cannot be undone.
+          Its waiting messages and its dead letters are deleted. This cannot be undone.
         </Confirm>
       ) : null}
     </div>

@@ -302,7 +302,7 @@ function ConsumerLetters({ consumer, domain }: { consumer: string; domain: strin
       retry={(body) => call('POST /{domain_id}/consumers/{consumer}/dead-letters/retry', { params, body })}
       discard={(body) => call('POST /{domain_id}/consumers/{consumer}/dead-letters/discard', { params, body })}
     >
-      What was delivered as often as is allowed, and was not acknowledged. Retry it when the receiver is mended.
+      A message that was delivered the maximum number of times and not acknowledged. Retry it when the receiver is fixed.
     </DeadLetters>
   )
 }
