@@ -4,6 +4,7 @@
  */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { storeCall } from './publications.ts'
 import type { CallPublication } from './publications.ts'
 
 /** Calls of a run that may publish. */
@@ -12,19 +13,8 @@ export const HELD_CALLS = 100_000
 const MAX_LEFT = 500
 
 /** As `publishCall`, but the message goes out with the end of the run. */
-export async function holdCall(db: Queryable, call: CallPublication): Promise<boolean> {
-  const { rows } = await sql<{ is_current: boolean }>`
-    WITH held AS MATERIALIZED (
-      SELECT r.id, r.fence, r.task_key, r.spec ->> 'traceparent' AS traceparent FROM runs r WHERE r.id = ${call.runId} AND r.fence = ${call.fence}
-        AND r.state = ANY(${call.openStates}::int[]) FOR KEY SHARE),
-    stored AS (
-      INSERT INTO held_publications (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id, traceparent)
-      SELECT ${call.domainKey}, ${call.userKey}, ${call.channelId}, ${call.subtopic}, ${call.payload}, held.task_key, held.id,
-        held.fence, ${call.callId}, held.traceparent FROM held
-      ON CONFLICT ON CONSTRAINT held_publications_pkey DO NOTHING)
-    SELECT EXISTS (SELECT 1 FROM held) AS is_current`.execute(db)
-  return rows[0]?.is_current === true
-}
+export const holdCall = (db: Queryable, call: CallPublication): Promise<boolean> =>
+  storeCall(db, 'held_publications', call)
 
 /**
  * Moves what ended runs have published, or deletes it. Returns the number of publications that moved. Those of open runs stay.

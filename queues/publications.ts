@@ -83,17 +83,31 @@ export type CallPublication = Omit<Publication, 'taskKey' | 'traceparent'> & {
   openStates: readonly number[]
 }
 
+/** Where calls of guests are stored, and the constraint by which a repeated call has no effect. */
+const CALL_TABLES = {
+  task_publications: 'task_publications_call_key',
+  held_publications: 'held_publications_pkey',
+} as const
+
 /** Stores a publication of a running guest. False when its run has ended or has another fence; a repeated call has no effect. */
-export async function publishCall(db: Queryable, call: CallPublication): Promise<boolean> {
+export const publishCall = (db: Queryable, call: CallPublication): Promise<boolean> =>
+  storeCall(db, 'task_publications', call)
+
+/** The same in either table. */
+export async function storeCall(
+  db: Queryable,
+  table: keyof typeof CALL_TABLES,
+  call: CallPublication,
+): Promise<boolean> {
   const { rows } = await sql<{ is_current: boolean }>`
     WITH held AS MATERIALIZED (
       SELECT r.id, r.fence, r.task_key, r.spec ->> 'traceparent' AS traceparent FROM runs r WHERE r.id = ${call.runId} AND r.fence = ${call.fence}
         AND r.state = ANY(${call.openStates}::int[]) FOR KEY SHARE),
     stored AS (
-      INSERT INTO task_publications (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id, traceparent)
+      INSERT INTO ${sql.raw(table)} (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id, traceparent)
       SELECT ${call.domainKey}, ${call.userKey}, ${call.channelId}, ${call.subtopic}, ${call.payload}, held.task_key, held.id,
         held.fence, ${call.callId}, held.traceparent FROM held
-      ON CONFLICT ON CONSTRAINT task_publications_call_key DO NOTHING)
+      ON CONFLICT ON CONSTRAINT ${sql.raw(CALL_TABLES[table])} DO NOTHING)
     SELECT EXISTS (SELECT 1 FROM held) AS is_current`.execute(db)
   return rows[0]?.is_current === true
 }

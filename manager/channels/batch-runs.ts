@@ -4,7 +4,7 @@
  */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startPeriodicRounds } from '#core/rounds.ts'
 import { findFunction } from '#core/wasm/index.ts'
@@ -13,11 +13,10 @@ import { causeOfMessage } from '../model/cause.ts'
 import { planBatches } from '../model/plan-batches.ts'
 import { runsPerRecord } from '../model/trigger-message.ts'
 import type { RunsService, SystemStart } from '../runs/service.ts'
-import { pauseFor } from '../store/pauses.ts'
 import { writeRefusals } from '../store/refusals.ts'
 import { ENDINGS } from '../writer/settle-triggered.ts'
 import { LostClaims } from '../writer/start-runs.ts'
-import { requireActingUser } from './acting-user.ts'
+import { Paused, whyUnreadable } from './reading-right.ts'
 import {
   clearMessageRefusals,
   contentOf,
@@ -31,7 +30,6 @@ import {
   removeUnusedContents,
   returnMessages,
   startBatchReader,
-  whyUnusable,
 } from '#queues/index.ts'
 import type { BatchTask, MessageBatch, MessageContents, RefusedMessages, TriggerMessage } from '#queues/index.ts'
 
@@ -62,9 +60,6 @@ const MAX_STARTS = 500
 /** `isShared`: no message of the batch can run, whatever the others are. */
 type Refusal = { reason: string; isShared: boolean }
 
-/** The task is paused: its messages wait. */
-class Paused extends Error {}
-
 export function startBatchRuns({
   database,
   bus,
@@ -75,27 +70,11 @@ export function startBatchRuns({
   logger,
   intervalMs,
 }: BatchRunsDeps): BatchRuns {
-  /** Throws `Paused` if the grantor of the task has lost the right to read the channel. */
-  async function refusalOfRight(task: BatchTask, channelId: string): Promise<Refusal | undefined> {
-    try {
-      const { user, domainId } = await requireActingUser(access, task)
-      await access.requireChannel(user, 'subscribe', domainId, channelId)
-      return undefined
-    } catch (error) {
-      if (kindOf(error) !== 'forbidden' || task.domainId === null) throw error
-      const fault = await whyUnusable(database.db, task.domainId, channelId)
-      if (fault !== undefined) return { reason: fault, isShared: true }
-      const { message: reason } = error as ServiceError
-      if (await pauseFor(database, { taskKey: task.taskKey, grantorKey: task.userKey, reason })) throw new Paused()
-      throw new ServiceError('unavailable', reason)
-    }
-  }
-
   async function refusalOf(batch: MessageBatch): Promise<Refusal | undefined> {
     const channels = new Set(batch.messages.map(({ message }) => message.channel_id))
     for (const channelId of channels) {
-      const refusal = await refusalOfRight(batch.task, channelId)
-      if (refusal !== undefined) return refusal
+      const fault = await whyUnreadable({ database, access }, batch.task, channelId)
+      if (fault !== undefined) return { reason: fault, isShared: true }
     }
     try {
       const messages = await readMessages(batch)

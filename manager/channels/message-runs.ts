@@ -4,17 +4,16 @@
  */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { findFunction } from '#core/wasm/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
-import { pauseFor } from '../store/pauses.ts'
 import { writeRefusals } from '../store/refusals.ts'
-import { requireActingUser } from './acting-user.ts'
+import { Paused, requireReader, whyUnreadable } from './reading-right.ts'
 import { causeOfMessage } from '../model/cause.ts'
 import { triggersOf } from '../model/trigger-message.ts'
-import { contentOf, isTemporary, startMessageReader, whyUnusable } from '#queues/index.ts'
+import { contentOf, isTemporary, startMessageReader } from '#queues/index.ts'
 import type { ContentRef, GivenMessages, MessageContents, QueuedMessage, TriggerMessage } from '#queues/index.ts'
 
 export type MessageRunsDeps = {
@@ -57,27 +56,13 @@ const MAX_CONTENT_BYTES = 32 * 1024 * 1024
 export function startMessageRuns({ database, bus, access, runs, contents, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
 } {
-  /**
-   * Throws `forbidden` if the task cannot read the channel, and `Paused` if its grantor has lost the right to read the channel of its
-   * trigger.
-   */
+  /** Throws `forbidden` if the task cannot read the channel, and the errors of `whyUnreadable`. */
   async function requireRight(queued: QueuedMessage): Promise<void> {
     const { channel_id: channelId } = queued.message
-    try {
-      const { user, domainId } = await requireActingUser(access, queued)
-      await access.requireChannel(user, 'subscribe', domainId, channelId)
-    } catch (error) {
-      if (kindOf(error) !== 'forbidden' || queued.domainId === null) throw error
-      // The right to read the channel of a replay is that of the user who started it.
-      if (causeOfMessage(queued.origin, channelId).type === 'replay') throw error
-      const fault = await whyUnusable(database.db, queued.domainId, channelId)
-      if (fault !== undefined) throw new ServiceError('forbidden', fault)
-      const { taskKey, userKey: grantorKey } = queued
-      const reason = (error as ServiceError).message
-      // With another grantor by now it is taken again.
-      if (await pauseFor(database, { taskKey, grantorKey, reason })) throw new Paused()
-      throw new ServiceError('unavailable', reason)
-    }
+    // The right to read the channel of a replay is that of the user who started it.
+    if (causeOfMessage(queued.origin, channelId).type === 'replay') return await requireReader(access, queued, channelId)
+    const fault = await whyUnreadable({ database, access }, queued, channelId)
+    if (fault !== undefined) throw new ServiceError('forbidden', fault)
   }
 
   async function startPart({ work, trigger, contents: stored, key }: Part): Promise<void> {
@@ -150,7 +135,9 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
     const startSome = async () => {
       for (const part of parts) await startPart(part)
     }
-    await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
+    // A message becomes one run, or one for each of its records.
+    const most = works.reduce((sum, { message }) => sum + Math.max(message?.records.length ?? 0, 1), 0)
+    await Promise.all(Array.from({ length: Math.min(MAX_STARTS, most) }, startSome))
   }
 
   return startMessageReader({
@@ -175,9 +162,6 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
     onError: (error) => logger.warn({ err: error }, 'failed to read the messages that start runs; retrying'),
   })
 }
-
-/** The task was paused after its message was taken: the message waits. */
-class Paused extends Error {}
 
 /** The reason of a refusal; undefined if there is none. Rethrows temporary errors and pauses. */
 async function refusalOf(work: () => Promise<unknown>): Promise<string | undefined> {

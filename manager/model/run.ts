@@ -50,6 +50,9 @@ export type StoredGiven = {
 /** Whether a message or a list of messages started it. */
 export const isTriggered = ({ trigger, given }: RunSpec): boolean => trigger !== undefined || given !== undefined
 
+/** Whether its end can change messages: it publishes its result, or a message started it. */
+export const endsWithMessages = (spec: RunSpec): boolean => spec.publish_result !== undefined || isTriggered(spec)
+
 /** The module of a run, as it is sent to its worker. */
 export function moduleOf({ digest, spec }: Pick<RunHandle, 'digest' | 'spec'>): AssignedModule {
   return { digest, sizeBytes: spec.module_bytes, reference: spec.module_reference }

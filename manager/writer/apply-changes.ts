@@ -10,7 +10,7 @@ import { expireWorkerLease, reconcileHello } from './reconcile-runs.ts'
 import { recordFinished } from './record-finished.ts'
 import { removeWorker } from './remove-worker.ts'
 import { requeueRuns } from './requeue-runs.ts'
-import { isAssigned, isTriggered, type AssignedRun } from '../model/run.ts'
+import { endsWithMessages, isAssigned, type AssignedRun } from '../model/run.ts'
 import { readTasks } from './start-tasks.ts'
 import { startRuns } from './start-runs.ts'
 import type { StartedRun } from '../model/start.ts'
@@ -46,28 +46,21 @@ export async function applyChanges(
   const ends = of('ends').map(({ change }) => change)
   const starts = of('start').filter(({ change }) => !started.has(change.request.runId))
   const requests = starts.map(({ change }) => change.request)
+  const running = of('running').map(({ change }) => change)
+  const finished = of('finished').map(({ change }) => change)
+  const rejects = of('reject').map(({ change }) => change)
   const known = isPlain && !rereadsTasks && requests.length > 0 ? batch.context.tasks.find(requests) : undefined
-  const firstWave = [
-    requests.length === 0 || known !== undefined ? undefined : readTasks(batch, requests),
-    applyRunning(
-      batch,
-      of('running').map(({ change }) => change),
-      ends,
-    ),
-    applyEnds(batch, ends),
-    recordFinished(
-      batch,
-      of('finished').map(({ change }) => change),
-      started,
-    ),
-    applyRejects(
-      batch,
-      of('reject').map(({ change }) => change),
-    ),
-    known === undefined ? undefined : startRuns(batch, requests, known, true),
-  ] as const
+  const reading = requests.length === 0 || known !== undefined ? undefined : readTasks(batch, requests)
+  // Most batches have changes of one or two kinds: nothing is awaited for the others.
+  const reports = [
+    running.length === 0 ? undefined : applyRunning(batch, running, ends),
+    ends.length === 0 ? undefined : applyEnds(batch, ends),
+    finished.length === 0 ? undefined : recordFinished(batch, finished, started),
+    rejects.length === 0 ? undefined : applyRejects(batch, rejects),
+  ]
+  const starting = known === undefined ? undefined : startRuns(batch, requests, known, true)
   if (isPlain && requests.length === 0) batch.commit()
-  const [tasks, , , , , begunAtOnce] = await allOf(firstWave)
+  await allOf([reading, ...reports, starting])
   for (const { change, index } of of('hello')) {
     outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
   }
@@ -84,8 +77,11 @@ export async function applyChanges(
     await sendRequestedCancels(batch)
     await refreshQueues(batch)
   }
-  const begun = tasks === undefined ? begunAtOnce : await startRuns(batch, requests, tasks, isPlain)
-  if (begun !== undefined) for (const [at, { index }] of starts.entries()) outcomes[index] = begun[at]
+  const begun = reading === undefined ? starting : startRuns(batch, requests, await reading, isPlain)
+  if (begun !== undefined) {
+    const ofStarts = await begun
+    for (const [at, { index }] of starts.entries()) outcomes[index] = ofStarts[at]
+  }
   await settleGroups(batch, batch.takeGroups())
   // A plain batch leaves nothing queued except starts that found no slot.
   if (!isPlain) await claimRuns(batch)
@@ -131,21 +127,15 @@ function isPlainChange(change: Change): boolean {
 
 /** Its end changes no other row: no task, no broadcast, no publication. */
 function isUnconnected(run: AssignedRun): boolean {
-  const { publish_result: target, daemon } = run.spec
-  const isAlone = target === undefined && daemon === undefined && !isTriggered(run.spec)
-  return !run.drivesTask && run.parentId === null && isAlone
+  const { spec, drivesTask, parentId } = run
+  return !drivesTask && parentId === null && spec.daemon === undefined && !endsWithMessages(spec)
 }
 
 /** Waits for all, also if one fails, so that no statement of a batch is in flight during its rollback. */
-async function allOf<const T extends readonly unknown[]>(
-  work: T,
-): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
-  const settled = await Promise.allSettled(work)
+async function allOf(work: readonly (Promise<unknown> | undefined)[]): Promise<void> {
+  const settled = await Promise.allSettled(work.filter((one) => one !== undefined))
   const failed = settled.find((one) => one.status === 'rejected')
   if (failed !== undefined) throw failed.reason
-  return settled.map((one) => (one as PromiseFulfilledResult<unknown>).value) as {
-    -readonly [K in keyof T]: Awaited<T[K]>
-  }
 }
 
 /** A run that began and ended within one batch is only written by its end. */
@@ -154,7 +144,6 @@ async function applyRunning(
   running: readonly ChangeOf<'running'>[],
   ends: readonly ChangeOf<'ends'>[],
 ): Promise<void> {
-  if (running.length === 0) return
   const ending = new Set(ends.flatMap((change) => change.ends.map(({ run }) => run.id)))
   const begun = running.flatMap(({ session, runs }) =>
     runs.flatMap((identity) => {
@@ -167,7 +156,6 @@ async function applyRunning(
 }
 
 async function applyEnds(batch: RunBatch, changes: readonly ChangeOf<'ends'>[]): Promise<void> {
-  if (changes.length === 0) return
   const reported: ReportedEnd[] = changes.flatMap(({ session, ends }) => ends.map((end) => ({ session, ...end })))
   const recorded = await recordEnds(batch, reported)
   batch.afterCommit(() => {

@@ -38,7 +38,6 @@ export type WriterContext = {
   /** Turns of domains in the claims of this manager. */
   shares: FairShares
   quotas: TaskQuotas
-  /** The processor time of runs by domain and day. */
   /** What runs of domains used and stored. */
   counted: CountedQuotas
   endings: RunEndings

@@ -14,7 +14,7 @@ import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { publishResults } from './publish-results.ts'
 import { settleTriggered } from './settle-triggered.ts'
 import { afterEnd } from '../model/retry.ts'
-import type { AssignedRun, RunEnding, RunHandle } from '../model/run.ts'
+import { endsWithMessages, type AssignedRun, type RunEnding, type RunHandle } from '../model/run.ts'
 
 export type ReportedEnd = { session: WorkerSession; run: RunIdentity; ending: RunEnding }
 export type EndedRow = {
@@ -150,8 +150,9 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Pro
     column((end) => (end.frames.length === 0 ? null : JSON.stringify(end.frames))),
   ])
   const written = new Set(rows.map((row) => row.key))
-  const ended = sorted.filter(({ run }) => written.has(run.key))
-  await Promise.all([publishResults(batch, ended), settleTriggered(batch, ended)])
+  const withMessages = sorted.filter(({ run }) => written.has(run.key) && endsWithMessages(run.spec))
+  if (withMessages.length > 0)
+    await Promise.all([publishResults(batch, withMessages), settleTriggered(batch, withMessages)])
   for (const { run, ending, workerId } of sorted) {
     if (!written.has(run.key)) continue
     if (run.drivesTask) {

@@ -37,7 +37,6 @@ export async function recordFinished(
   changes: readonly ChangeOf<'finished'>[],
   started: ReadonlyMap<string, StartedRun>,
 ): Promise<void> {
-  if (changes.length === 0) return
   const finished = changes.flatMap(({ finished: each }) => each)
   const keys = new Map(started.values().map(({ runId, runKey }) => [runId, runKey]))
   const fresh = finished.filter(({ run }) => !started.has(run.id))

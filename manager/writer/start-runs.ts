@@ -48,6 +48,8 @@ export const STALE_TASK = Symbol('the task has changed')
 
 export type StartOutcome = StartedRun | Error | typeof STALE_TASK
 
+const NO_CLAIMS: ReadonlySet<string> = new Set()
+
 /** `isLast`: no write follows the runs, so the commit is sent with them. */
 export async function startRuns(
   batch: RunBatch,
@@ -56,7 +58,13 @@ export async function startRuns(
   isLast: boolean,
 ): Promise<StartOutcome[]> {
   const outcomes: StartOutcome[] = []
-  const [repeated, claims] = await Promise.all([findStartKeys(batch, requests, tasks), findClaims(batch, requests)])
+  const finding = findStartKeys(batch, requests, tasks)
+  const claiming = requests.flatMap(({ claims, runId }) => (claims === undefined ? [] : [runId]))
+  // Runs that still have their messages, until the commit. Few batches have any.
+  const [repeated, claims] =
+    claiming.length === 0
+      ? [await finding, NO_CLAIMS]
+      : await Promise.all([finding, lockClaims(batch.db, claiming)])
 
   const prepared: Prepared[] = []
   const room = new SpecRoom()
@@ -102,12 +110,6 @@ export class LostClaims extends ServiceError {
   constructor() {
     super('conflict', 'the messages were given to another run')
   }
-}
-
-/** Runs that still have their messages, until the commit. */
-async function findClaims(batch: RunBatch, requests: readonly StartRequest[]): Promise<ReadonlySet<string>> {
-  const claiming = requests.flatMap(({ claims, runId }) => (claims === undefined ? [] : [runId]))
-  return claiming.length === 0 ? new Set() : await lockClaims(batch.db, claiming)
 }
 
 /** The run, if its worker has it already. A worker that has what the task was before loses it. */

@@ -115,12 +115,13 @@ export class UnrecordedRuns {
 
   /** Resolves when all of these runs are in the database, or known not to be. */
   async record(isChosen: (run: UnrecordedRun) => boolean = () => true): Promise<void> {
-    await Promise.all(
-      [...this.#runs.values()].filter(isChosen).map(async (run) => {
-        if (run.step === 'open') void this.#record(run)
-        await run.recorded
-      }),
-    )
+    await Promise.all([...this.#runs.values()].filter(isChosen).map((run) => this.recordOne(run)))
+  }
+
+  /** Resolves when the run is in the database, or known not to be. */
+  async recordOne(run: UnrecordedRun): Promise<void> {
+    if (run.step === 'open') void this.#record(run)
+    await run.recorded
   }
 
   /** The run is in the database with its end. */

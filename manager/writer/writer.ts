@@ -124,16 +124,14 @@ export class RunWriter {
     const recording: Promise<unknown>[] = []
     for (const end of ends) {
       const run = this.#unrecordedOf(session, end.run)
-      if (
-        run !== undefined &&
-        this.#unrecorded.mayFinish(run, end.ending) &&
-        !finished.some((one) => one.run === run)
-      ) {
+      if (run !== undefined && this.#unrecorded.mayFinish(run, end.ending)) {
+        // A second end of the run waits for this one.
+        run.step = 'finishing'
         finished.push({ run, ending: end.ending })
         continue
       }
       recorded.push(end)
-      if (run !== undefined) recording.push(this.#unrecorded.record((one) => one === run))
+      if (run !== undefined) recording.push(this.#unrecorded.recordOne(run))
     }
     if (finished.length > 0) this.#finish(session, finished)
     if (recording.length > 0) await Promise.all(recording)
@@ -147,7 +145,7 @@ export class RunWriter {
 
   async reject(session: WorkerSession, run: RunIdentity, reason: string): Promise<void> {
     const sent = this.#unrecordedOf(session, run)
-    if (sent !== undefined) await this.#unrecorded.record((one) => one === sent)
+    if (sent !== undefined) await this.#unrecorded.recordOne(sent)
     await this.#submit({ kind: 'reject', session, run, reason })
   }
 
@@ -207,7 +205,6 @@ export class RunWriter {
   }
 
   #finish(session: WorkerSession, finished: FinishedRun[]): void {
-    for (const { run } of finished) run.step = 'finishing'
     this.#submit({ kind: 'finished', session, finished }).catch((error: unknown) => {
       this.#context.logger.warn({ err: error, runs: finished.length }, 'failed to record runs with their ends')
       for (const { run } of finished) this.#unrecorded.startOver(run)

@@ -137,6 +137,22 @@ test('a result that comes twice is recorded once and acknowledged twice', async 
   expect(await rowsOf(runId)).toMatchObject([{ results: [3] }])
 })
 
+test('a result that comes twice in one message is recorded once and acknowledged twice', async () => {
+  const { worker, send } = await taskOf()
+  const { answer, assignment, runId } = await send()
+  const { run } = assignment
+  const results = ['[3]', '[4]'].map((json) => ({
+    run,
+    state: 'TASK_STATE_COMPLETED',
+    results_json: json,
+    duration_ms: 1,
+  }))
+  worker.say({ result: { results } })
+  expect((await answer).body).toMatchObject({ results: [3] })
+  expect(await receiptsOf(worker, assignment, 2)).toEqual([true, true])
+  expect(await rowsOf(runId)).toMatchObject([{ results: [3] }])
+})
+
 test('a worker that joins again gets the run again under another fence, and the caller its result', async () => {
   const { worker, send, next } = await taskOf()
   const { answer, assignment, runId } = await send()
