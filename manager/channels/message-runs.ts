@@ -60,7 +60,8 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
   async function requireRight(queued: QueuedMessage): Promise<void> {
     const { channel_id: channelId } = queued.message
     // The right to read the channel of a replay is that of the user who started it.
-    if (causeOfMessage(queued.origin, channelId).type === 'replay') return await requireReader(access, queued, channelId)
+    if (causeOfMessage(queued.origin, channelId).type === 'replay')
+      return await requireReader(access, queued, channelId)
     const fault = await whyUnreadable({ database, access }, queued, channelId)
     if (fault !== undefined) throw new ServiceError('forbidden', fault)
   }

@@ -1,0 +1,40 @@
+/** The right of a task to read the channel of a message that starts its run. */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { whyUnusable } from '#queues/index.ts'
+import type { TaskAccess } from '../access/access.ts'
+import { pauseFor } from '../store/pauses.ts'
+import { requireActingUser } from './acting-user.ts'
+
+/** The task is paused: its messages wait. */
+export class Paused extends Error {}
+
+type Reader = { taskKey: number; userKey: number | null; domainId: string | null }
+
+/** Throws `forbidden` if the user of the task cannot read the channel. */
+export async function requireReader(access: TaskAccess, task: Reader, channelId: string): Promise<void> {
+  const { user, domainId } = await requireActingUser(access, task)
+  await access.requireChannel(user, 'subscribe', domainId, channelId)
+}
+
+/**
+ * Why nobody can read the channel, as a sentence; undefined: the task can. Throws `Paused` if the grantor of the task has lost the right, and
+ * `unavailable` if it has another grantor by now.
+ */
+export async function whyUnreadable(
+  { database, access }: { database: Database; access: TaskAccess },
+  task: Reader,
+  channelId: string,
+): Promise<string | undefined> {
+  try {
+    await requireReader(access, task, channelId)
+    return undefined
+  } catch (error) {
+    if (kindOf(error) !== 'forbidden' || task.domainId === null) throw error
+    const fault = await whyUnusable(database.db, task.domainId, channelId)
+    if (fault !== undefined) return fault
+    const { message: reason } = error as ServiceError
+    if (await pauseFor(database, { taskKey: task.taskKey, grantorKey: task.userKey, reason })) throw new Paused()
+    throw new ServiceError('unavailable', reason)
+  }
+}
