@@ -35,12 +35,7 @@ export type Step = {
 }
 
 /** Whether the consumer wants a message, ready for many. */
-function wantedBy({
-  subtopic,
-  publisherIds,
-  protocol,
-  notBeforeSeconds,
-}: Consumer): (m: LiveMessage) => boolean {
+function wantedBy({ subtopic, publisherIds, protocol, notBeforeSeconds }: Consumer): (m: LiveMessage) => boolean {
   const matches = createSubtopicMatcher(subtopic)
   const publishers = publisherIds === null ? undefined : new Set(publisherIds)
   return (message) =>

@@ -62,9 +62,7 @@ export async function startRuns(
   const claiming = requests.flatMap(({ claims, runId }) => (claims === undefined ? [] : [runId]))
   // Runs that still have their messages, until the commit. Few batches have any.
   const [repeated, claims] =
-    claiming.length === 0
-      ? [await finding, NO_CLAIMS]
-      : await Promise.all([finding, lockClaims(batch.db, claiming)])
+    claiming.length === 0 ? [await finding, NO_CLAIMS] : await Promise.all([finding, lockClaims(batch.db, claiming)])
 
   const prepared: Prepared[] = []
   const room = new SpecRoom()

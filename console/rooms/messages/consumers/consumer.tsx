@@ -302,7 +302,8 @@ function ConsumerLetters({ consumer, domain }: { consumer: string; domain: strin
       retry={(body) => call('POST /{domain_id}/consumers/{consumer}/dead-letters/retry', { params, body })}
       discard={(body) => call('POST /{domain_id}/consumers/{consumer}/dead-letters/discard', { params, body })}
     >
-      A message that was delivered the maximum number of times and not acknowledged. Retry it when the receiver is fixed.
+      A message that was delivered the maximum number of times and not acknowledged. Retry it when the receiver is
+      fixed.
     </DeadLetters>
   )
 }
