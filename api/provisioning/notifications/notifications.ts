@@ -17,6 +17,7 @@ export type NotificationTimes = {
   intervalMs?: number
   postDeadlineMs?: number
   quotaSeconds?: number
+  rightSeconds?: number
 }
 
 export async function startNotifications(deps: {

@@ -421,14 +421,22 @@ export async function completeDelivery(
      WHERE key = ${subscriptionKey} AND error_count > 0`.execute(db)
 }
 
-/** Removes a delivery that may not be made. True: it is the first failure of its subscription since the last delivery. */
-export async function refuseDelivery(
+/**
+ * Returns a delivery that may not be made, and delays all due deliveries of the subscription: they go on when the right is back. Those that have
+ * waited for `expiryDays` become dead letters. True: it is the first failure of the subscription since its last delivery.
+ */
+export async function holdDeliveries(
   db: Queryable,
   { key, subscriptionKey }: DueDelivery,
-  reason: string,
+  { reason, pauseSeconds, expiryDays }: { reason: string; pauseSeconds: number; expiryDays: number },
 ): Promise<boolean> {
   const { rows } = await sql<{ count: number }>`
-    WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})
+    WITH waiting AS (SELECT key, created_at < now() - make_interval(days => ${expiryDays}) AS is_over FROM notification_deliveries
+       WHERE subscription_key = ${subscriptionKey} AND (key = ${key} OR next_attempt_at <= now())),
+    held AS (UPDATE notification_deliveries d SET attempts = d.attempts - (d.key = ${key})::integer,
+        next_attempt_at = CASE WHEN NOT q.is_over THEN now() + make_interval(secs => ${pauseSeconds}::float8) END,
+        given_up_at = CASE WHEN q.is_over THEN now() END, last_error = CASE WHEN q.is_over THEN ${reason} ELSE d.last_error END
+      FROM waiting q WHERE d.key = q.key)
     UPDATE notification_subscriptions n SET ${failure(reason, sql`1`)} WHERE n.key = ${subscriptionKey}
     RETURNING n.error_count AS count`.execute(db)
   return rows[0]?.count === 1

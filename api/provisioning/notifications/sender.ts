@@ -7,6 +7,7 @@
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Journal, Mailer, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
+import { MAX_WAIT_DAYS } from '#api/messages/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { createLimiter } from './limiter.ts'
 import type { Limiter } from './limiter.ts'
@@ -23,7 +24,7 @@ import {
   completeDelivery,
   deferDeliveries,
   failDeliveries,
-  refuseDelivery,
+  holdDeliveries,
   removeOldDeadLetters,
 } from './repository.ts'
 import type { DueDelivery } from './repository.ts'
@@ -47,6 +48,7 @@ export type SenderDeps = {
   intervalMs?: number
   postDeadlineMs?: number
   quotaSeconds?: number
+  rightSeconds?: number
 }
 
 const INTERVAL_MS = 500
@@ -62,6 +64,8 @@ const MAX_MAILS = 3
 const BUSY_HOST_SECONDS = 1
 /** Delay of a delivery whose domain has used up its quota of the day: a raised quota is in force within this time. */
 const QUOTA_SECONDS = 60
+/** Delay of a delivery whose user may not subscribe to the channel: a right that is given again is in force within this time. */
+const RIGHT_SECONDS = 60
 /** Longer than any attempt. After it another process claims the delivery. */
 const LEASE_SECONDS = 120
 const RETRY_SECONDS: readonly number[] = [10, 60, 300, 1800, 7200]
@@ -170,8 +174,8 @@ export class Sender {
     const { db } = this.#deps.database
     const refusal = await this.#refusalOf(due)
     if (refusal !== undefined) {
-      await this.#refuse(due, refusal)
-      return true
+      await this.#hold(due, refusal)
+      return false
     }
     if (this.#reachability.isSilent(due.owner.key, due.contact)) {
       await this.#fail(due, new Error('the host of the contact does not respond'), 'for all')
@@ -224,15 +228,16 @@ export class Sender {
     return true
   }
 
-  /** A person must act before the subscription delivers again: the first of a row is in the journal. */
-  async #refuse(due: DueDelivery, reason: string): Promise<void> {
-    const { database, journal, logger } = this.#deps
+  /** A person must act before the subscription delivers again: the first of a row is in the journal. Its messages wait meanwhile. */
+  async #hold(due: DueDelivery, reason: string): Promise<void> {
+    const { database, journal, logger, rightSeconds: pauseSeconds = RIGHT_SECONDS } = this.#deps
     const { subscriptionId: id, channelId, channelKey, domainKey, owner } = due
-    logger.info({ subscription: id, reason }, 'refused a notification')
+    const hold = { reason, pauseSeconds, expiryDays: MAX_WAIT_DAYS }
     // Only the first one needs a transaction with the journal.
-    if (due.hasFailed) return void (await refuseDelivery(database.db, due, reason))
+    if (due.hasFailed) return void (await holdDeliveries(database.db, due, hold))
+    logger.info({ subscription: id, reason }, 'the notifications of a subscription wait')
     await journal.change('system', async (tx, record) => {
-      if (!(await refuseDelivery(tx, due, reason))) return
+      if (!(await holdDeliveries(tx, due, hold))) return
       const attributes = { id, channel_id: channelId, reason }
       record({ operation: 'subscription.refuse', domainKey, entityKeys: [channelKey, owner.key], attributes })
     })
