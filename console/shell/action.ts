@@ -55,7 +55,10 @@ export function useAction<A extends unknown[]>(
   return useRun(act, (error) => reportError(error, what))
 }
 
-/** Of a form, which shows what went wrong. `onDone`: after a success, when what is shown is what is stored. */
+/**
+ * Of a form, which shows what went wrong. `onDone`: after a success, when what is shown is what is stored. A dialog that closed before it
+ * and is opened again would begin with what was stored before, and save it again.
+ */
 export function useFormAction(what: string, act: Act<[]>, onDone?: () => void): FormAction {
   const [failure, setFailure] = useState<Failure>()
   const clear = useCallback(() => setFailure(undefined), [])

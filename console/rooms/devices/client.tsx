@@ -153,14 +153,17 @@ function Edit({ client, domain, onClose }: { client: ClientRecord; domain: strin
   const [name, setName] = useState(client.name)
   const [tags, setTags] = useState(client.tags.join(', '))
   const [metadata, setMetadata] = useState(formatJson(client.metadata, 2))
-  const save = useFormAction('The client was not changed', async () => {
-    await call('PATCH /{domain_id}/clients/{client_id}', {
-      params: { domain_id: domain, client_id: client.id },
-      body: { name: name.trim(), tags: splitTags(tags), metadata: parseJson(metadata) as Record<string, unknown> },
-    })
-    onClose()
-    return 'Saved'
-  })
+  const save = useFormAction(
+    'The client was not changed',
+    async () => {
+      await call('PATCH /{domain_id}/clients/{client_id}', {
+        params: { domain_id: domain, client_id: client.id },
+        body: { name: name.trim(), tags: splitTags(tags), metadata: parseJson(metadata) as Record<string, unknown> },
+      })
+      return 'Saved'
+    },
+    onClose,
+  )
   const fault = jsonFault(metadata)
   return (
     <FormDialog title="Edit client" submit="Save" action={save} onClose={onClose} disabledReason={fault}>
@@ -419,14 +422,17 @@ function Connect({ client, domain, onClose }: { client: ClientRecord; domain: st
       query: { limit: 100, order: 'name', dir: 'asc' },
     }),
   )
-  const connect = useFormAction('The client was not connected', async () => {
-    await call('POST /{domain_id}/channels/connect', {
-      params: { domain_id: domain },
-      body: { client_ids: [client.id], channel_ids: [channel], types: [...TYPES[types]] },
-    })
-    onClose()
-    return 'Connected'
-  })
+  const connect = useFormAction(
+    'The client was not connected',
+    async () => {
+      await call('POST /{domain_id}/channels/connect', {
+        params: { domain_id: domain },
+        body: { client_ids: [client.id], channel_ids: [channel], types: [...TYPES[types]] },
+      })
+      return 'Connected'
+    },
+    onClose,
+  )
   return (
     <FormDialog
       title="Connect to a channel"

@@ -120,18 +120,21 @@ function NewGroup({ domain, parent, onClose }: { domain: string; parent?: string
   const navigate = useNavigate()
   const [name, setName] = useState('')
   const [description, setDescription] = useState('')
-  const create = useFormAction('The group was not created', async () => {
-    const group = await call('POST /{domain_id}/groups', {
-      params: { domain_id: domain },
-      body: {
-        name: name.trim(),
-        ...(description === '' ? {} : { description }),
-        ...(parent === undefined ? {} : { parent_id: parent }),
-      },
-    })
-    onClose()
-    await navigate({ to: paths.group(domain, group.id) })
-  })
+  const create = useFormAction(
+    'The group was not created',
+    async () => {
+      const group = await call('POST /{domain_id}/groups', {
+        params: { domain_id: domain },
+        body: {
+          name: name.trim(),
+          ...(description === '' ? {} : { description }),
+          ...(parent === undefined ? {} : { parent_id: parent }),
+        },
+      })
+      await navigate({ to: paths.group(domain, group.id) })
+    },
+    onClose,
+  )
   return (
     <FormDialog
       title={parent === undefined ? 'New group' : 'New group inside'}
@@ -231,14 +234,17 @@ function Edit({ group, domain, onClose }: { group: GroupView; domain: string; on
   const [name, setName] = useState(group.name)
   const [description, setDescription] = useState(group.description ?? '')
   const [tags, setTags] = useState(group.tags.join(', '))
-  const save = useFormAction('The group was not changed', async () => {
-    await call('PATCH /{domain_id}/groups/{group_id}', {
-      params: { domain_id: domain, group_id: group.id },
-      body: { name: name.trim(), description, tags: splitTags(tags) },
-    })
-    onClose()
-    return 'Saved'
-  })
+  const save = useFormAction(
+    'The group was not changed',
+    async () => {
+      await call('PATCH /{domain_id}/groups/{group_id}', {
+        params: { domain_id: domain, group_id: group.id },
+        body: { name: name.trim(), description, tags: splitTags(tags) },
+      })
+      return 'Saved'
+    },
+    onClose,
+  )
   return (
     <FormDialog title="Edit group" submit="Save" action={save} onClose={onClose}>
       <TextField label="Name" field="name" value={name} onChange={setName} />
@@ -362,15 +368,21 @@ function Add({
     enabled: kind === 'channels',
   })
   const rows = kind === 'clients' ? (clients.data?.clients ?? []) : (channels.data?.channels ?? [])
-  const add = useFormAction('It was not added', async () => {
-    const body = { parent_group_id: group }
-    if (kind === 'clients')
-      await call('POST /{domain_id}/clients/{client_id}/parent', { params: { ...params, client_id: chosen }, body })
-    else
-      await call('POST /{domain_id}/channels/{channel_id}/parent', { params: { ...params, channel_id: chosen }, body })
-    onClose()
-    return 'Added'
-  })
+  const add = useFormAction(
+    'It was not added',
+    async () => {
+      const body = { parent_group_id: group }
+      if (kind === 'clients')
+        await call('POST /{domain_id}/clients/{client_id}/parent', { params: { ...params, client_id: chosen }, body })
+      else
+        await call('POST /{domain_id}/channels/{channel_id}/parent', {
+          params: { ...params, channel_id: chosen },
+          body,
+        })
+      return 'Added'
+    },
+    onClose,
+  )
   const what = kind === 'clients' ? 'client' : 'channel'
   return (
     <FormDialog

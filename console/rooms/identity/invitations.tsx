@@ -57,12 +57,15 @@ export function Invite({
   const invitee: Invitee | undefined =
     user !== '' ? { invitee_user_id: user } : ADDRESS.test(asked) ? { email: asked } : undefined
   const option = options.find(({ key }) => key === role)
-  const invite = useFormAction('The user was not invited', async () => {
-    if (option === undefined || invitee === undefined) return
-    await send(domain, invitee, option.choice)
-    onClose()
-    return 'email' in invitee ? 'Invited by mail' : 'Invited. They accept on their first page.'
-  })
+  const invite = useFormAction(
+    'The user was not invited',
+    async () => {
+      if (option === undefined || invitee === undefined) return
+      await send(domain, invitee, option.choice)
+      return 'email' in invitee ? 'Invited by mail' : 'Invited. They accept on their first page.'
+    },
+    onClose,
+  )
   return (
     <FormDialog
       title="Invite a user"

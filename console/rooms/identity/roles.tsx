@@ -88,35 +88,38 @@ function RoleDialog({ domain, role, onClose }: { domain: string; role: RoleRecor
   const offered = available.data?.available_actions ?? []
   const chosen = offered.filter((action) => actions.has(action))
   const [filter, setFilter] = useState('')
-  const save = useFormAction('The role was not saved', async () => {
-    if (role === undefined)
-      await call('POST /domains/{domain_id}/roles', {
-        params,
-        body: { role_name: name.trim(), optional_actions: chosen },
-      })
-    else {
-      if (name.trim() !== role.name)
-        await call('PUT /domains/{domain_id}/roles/{role_id}', {
-          params: { ...params, role_id: role.id },
-          body: { name: name.trim() },
+  const save = useFormAction(
+    'The role was not saved',
+    async () => {
+      if (role === undefined)
+        await call('POST /domains/{domain_id}/roles', {
+          params,
+          body: { role_name: name.trim(), optional_actions: chosen },
         })
-      const target = { ...params, role_id: role.id }
-      const added = chosen.filter((action) => !role.actions.includes(action))
-      const dropped = offered.filter((action) => role.actions.includes(action) && !actions.has(action))
-      if (added.length > 0)
-        await call('POST /domains/{domain_id}/roles/{role_id}/actions', {
-          params: target,
-          body: { actions: added },
-        })
-      if (dropped.length > 0)
-        await call('POST /domains/{domain_id}/roles/{role_id}/actions/delete', {
-          params: target,
-          body: { actions: dropped },
-        })
-    }
-    onClose()
-    return 'Saved'
-  })
+      else {
+        if (name.trim() !== role.name)
+          await call('PUT /domains/{domain_id}/roles/{role_id}', {
+            params: { ...params, role_id: role.id },
+            body: { name: name.trim() },
+          })
+        const target = { ...params, role_id: role.id }
+        const added = chosen.filter((action) => !role.actions.includes(action))
+        const dropped = offered.filter((action) => role.actions.includes(action) && !actions.has(action))
+        if (added.length > 0)
+          await call('POST /domains/{domain_id}/roles/{role_id}/actions', {
+            params: target,
+            body: { actions: added },
+          })
+        if (dropped.length > 0)
+          await call('POST /domains/{domain_id}/roles/{role_id}/actions/delete', {
+            params: target,
+            body: { actions: dropped },
+          })
+      }
+      return 'Saved'
+    },
+    onClose,
+  )
   const shown = offered.filter((action) =>
     `${action} ${sentenceOf(action)}`.toLowerCase().includes(filter.trim().toLowerCase()),
   )

@@ -27,7 +27,6 @@ export function ScheduleDialog({ task, onClose }: { task: Task; onClose: () => v
       })
       return 'Saved'
     },
-    // Opened again, it begins with what is stored.
     onClose,
   )
   const change = (changes: Partial<ScheduleForm>) => setForm({ ...form, ...changes })

@@ -632,17 +632,21 @@ function TriggerDialog({ task, domain, onClose }: { task: TaskRecord; domain: st
   const [batch, setBatch] = useState(String(task.trigger?.batch ?? ''))
   const [order, setOrder] = useState<Order>(orderOf(task.trigger))
   const [publish, setPublish] = useState(task.publish_result?.channel_id ?? '')
-  const save = useFormAction('The trigger was not saved', async () => {
-    await call('PUT /tasks/{task_id}', {
-      params: { task_id: task.id },
-      body: {
-        trigger: channel === '' ? null : triggerWith(task.trigger, { channel, name, rateLimit, excess, batch, order }),
-        publish_result: publish === '' ? null : { ...task.publish_result, channel_id: publish },
-      },
-    })
-    onClose()
-    return 'Saved'
-  })
+  const save = useFormAction(
+    'The trigger was not saved',
+    async () => {
+      await call('PUT /tasks/{task_id}', {
+        params: { task_id: task.id },
+        body: {
+          trigger:
+            channel === '' ? null : triggerWith(task.trigger, { channel, name, rateLimit, excess, batch, order }),
+          publish_result: publish === '' ? null : { ...task.publish_result, channel_id: publish },
+        },
+      })
+      return 'Saved'
+    },
+    onClose,
+  )
   const options = [
     ['', 'None'],
     ...(channels.data?.channels ?? []).map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
@@ -714,18 +718,21 @@ function LimitsDialog({ task, onClose }: { task: TaskRecord; onClose: () => void
   const [timeout, setTimeout] = useState(task.timeout)
   const [memory, setMemory] = useState(String(task.memory_limit / 1_048_576))
   const [attempts, setAttempts] = useState(String(task.retry.max_attempts ?? 1))
-  const save = useFormAction('The limits were not saved', async () => {
-    await call('PUT /tasks/{task_id}', {
-      params: { task_id: task.id },
-      body: {
-        timeout,
-        memory_limit: Math.round(Number(memory) * 1_048_576),
-        retry: { ...task.retry, max_attempts: Number(attempts) },
-      },
-    })
-    onClose()
-    return 'Saved'
-  })
+  const save = useFormAction(
+    'The limits were not saved',
+    async () => {
+      await call('PUT /tasks/{task_id}', {
+        params: { task_id: task.id },
+        body: {
+          timeout,
+          memory_limit: Math.round(Number(memory) * 1_048_576),
+          retry: { ...task.retry, max_attempts: Number(attempts) },
+        },
+      })
+      return 'Saved'
+    },
+    onClose,
+  )
   return (
     <FormDialog title="Limits and retries" submit="Save" action={save} onClose={onClose}>
       <TextField label="Time limit" field="timeout" value={timeout} onChange={setTimeout} hint="Such as 30s or 5m" />

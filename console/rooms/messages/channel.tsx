@@ -189,16 +189,19 @@ function Edit({ channel, domain, onClose }: { channel: ChannelRecord; domain: st
   const [isRemoving, setRemoving] = useState(false)
   const params = { domain_id: domain, channel_id: channel.id }
   const old = useOldRecords(params, Number(days))
-  const save = useFormAction('The channel was not changed', async () => {
-    await call('PATCH /{domain_id}/channels/{channel_id}', {
-      params,
-      body: { name: name.trim(), description, tags: splitTags(tags), retention_days: retentionOf(days) },
-    })
-    if (isRemoving && old !== undefined)
-      await call('DELETE /{domain_id}/channels/{channel_id}/messages', { params, query: { to: old.before } })
-    onClose()
-    return 'Saved'
-  })
+  const save = useFormAction(
+    'The channel was not changed',
+    async () => {
+      await call('PATCH /{domain_id}/channels/{channel_id}', {
+        params,
+        body: { name: name.trim(), description, tags: splitTags(tags), retention_days: retentionOf(days) },
+      })
+      if (isRemoving && old !== undefined)
+        await call('DELETE /{domain_id}/channels/{channel_id}/messages', { params, query: { to: old.before } })
+      return 'Saved'
+    },
+    onClose,
+  )
   return (
     <FormDialog title="Edit channel" submit="Save" action={save} onClose={onClose}>
       <TextField label="Name" field="name" value={name} onChange={setName} />
@@ -433,14 +436,17 @@ function Connect({ domain, channel, onClose }: { domain: string; channel: string
       query: { limit: 100, order: 'name', dir: 'asc', name },
     }),
   )
-  const connect = useFormAction('The client was not connected', async () => {
-    await call('POST /{domain_id}/channels/connect', {
-      params: { domain_id: domain },
-      body: { client_ids: [client], channel_ids: [channel], types: [...TYPES[types]] },
-    })
-    onClose()
-    return 'Connected'
-  })
+  const connect = useFormAction(
+    'The client was not connected',
+    async () => {
+      await call('POST /{domain_id}/channels/connect', {
+        params: { domain_id: domain },
+        body: { client_ids: [client], channel_ids: [channel], types: [...TYPES[types]] },
+      })
+      return 'Connected'
+    },
+    onClose,
+  )
   return (
     <FormDialog
       title="Connect a client"

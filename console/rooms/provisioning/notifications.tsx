@@ -91,11 +91,14 @@ function SubscriptionState({ subscription: { status, last_error: error } }: { su
 function NewSubscription({ onClose }: { onClose: () => void }) {
   const [topic, setTopic] = useState('')
   const [contact, setContact] = useState('')
-  const create = useFormAction('The subscription was not created', async () => {
-    await call('POST /subscriptions', { body: { topic: topic.trim(), contact: contact.trim() } })
-    onClose()
-    return 'Created'
-  })
+  const create = useFormAction(
+    'The subscription was not created',
+    async () => {
+      await call('POST /subscriptions', { body: { topic: topic.trim(), contact: contact.trim() } })
+      return 'Created'
+    },
+    onClose,
+  )
   return (
     <FormDialog title="New subscription" submit="Create subscription" action={create} onClose={onClose}>
       <TextField

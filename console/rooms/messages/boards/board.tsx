@@ -269,11 +269,14 @@ function EditBoard({ domain, stored, onClose }: { domain: string; stored: Stored
   const board = parseBoard(stored.content)
   const [name, setName] = useState(stored.name)
   const [range, setRange] = useState(board.range)
-  const save = useFormAction('The board was not changed', async () => {
-    await changeBoard(domain, stored.id, { name: name.trim(), board: { ...board, range } })
-    onClose()
-    return 'Saved'
-  })
+  const save = useFormAction(
+    'The board was not changed',
+    async () => {
+      await changeBoard(domain, stored.id, { name: name.trim(), board: { ...board, range } })
+      return 'Saved'
+    },
+    onClose,
+  )
   return (
     <FormDialog title="Settings of the board" submit="Save" action={save} onClose={onClose}>
       <TextField label="Name" field="name" value={name} onChange={setName} required />

@@ -39,18 +39,21 @@ function PinDialog({ domain, channel, unit, series, quick, onClose }: PinProps &
   const board = chosen ?? own[0]?.id ?? NEW
   const [name, setName] = useState('')
   const [title, setTitle] = useState(titleOf(series, unit))
-  const pin = useFormAction('The chart was not pinned', async () => {
-    const fields = series.map(({ publisher, subtopic, name: its, unit: theirs }) => ({
-      publisher,
-      subtopic,
-      name: its,
-      unit: theirs,
-    }))
-    const tile = newTile({ kind: 'chart', title: title.trim(), channel, series: fields })
-    const pinnedTo = await pinTo(domain, { id: board, name: name.trim() }, tile, quick)
-    onClose()
-    return `Pinned to ${pinnedTo ?? own.find(({ id }) => id === board)?.name ?? 'the board'}`
-  })
+  const pin = useFormAction(
+    'The chart was not pinned',
+    async () => {
+      const fields = series.map(({ publisher, subtopic, name: its, unit: theirs }) => ({
+        publisher,
+        subtopic,
+        name: its,
+        unit: theirs,
+      }))
+      const tile = newTile({ kind: 'chart', title: title.trim(), channel, series: fields })
+      const pinnedTo = await pinTo(domain, { id: board, name: name.trim() }, tile, quick)
+      return `Pinned to ${pinnedTo ?? own.find(({ id }) => id === board)?.name ?? 'the board'}`
+    },
+    onClose,
+  )
   return (
     <FormDialog title="Pin to a board" submit="Pin" action={pin} onClose={onClose}>
       {boards.error !== null ? (

@@ -38,22 +38,25 @@ export function TileForm({
   const [draft, setDraft] = useState(() => tile ?? newTile({ kind: 'chart' }))
   const change = (fields: Partial<Tile>) => setDraft({ ...draft, ...fields })
   const [ends, setEnds] = useState({ min: endText(draft.min), max: endText(draft.max) })
-  const done = useFormAction('The tile was not saved', async () => {
-    if (draft.kind === 'text' && draft.text.trim() === '') throw new InputError('text', 'Enter a text')
-    if (draft.kind !== 'text' && draft.channel === '') throw new InputError('channel', 'Choose a channel')
-    if (draft.kind !== 'text' && draft.series.length === 0) throw new InputError('series', 'Choose a series')
-    const [min, max] = [endOf('min', ends.min), endOf('max', ends.max)]
-    if (min !== undefined && max !== undefined && max <= min)
-      throw new InputError('max', 'The upper end must be greater than the lower end')
-    const isOfNumbers = draft.kind === 'gauge' || draft.kind === 'state'
-    await onDone({
-      ...draft,
-      title: draft.title.trim(),
-      ...(draft.kind === 'text' ? { channel: '', series: [] } : {}),
-      ...(isOfNumbers ? { min, max } : { min: undefined, max: undefined }),
-    })
-    onClose()
-  })
+  const done = useFormAction(
+    'The tile was not saved',
+    async () => {
+      if (draft.kind === 'text' && draft.text.trim() === '') throw new InputError('text', 'Enter a text')
+      if (draft.kind !== 'text' && draft.channel === '') throw new InputError('channel', 'Choose a channel')
+      if (draft.kind !== 'text' && draft.series.length === 0) throw new InputError('series', 'Choose a series')
+      const [min, max] = [endOf('min', ends.min), endOf('max', ends.max)]
+      if (min !== undefined && max !== undefined && max <= min)
+        throw new InputError('max', 'The upper end must be greater than the lower end')
+      const isOfNumbers = draft.kind === 'gauge' || draft.kind === 'state'
+      await onDone({
+        ...draft,
+        title: draft.title.trim(),
+        ...(draft.kind === 'text' ? { channel: '', series: [] } : {}),
+        ...(isOfNumbers ? { min, max } : { min: undefined, max: undefined }),
+      })
+    },
+    onClose,
+  )
   return (
     <FormDialog
       title={tile === undefined ? 'Add tile' : 'Edit tile'}

@@ -108,17 +108,20 @@ type DialogProps = { consumer: Consumer; domain: string; onClose: () => void }
 
 function Edit({ consumer, domain, onClose }: DialogProps) {
   const [form, setForm] = useState(() => formOf(consumer))
-  const save = useFormAction('The consumer was not changed', async () => {
-    const { channels, ...body } = bodyOf(form)
-    // Other channels require `subscribe` on each of them, which a change of the rest does not.
-    const isMoved = channels.join() !== consumer.channels.join()
-    await call('PATCH /{domain_id}/consumers/{consumer}', {
-      params: { domain_id: domain, consumer: consumer.id },
-      body: { ...body, ...(isMoved ? { channels } : {}) },
-    })
-    onClose()
-    return 'Saved'
-  })
+  const save = useFormAction(
+    'The consumer was not changed',
+    async () => {
+      const { channels, ...body } = bodyOf(form)
+      // Other channels require `subscribe` on each of them, which a change of the rest does not.
+      const isMoved = channels.join() !== consumer.channels.join()
+      await call('PATCH /{domain_id}/consumers/{consumer}', {
+        params: { domain_id: domain, consumer: consumer.id },
+        body: { ...body, ...(isMoved ? { channels } : {}) },
+      })
+      return 'Saved'
+    },
+    onClose,
+  )
   return (
     <FormDialog title="Edit consumer" submit="Save" action={save} onClose={onClose}>
       <ConsumerFields domain={domain} form={form} onChange={setForm} />
@@ -128,12 +131,15 @@ function Edit({ consumer, domain, onClose }: DialogProps) {
 
 function Seek({ consumer, domain, onClose }: DialogProps) {
   const [from, setFrom] = useState(FROM_LATEST)
-  const seek = useFormAction('The consumer was not moved', async () => {
-    const params = { domain_id: domain, consumer: consumer.id }
-    await call('POST /{domain_id}/consumers/{consumer}/seek', { params, body: { from: fromOf(from) } })
-    onClose()
-    return 'Moved'
-  })
+  const seek = useFormAction(
+    'The consumer was not moved',
+    async () => {
+      const params = { domain_id: domain, consumer: consumer.id }
+      await call('POST /{domain_id}/consumers/{consumer}/seek', { params, body: { from: fromOf(from) } })
+      return 'Moved'
+    },
+    onClose,
+  )
   return (
     <FormDialog title={`Move ${consumer.name}`} submit="Move" action={seek} onClose={onClose}>
       <p>
