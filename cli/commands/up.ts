@@ -24,7 +24,12 @@ export const up: Group = {
 }
 
 /** As in the scripts of package.json (decision 0096). */
-const FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=50', '--disable-warning=ExperimentalWarning']
+const FLAGS = [
+  '--max-semi-space-size=16',
+  '--heap-growing-percent=50',
+  '--no-allocation-site-pretenuring',
+  '--disable-warning=ExperimentalWarning',
+]
 const ALLOCATOR = { MALLOC_ARENA_MAX: '1' }
 
 async function start(cli: Cli): Promise<void> {

@@ -1,10 +1,10 @@
-// The memory of the programs depends on flags of the engine, which are part of their commands (decision 0096): all commands have the same.
+// The memory of the programs depends on flags of the engine, which are part of their commands (decisions 0096 and 0122): all commands have the same.
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { ROOT } from './deployment-files.ts'
 
-const FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=50']
+const FLAGS = ['--max-semi-space-size=16', '--heap-growing-percent=50', '--no-allocation-site-pretenuring']
 const ALLOCATOR = /MALLOC_ARENA_MAX(?:=|: ')1\b/
 const PROGRAMS = ['start', 'api', 'manager', 'worker', 'proxy']
 
