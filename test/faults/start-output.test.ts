@@ -38,6 +38,12 @@ function partsOf(output: string): { before: string[]; log: string[] } {
   return { before: lines(before), log: lines(after) }
 }
 
+type Entry = { level: number; msg: string; check?: string; err?: { kind?: string } }
+
+/** What takes too long on a busy machine is no normal state: a wait that ended at its deadline, and a check that was soon ready again. */
+const isOfBusyMachine = ({ check, err }: Entry, later: readonly Entry[]) =>
+  err?.kind === 'timeout' || (check !== undefined && later.some((one) => one.level === 30 && one.check === check))
+
 async function consoleStatus(whole: Whole): Promise<number> {
   return (await whole.call('GET', '/console')).status
 }
@@ -59,9 +65,8 @@ test.each(STARTS)(
       const { before, log } = partsOf(whole.output())
       expect(before.length, `${folder}: ${whole.output()}`).toBeGreaterThan(3)
       expect(before.filter((line) => !STEP.test(line))).toEqual([])
-      const entries = log.map((line) => JSON.parse(line) as { level: number; msg: string; err?: { kind?: string } })
-      // What takes too long on a busy machine is no normal state.
-      const warnings = entries.filter(({ level, err }) => level > 30 && err?.kind !== 'timeout')
+      const entries = log.map((line) => JSON.parse(line) as Entry)
+      const warnings = entries.filter((entry, at) => entry.level > 30 && !isOfBusyMachine(entry, entries.slice(at + 1)))
       expect(warnings.map((entry) => JSON.stringify(entry)).join('\n')).toBe('')
       expect(entries.map(({ msg }) => msg)).toContain('worker joined')
       expect(entries.at(-1)).toMatchObject({ msg: 'stopped', exitCode: 0 })
