@@ -83,11 +83,13 @@ type FormProps = {
   action: FormAction
   className?: string
   disabledReason?: string | undefined
+  /** At every change of a field by the user. */
+  onChange?: () => void
   children: ReactNode
 }
 
 /** Without a place for what no field shows: `FormFailure` is that place. */
-export function BareForm({ action, className, disabledReason, children }: FormProps) {
+export function BareForm({ action, className, disabledReason, onChange, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null)
   const names = useRef(new Set<string>())
   const { failure, clear } = action
@@ -106,6 +108,7 @@ export function BareForm({ action, className, disabledReason, children }: FormPr
       <form
         ref={form}
         className={className}
+        onChange={onChange}
         onSubmit={(event) => {
           event.preventDefault()
           if (!action.isBusy && disabledReason === undefined) void action.run()

@@ -1,5 +1,5 @@
 /** Dialogs, drawers and toasts. Dialogs are those of the browser: focus stays inside, Escape closes. */
-import { useEffect, useId, useRef, useSyncExternalStore } from 'react'
+import { useEffect, useId, useRef, useState, useSyncExternalStore } from 'react'
 import type { ReactNode } from 'react'
 import { Button } from './controls.tsx'
 import { Details } from './display.tsx'
@@ -39,6 +39,9 @@ export function Dialog({ title, kind = '', onClose, children, footer, isBare, is
     changeLayers([...layers, layer])
     return () => changeLayers(layers.filter((one) => one !== layer))
   }, [layer])
+  const leave = () => {
+    if (isFixed !== true) onClose()
+  }
   return (
     <dialog
       ref={dialog}
@@ -46,13 +49,23 @@ export function Dialog({ title, kind = '', onClose, children, footer, isBare, is
       aria-label={title}
       onCancel={(event) => {
         event.preventDefault()
-        if (isFixed !== true) onClose()
+        leave()
+      }}
+      onClose={() => {
+        // The browser does not ask a second time. Whether it closes is decided here alone.
+        dialog.current?.showModal()
+        leave()
       }}
       onPointerDown={(event) => {
-        if (event.target === dialog.current && isFixed !== true && isBeside(event.nativeEvent, dialog.current))
-          onClose()
+        if (event.target === dialog.current && isBeside(event.nativeEvent, dialog.current)) leave()
       }}
-      onKeyDown={(event) => event.stopPropagation()}
+      onKeyDown={(event) => {
+        event.stopPropagation()
+        if (event.key !== 'Escape' || event.nativeEvent.isComposing) return
+        // One key closes one dialog: the browser may close those together that were opened without a pointer.
+        event.preventDefault()
+        leave()
+      }}
     >
       {isBare === true ? (
         children
@@ -76,7 +89,10 @@ function isBeside({ clientX, clientY }: PointerEvent, dialog: HTMLDialogElement)
   return clientX < left || clientX > right || clientY < top || clientY > bottom
 }
 
-/** A form in a dialog: Enter sends it, and its errors are shown in it. */
+/**
+ * A form in a dialog: Enter sends it, and its errors are shown in it. Closed by a key or beside it, it asks first whether what was entered may
+ * be lost; Cancel says so itself.
+ */
 export function FormDialog({
   title,
   onClose,
@@ -96,12 +112,16 @@ export function FormDialog({
   disabledReason?: string | undefined
   children: ReactNode
 }) {
+  const [isChanged, setChanged] = useState(false)
+  const [isAsking, setAsking] = useState(false)
+  // A question has nothing to lose.
+  const leave = () => (isChanged && isDanger !== true ? setAsking(true) : onClose())
   return (
-    <Dialog title={title} onClose={onClose} kind={kind ?? ''} isBare>
-      <BareForm action={action} disabledReason={disabledReason}>
+    <Dialog title={title} onClose={leave} kind={kind ?? ''} isBare>
+      <BareForm action={action} disabledReason={disabledReason} onChange={() => setChanged(true)}>
         <div className="dialog-head">
           <h2>{title}</h2>
-          <Button kind="quiet" icon="close" label="Close" onClick={onClose} />
+          <Button kind="quiet" icon="close" label="Close" onClick={leave} />
         </div>
         <div className="dialog-body">
           <FormFailure />
@@ -119,6 +139,23 @@ export function FormDialog({
           </Button>
         </div>
       </BareForm>
+      {isAsking ? <Discard onDiscard={onClose} onKeep={() => setAsking(false)} /> : null}
+    </Dialog>
+  )
+}
+
+function Discard({ onDiscard, onKeep }: { onDiscard: () => void; onKeep: () => void }) {
+  const answers = (
+    <>
+      <Button onClick={onKeep}>Keep editing</Button>
+      <Button kind="danger" onClick={onDiscard}>
+        Discard
+      </Button>
+    </>
+  )
+  return (
+    <Dialog title="Discard what you entered?" onClose={onKeep} footer={answers}>
+      <p>It has not been saved.</p>
     </Dialog>
   )
 }

@@ -119,7 +119,7 @@ describe.skipIf(hasNoBrowser)('forms of the console (needs Chromium)', () => {
     await failure.waitFor()
     expect(await page.evaluate<string>('document.activeElement.textContent')).toContain('The channel was not created')
     expect(await page.locator('.toast').count()).toBe(0)
-    await page.keyboard.press('Escape')
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click()
     await open()
     expect(await failure.count()).toBe(0)
   })
@@ -265,5 +265,46 @@ describe.skipIf(hasNoBrowser)('forms of the console (needs Chromium)', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     expect(await stored()).toBe(metadata.replace('"small":1', '"small":2'))
+  })
+
+  test('a dialog that is closed by a key asks before it drops what was entered, and Cancel does not', async () => {
+    const domain = await made('/domains', { name: 'Entered' })
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/channels`)
+    const form = page.getByRole('dialog', { name: 'New channel' })
+    const question = page.getByRole('dialog', { name: 'Discard what you entered?' })
+    const open = () => page.getByRole('button', { name: 'New channel' }).first().click()
+    const close = () => page.keyboard.press('Escape')
+    await open()
+    await close()
+    await form.waitFor({ state: 'detached' })
+    await open()
+    await form.getByLabel('Name').fill('steam')
+    for (const leave of [close, () => form.getByRole('button', { name: 'Close' }).click()]) {
+      await leave()
+      await question.waitFor()
+      expect(await accessibilityFaults(page)).toEqual([])
+      // The answer that loses nothing has the focus.
+      await page.keyboard.press('Enter')
+      await question.waitFor({ state: 'detached' })
+      expect(await form.getByLabel('Name').inputValue()).toBe('steam')
+    }
+    // The browser closes a dialog that has refused the key before.
+    for (let presses = 0; presses < 3; presses++) {
+      await close()
+      await question.waitFor()
+      await close()
+      await question.waitFor({ state: 'detached' })
+      expect(await form.getByLabel('Name').inputValue()).toBe('steam')
+    }
+    await close()
+    await question.getByRole('button', { name: 'Discard' }).click()
+    await form.waitFor({ state: 'detached' })
+    await open()
+    expect(await form.getByLabel('Name').inputValue()).toBe('')
+    await form.getByLabel('Name').fill('steam')
+    await form.getByRole('button', { name: 'Cancel' }).click()
+    await form.waitFor({ state: 'detached' })
   })
 })
