@@ -5,22 +5,38 @@ const isTyping = (target: EventTarget | null) =>
   target instanceof HTMLElement && (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable)
 
 const SEQUENCE_MS = 1_200
+/** The first of two keys in turn: the second one has no meaning of its own then. */
+const PREFIX = 'g'
+
+type Pressed = { key: string; atMs: number }
+/** The newest key, and the one before it; every listener of a key sees the same. */
+let newest: Pressed | undefined
+let before: Pressed | undefined
+
+function note({ key, timeStamp: atMs }: KeyboardEvent): void {
+  if (newest?.atMs !== atMs) before = newest
+  newest = { key, atMs }
+}
+
+/** Whether the key is the second of two keys in turn. */
+export function isSecondKey({ timeStamp }: { timeStamp: number }): boolean {
+  const last = newest?.atMs === timeStamp ? before : newest
+  return last?.key === PREFIX && timeStamp - last.atMs < SEQUENCE_MS
+}
 
 /** `keys`: a key (`/`), a chord (`mod+k`) or two keys in turn (`g c`). */
 export function useKeys(keys: Readonly<Record<string, () => void>>): void {
   useEffect(() => {
-    let first: { key: string; atMs: number } | undefined
     const onKeyDown = (event: KeyboardEvent) => {
+      const isSecond = isSecondKey(event)
+      note(event)
       if (event.defaultPrevented) return
       const isChord = event.metaKey || event.ctrlKey
       if (event.altKey || (isTyping(event.target) && !isChord)) return
       if (!isChord && document.querySelector('dialog[open]') !== null) return
       const name = isChord ? `mod+${event.key.toLowerCase()}` : event.key
-      const sequence = first !== undefined && event.timeStamp - first.atMs < SEQUENCE_MS ? `${first.key} ${name}` : name
-      const action = keys[sequence] ?? keys[name]
-      first = { key: name, atMs: event.timeStamp }
+      const action = keys[isSecond ? `${PREFIX} ${name}` : name]
       if (action === undefined) return
-      first = undefined
       event.preventDefault()
       action()
     }

@@ -8,6 +8,7 @@ import { useVirtualizer } from '@tanstack/react-virtual'
 import { useEffect, useRef, useState } from 'react'
 import type { ReactNode } from 'react'
 import { Skeleton, formatCount } from '../design/display.tsx'
+import { isSecondKey, useKeys } from './keyboard.ts'
 import { AgeNotice, ErrorState, isRefusal } from './states.tsx'
 
 const PAGE_ROWS = 100
@@ -106,18 +107,25 @@ export function DataTable<T>(props: TableProps<T>) {
     if (first.data !== undefined) onTotal?.(first.data.total)
   }, [first.data, onTotal])
 
-  if (first.error !== null && (first.data === undefined || isRefusal(first.error)))
-    return <ErrorState error={first.error} onRetry={() => void first.refetch()} />
-  if (first.data === undefined) return <Skeleton rows={6} />
-  if (total === 0) return <>{empty}</>
-
-  const tracks = [...(selection === undefined ? [] : ['20px']), ...shown.map(({ width }) => width)].join(' ')
   const focusRow = (index: number) => {
     const at = Math.max(0, Math.min(total - 1, index))
     setCurrent(at)
     virtual.scrollToIndex(at)
     requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-row='${at}']`)?.focus())
   }
+  // The first press enters the list, wherever the focus is. A page has one list that it is about, its first.
+  const enter = () => {
+    const isFirst = document.querySelector('[role=grid]') === scroller.current?.firstElementChild
+    if (total > 0 && isFirst) focusRow(current)
+  }
+  useKeys({ j: enter, k: enter })
+
+  if (first.error !== null && (first.data === undefined || isRefusal(first.error)))
+    return <ErrorState error={first.error} onRetry={() => void first.refetch()} />
+  if (first.data === undefined) return <Skeleton rows={6} />
+  if (total === 0) return <>{empty}</>
+
+  const tracks = [...(selection === undefined ? [] : ['20px']), ...shown.map(({ width }) => width)].join(' ')
   const toggle = (id: string) => {
     if (selection === undefined) return
     const next = new Set(selection.selected)
@@ -125,7 +133,7 @@ export function DataTable<T>(props: TableProps<T>) {
     selection.onSelect(next)
   }
   const onKeyDown = (event: React.KeyboardEvent) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return
+    if (event.ctrlKey || event.metaKey || event.altKey || isSecondKey(event)) return
     const row = rowAt(current)
     const goTo = {
       j: current + 1,
