@@ -287,12 +287,12 @@ const withAlpha = (color: string, alpha: number) =>
 
 function formatsOf(isUtc: boolean) {
   const zone = isUtc ? { timeZone: 'UTC' } : {}
-  const format = (locale: string, options: Intl.DateTimeFormatOptions) =>
-    new Intl.DateTimeFormat(locale, { ...options, ...zone })
+  const format = (options: Intl.DateTimeFormatOptions) =>
+    new Intl.DateTimeFormat(undefined, { hourCycle: 'h23', ...options, ...zone })
   return {
-    clock: format('en-GB', { hour: '2-digit', minute: '2-digit' }),
-    clockSeconds: format('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' }),
-    day: format('en', { day: 'numeric', month: 'short' }),
+    clock: format({ hour: '2-digit', minute: '2-digit' }),
+    clockSeconds: format({ hour: '2-digit', minute: '2-digit', second: '2-digit' }),
+    day: format({ day: 'numeric', month: 'short' }),
   }
 }
 const LOCAL_FORMATS = formatsOf(false)

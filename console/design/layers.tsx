@@ -144,7 +144,8 @@ export function FormDialog({
   )
 }
 
-function Discard({ onDiscard, onKeep }: { onDiscard: () => void; onKeep: () => void }) {
+/** The question before a form goes without being sent. */
+export function Discard({ onDiscard, onKeep }: { onDiscard: () => void; onKeep: () => void }) {
   const answers = (
     <>
       <Button onClick={onKeep}>Keep editing</Button>

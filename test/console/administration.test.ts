@@ -35,7 +35,7 @@ describe.skipIf(hasNoBrowser)('administration in the console (needs Chromium)', 
     async (_kind, isPhone) => {
       const domain = await running.made('/domains', { name: 'Keys' })
       const client = await running.made(`/${domain}/clients`, { name: 'pump' })
-      await using visitor = await running.asAdmin(isPhone)
+      await using visitor = await running.asAdmin({ isPhone })
       const { page } = visitor
       await visitor.go(`/d/${domain}/certificates?client=${client}&create=1`)
       await page.getByRole('dialog').getByRole('button', { name: 'Issue certificate' }).click()

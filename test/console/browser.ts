@@ -29,7 +29,15 @@ export async function launchBrowser(): Promise<Browser> {
   return await chromium.launch({ executablePath: EXECUTABLE ?? 'chromium', args: ARGUMENTS })
 }
 
-export type Kind = { width?: number; height?: number; theme?: 'light' | 'dark'; isPhone?: boolean }
+export type Kind = {
+  width?: number
+  height?: number
+  theme?: 'light' | 'dark'
+  isPhone?: boolean
+  /** Language and time zone of the browser. */
+  locale?: string
+  timezoneId?: string
+}
 
 export type Visitor = AsyncDisposable & {
   readonly page: Page
@@ -40,13 +48,14 @@ export type Visitor = AsyncDisposable & {
 }
 
 export async function visit(browser: Browser, base: string, kind: Kind = {}): Promise<Visitor> {
-  const { width = 1280, height = 860, theme = 'light', isPhone = false } = kind
+  const { width = 1280, height = 860, theme = 'light', isPhone = false, ...place } = kind
   const context = await browser.newContext({
     viewport: isPhone ? { width: 390, height: 844 } : { width, height },
     colorScheme: theme,
     reducedMotion: 'reduce',
     hasTouch: isPhone,
     isMobile: isPhone,
+    ...place,
     // axe is injected by the test; the policy of the page stays in force and is checked by `faults` of the other pages.
     bypassCSP: false,
   })

@@ -292,8 +292,21 @@ describe.skipIf(hasNoBrowser)('charts and boards (needs Chromium)', () => {
     }, 'four more pictures')
   })
 
+  test('dates and numbers are those of the language of the browser, words are English', async () => {
+    await using german = await running.asAdmin({ locale: 'de-DE', timezoneId: 'Europe/Berlin' })
+    const [from, to] = [Date.UTC(2026, 2, 1, 10) / 1_000, Date.UTC(2026, 2, 1, 11, 30) / 1_000]
+    await german.go(channelPath(`?from=${from}&to=${to}`))
+    await german.page.getByRole('button', { name: '01.03.2026, 11:00:00 to 01.03.2026, 12:30:00' }).waitFor()
+    await german.go(channelPath(fixed(3_600)))
+    const shown = german.page.getByRole('region', { name: 'Series of the chart' }).filter({ hasText: 'thermometer 20' })
+    await shown.waitFor()
+    const figures = (await shown.locator('tbody td').allTextContents()).filter((text) => /^-?\d/.test(text))
+    expect(figures.some((text) => /^\d+,\d+$/.test(text))).toBe(true)
+    expect(figures.filter((text) => text.includes('.'))).toEqual([])
+  })
+
   test('one finger selects a range and two fingers stretch it', async () => {
-    await using phone = await running.asAdmin(true)
+    await using phone = await running.asAdmin({ isPhone: true })
     await phone.go(channelPath(fixed(3_600)))
     const over = phone.page
       .locator('section.card', { has: phone.page.getByRole('heading', { name: /^%RH/ }) })

@@ -53,7 +53,7 @@ describe.skipIf(hasNoBrowser)('the first minutes with the console (needs Chromiu
 
   const api = <T>(method: string, path: string, body?: unknown) => running.api<T>(method, path, body)
   const made = (path: string, body: object) => running.made(path, body)
-  const asAdmin = (isPhone?: boolean) => running.asAdmin(isPhone)
+  const asAdmin = (isPhone = false) => running.asAdmin({ isPhone })
   const newDevice = async (name: string, channel: string) => {
     const client = await api<{ id: string; credentials: { secret: string } }>('POST', `/${domain}/clients`, { name })
     await api('POST', `/${domain}/channels/connect`, {

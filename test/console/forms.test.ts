@@ -15,7 +15,7 @@ describe.skipIf(hasNoBrowser)('forms of the console (needs Chromium)', () => {
   afterAll(() => running?.[Symbol.asyncDispose]())
 
   const made = (path: string, body: object) => running.made(path, body)
-  const asAdmin = (isPhone?: boolean) => running.asAdmin(isPhone)
+  const asAdmin = (isPhone = false) => running.asAdmin({ isPhone })
 
   /** The one field that is marked, with the focus and its message beside it. */
   async function refusedField(page: Page): Promise<{ label: string; message: string }> {
@@ -306,5 +306,33 @@ describe.skipIf(hasNoBrowser)('forms of the console (needs Chromium)', () => {
     await form.getByLabel('Name').fill('steam')
     await form.getByRole('button', { name: 'Cancel' }).click()
     await form.waitFor({ state: 'detached' })
+  })
+
+  test('a page with a form that was changed asks before it is left', async () => {
+    const domain = await made('/domains', { name: 'Left' })
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    const question = page.getByRole('dialog', { name: 'Discard what you entered?' })
+    const leave = () => page.getByRole('navigation').getByRole('link', { name: 'Clients' }).first().click()
+    const headed = (name: string) => page.getByRole('heading', { name, exact: true }).first().waitFor()
+    const tags = page.getByLabel('Tags')
+    await visitor.go(`/d/${domain}/settings`)
+    await tags.fill('north')
+    await leave()
+    await question.getByRole('button', { name: 'Keep editing' }).click()
+    await question.waitFor({ state: 'detached' })
+    expect(await tags.inputValue()).toBe('north')
+    await page.getByRole('button', { name: 'Save', exact: true }).first().click()
+    await page.getByText('Saved').waitFor()
+    await leave()
+    await headed('Clients')
+    await page.goBack()
+    await expect.poll(async () => await tags.inputValue()).toBe('north')
+    await tags.fill('south')
+    await leave()
+    await question.getByRole('button', { name: 'Discard' }).click()
+    await headed('Clients')
+    await page.goBack()
+    await expect.poll(async () => await tags.inputValue()).toBe('north')
   })
 })

@@ -9,7 +9,7 @@ import { COMPILE_CACHE } from '../harness/compile-cache.ts'
 import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Installation } from '../harness/whole.ts'
 import { launchBrowser, signIn, visit } from './browser.ts'
-import type { Visitor } from './browser.ts'
+import type { Kind, Visitor } from './browser.ts'
 
 const ADMIN = { identity: 'admin', secret: 'the-first-admin' }
 
@@ -45,8 +45,8 @@ export async function startConsole(environment: Record<string, string> = {}) {
     login,
     api,
     made: async (path: string, body: object) => (await api<{ id: string }>('POST', path, body)).id,
-    async asAdmin(isPhone = false): Promise<Visitor> {
-      const visitor = await visit(browser, installation.base, { isPhone })
+    async asAdmin(kind: Kind = {}): Promise<Visitor> {
+      const visitor = await visit(browser, installation.base, kind)
       await signIn(visitor.page, installation.base, ADMIN.identity, ADMIN.secret)
       return visitor
     },

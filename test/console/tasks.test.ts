@@ -98,7 +98,7 @@ describe.skipIf(hasNoBrowser)('tasks in the console (needs Chromium)', () => {
     async (_kind, isPhone) => {
       const domain = await running.made('/domains', { name: 'Schedules' })
       const task = await newTask(domain, 'add', { inputs: [1, 2] })
-      await using visitor = await running.asAdmin(isPhone)
+      await using visitor = await running.asAdmin({ isPhone })
       const { page } = visitor
       await visitor.go(`/d/${domain}/tasks/${task}/rules`)
       await page.getByRole('button', { name: 'Schedule', exact: true }).click()
@@ -137,7 +137,7 @@ describe.skipIf(hasNoBrowser)('tasks in the console (needs Chromium)', () => {
     async (_kind, isPhone) => {
       const domain = await running.made('/domains', { name: 'Workflows' })
       await newTask(domain, 'add')
-      await using visitor = await running.asAdmin(isPhone)
+      await using visitor = await running.asAdmin({ isPhone })
       const { page } = visitor
       await visitor.go(`/d/${domain}/workflows?create=1`)
       const dialog = page.getByRole('dialog')

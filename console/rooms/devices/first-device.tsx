@@ -6,8 +6,8 @@ import { call } from '../../api/call.ts'
 import { query } from '../../api/queries.ts'
 import { Button, SelectField, TextField } from '../../design/controls.tsx'
 import { Card, Notice, State } from '../../design/display.tsx'
-import { Form } from '../../design/form.tsx'
 import { paths } from '../../paths.ts'
+import { PageForm } from '../../shell/page-form.tsx'
 import { useFormAction } from '../../shell/action.ts'
 import { ChannelName, ClientName } from '../../shell/names.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
@@ -75,7 +75,7 @@ function NewDevice({
   const reason = denied('client_create') ?? (chosen === NEW ? denied('channel_create') : undefined)
   return (
     <Card title="New device">
-      <Form action={create} className="form" disabledReason={reason}>
+      <PageForm action={create} className="form" disabledReason={reason}>
         {reason === undefined ? null : <Notice tone="warn">{reason}.</Notice>}
         <p className="muted">
           The device gets a secret of its own and publishes to a channel, which stores its messages and draws them.
@@ -106,7 +106,7 @@ function NewDevice({
             Create device
           </Button>
         </div>
-      </Form>
+      </PageForm>
     </Card>
   )
 }

@@ -6,7 +6,7 @@ import type { User } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Id, Segments, TextField } from '../../design/controls.tsx'
 import { Card, Facts, State, Time, isNever } from '../../design/display.tsx'
-import { Form } from '../../design/form.tsx'
+import { PageForm } from '../../shell/page-form.tsx'
 import { useAction, useFormAction } from '../../shell/action.ts'
 import { UserJournal } from '../../shell/entity-journal.tsx'
 import { QueryView } from '../../shell/states.tsx'
@@ -69,7 +69,7 @@ function Profile({ user }: { user: User }) {
   })
   return (
     <Card title="Profile">
-      <Form action={save} className="form">
+      <PageForm action={save} className="form">
         <TextField label="First name" field="first_name" value={first} onChange={setFirst} />
         <TextField label="Last name" field="last_name" value={last} onChange={setLast} />
         <div className="row">
@@ -77,7 +77,7 @@ function Profile({ user }: { user: User }) {
             Save
           </Button>
         </div>
-      </Form>
+      </PageForm>
       <Facts
         rows={[
           ['Username', user.credentials?.username ?? ''],
@@ -106,7 +106,7 @@ function Password() {
   })
   return (
     <Card title="Password">
-      <Form action={change} className="form">
+      <PageForm action={change} className="form">
         <TextField
           label="Current password"
           field="old_secret"
@@ -131,7 +131,7 @@ function Password() {
             Change
           </Button>
         </div>
-      </Form>
+      </PageForm>
     </Card>
   )
 }

@@ -7,8 +7,8 @@ import type { Domain } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Id, TextField } from '../../design/controls.tsx'
 import { Card, Facts, State, Time, formatCount } from '../../design/display.tsx'
-import { Form } from '../../design/form.tsx'
 import { paths } from '../../paths.ts'
+import { PageForm } from '../../shell/page-form.tsx'
 import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { splitTags } from '../../shell/filters.tsx'
@@ -66,7 +66,7 @@ function General({ domain }: { domain: Domain }) {
   })
   return (
     <Card title="General">
-      <Form action={save} className="form" disabledReason={cannotUpdate}>
+      <PageForm action={save} className="form" disabledReason={cannotUpdate}>
         <TextField label="Name" field="name" value={name} onChange={setName} required />
         <TextField label="Alias" field="alias" value={alias} onChange={setAlias} hint="A short name in addresses" />
         <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
@@ -76,7 +76,7 @@ function General({ domain }: { domain: Domain }) {
             Save
           </Button>
         </div>
-      </Form>
+      </PageForm>
       <Facts
         rows={[
           ['Id', <Id key="id" id={domain.id} />],

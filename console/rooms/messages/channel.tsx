@@ -289,7 +289,7 @@ function LiveTable({ domain, live, onSend }: { domain: string; live: Live; onSen
               {live.messages.slice(0, 200).map((message) => (
                 <tr key={message.id}>
                   <td title={absoluteTime(message.atMs)} style={{ whiteSpace: 'nowrap' }}>
-                    {new Date(message.atMs).toLocaleTimeString('en-GB')}
+                    {new Date(message.atMs).toLocaleTimeString(undefined, { hourCycle: 'h23' })}
                   </td>
                   <td style={{ whiteSpace: 'nowrap' }}>
                     <ClientName domain={domain} id={message.publisher} />

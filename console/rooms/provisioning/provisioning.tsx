@@ -6,8 +6,8 @@ import { call } from '../../api/call.ts'
 import type { Mapping } from '../../api/operations.ts'
 import { Button, Code, TextField } from '../../design/controls.tsx'
 import { Card, Notice, State } from '../../design/display.tsx'
-import { Form } from '../../design/form.tsx'
 import { paths } from '../../paths.ts'
+import { PageForm } from '../../shell/page-form.tsx'
 import { useFormAction } from '../../shell/action.ts'
 import { useDomainId } from '../../shell/url.ts'
 import { WaitingForOtherOwner } from '../../shell/waiting.tsx'
@@ -49,7 +49,7 @@ export function Provisioning() {
         </Link>
       </div>
       <Card title="New device">
-        <Form action={create} className="stack" disabledReason={cannotCreate}>
+        <PageForm action={create} className="stack" disabledReason={cannotCreate}>
           {cannotCreate === undefined ? null : <Notice tone="warn">{cannotCreate}.</Notice>}
           <TextField
             label="External id"
@@ -79,7 +79,7 @@ export function Provisioning() {
               Another key
             </Button>
           </div>
-        </Form>
+        </PageForm>
       </Card>
       {made === undefined ? null : (
         <Made domain={domain} externalId={made.externalId} mapping={made.mapping} key={made.externalId} />

@@ -11,9 +11,10 @@ const BROWSER_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone
 
 /** A time with its day, in the zone of the page. */
 export function timeText(seconds: number, isUtc: boolean): string {
-  return new Date(seconds * 1_000).toLocaleString('en-GB', {
+  return new Date(seconds * 1_000).toLocaleString(undefined, {
     dateStyle: 'medium',
     timeStyle: 'medium',
+    hourCycle: 'h23',
     ...(isUtc ? { timeZone: 'UTC' } : {}),
   })
 }
