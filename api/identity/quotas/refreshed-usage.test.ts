@@ -1,5 +1,5 @@
 // What is known without a query, and when a query is made.
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { createLogger } from '#core/logging/index.ts'
 import { RefreshedUsage } from './refreshed-usage.ts'
 
@@ -44,6 +44,25 @@ test('changes of this process are added, those during a read too', async () => {
   expect(usage.peek(1)).toBe(7)
   usage.add(1, -20)
   expect(usage.peek(1)).toBe(0)
+})
+
+test('a caller who is refused otherwise waits for a newer figure, if the last one is a second old', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  try {
+    const stored = new Map([[1, 5]])
+    const { usage, reads } = usageOf(stored)
+    expect(await usage.findNewer(1)).toBe(5)
+    stored.set(1, 4)
+    expect([await usage.findNewer(1), reads.length]).toEqual([5, 1])
+    vi.advanceTimersByTime(1500)
+    expect(await usage.find(1), 'from memory, and read again').toBe(5)
+    expect(await usage.findNewer(1)).toBe(4)
+    stored.set(1, 3)
+    vi.advanceTimersByTime(1500)
+    expect([await usage.findNewer(1), reads.length]).toEqual([3, 3])
+  } finally {
+    vi.useRealTimers()
+  }
 })
 
 test('without the database there is no figure, and the next question does not ask it at once again', async () => {

@@ -72,6 +72,13 @@ export class RefreshedUsage<Domain extends number | string = number> {
     return this.peek(domain)
   }
 
+  /** The same, and a figure that is a second old is read again before: for a caller who is refused otherwise. */
+  async findNewer(domain: Domain): Promise<number | undefined> {
+    this.peek(domain)
+    await this.#refresh()
+    return this.peek(domain)
+  }
+
   /** This process changed the figure, and the change is committed. */
   add(domain: Domain, change: number): void {
     const figure = this.#figures.get(domain)
