@@ -6,7 +6,7 @@ import { until } from './support.ts'
 
 const tenant = useWorld(startTestTenant)
 
-type Name = 'tasks' | 'workflows' | 'schedules' | 'triggers'
+type Name = 'tasks' | 'workflows' | 'schedules' | 'triggers' | 'queued_bytes'
 type Usage = { quotas: Record<Name, { limit: number | null; used: number }> }
 const NOON = '0 12 * * *'
 const AT_ONCE = 30
@@ -55,6 +55,7 @@ test('every domain has these limits, and shows what it has of each', async () =>
     workflows: { limit: 10_000, used: 0 },
     schedules: { limit: 20_000, used: 0 },
     triggers: { limit: 20_000, used: 0 },
+    queued_bytes: { limit: 20 * 1024 ** 3, used: 0 },
   })
   const channel = await tenant.newChannel(tenant.owner.call, domain)
   await created(domain)

@@ -37,9 +37,10 @@ export const DOMAIN_QUOTAS = {
   ),
   queued_bytes: {
     ...amount(
-      'Bytes of messages of a domain that are kept for what they cause: queued for runs, publication and notification, and dead letters',
+      'Bytes of messages of a domain that are kept for what they cause: queued for runs, publication and notification, in doubt at named consumers, and dead letters',
       'bytes of queued messages',
     ),
+    standard: 20 * GIB,
   },
   mqtt_connections: amount('Open MQTT connections of the clients of a domain', 'MQTT connections'),
   mqtt_sessions: amount(
