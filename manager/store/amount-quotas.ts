@@ -1,12 +1,13 @@
 /**
  * The quotas `tasks`, `workflows`, `schedules` and `triggers` of domains (contract decision 98, docs/decisions/0090): what a domain has is
- * counted about once a second for the domains that add something, and this process adds what it changed since, so that a new task costs no
- * statement of its own.
+ * counted about once a second for the domains that add something, and this process adds what it created since, so that a new task costs no
+ * statement of its own. Before a refusal it is counted again, if this process has changed something since.
  */
 import { DOMAIN_QUOTAS, RefreshedUsage, requireWithin } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
+import { sleep } from '#core/time.ts'
 import { TASK_AMOUNTS, countTaskAmount } from '#queues/index.ts'
 import type { TaskAmount } from '#queues/index.ts'
 import type { TaskQuotas } from '../access/access.ts'
@@ -38,6 +39,10 @@ export function sumOfAmounts(changes: readonly AmountChange[]): AmountChange {
 
 /** The amounts of removed tasks, from a part of a statement with their `schedule` and `trigger`. */
 export const AMOUNTS_REMOVED = sql`SELECT -count(*) AS tasks, -count(schedule) AS schedules, -count(trigger) AS triggers`
+
+/** A caller without room looks again as often, while others of this process add something. */
+const MAX_LOOKS = 3
+const LOOK_AGAIN_MS = 20
 
 /** Room that is taken until it is disposed of, or for good. */
 export type TakenRoom = Disposable & { committed(): void }
@@ -98,7 +103,11 @@ export class AmountQuotas {
   /** This process committed the change. */
   changed(domainId: string | null, change: AmountChange): void {
     if (domainId === null) return
-    for (const name of TASK_AMOUNTS) this.#usage[name].add(domainId, change[name] ?? 0)
+    for (const name of TASK_AMOUNTS) {
+      const by = change[name] ?? 0
+      if (by > 0) this.#usage[name].add(domainId, by)
+      if (by < 0) this.#usage[name].removed(domainId)
+    }
   }
 
   #addedOf(change: AmountChange): TaskAmount[] {
@@ -114,7 +123,11 @@ export class AmountQuotas {
 
   async #read(domainId: string, change: AmountChange): Promise<void> {
     for (const name of this.#addedOf(change))
-      if (this.#isUnsure(domainId, name, change[name] ?? 0)) await this.#usage[name].findNewer(domainId)
+      for (let look = 0; look < MAX_LOOKS && this.#isUnsure(domainId, name, change[name] ?? 0); look++) {
+        await this.#usage[name].findNewer(domainId)
+        // What is being added may fail, and what was added just now may be in the figure already.
+        if (this.#pending.has(`${name} ${domainId}`)) await sleep(LOOK_AGAIN_MS)
+      }
   }
 
   #require(domainId: string, name: TaskAmount, added: number): void {

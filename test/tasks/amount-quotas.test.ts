@@ -10,6 +10,7 @@ type Name = 'tasks' | 'workflows' | 'schedules' | 'triggers' | 'queued_bytes'
 type Usage = { quotas: Record<Name, { limit: number | null; used: number }> }
 const NOON = '0 12 * * *'
 const AT_ONCE = 30
+const ROUNDS = 10
 
 const call = (...args: Parameters<typeof tenant.owner.call>) => tenant.owner.call(...args)
 const newDomain = () => tenant.newDomain(tenant.owner.call)
@@ -96,6 +97,26 @@ test('callers at the same time have no more room together than one after another
   expect(plain.filter(({ status }) => status === 201)).toHaveLength(7)
   expect(plain.every(({ status }) => status === 201 || status === 422)).toBe(true)
   expect(await usedOf(domain)).toEqual([10, 0, 3, 0])
+})
+
+test('callers that create and delete at the limit never exceed it, and are refused only while it is reached', async () => {
+  const domain = await newDomain()
+  await limit(domain, { tasks: 6 })
+  const kept: string[] = []
+  const createSome = async () => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const made = await newTask(domain)
+      expect([201, 422]).toContain(made.status)
+      if (made.status === 201) kept.push(made.json<{ id: string }>().id)
+      const [tasks = 0] = await usedOf(domain)
+      expect(tasks).toBeLessThanOrEqual(6)
+      const removed = round % 2 === 0 ? kept.shift() : undefined
+      if (removed !== undefined) expect((await call('DELETE', `/tasks/${removed}`)).status).toBe(204)
+    }
+  }
+  await Promise.all(Array.from({ length: 5 }, createSome))
+  for (let left = 6 - kept.length; left > 0; left--) await created(domain)
+  expectRefusal(await newTask(domain), 'tasks', 6)
 })
 
 test('lowered below what is used nothing is deleted or stopped, and only the next creation is refused', async () => {

@@ -65,6 +65,34 @@ test('a caller who is refused otherwise waits for a newer figure, if the last on
   }
 })
 
+test('a caller who is refused otherwise waits for a figure that was read after what this process changed', async () => {
+  const stored = new Map([[1, 5]])
+  const { usage, reads } = usageOf(stored)
+  await usage.find(1)
+  stored.set(1, 6)
+  usage.add(1, 1)
+  expect([await usage.find(1), reads.length]).toEqual([6, 1])
+  expect([await usage.findNewer(1), reads.length]).toEqual([6, 2])
+  expect([await usage.findNewer(1), reads.length], 'nothing has changed').toEqual([6, 2])
+  stored.set(1, 3)
+  usage.removed(1)
+  expect([await usage.find(1), reads.length], 'never too low').toEqual([6, 2])
+  expect([await usage.findNewer(1), reads.length]).toEqual([3, 3])
+})
+
+test('what is added while the figure is read, and is in it already, is not counted twice for a caller who is refused otherwise', async () => {
+  const stored = new Map([[1, 5]])
+  const { usage } = usageOf(stored)
+  const found = usage.find(1)
+  await found
+  usage.add(1, 0)
+  stored.set(1, 6)
+  const newer = usage.findNewer(1)
+  usage.add(1, 1)
+  await newer
+  expect(await usage.findNewer(1)).toBe(6)
+})
+
 test('without the database there is no figure, and the next question does not ask it at once again', async () => {
   let reads = 0
   const usage = new RefreshedUsage<number>({
