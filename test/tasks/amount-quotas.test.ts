@@ -1,8 +1,10 @@
 // Contract decision 98: the quotas of tasks, workflows, schedules and triggers of a domain.
 import { expect, test } from 'vitest'
+import { kindOf } from '#core/errors/index.ts'
+import { AmountQuotas } from '../../manager/store/amount-quotas.ts'
 import { useWorld } from '../harness/world.ts'
 import { startTestTenant } from './platform.ts'
-import { until } from './support.ts'
+import { logger, until } from './support.ts'
 
 const tenant = useWorld(startTestTenant)
 
@@ -182,6 +184,28 @@ test('a workflow is created with all of its tasks, or not at all', async () => {
   expect((await call('DELETE', `/workflows/${made.json<{ id: string }>().id}`)).status).toBe(204)
   expect((await newWorkflow(domain, [{ name: 'a', schedule: NOON }, { name: 'b' }])).status).toBe(201)
   expectRefusal(await newTask(domain), 'tasks', 3)
+})
+
+test('another task manager sees what was created and deleted here', async () => {
+  const domain = await newDomain()
+  const other = new AmountQuotas({ database: tenant.database, quotas: { ofDomainId: () => 2 }, logger })
+  /** Room that is not used. */
+  const isRefused = async () => {
+    try {
+      await other.ready(domain, { tasks: 1 })
+      other.take(domain, { tasks: 1 })[Symbol.dispose]()
+      return false
+    } catch (error) {
+      expect(kindOf(error)).toBe('quota_exceeded')
+      return true
+    }
+  }
+  const first = await created(domain)
+  expect(await isRefused()).toBe(false)
+  await created(domain)
+  await until('it is full', isRefused, (isFull) => isFull)
+  expect((await call('DELETE', `/tasks/${first}`)).status).toBe(204)
+  await until('there is room', isRefused, (isFull) => !isFull)
 })
 
 test('a refused or failed creation takes no room', async () => {
