@@ -17,7 +17,7 @@ import type { ConnectConfig } from './connect/config.ts'
 import { connectRoutes } from './connect/index.ts'
 import type { Listeners } from './connect/index.ts'
 import { readQueuedBytes, startAutomation } from './automation/index.ts'
-import { startConsumers } from './consumers/index.ts'
+import { readDoubtBytes, startConsumers } from './consumers/index.ts'
 import type { ConsumerTimes } from './consumers/index.ts'
 import { databaseHealthRoute } from './database-routes.ts'
 import { newerUrl, translateOlderRequests } from './legacy-routes.ts'
@@ -196,6 +196,7 @@ export async function startApi(
       identity,
       gate,
       messages,
+      fullDomains,
       signal: life.signal,
       times: consumerTimes,
     })
@@ -325,14 +326,13 @@ export async function startApi(
   }
 }
 
-/** The quota `queued_bytes`: what tasks and notifications keep of messages, together. */
+/** The quota `queued_bytes`: what tasks, notifications and named consumers keep of messages, together. */
 function createFullDomains(database: Database, quotas: Quotas, logger: Logger): FullDomains {
   const read = async (domainKeys: readonly number[]) => {
-    const [queued, notifications] = await Promise.all([
-      readQueuedBytes(database.db, domainKeys),
-      readNotificationBytes(database.db, domainKeys),
-    ])
-    return new Map(domainKeys.map((key) => [key, (queued.get(key) ?? 0) + (notifications.get(key) ?? 0)]))
+    const parts = await Promise.all(
+      [readQueuedBytes, readNotificationBytes, readDoubtBytes].map((part) => part(database.db, domainKeys)),
+    )
+    return new Map(domainKeys.map((key) => [key, parts.reduce((sum, part) => sum + (part.get(key) ?? 0), 0)]))
   }
   quotas.measure('queued_bytes', async (domainKey) => (await read([domainKey])).get(domainKey) ?? 0)
   return new FullDomains(quotas, 'queued_bytes', new RefreshedUsage({ read, logger }))

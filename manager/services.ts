@@ -42,6 +42,7 @@ import { RunsService } from './runs/service.ts'
 import { startRoutes } from './runs/start-routes.ts'
 import { RunStarter } from './runs/starter.ts'
 import { startScheduler } from './schedules/scheduler.ts'
+import { AmountQuotas } from './store/amount-quotas.ts'
 import { ModuleCatalogue } from './store/catalogue.ts'
 import { taskRoutes } from './tasks/routes.ts'
 import { TasksService } from './tasks/service.ts'
@@ -168,6 +169,7 @@ export class ManagerServices {
     })
     const stopRuns = (taskKey: number, recordedFor?: Actor) =>
       stopTaskRuns({ writer, endings, timing }, { taskKey, recordedFor })
+    const amounts = new AmountQuotas({ database, quotas: access.quotas, logger })
     const tasks = new TasksService({
       database,
       access,
@@ -175,6 +177,7 @@ export class ManagerServices {
       endings,
       reader,
       writer: new TaskWriter({ database, logger }),
+      amounts,
       stopRuns,
       onChanged: (taskId) => knownTasks.invalidate(taskId),
       onReleased: () => {
@@ -230,7 +233,7 @@ export class ManagerServices {
     const engine = new WorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
     endings.onEvery((ended) => engine.ended(ended.runId))
     endings.onEvery(countEnd)
-    this.#workflows = new WorkflowsService({ database, access, tasks, runs, engine, newId: randomUUID })
+    this.#workflows = new WorkflowsService({ database, access, tasks, runs, engine, amounts, newId: randomUUID })
     const fingerprint = tls?.fingerprint
     this.#workers = new WorkersService({ database, access, cluster, writer, newId: randomUUID, fingerprint })
     this.#stopLoops = async () => {

@@ -2377,8 +2377,10 @@ CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS
 CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NOT NULL);
 CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NULL);
 CREATE INDEX tasks_paused ON tasks USING btree (key) WHERE (paused_at IS NOT NULL);
+CREATE INDEX tasks_scheduled ON tasks USING btree (domain_key) WHERE ((schedule IS NOT NULL) AND (domain_key IS NOT NULL));
 CREATE INDEX tasks_tick ON tasks USING btree (next_tick_at) WHERE (next_tick_at IS NOT NULL);
 CREATE INDEX tasks_triggered ON tasks USING btree (key) WHERE (trigger IS NOT NULL);
+CREATE INDEX tasks_triggered_of_domain ON tasks USING btree (domain_key) WHERE ((trigger IS NOT NULL) AND (domain_key IS NOT NULL));
 CREATE INDEX tasks_user ON tasks USING btree (user_key) WHERE (user_key IS NOT NULL);
 CREATE INDEX tasks_without_grantor ON tasks USING btree (key) WHERE ((user_key IS NULL) AND (paused_at IS NULL) AND ((trigger IS NOT NULL) OR (publish_result IS NOT NULL) OR ((grants)::text <> '[]'::text)));
 CREATE UNIQUE INDEX tasks_workflow_name_key ON tasks USING btree (workflow_key, name) WHERE (workflow_key IS NOT NULL);

@@ -84,6 +84,8 @@ export {
   countTasks,
   countWorkers,
 } from './task-overview.ts'
+export { TASK_AMOUNTS, countTaskAmount, countTaskAmountOf } from './task-amounts.ts'
+export type { TaskAmount } from './task-amounts.ts'
 export { clearRefusals, operationOf, recordRefusals } from './task-errors.ts'
 export type { FirstRefusal, TaskErrorSource, TaskRefusal } from './task-errors.ts'
 export { startTaskEventFanOut, taskEventId } from './task-event-fan-out.ts'

@@ -217,6 +217,18 @@ export async function findPassed(db: Queryable, key: number, given: readonly Pla
   return rows.map((row) => fromRow<Place>(row))
 }
 
+/** Bytes of the rows of what is in doubt and of dead letters, by domain; a domain that is absent has none. Their messages are not copied. */
+export async function readDoubtBytes(
+  db: Queryable,
+  domainKeys: readonly number[],
+): Promise<ReadonlyMap<number, number>> {
+  const { rows } = await sql<{ key: number; bytes: number }>`
+    SELECT c.domain_key AS key, sum(pg_column_size(d))::float8 AS bytes
+      FROM message_consumers c JOIN message_consumer_deliveries d ON d.consumer_key = c.key
+     WHERE c.domain_key = ANY (${[...domainKeys]}::bigint[]) GROUP BY 1`.execute(db)
+  return new Map(rows.map(({ key, bytes }) => [key, bytes]))
+}
+
 export type LetterRow = DeliveryRow & { id: string; at: string; reason: string | null }
 
 /** The newest first. */

@@ -3,7 +3,7 @@
  * share its messages.
  */
 import type { MessageGate } from '#api/devices/index.ts'
-import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import type { AccessPolicy, FullDomains, UserPrincipal } from '#api/identity/index.ts'
 import { loadPlaces } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import { requireSelection } from '#core/changelog/index.ts'
@@ -66,6 +66,8 @@ export type DeliveryDeps = {
   access: AccessPolicy
   gate: Pick<MessageGate, 'authorize'>
   waits: Waits
+  /** Domains whose quota `queued_bytes` is used up. */
+  fullDomains: Pick<FullDomains, 'has'>
   /** Aborted when the process begins to stop. */
   signal: AbortSignal
 }
@@ -80,7 +82,7 @@ const MAX_WAITERS = 2_000
 const MAX_WAITERS_PER_DOMAIN = 200
 
 export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
-  const { database, gate, waits } = deps
+  const { database, gate, waits, fullDomains } = deps
   const { db } = database
   const steps = new Slots({
     what: 'reads of consumers',
@@ -116,7 +118,10 @@ export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
   }
 
   async function step(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
-    const work = () => database.transaction((tx) => takeStep(tx, consumer.key, limit))
+    const work = () => {
+      const isFull = fullDomains.has(consumer.domainKey)
+      return database.transaction((tx) => takeStep(tx, consumer.key, { limit, isFull }))
+    }
     const taken = await steps.run(consumer.domainKey, work, signal)
     if (taken === undefined) throw new ServiceError('not_found', 'consumer not found')
     CONSUMER_METRICS.delivered.add({}, taken.taken.length)

@@ -1,6 +1,6 @@
 /** Named consumers of messages: positions that users and services hold, with acknowledgements. */
 import type { MessageGate } from '#api/devices/index.ts'
-import type { Identity } from '#api/identity/index.ts'
+import type { FullDomains, Identity } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -13,6 +13,7 @@ import { consumerRoutes } from './routes.ts'
 import { createConsumersService } from './service.ts'
 import { Waits } from './waits.ts'
 
+export { readDoubtBytes } from './deliveries.ts'
 export { takenJson } from './delivery-routes.ts'
 export type { DeliveryService } from './delivery.ts'
 export { CONSUMER_METRICS, consumerGauges } from './metrics.ts'
@@ -28,6 +29,7 @@ export function startConsumers({
   identity: { access, journal, quotas, tokens },
   gate,
   messages,
+  fullDomains,
   signal,
   times = {},
 }: {
@@ -35,6 +37,8 @@ export function startConsumers({
   identity: Pick<Identity, 'access' | 'journal' | 'quotas' | 'tokens'>
   gate: Pick<MessageGate, 'authorize'>
   messages: Pick<Messages, 'onCommitted'>
+  /** Domains whose quota `queued_bytes` is used up. */
+  fullDomains: FullDomains
   /** Aborted when the process begins to stop. */
   signal: AbortSignal
   /** Tests shorten them. */
@@ -42,7 +46,7 @@ export function startConsumers({
 }): Consumers {
   const waits = new Waits({ database, bus, logger, onCommitted: (listener) => messages.onCommitted(listener) })
   const consumers = createConsumersService({ database, journal, access, gate, quotas })
-  const delivery = createDeliveryService({ database, access, gate, waits, signal })
+  const delivery = createDeliveryService({ database, access, gate, waits, fullDomains, signal })
   const maintenance = startConsumerMaintenance({ database, journal, logger, ...times })
   quotas.measure('consumers', (domainKey) => countConsumers(database.db, domainKey))
   return {

@@ -49,8 +49,15 @@ function wantedBy({ subtopic, publisherIds, protocol, notBeforeSeconds }: Consum
 
 const channelsOf = ({ channels }: Consumer) => new Map(channels.map(({ key, id }) => [key, id]))
 
-/** Undefined: the consumer was deleted. */
-export async function takeStep(tx: Transaction, key: number, limit: number): Promise<Step | undefined> {
+/**
+ * `isFull`: its domain may keep no more, so that only what is in doubt is delivered, and new messages wait in their channels. Undefined: the
+ * consumer was deleted.
+ */
+export async function takeStep(
+  tx: Transaction,
+  key: number,
+  { limit, isFull }: { limit: number; isFull: boolean },
+): Promise<Step | undefined> {
   const consumer = await lockConsumer(tx, key)
   if (consumer === undefined) return undefined
   const doubt = await doubtOf(tx, consumer, limit)
@@ -59,7 +66,7 @@ export async function takeStep(tx: Transaction, key: number, limit: number): Pro
   const room = Math.min(limit - doubt.due.length, consumer.maxInFlight - doubt.inFlight - heldTaken)
   const bytes = bytesOf(taken)
   const read =
-    room > 0 && bytes <= MAX_TAKEN_BYTES
+    room > 0 && !isFull && bytes <= MAX_TAKEN_BYTES
       ? await readNew(tx, consumer, { room, bytes, busy: new Set(doubt.busy), held: doubt.held - heldTaken })
       : undefined
   const again = taken.map(({ place }) => place)

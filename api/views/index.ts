@@ -4,7 +4,7 @@ import type { AccessPolicy, GroupsService, Quotas } from '#api/identity/index.ts
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { countModuleBytes, countOpenRuns } from '#queues/index.ts'
+import { TASK_AMOUNTS, countModuleBytes, countOpenRuns, countTaskAmountOf } from '#queues/index.ts'
 import { createDashboardsService, dashboardRoutes } from './dashboards/index.ts'
 import { createNewestService, newestRoutes } from './newest/index.ts'
 import { createOverviewService, overviewRoutes, startSampling } from './overview/index.ts'
@@ -32,6 +32,7 @@ export function startViews({ database, access, devices, groups, quotas, logger }
   quotas.measure('queued_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).queued)
   quotas.measure('concurrent_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).held)
   quotas.measure('module_bytes', (domainKey) => countModuleBytes(database.db, domainKey))
+  for (const name of TASK_AMOUNTS) quotas.measure(name, (domainKey) => countTaskAmountOf(database.db, name, domainKey))
   const search = createSearchService({ database, access })
   const newest = createNewestService({ database, access })
   const dashboards = createDashboardsService({ database, access })

@@ -223,25 +223,54 @@ function checkBackups(found: Record<string, unknown>, print: Print): void {
 /** Without these, one domain can fill the disk, or take what all domains send. */
 const QUOTAS_OF_SEVERAL_DOMAINS = ['stored_records', 'module_bytes', 'run_bytes', 'messages_per_second'] as const
 
+/** Amounts that stay until something is deleted, or a retention passes. */
+const STORED_AMOUNTS = [
+  'clients',
+  'channels',
+  'groups',
+  'consumers',
+  'stored_records',
+  'queued_bytes',
+  'mqtt_sessions',
+  'mqtt_subscriptions',
+  'tasks',
+  'workflows',
+  'schedules',
+  'triggers',
+  'module_bytes',
+  'run_bytes',
+  'queued_runs',
+] as const
+/** Domains whose use is read, in pages: counting takes the server some milliseconds for each. */
+const MAX_COUNTED_DOMAINS = 200
+const PAGE_DOMAINS = 100
+/** Domains that are read at a time, and findings of them. */
+const COUNTED_AT_ONCE = 4
+const MAX_NAMED_DOMAINS = 20
+
 /**
- * Whether the quotas that keep domains apart are in force by default, in an installation with several domains. Only a platform administrator sees
- * quotas: other callers get no finding.
+ * Whether the quotas that keep domains apart are in force by default, in an installation with several domains, and which domains have more than
+ * they may. Only a platform administrator sees quotas: other callers get no finding.
  */
 export async function checkQuotas(cli: Cli, print: Print): Promise<void> {
   const read = async (path: string, query: Readonly<Record<string, string>> = {}) => {
     const { value } = await cli.request({ method: 'GET', service: 'domains', path, query, deadlineMs: DEADLINE_MS })
     return recordOf(value)
   }
-  let quotas: Record<string, unknown>
   try {
     const { total, domains } = await read('/domains', { limit: '1' })
     const [domain] = recordsOf(domains)
-    if (domain === undefined || Number(total) < 2) return
-    quotas = await read(`/domains/${plainText(domain['id'])}/quotas`)
+    if (domain === undefined) return
+    const quotas = await read(`/domains/${plainText(domain['id'])}/quotas`)
+    if (Number(total) > 1) checkDefaults(quotas, print)
+    await checkUses(read, Number(total), print)
   } catch (error) {
     if (error instanceof RefusedError) return
     throw error
   }
+}
+
+function checkDefaults(quotas: Record<string, unknown>, print: Print): void {
   const [own, inForce] = [recordOf(quotas['own']), recordOf(quotas['quotas'])]
   // A value of the domain itself says nothing about the others.
   const missing = QUOTAS_OF_SEVERAL_DOMAINS.filter((name) => (inForce[name] ?? null) === null && !(name in own))
@@ -254,4 +283,52 @@ export async function checkQuotas(cli: Cli, print: Print): Promise<void> {
           hint: `set ${missing.map((name) => `SKEIN_QUOTA_${name.toUpperCase()}`).join(', ')}: docs/guides/quotas.md`,
         },
   )
+}
+
+type Read = (path: string, query?: Readonly<Record<string, string>>) => Promise<Record<string, unknown>>
+
+/** Domains above a limit, as after an upgrade that brought one: nothing of theirs is deleted, and nothing can be added. */
+async function checkUses(read: Read, total: number, print: Print): Promise<void> {
+  const listed: Record<string, unknown>[] = []
+  for (let offset = 0; offset < Math.min(total, MAX_COUNTED_DOMAINS); offset += PAGE_DOMAINS) {
+    const page = await read('/domains', { limit: String(PAGE_DOMAINS), offset: String(offset) })
+    listed.push(...recordsOf(page['domains']))
+  }
+  const found: { what: string; names: string[] }[] = []
+  const next = listed.values()
+  const count = async () => {
+    for (const domain of next) {
+      const id = plainText(domain['id'])
+      const usage = await read(`/domains/${id}/usage`).catch((error: unknown) => {
+        // It was deleted meanwhile.
+        if (error instanceof RefusedError) return {}
+        throw error
+      })
+      const quotas = recordOf(recordOf(usage)['quotas'])
+      const above = STORED_AMOUNTS.flatMap((name) => {
+        const { limit, used } = recordOf(quotas[name])
+        return typeof limit === 'number' && typeof used === 'number' && used > limit ? [{ name, limit, used }] : []
+      })
+      if (above.length === 0) continue
+      const uses = above.map(({ name, limit, used }) => `${name} (${used} of ${limit})`).join(', ')
+      found.push({
+        what: `domain ${plainText(domain['name'], id)} (${id}) has more than its quota of ${uses}`,
+        names: above.map(({ name }) => name),
+      })
+    }
+  }
+  await Promise.all(Array.from({ length: COUNTED_AT_ONCE }, count))
+  for (const { what, names } of found.slice(0, MAX_NAMED_DOMAINS))
+    print({
+      verdict: 'warning',
+      what,
+      hint: `nothing is deleted, and nothing can be added: let the domain delete some, or raise ${names.join(', ')} (docs/guides/quotas.md)`,
+    })
+  const unnamed = found.length - MAX_NAMED_DOMAINS
+  if (unnamed > 0) print({ verdict: 'warning', what: `${unnamed} more domains have more than a quota of theirs` })
+  if (total > listed.length)
+    print({
+      verdict: 'ok',
+      what: `the quotas of ${listed.length} of ${total} domains were compared with what they use`,
+    })
 }

@@ -27,6 +27,7 @@ import {
   type Change,
 } from './grantor.ts'
 import { takeOverTask } from '../store/pauses.ts'
+import { amountsOf, amountsOfChange, type AmountQuotas } from '../store/amount-quotas.ts'
 import { moduleLimitOf, requireModuleRoom } from '../store/module-quota.ts'
 import {
   countWithTask,
@@ -66,6 +67,7 @@ export type TasksDeps = {
   endings: RunEndings
   reader: TaskReader
   writer: TaskWriter
+  amounts: AmountQuotas
   /** Resolves when every run of the task has ended. */
   stopRuns: (taskKey: number, recordedFor: Actor) => Promise<void>
   /** Called after the commit of a change or deletion of a task's row. */
@@ -184,8 +186,14 @@ export class TasksService {
     const domainId = row.domain?.id ?? null
     const module = await this.moduleOf(file, domainId, row.memory_limit_bytes)
     const isAlone = row.triggerRule !== null || (module !== undefined && !this.#isStored(module, domainId))
-    const created = isAlone ? undefined : await this.#deps.writer.create(row, module)
-    const task = created ?? (await this.#deps.database.transaction(async (tx) => await this.insert(tx, row, module)))
+    const { amounts, database, writer } = this.#deps
+    const added = amountsOf(row)
+    const unready = amounts.ready(domainId, added)
+    if (unready !== undefined) await unready
+    using room = amounts.take(domainId, added)
+    const created = isAlone ? undefined : await writer.create(row, module)
+    const task = created ?? (await database.transaction(async (tx) => await this.insert(tx, row, module)))
+    room.committed()
     this.#identities.set(task.id, { key: task.key, id: task.id, domainId })
     this.#see(task)
     return task
@@ -258,14 +266,16 @@ export class TasksService {
     const memoryLimitBytes = fields.memory_limit_bytes ?? before.memory_limit_bytes
     const module = await this.moduleOf(file, task.domainId, memoryLimitBytes)
     const attributes = describeChange(before, { fields, extras, module })
-    const isChanged = await this.#deps.database.transaction(async (tx) => {
+    const work = async (tx: Transaction) => {
       // The lock of the quota before that of the task, as in an upload.
       const of = { domainId: task.domainId, taskKey: task.key }
       const moduleKey = module === undefined ? undefined : await this.#store(tx, module, of)
       const change = { caller, attributes }
       return await updateTask(tx, task.key, { fields, extras, moduleKey }, { change, permission })
+    }
+    await this.#deps.amounts.within(task.domainId, amountsOfChange(before, fields), async () => {
+      if (!(await this.#deps.database.transaction(work))) throw await this.#refusedChange(task)
     })
-    if (!isChanged) throw await this.#refusedChange(task)
     this.#deps.onChanged(task.id)
     return await this.#read(task)
   }
@@ -402,8 +412,9 @@ export class TasksService {
     const task = await this.require(caller, id, 'task_delete')
     if (isTrial()) return await this.#tryRemoval(task, isForced)
     if (isForced) await this.#deps.stopRuns(task.key, actorOf(caller))
-    const isGone = await deleteTask(this.#deps.database, task.key, caller)
-    if (!isGone) throw await this.#refusedRemoval(task)
+    const removed = await deleteTask(this.#deps.database, task.key, caller)
+    if (removed === undefined) throw await this.#refusedRemoval(task)
+    this.#deps.amounts.changed(task.domainId, removed)
     this.#identities.delete(task.id)
     this.#atRest.delete(task.key)
     this.#deps.onChanged(task.id)

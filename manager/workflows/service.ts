@@ -2,12 +2,13 @@
  * Workflows: created with their tasks, started and stopped as a whole. Permissions are those on tasks of their domain.
  */
 import { endTrial, isTrial } from '#api/identity/index.ts'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, fieldName, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { PageRange } from '#core/page.ts'
 import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
+import { amountsOf, sumOfAmounts, type AmountQuotas } from '../store/amount-quotas.ts'
 import type { NewModule } from '../store/modules.ts'
 import { listTasksOf } from '../store/tasks.ts'
 import { newerFields } from '../tasks/legacy-fields.ts'
@@ -43,6 +44,7 @@ export type WorkflowsDeps = {
   tasks: TasksService
   runs: RunsService
   engine: WorkflowEngine
+  amounts: AmountQuotas
   newId: () => string
 }
 
@@ -84,7 +86,8 @@ export class WorkflowsService {
       modules.push(await ofTask(index, module))
     }
     const name = body.name === undefined || body.name === '' ? `workflow-${id.slice(0, 8)}` : body.name
-    await this.#deps.database.transaction(async (tx) => {
+    const added = sumOfAmounts([{ workflows: 1 }, ...translated.map(({ body: task }) => amountsOf(readFields(task)))])
+    const insert = async (tx: Transaction) => {
       const metadata = body.metadata ?? {}
       const key = await insertWorkflow(tx, { id, domain, name, metadata, caller })
       for (const [index, { body: task }] of translated.entries()) {
@@ -93,7 +96,8 @@ export class WorkflowsService {
         const row = await ofTask(index, () => this.#deps.tasks.newRow(caller, domain, fields, place))
         await this.#deps.tasks.insert(tx, row, modules[index])
       }
-    })
+    }
+    await this.#deps.amounts.within(domain?.id ?? null, added, () => this.#deps.database.transaction(insert))
     return await this.#present(await this.#require(caller, id, 'task_read'))
   }
 
@@ -153,7 +157,10 @@ export class WorkflowsService {
   async remove(caller: TaskCaller, id: string): Promise<void> {
     const workflow = await this.#require(caller, id, 'task_delete')
     if (isTrial()) await this.#tryRemoval(workflow)
-    else if (await this.#deps.database.transaction(async (tx) => await deleteWorkflow(tx, workflow.key, caller))) return
+    else {
+      const removed = await this.#deps.database.transaction((tx) => deleteWorkflow(tx, workflow.key, caller))
+      if (removed !== undefined) return this.#deps.amounts.changed(workflow.domainId, removed)
+    }
     await this.#require(caller, id, 'task_delete')
     throw new ServiceError('invalid_state', 'the workflow or one of its tasks is running: stop it before you delete it')
   }

@@ -674,6 +674,21 @@ describe('the doctor', () => {
     expect(said).toMatch(/^database: durable \(synchronous_commit=on\), no standby$/m)
   })
 
+  it('names a domain that has more than its quota, and no longer when it was raised', async () => {
+    const full = String(json(await home.run(['domains', 'create', 'Full', 'full']))['id'])
+    const setQuotas = async (own: object) =>
+      json(await home.run(['domains', 'update', 'quotas', full, JSON.stringify(own)]))
+    const named = async () =>
+      json<{ findings: { what: string }[] }>(await home.run(['doctor']))
+        .findings.map(({ what }) => what)
+        .filter((what) => what.includes('than its quota'))
+    json(await home.run(['groups', 'create', '{"name": "one"}', full]))
+    await setQuotas({ groups: 0 })
+    expect(await named()).toEqual([`domain Full (${full}) has more than its quota of groups (1 of 0)`])
+    await setQuotas({ groups: 1 })
+    expect(await named()).toEqual([])
+  })
+
   it('reports what is wrong: an address, a login, a file that others can read', async () => {
     using at = newHome()
     await logIn(at)

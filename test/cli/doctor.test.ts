@@ -171,3 +171,52 @@ it.each([
   expect(found).toMatchObject([{ verdict, what: expect.stringContaining(what) as string }])
   if (verdict === 'warning') expect(found[0]?.hint).toContain('SKEIN_QUOTA_STORED_RECORDS')
 })
+
+const USES = { tasks: { limit: 2, used: 3 }, workflows: { limit: 5, used: 5 }, run_bytes: { limit: 10, used: 12 } }
+
+it.each([
+  [
+    'above two limits',
+    USES,
+    [`domain plant (${DOMAIN}) has more than its quota of tasks (3 of 2), run_bytes (12 of 10)`],
+  ],
+  ['at its limit', { tasks: { limit: 3, used: 3 }, stored_records: { limit: null, used: 9 } }, []],
+  ['without figures', { messages_per_second: { limit: 1, used: null }, concurrent_runs: { limit: 1, used: 2 } }, []],
+] as const)('names the domains that have more than they may: one %s', async (_what, quotas, expected) => {
+  using home = createHome()
+  await using server = await serve(createServer(), {
+    ...ANSWERS,
+    '/domains': { total: 1, domains: [{ id: DOMAIN, name: 'plant' }] },
+    [`/domains/${DOMAIN}/quotas`]: { domain_id: DOMAIN, own: {}, quotas: NONE },
+    [`/domains/${DOMAIN}/usage`]: { domain_id: DOMAIN, quotas },
+  })
+  const url = `http://127.0.0.1:${server.port}`
+  const { stdout } = await home.run(['doctor', '--url', url, '--manager-url', url], {
+    environment: { SKEIN_TOKEN: 'a.b.c' },
+  })
+  const found = (JSON.parse(stdout) as Doctor).findings.filter(({ what }) => what.includes('quota'))
+  expect(found.map(({ what }) => what)).toEqual(expected)
+  for (const { verdict, hint } of found) {
+    expect(verdict).toBe('warning')
+    expect(hint).toContain('nothing is deleted, and nothing can be added')
+  }
+})
+
+it('names the first of many domains above a limit, and says how many it did not read', async () => {
+  using home = createHome()
+  const domains = Array.from({ length: 30 }, (_, index) => ({ id: `domain-${index}`, name: `d${index}` }))
+  await using server = await serve(createServer(), {
+    ...ANSWERS,
+    '/domains': { total: 90, domains },
+    '/domains/domain-0/quotas': { domain_id: 'domain-0', own: {}, quotas: NONE },
+    ...Object.fromEntries(domains.map(({ id }) => [`/domains/${id}/usage`, { domain_id: id, quotas: USES }])),
+  })
+  const url = `http://127.0.0.1:${server.port}`
+  const { stdout } = await home.run(['doctor', '--url', url, '--manager-url', url], {
+    environment: { SKEIN_TOKEN: 'a.b.c' },
+  })
+  const found = (JSON.parse(stdout) as Doctor).findings.map(({ what }) => what).filter((what) => what.includes('quota'))
+  expect(found.filter((what) => what.startsWith('domain d'))).toHaveLength(20)
+  expect(found).toContain('10 more domains have more than a quota of theirs')
+  expect(found).toContain('the quotas of 30 of 90 domains were compared with what they use')
+})

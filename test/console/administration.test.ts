@@ -145,6 +145,15 @@ describe.skipIf(hasNoBrowser)('administration in the console (needs Chromium)', 
       .filter({ hasText: /^Clients/ })
     await expect.poll(async () => await row.textContent()).toBe('Clients910')
     await page.getByText('Nearly used up: Clients.').waitFor()
+    // Every domain has limits of what its tasks are.
+    const text = await page.getByRole('table', { name: 'Quotas' }).textContent()
+    for (const shown of [
+      'Tasks0100,000',
+      'Workflows010,000',
+      'Tasks with a schedule020,000',
+      'Tasks with a trigger020,000',
+    ])
+      expect(text).toContain(shown)
     expect(await accessibilityFaults(page)).toEqual([])
     const days = async () =>
       (await running.api<{ retention_days?: number }>('GET', `/domains/${domain}`)).retention_days

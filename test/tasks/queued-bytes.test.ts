@@ -6,6 +6,8 @@ import { useWorld } from '../harness/world.ts'
 
 const tenant = useWorld(startTestTenant)
 
+const DEFAULT_BYTES = 20 * 1024 ** 3
+
 type Usage = { quotas: { queued_bytes: { limit: number | null; used: number } } }
 type Status = { matched: number; dropped: number; expired: number; behind_since?: string }
 
@@ -23,7 +25,7 @@ async function setQuota(domain: string, bytes: number | null): Promise<void> {
   await until(
     'the quota is in force',
     () => usedOf(domain),
-    ({ limit }) => limit === bytes,
+    ({ limit }) => limit === (bytes ?? DEFAULT_BYTES),
   )
 }
 

@@ -15,6 +15,8 @@ export type QuotaRule = {
   readonly standard?: number
 }
 
+const GIB = 1024 ** 3
+
 const amount = (description: string, noun: string): QuotaRule => ({ description, noun, min: 0, max: MAX_QUOTA })
 
 /** Days begin at midnight in UTC. */
@@ -33,10 +35,13 @@ export const DOMAIN_QUOTAS = {
     'Records of a domain that are stored: SenML records, JSON objects and raw payloads',
     'stored records',
   ),
-  queued_bytes: amount(
-    'Bytes of messages of a domain that are kept for what they cause: queued for runs, publication and notification, and dead letters',
-    'bytes of queued messages',
-  ),
+  queued_bytes: {
+    ...amount(
+      'Bytes of messages of a domain that are kept for what they cause: queued for runs, publication and notification, in doubt at named consumers, and dead letters',
+      'bytes of queued messages',
+    ),
+    standard: 20 * GIB,
+  },
   mqtt_connections: amount('Open MQTT connections of the clients of a domain', 'MQTT connections'),
   mqtt_sessions: amount(
     'Stored MQTT sessions of the clients of a domain, with and without a connection',
@@ -51,6 +56,10 @@ export const DOMAIN_QUOTAS = {
     'Notifications of a domain that are sent per day (UTC), each attempt counted',
     'notifications per day',
   ),
+  tasks: { ...amount('Tasks of a domain, those of workflows too', 'tasks'), standard: 100_000 },
+  workflows: { ...amount('Workflows of a domain', 'workflows'), standard: 10_000 },
+  schedules: { ...amount('Tasks of a domain that have a schedule', 'tasks with a schedule'), standard: 20_000 },
+  triggers: { ...amount('Tasks of a domain that have a trigger', 'tasks with a trigger'), standard: 20_000 },
   module_bytes: amount('Bytes of the modules that were uploaded to tasks of a domain', 'bytes of modules'),
   cpu_seconds_per_day: daily(
     'Processor seconds that runs of a domain use per day (UTC)',
@@ -61,7 +70,7 @@ export const DOMAIN_QUOTAS = {
       'Bytes of the results and the output that runs of a domain have stored',
       'bytes of results and output of runs',
     ),
-    standard: 20 * 1024 ** 3,
+    standard: 20 * GIB,
   },
   queued_runs: amount('Runs of a domain that wait for a worker', 'queued runs'),
   concurrent_runs: amount('Runs of a domain that workers of one task manager have at a time', 'concurrent runs'),

@@ -1,5 +1,5 @@
 // What is known without a query, and when a query is made.
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { createLogger } from '#core/logging/index.ts'
 import { RefreshedUsage } from './refreshed-usage.ts'
 
@@ -44,6 +44,53 @@ test('changes of this process are added, those during a read too', async () => {
   expect(usage.peek(1)).toBe(7)
   usage.add(1, -20)
   expect(usage.peek(1)).toBe(0)
+})
+
+test('a caller who is refused otherwise waits for a newer figure, if the last one is a second old', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  try {
+    const stored = new Map([[1, 5]])
+    const { usage, reads } = usageOf(stored)
+    expect(await usage.findNewer(1)).toBe(5)
+    stored.set(1, 4)
+    expect([await usage.findNewer(1), reads.length]).toEqual([5, 1])
+    vi.advanceTimersByTime(1500)
+    expect(await usage.find(1), 'from memory, and read again').toBe(5)
+    expect(await usage.findNewer(1)).toBe(4)
+    stored.set(1, 3)
+    vi.advanceTimersByTime(1500)
+    expect([await usage.findNewer(1), reads.length]).toEqual([3, 3])
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
+test('a caller who is refused otherwise waits for a figure that was read after what this process changed', async () => {
+  const stored = new Map([[1, 5]])
+  const { usage, reads } = usageOf(stored)
+  await usage.find(1)
+  stored.set(1, 6)
+  usage.add(1, 1)
+  expect([await usage.find(1), reads.length]).toEqual([6, 1])
+  expect([await usage.findNewer(1), reads.length]).toEqual([6, 2])
+  expect([await usage.findNewer(1), reads.length], 'nothing has changed').toEqual([6, 2])
+  stored.set(1, 3)
+  usage.removed(1)
+  expect([await usage.find(1), reads.length], 'never too low').toEqual([6, 2])
+  expect([await usage.findNewer(1), reads.length]).toEqual([3, 3])
+})
+
+test('what is added while the figure is read, and is in it already, is not counted twice for a caller who is refused otherwise', async () => {
+  const stored = new Map([[1, 5]])
+  const { usage } = usageOf(stored)
+  const found = usage.find(1)
+  await found
+  usage.add(1, 0)
+  stored.set(1, 6)
+  const newer = usage.findNewer(1)
+  usage.add(1, 1)
+  await newer
+  expect(await usage.findNewer(1)).toBe(6)
 })
 
 test('without the database there is no figure, and the next question does not ask it at once again', async () => {

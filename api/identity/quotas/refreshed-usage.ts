@@ -3,7 +3,7 @@
  * all domains that were asked about since, and this process adds what it knows to have changed. Nothing is read while nobody asks.
  */
 import type { Logger } from '#core/logging/index.ts'
-import { monotonicMs } from '#core/time.ts'
+import { monotonicMs, sleep } from '#core/time.ts'
 
 /** Returns what each of the domains uses; a domain that is absent uses nothing. Domains are named by key or by id. */
 export type ReadUsage<Domain extends number | string> = (
@@ -27,7 +27,9 @@ type Figure = {
   changed: number
   /** The same, until that read began. */
   changedBefore: number
+  /** When the read began, and when this process last changed something. */
   readAtMs: number
+  changedAtMs: number
 }
 
 export type RefreshedUsageOptions<Domain extends number | string> = {
@@ -72,10 +74,42 @@ export class RefreshedUsage<Domain extends number | string = number> {
     return this.peek(domain)
   }
 
+  /**
+   * The same, for a caller who is refused otherwise: a figure is read again before if it is a second old, or if this process changed it since
+   * its read began, which may have seen the change.
+   */
+  async findNewer(domain: Domain): Promise<number | undefined> {
+    if (this.#isAmbiguous(domain)) {
+      // Not more often than other reads: callers could demand one after the other.
+      const readAtMs = this.#figures.get(domain)?.readAtMs ?? 0
+      const pauseMs = Math.min(REFRESH_MS, readAtMs + this.#pauseMs - monotonicMs())
+      if (pauseMs > 0) await sleep(pauseMs)
+      if (this.#isAmbiguous(domain)) this.#wanted.add(domain)
+    }
+    this.peek(domain)
+    await this.#refresh()
+    return this.peek(domain)
+  }
+
   /** This process changed the figure, and the change is committed. */
   add(domain: Domain, change: number): void {
     const figure = this.#figures.get(domain)
-    if (figure !== undefined) figure.changed += change
+    if (figure === undefined) return
+    figure.changed += change
+    figure.changedAtMs = monotonicMs()
+  }
+
+  /**
+   * This process committed that something is gone. The figure stays too high until it is read again, see `findNewer`: taken off here, what a read
+   * does not see any more would be gone twice.
+   */
+  removed(domain: Domain): void {
+    this.add(domain, 0)
+  }
+
+  #isAmbiguous(domain: Domain): boolean {
+    const figure = this.#figures.get(domain)
+    return figure !== undefined && figure.changedAtMs >= figure.readAtMs
   }
 
   /** Resolves when everything that was wanted is read. */
@@ -117,6 +151,7 @@ export class RefreshedUsage<Domain extends number | string = number> {
     this.#figures.delete(domain)
     const [oldest] = this.#figures.keys()
     if (oldest !== undefined && this.#figures.size >= MAX_DOMAINS) this.#figures.delete(oldest)
-    this.#figures.set(domain, { used, changed, changedBefore: 0, readAtMs })
+    const changedAtMs = before?.changedAtMs ?? -Infinity
+    this.#figures.set(domain, { used, changed, changedBefore: 0, readAtMs, changedAtMs })
   }
 }

@@ -1,0 +1,219 @@
+// Contract decision 98: the quotas of tasks, workflows, schedules and triggers of a domain.
+import { expect, test } from 'vitest'
+import { kindOf } from '#core/errors/index.ts'
+import { AmountQuotas } from '../../manager/store/amount-quotas.ts'
+import { useWorld } from '../harness/world.ts'
+import { startTestTenant } from './platform.ts'
+import { logger, until } from './support.ts'
+
+const tenant = useWorld(startTestTenant)
+
+type Name = 'tasks' | 'workflows' | 'schedules' | 'triggers' | 'queued_bytes'
+type Usage = { quotas: Record<Name, { limit: number | null; used: number }> }
+const NOON = '0 12 * * *'
+const AT_ONCE = 30
+const ROUNDS = 10
+
+const call = (...args: Parameters<typeof tenant.owner.call>) => tenant.owner.call(...args)
+const newDomain = () => tenant.newDomain(tenant.owner.call)
+const usageOf = async (domain: string) => (await call('GET', `/domains/${domain}/usage`)).json<Usage>().quotas
+const usedOf = async (domain: string) => {
+  const { tasks, workflows, schedules, triggers } = await usageOf(domain)
+  return [tasks.used, workflows.used, schedules.used, triggers.used]
+}
+
+async function limit(domain: string, own: Partial<Record<Name, number>>): Promise<void> {
+  const set = await tenant.api.admin('PUT', `/domains/${domain}/quotas`, { own })
+  expect(set.status, set.text).toBe(200)
+  await until(
+    'the quotas are in force',
+    () => usageOf(domain),
+    (quotas) => Object.entries(own).every(([name, value]) => quotas[name as Name].limit === value),
+  )
+}
+
+const newTask = async (domain: string, fields: Record<string, unknown> = {}) =>
+  await call('POST', '/tasks', { name: 'add', domain_id: domain, ...fields })
+const created = async (domain: string, fields: Record<string, unknown> = {}) => {
+  const made = await newTask(domain, fields)
+  expect(made.status, made.text).toBe(201)
+  return made.json<{ id: string }>().id
+}
+const newWorkflow = async (domain: string, tasks: readonly Record<string, unknown>[]) =>
+  await call('POST', '/workflows', { name: 'w', domain_id: domain, tasks })
+
+/** 422 that names the limit. */
+function expectRefusal({ status, text }: { status: number; text: string }, what: string, bound: number): void {
+  expect(status, text).toBe(422)
+  expect(JSON.parse(text)).toMatchObject({
+    error: 'quota_exceeded',
+    message: expect.stringContaining(`the quota of the domain is ${bound} ${what}; `) as string,
+  })
+}
+
+test('every domain has these limits, and shows what it has of each', async () => {
+  const domain = await newDomain()
+  expect(await usageOf(domain)).toMatchObject({
+    tasks: { limit: 100_000, used: 0 },
+    workflows: { limit: 10_000, used: 0 },
+    schedules: { limit: 20_000, used: 0 },
+    triggers: { limit: 20_000, used: 0 },
+    queued_bytes: { limit: 20 * 1024 ** 3, used: 0 },
+  })
+  const channel = await tenant.newChannel(tenant.owner.call, domain)
+  await created(domain)
+  await created(domain, { schedule: NOON, trigger: { channel_id: channel } })
+  expect((await newWorkflow(domain, [{ name: 'a' }, { name: 'b', schedule: NOON }])).status).toBe(201)
+  expect(await usedOf(domain)).toEqual([4, 1, 2, 1])
+})
+
+test('a task beyond the limit is refused by its name; deleting one makes room, and another tenant has its own', async () => {
+  const [domain, other] = [await newDomain(), await newDomain()]
+  await limit(domain, { tasks: 2 })
+  const first = await created(domain)
+  await created(domain)
+  expectRefusal(await newTask(domain), 'tasks', 2)
+  expect((await newTask(domain)).json<{ message: string }>().message).toBe(
+    'the quota of the domain is 2 tasks; 2 are used, 1 more were requested',
+  )
+  await created(other)
+  expect((await call('DELETE', `/tasks/${first}`)).status).toBe(204)
+  await created(domain)
+  expectRefusal(await newTask(domain), 'tasks', 2)
+  // Who may not create tasks there does not see the limit.
+  const stranger = await tenant.api.newUser()
+  expect((await stranger.call('POST', '/tasks', { name: 'add', domain_id: domain })).status).toBe(403)
+  // An invalid task is refused as such.
+  expect((await newTask(domain, { schedule: 'never' })).status).toBe(400)
+  expect(await usedOf(domain)).toEqual([2, 0, 0, 0])
+})
+
+test('callers at the same time have no more room together than one after another', async () => {
+  const domain = await newDomain()
+  await limit(domain, { tasks: 10, schedules: 3 })
+  const scheduled = await Promise.all(
+    Array.from({ length: AT_ONCE }, async () => await newTask(domain, { schedule: NOON })),
+  )
+  expect(scheduled.filter(({ status }) => status === 201)).toHaveLength(3)
+  const plain = await Promise.all(Array.from({ length: AT_ONCE }, async () => await newTask(domain)))
+  expect(plain.filter(({ status }) => status === 201)).toHaveLength(7)
+  expect(plain.every(({ status }) => status === 201 || status === 422)).toBe(true)
+  expect(await usedOf(domain)).toEqual([10, 0, 3, 0])
+})
+
+test('callers that create and delete at the limit never exceed it, and are refused only while it is reached', async () => {
+  const domain = await newDomain()
+  await limit(domain, { tasks: 6 })
+  const kept: string[] = []
+  const createSome = async () => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const made = await newTask(domain)
+      expect([201, 422]).toContain(made.status)
+      if (made.status === 201) kept.push(made.json<{ id: string }>().id)
+      const [tasks = 0] = await usedOf(domain)
+      expect(tasks).toBeLessThanOrEqual(6)
+      const removed = round % 2 === 0 ? kept.shift() : undefined
+      if (removed !== undefined) expect((await call('DELETE', `/tasks/${removed}`)).status).toBe(204)
+    }
+  }
+  await Promise.all(Array.from({ length: 5 }, createSome))
+  for (let left = 6 - kept.length; left > 0; left--) await created(domain)
+  expectRefusal(await newTask(domain), 'tasks', 6)
+})
+
+test('lowered below what is used nothing is deleted or stopped, and only the next creation is refused', async () => {
+  const domain = await newDomain()
+  const channel = await tenant.newChannel(tenant.owner.call, domain)
+  const trigger = { channel_id: channel }
+  const task = await created(domain, { schedule: NOON, trigger })
+  await created(domain)
+  expect((await newWorkflow(domain, [{ name: 'a' }])).status).toBe(201)
+  await limit(domain, { tasks: 1, workflows: 0, schedules: 0, triggers: 0 })
+  expectRefusal(await newTask(domain), 'tasks', 1)
+  expectRefusal(await newWorkflow(domain, [{ name: 'b' }]), 'tasks', 1)
+  expect(await usedOf(domain)).toEqual([3, 1, 1, 1])
+  // What it has may be changed.
+  const other = { schedule: '0 13 * * *', trigger: { ...trigger, subtopic: 'a' }, name: 'another name' }
+  expect((await call('PUT', `/tasks/${task}`, other)).status).toBe(200)
+  expect((await call('PUT', `/tasks/${task}`, { schedule: null, trigger: null })).status).toBe(200)
+  expectRefusal(await call('PUT', `/tasks/${task}`, { schedule: NOON }), 'tasks with a schedule', 0)
+})
+
+test('a schedule or a trigger that a change gives to a task counts, and is refused whole', async () => {
+  const domain = await newDomain()
+  const channel = await tenant.newChannel(tenant.owner.call, domain)
+  const trigger = { channel_id: channel }
+  await limit(domain, { schedules: 1, triggers: 1 })
+  const [first, second] = [await created(domain, { schedule: NOON }), await created(domain)]
+  expectRefusal(
+    await call('PUT', `/tasks/${second}`, { name: 'changed', schedule: NOON, trigger }),
+    'tasks with a schedule',
+    1,
+  )
+  expect((await call('GET', `/tasks/${second}`)).json()).toMatchObject({ name: 'add' })
+  expect((await call('PUT', `/tasks/${second}`, { trigger })).status).toBe(200)
+  expectRefusal(await call('PUT', `/tasks/${first}`, { trigger }), 'tasks with a trigger', 1)
+  expectRefusal(await newTask(domain, { trigger }), 'tasks with a trigger', 1)
+  expectRefusal(await newTask(domain, { schedule: NOON }), 'tasks with a schedule', 1)
+  // Moved from one to the other.
+  expect((await call('PUT', `/tasks/${first}`, { schedule: null })).status).toBe(200)
+  expect((await call('PUT', `/tasks/${second}`, { schedule: NOON })).status).toBe(200)
+  // Deleting it makes room for both.
+  expect((await call('DELETE', `/tasks/${second}`)).status).toBe(204)
+  await created(domain, { schedule: NOON, trigger })
+  expect(await usedOf(domain)).toEqual([2, 0, 1, 1])
+})
+
+test('a workflow is created with all of its tasks, or not at all', async () => {
+  const domain = await newDomain()
+  await limit(domain, { tasks: 3, workflows: 2, schedules: 1 })
+  expectRefusal(await newWorkflow(domain, [{ name: 'a' }, { name: 'b' }, { name: 'c' }, { name: 'd' }]), 'tasks', 3)
+  const scheduled = [
+    { name: 'a', schedule: NOON },
+    { name: 'b', schedule: NOON },
+  ]
+  expectRefusal(await newWorkflow(domain, scheduled), 'tasks with a schedule', 1)
+  expect(await usedOf(domain)).toEqual([0, 0, 0, 0])
+  const made = await newWorkflow(domain, [{ name: 'a', schedule: NOON }])
+  expect((await newWorkflow(domain, [{ name: 'a' }])).status).toBe(201)
+  expectRefusal(await newWorkflow(domain, [{ name: 'a' }]), 'workflows', 2)
+  // The older form of the same.
+  const job = { name: 'job', domain_id: domain, tasks: [{ name: 'a' }] }
+  expectRefusal(await call('POST', '/jobs', job), 'workflows', 2)
+  expect(await usedOf(domain)).toEqual([2, 2, 1, 0])
+  expect((await call('DELETE', `/workflows/${made.json<{ id: string }>().id}`)).status).toBe(204)
+  expect((await newWorkflow(domain, [{ name: 'a', schedule: NOON }, { name: 'b' }])).status).toBe(201)
+  expectRefusal(await newTask(domain), 'tasks', 3)
+})
+
+test('another task manager sees what was created and deleted here', async () => {
+  const domain = await newDomain()
+  const other = new AmountQuotas({ database: tenant.database, quotas: { ofDomainId: () => 2 }, logger })
+  /** Room that is not used. */
+  const isRefused = async () => {
+    try {
+      await other.ready(domain, { tasks: 1 })
+      other.take(domain, { tasks: 1 })[Symbol.dispose]()
+      return false
+    } catch (error) {
+      expect(kindOf(error)).toBe('quota_exceeded')
+      return true
+    }
+  }
+  const first = await created(domain)
+  expect(await isRefused()).toBe(false)
+  await created(domain)
+  await until('it is full', isRefused, (isFull) => isFull)
+  expect((await call('DELETE', `/tasks/${first}`)).status).toBe(204)
+  await until('there is room', isRefused, (isFull) => !isFull)
+})
+
+test('a refused or failed creation takes no room', async () => {
+  const domain = await newDomain()
+  await limit(domain, { tasks: 1 })
+  for (let attempt = 0; attempt < 3; attempt++) {
+    expect((await newTask(domain, { name: 'a', trigger: { channel_id: domain } })).status).toBe(403)
+    expect((await newWorkflow(domain, [{ name: 'a', metadata: { text: '\u0000' } }])).status).toBe(400)
+  }
+  await created(domain)
+})
