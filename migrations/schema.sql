@@ -147,6 +147,16 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION set_task_letter_domain()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  NEW.letter_domain_key := (SELECT t.domain_key FROM tasks t WHERE t.key = NEW.task_key AND NEW.refused_at IS NOT NULL);
+  RETURN NEW;
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION store_removed_entities()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1469,6 +1479,7 @@ COMMENT ON COLUMN notification_deliveries.user_key IS 'Owner of the subscription
 COMMENT ON COLUMN notification_deliveries.id IS 'Id that users see of a delivery that was given up.';
 COMMENT ON COLUMN notification_deliveries.given_up_at IS 'When it was given up; NULL: it was not, or a node of an earlier build did.';
 CREATE INDEX notification_deliveries_due ON notification_deliveries USING btree (next_attempt_at) WHERE (next_attempt_at IS NOT NULL);
+CREATE INDEX notification_deliveries_letters ON notification_deliveries USING btree (subscription_key, key) WHERE (next_attempt_at IS NULL);
 CREATE INDEX notification_deliveries_order ON notification_deliveries USING btree (subscription_key, ((payload ->> 'publisher'::text)), key) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_owner ON notification_deliveries USING btree (user_key, next_attempt_at, key) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_subscription ON notification_deliveries USING btree (subscription_key, key);
@@ -2104,6 +2115,7 @@ CREATE TABLE task_messages (
   check_at timestamp with time zone,
   content_key bigint,
   content_bytes integer,
+  letter_domain_key bigint,
   CONSTRAINT task_messages_pkey PRIMARY KEY (key),
   CONSTRAINT task_messages_content_check CHECK ((num_nulls(content_key, content_bytes) = ANY (ARRAY[0, 2]))),
   CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin),
@@ -2127,9 +2139,11 @@ COMMENT ON COLUMN task_messages.run_id IS 'Run that has it; NULL: none.';
 COMMENT ON COLUMN task_messages.check_at IS 'When its run is looked for, if nothing was heard of it; on one message of each run.';
 COMMENT ON COLUMN task_messages.content_key IS 'Where its content is, if it is large: message has only what is small of it, with the number of its records.';
 COMMENT ON COLUMN task_messages.content_bytes IS 'Size of that content as JSON, in bytes.';
+COMMENT ON COLUMN task_messages.letter_domain_key IS 'Domain of the task of a dead letter; NULL: it is none, or the task has no domain. Written by a trigger.';
 CREATE INDEX task_messages_check ON task_messages USING btree (check_at) WHERE (check_at IS NOT NULL);
 CREATE INDEX task_messages_content ON task_messages USING btree (content_key) WHERE (content_key IS NOT NULL);
 CREATE INDEX task_messages_due ON task_messages USING btree (due_at, key);
+CREATE INDEX task_messages_letters ON task_messages USING btree (letter_domain_key, task_key) WHERE (refused_at IS NOT NULL);
 CREATE INDEX task_messages_refused ON task_messages USING btree (task_key, refused_at, letter_id) WHERE (refused_at IS NOT NULL);
 CREATE INDEX task_messages_run ON task_messages USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX task_messages_waiting ON task_messages USING btree (task_key, key) WHERE ((lane IS NOT NULL) AND (run_id IS NULL) AND (refused_at IS NULL));
@@ -2176,6 +2190,7 @@ COMMENT ON COLUMN task_publications.refused_reason IS 'As in task_messages.';
 COMMENT ON COLUMN task_publications.letter_id IS 'As in task_messages.';
 CREATE INDEX task_publications_domain ON task_publications USING btree (domain_key);
 CREATE INDEX task_publications_due ON task_publications USING btree (due_at, key);
+CREATE INDEX task_publications_letters ON task_publications USING btree (domain_key, task_key) WHERE (refused_at IS NOT NULL);
 CREATE INDEX task_publications_refused ON task_publications USING btree (task_key, refused_at, letter_id) WHERE (refused_at IS NOT NULL);
 CREATE INDEX task_publications_user ON task_publications USING btree (user_key);
 
@@ -2786,5 +2801,7 @@ CREATE TRIGGER journal_days_subtracted AFTER DELETE ON journal REFERENCING OLD T
 CREATE TRIGGER journal_subjects_added AFTER INSERT ON journal REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION add_journal_subjects();
 
 CREATE TRIGGER notification_deliveries_owner_set BEFORE INSERT ON notification_deliveries FOR EACH ROW WHEN ((new.user_key IS NULL)) EXECUTE FUNCTION set_notification_delivery_owner();
+
+CREATE TRIGGER task_messages_letter_domain_set BEFORE UPDATE OF refused_at ON task_messages FOR EACH ROW EXECUTE FUNCTION set_task_letter_domain();
 
 CREATE TRIGGER users_removed AFTER DELETE ON users REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();

@@ -2,8 +2,8 @@
  * Dead letters of tasks: messages of a trigger that no run could be started for, and publications that no channel took. They are rows of
  * `task_messages` and `task_publications` that are never due. A retry makes them due again, with the same identity as before.
  */
-import { isSelected } from '#core/changelog/index.ts'
-import type { LetterSelection } from '#core/changelog/index.ts'
+import { countLetters, isSelected } from '#core/changelog/index.ts'
+import type { LetterBounds, LetterSelection } from '#core/changelog/index.ts'
 import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
@@ -19,6 +19,8 @@ const MAX_LETTER_BYTES = 64 * 1024 * 1024
 const DEAD_LETTERS_KEPT_DAYS = 30
 /** Rows that one statement deletes. */
 const STEP_ROWS = 10_000
+/** Above the key of every task. */
+const MAX_KEY = '9223372036854775807'
 
 export const LETTER_SOURCES = ['message', 'publication'] as const
 export type LetterSource = (typeof LETTER_SOURCES)[number]
@@ -77,6 +79,31 @@ function lettersOf(taskKey: number, source: LetterSource | undefined): Sql {
   }
   const wanted = source === undefined ? [parts.message, parts.publication] : [parts[source]]
   return sql`(${sql.join(wanted, sql` UNION ALL `)}) AS l (id, source, reason, refused_at, created_at, channel_id, subtopic, run_id, content)`
+}
+
+const REFUSED = { isLetter: sql`l.refused_at IS NOT NULL`, order: [sql`l.task_key`, sql`l.refused_at`] } as const
+/** Domain of the task: a task publishes to channels of its domain. */
+const LETTER_DOMAINS = { message: sql`l.letter_domain_key`, publication: sql`l.domain_key` } as const
+
+/**
+ * A part of a statement: the tasks of a domain that have dead letters, the newest tasks first, as `kind`, `id`, `name` and `count`. It goes
+ * from one task with letters to the next, so that tasks without letters are not read. The row comparison is a range of one index alone: see
+ * `countLetters`.
+ */
+export function tasksWithLetters(domainKey: number, bounds: LetterBounds): Sql {
+  const next = LETTER_SOURCES.map((source) => {
+    const domain = LETTER_DOMAINS[source]
+    return sql`(SELECT l.task_key FROM ${sql.raw(TABLES[source])} l WHERE l.refused_at IS NOT NULL AND ${domain} >= ${domainKey}
+      AND (${domain}, l.task_key) < (${domainKey}::bigint, f.task_key) ORDER BY ${domain} DESC, l.task_key DESC LIMIT 1)`
+  })
+  const counts = LETTER_SOURCES.map((source) =>
+    countLetters({ table: sql.raw(TABLES[source]), ...REFUSED }, sql`t.key`, bounds),
+  )
+  return sql`WITH RECURSIVE found (task_key, place) AS (
+      SELECT ${MAX_KEY}::bigint, 0 UNION ALL
+      SELECT greatest(${sql.join(next)}), f.place + 1 FROM found f WHERE f.task_key IS NOT NULL AND f.place < ${bounds.sources}::integer)
+    SELECT 'task' AS kind, t.id, t.name, least(${sql.join(counts, sql` + `)}, ${bounds.letters}) AS count
+      FROM found f JOIN tasks t ON t.key = f.task_key AND t.domain_key = ${domainKey}`
 }
 
 /**

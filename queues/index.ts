@@ -46,6 +46,7 @@ export {
   removeLettersOf,
   removeOldLetters,
   retryLetters,
+  tasksWithLetters,
 } from './dead-letters.ts'
 export type { LetterSource, StoredLetter } from './dead-letters.ts'
 export { QUEUE_METRICS, queueGauges } from './metrics.ts'

@@ -1,6 +1,6 @@
 /** SQL of what is in doubt: messages that were delivered or are held back, and dead letters. */
-import { isSelected } from '#core/changelog/index.ts'
-import type { LetterSelection } from '#core/changelog/index.ts'
+import { countLetters, isSelected } from '#core/changelog/index.ts'
+import type { LetterBounds, LetterSelection } from '#core/changelog/index.ts'
 import { Keyset, readPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
@@ -275,6 +275,19 @@ export const retryLetters = (tx: Transaction, key: number, selection: LetterSele
 
 export const discardLetters = (tx: Transaction, key: number, selection: LetterSelection): Promise<number> =>
   changeLetters(tx, key, selection, sql`DELETE FROM message_consumer_deliveries`)
+
+const DEAD = {
+  table: sql`message_consumer_deliveries`,
+  isLetter: sql`l.dead_at IS NOT NULL`,
+  order: [sql`l.consumer_key`, sql`l.dead_at`],
+} as const
+
+/** A part of a statement: the named consumers of a domain that have dead letters, the newest first, as `kind`, `id`, `name` and `count`. */
+// OFFSET 0: each is counted once, not for the condition and for the result.
+export const consumersWithLetters = (domainKey: number, bounds: LetterBounds): Sql => sql`
+  SELECT 'consumer' AS kind, c.id, c.name, c.count FROM (SELECT c.key, c.id, c.name, c.created_at, ${countLetters(DEAD, sql`c.key`, bounds)} AS count
+      FROM message_consumers c WHERE c.domain_key = ${domainKey} OFFSET 0) c
+   WHERE c.count > 0 ORDER BY c.created_at DESC, c.key DESC LIMIT ${bounds.sources}`
 
 /** Removes letters that are older than their retention. */
 export async function removeOldLetters(db: Queryable): Promise<void> {

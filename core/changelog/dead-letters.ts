@@ -11,6 +11,24 @@ export type LetterSelection = {
   all?: true
 }
 
+/** Bounds of a count over several sources: how many sources are read, and how many letters of each. */
+export type LetterBounds = { readonly sources: number; readonly letters: number }
+
+/**
+ * A subquery that counts the letters of a source up to the bound. The table has the alias `l`, and `order` begins with the column that
+ * refers to the source. The condition is a range, not an equality, so that only an index in this order serves it: when few sources have most
+ * rows, the planner otherwise reads the table or another index for each source, also for those without letters.
+ */
+export function countLetters(
+  { table, isLetter, order }: { table: Sql; isLetter: Sql; order: readonly [Sql, Sql] },
+  sourceKey: Sql,
+  { letters }: LetterBounds,
+): Sql {
+  const [source, next] = order
+  return sql`(SELECT count(*) FROM (SELECT FROM ${table} l WHERE ${source} >= ${sourceKey} AND ${source} <= ${sourceKey} AND ${isLetter}
+    ORDER BY ${source}, ${next} LIMIT ${letters}) counted)`
+}
+
 /** Throws `malformed` unless exactly one of the fields is given. */
 export function requireSelection(selection: LetterSelection): LetterSelection {
   const given = Object.values(selection).filter((value) => value !== undefined).length

@@ -1,5 +1,5 @@
-export { isSelected, requireSelection } from './dead-letters.ts'
-export type { LetterSelection } from './dead-letters.ts'
+export { countLetters, isSelected, requireSelection } from './dead-letters.ts'
+export type { LetterBounds, LetterSelection } from './dead-letters.ts'
 export { behindColumn, behindOf, setBehind } from './behind.ts'
 export type { BehindColumn, BehindPlace } from './behind.ts'
 export { LOG_START, comparePositions, formatPosition, parsePosition } from './position.ts'

@@ -99,8 +99,8 @@ export const ROOMS: readonly Room[] = [
   room(
     'views',
     'api/views',
-    ['core', 'queues', 'identity', 'devices', 'messages', 'consumers'],
-    'views read across identity, devices, messages and tasks, and decide nothing that another room decides',
+    ['core', 'queues', 'identity', 'devices', 'messages', 'consumers', 'provisioning'],
+    'views read across identity, devices, messages, tasks and notifications, and decide nothing that another room decides',
   ),
   room(
     'adapters',

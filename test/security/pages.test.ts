@@ -340,7 +340,7 @@ const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/\/(bootstrap|configs|enrollments)(\/|$)/, 'the channels of one device, or the bindings of one configuration'],
   [/^\/:domain_id\/access$/, 'roles that grant one action'],
   [/^\/(domains\/:domain_id|:domain_id)\/usage$/, 'days, at most a year'],
-  [/^\/:domain_id\/overview$/, 'ten changes, and at most 96 steps of a series'],
+  [/^\/:domain_id\/overview$/, 'ten changes, ten sources of dead letters, and at most 96 steps of a series'],
   [/^\/:domain_id\/latest$/, 'one value of each of at most 100 clients, cut after 256 characters'],
   [/^\/:domain_id\/search$/, 'at most 50 of each type'],
   [/^\/keys\/\.well-known\/jwks\.json$/, 'signing keys of the installation'],

@@ -87,6 +87,7 @@ const ON_THE_OLDEST_VERSION = [
     'channels',
     'cursors',
     'dead-letters',
+    'dead-letters-of-domain',
     'fences',
     'life',
     'modules',

@@ -1,7 +1,7 @@
 /** SQL of subscriptions and their deliveries. */
 import { allOf } from '#api/identity/index.ts'
-import { behindColumn, behindOf, isSelected, setBehind } from '#core/changelog/index.ts'
-import type { BehindColumn, BehindPlace, LetterSelection } from '#core/changelog/index.ts'
+import { behindColumn, behindOf, countLetters, isSelected, setBehind } from '#core/changelog/index.ts'
+import type { BehindColumn, BehindPlace, LetterBounds, LetterSelection } from '#core/changelog/index.ts'
 import { Keyset, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { takenField } from '#core/errors/index.ts'
@@ -551,6 +551,24 @@ export async function listDeadLetters(
     })),
   }
 }
+
+const GIVEN_UP = {
+  table: sql`notification_deliveries`,
+  isLetter: sql`l.next_attempt_at IS NULL`,
+  order: [sql`l.subscription_key`, sql`l.key`],
+} as const
+
+/**
+ * A part of a statement: the subscriptions of a user to channels of a domain that have dead letters, the newest first, as `kind`, `id`,
+ * `name` (the contact) and `count`.
+ */
+// OFFSET 0: each is counted once, not for the condition and for the result.
+export const subscriptionsWithLetters = (userKey: number, domainKey: number, bounds: LetterBounds): Sql => sql`
+  SELECT 'subscription' AS kind, n.id, n.contact AS name, n.count
+    FROM (SELECT n.key, n.id, n.contact, ${countLetters(GIVEN_UP, sql`n.key`, bounds)} AS count FROM notification_subscriptions n
+           WHERE n.user_key = ${userKey}
+             AND EXISTS (SELECT FROM channels h WHERE h.key = n.channel_key AND h.domain_key = ${domainKey}) OFFSET 0) n
+   WHERE n.count > 0 ORDER BY n.key DESC LIMIT ${bounds.sources}`
 
 /** Condition: dead letters of the subscription that are meant. */
 const areMeant = (subscriptionKey: number, selection: LetterSelection) =>

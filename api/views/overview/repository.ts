@@ -1,9 +1,14 @@
-/** Totals over all domains, and samples: how many clients and workers were online at one moment of each five minutes. */
+/** Totals over all domains, dead letters of one, and samples: how many clients and workers were online at one moment of each five minutes. */
+import { consumersWithLetters } from '#api/consumers/index.ts'
 import { RATE_STEPS, WINDOW_SECONDS } from '#api/messages/index.ts'
 import type { RateWindow } from '#api/messages/index.ts'
+import { subscriptionsWithLetters } from '#api/provisioning/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
+import { tasksWithLetters } from '#queues/index.ts'
+import { LETTER_BOUNDS, MAX_LETTER_SOURCES } from './schema.ts'
+import type { DeadLetters, LetterKind } from './schema.ts'
 
 export type PlatformTotals = {
   users: number
@@ -25,6 +30,29 @@ export async function findPlatformTotals(db: Queryable): Promise<PlatformTotals>
            ${counted('client')} AS clients, (SELECT count(*) FROM client_telemetry WHERE is_online) AS online,
            ${counted('channel')} AS channels, ${counted('group')} AS groups, now() AS now`.execute(db)
   return rows[0] as PlatformTotals
+}
+
+/**
+ * How many dead letters of these kinds a domain has, and where. Each room counts its own in a part of the one statement; subscriptions are
+ * those of the user.
+ */
+export async function findDeadLetters(
+  db: Queryable,
+  { domainKey, userKey }: { domainKey: number; userKey: number },
+  kinds: readonly LetterKind[],
+): Promise<DeadLetters> {
+  if (kinds.length === 0) return { total: 0, sources: [] }
+  const parts = {
+    task: tasksWithLetters(domainKey, LETTER_BOUNDS),
+    consumer: consumersWithLetters(domainKey, LETTER_BOUNDS),
+    subscription: subscriptionsWithLetters(userKey, domainKey, LETTER_BOUNDS),
+  }
+  const found = kinds.map((kind) => sql`(${parts[kind]})`)
+  type Row = DeadLetters['sources'][number] & { total: number }
+  const { rows } = await sql<Row>`
+    SELECT s.kind, s.id, s.name, s.count, (sum(s.count) OVER ())::bigint AS total FROM (${sql.join(found, sql` UNION ALL `)}) s
+     ORDER BY s.count DESC, s.name, s.id LIMIT ${MAX_LETTER_SOURCES}`.execute(db)
+  return { total: rows[0]?.total ?? 0, sources: rows.map(({ total: _total, ...source }) => source) }
 }
 
 export const SLOT_SECONDS = 300

@@ -15,7 +15,7 @@ export function overviewRoutes(overview: OverviewService): RoutePlugin {
           tags: ['domains'],
           summary: 'Show what is going on in a domain',
           description:
-            'Devices that are online, messages per second, tasks, runs, workers, and the last changes: those that the caller may read.',
+            'Devices that are online, messages per second, tasks, runs, workers, dead letters, and the last changes: those that the caller may read.',
           params: Type.Object({ domain_id: Type.String() }),
           querystring: OverviewQuery,
           response: responses({ 200: DomainOverview }),

@@ -67,6 +67,36 @@ const Runs = Type.Object(
   { description: 'Runs that were started since `since`, by their present state; the newest 20,000 at most' },
 )
 const Workers = Type.Object({ alive: Count, draining: Count, dead: Count, slots: Count, used_slots: Count })
+const LETTER_KINDS = ['task', 'consumer', 'subscription'] as const
+export type LetterKind = (typeof LETTER_KINDS)[number]
+/** Of each kind; further letters of a source are not counted. */
+export const LETTER_BOUNDS = { sources: 50, letters: 1_000 } as const
+/** Sources that the overview names. */
+export const MAX_LETTER_SOURCES = 10
+
+const DeadLetters = Type.Object(
+  {
+    total: Type.Integer({ minimum: 0, description: 'Of all sources, those that are not in the list too' }),
+    sources: Type.Array(
+      Type.Object({
+        kind: Type.Enum([...LETTER_KINDS]),
+        id: Id,
+        name: Type.String({ description: 'Name of the task or named consumer, contact of the subscription' }),
+        count: Type.Integer({
+          minimum: 1,
+          maximum: LETTER_BOUNDS.letters,
+          description: `\`${LETTER_BOUNDS.letters}\` if there are more`,
+        }),
+      }),
+      { description: `Those with the most dead letters first, at most ${MAX_LETTER_SOURCES}` },
+    ),
+  },
+  {
+    description: `Messages that were given up, and are kept until they are retried or discarded. Those of tasks require \`task_read\`, those of named consumers \`consumer_read\`. Of subscriptions to channels of the domain, the caller's own are counted; with a personal access token, none. At most ${LETTER_BOUNDS.letters.toLocaleString('en')} letters of each source are counted, and the newest ${LETTER_BOUNDS.sources} sources of each kind that have some`,
+  },
+)
+export type DeadLetters = Static<typeof DeadLetters>
+
 const WORKERS_OF_DOMAIN = 'Workers that can run tasks of the domain: its own and those of the platform'
 
 export const DomainOverview = Type.Object(
@@ -81,6 +111,7 @@ export const DomainOverview = Type.Object(
     tasks: Type.Optional(Tasks),
     runs: Type.Optional(Runs),
     workers: Type.Optional(Type.Object({ ...Workers.properties, series: Samples }, { description: WORKERS_OF_DOMAIN })),
+    dead_letters: DeadLetters,
     changes: Type.Optional(
       Type.Array(JournalItem, {
         description: 'The last ten changes in the domain, without sessions of devices, newest first',

@@ -7,8 +7,8 @@ import type { RateWindow } from '#api/messages/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { formatTime } from '#core/time.ts'
 import { countRuns, countTasks, countWorkers } from '#queues/index.ts'
-import { findPlatformTotals, findSamples } from './repository.ts'
-import type { DomainOverview, PlatformOverview } from './schema.ts'
+import { findDeadLetters, findPlatformTotals, findSamples } from './repository.ts'
+import type { DomainOverview, LetterKind, PlatformOverview } from './schema.ts'
 
 export type OverviewService = {
   /** Throws `forbidden` for a domain that the caller may not enter. */
@@ -49,6 +49,15 @@ export function createOverviewService({ database, access, devices, groups }: Ove
     return items.map((item) => presentJournalRecord(item, shown))
   }
 
+  function deadLetters(caller: UserPrincipal, domain: DomainAccess) {
+    const kinds: LetterKind[] = []
+    if (domain.can('task_read')) kinds.push('task')
+    if (domain.can('consumer_read')) kinds.push('consumer')
+    // The routes of subscriptions accept no personal access token either.
+    if (caller.credential !== 'pat') kinds.push('subscription')
+    return findDeadLetters(db, { domainKey: domain.domainKey, userKey: caller.key }, kinds)
+  }
+
   return {
     async ofDomain(caller, domainId, window) {
       const domain = await access.enter(caller, domainId)
@@ -59,18 +68,20 @@ export function createOverviewService({ database, access, devices, groups }: Ove
         domain.can('task_read'),
         domain.can('worker_read'),
       ]
-      const [all, online, channels, grouped, arrived, tasks, started, workers, changed, samples] = await Promise.all([
-        devices.clients.list(caller, domain.domainId, ONLY_TOTAL),
-        devices.clients.list(caller, domain.domainId, { ...ONLY_TOTAL, online: true }),
-        devices.channels.list(caller, domain.domainId, ONLY_TOTAL),
-        groups.list(caller, domain.domainId, ONLY_TOTAL),
-        isReader ? messages(domainKey, window) : undefined,
-        seesTasks ? countTasks(db, domainKey) : undefined,
-        seesTasks ? runs(domainKey, window) : undefined,
-        seesWorkers ? countWorkers(db, domainKey) : undefined,
-        isReader ? changes(caller, domain) : undefined,
-        seesClients || seesWorkers ? findSamples(db, domainKey, window) : [],
-      ])
+      const [all, online, channels, grouped, arrived, tasks, started, workers, letters, changed, samples] =
+        await Promise.all([
+          devices.clients.list(caller, domain.domainId, ONLY_TOTAL),
+          devices.clients.list(caller, domain.domainId, { ...ONLY_TOTAL, online: true }),
+          devices.channels.list(caller, domain.domainId, ONLY_TOTAL),
+          groups.list(caller, domain.domainId, ONLY_TOTAL),
+          isReader ? messages(domainKey, window) : undefined,
+          seesTasks ? countTasks(db, domainKey) : undefined,
+          seesTasks ? runs(domainKey, window) : undefined,
+          seesWorkers ? countWorkers(db, domainKey) : undefined,
+          deadLetters(caller, domain),
+          isReader ? changes(caller, domain) : undefined,
+          seesClients || seesWorkers ? findSamples(db, domainKey, window) : [],
+        ])
       const series = (name: 'clients' | 'workers', present: number) =>
         samples.map((one, index) => ({ time: one.time, count: index === samples.length - 1 ? present : one[name] }))
       return {
@@ -88,6 +99,7 @@ export function createOverviewService({ database, access, devices, groups }: Ove
         ...(tasks === undefined ? {} : { tasks }),
         ...(started === undefined ? {} : { runs: started }),
         ...(workers === undefined ? {} : { workers: { ...workers, series: series('workers', workers.alive) } }),
+        dead_letters: letters,
         ...(changed === undefined ? {} : { changes: changed }),
       }
     },
