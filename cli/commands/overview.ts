@@ -13,7 +13,8 @@ export const overview: Group = {
       words: '',
       args: '',
       tail: 'domain',
-      summary: 'show devices that are online, rates of messages, tasks, runs, workers and the last changes',
+      summary:
+        'show devices that are online, rates of messages, tasks, runs, workers, dead letters and the last changes',
       example: '--window 6h',
       flags: ['window'],
       run: (cli, given) => show(cli, given, DOMAIN),
@@ -32,7 +33,16 @@ export const overview: Group = {
 
 type Step = { messages: number; records: number; messages_per_second: number; records_per_second: number }
 type Series = { series?: unknown; step_seconds?: unknown }
-type Shown = { clients: Series; messages?: { series: Step[] }; runs?: Series; workers?: Series }
+type Letters = { total: number; sources: unknown[] }
+type Shown = {
+  clients: Series
+  messages?: { series: Step[] }
+  runs?: Series
+  workers?: Series
+  /** Of a domain. */
+  dead_letters?: Letters
+  changes?: unknown[]
+}
 
 const withoutSeries = ({ series: _series, step_seconds: _seconds, ...counts }: Series) => counts
 
@@ -40,14 +50,20 @@ const withoutSeries = ({ series: _series, step_seconds: _seconds, ...counts }: S
 async function show(cli: Cli, given: Given, call: Call): Promise<void> {
   const reply = await cli.call(call, given)
   if (!cli.output.isTerminal) return cli.show('data', reply)
-  const { messages, ...all } = reply.value as Shown
+  const { messages, dead_letters: letters, changes, ...all } = reply.value as Shown
   const rest = {
     ...all,
     clients: withoutSeries(all.clients),
     ...(all.runs === undefined ? {} : { runs: withoutSeries(all.runs) }),
     ...(all.workers === undefined ? {} : { workers: withoutSeries(all.workers) }),
+    ...(letters === undefined ? {} : { dead_letters: letters.total }),
   }
-  if (messages === undefined) return cli.show('data', { ...reply, value: rest })
+  // The tables follow the numbers.
+  const tables = {
+    ...(letters === undefined || letters.sources.length === 0 ? {} : { dead_letter_sources: letters.sources }),
+    ...(changes === undefined ? {} : { changes }),
+  }
+  if (messages === undefined) return cli.show('data', { ...reply, value: { ...rest, ...tables } })
   const last = messages.series.at(-1)
   const arrived = (name: 'messages' | 'records') => messages.series.reduce((sum, step) => sum + step[name], 0)
   const short = {
@@ -56,5 +72,5 @@ async function show(cli: Cli, given: Given, call: Call): Promise<void> {
     messages: arrived('messages'),
     records: arrived('records'),
   }
-  cli.show('data', { ...reply, value: { ...rest, arrived: short } })
+  cli.show('data', { ...reply, value: { ...rest, arrived: short, ...tables } })
 }
