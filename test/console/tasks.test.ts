@@ -69,6 +69,95 @@ describe.skipIf(hasNoBrowser)('tasks in the console (needs Chromium)', () => {
     await page.getByText('[21,1700000000]').waitFor()
   })
 
+  test('dead letters are a figure of the overview, which leads to them until they are discarded', async () => {
+    const domain = await running.made('/domains', { name: 'Letters' })
+    const channel = await running.made(`/${domain}/channels`, { name: 'steam' })
+    const publish = async (record: object) => await running.api('POST', `/m/${domain}/c/${channel}`, [record])
+    const task = await newTask(domain, 'add', { trigger: { channel_id: channel } })
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    const figure = page.locator('.figures').getByRole('link', { name: /^Dead letters/ })
+    const overview = async () => {
+      await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Overview' }).click()
+      await page.getByRole('link', { name: /^Failed runs/ }).waitFor()
+    }
+    await visitor.go(`/d/${domain}`)
+    await page.getByRole('link', { name: /^Failed runs/ }).waitFor()
+    expect(await figure.count()).toBe(0)
+    expect(await card(page, 'Dead letters').count()).toBe(0)
+
+    // Without a reload.
+    await publish({ n: 'a', vs: 'no number' })
+    await figure.waitFor()
+    expect(await figure.innerText()).toMatch(/^Dead letters\s+1\s+add$/)
+    await card(page, 'Dead letters')
+      .getByRole('link', { name: /^add\s*task\s*1$/ })
+      .waitFor()
+    expect(await accessibilityFaults(page)).toEqual([])
+    await figure.click()
+    await expect.poll(() => page.url()).toContain(`/tasks/${task}/dead-letters`)
+    await page.getByRole('button', { name: 'Discard the dead letter' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Discard' }).click()
+    await page.getByText('No dead letters').waitFor()
+    await overview()
+    await figure.waitFor({ state: 'detached' })
+    expect(await card(page, 'Dead letters').count()).toBe(0)
+
+    // The source with the most comes first, and each leads to its letters.
+    await publish({ n: 'a', vs: 'no number' })
+    const consumer = await running.made(`/${domain}/consumers`, {
+      name: 'readings',
+      channels: [channel],
+      from: 'earliest',
+      max_deliver: 1,
+    })
+    const path = `/${domain}/consumers/${consumer}`
+    const { messages } = await running.api<{ messages: { position: string }[] }>('GET', `${path}/messages`)
+    expect(messages).toHaveLength(2)
+    await running.api('POST', `${path}/nack`, { positions: messages.map(({ position }) => position) })
+    await figure.getByText(/^3$/).waitFor()
+    await figure.getByText('most of readings').waitFor()
+    const rows = card(page, 'Dead letters').getByRole('link')
+    await expect.poll(async () => await rows.allInnerTexts()).toHaveLength(2)
+    expect((await rows.allInnerTexts()).map((text) => text.split(/\s+/))).toEqual([
+      ['readings', 'consumer', '2'],
+      ['add', 'task', '1'],
+    ])
+    await rows.first().click()
+    await expect.poll(() => page.url()).toContain(`/consumers/${consumer}/dead-letters`)
+    await page.getByRole('grid', { name: 'Dead letters' }).locator('[data-row]').first().waitFor()
+    await overview()
+    await rows.nth(1).click()
+    await expect.poll(() => page.url()).toContain(`/tasks/${task}/dead-letters`)
+  })
+
+  test('on a phone, many dead letters are a lower bound, and a long name does not widen the page', async () => {
+    const domain = await running.made('/domains', { name: 'Many letters' })
+    await using visitor = await running.asAdmin({ isPhone: true })
+    const { page } = visitor
+    const contact = `https://example.com/${'long'.repeat(60)}`
+    await page.route(`**/${domain}/overview?*`, async (route) => {
+      const response = await route.fetch()
+      const sources = [
+        { kind: 'subscription', id: domain, name: contact, count: 1_000 },
+        { kind: 'task', id: domain, name: 'average', count: 999 },
+      ]
+      const json = { ...((await response.json()) as object), dead_letters: { total: 2_345, sources } }
+      await route.fulfill({ response, json })
+    })
+    await visitor.go(`/d/${domain}`)
+    const figure = page.locator('.figures').getByRole('link', { name: /^Dead letters/ })
+    await figure.getByText('2,345+', { exact: true }).waitFor()
+    expect(await figure.getAttribute('href')).toMatch(new RegExp(`/account/notifications/${domain}$`))
+    const letters = card(page, 'Dead letters')
+    await letters.getByText('your subscription').waitFor()
+    await letters.getByText('1,000+', { exact: true }).waitFor()
+    await letters.getByText('999', { exact: true }).waitFor()
+    await letters.getByText('346 more, of other sources').waitFor()
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390)
+    expect(await accessibilityFaults(page)).toEqual([])
+  })
+
   test('the output of a task goes on with its next run', async () => {
     const domain = await running.made('/domains', { name: 'Output' })
     const task = await newTask(domain, 'hello')

@@ -19,6 +19,8 @@ const FAILED = '4'
 const SHOWN = 6
 /** In place of a figure that the roles of the user do not include. */
 const HIDDEN = '–'
+/** Dead letters of one source are counted up to this number. */
+const COUNTED_LETTERS = 1_000
 const WINDOWS = [
   ['1h', '1 h'],
   ['6h', '6 h'],
@@ -56,7 +58,7 @@ export function Overview() {
 }
 
 function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_id}/overview'> }) {
-  const { clients, channels, messages, tasks, runs, workers, changes } = data
+  const { clients, channels, messages, tasks, runs, workers, changes, dead_letters: letters } = data
   const series = messages?.series ?? []
   const rates = series.map((one) => one.messages_per_second)
   const received = series.reduce((sum, one) => sum + one.messages, 0)
@@ -116,9 +118,11 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
         >
           <Samples series={workers?.series} what="Workers online" />
         </Figure>
+        <LettersFigure domain={domain} letters={letters} />
       </div>
       {done.every(Boolean) || usage.isLoading ? null : <FirstSteps domain={domain} done={done} />}
       <div className="grid">
+        {letters.total === 0 ? null : <LettersCard domain={domain} letters={letters} />}
         <Card
           title="Latest failures"
           flush
@@ -156,6 +160,59 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
         </Card>
       </div>
     </>
+  )
+}
+
+type Letters = Answer<'GET /{domain_id}/overview'>['dead_letters']
+type LetterSource = Letters['sources'][number]
+type OfDomain = { domain: string; letters: Letters }
+
+const LETTER_KINDS: Readonly<Record<LetterSource['kind'], string>> = {
+  task: 'task',
+  consumer: 'consumer',
+  subscription: 'your subscription',
+}
+
+function pathOfLetters(domain: string, { kind, id }: LetterSource): string {
+  if (kind === 'subscription') return paths.notification(id)
+  return kind === 'task' ? paths.task(domain, id, 'dead-letters') : paths.consumer(domain, id, 'dead-letters')
+}
+
+/** The first source has the most: when not all of its letters are counted, the total is a lower bound. */
+const moreThan = ([first]: readonly LetterSource[]) => (first?.count === COUNTED_LETTERS ? '+' : '')
+
+/** Leads to the source with the most. */
+function LettersFigure({ domain, letters: { total, sources } }: OfDomain) {
+  const [first, ...others] = sources
+  if (first === undefined) return null
+  return (
+    <Figure name="Dead letters" to={pathOfLetters(domain, first)} value={`${formatCompact(total)}${moreThan(sources)}`}>
+      <span className="muted small clip" dir="auto">
+        {others.length === 0 ? first.name : `most of ${first.name}`}
+      </span>
+    </Figure>
+  )
+}
+
+function LettersCard({ domain, letters: { total, sources } }: OfDomain) {
+  const unlisted = sources.reduce((rest, { count }) => rest - count, total)
+  return (
+    <Card title="Dead letters" flush>
+      {sources.map((source) => (
+        <Link key={source.id} className="list-row" to={pathOfLetters(domain, source)}>
+          <div className="grow clip" dir="auto">
+            {source.name}
+          </div>
+          <span className="muted small">{LETTER_KINDS[source.kind]}</span>
+          <span>{`${formatCount(source.count)}${moreThan([source])}`}</span>
+        </Link>
+      ))}
+      {unlisted === 0 ? null : (
+        <div className="list-row">
+          <span className="muted small">{formatCount(unlisted)} more, of other sources</span>
+        </div>
+      )}
+    </Card>
   )
 }
 
