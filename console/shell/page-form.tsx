@@ -1,4 +1,4 @@
-/** A form of a page: whoever leaves the page asks first whether what was entered may be lost. */
+/** A form of a page that asks, before the page is left, whether what was entered may be lost. */
 import { useBlocker } from '@tanstack/react-router'
 import { useState } from 'react'
 import type { ReactNode } from 'react'
