@@ -1465,6 +1465,7 @@ CREATE TABLE notification_deliveries (
   user_key bigint,
   id uuid NOT NULL DEFAULT gen_random_uuid(),
   given_up_at timestamp with time zone,
+  was_unanswered boolean NOT NULL DEFAULT false,
   CONSTRAINT notification_deliveries_pkey PRIMARY KEY (key)
 );
 COMMENT ON TABLE notification_deliveries IS 'Deliveries that are due, and those that were given up.';
@@ -1478,6 +1479,7 @@ COMMENT ON COLUMN notification_deliveries.created_at IS 'When the message came.'
 COMMENT ON COLUMN notification_deliveries.user_key IS 'Owner of the subscription: deliveries are claimed by owner, so that none waits for another.';
 COMMENT ON COLUMN notification_deliveries.id IS 'Id that users see of a delivery that was given up.';
 COMMENT ON COLUMN notification_deliveries.given_up_at IS 'When it was given up; NULL: it was not, or a node of an earlier build did.';
+COMMENT ON COLUMN notification_deliveries.was_unanswered IS 'The last attempt failed because the host did not answer; a node of an earlier build does not write it.';
 CREATE INDEX notification_deliveries_due ON notification_deliveries USING btree (next_attempt_at) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_letters ON notification_deliveries USING btree (subscription_key, key) WHERE (next_attempt_at IS NULL);
 CREATE INDEX notification_deliveries_order ON notification_deliveries USING btree (subscription_key, ((payload ->> 'publisher'::text)), key) WHERE (next_attempt_at IS NOT NULL);

@@ -206,3 +206,37 @@ it('a contact that accepts after the deadline gets messages again under their id
   expect(requests.length, 'repeated').toBeGreaterThan(3)
   expect(requests.length).toBeLessThan(BURST)
 })
+
+it('what no host answered follows the next message that it accepts; what it refused keeps its turn', async () => {
+  behave = ({ value }) => (value === 2 ? { status: 500 } : 'breaks')
+  await subscribe()
+  const waiting = async () => {
+    const { rows } = await api.database.pool.query<{ count: number }>(
+      `SELECT count(*) AS count FROM notification_deliveries WHERE next_attempt_at > now() + interval '30 minutes'`,
+    )
+    return rows[0]?.count
+  }
+  /** As after some hours: the delays of this test are shorter than the lease of a delivery. */
+  const failed = async (value: number, count: number) => {
+    await send(value, value)
+    await until(async () => {
+      await api.database.pool.query(
+        `UPDATE notification_deliveries SET next_attempt_at = now() + interval '1 hour' WHERE last_error IS NOT NULL`,
+      )
+      return (await waiting()) === count
+    }, `the failure of ${value}`)
+  }
+  await failed(2, 1)
+  await failed(1, 2)
+  await pause(2 * POST_DEADLINE_MS)
+  expect(await waiting(), 'no attempt was under way').toBe(2)
+  behave = ({ value }) => ({ status: value === 2 ? 500 : 200 })
+  const before = requests.length
+  await send(3, 3)
+  // Without late answers to requests of the test before.
+  const taken = () => accepted.filter((told) => requests.includes(told)).map(({ value }) => value)
+  await until(() => taken().length === 2, 'both')
+  expect(taken()).toEqual([3, 1])
+  expect(requests.slice(before).map(({ value }) => value)).toEqual([3, 1])
+  expect(await waiting()).toBe(1)
+})

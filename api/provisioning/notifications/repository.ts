@@ -406,16 +406,23 @@ export async function claimDeliveries(
   }
 }
 
-/** Removes a delivery that was made, which ends the failures of its subscription. What waited behind a failed one is due. */
+/**
+ * Removes a delivery that was made, which ends the failures of its subscription. What waited behind a failed one is due, and so is what failed
+ * because the host did not answer, with all its attempts. `leaseSeconds`: what waits for less may be with a process.
+ */
 export async function completeDelivery(
   db: Queryable,
-  { key, subscriptionKey, attempts, payload }: DueDelivery,
+  { key, subscriptionKey, attempts, payload, hasFailed }: DueDelivery,
+  leaseSeconds: number,
 ): Promise<void> {
+  const publisher = String(payload['publisher'] ?? '')
+  const isUnanswered = sql`was_unanswered AND next_attempt_at > now() + make_interval(secs => ${leaseSeconds}::float8)`
   const followers =
-    attempts === 1
+    attempts === 1 && !hasFailed
       ? sql``
-      : sql`, followers AS (UPDATE notification_deliveries SET next_attempt_at = now() WHERE subscription_key = ${subscriptionKey}
-          AND payload ->> 'publisher' = ${String(payload['publisher'] ?? '')} AND key > ${key} AND next_attempt_at > now())`
+      : sql`, followers AS (UPDATE notification_deliveries SET next_attempt_at = now(), attempts = CASE WHEN ${isUnanswered} THEN 0 ELSE attempts END
+          WHERE subscription_key = ${subscriptionKey} AND key <> ${key}
+            AND ((payload ->> 'publisher' = ${publisher} AND key > ${key} AND next_attempt_at > now()) OR (${isUnanswered})))`
   await sql`WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})${followers}
     UPDATE notification_subscriptions SET error_at = NULL, error_reason = NULL, error_count = 0
      WHERE key = ${subscriptionKey} AND error_count > 0`.execute(db)
@@ -484,6 +491,7 @@ export async function failDeliveries(
     paused AS (SELECT *, CASE WHEN has_failed THEN (${[...retrySeconds]}::float8[])[attempts] END AS seconds FROM due),
     lanes AS (SELECT *, max(seconds) OVER (PARTITION BY publisher) AS lane_seconds FROM paused)
     UPDATE notification_deliveries w SET attempts = l.attempts, last_error = CASE WHEN l.has_failed THEN ${error} ELSE w.last_error END,
+        was_unanswered = CASE WHEN l.has_failed THEN ${isForAll} ELSE w.was_unanswered END,
         next_attempt_at = CASE WHEN l.has_failed AND l.seconds IS NULL THEN NULL
           ELSE greatest(now() + make_interval(secs => l.seconds), now() + make_interval(secs => l.lane_seconds), l.head_at, now()) END,
         given_up_at = CASE WHEN l.has_failed AND l.seconds IS NULL THEN now() END

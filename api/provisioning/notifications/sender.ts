@@ -223,7 +223,7 @@ export class Sender {
     else this.#reachability.hasAnswered(owner.key, contact)
     if (failure === undefined) {
       NOTIFICATION_METRICS.deliveries.add({ outcome: 'delivered' })
-      await completeDelivery(db, due)
+      await completeDelivery(db, due, LEASE_SECONDS)
     } else await this.#fail(due, failure, isSilence ? 'for all' : 'alone')
     return true
   }
