@@ -45,14 +45,15 @@ async function goneFrom(peer: Peer): Promise<void> {
 type Device = Awaited<ReturnType<typeof aDevice>>
 type Listed = { client_identifier: string; connected: boolean }
 const pathOf = (device: Device) => `/${plant.domainId}/clients/${device.id}/sessions`
-const sessionsOf = async (device: Device) => {
-  const { total, sessions } = (await plant.owner.call('GET', pathOf(device))).json<{
-    total: number
-    sessions: Listed[]
-  }>()
-  expect(sessions).toHaveLength(total)
-  return sessions
-}
+/** The total and the rows are read one after the other: of a session that ends meanwhile, the list is read again. */
+const sessionsOf = (device: Device) =>
+  until(async () => {
+    const { total, sessions } = (await plant.owner.call('GET', pathOf(device))).json<{
+      total: number
+      sessions: Listed[]
+    }>()
+    return sessions.length === total ? sessions : undefined
+  }, 'as many sessions as their total')
 const identifiersOf = async (device: Device) => (await sessionsOf(device)).map((one) => one.client_identifier)
 const end = (device: Device, identifier?: string, call = plant.owner.call) =>
   call(
