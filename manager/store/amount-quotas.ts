@@ -6,14 +6,13 @@
 import { DOMAIN_QUOTAS, RefreshedUsage, requireWithin } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { sql } from '#core/sql.ts'
 import { sleep } from '#core/time.ts'
 import { TASK_AMOUNTS, countTaskAmount } from '#queues/index.ts'
 import type { TaskAmount } from '#queues/index.ts'
 import type { TaskQuotas } from '../access/access.ts'
 import type { TaskFields } from '../model/task-fields.ts'
 
-/** What a change adds to a domain; negative: it removes it. */
+/** What a change adds to a domain; negative: it takes it away. */
 export type AmountChange = Readonly<Partial<Record<TaskAmount, number>>>
 
 type Scheduled = Partial<Pick<TaskFields, 'schedule' | 'trigger'>>
@@ -36,9 +35,6 @@ export function sumOfAmounts(changes: readonly AmountChange[]): AmountChange {
   const sumOf = (name: TaskAmount) => changes.reduce((sum, change) => sum + (change[name] ?? 0), 0)
   return Object.fromEntries(TASK_AMOUNTS.map((name) => [name, sumOf(name)]))
 }
-
-/** The amounts of removed tasks, from a part of a statement with their `schedule` and `trigger`. */
-export const AMOUNTS_REMOVED = sql`SELECT -count(*) AS tasks, -count(schedule) AS schedules, -count(trigger) AS triggers`
 
 /** A caller without room looks again as often, while others of this process add something. */
 const MAX_LOOKS = 3
@@ -108,6 +104,11 @@ export class AmountQuotas {
       if (by > 0) this.#usage[name].add(domainId, by)
       if (by < 0) this.#usage[name].removed(domainId)
     }
+  }
+
+  /** This process committed that tasks or workflows are gone. */
+  removed(domainId: string | null): void {
+    if (domainId !== null) for (const name of TASK_AMOUNTS) this.#usage[name].removed(domainId)
   }
 
   #addedOf(change: AmountChange): TaskAmount[] {

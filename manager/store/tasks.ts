@@ -28,7 +28,6 @@ import {
 import type { TrialRows } from '#api/identity/index.ts'
 import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from '../access/access.ts'
 import { actorOf } from '../access/callers.ts'
-import { AMOUNTS_REMOVED, type AmountChange } from './amount-quotas.ts'
 import { HELD_MODULES, insertTasks, type KnownModule, type NewTask } from './new-tasks.ts'
 import { noteTasks } from './notes.ts'
 import { areStill } from './pauses.ts'
@@ -418,20 +417,14 @@ export async function setModule(
 const INACTIVE = sql<boolean>`${AT_REST}
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL)`
 
-/** Returns what is gone; undefined if a run of it is active, it belongs to a workflow, or it is deleted. */
-export async function deleteTask(
-  database: Database,
-  key: number,
-  caller: TaskCaller,
-): Promise<AmountChange | undefined> {
-  const work =
-    sql<AmountChange>`WITH changed AS (DELETE FROM tasks t WHERE t.key = ${key} AND ${INACTIVE} AND t.workflow_key IS NULL
-    RETURNING t.key, t.id, t.name, t.domain_key, t.schedule, t.trigger), removed AS (${sql.raw(storeRemoved('task'))}),
+/** False if a run of it is active, it belongs to a workflow, or it is deleted. */
+export async function deleteTask(database: Database, key: number, caller: TaskCaller): Promise<boolean> {
+  const work = sql`WITH changed AS (DELETE FROM tasks t WHERE t.key = ${key} AND ${INACTIVE} AND t.workflow_key IS NULL
+    RETURNING t.key, t.id, t.name, t.domain_key), removed AS (${sql.raw(storeRemoved('task'))}),
       recorded AS (${recordManaged(actorOf(caller), { type: 'task', change: 'remove' })}), letters AS (${removeLettersOf('changed')}), ${releaseBytesOf('changed')}
-    ${AMOUNTS_REMOVED} FROM changed`.execute(database.db)
+    SELECT key FROM changed`.execute(database.db)
   const { rows } = await refusing({}, work)
-  const [removed] = rows
-  return removed === undefined || removed.tasks === 0 ? undefined : removed
+  return rows.length === 1
 }
 
 /** What `deleteTask` would delete; undefined where it would return false. `isForced`: its runs are stopped first. */

@@ -12,7 +12,6 @@ import { visibleDomainCondition, type TaskCaller, type VisibleDomainKeys } from 
 import { recordManaged, storeRemoved } from '#api/identity/index.ts'
 import { actorOf } from '../access/callers.ts'
 import { removeLettersOf } from '#queues/index.ts'
-import { AMOUNTS_REMOVED, type AmountChange } from './amount-quotas.ts'
 import { releaseBytesOf } from './run-bytes.ts'
 import { noteRuns, noteTasks } from './notes.ts'
 import { namesChannel } from './tasks.ts'
@@ -116,27 +115,20 @@ const INACTIVE = sql<boolean>`
     AND NOT EXISTS (SELECT 1 FROM tasks t JOIN runs r ON r.task_key = t.key
       WHERE t.workflow_key = f.key AND r.next_check_at IS NOT NULL)`
 
-/** With its tasks, each of which has a record too. Returns what is gone; undefined while it, or one of its tasks, is running. */
-export async function deleteWorkflow(
-  tx: Transaction,
-  key: number,
-  caller: TaskCaller,
-): Promise<AmountChange | undefined> {
+/** With its tasks, each of which has a record too. False while it, or one of its tasks, is running. */
+export async function deleteWorkflow(tx: Transaction, key: number, caller: TaskCaller): Promise<boolean> {
   const actor = actorOf(caller)
-  const { rows } = await sql<
-    AmountChange & { workflows: number }
-  >`WITH changed AS (DELETE FROM workflows f WHERE f.key = ${key} AND ${INACTIVE}
+  const { rows } = await sql`WITH changed AS (DELETE FROM workflows f WHERE f.key = ${key} AND ${INACTIVE}
       RETURNING f.key, f.id, f.name, f.domain_key),
     removed AS (${sql.raw(storeRemoved('workflow'))}),
     recorded AS (${recordManaged(actor, { type: 'workflow', change: 'remove' })}),
     changed_tasks AS (DELETE FROM tasks t USING changed f WHERE t.workflow_key = f.key
-      RETURNING t.key, t.id, t.name, t.domain_key, t.schedule, t.trigger),
+      RETURNING t.key, t.id, t.name, t.domain_key),
     removed_tasks AS (${sql.raw(storeRemoved('task', 'changed_tasks'))}),
     recorded_tasks AS (${recordManaged(actor, { type: 'task', change: 'remove' }, 'changed_tasks')}),
     letters AS (${removeLettersOf('changed_tasks')}), ${releaseBytesOf('changed_tasks')}
-    ${AMOUNTS_REMOVED}, (SELECT -count(*) FROM changed) AS workflows FROM changed_tasks`.execute(tx)
-  const [removed] = rows
-  return removed === undefined || removed.workflows === 0 ? undefined : removed
+    SELECT key FROM changed`.execute(tx)
+  return rows.length === 1
 }
 
 /** What `deleteWorkflow` would delete; undefined where it would return false. */

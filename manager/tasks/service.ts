@@ -187,6 +187,7 @@ export class TasksService {
     const module = await this.moduleOf(file, domainId, row.memory_limit_bytes)
     const isAlone = row.triggerRule !== null || (module !== undefined && !this.#isStored(module, domainId))
     const { amounts, database, writer } = this.#deps
+    // As `amounts.within`, which costs six promises more for each task.
     const added = amountsOf(row)
     const unready = amounts.ready(domainId, added)
     if (unready !== undefined) await unready
@@ -412,9 +413,9 @@ export class TasksService {
     const task = await this.require(caller, id, 'task_delete')
     if (isTrial()) return await this.#tryRemoval(task, isForced)
     if (isForced) await this.#deps.stopRuns(task.key, actorOf(caller))
-    const removed = await deleteTask(this.#deps.database, task.key, caller)
-    if (removed === undefined) throw await this.#refusedRemoval(task)
-    this.#deps.amounts.changed(task.domainId, removed)
+    const isGone = await deleteTask(this.#deps.database, task.key, caller)
+    if (!isGone) throw await this.#refusedRemoval(task)
+    this.#deps.amounts.removed(task.domainId)
     this.#identities.delete(task.id)
     this.#atRest.delete(task.key)
     this.#deps.onChanged(task.id)

@@ -157,10 +157,8 @@ export class WorkflowsService {
   async remove(caller: TaskCaller, id: string): Promise<void> {
     const workflow = await this.#require(caller, id, 'task_delete')
     if (isTrial()) await this.#tryRemoval(workflow)
-    else {
-      const removed = await this.#deps.database.transaction((tx) => deleteWorkflow(tx, workflow.key, caller))
-      if (removed !== undefined) return this.#deps.amounts.changed(workflow.domainId, removed)
-    }
+    else if (await this.#deps.database.transaction((tx) => deleteWorkflow(tx, workflow.key, caller)))
+      return this.#deps.amounts.removed(workflow.domainId)
     await this.#require(caller, id, 'task_delete')
     throw new ServiceError('invalid_state', 'the workflow or one of its tasks is running: stop it before you delete it')
   }
