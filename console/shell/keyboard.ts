@@ -13,9 +13,9 @@ type Pressed = { key: string; atMs: number }
 let newest: Pressed | undefined
 let before: Pressed | undefined
 
-function note({ key, timeStamp: atMs }: KeyboardEvent): void {
-  if (newest?.atMs !== atMs) before = newest
-  newest = { key, atMs }
+function note(pressed: Pressed): void {
+  if (newest?.atMs !== pressed.atMs) before = newest
+  newest = pressed
 }
 
 /** Whether the key is the second of two keys in turn. */
@@ -28,14 +28,13 @@ export function isSecondKey({ timeStamp }: { timeStamp: number }): boolean {
 export function useKeys(keys: Readonly<Record<string, () => void>>): void {
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
-      const isSecond = isSecondKey(event)
-      note(event)
       if (event.defaultPrevented) return
       const isChord = event.metaKey || event.ctrlKey
       if (event.altKey || (isTyping(event.target) && !isChord)) return
       if (!isChord && document.querySelector('dialog[open]') !== null) return
       const name = isChord ? `mod+${event.key.toLowerCase()}` : event.key
-      const action = keys[isSecond ? `${PREFIX} ${name}` : name]
+      const action = keys[isSecondKey(event) ? `${PREFIX} ${name}` : name]
+      note({ key: name, atMs: event.timeStamp })
       if (action === undefined) return
       event.preventDefault()
       action()
