@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { IncomingMessage } from '#api/messages/index.ts'
+import { DecimalSum } from '../../api/messages/projections/decimal-sum.ts'
 import { projectNext } from '../../api/messages/projections/project.ts'
 import { createPartitions } from '../../api/messages/store/partitions.ts'
 import type { TestDatabase } from '../harness/database.ts'
@@ -152,6 +153,9 @@ async function pendingDays(): Promise<number> {
   return rows[0]?.days ?? 0
 }
 
+/** Of them some hundred are where the shortest decimal of JavaScript lies halfway. */
+const LARGE_INTEGERS = 20_000
+
 /** Always the same ones: what differs from run to run is drawn by the test above. */
 const SAMPLE_SEED = 7
 
@@ -184,6 +188,25 @@ test('a partial aggregate adds the records of its batches, for any content', asy
     { numRuns: 60, interruptAfterTimeLimit: 60_000 },
   )
 }, 120_000)
+
+test('a large integer is added as the decimal that PostgreSQL writes', async () => {
+  // A few significant digits of one scale: the decimals halfway between two doubles are among them.
+  const someLargeInteger = fc
+    .tuple(fc.bigInt({ min: 1n, max: 10n ** 17n - 1n }), fc.integer({ min: 0, max: 6 }))
+    .map(([digits, zeros]) => Number(digits * 10n ** BigInt(zeros)))
+  const someEvenInteger = fc.bigInt({ min: 2n ** 53n, max: 2n ** 64n }).map(Number)
+  const values = fc.sample(fc.oneof(someLargeInteger, someEvenInteger), LARGE_INTEGERS)
+  const { rows } = await server.database.pool.query<{ written: string }>(
+    'SELECT (value::text::numeric)::text AS written FROM unnest($1::float8[]) WITH ORDINALITY AS t (value, number) ORDER BY number',
+    [values],
+  )
+  const added = values.map((value) => {
+    const sum = new DecimalSum()
+    sum.add(value)
+    return sum.toNumeric()?.replace(/0{6}e-6$/, '')
+  })
+  expect(added).toEqual(rows.map(({ written }) => written))
+})
 
 test('a partial aggregate of more series than one statement adds is added as a whole, a channel with all of its own', async () => {
   const nothing = { stringValue: undefined, boolValue: undefined, dataValue: undefined, sum: undefined }

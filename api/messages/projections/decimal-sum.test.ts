@@ -32,6 +32,8 @@ test('the decimal of a large integer is the one that PostgreSQL writes', () => {
   // String() gives 24443399539154030, which lies halfway to the next double.
   expect(sumOf(-24_443_399_539_154_032)).toBe('-24443399539154032')
   expect(sumOf(24_922_153_550_676_912)).toBe('24922153550676912')
+  // Of 75599760555289000 too, and 75599760555288990, a digit longer, does not.
+  expect(sumOf(75_599_760_555_288_992)).toBe('75599760555288990')
   expect(sumOf(2 ** 53)).toBe('9007199254740992')
   expect(sumOf(1.797_693_134_862_315_7e308)).toBe(`17976931348623157${'0'.repeat(292)}`)
 })

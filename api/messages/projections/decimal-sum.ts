@@ -12,6 +12,9 @@ export const MAX_EXACT_TOTAL = 2 ** 52
 /** From here on not every integer is a double. */
 const FIRST_EVEN_INTEGER = 2 ** 53
 
+/** Decimal digits that tell any two doubles apart. */
+const MAX_DIGITS = 17
+
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/
 
 /** A finite number in whole millionths, where it is so many of them; NaN for others. */
@@ -69,18 +72,26 @@ function parseDecimal(text: string): { digits: bigint; places: number } {
 
 /**
  * As PostgreSQL writes it. Both write the shortest decimal that is read back as the same double, but PostgreSQL excludes decimals halfway
- * between two doubles, which occur only among large integers.
+ * between two doubles, which occur only among large integers: then it takes the nearest one with a digit more, or two.
  */
 function shortestDecimal(value: number): string {
   const text = String(value)
-  if (Math.abs(value) < FIRST_EVEN_INTEGER) return text
+  if (Math.abs(value) < FIRST_EVEN_INTEGER || !isHalfway(text, value)) return text
+  for (let precision = 1; precision < MAX_DIGITS; precision++) {
+    const longer = value.toPrecision(precision)
+    if (Number(longer) === value && !isHalfway(longer, value)) return longer
+  }
+  return value.toPrecision(MAX_DIGITS)
+}
+
+/** Whether the decimal, an integer, lies in the middle between the double and an adjacent one. */
+function isHalfway(text: string, value: number): boolean {
   const { digits, places } = parseDecimal(text)
   const written = digits * 10n ** BigInt(-places)
-  const isHalfway = [1n, -1n].some((step) => {
+  return [1n, -1n].some((step) => {
     const next = nextDouble(value, step)
     return Number.isFinite(next) && BigInt(value) + BigInt(next) === written * 2n
   })
-  return isHalfway ? value.toPrecision(17) : text
 }
 
 const bits = new DataView(new ArrayBuffer(8))
