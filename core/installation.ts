@@ -3,13 +3,11 @@ import { readFileSync } from 'node:fs'
 import { findPackageJSON } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-
-/** Where `npm ci` leaves the programs of a checkout, below its root: `programs/run.ts` starts them from there. */
-export const PROGRAMS_CACHE = join('node_modules', '.cache', 'programs')
+import { BUILDS } from './built-programs.ts'
 
 /** The folder of the scripts, where this file is part of one; undefined when it runs as TypeScript. */
 const SCRIPTS = import.meta.filename.endsWith('.js') ? import.meta.dirname : undefined
-const isOfCheckout = SCRIPTS === undefined || dirname(SCRIPTS).endsWith(PROGRAMS_CACHE)
+const isOfCheckout = SCRIPTS === undefined || dirname(SCRIPTS).endsWith(BUILDS)
 
 /** In the output of `npm run build`, which contains everything; false in a checkout, also for scripts that were built of it. */
 export const IS_BUILT = !isOfCheckout
@@ -19,7 +17,7 @@ export const HOME = findHome()
 
 function findHome(): string {
   if (SCRIPTS === undefined) return join(import.meta.dirname, '..')
-  return isOfCheckout ? dirname(SCRIPTS).slice(0, -PROGRAMS_CACHE.length - 1) : SCRIPTS
+  return isOfCheckout ? dirname(SCRIPTS).slice(0, -BUILDS.length - 1) : SCRIPTS
 }
 
 /** What `tools/single-file/` writes beside a program that is shipped as one file; undefined in a checkout and in `dist/`. */

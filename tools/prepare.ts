@@ -2,17 +2,18 @@
  * The last step of `npm ci`: builds the programs and the console of this checkout, so that the first start has them. Nothing needs it:
  * without its packages, or when it fails, the programs start from their sources and the first start builds the console.
  */
+import { execFile } from 'node:child_process'
 import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
 import { join, relative, sep } from 'node:path'
-import { HOME, PROGRAMS_CACHE } from '#core/installation.ts'
+import { promisify } from 'node:util'
+import { BUILDS, CURRENT_BUILD, digestOf } from '#core/built-programs.ts'
+import type { CurrentBuild } from '#core/built-programs.ts'
+import { HOME } from '#core/installation.ts'
 import { errorMessageOf } from '#core/program/index.ts'
-import { digestOf } from '../programs/run.ts'
-import type { CurrentBuild } from '../programs/run.ts'
-import { buildConsole } from '../programs/start/console.ts'
 
-const CACHE = join(HOME, PROGRAMS_CACHE)
-const CURRENT = join(CACHE, 'current.json')
+const CACHE = join(HOME, BUILDS)
+const CURRENT = join(HOME, CURRENT_BUILD)
 /** What else decides what a build contains. */
 const SETTINGS = ['package.json', 'package-lock.json', join('tools', 'bundle.ts')]
 /** A program that runs reads some of its scripts when they are first needed. */
@@ -79,6 +80,11 @@ const isInstalled = (name: string) => {
   } catch {
     return false
   }
+}
+
+/** In a process of its own, as `npm run console`. */
+async function buildConsole(): Promise<void> {
+  await promisify(execFile)(process.execPath, ['programs/build-console.ts'], { cwd: HOME })
 }
 
 for (const [what, needs, build] of [

@@ -1,12 +1,12 @@
 /** `programs/run.ts` starts the build of a checkout, and its sources when there is no build of exactly these. */
 import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { digestOf } from '../../programs/run.ts'
-import type { CurrentBuild } from '../../programs/run.ts'
+import { CURRENT_BUILD, digestOf } from '#core/built-programs.ts'
+import type { CurrentBuild } from '#core/built-programs.ts'
 import { commandOf, createInstallation, familyOf, startWhole } from '../harness/whole.ts'
 import { ROOT } from './deployment-files.ts'
 
@@ -21,16 +21,15 @@ const put = (path: string, content: string) => {
 }
 const start = async (...args: string[]) =>
   (await run(process.execPath, [join(home, 'programs/run.ts'), ...args])).stdout
-const CURRENT = 'node_modules/.cache/programs/current.json'
 const isBuiltOf = (paths: string[]) => {
   const current: CurrentBuild = { folder: 'one', digest: digestOf(home, paths), paths }
-  put(CURRENT, JSON.stringify(current))
+  put(CURRENT_BUILD, JSON.stringify(current))
 }
 
 beforeAll(() => {
   home = mkdtempSync(join(tmpdir(), 'run-'))
-  cpSync(join(ROOT, 'programs/run.ts'), join(home, 'programs/run.ts'), { recursive: true })
-  put('package.json', '{"type":"module"}')
+  for (const path of ['programs/run.ts', 'core/built-programs.ts']) put(path, readFileSync(join(ROOT, path), 'utf8'))
+  put('package.json', JSON.stringify({ type: 'module', imports: { '#core/*': './core/*' } }))
   put('programs/all.ts', SHOW.replace('WHERE', '"sources"'))
   put('core/part.ts', 'export const part = 1')
   put('node_modules/.cache/programs/one/package.json', '{"type":"module"}')
@@ -52,10 +51,10 @@ test('a build is started while the files that it was made of are the same', asyn
 
 test('a record of the build that cannot be read, or a build that was removed, is none', async () => {
   put('core/part.ts', 'export const part = 1')
-  put(CURRENT, '{"folder":"one","digest"')
+  put(CURRENT_BUILD, '{"folder":"one","digest"')
   expect(await start('all')).toBe('sources ')
   isBuiltOf(['core/part.ts'])
-  put(CURRENT, readFileSync(join(home, CURRENT), 'utf8').replace('"one"', '"gone"'))
+  put(CURRENT_BUILD, readFileSync(join(home, CURRENT_BUILD), 'utf8').replace('"one"', '"gone"'))
   expect(await start('all')).toBe('sources ')
 })
 
@@ -66,7 +65,7 @@ test('what is no name of a program is refused', async () => {
 
 test('npm start runs the build of this checkout, with its worker', { timeout: PREPARE_DEADLINE_MS }, async () => {
   await run(process.execPath, ['tools/prepare.ts'], { cwd: ROOT })
-  const { folder, digest, paths } = JSON.parse(readFileSync(join(ROOT, CURRENT), 'utf8')) as CurrentBuild
+  const { folder, digest, paths } = JSON.parse(readFileSync(join(ROOT, CURRENT_BUILD), 'utf8')) as CurrentBuild
   expect(digestOf(ROOT, paths)).toBe(digest)
   // What decides a build without being part of it, the entry, and code that only a thread of its own has.
   expect(paths).toEqual(expect.arrayContaining(['package-lock.json', 'programs/all.ts', 'core/http/yaml-thread.ts']))
