@@ -41,6 +41,7 @@ import {
   createSessionsService,
   createUsageService,
   removalsOf,
+  removeDeadNodes,
   startMessages,
   startSessionStore,
 } from './messages/index.ts'
@@ -125,7 +126,7 @@ export async function startApi(
     consumerTimes,
   }: ApiOptions,
 ): Promise<Api> {
-  const { database, history, bus, limits, keyring, logger, dataDir, hasRoom, canCommit, streams } = infrastructure
+  const { database, history, bus, limits, keyring, logger, dataDir, hasRoom, canCommit, streams, node } = infrastructure
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
       config,
@@ -163,10 +164,11 @@ export async function startApi(
     const value = createDevices({ database, keyring, identity, limits, logger })
     return Promise.resolve({ value, stop: () => Promise.resolve(value.stop()) })
   })
+  node.removeDeadWith(() => removeDeadNodes(identity.journal))
   const messages = await life.start('messages', async () => {
     const { signal } = life
     const { quotas } = identity
-    const shared = { database, bus, logger, limits, quotas }
+    const shared = { database, bus, node, logger, limits, quotas }
     const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
@@ -219,6 +221,7 @@ export async function startApi(
               startSessionStore({
                 ...options,
                 database,
+                node,
                 journal,
                 logger,
                 maxSessionsPerClient: mqtt.config.mqttSessionsPerClient,

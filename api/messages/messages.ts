@@ -5,6 +5,7 @@ import type { Quotas } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { SnapshotSource } from '#core/database/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
+import type { LivingNode } from '#core/nodes/index.ts'
 import { isTracing } from '#core/tracing/index.ts'
 import { createExporter } from './export/exporter.ts'
 import type { ExportFormat, MessageExport } from './export/exporter.ts'
@@ -34,6 +35,8 @@ import type { StorableMessage } from './store/message-rows.ts'
 /** See `IngestDeps`, and: */
 export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
   bus: Bus
+  /** This process, which holds sessions. */
+  node: LivingNode
   /** Default: no limits of messages and exports. */
   quotas?: MessageQuotas
   /** Where the processes share the limits. */
@@ -111,7 +114,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const readStored = (domainKeys: readonly number[]) => findStoredRecords(database.db, domainKeys)
   const stored = new StoredRecords(quotas, new RefreshedUsage({ read: readStored, logger }))
   const rates = new MessageRates({ quotas, limits: deps.limits, stored })
-  const presence = new Presence({ database, logger })
+  const presence = new Presence({ database, logger, node: deps.node })
   const retained = createRetainedLookups(database.db, logger)
   const history = deps.history ?? database
   const reader = createReader(history)
