@@ -2485,6 +2485,24 @@ CREATE INDEX tasks_user ON tasks USING btree (user_key) WHERE (user_key IS NOT N
 CREATE INDEX tasks_without_grantor ON tasks USING btree (key) WHERE ((user_key IS NULL) AND (paused_at IS NULL) AND ((trigger IS NOT NULL) OR (publish_result IS NOT NULL) OR ((grants)::text <> '[]'::text)));
 CREATE UNIQUE INDEX tasks_workflow_name_key ON tasks USING btree (workflow_key, name) WHERE (workflow_key IS NOT NULL);
 
+CREATE TABLE trigger_remainders (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  channel_key bigint NOT NULL,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  arrived_at timestamp with time zone NOT NULL,
+  after_task_key bigint NOT NULL DEFAULT 0,
+  CONSTRAINT trigger_remainders_pkey PRIMARY KEY (key)
+);
+COMMENT ON TABLE trigger_remainders IS 'Batches of messages that the triggers of a channel get in steps, because many match: the oldest batch of a channel first.';
+COMMENT ON COLUMN trigger_remainders.key IS 'Internal key, in the order of the batches.';
+COMMENT ON COLUMN trigger_remainders.channel_key IS 'The channel.';
+COMMENT ON COLUMN trigger_remainders.xid IS 'Transaction of the batch.';
+COMMENT ON COLUMN trigger_remainders.seq IS 'The batch.';
+COMMENT ON COLUMN trigger_remainders.arrived_at IS 'When the batch arrived.';
+COMMENT ON COLUMN trigger_remainders.after_task_key IS 'Tasks up to this one have the messages of the batch.';
+CREATE INDEX trigger_remainders_channel ON trigger_remainders USING btree (channel_key, key);
+
 CREATE TABLE user_unique_names (
   kind text NOT NULL,
   value text NOT NULL,
@@ -2843,6 +2861,7 @@ ALTER TABLE tasks ADD CONSTRAINT tasks_domain_fkey FOREIGN KEY (domain_key) REFE
 ALTER TABLE tasks ADD CONSTRAINT tasks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key);
 ALTER TABLE tasks ADD CONSTRAINT tasks_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE SET NULL;
 ALTER TABLE tasks ADD CONSTRAINT tasks_workflow_fkey FOREIGN KEY (workflow_key) REFERENCES workflows(key) ON DELETE CASCADE;
+ALTER TABLE trigger_remainders ADD CONSTRAINT trigger_remainders_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE user_unique_names ADD CONSTRAINT user_unique_names_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE worker_certificates ADD CONSTRAINT worker_certificates_worker_fkey FOREIGN KEY (worker_key) REFERENCES workers(key) ON DELETE CASCADE;
 ALTER TABLE worker_tokens ADD CONSTRAINT worker_tokens_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

@@ -64,17 +64,19 @@ export {
   countDropped,
   countExpired,
   coversSubtopic,
-  hasTriggers,
   listSoonExpired,
   listTriggersBehind,
   lockTriggerBehind,
   matchingRecords,
+  readServedTriggers,
   readTriggerFilters,
   readTriggerRules,
   storeTriggerPlace,
   writeTrigger,
 } from './triggers.ts'
 export type { Comparator, Excess, Ordering, StoredTriggerRule, TriggerFilter, TriggerRule } from './triggers.ts'
+export { hasRemainders, listRemainders, lockRemainder, storeRemainder, storeRemainders } from './trigger-remainders.ts'
+export type { StoredRemainder, TriggerRemainder } from './trigger-remainders.ts'
 export { findTasksNamed, findWorkflowsNamed } from './task-names.ts'
 export type { FoundNames, NamedTask, NamedWorkflow, NameSearch } from './task-names.ts'
 export {

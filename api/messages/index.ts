@@ -2,6 +2,7 @@
 export {
   MAX_WAIT_DAYS,
   channelsAfter,
+  loadBatchAt,
   oldestArrival,
   placeOf,
   readBacklog,
