@@ -255,7 +255,7 @@ test('several managers at the same time exceed a limit by no more than the other
   // None of them exceeds it by itself, and together they reach it.
   expect(Math.max(...first)).toBeLessThanOrEqual(bound)
   expect(used).toBeGreaterThanOrEqual(bound)
-  // What was created elsewhere is known with the next read, and everybody is refused.
+  // What was created elsewhere is known with the next read, and every manager refuses.
   await until(
     'every manager is full',
     async () => await Promise.all(managers.map((manager) => manager.create(domain, 1))),
