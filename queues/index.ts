@@ -52,7 +52,7 @@ export type { LetterSource, StoredLetter } from './dead-letters.ts'
 export { QUEUE_METRICS, queueGauges } from './metrics.ts'
 export { MAX_OPEN_REPLAYS, openReplay, startReplayReader } from './replays.ts'
 export type { NewReplay, OpenReplay, ReplayStep } from './replays.ts'
-export { readQueuedBytes } from './sizes.ts'
+export { boundQueuedBytes, readQueuedBytes } from './sizes.ts'
 export { isTemporary } from './temporary.ts'
 export type { GivenMessages, SenmlRecord, TriggerMessage } from './trigger-message.ts'
 export {
