@@ -3,7 +3,7 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { boundQueuedBytes, readQueuedBytes } from './automation/index.ts'
 import { DOUBT_TABLE, readDoubtBytes } from './consumers/index.ts'
-import { FullDomains, RefreshedUsage } from './identity/index.ts'
+import { DomainMeter, FullDomains } from './identity/index.ts'
 import type { Quotas } from './identity/index.ts'
 import { NOTIFICATION_TABLE, readNotificationBytes } from './provisioning/index.ts'
 
@@ -21,12 +21,13 @@ export function createFullDomains(
     )
     return new Map(domainKeys.map((key) => [key, parts.reduce((sum, part) => sum + (part.get(key) ?? 0), 0)]))
   }
+  const limitOf = (domainKey: number) => quotas.ofDomain(domainKey, NAME)
   // A domain that may have more than all domains have together is not full, and its rows are not read.
   const readNear = async (domainKeys: readonly number[]) => {
     const bound = await boundQueuedBytes(db, [NOTIFICATION_TABLE, DOUBT_TABLE])
-    const near = domainKeys.filter((key) => (quotas.ofDomain(key, NAME) ?? Infinity) <= bound)
+    const near = domainKeys.filter((key) => (limitOf(key) ?? Infinity) <= bound)
     return near.length === 0 ? new Map<number, number>() : await read(near)
   }
   quotas.measure(NAME, async (domainKey) => (await read([domainKey])).get(domainKey) ?? 0)
-  return new FullDomains(quotas, NAME, new RefreshedUsage({ read: readNear, logger }))
+  return new FullDomains(new DomainMeter({ limitOf, read: readNear, logger }))
 }

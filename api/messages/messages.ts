@@ -1,6 +1,6 @@
 /** Composes the slices of the messages room: a message is stored before it is acknowledged, and is in every later read. */
 import type { ChannelAccess } from '#api/devices/index.ts'
-import { RefreshedUsage } from '#api/identity/index.ts'
+import { DomainMeter } from '#api/identity/index.ts'
 import type { Quotas } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { SnapshotSource } from '#core/database/index.ts'
@@ -111,8 +111,13 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     },
   })
   const quotas = deps.quotas ?? UNLIMITED
-  const readStored = (domainKeys: readonly number[]) => findStoredRecords(database.db, domainKeys)
-  const stored = new StoredRecords(quotas, new RefreshedUsage({ read: readStored, logger }))
+  const stored = new StoredRecords(
+    new DomainMeter({
+      limitOf: (domainKey) => quotas.ofDomain(domainKey, 'stored_records'),
+      read: (domainKeys) => findStoredRecords(database.db, domainKeys),
+      logger,
+    }),
+  )
   const rates = new MessageRates({ quotas, limits: deps.limits, stored })
   const presence = new Presence({ database, logger, node: deps.node })
   const retained = createRetainedLookups(database.db, logger)
