@@ -1,11 +1,9 @@
 /** Composition of the platform: starts every room of the API on one `Infrastructure`. */
 import type { FastifyRequest } from 'fastify'
-import type { Database } from '#core/database/index.ts'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
 import type { Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#core/http/index.ts'
-import type { Logger } from '#core/logging/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
@@ -16,8 +14,8 @@ import { CONNECT_SETTINGS } from './connect/config.ts'
 import type { ConnectConfig } from './connect/config.ts'
 import { connectRoutes } from './connect/index.ts'
 import type { Listeners } from './connect/index.ts'
-import { readQueuedBytes, startAutomation } from './automation/index.ts'
-import { readDoubtBytes, startConsumers } from './consumers/index.ts'
+import { startAutomation } from './automation/index.ts'
+import { startConsumers } from './consumers/index.ts'
 import type { ConsumerTimes } from './consumers/index.ts'
 import { databaseHealthRoute } from './database-routes.ts'
 import { newerUrl, translateOlderRequests } from './legacy-routes.ts'
@@ -25,8 +23,6 @@ import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
 import { API_DOCUMENT } from './document.ts'
 import {
-  FullDomains,
-  RefreshedUsage,
   journalOfDomain,
   startDomainPurge,
   startEvents,
@@ -35,18 +31,20 @@ import {
   startIdentity,
   startJournalRetention,
 } from './identity/index.ts'
-import type { DomainPurge, Identity, IdentityConfig, Quotas } from './identity/index.ts'
+import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
 import {
   createMessageDeletion,
   createSessionsService,
   createUsageService,
   removalsOf,
+  removeDeadNodes,
   startMessages,
   startSessionStore,
 } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
+import { createFullDomains } from './queued-bytes.ts'
 import { startDomainStreams, startViews } from './views/index.ts'
-import { PROVISIONING_SETTINGS, readNotificationBytes, startProvisioning } from './provisioning/index.ts'
+import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
 import type { NotificationTimes, Provisioning, ProvisioningConfig } from './provisioning/index.ts'
 
 export type Api = {
@@ -125,7 +123,7 @@ export async function startApi(
     consumerTimes,
   }: ApiOptions,
 ): Promise<Api> {
-  const { database, history, bus, limits, keyring, logger, dataDir, hasRoom, canCommit, streams } = infrastructure
+  const { database, history, bus, limits, keyring, logger, dataDir, hasRoom, canCommit, streams, node } = infrastructure
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
       config,
@@ -163,10 +161,11 @@ export async function startApi(
     const value = createDevices({ database, keyring, identity, limits, logger })
     return Promise.resolve({ value, stop: () => Promise.resolve(value.stop()) })
   })
+  node.removeDeadWith(() => removeDeadNodes(identity.journal))
   const messages = await life.start('messages', async () => {
     const { signal } = life
     const { quotas } = identity
-    const shared = { database, bus, logger, limits, quotas }
+    const shared = { database, bus, node, logger, limits, quotas }
     const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
@@ -219,6 +218,7 @@ export async function startApi(
               startSessionStore({
                 ...options,
                 database,
+                node,
                 journal,
                 logger,
                 maxSessionsPerClient: mqtt.config.mqttSessionsPerClient,
@@ -324,16 +324,4 @@ export async function startApi(
       })(app)
     },
   }
-}
-
-/** The quota `queued_bytes`: what tasks, notifications and named consumers keep of messages, together. */
-function createFullDomains(database: Database, quotas: Quotas, logger: Logger): FullDomains {
-  const read = async (domainKeys: readonly number[]) => {
-    const parts = await Promise.all(
-      [readQueuedBytes, readNotificationBytes, readDoubtBytes].map((part) => part(database.db, domainKeys)),
-    )
-    return new Map(domainKeys.map((key) => [key, parts.reduce((sum, part) => sum + (part.get(key) ?? 0), 0)]))
-  }
-  quotas.measure('queued_bytes', async (domainKey) => (await read([domainKey])).get(domainKey) ?? 0)
-  return new FullDomains(quotas, 'queued_bytes', new RefreshedUsage({ read, logger }))
 }

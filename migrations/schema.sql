@@ -98,6 +98,73 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION mqtt_nodes_copy()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  INSERT INTO nodes (id, kind, version, migration, seen_at, dead_after_seconds, position)
+    VALUES (NEW.node, 'MQTT sessions of an earlier build', '', 21, NEW.seen_at, 15, NEW.position)
+    ON CONFLICT ON CONSTRAINT nodes_pkey DO UPDATE SET seen_at = EXCLUDED.seen_at, position = EXCLUDED.position;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION nodes_copy_end()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  DELETE FROM mqtt_nodes WHERE node = OLD.id;
+  DELETE FROM presence_nodes WHERE node = OLD.id;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION nodes_copy_new()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('nodes_copy', 0));
+  IF NEW.migration < 22 THEN
+    -- Locks the rows, so that a position is not written between this copy and its commit.
+    PERFORM FROM nodes WHERE migration >= 22 ORDER BY id FOR NO KEY UPDATE;
+  END IF;
+  -- An earlier build takes a process of this one for dead a minute after this build does, so that this one removes what it held.
+  INSERT INTO mqtt_nodes (node, seen_at, position)
+    SELECT id, seen_at + interval '1 minute', position FROM nodes n WHERE migration >= 22
+       AND (NEW.migration < 22 OR id = NEW.id AND EXISTS (SELECT FROM nodes WHERE migration < 22))
+    ON CONFLICT ON CONSTRAINT mqtt_nodes_pkey DO UPDATE SET seen_at = EXCLUDED.seen_at, position = EXCLUDED.position;
+  INSERT INTO presence_nodes (node, seen_at)
+    SELECT id, seen_at + interval '1 minute' FROM nodes n WHERE migration >= 22
+       AND (NEW.migration < 22 OR id = NEW.id AND EXISTS (SELECT FROM nodes WHERE migration < 22))
+    ON CONFLICT ON CONSTRAINT presence_nodes_pkey DO UPDATE SET seen_at = EXCLUDED.seen_at;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION nodes_copy_removal()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  DELETE FROM nodes WHERE id = OLD.node;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION nodes_copy_seen()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  UPDATE mqtt_nodes SET seen_at = NEW.seen_at + interval '1 minute', position = NEW.position WHERE node = NEW.id;
+  UPDATE presence_nodes SET seen_at = NEW.seen_at + interval '1 minute' WHERE node = NEW.id;
+  RETURN NULL;
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION position_offset()
  RETURNS bigint
  LANGUAGE sql
@@ -125,6 +192,18 @@ CREATE OR REPLACE FUNCTION position_xmin()
  LANGUAGE sql
  STABLE PARALLEL SAFE
 RETURN (((((pg_snapshot_xmin(pg_current_snapshot()))::text)::bigint + position_offset()))::text)::xid8;
+
+CREATE OR REPLACE FUNCTION presence_nodes_copy()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  INSERT INTO nodes (id, kind, version, migration, seen_at, dead_after_seconds)
+    VALUES (NEW.node, 'sessions of an earlier build', '', 21, NEW.seen_at, 20)
+    ON CONFLICT ON CONSTRAINT nodes_pkey DO UPDATE SET seen_at = EXCLUDED.seen_at;
+  RETURN NULL;
+END
+$function$;
 
 CREATE OR REPLACE FUNCTION revoke_certificates_of_clients()
  RETURNS trigger
@@ -1267,7 +1346,7 @@ CREATE TABLE mqtt_nodes (
   "position" text,
   CONSTRAINT mqtt_nodes_pkey PRIMARY KEY (node)
 );
-COMMENT ON TABLE mqtt_nodes IS 'Processes that hold MQTT sessions.';
+COMMENT ON TABLE mqtt_nodes IS 'Earlier builds: processes that hold MQTT sessions. Triggers keep it and nodes equal.';
 COMMENT ON COLUMN mqtt_nodes.node IS 'Name of the process.';
 COMMENT ON COLUMN mqtt_nodes.seen_at IS 'When it last reported that it is alive.';
 COMMENT ON COLUMN mqtt_nodes."position" IS 'Position up to which it has delivered the log of messages to subscriptions without a position of their own.';
@@ -1444,15 +1523,19 @@ CREATE TABLE nodes (
   migration integer NOT NULL,
   started_at timestamp with time zone NOT NULL DEFAULT now(),
   seen_at timestamp with time zone NOT NULL DEFAULT now(),
+  dead_after_seconds double precision NOT NULL DEFAULT 30,
+  "position" text,
   CONSTRAINT nodes_pkey PRIMARY KEY (id)
 );
-COMMENT ON TABLE nodes IS 'One row per running process. A contract migration waits until no older one is alive.';
+COMMENT ON TABLE nodes IS 'One row per running process. One that was not seen for its time is dead: another one removes what it held, and its row.';
 COMMENT ON COLUMN nodes.id IS 'Name of the process, unique for each start.';
 COMMENT ON COLUMN nodes.kind IS 'The program: api, manager or all.';
 COMMENT ON COLUMN nodes.version IS 'Version of Skein that the process runs.';
 COMMENT ON COLUMN nodes.migration IS 'Number of the newest migration that the process knows.';
 COMMENT ON COLUMN nodes.started_at IS 'When the process started.';
 COMMENT ON COLUMN nodes.seen_at IS 'When the process last reported that it is alive.';
+COMMENT ON COLUMN nodes.dead_after_seconds IS 'Seconds without a sign of life after which the process is dead; 30: of an earlier build.';
+COMMENT ON COLUMN nodes."position" IS 'Position up to which it has delivered the log of messages to MQTT subscriptions without a position of their own; NULL: none.';
 
 CREATE TABLE notification_deliveries (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1650,7 +1733,7 @@ CREATE TABLE presence_nodes (
   seen_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT presence_nodes_pkey PRIMARY KEY (node)
 );
-COMMENT ON TABLE presence_nodes IS 'Processes that hold sessions of clients. When one has not been seen for a while, another one removes its rows.';
+COMMENT ON TABLE presence_nodes IS 'Earlier builds: processes that hold sessions of clients. Triggers keep it and nodes equal.';
 COMMENT ON COLUMN presence_nodes.node IS 'Name of the process.';
 COMMENT ON COLUMN presence_nodes.seen_at IS 'When it last reported that it is alive.';
 
@@ -2402,6 +2485,24 @@ CREATE INDEX tasks_user ON tasks USING btree (user_key) WHERE (user_key IS NOT N
 CREATE INDEX tasks_without_grantor ON tasks USING btree (key) WHERE ((user_key IS NULL) AND (paused_at IS NULL) AND ((trigger IS NOT NULL) OR (publish_result IS NOT NULL) OR ((grants)::text <> '[]'::text)));
 CREATE UNIQUE INDEX tasks_workflow_name_key ON tasks USING btree (workflow_key, name) WHERE (workflow_key IS NOT NULL);
 
+CREATE TABLE trigger_remainders (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  channel_key bigint NOT NULL,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  arrived_at timestamp with time zone NOT NULL,
+  after_task_key bigint NOT NULL DEFAULT 0,
+  CONSTRAINT trigger_remainders_pkey PRIMARY KEY (key)
+);
+COMMENT ON TABLE trigger_remainders IS 'Batches of messages that the triggers of a channel get in steps, because many match: the oldest batch of a channel first.';
+COMMENT ON COLUMN trigger_remainders.key IS 'Internal key, in the order of the batches.';
+COMMENT ON COLUMN trigger_remainders.channel_key IS 'The channel.';
+COMMENT ON COLUMN trigger_remainders.xid IS 'Transaction of the batch.';
+COMMENT ON COLUMN trigger_remainders.seq IS 'The batch.';
+COMMENT ON COLUMN trigger_remainders.arrived_at IS 'When the batch arrived.';
+COMMENT ON COLUMN trigger_remainders.after_task_key IS 'Tasks up to this one have the messages of the batch.';
+CREATE INDEX trigger_remainders_channel ON trigger_remainders USING btree (channel_key, key);
+
 CREATE TABLE user_unique_names (
   kind text NOT NULL,
   value text NOT NULL,
@@ -2691,7 +2792,6 @@ ALTER TABLE bootstrap_profiles ADD CONSTRAINT bootstrap_profiles_domain_fkey FOR
 ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
 ALTER TABLE client_presence ADD CONSTRAINT client_presence_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
-ALTER TABLE client_presence ADD CONSTRAINT client_presence_node_fkey FOREIGN KEY (node) REFERENCES presence_nodes(node) ON DELETE CASCADE;
 ALTER TABLE client_telemetry ADD CONSTRAINT client_telemetry_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
@@ -2761,6 +2861,7 @@ ALTER TABLE tasks ADD CONSTRAINT tasks_domain_fkey FOREIGN KEY (domain_key) REFE
 ALTER TABLE tasks ADD CONSTRAINT tasks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key);
 ALTER TABLE tasks ADD CONSTRAINT tasks_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE SET NULL;
 ALTER TABLE tasks ADD CONSTRAINT tasks_workflow_fkey FOREIGN KEY (workflow_key) REFERENCES workflows(key) ON DELETE CASCADE;
+ALTER TABLE trigger_remainders ADD CONSTRAINT trigger_remainders_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE user_unique_names ADD CONSTRAINT user_unique_names_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE worker_certificates ADD CONSTRAINT worker_certificates_worker_fkey FOREIGN KEY (worker_key) REFERENCES workers(key) ON DELETE CASCADE;
 ALTER TABLE worker_tokens ADD CONSTRAINT worker_tokens_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
@@ -2802,7 +2903,21 @@ CREATE TRIGGER journal_days_subtracted AFTER DELETE ON journal REFERENCING OLD T
 
 CREATE TRIGGER journal_subjects_added AFTER INSERT ON journal REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION add_journal_subjects();
 
+CREATE TRIGGER mqtt_nodes_copied AFTER INSERT OR UPDATE ON mqtt_nodes FOR EACH ROW WHEN ((pg_trigger_depth() = 0)) EXECUTE FUNCTION mqtt_nodes_copy();
+
+CREATE TRIGGER mqtt_nodes_removed AFTER DELETE ON mqtt_nodes FOR EACH ROW WHEN ((pg_trigger_depth() = 0)) EXECUTE FUNCTION nodes_copy_removal();
+
+CREATE TRIGGER nodes_end_copied AFTER DELETE ON nodes FOR EACH ROW WHEN ((pg_trigger_depth() = 0)) EXECUTE FUNCTION nodes_copy_end();
+
+CREATE TRIGGER nodes_new_copied AFTER INSERT ON nodes FOR EACH ROW EXECUTE FUNCTION nodes_copy_new();
+
+CREATE TRIGGER nodes_seen_copied AFTER UPDATE ON nodes FOR EACH ROW WHEN (((new.migration >= 22) AND (pg_trigger_depth() = 0))) EXECUTE FUNCTION nodes_copy_seen();
+
 CREATE TRIGGER notification_deliveries_owner_set BEFORE INSERT ON notification_deliveries FOR EACH ROW WHEN ((new.user_key IS NULL)) EXECUTE FUNCTION set_notification_delivery_owner();
+
+CREATE TRIGGER presence_nodes_copied AFTER INSERT OR UPDATE ON presence_nodes FOR EACH ROW WHEN ((pg_trigger_depth() = 0)) EXECUTE FUNCTION presence_nodes_copy();
+
+CREATE TRIGGER presence_nodes_removed AFTER DELETE ON presence_nodes FOR EACH ROW WHEN ((pg_trigger_depth() = 0)) EXECUTE FUNCTION nodes_copy_removal();
 
 CREATE TRIGGER task_messages_letter_domain_set BEFORE UPDATE OF refused_at ON task_messages FOR EACH ROW EXECUTE FUNCTION set_task_letter_domain();
 

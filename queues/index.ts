@@ -52,7 +52,7 @@ export type { LetterSource, StoredLetter } from './dead-letters.ts'
 export { QUEUE_METRICS, queueGauges } from './metrics.ts'
 export { MAX_OPEN_REPLAYS, openReplay, startReplayReader } from './replays.ts'
 export type { NewReplay, OpenReplay, ReplayStep } from './replays.ts'
-export { readQueuedBytes } from './sizes.ts'
+export { boundQueuedBytes, readQueuedBytes } from './sizes.ts'
 export { isTemporary } from './temporary.ts'
 export type { GivenMessages, SenmlRecord, TriggerMessage } from './trigger-message.ts'
 export {
@@ -64,17 +64,19 @@ export {
   countDropped,
   countExpired,
   coversSubtopic,
-  hasTriggers,
   listSoonExpired,
   listTriggersBehind,
   lockTriggerBehind,
   matchingRecords,
+  readServedTriggers,
   readTriggerFilters,
   readTriggerRules,
   storeTriggerPlace,
   writeTrigger,
 } from './triggers.ts'
 export type { Comparator, Excess, Ordering, StoredTriggerRule, TriggerFilter, TriggerRule } from './triggers.ts'
+export { hasRemainders, listRemainders, lockRemainder, storeRemainder, storeRemainders } from './trigger-remainders.ts'
+export type { StoredRemainder, TriggerRemainder } from './trigger-remainders.ts'
 export { findTasksNamed, findWorkflowsNamed } from './task-names.ts'
 export type { FoundNames, NamedTask, NamedWorkflow, NameSearch } from './task-names.ts'
 export {

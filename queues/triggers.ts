@@ -74,7 +74,7 @@ export type StoredTriggerRule = TriggerRule & {
 /** What a trigger asks of a message. */
 export type TriggerFilter = Pick<
   StoredTriggerRule,
-  'taskKey' | 'channelKey' | 'channelId' | 'subtopic' | 'name' | 'comparator' | 'value' | 'publishesTo'
+  'taskKey' | 'domainKey' | 'channelKey' | 'channelId' | 'subtopic' | 'name' | 'comparator' | 'value' | 'publishesTo'
 >
 
 const RULE_COLUMNS = [
@@ -142,14 +142,14 @@ const MAX_WARNED = 500
 
 const IS_NEW_WINDOW = sql`(g.window_at IS NULL OR g.window_at + make_interval(secs => g.rate_ms / 1000.0) <= now())`
 
-const FILTER = sql`g.task_key AS "taskKey", g.channel_key AS "channelKey", c.id AS "channelId", g.subtopic, g.name, g.comparator, g.value,
+const FILTER = sql`g.task_key AS "taskKey", g.channel_key AS "channelKey", c.id AS "channelId", c.domain_key AS "domainKey", g.subtopic, g.name, g.comparator, g.value,
       CASE WHEN t.publish_result ->> 'channel_id' = c.id::text
         THEN replace(coalesce(t.publish_result ->> 'subtopic', ''), '/', '.') END AS "publishesTo"`
 
 const RULE_TABLES = sql`task_triggers g JOIN channels c ON c.key = g.channel_key JOIN tasks t ON t.key = g.task_key`
 
 const RULES = sql`
-  SELECT ${FILTER}, c.domain_key AS "domainKey",
+  SELECT ${FILTER},
       g.debounce_ms AS "debounceMs", g.rate_count AS "rateCount", g.rate_ms AS "rateMs", g.excess, g.batch, g.ordering,
       w.waiting, w."waitingBytes",
       CASE WHEN g.rate_count IS NULL THEN NULL WHEN ${IS_NEW_WINDOW} THEN g.rate_count
@@ -163,17 +163,24 @@ type RuleRow = Omit<StoredTriggerRule, 'behind'> & { behind: BehindColumn }
 
 const ruleOf = (row: RuleRow): StoredTriggerRule => ({ ...row, behind: behindOf(row.behind) })
 
-/** Whether any trigger is not behind. */
-export async function hasTriggers(tx: Transaction): Promise<boolean> {
-  const { rows } = await sql`SELECT FROM task_triggers WHERE behind_since IS NULL LIMIT 1`.execute(tx)
-  return rows.length > 0
+/** Undefined: no trigger is served at the end of the log. Otherwise the channels whose triggers still get earlier messages. */
+export async function readServedTriggers(tx: Transaction): Promise<{ remaining: ReadonlySet<number> } | undefined> {
+  const { rows } = await sql<{ is_any: boolean; remaining: number[] }>`
+    SELECT EXISTS (SELECT FROM task_triggers WHERE behind_since IS NULL) AS is_any,
+      ARRAY(SELECT DISTINCT channel_key FROM trigger_remainders) AS remaining`.execute(tx)
+  return rows[0]?.is_any === true ? { remaining: new Set(rows[0].remaining) } : undefined
 }
 
-/** What the triggers of these channels that are not behind ask of a message. */
-export async function readTriggerFilters(tx: Transaction, channelKeys: readonly number[]): Promise<TriggerFilter[]> {
+/** What the triggers of these channels that are not behind ask of a message, in the order of their tasks. */
+export async function readTriggerFilters(
+  tx: Transaction,
+  channelKeys: readonly number[],
+  { afterTaskKey = 0, limit }: { afterTaskKey?: number; limit?: number } = {},
+): Promise<TriggerFilter[]> {
   if (channelKeys.length === 0) return []
   const { rows } = await sql<TriggerFilter>`SELECT ${FILTER} FROM ${RULE_TABLES}
-    WHERE g.channel_key = ANY(${channelKeys}::bigint[]) AND g.behind_since IS NULL ORDER BY g.task_key`.execute(tx)
+    WHERE g.channel_key = ANY(${channelKeys}::bigint[]) AND g.behind_since IS NULL AND g.task_key > ${afterTaskKey}
+    ORDER BY g.task_key LIMIT ${limit ?? null}::bigint`.execute(tx)
   return rows
 }
 

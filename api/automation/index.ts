@@ -12,7 +12,7 @@ import { startReplays } from './replays.ts'
 import { startTriggers } from './triggers.ts'
 
 export { createChannelReader } from './channel-reader.ts'
-export { QUEUE_METRICS, queueGauges, readQueuedBytes } from '#queues/index.ts'
+export { QUEUE_METRICS, boundQueuedBytes, queueGauges, readQueuedBytes } from '#queues/index.ts'
 
 export type AutomationDeps = {
   database: Database

@@ -5,6 +5,8 @@
 import type { FullDomains } from '#api/identity/index.ts'
 import { MAX_WAIT_DAYS, placeOf, readBacklog, startBacklogs } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
+import { findPosition } from '#core/changelog/index.ts'
+import type { BehindPlace } from '#core/changelog/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Rounds } from '#core/rounds.ts'
@@ -13,13 +15,14 @@ import {
   MAX_WAITING,
   countExpired,
   handMatches,
+  hasRemainders,
   hintMessages,
   listSoonExpired,
   listTriggersBehind,
   lockTriggerBehind,
   storeTriggerPlace,
 } from '#queues/index.ts'
-import type { StoredTriggerRule } from '#queues/index.ts'
+import { waitsForRoom } from './hand-out.ts'
 import { matchesOf } from './matches.ts'
 import { recordInJournal } from './refusals.ts'
 
@@ -80,10 +83,6 @@ export function startTriggersBehind({
   })
 }
 
-/** Whether messages wait in their channel because the domain has as many in its queues as it may. With debounce, one message replaces the others. */
-export const waitsForRoom = ({ domainKey, debounceMs }: StoredTriggerRule, fullDomains: FullDomains): boolean =>
-  debounceMs === null && fullDomains.has(domainKey)
-
 /** One step of a trigger. Returns the number of messages that were handled. */
 async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains): Promise<number> {
   const rule = await lockTriggerBehind(tx, taskKey)
@@ -102,6 +101,19 @@ async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains):
   }
   const [handled = 0] = taken.length === 0 ? [] : await handMatches(tx, [{ rule, matches: taken }])
   const left = taken[handled]
-  await storeTriggerPlace(tx, rule, left === undefined ? next : placeOf(left.of))
+  await storeTriggerPlace(
+    tx,
+    rule,
+    left === undefined ? (next ?? (await endPlace(tx, rule.channelKey))) : placeOf(left.of),
+  )
   return handled + expired
+}
+
+/**
+ * Where a trigger goes on that has everything which the follower has passed, which is held there. Undefined: with the follower. While messages of
+ * its channel are handed out in steps, it would get those a second time.
+ */
+async function endPlace(tx: Transaction, channelKey: number): Promise<BehindPlace | undefined> {
+  const end = (await hasRemainders(tx, channelKey)) ? await findPosition(tx, TRIGGER_CONSUMER) : undefined
+  return end && { xid: end.xid, seq: end.seq + 1, message: 0, arrivedAtSeconds: Date.now() / 1000 }
 }

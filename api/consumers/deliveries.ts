@@ -217,6 +217,9 @@ export async function findPassed(db: Queryable, key: number, given: readonly Pla
   return rows.map((row) => fromRow<Place>(row))
 }
 
+/** Whose rows count with their size. */
+export const DOUBT_TABLE = 'message_consumer_deliveries'
+
 /** Bytes of the rows of what is in doubt and of dead letters, by domain; a domain that is absent has none. Their messages are not copied. */
 export async function readDoubtBytes(
   db: Queryable,

@@ -2,6 +2,7 @@
 export {
   MAX_WAIT_DAYS,
   channelsAfter,
+  loadBatchAt,
   oldestArrival,
   placeOf,
   readBacklog,
@@ -9,6 +10,7 @@ export {
   startBacklogs,
 } from './live/backlog.ts'
 export type { ForwardStep } from './live/backlog.ts'
+export { removeDeadNodes } from './dead-nodes.ts'
 export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
 export type { MessageDeletion } from './deletion/index.ts'
 export type { ExportFormat, MessageExport } from './export/exporter.ts'

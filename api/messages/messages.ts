@@ -1,10 +1,11 @@
 /** Composes the slices of the messages room: a message is stored before it is acknowledged, and is in every later read. */
 import type { ChannelAccess } from '#api/devices/index.ts'
-import { RefreshedUsage } from '#api/identity/index.ts'
+import { DomainMeter } from '#api/identity/index.ts'
 import type { Quotas } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { SnapshotSource } from '#core/database/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
+import type { LivingNode } from '#core/nodes/index.ts'
 import { isTracing } from '#core/tracing/index.ts'
 import { createExporter } from './export/exporter.ts'
 import type { ExportFormat, MessageExport } from './export/exporter.ts'
@@ -34,6 +35,8 @@ import type { StorableMessage } from './store/message-rows.ts'
 /** See `IngestDeps`, and: */
 export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
   bus: Bus
+  /** This process, which holds sessions. */
+  node: LivingNode
   /** Default: no limits of messages and exports. */
   quotas?: MessageQuotas
   /** Where the processes share the limits. */
@@ -108,10 +111,15 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     },
   })
   const quotas = deps.quotas ?? UNLIMITED
-  const readStored = (domainKeys: readonly number[]) => findStoredRecords(database.db, domainKeys)
-  const stored = new StoredRecords(quotas, new RefreshedUsage({ read: readStored, logger }))
+  const stored = new StoredRecords(
+    new DomainMeter({
+      limitOf: (domainKey) => quotas.ofDomain(domainKey, 'stored_records'),
+      read: (domainKeys) => findStoredRecords(database.db, domainKeys),
+      logger,
+    }),
+  )
   const rates = new MessageRates({ quotas, limits: deps.limits, stored })
-  const presence = new Presence({ database, logger })
+  const presence = new Presence({ database, logger, node: deps.node })
   const retained = createRetainedLookups(database.db, logger)
   const history = deps.history ?? database
   const reader = createReader(history)

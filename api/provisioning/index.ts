@@ -5,6 +5,7 @@ export type { Provisioning } from './provisioning.ts'
 export {
   NOTIFICATION_METRICS,
   notificationGauges,
+  NOTIFICATION_TABLE,
   readNotificationBytes,
   subscriptionsWithLetters,
 } from './notifications/index.ts'

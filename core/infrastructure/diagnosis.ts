@@ -1,6 +1,7 @@
 /** What decides whether the database keeps what it acknowledged, and what holds it up: read when an operator asks. */
 import { diskSpace } from '../database/embedded/index.ts'
 import type { Database } from '../database/index.ts'
+import { IS_DEAD } from '../nodes/index.ts'
 import { sql } from '../sql.ts'
 
 export type DatabaseDiagnosis = {
@@ -46,7 +47,6 @@ type Facts = {
   dataDir: string | undefined
 }
 
-const NODE_SEEN_SECONDS = 60
 const STATEMENT_DEADLINE_MS = 5000
 const MAX_ROWS = 100
 
@@ -79,7 +79,7 @@ export async function diagnoseDatabase({ database, knownMigrations, dataDir }: F
     const { rows: migrations } = await sql<{ number: number; name: string }>`
       SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1`.execute(tx)
     const { rows: nodes } = await sql<DatabaseDiagnosis['nodes'][number]>`
-      SELECT id, kind, version, migration FROM nodes WHERE seen_at > now() - make_interval(secs => ${NODE_SEEN_SECONDS})
+      SELECT id, kind, version, migration FROM nodes WHERE NOT (${IS_DEAD})
       ORDER BY kind, id LIMIT ${MAX_ROWS}`.execute(tx)
     const { rows: backups } = await sql<{
       lastAt: string | null

@@ -3,7 +3,6 @@
  * `nodes`. The lifecycle stops them in reverse.
  */
 import { join, resolve } from 'node:path'
-import { hostname } from 'node:os'
 import { readBuildInfo } from '../build-info.ts'
 import type { BuildInfo } from '../build-info.ts'
 import { connectBus } from '../bus/index.ts'
@@ -19,7 +18,6 @@ import {
   superviseEmbeddedPostgres,
 } from '../database/embedded/index.ts'
 import { ServiceError } from '../errors/index.ts'
-import { newId } from '../ids.ts'
 import { HOME } from '../installation.ts'
 import { createKeyring, loadMasterKey, parsePreviousKey, requireSameKey, rotateSecretKey } from '../keyring/index.ts'
 import type { Keyring, SealedColumn } from '../keyring/index.ts'
@@ -28,10 +26,10 @@ import { connectSharedLimits } from '../limits/index.ts'
 import type { SharedLimits } from '../limits/index.ts'
 import type { Lifecycle } from '../program/index.ts'
 import type { Logger } from '../logging/index.ts'
+import { LivingNode } from '../nodes/index.ts'
 import type { Machine } from '../processes/index.ts'
 import { startReadiness } from '../readiness/index.ts'
 import type { Readiness } from '../readiness/index.ts'
-import { startPeriodicRounds } from '../rounds.ts'
 import { createStreams } from '../streams/index.ts'
 import type { Streams } from '../streams/index.ts'
 import type { Secret } from '../config/index.ts'
@@ -40,7 +38,6 @@ import type { CommitProbe } from './commit-probe.ts'
 import { diagnoseDatabase } from './diagnosis.ts'
 import type { DatabaseDiagnosis } from './diagnosis.ts'
 import type { InfrastructureConfig } from './settings.ts'
-import { sql } from '../sql.ts'
 
 export type Infrastructure = {
   readonly config: InfrastructureConfig
@@ -59,8 +56,8 @@ export type Infrastructure = {
   readonly readiness: Readiness
   /** Budget and limits shared by all streams of this process. */
   readonly streams: Streams
-  /** Unique per process: its row in `nodes`. */
-  readonly nodeId: string
+  /** The row of this process in `nodes`. */
+  readonly node: LivingNode
   /** The embedded server, for other processes of this machine. */
   readonly embedded: EmbeddedServer | undefined
   /** False while the disk of the embedded database is nearly full; ingest is rejected until there is room. */
@@ -104,13 +101,10 @@ export type InfrastructureOptions = {
 
 export const MIGRATIONS_FOLDER = join(HOME, 'migrations')
 
-const NODE_BEAT_MS = 10_000
 /** A replica that does not accept a connection in this time does not serve the read; the primary does. */
 const REPLICA_CONNECT_DEADLINE_MS = 1000
 /** A start waits this long for a synchronous standby. A program that ends leaves a waiting COMMIT in the server, so it ends rarely. */
 const STANDBY_DEADLINE_MS = 600_000
-/** The age after which rows of dead nodes are removed. */
-const NODE_KEPT_SECONDS = 86_400
 
 export async function startInfrastructure(life: Lifecycle, options: InfrastructureOptions): Promise<Infrastructure> {
   const { config, logger, kind, onStep = () => undefined } = options
@@ -205,10 +199,16 @@ export async function startInfrastructure(life: Lifecycle, options: Infrastructu
     const value = await connectSharedLimits(config.redisUrl?.reveal(), logger, options.machine?.limits)
     return { value, stop: () => Promise.resolve(value?.close()) }
   })
-  const nodeId = `${kind}-${hostname()}-${newId().slice(0, 8)}`
-  await life.start('sign of life', () =>
-    startBeat(database, { nodeId, kind, version: build.version, migration: migrations.length }, logger),
-  )
+  const node = await life.start('sign of life', async () => {
+    const value = await LivingNode.start({
+      database,
+      logger,
+      kind,
+      version: build.version,
+      migration: migrations.length,
+    })
+    return { value, stop: () => value.stop() }
+  })
   return {
     config,
     logger,
@@ -221,7 +221,7 @@ export async function startInfrastructure(life: Lifecycle, options: Infrastructu
     limits,
     readiness,
     streams: createStreams(config),
-    nodeId,
+    node,
     embedded: server.embedded,
     hasRoom: server.hasRoom,
     canCommit,
@@ -371,29 +371,4 @@ function unreachable(error: unknown, config: InfrastructureConfig): unknown {
     `the database of SKEIN_DATABASE_URL is unreachable (${errorMessageOf(error.cause ?? error)}); check that the server is running and the address is correct`,
     { cause: error },
   )
-}
-
-async function startBeat(
-  database: Database,
-  node: { nodeId: string; kind: string; version: string; migration: number },
-  logger: Logger,
-) {
-  const beat = () =>
-    sql`INSERT INTO nodes (id, kind, version, migration) VALUES (${node.nodeId}, ${node.kind}, ${node.version}, ${node.migration})
-      ON CONFLICT ON CONSTRAINT nodes_pkey DO UPDATE SET seen_at = now()`.execute(database.db)
-  await beat()
-  await sql`DELETE FROM nodes WHERE seen_at < now() - make_interval(secs => ${NODE_KEPT_SECONDS})`.execute(database.db)
-  const rounds = startPeriodicRounds({
-    firstPauseMs: NODE_BEAT_MS,
-    pauseMs: NODE_BEAT_MS,
-    round: beat,
-    onFailure: (error) => logger.debug({ err: error }, 'failed to record that the process is alive'),
-  })
-  return {
-    value: undefined,
-    async stop() {
-      await rounds.stop()
-      await sql`DELETE FROM nodes WHERE id = ${node.nodeId}`.execute(database.db).catch(() => undefined)
-    },
-  }
 }

@@ -5,6 +5,8 @@
 import type { Database } from '../database/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
+import { IS_DEAD } from '../nodes/index.ts'
+import { sql } from '../sql.ts'
 import type { Keyring } from './keyring.ts'
 
 /** A column of sealed values. */
@@ -27,8 +29,8 @@ type Client = Awaited<ReturnType<Database['dedicated']>>
 const ROWS_PER_BATCH = 1000
 /** The key of the advisory lock. */
 const ROTATION_LOCK = 7_240_118
-/** A node that was seen within this time may hold the previous key. */
-const ALIVE_SECONDS = 30
+/** The longest time after which a node is dead. */
+const DEAD_AFTER_SECONDS = 30
 
 export type RotationOptions = {
   database: Database
@@ -66,13 +68,12 @@ export async function rotateSecretKey(options: RotationOptions): Promise<void> {
 
 async function begin(client: Client, { current, previous }: RotationOptions): Promise<void> {
   const alive = await client.query<{ id: string }>(
-    'SELECT id FROM nodes WHERE seen_at > now() - make_interval(secs => $1) ORDER BY id',
-    [ALIVE_SECONDS],
+    sql`SELECT id FROM nodes WHERE NOT (${IS_DEAD}) ORDER BY id`.statement().text,
   )
   if (alive.rows.length > 0) {
     throw new ServiceError(
       'invalid_state',
-      `the secret key cannot be rotated while other processes are running; stop ${alive.rows.map(({ id }) => id).join(', ')} (a killed process is ignored after ${ALIVE_SECONDS} s)`,
+      `the secret key cannot be rotated while other processes are running; stop ${alive.rows.map(({ id }) => id).join(', ')} (a killed process is ignored after ${DEAD_AFTER_SECONDS} s)`,
     )
   }
   // One statement: at no moment does the fingerprint claim that the previous key opens every value.

@@ -3,7 +3,7 @@
  * counted about once a second for the domains that add something, and this process adds what it created since, so that a new task costs no
  * statement of its own. Before a refusal it is counted again, if this process has changed something since.
  */
-import { DOMAIN_QUOTAS, RefreshedUsage, requireWithin } from '#api/identity/index.ts'
+import { DOMAIN_QUOTAS, DomainMeter, requireWithin } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
@@ -46,20 +46,22 @@ export type TakenRoom = Disposable & { committed(): void }
 const NO_ROOM: TakenRoom = { committed: () => undefined, [Symbol.dispose]: () => undefined }
 
 export class AmountQuotas {
-  readonly #quotas: TaskQuotas
-  readonly #usage: Readonly<Record<TaskAmount, RefreshedUsage<string>>>
+  readonly #meters: Readonly<Record<TaskAmount, DomainMeter<string>>>
   /** By name and domain, what is being added now. */
   readonly #pending = new Map<string, number>()
 
   constructor({ database: { db }, quotas, logger }: { database: Database; quotas: TaskQuotas; logger: Logger }) {
-    this.#quotas = quotas
-    const usageOf = (name: TaskAmount) =>
-      new RefreshedUsage<string>({ read: (domainIds) => countTaskAmount(db, name, domainIds), logger })
-    this.#usage = {
-      tasks: usageOf('tasks'),
-      workflows: usageOf('workflows'),
-      schedules: usageOf('schedules'),
-      triggers: usageOf('triggers'),
+    const meterOf = (name: TaskAmount) =>
+      new DomainMeter<string>({
+        limitOf: (domainId) => quotas.ofDomainId(domainId, name),
+        read: (domainIds) => countTaskAmount(db, name, domainIds),
+        logger,
+      })
+    this.#meters = {
+      tasks: meterOf('tasks'),
+      workflows: meterOf('workflows'),
+      schedules: meterOf('schedules'),
+      triggers: meterOf('triggers'),
     }
   }
 
@@ -101,14 +103,14 @@ export class AmountQuotas {
     if (domainId === null) return
     for (const name of TASK_AMOUNTS) {
       const by = change[name] ?? 0
-      if (by > 0) this.#usage[name].add(domainId, by)
-      if (by < 0) this.#usage[name].removed(domainId)
+      if (by > 0) this.#meters[name].add(domainId, by)
+      if (by < 0) this.#meters[name].removed(domainId)
     }
   }
 
   /** This process committed that tasks or workflows are gone. */
   removed(domainId: string | null): void {
-    if (domainId !== null) for (const name of TASK_AMOUNTS) this.#usage[name].removed(domainId)
+    if (domainId !== null) for (const name of TASK_AMOUNTS) this.#meters[name].removed(domainId)
   }
 
   #addedOf(change: AmountChange): TaskAmount[] {
@@ -117,22 +119,22 @@ export class AmountQuotas {
 
   /** Whether its figure is not known, or leaves no room. */
   #isUnsure(domainId: string, name: TaskAmount, added: number): boolean {
-    const limit = this.#quotas.ofDomainId(domainId, name)
+    const limit = this.#meters[name].limitOf(domainId)
     if (limit === undefined) return false
-    return this.#usage[name].peek(domainId) === undefined || this.#used(domainId, name) + added > limit
+    return this.#meters[name].used(domainId) === undefined || this.#used(domainId, name) + added > limit
   }
 
   async #read(domainId: string, change: AmountChange): Promise<void> {
     for (const name of this.#addedOf(change))
       for (let look = 0; look < MAX_LOOKS && this.#isUnsure(domainId, name, change[name] ?? 0); look++) {
-        await this.#usage[name].findNewer(domainId)
+        await this.#meters[name].renewed(domainId)
         // What is being added may fail, and what was added just now may be in the figure already.
         if (this.#pending.has(`${name} ${domainId}`)) await sleep(LOOK_AGAIN_MS)
       }
   }
 
   #require(domainId: string, name: TaskAmount, added: number): void {
-    const limit = this.#quotas.ofDomainId(domainId, name)
+    const limit = this.#meters[name].limitOf(domainId)
     if (limit === undefined) return
     const { noun } = DOMAIN_QUOTAS[name]
     requireWithin({ owner: 'domain', noun, limit, used: this.#used(domainId, name), added })
@@ -140,7 +142,7 @@ export class AmountQuotas {
 
   /** Without a figure the database does not answer, and there is room as far as is known. */
   #used(domainId: string, name: TaskAmount): number {
-    return (this.#usage[name].peek(domainId) ?? 0) + (this.#pending.get(`${name} ${domainId}`) ?? 0)
+    return (this.#meters[name].used(domainId) ?? 0) + (this.#pending.get(`${name} ${domainId}`) ?? 0)
   }
 
   #pend(domainId: string, name: TaskAmount, change: number): void {

@@ -6,7 +6,7 @@
 import {
   DOMAIN_QUOTAS,
   DayCounts,
-  RefreshedUsage,
+  DomainMeter,
   keptByDomains,
   usedTodayByDomains,
   usedUp,
@@ -58,14 +58,15 @@ export class CountedQuota {
   readonly #name: Name
   readonly #quotas: TaskQuotas
   /** Of domains and periods. */
-  readonly #usage: RefreshedUsage<string>
+  readonly #meter: DomainMeter<string>
   readonly #counts: DayCounts
 
   /** Starts to write. `stop` writes the rest. */
   constructor({ name, database: { db }, quotas, managerId, logger }: CountedQuotaDeps) {
     this.#name = name
     this.#quotas = quotas
-    this.#usage = new RefreshedUsage({
+    this.#meter = new DomainMeter({
+      limitOf: (key) => quotas.ofDomainId(domainOf(key), name),
       read: async (keys) => {
         const used = await KINDS[name].read(db, keys.map(domainOf))
         return new Map(keys.map((key) => [key, used.get(domainOf(key)) ?? 0]))
@@ -79,7 +80,7 @@ export class CountedQuota {
       name,
       source: managerId,
       logger,
-      onWritten: (domainId, amount) => this.#usage.add(this.#keyOf(domainId), amount),
+      onWritten: (domainId, amount) => this.#meter.add(this.#keyOf(domainId), amount),
     })
   }
 
@@ -91,9 +92,10 @@ export class CountedQuota {
   /** Undefined: the domain has room. Otherwise the error of a start. */
   refusalOf(domainId: string | null | undefined): ServiceError | undefined {
     if (domainId === null || domainId === undefined) return undefined
+    // Before the key is made: most domains have no limit, and each start asks.
     const limit = this.#quotas.ofDomainId(domainId, this.#name)
     if (limit === undefined) return undefined
-    const used = (this.#usage.peek(this.#keyOf(domainId)) ?? 0) + this.#counts.unwritten(domainId)
+    const used = (this.#meter.used(this.#keyOf(domainId)) ?? 0) + this.#counts.unwritten(domainId)
     return used >= limit ? KINDS[this.#name].refusal(limit) : undefined
   }
 

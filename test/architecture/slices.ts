@@ -24,6 +24,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     streams: 'unsent bytes of streams, and the limits of slow readers',
     bus: 'hints between processes',
     database: 'connection pool, transactions, migrations, the embedded server',
+    nodes: 'the row of each running process, and which processes are dead',
     keyring: 'keys that are derived from the secret key',
     limits: 'rate limits that nodes share',
     changelog: 'rows in the order of their commits: append, follow, tail',

@@ -14,6 +14,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
+import { aNode } from '../harness/node.ts'
 
 /** Of our own database: other test files have lanes on the same server. */
 const LANE_CONNECTIONS = `datname = current_database() AND application_name LIKE 'skein ingest shard%'`
@@ -31,6 +32,7 @@ async function withMessages(
 ): Promise<void> {
   const messages = await startMessages({
     database: server.database,
+    node: aNode(server.database),
     logger,
     bus: createLocalBus(),
     hasRoom: () => true,
@@ -154,6 +156,7 @@ describe('a COMMIT without an answer', () => {
     await using link = await startLink(server.address)
     const messages = await startMessages({
       database: link.database,
+      node: aNode(server.database),
       logger,
       bus: createLocalBus(),
       hasRoom: () => true,
@@ -174,6 +177,7 @@ describe('a COMMIT without an answer', () => {
     await using link = await startLink(server.address)
     const messages = await startMessages({
       database: link.database,
+      node: aNode(server.database),
       logger,
       bus: createLocalBus(),
       hasRoom: () => true,
@@ -287,7 +291,13 @@ describe('limits of series', () => {
   })
 
   test('two processes that receive the same new names create each series once', async () => {
-    const other = await startMessages({ database: server.database, logger, bus: createLocalBus(), hasRoom: () => true })
+    const other = await startMessages({
+      database: server.database,
+      node: aNode(server.database),
+      logger,
+      bus: createLocalBus(),
+      hasRoom: () => true,
+    })
     await withMessages(async (messages) => {
       const access = newAccess()
       const names = Array.from({ length: 200 }, (_, index) => `n${index}`)
@@ -324,6 +334,7 @@ test('a missing partition is created, and the message is stored', async () => {
 test('closing writes all queued messages and refuses later ones', async () => {
   const messages = await startMessages({
     database: server.database,
+    node: aNode(server.database),
     logger,
     bus: createLocalBus(),
     hasRoom: () => true,

@@ -8,6 +8,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
+import { aNode } from '../harness/node.ts'
 
 let server: TestDatabase
 /** Two processes of one installation that hear nothing of each other but through the database. */
@@ -19,6 +20,7 @@ beforeAll(async () => {
   const start = () =>
     startMessages({
       database: server.database,
+      node: aNode(server.database),
       logger,
       bus: createLocalBus(),
       hasRoom: () => true,
@@ -195,6 +197,7 @@ test('a follower that caught up beyond a running read gets none of its messages 
   })
   const node = await startMessages({
     database: slow,
+    node: aNode(server.database),
     logger,
     bus: createLocalBus(),
     hasRoom: () => true,

@@ -1,9 +1,12 @@
 /** Who is online, on whatever node: clients with a session, until it ends or its node dies. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Presence } from '../../api/messages/presence/index.ts'
-import { clearDeadNodes, findTelemetry } from '../../api/messages/presence/repository.ts'
+import { removeDeadNodes } from '../../api/messages/dead-nodes.ts'
+import { findTelemetry } from '../../api/messages/presence/repository.ts'
+import type { LivingNode } from '#core/nodes/index.ts'
 import { ZERO_TIME } from '#core/time.ts'
 import { silentLogger as logger } from '../harness/database.ts'
+import { startLivingNode } from '../harness/node.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { startPlant } from './support.ts'
@@ -13,15 +16,22 @@ let here: Presence
 let elsewhere: Presence
 let client: number
 
-const start = (deadAfterSeconds = 20) =>
-  new Presence({ database: plant.api.database, logger, writeIntervalMs: 20, deadAfterSeconds })
+const nodes: LivingNode[] = []
+
+const start = async () => {
+  const { database } = plant.api
+  const node = await startLivingNode(database)
+  nodes.push(node)
+  return new Presence({ database, logger, writeIntervalMs: 20, node })
+}
 
 beforeAll(async () => {
-  here = start()
-  elsewhere = start()
+  here = await start()
+  elsewhere = await start()
 })
 afterAll(async () => {
   await Promise.all([here.stop(), elsewhere.stop()])
+  await Promise.all(nodes.map((node) => node.stop()))
 })
 beforeEach(async () => {
   client = await keyOf((await plant.newDevice()).id)
@@ -98,12 +108,12 @@ test('two nodes with changing clients agree in the end', async () => {
 })
 
 test('the clients of a dead node are offline since it was last seen; a slow node writes its sessions again', async () => {
-  const slow = start()
+  const slow = await start()
   slow.online(client, 'mqtt')
   await becomes(true)
   const { pool } = plant.api.database
-  const aged = `UPDATE presence_nodes SET seen_at = seen_at - interval '1 hour'
-    WHERE node IN (SELECT node FROM client_presence WHERE client_key = $1)`
+  const aged = `UPDATE nodes SET seen_at = seen_at - interval '1 hour'
+    WHERE id IN (SELECT node FROM client_presence WHERE client_key = $1)`
   const offlineFor = async () => {
     const { rows } = await pool.query<{ seconds: number }>(
       `SELECT extract(epoch FROM now() - state_since)::float8 AS seconds FROM client_telemetry
@@ -115,7 +125,7 @@ test('the clients of a dead node are offline since it was last seen; a slow node
   // It lives, and may say so in between.
   const seconds = await until(async () => {
     await pool.query(aged, [client])
-    await clearDeadNodes(plant.api.database, 60)
+    await removeDeadNodes(plant.api.api.identity.journal)
     return await offlineFor()
   }, 'it is taken for dead')
   expect(seconds).toBeGreaterThan(3000)
@@ -128,7 +138,7 @@ test('the clients of a dead node are offline since it was last seen; a slow node
 })
 
 test('the shutdown of a node ends its sessions', async () => {
-  const node = start()
+  const node = await start()
   node.online(client, 'mqtt')
   await becomes(true)
   await node.stop()

@@ -9,6 +9,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
+import { aNode } from '../harness/node.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
@@ -117,6 +118,7 @@ function speaking() {
   })
   const store = startSessionStore({
     database: breakable,
+    node: aNode(breakable),
     journal: plant.api.api.identity.journal,
     quotas: plant.api.api.identity.quotas,
     logger,
@@ -210,6 +212,8 @@ test('a failed position report is sent again', async () => {
   await one.untilSaid()
   expect(one.undone).toBe(0)
   one.break()
+  const said = one.say({ node: 'further' })
   await until(() => one.undone > 0, 'it was taken back')
+  await said
   await one.store.stop()
 })

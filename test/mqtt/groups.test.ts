@@ -79,7 +79,7 @@ async function servedBy(channelId: string): Promise<string | null | undefined> {
 
 /** Others believe that they heard of the node then. */
 const heardOf = (node: string, when: 'long ago' | 'in an hour') =>
-  sql`UPDATE mqtt_nodes SET seen_at = now() + make_interval(hours => ${when === 'long ago' ? -1 : 1}) WHERE node = ${node}`.execute(
+  sql`UPDATE nodes SET seen_at = now() + make_interval(hours => ${when === 'long ago' ? -2 : 1}) WHERE id = ${node}`.execute(
     plant.api.database.db,
   )
 
@@ -196,7 +196,8 @@ test('groups of one name on two forms of a topic are one group, those of two fil
 
 test('a suspended node closes its sessions: their wills were sent once, and the sessions resume complete', async () => {
   await using stack = new AsyncDisposableStack()
-  const still = await startNode(otherApi, { roundMs: NEVER_MS })
+  // It gives no sign of life while the test runs.
+  const still = await startNode(otherApi, { roundMs: NEVER_MS, deadAfterSeconds: 3600 })
   stack.defer(() => still.stop())
   const device = await aDevice(plant, one.port)
   using watching = await device.connect({ clientId: 'watching' })
@@ -223,7 +224,7 @@ test('a suspended node closes its sessions: their wills were sent once, and the 
 test('a suspended node loses its groups and closes its sessions; a message with QoS 2 that a member may have goes to no other', async () => {
   // It writes its heartbeat when a group is to be served and never again, so it is declared dead.
   await using stack = new AsyncDisposableStack()
-  const still = await startNode(otherApi, { roundMs: NEVER_MS, deadAfterSeconds: 600 })
+  const still = await startNode(otherApi, { roundMs: NEVER_MS, deadAfterSeconds: 3600 })
   stack.defer(() => still.stop())
   const device = await aDevice(plant, one.port)
   const shared = `$share/g/${device.topic}/#`

@@ -14,7 +14,7 @@ const plant = useWorld(() => startPlant())
 type Word = { node: string; seen: string; position: string | null }
 
 async function words(): Promise<Word[]> {
-  const { rows } = await sql<Word>`SELECT node, seen_at::text AS seen, position FROM mqtt_nodes`.execute(
+  const { rows } = await sql<Word>`SELECT id AS node, seen_at::text AS seen, position FROM nodes`.execute(
     plant.api.database.db,
   )
   return rows
@@ -61,7 +61,7 @@ test('an idle node writes its heartbeat long before it would be declared dead', 
 
 test('a node whose row was removed by others writes it again in its next round', async () => {
   const node = await aNode(3600)
-  await sql`DELETE FROM mqtt_nodes WHERE node = ${node.name}`.execute(plant.api.database.db)
+  await sql`DELETE FROM nodes WHERE id = ${node.name}`.execute(plant.api.database.db)
   await until(async () => (await wordOf(node.name)) !== undefined, 'it is there again')
   await node.stop()
 })

@@ -2,12 +2,13 @@
 import { PlatformBackend } from '#api/adapters/mqtt/platform/backend.ts'
 import { MqttServer, createMqttUpgrades } from '#api/adapters/mqtt/index.ts'
 import type { MqttServerOptions } from '#api/adapters/mqtt/index.ts'
-import { startSessionStore } from '#api/messages/index.ts'
+import { removeDeadNodes, startSessionStore } from '#api/messages/index.ts'
 import type { SessionStore } from '#api/messages/index.ts'
 import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
+import { startLivingNode } from '../harness/node.ts'
 import type { Device, Plant } from '../messages/support.ts'
 import { connectPeer } from './peer.ts'
 import type { Connecting, Peer } from './peer.ts'
@@ -40,7 +41,7 @@ export async function startNode(
   }: Pick<MqttServerOptions, 'metrics' | 'openings' | 'tls' | 'trustProxy'> & {
     /** How often it says where its sessions stand. */
     roundMs?: number
-    /** What it takes others for dead after, and itself, as far as groups are concerned. */
+    /** The time after which it is dead without a sign of life. */
     deadAfterSeconds?: number
     /** Above what the tests of other things open. */
     maxSessionsPerClient?: number
@@ -49,6 +50,9 @@ export async function startNode(
   } = {},
 ): Promise<Node> {
   const { devices, messages, identity } = api.api
+  const { database } = api.infrastructure
+  const living = await startLivingNode(database, { deadAfterSeconds })
+  living.removeDeadWith(() => removeDeadNodes(identity.journal))
   let endDisabledSessions: ((keys: readonly number[]) => void) | undefined
   const server = await MqttServer.start({
     host: '127.0.0.1',
@@ -65,12 +69,12 @@ export async function startNode(
             storeOf(
               startSessionStore({
                 ...store,
-                database: api.infrastructure.database,
+                database,
+                node: living,
                 journal: identity.journal,
                 quotas: identity.quotas,
                 logger,
                 roundMs,
-                deadAfterSeconds,
                 maxSessionsPerClient,
               }),
             ),
@@ -91,7 +95,14 @@ export async function startNode(
     },
     invalidateAll: () => server.recheck(undefined),
   })
-  return { server, port: server.port as number, stop: () => server.stop() }
+  return {
+    server,
+    port: server.port as number,
+    async stop() {
+      await server.stop()
+      await living.stop()
+    },
+  }
 }
 
 /** The limit of a WebSocket message. */

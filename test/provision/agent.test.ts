@@ -46,6 +46,7 @@ beforeAll(async () => {
             startSessionStore({
               ...store,
               database: api.infrastructure.database,
+              node: api.infrastructure.node,
               journal: identity.journal,
               quotas: identity.quotas,
               logger,

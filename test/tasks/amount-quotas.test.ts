@@ -1,6 +1,7 @@
 // Contract decision 98: the quotas of tasks, workflows, schedules and triggers of a domain.
 import { expect, test } from 'vitest'
 import { kindOf } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { AmountQuotas } from '../../manager/store/amount-quotas.ts'
 import { useWorld } from '../harness/world.ts'
 import { startTestTenant } from './platform.ts'
@@ -216,4 +217,62 @@ test('a refused or failed creation takes no room', async () => {
     expect((await newWorkflow(domain, [{ name: 'a', metadata: { text: '\u0000' } }])).status).toBe(400)
   }
   await created(domain)
+})
+
+/** A task manager that creates tasks without modules; its callers come at the same time. */
+function managerOf(bound: number) {
+  const { database } = tenant
+  const amounts = new AmountQuotas({ database, quotas: { ofDomainId: () => bound }, logger })
+  return {
+    amounts,
+    /** How many of these were created. */
+    async create(domain: string, count: number): Promise<number> {
+      const outcomes = await Promise.allSettled(
+        Array.from({ length: count }, () =>
+          amounts.within(domain, { tasks: 1 }, async () => {
+            await sql`INSERT INTO tasks (id, name, domain_id, domain_key, inputs, env, labels, priority, timeout_ms, memory_limit_bytes, backoff_ms, on_lost, metadata)
+              SELECT gen_random_uuid(), 'a', id, key, '[]', '{}', '{}', 0, 1, 1, 1, 'fail', '{}' FROM domains WHERE id = ${domain}`.execute(
+              database.db,
+            )
+          }),
+        ),
+      )
+      for (const outcome of outcomes)
+        if (outcome.status === 'rejected') expect(kindOf(outcome.reason)).toBe('quota_exceeded')
+      return outcomes.filter(({ status }) => status === 'fulfilled').length
+    },
+  }
+}
+
+test('several managers at the same time exceed a limit by no more than the others create until their counts are read again', async () => {
+  const domain = await newDomain()
+  const bound = 20
+  const managers = [managerOf(bound), managerOf(bound), managerOf(bound)]
+  const tasksOf = async () => (await usedOf(domain))[0] ?? 0
+  const first = await Promise.all(managers.map((manager) => manager.create(domain, 2 * bound)))
+  const used = await tasksOf()
+  expect(first.reduce((sum, count) => sum + count, 0)).toBe(used)
+  // None of them exceeds it by itself, and together they reach it.
+  expect(Math.max(...first)).toBeLessThanOrEqual(bound)
+  expect(used).toBeGreaterThanOrEqual(bound)
+  // What was created elsewhere is known with the next read, and every manager refuses.
+  await until(
+    'every manager is full',
+    async () => await Promise.all(managers.map((manager) => manager.create(domain, 1))),
+    (created) => created.every((count) => count === 0),
+  )
+  const full = await tasksOf()
+  expect(await Promise.all(managers.map((manager) => manager.create(domain, bound)))).toEqual([0, 0, 0])
+  expect(await tasksOf()).toBe(full)
+})
+
+test('managers whose counts were read are exact one after another, and a limit below what is used refuses at each of them', async () => {
+  const domain = await newDomain()
+  const managers = [managerOf(10), managerOf(10)] as const
+  expect(await managers[0].create(domain, 10)).toBe(10)
+  // Its count is read for the first time.
+  expect(await managers[1].create(domain, 5)).toBe(0)
+  const lowered = managerOf(3)
+  expect(await lowered.create(domain, 1)).toBe(0)
+  expect((await usedOf(domain))[0]).toBe(10)
 })

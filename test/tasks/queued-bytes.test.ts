@@ -1,7 +1,11 @@
 // contract decision 76; docs/guides/quotas.md: the quota `queued_bytes`
 import { expect, test } from 'vitest'
+import { boundQueuedBytes, readQueuedBytes } from '#queues/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Statement } from '#core/sql.ts'
+import { createFullDomains } from '../../api/queued-bytes.ts'
 import { startTestTenant } from './platform.ts'
-import { until } from './support.ts'
+import { logger, until } from './support.ts'
 import { useWorld } from '../harness/world.ts'
 
 const tenant = useWorld(startTestTenant)
@@ -119,4 +123,77 @@ test('a quota of zero lets no message into a queue, and a raised one all of them
       400,
     )
   expect((await tenant.owner.call('PUT', `/domains/${domain}/quotas`, { own: { queued_bytes: 1 } })).status).toBe(403)
+})
+
+test('rows are summed up for domains alone that may have less than all domains have together', async () => {
+  const statements: string[] = []
+  const { db } = tenant.database
+  const recording = {
+    db: {
+      query: (statement: Statement) => {
+        statements.push(statement.text)
+        return db.query(statement)
+      },
+    },
+  }
+  const [domain, other] = [await newDomain(), await newDomain()]
+  const channel = await tenant.newChannel(tenant.owner.call, domain)
+  const refusing = await newTaskWithoutModule(domain, channel)
+  await publish(domain, channel, 1)
+  await until(
+    'a dead letter',
+    () => lettersOf(refusing),
+    (total) => total === 1,
+  )
+  const { rows } = await sql<{ key: number }>`
+    SELECT key FROM domains WHERE id = ANY (${[domain, other]}::uuid[]) ORDER BY id = ${other}`.execute(db)
+  const [full, free] = rows.map(({ key }) => key) as [number, number]
+  const limits = new Map([
+    [full, 100],
+    [free, DEFAULT_BYTES],
+  ])
+  const domains = createFullDomains(
+    recording as never,
+    { measure: () => undefined, ofDomain: (key) => limits.get(key) },
+    logger,
+  )
+  const summing = () => statements.filter((text) => text.includes('pg_column_size'))
+  const asked = (key: number, count: number) =>
+    until(
+      'it is read',
+      () => {
+        domains.has(key)
+        return Promise.resolve(statements.length)
+      },
+      (read) => read >= count,
+    )
+  await asked(free, 1)
+  expect([domains.has(free), summing()]).toEqual([false, []])
+  await asked(full, 2)
+  await until(
+    'it is known',
+    () => Promise.resolve(domains.has(full)),
+    (isFull) => isFull,
+  )
+  expect(summing()).toHaveLength(3)
+})
+
+test('the bound is at least what all domains have, large messages by their size as JSON', async () => {
+  const domain = await newDomain()
+  const channel = await tenant.newChannel(tenant.owner.call, domain)
+  const refusing = await newTaskWithoutModule(domain, channel)
+  // Compressed, it is stored in a hundredth of this.
+  await tenant.publish(tenant.owner.call, domain, channel, [{ n: 'a', vs: 'x'.repeat(600_000) }])
+  await until(
+    'a dead letter',
+    () => lettersOf(refusing),
+    (total) => total === 1,
+  )
+  const { db } = tenant.database
+  const { rows } = await sql<{ key: number }>`SELECT key FROM domains`.execute(db)
+  const keys = rows.map(({ key }) => key)
+  const used = await readQueuedBytes(db, keys)
+  const all = [...used.values()].reduce((sum, bytes) => sum + bytes, 0)
+  expect(all).toBeGreaterThan(600_000)
+  expect(await boundQueuedBytes(db, [])).toBeGreaterThanOrEqual(all)
 })

@@ -285,3 +285,42 @@ test('the writes of a round are two statements, however many ticks are due', asy
     [ids],
   )
 })
+
+test('beside 20,000 schedules of every second of one domain, a tick of another is in the next round, and what starts no run is counted', async () => {
+  const { pool } = db.database
+  const every = String((await client.post('/tasks', { name: 'flood', schedule: '* * * * * *' })).body['id'])
+  const other = await client.task('add', { inputs: [1, 2], schedule: SELDOM })
+  await ofDomain([every], 'many schedules')
+  await ofDomain([other], 'one schedule')
+  const { rows: columns } = await pool.query<{ names: string }>(
+    `SELECT string_agg(quote_ident(column_name), ', ') AS names FROM information_schema.columns
+      WHERE table_schema = current_schema() AND table_name = 'tasks' AND is_identity = 'NO' AND column_name NOT IN ('id', 'next_tick_at')`,
+  )
+  const names = columns[0]?.names ?? ''
+  await pool.query(
+    `INSERT INTO tasks (id, next_tick_at, ${names}) SELECT gen_random_uuid(), now() - interval '1 second', ${names}
+       FROM tasks, generate_series(1, 19999) WHERE id = $1`,
+    [every],
+  )
+  try {
+    const due = await db.database.transaction(async (tx) => {
+      await sql`UPDATE tasks SET next_tick_at = now() WHERE id = ${other}`.execute(tx)
+      return await findDueTicks({ db: tx as never }, { without: [], limit: 100 })
+    })
+    // One round is no larger for them, and has the tick of the other domain.
+    expect(due).toHaveLength(100)
+    expect(due.slice(0, 2).map(({ id }) => id)).toContain(other)
+    await until(
+      'the run of the other domain',
+      () => runsOf(other),
+      (runs) => runs === 1,
+    )
+    const missed = () =>
+      pool
+        .query<{ tasks: number }>(`SELECT count(*)::int AS tasks FROM tasks WHERE name = 'flood' AND missed_ticks > 0`)
+        .then(({ rows }) => rows[0]?.tasks ?? 0)
+    await until('some of them were looked at', missed, (tasks) => tasks >= 300, 60_000)
+  } finally {
+    await pool.query(`DELETE FROM tasks WHERE name = 'flood'`)
+  }
+}, 120_000)

@@ -226,3 +226,23 @@ test.each([501, 10_000])('a workflow of %i steps is refused by its limit', async
   expect(status).toBe(400)
   expect(String(body['message'])).toContain('500')
 })
+
+test.each([501, 10_000])(
+  'a workflow of %i tasks is refused with the limit, and nothing of it is stored',
+  async (count) => {
+    const rowsOf = async () =>
+      (
+        await db.database.pool.query(
+          'SELECT (SELECT count(*) FROM workflows) AS workflows, (SELECT count(*) FROM tasks) AS tasks',
+        )
+      ).rows
+    const before = await rowsOf()
+    const tasks = Array.from({ length: count }, (_, index) => ({
+      name: `step ${index}`,
+      ...(index === 0 ? {} : { depends_on: [`step ${index - 1}`] }),
+    }))
+    const { status, body } = await client.post('/workflows', { name: 'long', tasks })
+    expect([status, body['message']]).toEqual([400, expect.stringMatching(/tasks .*500/)])
+    expect(await rowsOf()).toEqual(before)
+  },
+)

@@ -7,8 +7,11 @@ test('a domain is full from its quota on, until less is known to be used or the 
     [1, 99],
     [2, 1_000_000],
   ])
-  const full = new FullDomains({ ofDomain: (key) => limits.get(key) }, 'queued_bytes', {
-    peek: (key) => used.get(key),
+  const full = new FullDomains({
+    isFull(key) {
+      const [limit, known] = [limits.get(key), used.get(key)]
+      return limit === undefined ? false : known === undefined ? undefined : known >= limit
+    },
   })
   expect([full.has(1), full.has(2), full.known()]).toEqual([false, false, []])
   used.set(1, 100)
@@ -25,6 +28,6 @@ test('a domain is full from its quota on, until less is known to be used or the 
 })
 
 test('a domain is not full before its figure is known', () => {
-  const full = new FullDomains({ ofDomain: () => 0 }, 'queued_bytes', { peek: () => undefined })
+  const full = new FullDomains({ isFull: () => undefined })
   expect(full.has(1)).toBe(false)
 })

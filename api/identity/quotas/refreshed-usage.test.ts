@@ -106,3 +106,27 @@ test('without the database there is no figure, and the next question does not as
   expect(await usage.find(1)).toBeUndefined()
   expect(reads).toBe(1)
 })
+
+test('a read that failed is repeated after twenty times as long as it took, and no more than a minute', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  try {
+    let reads = 0
+    const usage = new RefreshedUsage({
+      logger,
+      read: () => {
+        reads++
+        vi.advanceTimersByTime(reads === 1 ? 2_000 : 30_000)
+        return Promise.reject(new Error('the database did not answer in time'))
+      },
+    })
+    const ask = async (afterMs: number) => {
+      vi.advanceTimersByTime(afterMs)
+      await usage.find(1)
+      return reads
+    }
+    expect([await ask(0), await ask(39_000), await ask(1_100)]).toEqual([1, 1, 2])
+    expect([await ask(59_000), await ask(1_100)]).toEqual([2, 3])
+  } finally {
+    vi.useRealTimers()
+  }
+})

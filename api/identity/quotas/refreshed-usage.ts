@@ -21,6 +21,8 @@ const MAX_DOMAINS_PER_READ = 1000
 /** Domains that are remembered, some hundred bytes each. */
 const MAX_DOMAINS = 20_000
 
+const pauseAfter = (beganAtMs: number) => Math.min(MAX_PAUSE_MS, (monotonicMs() - beganAtMs) * PAUSE_PER_READ)
+
 type Figure = {
   used: number
   /** Changes by this process since the last read began. */
@@ -132,10 +134,11 @@ export class RefreshedUsage<Domain extends number | string = number> {
         this.#options.logger.warn({ err: error }, 'failed to read what domains use of a quota; retrying')
         // The last figures apply for another while.
         for (const figure of this.#figuresOf(domains)) figure.readAtMs = beganAtMs
-        this.#retryAtMs = monotonicMs() + REFRESH_MS
+        // A count that exceeds its deadline would be repeated at once otherwise, for as long as the rows are there.
+        this.#retryAtMs = monotonicMs() + Math.max(REFRESH_MS, pauseAfter(beganAtMs))
         break
       }
-      this.#pauseMs = Math.min(MAX_PAUSE_MS, (monotonicMs() - beganAtMs) * PAUSE_PER_READ)
+      this.#pauseMs = pauseAfter(beganAtMs)
     }
     this.#beingRead = new Set()
     this.#reading = undefined

@@ -226,6 +226,16 @@ async function withEnvelopes(db: Queryable, rows: readonly LogRow[]): Promise<St
   }))
 }
 
+/** The messages of a channel in a batch whose place is known. */
+export async function loadBatchAt(
+  db: Queryable,
+  { position, arrivedAt }: { position: Position; arrivedAt: string },
+  channel: { key: number; id: string },
+): Promise<LiveMessage[]> {
+  const batches = await withEnvelopes(db, [{ position, arrived_at: arrivedAt }])
+  return await loadMessages(db, batches, new Map([[channel.key, channel.id]]))
+}
+
 /**
  * Lets consumers of a kind go on that are behind: those that `list` returns, which are at most `limit`, each in a transaction of its own. `goOn`
  * returns how many messages it handled.

@@ -1,26 +1,22 @@
 /**
  * Tracks which clients have an open session on any node, and how many messages were delivered to them. Adapters report events, which
- * are collected in memory and written once a second, so sessions wait for no round trip. Each node has a row with a heartbeat; when it
- * expires, other nodes remove the sessions of that node, so that a dead node leaves no client online.
+ * are collected in memory and written once a second, so sessions wait for no round trip. When a node is dead, other nodes remove its
+ * sessions, so that it leaves no client online.
  */
 import type { Database } from '#core/database/index.ts'
-import { newId } from '#core/ids.ts'
+import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { LivingNode } from '#core/nodes/index.ts'
 import { startRounds } from '#core/rounds.ts'
 import type { Pause, Rounds } from '#core/rounds.ts'
-import { monotonicMs } from '#core/time.ts'
 import type { Protocol } from '../model/message.ts'
 import { protocolNumber } from '../model/message.ts'
 import type { OpenSessions, PresenceChange, Unparsed } from './repository.ts'
-import { clearDeadNodes, clearNode, writeHeartbeat, writePresence } from './repository.ts'
+import { removePresenceOf, writePresence } from './repository.ts'
 
 const WRITE_INTERVAL_MS = 1000
 /** The number of clients of one transaction. */
 const MAX_CHANGES = 5000
-/** The interval of the heartbeat. */
-const BEAT_MS = 5000
-/** The age of the heartbeat after which a node is dead: several intervals, and a short outage of the database. */
-const DEAD_AFTER_SECONDS = 20
 /** The maximum backoff after failed rounds. */
 const MAX_BACKOFF_MS = 10_000
 /** The number of clients whose delivery counts are kept while the database is unavailable; above it, counts are lost. */
@@ -31,9 +27,10 @@ const MAX_REASON_CHARS = 300
 export type PresenceOptions = {
   database: Database
   logger: Logger
+  /** This process. */
+  node: LivingNode
   /** Overrides for tests. */
   writeIntervalMs?: number
-  deadAfterSeconds?: number
 }
 
 /**
@@ -43,20 +40,22 @@ export type PresenceOptions = {
 export class Presence {
   readonly #options: PresenceOptions
   readonly #writeIntervalMs: number
-  readonly #node = newId()
   readonly #rounds: Rounds
   readonly #open = new Map<number, OpenSessions[]>()
   /** Clients with sessions that began or ended since the last write. */
   #changed = new Set<number>()
   readonly #delivered = new Map<number, number>()
   readonly #unparsed = new Map<number, Unparsed>()
-  #beatAtMs = -Infinity
   #backoffMs: number
 
   constructor(options: PresenceOptions) {
     this.#options = options
     this.#writeIntervalMs = options.writeIntervalMs ?? WRITE_INTERVAL_MS
     this.#backoffMs = this.#writeIntervalMs
+    // Others removed its sessions.
+    options.node.onDeclaredDead(() => {
+      this.#changed = new Set([...this.#changed, ...this.#open.keys()])
+    })
     this.#rounds = startRounds(() => this.#round())
   }
 
@@ -95,12 +94,13 @@ export class Presence {
 
   /** Ends all sessions of this node, and writes pending changes. */
   async stop(): Promise<void> {
-    const { database, logger } = this.#options
+    const { database, logger, node } = this.#options
     await this.#rounds.stop()
     try {
       await this.#writeAll()
-      await clearNode(database, this.#node)
+      await database.transaction((tx) => removePresenceOf(tx, node.id, null))
     } catch (error) {
+      node.keepRow()
       logger.warn({ err: error }, 'failed to store offline state; other nodes detect it')
     }
   }
@@ -119,34 +119,23 @@ export class Presence {
 
   async #round(): Promise<Pause> {
     try {
-      if (monotonicMs() - this.#beatAtMs >= BEAT_MS) await this.#beat()
       await this.#writeAll()
       this.#backoffMs = this.#writeIntervalMs
       return { pauseMs: this.#writeIntervalMs, isWakeable: false }
     } catch (error) {
       this.#options.logger.warn({ err: error }, 'failed to store online state; retrying')
-      // The row of this node may have been removed: it is created again, with all of its sessions.
-      this.#beatAtMs = Math.min(this.#beatAtMs, monotonicMs() - BEAT_MS)
+      // The row of this node was removed: it is created again, with all of its sessions.
+      if (kindOf(error) === 'invalid_state') await this.#options.node.beat().catch(() => undefined)
       this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)
       return { pauseMs: this.#backoffMs, isWakeable: false }
     }
-  }
-
-  async #beat(): Promise<void> {
-    const { database, deadAfterSeconds = DEAD_AFTER_SECONDS } = this.#options
-    const isFirst = this.#beatAtMs === -Infinity
-    const wasKnown = await writeHeartbeat(database.db, this.#node)
-    this.#beatAtMs = monotonicMs()
-    // The node was considered dead: its sessions were removed.
-    if (!wasKnown && !isFirst) this.#changed = new Set([...this.#changed, ...this.#open.keys()])
-    await clearDeadNodes(database, deadAfterSeconds)
   }
 
   async #writeAll(): Promise<void> {
     while (this.#changed.size > 0 || this.#delivered.size > 0 || this.#unparsed.size > 0) {
       const changes = this.#takeChanges()
       try {
-        const left = await writePresence(this.#options.database, this.#node, changes)
+        const left = await writePresence(this.#options.database, this.#options.node.id, changes)
         this.#putBack(left)
         if (left.length > 0) return
       } catch (error) {

@@ -21,16 +21,6 @@ export type PresenceChange = {
   sessions: readonly OpenSessions[]
 }
 
-/** False when the node is new, or was removed. */
-export async function writeHeartbeat(db: Queryable, node: string): Promise<boolean> {
-  const { rows } = await sql<{ was_known: boolean }>`
-    INSERT INTO presence_nodes (node) VALUES (${node})
-    ON CONFLICT ON CONSTRAINT presence_nodes_pkey DO UPDATE SET seen_at = now() RETURNING xmax::text <> '0' AS was_known`.execute(
-    db,
-  )
-  return rows[0]?.was_known === true
-}
-
 /**
  * Writes the changes, sorted by key, and returns those of clients that another transaction is changing: they are written later. Deleted
  * clients are omitted. Throws `invalid_state` when the node was removed.
@@ -41,7 +31,7 @@ export async function writePresence(
   changes: readonly PresenceChange[],
 ): Promise<PresenceChange[]> {
   return await database.transaction(async (tx) => {
-    const { rows: alive } = await sql`SELECT FROM presence_nodes WHERE node = ${node} FOR KEY SHARE`.execute(tx)
+    const { rows: alive } = await sql`SELECT FROM nodes WHERE id = ${node} FOR KEY SHARE`.execute(tx)
     if (alive.length === 0) throw new ServiceError('invalid_state', 'other nodes declared this node dead')
     const keys = changes.map(({ clientKey }) => clientKey)
     // Does not wait: a deletion of a client waits for its telemetry rows, some of which are locked here.
@@ -122,37 +112,18 @@ async function settleStates(tx: Transaction, keys: readonly number[], at: string
        AND t.is_online <> EXISTS (SELECT FROM client_presence p WHERE p.client_key = t.client_key)`.execute(tx)
 }
 
-/** Ends the sessions of dead nodes at the time of their last heartbeat. */
-export async function clearDeadNodes(database: Database, deadAfterSeconds: number): Promise<void> {
-  const { rows } = await sql<{ node: string }>`
-    SELECT node FROM presence_nodes WHERE seen_at < now() - make_interval(secs => ${deadAfterSeconds})`.execute(
-    database.db,
+/** Ends the sessions of the node at this time; null: now. */
+export async function removePresenceOf(tx: Transaction, node: string, at: string | null): Promise<void> {
+  const { rows: clients } = await sql<{ client_key: number }>`
+    SELECT t.client_key FROM client_telemetry t
+     WHERE t.client_key IN (SELECT p.client_key FROM client_presence p WHERE p.node = ${node})
+     ORDER BY t.client_key FOR NO KEY UPDATE`.execute(tx)
+  await sql`DELETE FROM client_presence WHERE node = ${node}`.execute(tx)
+  await settleStates(
+    tx,
+    clients.map(({ client_key: key }) => key),
+    at,
   )
-  for (const { node } of rows) await clearNode(database, node, deadAfterSeconds)
-}
-
-/** Ends the sessions of the node: now; or with a deadline, at its last heartbeat if that is older, otherwise not at all. */
-export async function clearNode(database: Database, node: string, deadAfterSeconds?: number): Promise<void> {
-  await database.transaction(async (tx) => {
-    const isDead = deadAfterSeconds !== undefined
-    // Another node that removes it removes everything.
-    const { rows } = await sql<{ seen_at: string; is_old: boolean }>`
-      SELECT seen_at, seen_at < now() - make_interval(secs => ${deadAfterSeconds ?? 0}) AS is_old
-        FROM presence_nodes WHERE node = ${node} FOR UPDATE SKIP LOCKED`.execute(tx)
-    const [found] = rows
-    if (found === undefined || (isDead && !found.is_old)) return
-    const { rows: clients } = await sql<{ client_key: number }>`
-      SELECT t.client_key FROM client_telemetry t
-       WHERE t.client_key IN (SELECT p.client_key FROM client_presence p WHERE p.node = ${node})
-       ORDER BY t.client_key FOR NO KEY UPDATE`.execute(tx)
-    await sql`DELETE FROM client_presence WHERE node = ${node}`.execute(tx)
-    await settleStates(
-      tx,
-      clients.map(({ client_key: key }) => key),
-      isDead ? found.seen_at : null,
-    )
-    await sql`DELETE FROM presence_nodes WHERE node = ${node}`.execute(tx)
-  })
 }
 
 export type TelemetryRow = {

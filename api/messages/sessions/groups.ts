@@ -172,7 +172,7 @@ export async function lockGroups(tx: Transaction, node: string, groups: readonly
 export async function partGroups(tx: Transaction, node: string): Promise<void> {
   await sql`SELECT FROM mqtt_share_groups WHERE node = ${node} ORDER BY ${IN_ORDER} FOR NO KEY UPDATE`.execute(tx)
   await sql`
-    UPDATE mqtt_share_groups SET node = NULL, position = coalesce(position, (SELECT n.position FROM mqtt_nodes n WHERE n.node = ${node}), ${HERE})
+    UPDATE mqtt_share_groups SET node = NULL, position = coalesce(position, (SELECT n.position FROM nodes n WHERE n.id = ${node}), ${HERE})
      WHERE node = ${node}`.execute(tx)
 }
 

@@ -1,36 +1,32 @@
 /**
- * Periodic work of sessions on every node, twice a second: writes the heartbeat and positions, handles takeovers by other nodes, sends
- * due wills, removes expired sessions, and removes the state of dead nodes.
+ * Periodic work of sessions on every node, twice a second: writes positions, handles takeovers by other nodes, sends due wills, and
+ * removes expired sessions.
  */
-import type { Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { LivingNode } from '#core/nodes/index.ts'
 import { startRounds } from '#core/rounds.ts'
 import type { Pause, Rounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
-import { clearDeadNodes } from './dead-nodes.ts'
 import { removeEndedSessions, sendDueWills } from './due.ts'
 import type { WillSender } from './due.ts'
 import { claimGroups, heldGroups, partGroups, removeEmptyGroups } from './groups.ts'
-import { Heartbeat } from './heartbeat.ts'
-import type { SessionPositions } from './heartbeat.ts'
+import { writeSessionPositions } from './positions.ts'
+import type { SessionPositions } from './positions.ts'
 import type { GroupName, GroupRef, ServedGroup, SessionName } from './rows.ts'
-import { startWatch } from './watch.ts'
 
 const ROUND_MS = 500
 const MAX_BACKOFF_MS = 5000
-/** The age of the heartbeat after which a node is dead. */
-const DEAD_AFTER_SECONDS = 15
-/** The part of that time after which a node without a heartbeat serves no groups: another node may take them. */
+/** The part of the time after which a node is dead in which it serves groups without a sign of life: later, another node may take them. */
 const LEASE_SHARE = 2 / 3
 /** The interval of the search for groups without subscribers. */
 const REMOVE_GROUPS_MS = 10_000
 
 export type SessionMaintenanceOptions = {
   database: Database
-  journal: Journal
-  node: string
+  /** This process. */
+  node: LivingNode
   logger: Logger
   sendWill: WillSender
   /** Another node has taken over these sessions. */
@@ -43,17 +39,15 @@ export type SessionMaintenanceOptions = {
   /** The groups assigned to this node, until `untilMs` of the monotonic clock, and the newly assigned ones. */
   onGroups: (groups: { held: readonly GroupRef[]; claimed: readonly ServedGroup[]; untilMs: number }) => void
   roundMs?: number
-  deadAfterSeconds?: number
 }
 
-type Due = Record<'forgotten' | 'takeovers' | 'dead' | 'wills' | 'ends' | 'expired', boolean>
+type Due = Record<'forgotten' | 'takeovers' | 'wills' | 'ends' | 'expired', boolean>
 
 /** Planned once; each part reads the beginning of an index. */
 const LOOK = {
   name: 'work-for-sessions',
-  text: `SELECT NOT EXISTS (SELECT FROM mqtt_nodes WHERE node = $1) AS forgotten,
+  text: `SELECT NOT EXISTS (SELECT FROM nodes WHERE id = $1) AS forgotten,
       EXISTS (SELECT FROM mqtt_takeovers WHERE node = $1) AS takeovers,
-      EXISTS (SELECT FROM mqtt_nodes WHERE seen_at < now() - make_interval(secs => $2::float8)) AS dead,
       EXISTS (SELECT FROM mqtt_sessions WHERE will_due_at <= now()) AS wills,
       EXISTS (SELECT FROM mqtt_sessions WHERE ends_at <= now() AND will_due_at IS NULL) AS ends,
       EXISTS (SELECT FROM mqtt_retained WHERE expires_at <= now()) AS expired`,
@@ -62,24 +56,17 @@ const LOOK = {
 export class SessionMaintenance {
   readonly #options: SessionMaintenanceOptions
   readonly #roundMs: number
-  readonly #deadAfterSeconds: number
-  readonly #heartbeat: Heartbeat
-  readonly #mayDeclareDead: (nowMs: number) => boolean
   readonly #rounds: Rounds
   #backoffMs: number
   #groupsRemovedMs = monotonicMs()
   #holdsGroups = false
 
   constructor(options: SessionMaintenanceOptions) {
-    const { database, node, positions, onDeclaredDead } = options
-    const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
+    const { roundMs = ROUND_MS, node, onDeclaredDead } = options
     this.#options = options
     this.#roundMs = roundMs
     this.#backoffMs = roundMs
-    this.#deadAfterSeconds = deadAfterSeconds
-    const deadAfterMs = deadAfterSeconds * 1000
-    this.#heartbeat = new Heartbeat({ database, node, deadAfterMs, positions, onDeclaredDead })
-    this.#mayDeclareDead = startWatch(deadAfterMs, monotonicMs())
+    node.onDeclaredDead(onDeclaredDead)
     this.#rounds = startRounds(() => this.#round())
   }
 
@@ -92,17 +79,25 @@ export class SessionMaintenance {
   async stop(): Promise<void> {
     const { database, node, logger } = this.#options
     await this.#rounds.stop()
-    await this.#heartbeat
-      .beat({ isOwed: true })
-      .catch((error: unknown) => logger.warn({ err: error }, 'failed to store the positions of MQTT sessions'))
+    await this.#writePositions({ isOwed: true }).catch((error: unknown) =>
+      logger.warn({ err: error }, 'failed to store the positions of MQTT sessions'),
+    )
     await database
-      .transaction((tx) => partGroups(tx, node))
-      .catch((error: unknown) => logger.warn({ err: error }, 'failed to release shared subscriptions'))
+      .transaction((tx) => partGroups(tx, node.id))
+      .catch((error: unknown) => {
+        node.keepRow()
+        logger.warn({ err: error }, 'failed to release shared subscriptions')
+      })
     // Sessions that are still marked as connected here are handled by other nodes, as those of a dead node.
-    await sql`DELETE FROM mqtt_nodes n WHERE node = ${node}
-        AND NOT EXISTS (SELECT FROM mqtt_sessions s WHERE s.node = n.node AND s.is_connected)`
+    const { rows } = await sql<{ is_left: boolean }>`
+      SELECT EXISTS (SELECT FROM mqtt_sessions WHERE node = ${node.id} AND is_connected) AS is_left`
       .execute(database.db)
-      .catch(() => undefined)
+      .catch(() => ({ rows: [] }))
+    if (rows[0]?.is_left !== false) node.keepRow()
+  }
+
+  async #writePositions(options: { isOwed: boolean }): Promise<void> {
+    await writeSessionPositions(this.#options.node, this.#options.positions(), options)
   }
 
   async #round(): Promise<Pause> {
@@ -118,12 +113,11 @@ export class SessionMaintenance {
   }
 
   async #work(): Promise<void> {
-    const { database, journal, sendWill } = this.#options
+    const { database, sendWill } = this.#options
     const beganMs = monotonicMs()
     const due = await this.#lookForWork()
-    await this.#heartbeat.beat({ isOwed: due.forgotten })
+    await this.#writePositions({ isOwed: due.forgotten })
     if (due.takeovers) await this.#handleTakeovers()
-    if (this.#mayDeclareDead(monotonicMs()) && due.dead) await clearDeadNodes(journal, this.#deadAfterSeconds)
     await this.#serveGroups()
     if (due.wills) await sendDueWills(database, sendWill)
     if (due.ends || due.wills) await removeEndedSessions(database)
@@ -136,25 +130,24 @@ export class SessionMaintenance {
   /** Finds due work in one statement: most rounds of most nodes find none. */
   async #lookForWork(): Promise<Due> {
     const { database, node } = this.#options
-    const { rows } = await database.db.query<Due>({ ...LOOK, values: [node, this.#deadAfterSeconds] })
+    const { rows } = await database.db.query<Due>({ ...LOOK, values: [node.id] })
     return rows[0] as Due
   }
 
   async #handleTakeovers(): Promise<void> {
     const { database, node, onTakeover } = this.#options
     const { rows } = await sql<SessionName & { session_key: number }>`
-      DELETE FROM mqtt_takeovers WHERE node = ${node} RETURNING session_key, epoch`.execute(database.db)
+      DELETE FROM mqtt_takeovers WHERE node = ${node.id} RETURNING session_key, epoch`.execute(database.db)
     if (rows.length > 0) onTakeover(rows.map(({ session_key: key, epoch }) => ({ key, epoch })))
   }
 
   async #serveGroups(): Promise<void> {
     const { database, node, wantedGroups, onGroups } = this.#options
-    const { writtenAtMs } = this.#heartbeat
     const wanted = wantedGroups()
-    if (writtenAtMs === undefined || (wanted.length === 0 && !this.#holdsGroups)) return
-    const untilMs = writtenAtMs + this.#deadAfterSeconds * 1000 * LEASE_SHARE
-    const claimed = await claimGroups(database, node, wanted)
-    const held = await heldGroups(database, node)
+    if (wanted.length === 0 && !this.#holdsGroups) return
+    const untilMs = node.beatenAtMs + node.deadAfterMs * LEASE_SHARE
+    const claimed = await claimGroups(database, node.id, wanted)
+    const held = await heldGroups(database, node.id)
     this.#holdsGroups = held.length > 0
     onGroups({ held, claimed, untilMs })
   }

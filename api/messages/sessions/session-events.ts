@@ -1,5 +1,6 @@
 /** Journal records of session events, for operators and readers of events (contract sections 7.3 and 10). */
 import type { Recorder } from '#api/identity/index.ts'
+import { instanceOf } from '#core/nodes/index.ts'
 
 export type SessionEvent = 'connect' | 'disconnect' | 'subscribe' | 'unsubscribe'
 
@@ -26,7 +27,7 @@ export function recordSessionEvent(
     attributes: {
       client_id: clientId,
       subscriber_id: identifier,
-      instance: node,
+      instance: instanceOf(node),
       ...(more.topics === undefined ? {} : { topics: more.topics }),
     },
   })

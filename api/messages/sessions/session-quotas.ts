@@ -3,7 +3,7 @@
  * rows of sessions about once a second, for the domains with a quota whose clients connect or subscribe, plus what this process changed
  * since: several processes exceed a quota by what they admit in that time.
  */
-import { DOMAIN_QUOTAS, RefreshedUsage } from '#api/identity/index.ts'
+import { DOMAIN_QUOTAS, DomainMeter } from '#api/identity/index.ts'
 import type { Quotas } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -38,39 +38,41 @@ export async function countSessionUsage(
 export type Room = number | undefined
 
 export class SessionQuotas {
-  readonly #quotas: Pick<Quotas, 'ofDomain'>
-  readonly #usage: Readonly<Record<SessionQuota, RefreshedUsage>>
+  readonly #meters: Readonly<Record<SessionQuota, DomainMeter>>
 
   constructor({ db, quotas, logger }: { db: Queryable; quotas: Pick<Quotas, 'ofDomain'>; logger: Logger }) {
-    this.#quotas = quotas
-    const usageOf = (name: SessionQuota) =>
-      new RefreshedUsage({ read: (domainKeys) => countSessionUsage(db, name, domainKeys), logger })
-    this.#usage = {
-      mqtt_connections: usageOf('mqtt_connections'),
-      mqtt_sessions: usageOf('mqtt_sessions'),
-      mqtt_subscriptions: usageOf('mqtt_subscriptions'),
+    const meterOf = (name: SessionQuota) =>
+      new DomainMeter({
+        limitOf: (domainKey) => quotas.ofDomain(domainKey, name),
+        read: (domainKeys) => countSessionUsage(db, name, domainKeys),
+        logger,
+      })
+    this.#meters = {
+      mqtt_connections: meterOf('mqtt_connections'),
+      mqtt_sessions: meterOf('mqtt_sessions'),
+      mqtt_subscriptions: meterOf('mqtt_subscriptions'),
     }
   }
 
   /** Resolves when `room` can use a recent figure; undefined: there is no limit. */
   ready(domainKey: number, name: SessionQuota): Promise<unknown> | undefined {
-    return this.#quotas.ofDomain(domainKey, name) === undefined ? undefined : this.#usage[name].find(domainKey)
+    return this.#meters[name].ready(domainKey)
   }
 
   /** Without a figure the database does not answer, and there is room as far as is known. */
   room(domainKey: number, name: SessionQuota): Room {
-    const limit = this.#quotas.ofDomain(domainKey, name)
-    return limit === undefined ? undefined : Math.max(0, limit - (this.#usage[name].peek(domainKey) ?? 0))
+    const limit = this.#meters[name].limitOf(domainKey)
+    return limit === undefined ? undefined : Math.max(0, limit - (this.#meters[name].used(domainKey) ?? 0))
   }
 
   /** This process committed a change. Without a quota nothing is counted. */
   add(domainKey: number, name: SessionQuota, change: number): void {
-    this.#usage[name].add(domainKey, change)
+    this.#meters[name].add(domainKey, change)
   }
 
   /** That the domain has no more room. */
   refusal(domainKey: number, name: SessionQuota): ServiceError {
-    const limit = this.#quotas.ofDomain(domainKey, name) ?? 0
+    const limit = this.#meters[name].limitOf(domainKey) ?? 0
     return new ServiceError('quota_exceeded', `the quota of the domain is ${limit} ${DOMAIN_QUOTAS[name].noun}`)
   }
 }

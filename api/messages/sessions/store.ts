@@ -1,6 +1,5 @@
 /** Durable sessions for the adapter: every write resolves after its commit. */
-import type { Quotas } from '#api/identity/index.ts'
-import { newId } from '#core/ids.ts'
+import type { Journal, Quotas } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
@@ -44,18 +43,18 @@ export type SessionStore = {
   stop(): Promise<void>
 }
 
-export type SessionStoreOptions = Omit<SessionMaintenanceOptions, 'node'> & {
+export type SessionStoreOptions = SessionMaintenanceOptions & {
+  journal: Journal
   /** SKEIN_MQTT_SESSIONS_PER_CLIENT. */
   maxSessionsPerClient: number
   quotas: Pick<Quotas, 'ofDomain'>
 }
 
 export function startSessionStore(options: SessionStoreOptions): SessionStore {
-  const { database, journal, maxSessionsPerClient, logger } = options
-  const node = newId()
+  const { database, journal, maxSessionsPerClient, logger, node } = options
   const quotas = new SessionQuotas({ db: database.db, quotas: options.quotas, logger })
-  const writer = createSessionWriter(journal, { node, maxSessionsPerClient, quotas, logger })
-  const maintenance = new SessionMaintenance({ ...options, node })
+  const writer = createSessionWriter(journal, { node: node.id, maxSessionsPerClient, quotas, logger })
+  const maintenance = new SessionMaintenance(options)
   return {
     quotas,
     async open(session) {

@@ -69,7 +69,7 @@ export async function writePositions(
 export async function partFromNode(tx: Transaction, sessionKeys: readonly number[]): Promise<void> {
   if (sessionKeys.length === 0) return
   await sql`
-    UPDATE mqtt_subscriptions u SET position = n.position FROM mqtt_sessions s JOIN mqtt_nodes n ON n.node = s.node
+    UPDATE mqtt_subscriptions u SET position = n.position FROM mqtt_sessions s JOIN nodes n ON n.id = s.node
      WHERE s.key = ANY (${[...sessionKeys]}::bigint[]) AND u.session_key = s.key AND u.position IS NULL`.execute(tx)
 }
 

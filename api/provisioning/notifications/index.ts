@@ -1,5 +1,5 @@
 export { NOTIFICATION_SETTINGS } from './config.ts'
 export { startNotifications } from './notifications.ts'
 export type { NotificationTimes } from './notifications.ts'
-export { readNotificationBytes, subscriptionsWithLetters } from './repository.ts'
+export { NOTIFICATION_TABLE, readNotificationBytes, subscriptionsWithLetters } from './repository.ts'
 export { NOTIFICATION_METRICS, notificationGauges } from './metrics.ts'

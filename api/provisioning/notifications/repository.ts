@@ -498,6 +498,9 @@ export async function failDeliveries(
       FROM lanes l WHERE w.key = l.key`.execute(db)
 }
 
+/** Whose rows count with their size. */
+export const NOTIFICATION_TABLE = 'notification_deliveries'
+
 /** Bytes of the deliveries of domains that wait or were given up, as they are stored; a domain that is absent has none. */
 export async function readNotificationBytes(
   db: Queryable,

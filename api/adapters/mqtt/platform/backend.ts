@@ -34,7 +34,7 @@ export type PlatformBackendDeps = {
   messages: Messages
   logger: Logger
   startStore: (
-    options: Omit<SessionStoreOptions, 'database' | 'journal' | 'logger' | 'maxSessionsPerClient' | 'quotas'>,
+    options: Omit<SessionStoreOptions, 'database' | 'journal' | 'logger' | 'node' | 'maxSessionsPerClient' | 'quotas'>,
   ) => SessionStore
 }
 

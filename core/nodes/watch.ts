@@ -1,6 +1,6 @@
 /**
  * A node may consider another one dead only after watching for that long without interruption. While the database was unavailable or
- * this node was suspended, other nodes may have been unable to write their heartbeat, or it was not read.
+ * this node was suspended, other nodes may have been unable to give a sign of life, or it was not read.
  */
 
 /** A gap of this part of the timeout interrupts the watch. */
