@@ -33,7 +33,7 @@ export function useClientFilters() {
     channel: views['channel'],
     group: views['group'],
     online: views['state'] === undefined ? undefined : views['state'] === 'online',
-    order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at' | 'online',
+    order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at' | 'online' | 'last_seen',
     dir: (views['dir'] ?? 'desc') as 'asc' | 'desc',
   }
 }
@@ -139,6 +139,7 @@ export function Clients() {
             key: 'seen',
             title: 'Last seen',
             width: '110px',
+            order: 'last_seen',
             isMinor: true,
             cell: ({ last_seen: at }) => <Time at={at} />,
           },
