@@ -27,6 +27,7 @@ test('the addresses of the console are these', () => {
       "client: /d/D/clients/E/F",
       "channels: /d/D/channels",
       "channel: /d/D/channels/E/F",
+      "charts: /d/D/channels/E?series=F",
       "messages: /d/D/channels/E/messages?0=F",
       "consumers: /d/D/consumers",
       "consumer: /d/D/consumers/E/F",

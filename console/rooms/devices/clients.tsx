@@ -131,7 +131,7 @@ export function Clients() {
           {
             key: 'newest',
             title: 'Newest value',
-            width: 'minmax(120px, 1fr)',
+            width: 'minmax(90px, 1fr)',
             isMinor: true,
             cell: ({ id }) => <NewestValue domain={domain} client={id} />,
           },
@@ -153,7 +153,7 @@ export function Clients() {
           {
             key: 'tags',
             title: 'Tags',
-            width: 'minmax(120px, 1.5fr)',
+            width: 'minmax(90px, 1fr)',
             isMinor: true,
             cell: ({ tags }) => (
               <span className="row">
