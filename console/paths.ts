@@ -53,6 +53,7 @@ export const paths = {
   workers: (domain: string) => inDomain(domain, '/workers'),
   worker: (domain: string, id: string, tab?: string) => one(domain, 'workers', id, tab),
   provisioning: (domain: string) => inDomain(domain, '/provisioning'),
+  profiles: (domain: string) => inDomain(domain, '/profiles'),
   certificates: (domain: string, filters: Record<string, string> = {}) =>
     inDomain(domain, `/certificates${queryOf(filters)}`),
   imports: (domain: string) => inDomain(domain, '/import'),

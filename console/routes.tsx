@@ -117,6 +117,7 @@ const tree = root.addChildren([
     screen('/d/$domain/modules', () => import('./rooms/manager/modules.tsx'), 'Modules'),
     screen('/d/$domain/try', () => import('./rooms/manager/try.tsx'), 'TryModule'),
     screen('/d/$domain/provisioning', () => import('./rooms/provisioning/provisioning.tsx'), 'Provisioning'),
+    screen('/d/$domain/profiles', () => import('./rooms/provisioning/profiles.tsx'), 'Profiles'),
     screen('/d/$domain/certificates', () => import('./rooms/certificates/certificates.tsx'), 'Certificates'),
     screen('/d/$domain/workers', () => import('./rooms/manager/workers.tsx'), 'Workers'),
     screen('/d/$domain/workers/$id', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),

@@ -933,6 +933,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       [`/d/${domain}/try`, 'Try a module'],
       [`/d/${domain}/workers`, 'Workers'],
       [`/d/${domain}/provisioning`, 'Provisioning'],
+      [`/d/${domain}/profiles`, 'Profiles'],
       [`/d/${domain}/certificates`, 'Certificates'],
       ['/platform', 'Platform'],
       [`/platform/workers/${worker.id}`, worker.name],

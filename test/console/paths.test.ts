@@ -47,6 +47,7 @@ test('the addresses of the console are these', () => {
       "workers: /d/D/workers",
       "worker: /d/D/workers/E/F",
       "provisioning: /d/D/provisioning",
+      "profiles: /d/D/profiles",
       "certificates: /d/D/certificates?0=E",
       "imports: /d/D/import",
       "members: /d/D/members",
