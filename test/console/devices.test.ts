@@ -146,6 +146,6 @@ describe.skipIf(hasNoBrowser)('devices in the console (needs Chromium)', () => {
     await values.getByText('21.5').click()
     const shown = page.getByRole('region', { name: 'Series of the chart' }).locator('tbody tr')
     await expect.poll(async () => await shown.count()).toBe(1)
-    expect(await shown.textContent()).toContain('pump')
+    await expect.poll(async () => await shown.textContent()).toContain('pump temperature')
   })
 })
