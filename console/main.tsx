@@ -4,7 +4,7 @@ import { RouterProvider } from '@tanstack/react-router'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { queryClient } from './api/queries.ts'
-import { clearRequests } from './api/requests.ts'
+import { forgetRequests, turnPage } from './api/requests.ts'
 import { onSession, sessionState } from './api/session.ts'
 import { createConsoleRouter } from './routes.tsx'
 import './shell/theme.ts'
@@ -12,8 +12,8 @@ import './shell/theme.ts'
 const router = createConsoleRouter()
 
 // Before the new page sends its own.
-router.subscribe('onBeforeNavigate', ({ pathChanged, fromLocation }) => {
-  if (pathChanged && fromLocation !== undefined) clearRequests()
+router.subscribe('onBeforeNavigate', ({ pathChanged, fromLocation, toLocation }) => {
+  if (pathChanged && fromLocation !== undefined) turnPage(fromLocation.pathname, toLocation.pathname)
 })
 
 // Another user must not see what the one before saw.
@@ -25,6 +25,7 @@ onSession(() => {
     (session.kind === 'signed-in' && userId !== undefined && session.userId !== userId)
   ) {
     queryClient.clear()
+    forgetRequests()
     sessionStorage.clear()
     void router.invalidate()
   }

@@ -29,6 +29,9 @@ export const paths = {
   client: (domain: string, id: string, tab?: string) => one(domain, 'clients', id, tab),
   channels: (domain: string) => inDomain(domain, '/channels'),
   channel: (domain: string, id: string, tab?: string) => one(domain, 'channels', id, tab),
+  /** `series`: those that its charts show, as `formatChoice` writes them. */
+  charts: (domain: string, channel: string, series: string) =>
+    `${one(domain, 'channels', channel)}${queryOf({ series })}`,
   messages: (domain: string, channel: string, filters: Record<string, string> = {}) =>
     `${one(domain, 'channels', channel, 'messages')}${queryOf(filters)}`,
   consumers: (domain: string) => inDomain(domain, '/consumers'),
@@ -50,6 +53,7 @@ export const paths = {
   workers: (domain: string) => inDomain(domain, '/workers'),
   worker: (domain: string, id: string, tab?: string) => one(domain, 'workers', id, tab),
   provisioning: (domain: string) => inDomain(domain, '/provisioning'),
+  profiles: (domain: string) => inDomain(domain, '/profiles'),
   certificates: (domain: string, filters: Record<string, string> = {}) =>
     inDomain(domain, `/certificates${queryOf(filters)}`),
   imports: (domain: string) => inDomain(domain, '/import'),

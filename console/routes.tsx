@@ -13,7 +13,7 @@ import type { ComponentType } from 'react'
 import { consoleBase } from './api/base.ts'
 import { ApiError } from './api/errors.ts'
 import { resumeSession, sessionState } from './api/session.ts'
-import { Empty } from './design/display.tsx'
+import { Empty, Skeleton } from './design/display.tsx'
 import { paths } from './paths.ts'
 import { Frame } from './shell/frame.tsx'
 import { ErrorState } from './shell/states.tsx'
@@ -62,11 +62,22 @@ function NoSuchPage() {
   )
 }
 
+/** On a slow line, the frame does not wait for the screen in it. */
+const PENDING_MS = 300
+const Loading = () => <Skeleton />
+
 /** The parts of a file, by their names. */
 type Parts<K extends string> = { [name in K]: ComponentType }
 
 const screen = <K extends string>(path: string, load: () => Promise<Parts<K>>, name: K) =>
-  createRoute({ getParentRoute: () => inside, path, component: lazyRouteComponent(load, name) })
+  createRoute({
+    getParentRoute: () => inside,
+    path,
+    component: lazyRouteComponent(load, name),
+    pendingComponent: Loading,
+    pendingMs: PENDING_MS,
+    pendingMinMs: 0,
+  })
 const entrance = (path: string, name: 'SignIn' | 'SignUp' | 'Recovery') =>
   createRoute({
     getParentRoute: () => open,
@@ -117,6 +128,7 @@ const tree = root.addChildren([
     screen('/d/$domain/modules', () => import('./rooms/manager/modules.tsx'), 'Modules'),
     screen('/d/$domain/try', () => import('./rooms/manager/try.tsx'), 'TryModule'),
     screen('/d/$domain/provisioning', () => import('./rooms/provisioning/provisioning.tsx'), 'Provisioning'),
+    screen('/d/$domain/profiles', () => import('./rooms/provisioning/profiles.tsx'), 'Profiles'),
     screen('/d/$domain/certificates', () => import('./rooms/certificates/certificates.tsx'), 'Certificates'),
     screen('/d/$domain/workers', () => import('./rooms/manager/workers.tsx'), 'Workers'),
     screen('/d/$domain/workers/$id', () => import('./rooms/manager/worker.tsx'), 'WorkerScreen'),

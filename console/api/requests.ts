@@ -10,8 +10,11 @@ export type SentRequest = {
 }
 
 const MAX_REQUESTS = 40
+const MAX_PAGES = 50
 let requests: readonly SentRequest[] = []
 let nextId = 1
+/** Of the pages that were left, in the order of their visits. */
+const pages = new Map<string, readonly SentRequest[]>()
 const listeners = new Set<() => void>()
 
 export const sentRequests = () => requests
@@ -20,14 +23,32 @@ export function onRequests(listener: () => void): () => void {
   return () => listeners.delete(listener)
 }
 
-export function recordRequest(request: Omit<SentRequest, 'id'>): void {
-  const others = requests.filter((one) => one.method !== request.method || one.path !== request.path)
-  requests = [{ ...request, id: nextId++ }, ...others].slice(0, MAX_REQUESTS)
+function show(next: readonly SentRequest[]): void {
+  requests = next
   for (const listener of listeners) listener()
 }
 
-/** A new page begins with an empty list. */
-export function clearRequests(): void {
-  requests = []
-  for (const listener of listeners) listener()
+export function recordRequest(request: Omit<SentRequest, 'id'>): void {
+  const others = requests.filter((one) => one.method !== request.method || one.path !== request.path)
+  show([{ ...request, id: nextId++ }, ...others].slice(0, MAX_REQUESTS))
+}
+
+/**
+ * A page begins with what it read when it was visited before: its data may still be there, and then nothing is sent again. What it changed
+ * then is not part of it.
+ */
+export function turnPage(from: string, to: string): void {
+  pages.delete(from)
+  pages.set(
+    from,
+    requests.filter(({ method }) => method === 'GET'),
+  )
+  for (const oldest of pages.keys().take(Math.max(0, pages.size - MAX_PAGES))) pages.delete(oldest)
+  show(pages.get(to) ?? [])
+}
+
+/** For another user. */
+export function forgetRequests(): void {
+  pages.clear()
+  show([])
 }

@@ -62,7 +62,9 @@ export function useAction<A extends unknown[]>(
 export function useFormAction(what: string, act: Act<[]>, onDone?: () => void): FormAction {
   const [failure, setFailure] = useState<Failure>()
   const clear = useCallback(() => setFailure(undefined), [])
-  const [run, isBusy] = useRun(act, (error) => setFailure(describeFailure(error, what)), onDone)
+  // A form of a page stays: what was wrong before must not stand at a field that was right.
+  const done = () => (clear(), onDone?.())
+  const [run, isBusy] = useRun(act, (error) => setFailure(describeFailure(error, what)), done)
   return { run, isBusy, failure, clear }
 }
 

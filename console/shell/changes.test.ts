@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { differenceOf } from './changes.ts'
+import { describeChange, differenceOf } from './changes.ts'
 
 test('a difference has the fields that changed, those of objects one by one', () => {
   expect(
@@ -21,4 +21,20 @@ test('what was made or is gone has one side', () => {
     { field: 'description', before: 'old' },
   ])
   expect(differenceOf({})).toEqual([])
+})
+
+test.each([
+  [{ operation: 'client.create', attributes: { ids: ['a', 'b'] } }, '2 clients created'],
+  [
+    { operation: 'channel.connect', attributes: { client_ids: ['a', 'b'], channel_ids: ['c'] } },
+    '2 clients connected to 1 channel',
+  ],
+  [
+    { operation: 'channel.disconnect', attributes: { client_ids: ['a'], channel_ids: ['c', 'd'] } },
+    '1 client disconnected from 2 channels',
+  ],
+  [{ operation: 'client.create', attributes: { id: 'a', name: 'pump' } }, 'Client pump created'],
+  [{ operation: 'domain.role.create', attributes: { role_name: 'viewer' } }, 'Domain role viewer created'],
+])('%o in words', (record, words) => {
+  expect(describeChange(record)).toBe(words)
 })

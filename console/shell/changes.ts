@@ -1,5 +1,6 @@
 /** Records of the journal in words. Pure. */
 import { formatJson } from '../api/json.ts'
+import { counted } from '../design/display.tsx'
 
 type Item = { operation: string; attributes?: { [name: string]: unknown } }
 
@@ -31,6 +32,20 @@ const VERBS: Readonly<Record<string, string>> = {
 
 const NOUNS: Readonly<Record<string, string>> = { cert: 'Certificate', mqtt: 'MQTT session' }
 
+const idsOf = (value: unknown) => (Array.isArray(value) ? value.length : 0)
+
+/** A change of many entities at once: "150 clients created", "20 clients connected to 1 channel". */
+function describeMany({ operation, attributes = {} }: Item): string | undefined {
+  const [subject = '', verb = ''] = operation.split('.')
+  const [clients, channels] = [idsOf(attributes['client_ids']), idsOf(attributes['channel_ids'])]
+  if (clients > 0 && channels > 0 && (verb === 'connect' || verb === 'disconnect'))
+    return `${counted(clients, 'client')} ${VERBS[verb]} ${verb === 'connect' ? 'to' : 'from'} ${counted(channels, 'channel')}`
+  const many = idsOf(attributes['ids'])
+  return many > 0
+    ? `${counted(many, subject.replaceAll('_', ' '))} ${VERBS[verb] ?? verb.replaceAll('_', ' ')}`
+    : undefined
+}
+
 /** `client.update` of a client named pump: "Client pump changed". */
 export function describeChange({ operation, attributes = {} }: Item): string {
   const [subject = '', ...rest] = operation.split('.')
@@ -47,6 +62,8 @@ export function describeChange({ operation, attributes = {} }: Item): string {
     attributes['subscriber_id'],
   ].find((one) => typeof one === 'string' && one !== '')
   const noun = NOUNS[subject] ?? `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
+  const many = describeMany({ operation, attributes })
+  if (many !== undefined) return many
   return [noun, between, name, VERBS[verb] ?? verb.replaceAll('_', ' ')]
     .filter((part) => part !== '' && part !== undefined)
     .join(' ')

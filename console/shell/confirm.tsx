@@ -2,6 +2,7 @@
 import { useState } from 'react'
 import type { ReactNode } from 'react'
 import { TextField } from '../design/controls.tsx'
+import { Notice } from '../design/display.tsx'
 import type { FormAction } from '../design/form.tsx'
 import { FormDialog } from '../design/layers.tsx'
 
@@ -10,6 +11,7 @@ export function Confirm({
   submit,
   typed,
   action,
+  disabledReason: reason,
   onClose,
   children,
 }: {
@@ -18,11 +20,13 @@ export function Confirm({
   /** What the user must type. */
   typed?: string
   action: FormAction
+  /** Why the user cannot do it. It is said in the dialog. */
+  disabledReason?: string | undefined
   onClose: () => void
   children: ReactNode
 }) {
   const [text, setText] = useState('')
-  const disabledReason = typed !== undefined && text !== typed ? `Type ${typed} first` : undefined
+  const disabledReason = reason ?? (typed !== undefined && text !== typed ? `Type ${typed} first` : undefined)
   return (
     <FormDialog
       title={title}
@@ -33,6 +37,7 @@ export function Confirm({
       disabledReason={disabledReason}
     >
       <p>{children}</p>
+      {reason === undefined ? null : <Notice tone="plain">{reason}.</Notice>}
       {typed === undefined ? null : (
         <TextField label={`Type ${typed}`} value={text} onChange={setText} autoComplete="off" />
       )}

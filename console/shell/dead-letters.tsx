@@ -25,14 +25,16 @@ type DeadLettersProps<T> = {
   factsOf: (letter: T) => readonly [string, ReactNode][]
   retry: Change
   discard: Change
-  /** Why the user may neither retry nor discard. */
-  cannotChange?: string | undefined
+  /** Why the user may not retry them. */
+  cannotRetry?: string | undefined
+  /** Why the user may not discard them. */
+  cannotDiscard?: string | undefined
   /** What becomes a dead letter here. */
   children: ReactNode
 }
 
 export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>) {
-  const { queryKey, fetchPage, columns, contentOf, factsOf, cannotChange, children } = props
+  const { queryKey, fetchPage, columns, contentOf, factsOf, cannotRetry, cannotDiscard, children } = props
   const [total, setTotal] = useState(0)
   const [shown, setShown] = useState<T>()
   const [discarded, setDiscarded] = useState<T | 'all'>()
@@ -58,7 +60,7 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
           kind="quiet"
           icon="refresh"
           label="Retry the dead letter"
-          disabledReason={cannotChange}
+          disabledReason={cannotRetry}
           onClick={() => void retry(letter)}
         />
         <Button
@@ -66,7 +68,7 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
           kind="quiet"
           icon="trash"
           label="Discard the dead letter"
-          disabledReason={cannotChange}
+          disabledReason={cannotDiscard}
           onClick={() => setDiscarded(letter)}
         />
       </span>
@@ -77,10 +79,10 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
       {total === 0 ? null : (
         <div className="row">
           <p className="grow muted">{children} It is kept for 30 days.</p>
-          <Button icon="refresh" busy={isRetrying} disabledReason={cannotChange} onClick={() => void retry('all')}>
+          <Button icon="refresh" busy={isRetrying} disabledReason={cannotRetry} onClick={() => void retry('all')}>
             Retry all
           </Button>
-          <Button icon="trash" disabledReason={cannotChange} onClick={() => setDiscarded('all')}>
+          <Button icon="trash" disabledReason={cannotDiscard} onClick={() => setDiscarded('all')}>
             Discard all
           </Button>
         </div>

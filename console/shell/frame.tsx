@@ -2,6 +2,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router'
 import { Suspense, lazy, useEffect, useRef, useState } from 'react'
+import { consoleBase } from '../api/base.ts'
 import { query } from '../api/queries.ts'
 import { signOut } from '../api/session.ts'
 import { Button, Menu } from '../design/controls.tsx'
@@ -57,7 +58,7 @@ export function Frame() {
         <header className="shell-top">
           <a
             className="skip"
-            href={`${location.href}#main`}
+            href={`${consoleBase.pathname.replace(/\/$/, '')}${location.href}#main`}
             onClick={(event) => (event.preventDefault(), main.current?.focus())}
           >
             Skip to the content

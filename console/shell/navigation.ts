@@ -37,6 +37,7 @@ export const SECTIONS: readonly { readonly name: string; readonly links: readonl
     name: 'Fleet',
     links: [
       { name: 'Provisioning', icon: 'provisioning', key: 'p', to: paths.provisioning },
+      { name: 'Profiles', icon: 'file', key: 'i', to: paths.profiles },
       { name: 'Certificates', icon: 'certificate', key: 'e', to: (domain) => paths.certificates(domain) },
     ],
   },

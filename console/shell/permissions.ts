@@ -16,22 +16,48 @@ function deniedBy(answer: Permissions, where: string): Denied {
       : `None of your roles ${where} has the action ${action}`
 }
 
-/** For actions of a domain: `client_create`. */
-export function useDomainDenied(domain: string): Denied {
+/** For actions of a domain: `client_create`. Nothing is denied where there is no domain. */
+export function useDomainDenied(domain: string | undefined): Denied {
   const { data } = useQuery({
-    ...query('GET /domains/{domain_id}/permissions', { params: { domain_id: domain }, isLookup: true }),
+    ...query('GET /domains/{domain_id}/permissions', { params: { domain_id: domain ?? '' }, isLookup: true }),
+    enabled: domain !== undefined,
     staleTime: STALE_MS,
   })
   return deniedBy(data, 'in this domain')
 }
 
-/** For actions of one client: `update`. */
-export function useClientDenied(domain: string, client: string): Denied {
+/** For actions of one channel: `publish`. */
+export function useChannelDenied(domain: string, channel: string): Denied {
   const { data } = useQuery({
-    ...query('GET /{domain_id}/clients/{client_id}/permissions', {
-      params: { domain_id: domain, client_id: client },
+    ...query('GET /{domain_id}/channels/{channel_id}/permissions', {
+      params: { domain_id: domain, channel_id: channel },
       isLookup: true,
     }),
+    staleTime: STALE_MS,
+  })
+  return deniedBy(data, 'on this channel')
+}
+
+/** For actions of one group: `set_child`. */
+export function useGroupDenied(domain: string, group: string): Denied {
+  const { data } = useQuery({
+    ...query('GET /{domain_id}/groups/{group_id}/permissions', {
+      params: { domain_id: domain, group_id: group },
+      isLookup: true,
+    }),
+    staleTime: STALE_MS,
+  })
+  return deniedBy(data, 'on this group')
+}
+
+/** For actions of one client: `update`. Nothing is denied while none is chosen. */
+export function useClientDenied(domain: string, client: string | undefined): Denied {
+  const { data } = useQuery({
+    ...query('GET /{domain_id}/clients/{client_id}/permissions', {
+      params: { domain_id: domain, client_id: client ?? '' },
+      isLookup: true,
+    }),
+    enabled: client !== undefined,
     staleTime: STALE_MS,
   })
   return deniedBy(data, 'on this client')

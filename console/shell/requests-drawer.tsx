@@ -34,6 +34,7 @@ export function RequestsDrawer({ onClose }: { onClose: () => void }) {
           </>
         )}
       </p>
+      {requests.length === 0 ? <p className="muted">This page has asked the API for nothing of its own.</p> : null}
       {requests.map((request) => (
         <Code
           key={request.id}

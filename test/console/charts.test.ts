@@ -97,7 +97,8 @@ describe.skipIf(hasNoBrowser)('charts and boards (needs Chromium)', () => {
     await visitor.go(channelPath('?range=1d'))
     await plot('Cel').waitFor()
     await legend('Cel').getByText('thermometer 20 temperature').waitFor()
-    const frame = ['/session/token', '/domains', `/domains/${domain}`]
+    // Of every page: the session, the domains, and the invitations of the badge.
+    const frame = ['/session/token', '/domains', `/domains/${domain}`, '/invitations']
     const paths = new Map([...urls].map(([id, url]) => [id, new URL(url).pathname]))
     const beyond = [...paths].filter(([, path]) => !path.startsWith('/console') && !frame.includes(path))
     const asked = beyond.map(([, path]) => path.replace(domain, 'D').replace(channel, 'C').toString())
@@ -123,6 +124,29 @@ describe.skipIf(hasNoBrowser)('charts and boards (needs Chromium)', () => {
     expect(sizes.length).toBeGreaterThan(0)
     expect(sizes.every((size) => size > 0)).toBe(true)
     expect(sizes.reduce((all, one) => all + one, 0)).toBeLessThanOrEqual(MAX_SCRIPT_BYTES)
+  })
+
+  test('the page is painted before its scripts are there, and the frame before the screen in it', async () => {
+    const held = Promise.withResolvers<void>()
+    const heldScreen = Promise.withResolvers<void>()
+    await using slow = await running.asAdmin()
+    await slow.page.route(/\/index-[^/]+\.js$/, async (route) => {
+      await held.promise
+      await route.continue()
+    })
+    await slow.page.route(/\/channel-[^/]+\.js$/, async (route) => {
+      await heldScreen.promise
+      await route.continue()
+    })
+    await slow.page.goto(`${running.installation.base}/console${channelPath()}`, { waitUntil: 'commit' })
+    await slow.page.locator('.boot').getByText('Skein').waitFor()
+    expect(await slow.page.locator('nav').count()).toBe(0)
+    held.resolve()
+    await slow.page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Channels' }).waitFor()
+    await slow.page.getByRole('status', { name: 'Loading' }).waitFor()
+    heldScreen.resolve()
+    await slow.page.getByRole('heading', { name: 'Hall climate', exact: true }).waitFor()
+    expect(await slow.page.locator('.boot').count()).toBe(0)
   })
 
   test('values that are a minute apart are a line in five minutes, and the chart says its step and its records', async () => {

@@ -797,6 +797,15 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     expect(text).toContain(`"${installation.base}/${domain}/clients?`)
     expect(text).toContain('Bearer $TOKEN')
     expect(text).not.toContain('eyJ')
+    // Also when its data is still there, and nothing is sent for it.
+    await page.keyboard.press('Escape')
+    await page.getByRole('link', { name: 'Channels', exact: true }).click()
+    await at(page, 'No channels yet').waitFor()
+    await page.getByRole('link', { name: 'Clients', exact: true }).click()
+    await at(page, 'No clients yet').waitFor()
+    await page.getByRole('button', { name: 'Show this page as commands' }).click()
+    await page.getByLabel(`GET /${domain}/clients`, { exact: true }).waitFor()
+    expect(await page.getByLabel(`GET /${domain}/channels`, { exact: true }).count()).toBe(0)
   })
 
   test('the console works under a path prefix of a reverse proxy', async () => {
@@ -924,6 +933,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       [`/d/${domain}/try`, 'Try a module'],
       [`/d/${domain}/workers`, 'Workers'],
       [`/d/${domain}/provisioning`, 'Provisioning'],
+      [`/d/${domain}/profiles`, 'Profiles'],
       [`/d/${domain}/certificates`, 'Certificates'],
       ['/platform', 'Platform'],
       [`/platform/workers/${worker.id}`, worker.name],

@@ -1123,6 +1123,72 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await seen('No certificate matches')
   })
 
+  test('profiles: one is created, previewed and changed, a device is enrolled and fetches it, an unused one is deleted', async () => {
+    const domain = await newDomain('Profiles')
+    const channel = await made(`/${domain}/channels`, { name: 'readings' })
+    await visitor.go(`/d/${domain}/profiles`)
+    await seen('No profiles yet')
+    await button('New profile').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('gateway')
+    await press('rooms/provisioning/profiles.tsx POST /{domain_id}/clients/bootstrap/profiles', () =>
+      button('Create profile', dialog()).click(),
+    )
+    await button('Preview gateway').click()
+    await dialog().getByLabel('Values of .Vars, as JSON').fill('[1]')
+    await button('Render', dialog()).click()
+    await dialog().getByText('an object of JSON').waitFor()
+    await dialog().getByLabel('Values of .Vars, as JSON').fill('{"broker": "mqtt.plant.example"}')
+    await press(
+      'rooms/provisioning/profiles.tsx POST /{domain_id}/clients/bootstrap/profiles/{profile_id}/render-preview',
+      () => button('Render', dialog()).click(),
+    )
+    await dialog()
+      .getByLabel('configuration', { exact: true })
+      .getByText(/mqtt\.plant\.example/)
+      .waitFor()
+    await button('Cancel', dialog()).click()
+    await button('Edit gateway').click()
+    await button('Add a slot', dialog()).click()
+    await dialog().getByLabel('Slot 3', { exact: true }).fill('alarms')
+    await press('rooms/provisioning/profiles.tsx PATCH /{domain_id}/clients/bootstrap/profiles/{profile_id}', () =>
+      button('Save', dialog()).click(),
+    )
+    await seen('device, telemetry, alarms')
+    await button('Enrol').click()
+    await dialog().getByLabel('External id').fill('gw-7')
+    const key = await dialog().getByLabel('External key').inputValue()
+    expect(await button('Enrol device', dialog()).getAttribute('title')).toBe('Choose a channel for telemetry')
+    await dialog().getByLabel('Channel of telemetry').selectOption({ label: 'readings' })
+    await press('rooms/provisioning/profiles.tsx POST /{domain_id}/clients/configs', () =>
+      button('Enrol device', dialog()).click(),
+    )
+    await dialog().getByText('The device fetches its configuration').waitFor()
+    const fetched = await fetch(`${running.installation.base}/clients/bootstrap/gw-7`, {
+      headers: { authorization: `Client ${key}` },
+    })
+    const content = JSON.parse(((await fetched.json()) as { content: string }).content) as Record<string, string>
+    expect(content).toMatchObject({ broker: 'mqtts://broker.example.com:8883' })
+    expect(content['topic']).toContain(channel)
+    await button('Cancel', dialog()).click()
+    // The one that a device uses stays.
+    await button('Delete gateway').click()
+    await button('Delete profile', dialog()).click()
+    await dialog()
+      .getByText(/The profile was not deleted/)
+      .waitFor()
+    await button('Cancel', dialog()).click()
+    await made(`/${domain}/clients/bootstrap/profiles`, {
+      name: 'spare',
+      content_template: '{}',
+      content_format: 'json',
+    })
+    await page.reload()
+    await button('Delete spare').click()
+    await press('rooms/provisioning/profiles.tsx DELETE /{domain_id}/clients/bootstrap/profiles/{profile_id}', () =>
+      button('Delete profile', dialog()).click(),
+    )
+  })
+
   test('personal access tokens are created with scopes, revoked and deleted', async () => {
     await newDomain('Tokens')
     await visitor.go('/account')

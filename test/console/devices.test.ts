@@ -45,6 +45,14 @@ describe.skipIf(hasNoBrowser)('devices in the console (needs Chromium)', () => {
       await page.getByRole('button', { name: /^State/ }).click()
       await expect.poll(async () => (await names(page))[0]).toBe('c')
       expect(new URL(page.url()).searchParams.get('order')).toBe('online')
+      // The longest silent first, then the last seen; every column is on the screen.
+      await page.getByRole('button', { name: /^Last seen/ }).click()
+      await expect.poll(async () => (await names(page))[2]).toBe('c')
+      await page.getByRole('button', { name: /^Last seen/ }).click()
+      await expect.poll(async () => (await names(page))[0]).toBe('c')
+      expect(new URL(page.url()).search).toContain('order=last_seen&dir=desc')
+      const overflow = await page.locator('.table-scroll').evaluate((table) => table.scrollWidth - table.clientWidth)
+      expect(overflow, 'the columns fit').toBe(0)
       await visitor.go(`/d/${domain}/clients?state=online`)
       await expect.poll(async () => await names(page)).toEqual(['c'])
       await visitor.go(`/d/${domain}/clients?state=offline&order=name&dir=asc`)
@@ -131,6 +139,13 @@ describe.skipIf(hasNoBrowser)('devices in the console (needs Chromium)', () => {
     await values.getByText('21.5').waitFor()
     expect(await values.textContent()).not.toContain('99')
     await page.locator('.card').filter({ hasText: 'Certificates' }).getByText('Valid', { exact: true }).waitFor()
+    // It was seen and never had a session, so there is no time since which it is offline.
+    expect(await page.locator('.card').filter({ hasText: 'Presence' }).textContent()).not.toContain('Since')
     expect(await accessibilityFaults(page)).toEqual([])
+    // A value leads to the chart of its series, without those of other devices of the channel.
+    await values.getByText('21.5').click()
+    const shown = page.getByRole('region', { name: 'Series of the chart' }).locator('tbody tr')
+    await expect.poll(async () => await shown.count()).toBe(1)
+    await expect.poll(async () => await shown.textContent()).toContain('pump temperature')
   })
 })

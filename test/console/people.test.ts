@@ -1,4 +1,5 @@
 // docs/guides/console.md: what a role does not allow is said before a form is filled in, and an invitation is seen on every page
+import { readFileSync } from 'node:fs'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newestMail } from '../harness/mail.ts'
@@ -14,12 +15,17 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
   let domain: string
   let client: string
   let consumer: string
+  let channel: string
+  let group: string
+  let task: string
+  let run: string
+  let workflow: string
 
   beforeAll(async () => {
     running = await startConsole()
     domain = await running.made('/domains', { name: 'Plant' })
     client = await running.made(`/${domain}/clients`, { name: 'pump' })
-    const channel = await running.made(`/${domain}/channels`, { name: 'steam' })
+    channel = await running.made(`/${domain}/channels`, { name: 'steam' })
     await running.api('POST', `/m/${domain}/c/${channel}`, [{ n: 'a', v: 1 }])
     const made = { name: 'readings', channels: [channel], from: 'earliest', max_deliver: 1 }
     consumer = await running.made(`/${domain}/consumers`, made)
@@ -30,6 +36,17 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
       async () => (await running.api<{ dead_letters: number }>('GET', path)).dead_letters === 1,
       'the dead letter',
     )
+    group = await running.made(`/${domain}/groups`, { name: 'Hall 1' })
+    const file = readFileSync('examples/add/add.wasm').toString('base64')
+    task = await running.made('/tasks', { name: 'add', domain_id: domain, file })
+    const started = await running.api<{ run_id: string }>('POST', `/tasks/${task}/invoke`, {
+      inputs: [1, 2],
+      wait: '10s',
+    })
+    run = started.run_id
+    const tasks = [{ name: 'first', function: 'add', inputs: [1, 2], file }]
+    workflow = await running.made('/workflows', { name: 'report', domain_id: domain, tasks })
+    await running.api('POST', `/${domain}/certs/issue/${client}`, { ttl: '1h' })
   })
   afterAll(() => running?.[Symbol.asyncDispose]())
 
@@ -79,12 +96,58 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
       [`/d/${domain}/consumers/${consumer}`, 'Move', 'consumer_update'],
       [`/d/${domain}/consumers/${consumer}/dead-letters`, 'Retry all', 'consumer_update'],
       [`/d/${domain}/consumers/${consumer}/dead-letters`, 'Discard the dead letter', 'consumer_update'],
+      [`/d/${domain}/channels/${channel}`, 'Send', 'publish'],
+      [`/d/${domain}/channels/${channel}`, 'Edit', 'update'],
+      [`/d/${domain}/channels/${channel}/live`, 'Send one', 'publish'],
+      [`/d/${domain}/channels/${channel}/clients`, 'Connect', 'connect_to_client'],
+      [`/d/${domain}/groups/${group}`, 'Edit', 'update'],
+      [`/d/${domain}/groups/${group}`, 'Group inside', 'subgroup_create'],
+      [`/d/${domain}/groups/${group}`, 'Add a client', 'set_child'],
+      [`/d/${domain}/tasks/${task}`, 'Start', 'task_start'],
+      [`/d/${domain}/tasks/${task}`, 'Run', 'task_start'],
+      [`/d/${domain}/tasks/${task}/module`, 'Choose a file', 'task_update'],
+      [`/d/${domain}/tasks/${task}/rules`, 'Schedule', 'task_update'],
+      [`/d/${domain}/tasks/${task}/rules`, 'Trigger', 'task_update'],
+      [`/d/${domain}/tasks/${task}/rules`, 'Edit', 'task_update'],
+      [`/d/${domain}/tasks/${task}/runs/${run}`, 'Run again with these', 'task_start'],
+      [`/d/${domain}/workflows/${workflow}`, 'Start', 'task_start'],
+      [`/d/${domain}/workers`, 'Join a worker', 'worker_manage'],
+      [`/d/${domain}/import`, 'Choose a file', 'client_create'],
     ] as const) {
       await visitor.go(path)
       await expect
         .poll(async () => await reasonOf(page, button), { message: `${path} ${button}` })
         .toMatch(new RegExp(`^None of your roles .* has the action ${action}$`))
     }
+    // What a menu offers says it too.
+    for (const [path, menu, item, reason] of [
+      [`/d/${domain}/channels/${channel}`, 'More actions', 'Delete', /has the action delete$/],
+      [`/d/${domain}/channels/${channel}`, 'More actions', 'Disable', /has the action update$/],
+      [`/d/${domain}/groups/${group}`, 'More actions', 'Delete', /has the action delete$/],
+      [`/d/${domain}/tasks/${task}`, 'More actions', 'Delete', /has the action task_delete$/],
+      [`/d/${domain}/workflows/${workflow}`, 'More actions', 'Delete', /has the action task_delete$/],
+      [`/d/${domain}/workers`, /^Actions for/, 'Drain', /belongs to the platform/],
+    ] as const) {
+      await visitor.go(path)
+      await page.getByRole('button', { name: menu }).first().click()
+      await expect
+        .poll(async () => await page.getByRole('menuitem', { name: item }).getAttribute('title'), {
+          message: `${path} ${item}`,
+        })
+        .toMatch(reason)
+    }
+    // So does a form, of a client that is chosen in it.
+    const dialog = page.getByRole('dialog')
+    await visitor.go(`/d/${domain}/certificates`)
+    await page.getByRole('button', { name: 'Issue certificate' }).click()
+    await dialog.getByLabel('Client').selectOption({ label: 'pump' })
+    await dialog.getByText(/has the action update\.$/).waitFor()
+    const submit = dialog.getByRole('button', { name: 'Issue certificate' })
+    expect(await submit.getAttribute('title')).toContain('has the action update')
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByRole('button', { name: 'Revoke' }).click()
+    await dialog.getByText(/has the action update\.$/).waitFor()
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
     // An address that opens a form does not open it.
     await visitor.go(`/d/${domain}/clients?create=1`)
     await expect.poll(async () => await reasonOf(page, 'New client')).toContain('client_create')
@@ -98,6 +161,8 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
       await visitor.go(path)
       await page.getByRole('heading', { name: 'There is no such page' }).waitFor()
       await page.getByRole('button', { name: 'Account' }).waitFor()
+      const skip = page.getByRole('link', { name: 'Skip to the content' })
+      expect(await skip.evaluate((link) => (link as unknown as { href: string }).href)).toBe(`${page.url()}#main`)
     }
     await page.getByRole('link', { name: 'Show your domains' }).click()
     await page.getByRole('heading', { name: 'Domains' }).waitFor()
@@ -123,7 +188,8 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
     await page.getByRole('button', { name: 'Invite' }).click()
     const dialog = page.getByRole('dialog')
     await dialog.getByLabel('Username or email').fill(email)
-    await dialog.getByText(/It gets a mail with a link to register/).waitFor()
+    // An installation without a mail server does not promise that the mail arrives.
+    await dialog.getByText(/This installation has no mail server/).waitFor()
     await dialog.getByLabel('Role').selectOption({ label: 'Operator' })
     await dialog.getByRole('button', { name: 'Invite' }).click()
     const row = page.locator('.list-row').filter({ hasText: email })
@@ -132,6 +198,15 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
     expect(await accessibilityFaults(page)).toEqual([])
     await row.getByRole('button', { name: 'Mail again' }).click()
     await page.getByText('Invited again').waitFor()
+    await page.route(`**/domains/${domain}/invitations?*`, async (route) => {
+      const response = await route.fetch()
+      await route.fulfill({ response, json: { ...((await response.json()) as object), mail_server: true } })
+    })
+    await page.reload()
+    await page.getByRole('button', { name: 'Invite', exact: true }).click()
+    await dialog.getByLabel('Username or email').fill('another@example.com')
+    await dialog.getByText(/It gets a mail with a link to register/).waitFor()
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
     const linkIn = () => /console(\/sign-up#\S+)/.exec(newestMail(running.installation.dataDir, email) ?? '')?.[1]
     const link = await until(linkIn, 'the mail')
 

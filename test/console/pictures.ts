@@ -21,6 +21,8 @@ const SETTLE_MS = 900
 const PASSWORD = 'the-first-admin'
 /** Clients that are connected while the pictures are taken. */
 const ONLINE = 31
+/** Clients of a channel that publish. */
+const PUBLISHING = 4
 
 type Api = <T>(method: string, path: string, body?: unknown) => Promise<T>
 type Plant = {
@@ -195,8 +197,19 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     ].map((one) => ({ ...one, function: 'add', file: moduleOf('add') })),
   })
   await api('POST', `/workflows/${workflow.id}/start`)
+  // As the devices that are connected to the channel, so that lists have their newest values.
   for (const [index, channel] of channels.slice(0, 5).entries())
-    await api('POST', `/m/${domain}/c/${channel}`, readings(index))
+    for (const [at, device] of all
+      .filter((_one, place) => place % 3 === index % 3)
+      .slice(0, PUBLISHING)
+      .entries()) {
+      const body = readings(index + at * 5)
+      const sent = await whole.call('POST', `/m/${domain}/c/${channel}`, {
+        authorization: `Client ${device.credentials.secret}`,
+        body,
+      })
+      if (sent.status >= 300) throw new Error(`publish: ${sent.status} ${sent.text}`)
+    }
 
   await api('POST', `/${domain}/certs/issue/${client}`, { ttl: '720h' }).catch(() => undefined)
   const role = await api<{ role_id: string }>('POST', `/domains/${domain}/roles`, {
@@ -222,6 +235,17 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     const theirs = await login(username, 'correct horse')
     await createApi(whole, () => theirs)('POST', '/invitations/accept', { domain_id: domain })
   }
+  await api('POST', `/${domain}/clients/bootstrap/profiles`, {
+    name: 'gateway',
+    description: 'Gateways of the halls',
+    content_format: 'json',
+    content_template: '{"broker": "{{.Vars.broker}}", "password": "{{.Bindings.device.Secret.secret}}"}',
+    defaults: { broker: 'mqtts://broker.example.com:8883' },
+    binding_slots: [
+      { name: 'device', type: 'client', required: true },
+      { name: 'telemetry', type: 'channel', required: true },
+    ],
+  })
   const consumer = await newConsumer(api, domain, [boiler, climate])
   const board = await newBoard(api, domain, boiler)
   const { workers } = await api<{ workers: { id: string }[] }>('GET', '/workers')
@@ -281,6 +305,7 @@ function screensOf(plant: Plant): Screen[] {
     { name: 'worker', path: `/platform/workers/${worker}`, heading: 'rack-1' },
     { name: 'worker-journal', path: `/platform/workers/${worker}/journal`, heading: 'rack-1' },
     { name: 'provisioning', path: `${d}/provisioning`, heading: 'Provisioning' },
+    { name: 'profiles', path: `${d}/profiles`, heading: 'Profiles' },
     { name: 'certificates', path: `${d}/certificates`, heading: 'Certificates' },
     { name: 'members', path: `${d}/members`, heading: 'Members and roles' },
     {

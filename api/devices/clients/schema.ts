@@ -77,8 +77,8 @@ export const ClientQuery = Type.Object({
     maxLength: 32,
     default: 'updated_at',
     description:
-      'Sort key: `name`, `created_at`, `updated_at` or `online`; with `dir=desc` clients that are online come first',
-    ...documented({ enum: ['name', 'created_at', 'updated_at', 'online'] }),
+      'Sort key: `name`, `created_at`, `updated_at`, `online` or `last_seen`. With `dir=desc`, clients that are online, or were seen last, come first. `last_seen` requires that at most 20,000 clients match: use filters to select fewer. It changes with each message, so its pages can repeat a client or leave one out',
+    ...documented({ enum: ['name', 'created_at', 'updated_at', 'online', 'last_seen'] }),
   }),
   secrets: Type.Optional(
     Type.Boolean({ description: 'false: the secrets are empty, whatever the caller may do. Default: true' }),

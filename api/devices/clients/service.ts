@@ -5,6 +5,7 @@ import type {
   DomainAccess,
   EffectiveAccess,
   Journal,
+  PageQuery,
   ShownRoles,
   UserPrincipal,
 } from '#api/identity/index.ts'
@@ -29,7 +30,7 @@ import {
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
-import { hasState } from './activity.ts'
+import { byLastSeen, hasState } from './activity.ts'
 import type { Activity } from './activity.ts'
 import { findInOnlineOrder } from './online-order.ts'
 import type { GivenSecrets } from './given-secrets.ts'
@@ -139,7 +140,7 @@ export class ClientsService {
     const domains =
       domainId === undefined ? await this.#access.enterAll(caller) : [await this.#access.enter(caller, domainId)]
     const listed = { type: 'client', alias: 'c', find: clientTable.findByKeys } as const
-    const page = async (further: readonly Sql<boolean>[], isIndexed: boolean, of: ClientQuery) =>
+    const page = async (further: readonly Sql<boolean>[], isIndexed: boolean, of: PageQuery) =>
       await findPage(
         this.#database.db,
         listed,
@@ -148,10 +149,11 @@ export class ClientsService {
         { conditions: [...filters.conditions, ...further], isIndexed: filters.isIndexed || isIndexed },
         of,
       )
+    const asSorted = query.order === 'last_seen' ? { ...query, sortedBy: byLastSeen('c') } : query
     const { total, rows, next } =
       query.order === 'online'
         ? await findInOnlineOrder(query, async (isOnline, of) => await page([hasState('c', isOnline)], isOnline, of))
-        : await page(state, query.online === true, query)
+        : await page(state, query.online === true, asSorted)
     return {
       total,
       offset: query.offset,

@@ -116,6 +116,10 @@ export const DomainInvitationPage = Type.Object({
   mailed: Type.Array(MailedInvitation, {
     description: 'All addresses that were invited by mail and have not registered, whatever the filters and the page',
   }),
+  mail_server: Type.Boolean({
+    description:
+      '`false`: `SKEIN_SMTP_URL` is not set, so a mail is a file in the data folder of the platform, and somebody must pass it on',
+  }),
 })
 
 const timeOf = (value: string | null) => (value === null ? ZERO_TIME : formatTime(value))
@@ -148,8 +152,12 @@ const presentMailed = ({ email, invitedBy, relation, role, createdAt, expiresAt 
   expires_at: formatTime(expiresAt),
 })
 
-export function presentDomainPage({ mailed, ...page }: Page<InvitationRecord> & { mailed: readonly MailedRecord[] }) {
-  return { ...presentPage(page), mailed: mailed.map(presentMailed) }
+export function presentDomainPage({
+  mailed,
+  hasMailServer,
+  ...page
+}: Page<InvitationRecord> & { mailed: readonly MailedRecord[]; hasMailServer: boolean }) {
+  return { ...presentPage(page), mailed: mailed.map(presentMailed), mail_server: hasMailServer }
 }
 
 export function presentPage({ total, offset, limit, items, next }: Page<InvitationRecord>) {

@@ -55,7 +55,7 @@ export type InvitationsService = Answers & {
     caller: UserPrincipal,
     domainId: string,
     query: DomainInvitationQuery,
-  ): Promise<Page<InvitationRecord> & { mailed: MailedRecord[] }>
+  ): Promise<Page<InvitationRecord> & { mailed: MailedRecord[]; hasMailServer: boolean }>
   /** Requires the invitee, the inviter or an administrator of the domain. Throws `forbidden` or `not_found`. */
   get(caller: UserPrincipal, domainId: string, inviteeId: string): Promise<InvitationRecord>
   /**
@@ -227,7 +227,7 @@ export function createInvitationsService({
         page({ ...filterOf(query), scope }, query),
         listMailed(db, domain.domainKey),
       ])
-      return { ...found, mailed }
+      return { ...found, mailed, hasMailServer: mailer.hasServer }
     },
     get: requireSeen,
     async remove(caller, domainId, inviteeId, { onlyPending }) {

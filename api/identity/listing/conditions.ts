@@ -13,16 +13,22 @@ const ORDERED_NAME_CHARS = 256
 
 export type OrderColumn = 'name' | 'created_at' | 'updated_at'
 
+const createdOrder = (alias: string): readonly SortColumn[] => [
+  { by: sql.ref(`${alias}.created_at`), type: 'time' },
+  { by: sql.ref(`${alias}.id`), type: 'uuid' },
+]
+
+/** Returns the order by a column of another table; ties break as those of the other orders. */
+export const orderedFirstBy = (first: SortColumn, alias: string, dir: 'asc' | 'desc'): Keyset =>
+  new Keyset([first, ...createdOrder(alias)], dir)
+
 /**
  * Returns the order of a listing on the table `alias`. Ties break by created_at, then id (decision 58). A record that was never
  * updated is sorted by its creation.
  */
 export function orderedBy(alias: string, order: string, dir: 'asc' | 'desc'): Keyset {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
-  const created: readonly SortColumn[] = [
-    { by: column('created_at'), type: 'time' },
-    { by: column('id'), type: 'uuid' },
-  ]
+  const created = createdOrder(alias)
   // The prefix of the name that the index contains.
   const name = sql`left(${column('name')}, ${sql.raw(String(ORDERED_NAME_CHARS))})`
   if (order === 'name') return new Keyset([{ by: name, type: 'text' }, ...created], dir)

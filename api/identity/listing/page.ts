@@ -4,6 +4,7 @@
  */
 import type { PageEnd, Place } from '#core/cursor.ts'
 import type { Queryable } from '#core/database/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { sumEntityCounts } from './counts.ts'
 import { ListingStatements } from './statements.ts'
 import type { CountedRows, FoundKeys, Listed, PageQuery } from './statements.ts'
@@ -57,6 +58,7 @@ async function findRows(
   const shown = await countAccessible(listed)
   if (shown.length === 0) return { total: 0, rows: [] }
   const statements = new ListingStatements(listed, shown, query)
+  if (query.sortedBy !== undefined && query.only_total !== true) return await findSorted(db, statements, query)
   const isFiltered = listed.filters.conditions.length > 0 || shown.some(({ rows }) => rows.isNarrowed)
   if (isFiltered && query.only_total !== true && statements.isFoundSoon) {
     const few = await firstRow(db, statements.sorted(FEW_ROWS))
@@ -67,6 +69,21 @@ async function findRows(
     : await countUnfiltered(db, listed, shown, query)
   if (query.only_total === true || total <= query.offset) return { total, rows: [] }
   return { total, rows: await findPage(db, listed, { shown, statements, isFiltered, total }, query) }
+}
+
+/** Throws `malformed` for more rows than are sorted: a page of them would take as long as all of them. */
+async function findSorted(
+  db: Queryable,
+  statements: ListingStatements,
+  { order }: PageQuery,
+): Promise<{ total: number; rows: readonly FoundRow[] }> {
+  const found = await firstRow(db, statements.sorted(FEW_ROWS))
+  if (found.total > FEW_ROWS)
+    throw refusedField(
+      'order',
+      `sorts at most ${FEW_ROWS.toLocaleString('en')} rows by ${order}: use filters that select fewer`,
+    )
+  return { total: found.total, rows: rowsOf(found) }
 }
 
 type Counted = { shown: readonly CountedRows[]; statements: ListingStatements; isFiltered: boolean; total: number }

@@ -1,11 +1,11 @@
 /** The statements that count a listing of clients, channels or groups and find its pages (docs/query-plans.md). */
-import type { Keyset } from '#core/database/index.ts'
+import type { Keyset, SortColumn } from '#core/database/index.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ENTITY_TABLES } from '../access/index.ts'
 import type { EntityFacts, GrantsPlan } from '../access/index.ts'
-import { allOf, orderedBy, partsByName } from './conditions.ts'
+import { allOf, orderedBy, orderedFirstBy, partsByName } from './conditions.ts'
 import type { ShownRows } from './shown-rows.ts'
 
 export type PageQuery = PageRange & {
@@ -14,6 +14,8 @@ export type PageQuery = PageRange & {
   only_total?: boolean
   /** `all`, or one status. */
   status?: string
+  /** An order that no index has, in place of `order`: all matching rows are read and sorted. */
+  sortedBy?: SortColumn
 }
 
 export type Listed = {
@@ -66,7 +68,8 @@ export class ListingStatements {
     this.#alias = alias
     this.#table = sql`${sql.table(ENTITY_TABLES[type].table)} ${sql.ref(alias)}`
     this.#key = sql.ref(`${alias}.key`)
-    this.#keyset = orderedBy(alias, order, dir)
+    this.#keyset =
+      query.sortedBy === undefined ? orderedBy(alias, order, dir) : orderedFirstBy(query.sortedBy, alias, dir)
     this.#sorted = this.#keyset.over((index) => sql.ref(`${alias}.sorted_${index}`))
     this.#hasStatus =
       status === undefined || status === 'all' ? [] : [sql<boolean>`${sql.ref(`${alias}.status`)} = ${status}`]

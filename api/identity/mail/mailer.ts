@@ -11,6 +11,8 @@ import type { Mail } from './compose.ts'
 import type { MailTransport } from './transport.ts'
 
 export type Mailer = {
+  /** False: mails become files, and reach nobody by themselves. */
+  readonly hasServer: boolean
   /** Queues a mail to one address. Resolves to true when it was sent, to false when it was given up. Never rejects. */
   send(mail: Mail): Promise<boolean>
   /** Makes one attempt, for callers that store the mail and retry themselves. Rejects with the error. */
@@ -21,6 +23,8 @@ export type Mailer = {
 export type MailerOptions = {
   transport: MailTransport
   logger: Logger
+  /** Default: true. */
+  hasServer?: boolean
   /** Delays before the second and later attempts. Tests shorten them. */
   retryDelaysMs?: readonly number[]
 }
@@ -35,7 +39,12 @@ const ATTEMPT_DEADLINE_MS = 60_000
 /** Time that running attempts get when the process stops. */
 const STOP_GRACE_MS = 3000
 
-export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_MS }: MailerOptions): Mailer {
+export function createMailer({
+  transport,
+  logger,
+  hasServer = true,
+  retryDelaysMs = RETRY_DELAYS_MS,
+}: MailerOptions): Mailer {
   const stopping = new AbortController()
   const breaking = new AbortController()
   const held = new Set<Promise<boolean>>()
@@ -82,6 +91,7 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
   }
 
   return {
+    hasServer,
     async send(mail) {
       if (!isMailAddress(mail.to)) {
         MAIL_METRICS.mails.add({ outcome: 'dropped' })

@@ -18,11 +18,12 @@ const MAIL_FOLDER = 'mail'
 /** Throws `malformed` with the name of an invalid setting. The first mail opens the connection. */
 export function startMailer(config: MailConfig, dataDir: string, logger: Logger): Mailer {
   const from = senderOf(config)
+  const { smtpUrl } = config
   const transport =
-    config.smtpUrl === undefined
+    smtpUrl === undefined
       ? fileTransport(join(dataDir, MAIL_FOLDER), from, logger)
-      : smtpTransport(config.smtpUrl.reveal(), from)
-  return createMailer({ transport, logger })
+      : smtpTransport(smtpUrl.reveal(), from)
+  return createMailer({ transport, logger, hasServer: smtpUrl !== undefined })
 }
 
 function senderOf({ mailFrom, publicUrl }: MailConfig): Sender {

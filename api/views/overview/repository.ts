@@ -48,11 +48,22 @@ export async function findDeadLetters(
     subscription: subscriptionsWithLetters(userKey, domainKey, LETTER_BOUNDS),
   }
   const found = kinds.map((kind) => sql`(${parts[kind]})`)
-  type Row = DeadLetters['sources'][number] & { total: number }
+  type Row = DeadLetters['sources'][number] & { total: number; isWhole: boolean }
   const { rows } = await sql<Row>`
-    SELECT s.kind, s.id, s.name, s.count, (sum(s.count) OVER ())::bigint AS total FROM (${sql.join(found, sql` UNION ALL `)}) s
+    SELECT s.kind, s.id, s.name, s.count, (sum(s.count) OVER ())::bigint AS total,
+           bool_and(s.count < ${LETTER_BOUNDS.letters} AND s.of_kind < ${LETTER_BOUNDS.sources}) OVER () AS "isWhole"
+      FROM (SELECT kind, id, name, count, count(*) OVER (PARTITION BY kind) AS of_kind
+              FROM (${sql.join(found, sql` UNION ALL `)}) every) s
      ORDER BY s.count DESC, s.name, s.id LIMIT ${MAX_LETTER_SOURCES}`.execute(db)
-  return { total: rows[0]?.total ?? 0, sources: rows.map(({ total: _total, ...source }) => source) }
+  const [first] = rows
+  return {
+    total: first?.total ?? 0,
+    ...(first?.isWhole === false ? { total_exact: false } : {}),
+    sources: rows.map(({ total: _total, isWhole: _isWhole, ...source }) => ({
+      ...source,
+      ...(source.count === LETTER_BOUNDS.letters ? { count_exact: false } : {}),
+    })),
+  }
 }
 
 export const SLOT_SECONDS = 300

@@ -74,9 +74,16 @@ export const LETTER_BOUNDS = { sources: 50, letters: 1_000 } as const
 /** Sources that the overview names. */
 export const MAX_LETTER_SOURCES = 10
 
+const NotExact = Type.Optional(
+  Type.Boolean({
+    description: '`false`: the counting ended at its limit, so there may be more. Absent: all are counted',
+  }),
+)
+
 const DeadLetters = Type.Object(
   {
     total: Type.Integer({ minimum: 0, description: 'Of all sources, those that are not in the list too' }),
+    total_exact: NotExact,
     sources: Type.Array(
       Type.Object({
         kind: Type.Enum([...LETTER_KINDS]),
@@ -87,6 +94,7 @@ const DeadLetters = Type.Object(
           maximum: LETTER_BOUNDS.letters,
           description: `\`${LETTER_BOUNDS.letters}\` if there are more`,
         }),
+        count_exact: NotExact,
       }),
       { description: `Those with the most dead letters first, at most ${MAX_LETTER_SOURCES}` },
     ),

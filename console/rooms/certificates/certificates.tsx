@@ -5,7 +5,7 @@ import { call } from '../../api/call.ts'
 import type { Certificate } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
 import { Button, Code, Id, SelectField, TextField } from '../../design/controls.tsx'
-import { Card, Empty, Time, absoluteTime } from '../../design/display.tsx'
+import { Card, Empty, Notice, Time, absoluteTime } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
@@ -13,6 +13,7 @@ import { saveFile } from '../../shell/files.ts'
 import { Filters } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
 import { ShownOnce } from '../../shell/shown-once.tsx'
+import { useClientDenied } from '../../shell/permissions.ts'
 import { DataTable } from '../../shell/table.tsx'
 import { Validity } from '../../shell/validity.tsx'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
@@ -30,6 +31,7 @@ export function Certificates() {
   const [views, setViews] = useViews()
   const [dialog, setDialog] = useView('create')
   const [revoking, setRevoking] = useState<Certificate>()
+  const cannotRevoke = useClientDenied(domain, revoking?.client_id)('update')
   const params = { domain_id: domain }
   const filters = {
     entity_id: views['client'],
@@ -131,7 +133,13 @@ export function Certificates() {
       />
       {dialog === '' ? null : <Issue domain={domain} client={views['client'] ?? ''} onClose={() => setDialog('')} />}
       {revoking === undefined ? null : (
-        <Confirm title="Revoke the certificate" submit="Revoke" action={revoke} onClose={() => setRevoking(undefined)}>
+        <Confirm
+          title="Revoke the certificate"
+          submit="Revoke"
+          action={revoke}
+          disabledReason={cannotRevoke}
+          onClose={() => setRevoking(undefined)}
+        >
           The certificate with the serial number {revoking.serial_number} becomes invalid, and connections that use it
           end. This cannot be undone.
         </Confirm>
@@ -144,6 +152,7 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
   const [client, setClient] = useState(given)
   const [ttl, setTtl] = useState(DEFAULT_TTL)
   const [issued, setIssued] = useState<Certificate>()
+  const cannotIssue = useClientDenied(domain, client === '' ? undefined : client)('update')
   const clients = useQuery(
     query('GET /{domain_id}/clients', {
       params: { domain_id: domain },
@@ -168,7 +177,7 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
       submit="Issue certificate"
       action={issue}
       onClose={onClose}
-      disabledReason={client === '' ? 'Choose a client' : undefined}
+      disabledReason={client === '' ? 'Choose a client' : cannotIssue}
     >
       <SelectField
         label="Client"
@@ -182,6 +191,7 @@ function Issue({ domain, client: given, onClose }: { domain: string; client: str
             : 'The private key is created by the server and shown once.'
         }
       />
+      {cannotIssue === undefined ? null : <Notice tone="plain">{cannotIssue}.</Notice>}
       <TextField label="Lifetime" field="ttl" value={ttl} onChange={setTtl} hint="Such as 8760h, a year" />
     </FormDialog>
   )

@@ -6,6 +6,7 @@ import { query } from '../../api/queries.ts'
 import { Id } from '../../design/controls.tsx'
 import { Card, Empty, Notice, Time, counted, formatValue } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
+import { formatChoice } from '../../shell/chosen-series.ts'
 import { QueryView } from '../../shell/states.tsx'
 import { Validity } from '../../shell/validity.tsx'
 
@@ -22,6 +23,10 @@ function valueOf({ value, string_value: word, bool_value: flag, data_value: byte
   if (sum !== undefined) return `sum ${formatValue(sum)}`
   return word ?? (flag === undefined ? undefined : String(flag)) ?? bytes ?? ''
 }
+
+/** The page of the channel then shows this series alone, and not those of other devices. */
+const choiceOf = (publisher: string, { name = '', unit = '', subtopic = '' }: Series) =>
+  formatChoice([{ publisher, name, unit, subtopic }])
 
 export function NewestValues({ domain, client }: { domain: string; client: string }) {
   const channels = useQuery(
@@ -64,7 +69,7 @@ export function NewestValues({ domain, client }: { domain: string; client: strin
               <Link
                 key={`${channel.id} ${series.subtopic ?? ''} ${series.name}`}
                 className="list-row"
-                to={paths.channel(domain, channel.id)}
+                to={paths.charts(domain, channel.id, choiceOf(client, series))}
               >
                 <div className="grow clip">
                   {series.name}

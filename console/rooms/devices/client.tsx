@@ -223,7 +223,10 @@ function Details({ client, domain }: { client: ClientRecord; domain: string }) {
                       </State>
                     ),
                   ],
-                  ['Since', <Time key="since" at={facts.online_changed_at} />],
+                  // A device without a session of MQTT is seen, and is never online.
+                  isNever(facts.online_changed_at)
+                    ? undefined
+                    : ['Since', <Time key="since" at={facts.online_changed_at} />],
                   ['Last seen', <Time key="seen" at={facts.last_seen} />],
                   ['Published', counted(facts.inbound_messages, 'message')],
                   ['Received', counted(facts.outbound_messages, 'message')],

@@ -33,7 +33,7 @@ export function useClientFilters() {
     channel: views['channel'],
     group: views['group'],
     online: views['state'] === undefined ? undefined : views['state'] === 'online',
-    order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at' | 'online',
+    order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at' | 'online' | 'last_seen',
     dir: (views['dir'] ?? 'desc') as 'asc' | 'desc',
   }
 }
@@ -131,7 +131,7 @@ export function Clients() {
           {
             key: 'newest',
             title: 'Newest value',
-            width: 'minmax(120px, 1fr)',
+            width: 'minmax(90px, 1fr)',
             isMinor: true,
             cell: ({ id }) => <NewestValue domain={domain} client={id} />,
           },
@@ -139,6 +139,7 @@ export function Clients() {
             key: 'seen',
             title: 'Last seen',
             width: '110px',
+            order: 'last_seen',
             isMinor: true,
             cell: ({ last_seen: at }) => <Time at={at} />,
           },
@@ -152,7 +153,7 @@ export function Clients() {
           {
             key: 'tags',
             title: 'Tags',
-            width: 'minmax(120px, 1.5fr)',
+            width: 'minmax(90px, 1fr)',
             isMinor: true,
             cell: ({ tags }) => (
               <span className="row">

@@ -16,7 +16,7 @@ import { Filters, splitTags } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
-import { useDomainDenied } from '../../shell/permissions.ts'
+import { useDomainDenied, useGroupDenied } from '../../shell/permissions.ts'
 import { useDomainId, useParam, useView, useViews } from '../../shell/url.ts'
 
 export function Groups() {
@@ -181,6 +181,9 @@ export function Group() {
 function Head({ group, domain }: { group: GroupView; domain: string }) {
   const navigate = useNavigate()
   const [dialog, setDialog] = useState<'edit' | 'delete' | 'inside'>()
+  const denied = useGroupDenied(domain, group.id)
+  // Either of them is enough.
+  const cannotNest = denied('set_child') === undefined ? undefined : denied('subgroup_create')
   const params = { domain_id: domain, group_id: group.id }
   const remove = useFormAction('The group was not deleted', async () => {
     await call('DELETE /{domain_id}/groups/{group_id}', { params })
@@ -194,10 +197,10 @@ function Head({ group, domain }: { group: GroupView; domain: string }) {
       </h1>
       <EntityStatus status={group.status} />
       <span className="grow" />
-      <Button icon="plus" onClick={() => setDialog('inside')}>
+      <Button icon="plus" disabledReason={cannotNest} onClick={() => setDialog('inside')}>
         Group inside
       </Button>
-      <Button icon="settings" onClick={() => setDialog('edit')}>
+      <Button icon="settings" disabledReason={denied('update')} onClick={() => setDialog('edit')}>
         Edit
       </Button>
       <Menu
@@ -211,7 +214,13 @@ function Head({ group, domain }: { group: GroupView; domain: string }) {
               void navigate({ to: paths.access(domain, { entity: `group:${group.id}`, action: 'read' }) }),
           },
           'line',
-          { label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDialog('delete') },
+          {
+            label: 'Delete',
+            icon: 'trash',
+            isDanger: true,
+            disabledReason: denied('delete'),
+            onSelect: () => setDialog('delete'),
+          },
         ]}
       />
       {dialog === 'edit' ? <Edit group={group} domain={domain} onClose={() => setDialog(undefined)} /> : null}
@@ -257,6 +266,7 @@ function Edit({ group, domain, onClose }: { group: GroupView; domain: string; on
 function Content({ domain, group }: { domain: string; group: string }) {
   const params = { domain_id: domain, group_id: group }
   const [adding, setAdding] = useState<'clients' | 'channels'>()
+  const cannotChange = useGroupDenied(domain, group)('set_child')
   const groups = useQuery(query('GET /{domain_id}/groups/{group_id}/children', { params, query: { limit: 100 } }))
   const clients = useQuery(
     query('GET /{domain_id}/groups/{group_id}/clients', { params, query: { limit: 100, status: 'all' } }),
@@ -291,6 +301,7 @@ function Content({ domain, group }: { domain: string; group: string }) {
           icon="close"
           busy={isBusy}
           label={`Take ${name} out of the group`}
+          disabledReason={cannotChange}
           onClick={() => void take(kind, id)}
         />
       </div>
@@ -317,7 +328,15 @@ function Content({ domain, group }: { domain: string; group: string }) {
             <Card
               title={counted(total, 'client')}
               flush
-              actions={<Button small icon="plus" label="Add a client" onClick={() => setAdding('clients')} />}
+              actions={
+                <Button
+                  small
+                  icon="plus"
+                  label="Add a client"
+                  disabledReason={cannotChange}
+                  onClick={() => setAdding('clients')}
+                />
+              }
             >
               {rows.length === 0 ? <Empty icon="client" title="No clients" /> : list('clients', rows)}
             </Card>
@@ -330,7 +349,15 @@ function Content({ domain, group }: { domain: string; group: string }) {
             <Card
               title={counted(total, 'channel')}
               flush
-              actions={<Button small icon="plus" label="Add a channel" onClick={() => setAdding('channels')} />}
+              actions={
+                <Button
+                  small
+                  icon="plus"
+                  label="Add a channel"
+                  disabledReason={cannotChange}
+                  onClick={() => setAdding('channels')}
+                />
+              }
             >
               {rows.length === 0 ? <Empty icon="channel" title="No channels" /> : list('channels', rows)}
             </Card>

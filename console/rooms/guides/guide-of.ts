@@ -18,6 +18,7 @@ const OF_SECTIONS: Readonly<Record<string, string>> = {
   try: 'write-a-module',
   workers: 'join-a-worker',
   provisioning: 'provisioning',
+  profiles: 'bootstrap',
   certificates: 'certificates',
   members: 'roles-and-access',
   access: 'roles-and-access',

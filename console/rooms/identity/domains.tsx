@@ -135,7 +135,7 @@ function Invitations() {
           <div className="grow">
             <strong>{invitation.domain_name}</strong>
             <div className="muted small">
-              as {titleOf(invitation.role_name ?? invitation.relation ?? 'member')} · valid until{' '}
+              as {titleOf(invitation.role_name ?? invitation.relation ?? 'member')} · expires{' '}
               <Time at={invitation.expires_at} isAhead />
             </div>
           </div>

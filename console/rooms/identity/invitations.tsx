@@ -31,6 +31,15 @@ async function send(domain: string, invitee: Invitee, choice: RoleChoice, isAgai
   })
 }
 
+const NO_MAIL_SERVER =
+  'No user is known by this address. This installation has no mail server: the mail with the link to register becomes a file in the folder “mail” of its data folder, and its operator passes the link on. The link is valid for 7 days.'
+
+const invitationsOf = (domain: string) =>
+  query('GET /domains/{domain_id}/invitations', {
+    params: { domain_id: domain },
+    query: { limit: 100, state: 'all' },
+  })
+
 export function Invite({
   domain,
   roles,
@@ -52,6 +61,9 @@ export function Invite({
     enabled: asked.length >= MIN_LETTERS,
   })
   const users = asked.length >= MIN_LETTERS ? (found.data?.users ?? []) : []
+  // The same page as that of the list below, which is there already.
+  const { data: sent } = useQuery(invitationsOf(domain))
+  const hasMailServer = sent?.mail_server !== false
   const user = users.length === 1 ? (users[0]?.id ?? '') : chosen
   // The server knows whether the address has an account.
   const invitee: Invitee | undefined =
@@ -62,7 +74,8 @@ export function Invite({
     async () => {
       if (option === undefined || invitee === undefined) return
       await send(domain, invitee, option.choice)
-      return 'email' in invitee ? 'Invited by mail' : 'Invited. They accept on their first page.'
+      if (!('email' in invitee)) return 'Invited. They accept on their first page.'
+      return hasMailServer ? 'Invited by mail' : 'Invited: the mail is a file on the server of the platform'
     },
     onClose,
   )
@@ -85,7 +98,9 @@ export function Invite({
         asked.length >= MIN_LETTERS && found.data !== undefined ? (
           <Notice tone="plain">
             {ADDRESS.test(asked)
-              ? 'No user is known by this address. It gets a mail with a link to register, which is valid for 7 days.'
+              ? hasMailServer
+                ? 'No user is known by this address. It gets a mail with a link to register, which is valid for 7 days.'
+                : NO_MAIL_SERVER
               : 'No user has this name. Type an address to invite by mail.'}
           </Notice>
         ) : null
@@ -124,9 +139,7 @@ function stateOf(invitation: Invitation): 'waiting' | 'expired' | 'rejected' {
 
 export function InvitationList({ domain, roles }: { domain: string; roles: readonly RoleRecord[] }) {
   const params = { domain_id: domain }
-  const result = useQuery(
-    query('GET /domains/{domain_id}/invitations', { params, query: { limit: 100, state: 'all' } }),
-  )
+  const result = useQuery(invitationsOf(domain))
   const [withdraw] = useAction('The invitation was not withdrawn', async (invitee: { user_id: string } | Mailed) => {
     await call('DELETE /domains/{domain_id}/invitations', { params, body: invitee })
     return 'Withdrawn'
@@ -139,7 +152,7 @@ export function InvitationList({ domain, roles }: { domain: string; roles: reado
   })
   return (
     <QueryView result={result} entity={`domain:${domain}`}>
-      {({ invitations, mailed }) => {
+      {({ invitations, mailed, mail_server: server }) => {
         const open = invitations.filter(({ confirmed_at: at }) => isNever(at))
         return (
           <Card title="Invitations" flush>
@@ -149,7 +162,8 @@ export function InvitationList({ domain, roles }: { domain: string; roles: reado
                 <div className="grow">
                   <div className="clip">{email}</div>
                   <div className="muted small">
-                    as {titleOf(roleName ?? 'a deleted role')} · mailed <Time at={at} />
+                    as {titleOf(roleName ?? 'a deleted role')} · {server === false ? 'mail written' : 'mailed'}{' '}
+                    <Time at={at} />
                   </div>
                 </div>
                 <State tone="active" icon="wait">

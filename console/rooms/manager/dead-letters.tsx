@@ -9,6 +9,7 @@ import { Time, formatCount } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
 import { DeadLetters } from '../../shell/dead-letters.tsx'
 import { ChannelName } from '../../shell/names.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import type { Tab } from '../../shell/tabs.tsx'
 
 const OPERATION = 'GET /tasks/{task_id}/dead-letters'
@@ -36,6 +37,7 @@ export function useDeadLetterTab(domain: string, id: string, task: Task | undefi
 
 export function TaskDeadLetters({ task, domain }: { task: string; domain: string }) {
   const params = { task_id: task }
+  const denied = useDomainDenied(domain)
   const channelOf = ({ channel_id: channel, subtopic }: TaskDeadLetter) => (
     <>
       <ChannelName domain={domain} id={channel} /> {subtopic === '' ? null : <code>{subtopic}</code>}
@@ -85,6 +87,8 @@ export function TaskDeadLetters({ task, domain }: { task: string; domain: string
           ),
         ],
       ]}
+      cannotRetry={denied('task_start')}
+      cannotDiscard={denied('task_update')}
       retry={(body) => call('POST /tasks/{task_id}/dead-letters/retry', { params, body })}
       discard={(body) => call('POST /tasks/{task_id}/dead-letters/discard', { params, body })}
     >

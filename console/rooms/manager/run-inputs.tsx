@@ -9,6 +9,7 @@ import { Button, Code } from '../../design/controls.tsx'
 import { Card, Notice, counted, formatBytes } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
 import { useAction } from '../../shell/action.ts'
+import { useDomainDenied } from '../../shell/permissions.ts'
 
 /** Records of a message that are shown; the page of the channel shows all. */
 const MAX_RECORDS = 50
@@ -16,6 +17,7 @@ const MAX_RECORDS = 50
 export function RunInputs({ domain, run }: { domain: string; run: Run }) {
   const { cause, inputs, cli_args: args, input_bytes: omitted } = run
   const navigate = useNavigate()
+  const cannotRun = useDomainDenied(domain)('task_start')
   const [again, isStarting] = useAction('The run was not started', async () => {
     const params = { task_id: run.task_id }
     const body = { ...(inputs === undefined ? {} : { inputs }), ...(args === undefined ? {} : { cli_args: args }) }
@@ -35,7 +37,7 @@ export function RunInputs({ domain, run }: { domain: string; run: Run }) {
       actions={
         <>
           {isRepeatable ? (
-            <Button small icon="play" busy={isStarting} onClick={() => void again()}>
+            <Button small icon="play" busy={isStarting} disabledReason={cannotRun} onClick={() => void again()}>
               Run again with these
             </Button>
           ) : null}

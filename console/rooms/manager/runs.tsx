@@ -84,7 +84,7 @@ export function Runs() {
           {
             key: 'cause',
             title: 'Started by',
-            width: 'minmax(160px, 1.5fr)',
+            width: 'minmax(140px, 1.5fr)',
             isMinor: true,
             cell: (run) => <RunCause domain={domain} run={run} />,
           },
@@ -98,7 +98,7 @@ export function Runs() {
           {
             key: 'worker',
             title: 'Worker',
-            width: 'minmax(100px, 1fr)',
+            width: 'minmax(90px, 1fr)',
             isMinor: true,
             cell: ({ worker_id: worker }) => (worker === null ? null : <WorkerName domain={domain} id={worker} />),
           },

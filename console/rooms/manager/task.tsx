@@ -27,6 +27,7 @@ import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { WaitingSince } from '../../shell/dead-letters.tsx'
 import { ChannelName, UserName, WorkerName } from '../../shell/names.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useSession } from '../../shell/session.ts'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
@@ -62,7 +63,7 @@ export function Task() {
       {(task) => (
         <>
           <Head task={task} domain={domain} />
-          <LastError task={task} />
+          <LastError task={task} domain={domain} />
           <Tabs
             label="Task"
             tabs={[
@@ -78,7 +79,7 @@ export function Task() {
           {tab === '' ? <RunTab key={task.module?.digest} task={task} domain={domain} /> : null}
           {tab === 'runs' ? <Runs task={task} domain={domain} /> : null}
           {tab === 'logs' ? <TaskOutput domain={domain} task={id} /> : null}
-          {tab === 'module' ? <Module task={task} /> : null}
+          {tab === 'module' ? <Module task={task} domain={domain} /> : null}
           {tab === 'rules' ? <Rules task={task} domain={domain} /> : null}
           {tab === 'dead-letters' ? <TaskDeadLetters task={id} domain={domain} /> : null}
           {tab === 'journal' ? <EntityJournal domain={domain} type="task" id={id} /> : null}
@@ -91,6 +92,7 @@ export function Task() {
 function Head({ task, domain }: { task: TaskRecord; domain: string }) {
   const navigate = useNavigate()
   const [isDeleting, setDeleting] = useState(false)
+  const denied = useDomainDenied(domain)
   const params = { task_id: task.id }
   const isRunning = task.state === 1 || task.state === 2
   const [stop, isStopping] = useAction('The task was not stopped', async () => {
@@ -114,7 +116,7 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
       <RecentRuns task={task} domain={domain} />
       <span className="grow" />
       {isRunning ? (
-        <Button icon="stop" busy={isStopping} onClick={() => void stop()}>
+        <Button icon="stop" busy={isStopping} disabledReason={denied('task_start')} onClick={() => void stop()}>
           Stop
         </Button>
       ) : (
@@ -123,7 +125,8 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
           busy={isStarting}
           onClick={() => void start()}
           disabledReason={
-            task.module === undefined && task.image_url === undefined ? 'The task has no module yet' : undefined
+            denied('task_start') ??
+            (task.module === undefined && task.image_url === undefined ? 'The task has no module yet' : undefined)
           }
         >
           Start
@@ -132,7 +135,15 @@ function Head({ task, domain }: { task: TaskRecord; domain: string }) {
       <Menu
         label="More actions"
         icon="more"
-        items={[{ label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDeleting(true) }]}
+        items={[
+          {
+            label: 'Delete',
+            icon: 'trash',
+            isDanger: true,
+            disabledReason: denied('task_delete'),
+            onSelect: () => setDeleting(true),
+          },
+        ]}
       />
       {isDeleting ? (
         <Confirm title={`Delete ${task.name}`} submit="Delete task" action={remove} onClose={() => setDeleting(false)}>
@@ -171,7 +182,8 @@ const REFUSED = {
 } as const
 
 /** A member with the rights that the task uses becomes the one who grants them; a paused task continues. */
-function TakeOver({ task, small = false }: { task: TaskRecord; small?: boolean }) {
+function TakeOver({ task, domain, small = false }: { task: TaskRecord; domain: string; small?: boolean }) {
+  const cannotUpdate = useDomainDenied(domain)('task_update')
   const [isAsking, setAsking] = useState(false)
   const takeOver = useFormAction('The task was not taken over', async () => {
     await call('POST /tasks/{task_id}/take-over', { params: { task_id: task.id } })
@@ -180,7 +192,7 @@ function TakeOver({ task, small = false }: { task: TaskRecord; small?: boolean }
   })
   return (
     <>
-      <Button small={small} onClick={() => setAsking(true)}>
+      <Button small={small} disabledReason={cannotUpdate} onClick={() => setAsking(true)}>
         Take over
       </Button>
       {isAsking ? (
@@ -200,12 +212,12 @@ function TakeOver({ task, small = false }: { task: TaskRecord; small?: boolean }
   )
 }
 
-function LastError({ task }: { task: TaskRecord }) {
+function LastError({ task, domain }: { task: TaskRecord; domain: string }) {
   const { activity, last_error: error } = task
   if (error === undefined) return null
   const times = error.count === 1 ? '' : `, ${formatCount(error.count)} times since the last success`
   return (
-    <Notice tone="bad" actions={activity === 'paused' ? <TakeOver task={task} /> : undefined}>
+    <Notice tone="bad" actions={activity === 'paused' ? <TakeOver task={task} domain={domain} /> : undefined}>
       {REFUSED[error.source]}: {error.reason} (<Time at={error.at} />
       {times})
       {error.source === 'right' ? (
@@ -250,11 +262,12 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
       }),
     )
   })
-  if (task.module === undefined && task.image_url === undefined) return <MissingModule task={task} />
+  const cannotRun = useDomainDenied(domain)('task_start')
+  if (task.module === undefined && task.image_url === undefined) return <MissingModule task={task} domain={domain} />
   return (
     <div className="grid">
       <Card title="Run it now" className="half">
-        <Form action={invoke} className="form">
+        <Form action={invoke} className="form" disabledReason={cannotRun}>
           {functions.length > 1 ? (
             <SelectField
               label="Function"
@@ -295,7 +308,7 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
             ),
           )}
           <div className="row">
-            <Button type="submit" kind="primary" icon="play" busy={invoke.isBusy}>
+            <Button type="submit" kind="primary" icon="play" busy={invoke.isBusy} disabledReason={cannotRun}>
               Run
             </Button>
           </div>
@@ -338,27 +351,29 @@ function RunTab({ task, domain }: { task: TaskRecord; domain: string }) {
             />
           </Card>
         )}
-        <Card title={task.activity === undefined ? 'Last result' : 'Last start'}>
-          <Facts
-            rows={[
-              ['State', <TaskState key="state" state={task.state} />],
-              ['Started', <Time key="start" at={task.start_time} />],
-              ['Ended', <Time key="end" at={task.finish_time} />],
-              task.run_id === undefined
-                ? undefined
-                : [
-                    'Run',
-                    <Link key="run" to={paths.run(domain, task.id, task.run_id)}>
-                      Open
-                    </Link>,
-                  ],
-            ]}
-          />
-          {task.error === null ? null : <Notice tone="bad">{task.error}</Notice>}
-          {task.results === null || task.results === undefined ? null : (
-            <Code label="last result" wrap text={formatJson(task.results, 2)} />
-          )}
-        </Card>
+        {isNever(task.start_time) ? null : (
+          <Card title={task.activity === undefined ? 'Last result' : 'Last start'}>
+            <Facts
+              rows={[
+                ['State', <TaskState key="state" state={task.state} />],
+                ['Started', <Time key="start" at={task.start_time} />],
+                ['Ended', <Time key="end" at={task.finish_time} />],
+                task.run_id === undefined
+                  ? undefined
+                  : [
+                      'Run',
+                      <Link key="run" to={paths.run(domain, task.id, task.run_id)}>
+                        Open
+                      </Link>,
+                    ],
+              ]}
+            />
+            {task.error === null ? null : <Notice tone="bad">{task.error}</Notice>}
+            {task.results === null || task.results === undefined ? null : (
+              <Code label="last result" wrap text={formatJson(task.results, 2)} />
+            )}
+          </Card>
+        )}
         {task.state === 0 || task.state === 1 || task.state === 7 ? <Placement task={task.id} /> : null}
       </div>
     </div>
@@ -370,7 +385,8 @@ const withValue = (values: readonly string[], index: number, value: string) =>
 const signature = ({ name, params, results }: { name: string; params: string[]; results: string[] }) =>
   `${name}(${params.join(', ')})${results.length === 0 ? '' : ` → ${results.join(', ')}`}`
 
-function MissingModule({ task }: { task: TaskRecord }) {
+function MissingModule({ task, domain }: { task: TaskRecord; domain: string }) {
+  const cannotUpdate = useDomainDenied(domain)('task_update')
   const [file, setFile] = useState<File>()
   const [upload] = useAction('The module was not accepted', async (chosen: File) => {
     await uploadModule(task.id, chosen)
@@ -380,6 +396,7 @@ function MissingModule({ task }: { task: TaskRecord }) {
     <Card title="This task has no module">
       <ModuleDrop
         file={file}
+        disabledReason={cannotUpdate}
         onFile={(chosen) => {
           setFile(chosen)
           void upload(chosen)
@@ -463,7 +480,8 @@ function Runs({ task, domain }: { task: TaskRecord; domain: string }) {
   )
 }
 
-function Module({ task }: { task: TaskRecord }) {
+function Module({ task, domain }: { task: TaskRecord; domain: string }) {
+  const cannotUpdate = useDomainDenied(domain)('task_update')
   const [file, setFile] = useState<File>()
   const [upload] = useAction('The module was not accepted', async (chosen: File) => {
     await uploadModule(task.id, chosen)
@@ -510,6 +528,7 @@ function Module({ task }: { task: TaskRecord }) {
       <Card className="half" title="Replace it">
         <ModuleDrop
           file={file}
+          disabledReason={cannotUpdate}
           onFile={(chosen) => {
             setFile(chosen)
             void upload(chosen)
@@ -525,6 +544,7 @@ function Module({ task }: { task: TaskRecord }) {
 function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
   const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'limits'>()
   const close = () => setDialog(undefined)
+  const cannotUpdate = useDomainDenied(domain)('task_update')
   const { trigger, trigger_status: status } = task
   const session = useSession()
   const userId = session.kind === 'signed-in' ? session.userId : undefined
@@ -535,14 +555,14 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
         title="When it starts"
         actions={
           <>
-            <Button small onClick={() => setDialog('schedule')}>
+            <Button small disabledReason={cannotUpdate} onClick={() => setDialog('schedule')}>
               Schedule
             </Button>
-            <Button small onClick={() => setDialog('trigger')}>
+            <Button small disabledReason={cannotUpdate} onClick={() => setDialog('trigger')}>
               Trigger
             </Button>
             {task.granted_by === undefined || task.granted_by === userId || task.activity === 'paused' ? null : (
-              <TakeOver task={task} small />
+              <TakeOver task={task} domain={domain} small />
             )}
           </>
         }
@@ -588,7 +608,7 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
         className="half"
         title="Limits and retries"
         actions={
-          <Button small onClick={() => setDialog('limits')}>
+          <Button small disabledReason={cannotUpdate} onClick={() => setDialog('limits')}>
             Edit
           </Button>
         }

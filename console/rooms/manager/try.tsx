@@ -11,6 +11,7 @@ import { Card, Facts, Notice, State, formatBytes, formatCount, formatDuration } 
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction, useFormAction } from '../../shell/action.ts'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useViews } from '../../shell/url.ts'
 import { inputText, parametersOf } from './inputs.ts'
 import { createTask } from './tasks.tsx'
@@ -97,8 +98,9 @@ function Inspected({
   const [channel, setChannel] = useState('')
   const chosen = functions.find((one) => one.name === name)
   const canRun = inspected.refusal === undefined
+  const cannotCreate = useDomainDenied(domain)('task_create')
   const deploy = (
-    <Button icon="send" onClick={() => setDeploying(true)}>
+    <Button icon="send" disabledReason={cannotCreate} onClick={() => setDeploying(true)}>
       Deploy
     </Button>
   )

@@ -4,7 +4,16 @@ import { Button } from '../../design/controls.tsx'
 import { formatBytes } from '../../design/display.tsx'
 import { Icon } from '../../design/icon.tsx'
 
-export function ModuleDrop({ file, onFile }: { file: File | undefined; onFile: (file: File) => void }) {
+export function ModuleDrop({
+  file,
+  disabledReason,
+  onFile,
+}: {
+  file: File | undefined
+  /** Why no file is taken. */
+  disabledReason?: string | undefined
+  onFile: (file: File) => void
+}) {
   const [isOver, setOver] = useState(false)
   const input = useRef<HTMLInputElement>(null)
   return (
@@ -21,17 +30,20 @@ export function ModuleDrop({ file, onFile }: { file: File | undefined; onFile: (
         event.preventDefault()
         setOver(false)
         const [dropped] = event.dataTransfer.files
-        if (dropped !== undefined) onFile(dropped)
+        if (dropped !== undefined && disabledReason === undefined) onFile(dropped)
       }}
     >
       <Icon name={file === undefined ? 'module' : 'file'} size="large" />
       <div>
         {file === undefined ? 'Drop a WebAssembly module or component here' : `${file.name}, ${formatBytes(file.size)}`}
       </div>
-      <Button onClick={() => input.current?.click()}>{file === undefined ? 'Choose a file' : 'Choose another'}</Button>
+      <Button disabledReason={disabledReason} onClick={() => input.current?.click()}>
+        {file === undefined ? 'Choose a file' : 'Choose another'}
+      </Button>
       <input
         ref={input}
         type="file"
+        disabled={disabledReason !== undefined}
         accept=".wasm,application/wasm"
         className="visually-hidden"
         tabIndex={-1}

@@ -12,6 +12,7 @@ import { paths } from '../../paths.ts'
 import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { JournalDrawer, WorkerJournal } from '../../shell/entity-journal.tsx'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useSession } from '../../shell/session.ts'
 import { QueryView } from '../../shell/states.tsx'
 
@@ -34,9 +35,20 @@ export function useMayReadJournal({ domain_id: owner }: Pick<Worker, 'domain_id'
   return owner !== undefined || (session.kind === 'signed-in' && session.role === 'admin')
 }
 
+/** Why the user may neither drain nor remove a worker. */
+function useCannotManage({ domain_id: owner }: Pick<Worker, 'domain_id'>): string | undefined {
+  const session = useSession()
+  const reason = useDomainDenied(owner)('worker_manage')
+  if (owner !== undefined) return reason
+  return session.kind === 'signed-in' && session.role === 'admin'
+    ? undefined
+    : 'It belongs to the platform, whose administrators manage it'
+}
+
 export function WorkerMenu({ worker, onRemoved }: { worker: Worker; onRemoved?: () => void }) {
   const [dialog, setDialog] = useState<'journal' | 'remove'>()
   const mayReadJournal = useMayReadJournal(worker)
+  const cannotManage = useCannotManage(worker)
   const { id, name, domain_id: owner } = worker
   const isDraining = worker.state === 'draining'
   const params = { worker_id: id }
@@ -60,6 +72,7 @@ export function WorkerMenu({ worker, onRemoved }: { worker: Worker; onRemoved?: 
           {
             label: isDraining ? 'Resume' : 'Drain',
             icon: isDraining ? 'play' : 'pause',
+            disabledReason: cannotManage,
             onSelect: () => void drain(),
           },
           {
@@ -70,7 +83,13 @@ export function WorkerMenu({ worker, onRemoved }: { worker: Worker; onRemoved?: 
               : 'It belongs to the platform, whose administrators read its journal',
             onSelect: () => setDialog('journal'),
           },
-          { label: 'Remove', icon: 'trash', isDanger: true, onSelect: () => setDialog('remove') },
+          {
+            label: 'Remove',
+            icon: 'trash',
+            isDanger: true,
+            disabledReason: cannotManage,
+            onSelect: () => setDialog('remove'),
+          },
         ]}
       />
       {dialog === 'journal' ? (
@@ -90,6 +109,7 @@ export function WorkerMenu({ worker, onRemoved }: { worker: Worker; onRemoved?: 
 /** `domain`: where a new worker joins; undefined: the platform. */
 export function WorkerList({ domain }: { domain: string | undefined }) {
   const result = useQuery({ ...query('GET /workers', { query: { limit: 100 } }), refetchInterval: REFRESH_MS })
+  const cannotJoin = useDomainDenied(domain)('worker_manage')
   const [joining, setJoining] = useState<{ token: string; expires: string }>()
   const [join, isJoining] = useAction('No token was made', async () => {
     const made = await call('POST /workers/tokens', { body: domain === undefined ? {} : { domain_id: domain } })
@@ -102,7 +122,7 @@ export function WorkerList({ domain }: { domain: string | undefined }) {
           flush
           title={`${formatCount(total)} ${total === 1 ? 'worker' : 'workers'}`}
           actions={
-            <Button icon="plus" busy={isJoining} onClick={() => void join()}>
+            <Button icon="plus" busy={isJoining} disabledReason={cannotJoin} onClick={() => void join()}>
               Join a worker
             </Button>
           }

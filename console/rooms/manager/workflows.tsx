@@ -97,6 +97,7 @@ export function WorkflowScreen() {
   const navigate = useNavigate()
   const params = { workflow_id: id }
   const [dialog, setDialog] = useState<'journal' | 'delete'>()
+  const denied = useDomainDenied(domain)
   const result = useQuery({ ...query('GET /workflows/{workflow_id}', { params }), refetchInterval: REFRESH_MS })
   const [start, isStarting] = useAction('The workflow was not started', async () => {
     await call('POST /workflows/{workflow_id}/start', { params })
@@ -126,7 +127,7 @@ export function WorkflowScreen() {
               <TaskState state={workflow.state} />
               <span className="grow" />
               {isRunning ? (
-                <Button icon="stop" busy={isStopping} onClick={() => void stop()}>
+                <Button icon="stop" busy={isStopping} disabledReason={denied('task_start')} onClick={() => void stop()}>
                   Stop
                 </Button>
               ) : (
@@ -136,7 +137,8 @@ export function WorkflowScreen() {
                   busy={isStarting}
                   onClick={() => void start()}
                   disabledReason={
-                    withoutModule.length > 0 ? `${withoutModule.length} tasks have no module yet` : undefined
+                    denied('task_start') ??
+                    (withoutModule.length > 0 ? `${withoutModule.length} tasks have no module yet` : undefined)
                   }
                 >
                   Start
@@ -148,7 +150,13 @@ export function WorkflowScreen() {
                 items={[
                   { label: 'Journal', icon: 'journal', onSelect: () => setDialog('journal') },
                   'line',
-                  { label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDialog('delete') },
+                  {
+                    label: 'Delete',
+                    icon: 'trash',
+                    isDanger: true,
+                    disabledReason: denied('task_delete'),
+                    onSelect: () => setDialog('delete'),
+                  },
                 ]}
               />
             </div>

@@ -38,6 +38,7 @@ import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { ClientName } from '../../shell/names.tsx'
 import { RetentionField, retentionOf } from '../../shell/retention.tsx'
+import { useChannelDenied } from '../../shell/permissions.ts'
 import { ErrorState, QueryView, isRefusal } from '../../shell/states.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
@@ -59,12 +60,17 @@ export function Channel() {
     document.title = `${result.data?.name ?? 'Channel'} · Skein`
   }, [result.data?.name])
   const isRefused = result.error !== null && isRefusal(result.error)
+  const denied = useChannelDenied(domain, id)
+  const cannotSend =
+    denied('publish') ??
+    (result.data === undefined || result.data.status === 'enabled' ? undefined : 'The channel is disabled')
+  const sending = { cannotSend, onSend: () => setSending(true) }
   return (
     <>
       <QueryView result={result} entity={`channel:${id}`} rows={2}>
         {(channel) => (
           <>
-            <Head channel={channel} domain={domain} onSend={() => setSending(true)} />
+            <Head channel={channel} domain={domain} {...sending} />
             <Tabs
               label="Channel"
               tabs={[
@@ -88,36 +94,39 @@ export function Channel() {
       </QueryView>
       {/* Its data is asked for together with the channel. */}
       {!isRefused && (tab === '' || tab === 'live') ? (
-        <Messages key={id} domain={domain} channel={id} tab={tab} onSend={() => setSending(true)} />
+        <Messages key={id} domain={domain} channel={id} tab={tab} {...sending} />
       ) : null}
     </>
   )
 }
+
+/** `cannotSend`: why the user cannot send to the channel. */
+type Sending = { cannotSend: string | undefined; onSend: () => void }
 
 /** Both tabs share one stream. */
 function Messages({
   domain,
   channel,
   tab,
-  onSend,
-}: {
+  ...sending
+}: Sending & {
   domain: string
   channel: string
   tab: string
-  onSend: () => void
 }) {
   const live = useLive(domain, channel)
   if (live.state === 'ended' && live.error !== undefined)
     return <ErrorState error={live.error} entity={`channel:${channel}`} />
   return tab === 'live' ? (
-    <LiveTable domain={domain} live={live} onSend={onSend} />
+    <LiveTable domain={domain} live={live} {...sending} />
   ) : (
-    <ChannelData domain={domain} channel={channel} received={live.received} onSend={onSend} />
+    <ChannelData domain={domain} channel={channel} received={live.received} {...sending} />
   )
 }
 
-function Head({ channel, domain, onSend }: { channel: ChannelRecord; domain: string; onSend: () => void }) {
+function Head({ channel, domain, cannotSend, onSend }: Sending & { channel: ChannelRecord; domain: string }) {
   const navigate = useNavigate()
+  const denied = useChannelDenied(domain, channel.id)
   const [dialog, setDialog] = useState<'edit' | 'delete'>()
   const params = { domain_id: domain, channel_id: channel.id }
   const isEnabled = channel.status === 'enabled'
@@ -138,22 +147,22 @@ function Head({ channel, domain, onSend }: { channel: ChannelRecord; domain: str
       </h1>
       <EntityStatus status={channel.status} />
       <span className="grow" />
-      <Button
-        icon="send"
-        kind="primary"
-        onClick={onSend}
-        disabledReason={isEnabled ? undefined : 'The channel is disabled'}
-      >
+      <Button icon="send" kind="primary" onClick={onSend} disabledReason={cannotSend}>
         Send
       </Button>
-      <Button icon="settings" onClick={() => setDialog('edit')}>
+      <Button icon="settings" disabledReason={denied('update')} onClick={() => setDialog('edit')}>
         Edit
       </Button>
       <Menu
         label="More actions"
         icon="more"
         items={[
-          { label: isEnabled ? 'Disable' : 'Enable', icon: isEnabled ? 'stop' : 'play', onSelect: () => void toggle() },
+          {
+            label: isEnabled ? 'Disable' : 'Enable',
+            icon: isEnabled ? 'stop' : 'play',
+            disabledReason: denied('update'),
+            onSelect: () => void toggle(),
+          },
           {
             label: 'Explain access',
             icon: 'access',
@@ -161,7 +170,13 @@ function Head({ channel, domain, onSend }: { channel: ChannelRecord; domain: str
               void navigate({ to: paths.access(domain, { entity: `channel:${channel.id}`, action: 'publish' }) }),
           },
           'line',
-          { label: 'Delete', icon: 'trash', isDanger: true, onSelect: () => setDialog('delete') },
+          {
+            label: 'Delete',
+            icon: 'trash',
+            isDanger: true,
+            disabledReason: denied('delete'),
+            onSelect: () => setDialog('delete'),
+          },
         ]}
       />
       {dialog === 'edit' ? <Edit channel={channel} domain={domain} onClose={() => setDialog(undefined)} /> : null}
@@ -250,7 +265,7 @@ const STREAM_WORDS = {
   ended: ['bad', 'Ended'],
 } as const
 
-function LiveTable({ domain, live, onSend }: { domain: string; live: Live; onSend: () => void }) {
+function LiveTable({ domain, live, cannotSend, onSend }: Sending & { domain: string; live: Live }) {
   const [tone, word] = STREAM_WORDS[live.state]
   return (
     <Card
@@ -270,7 +285,15 @@ function LiveTable({ domain, live, onSend }: { domain: string; live: Live; onSen
       }
     >
       {live.messages.length === 0 ? (
-        <Empty icon="channel" title="Waiting for messages" actions={<Button onClick={onSend}>Send one</Button>}>
+        <Empty
+          icon="channel"
+          title="Waiting for messages"
+          actions={
+            <Button disabledReason={cannotSend} onClick={onSend}>
+              Send one
+            </Button>
+          }
+        >
           Each message appears here when it is stored, whatever protocol it came by.
         </Empty>
       ) : (
@@ -374,6 +397,7 @@ function Clients({ domain, channel }: { domain: string; channel: string }) {
     }),
   )
   const [isAdding, setAdding] = useState(false)
+  const cannotConnect = useChannelDenied(domain, channel)('connect_to_client')
   const [disconnect] = useAction('The client was not disconnected', async (client: string) => {
     await call('POST /{domain_id}/channels/disconnect', {
       params: { domain_id: domain },
@@ -391,7 +415,7 @@ function Clients({ domain, channel }: { domain: string; channel: string }) {
             title={`${formatCount(Math.max(total, subscribers.data?.total ?? 0, all.size))} connected clients`}
             flush
             actions={
-              <Button icon="plus" onClick={() => setAdding(true)}>
+              <Button icon="plus" disabledReason={cannotConnect} onClick={() => setAdding(true)}>
                 Connect
               </Button>
             }
@@ -411,6 +435,7 @@ function Clients({ domain, channel }: { domain: string; channel: string }) {
                     kind="quiet"
                     icon="close"
                     label={`Disconnect ${client.name}`}
+                    disabledReason={cannotConnect}
                     onClick={() => void disconnect(client.id)}
                   />
                 </div>

@@ -19,8 +19,6 @@ const FAILED = '4'
 const SHOWN = 6
 /** In place of a figure that the roles of the user do not include. */
 const HIDDEN = '–'
-/** Dead letters of one source are counted up to this number. */
-const COUNTED_LETTERS = 1_000
 const WINDOWS = [
   ['1h', '1 h'],
   ['6h', '6 h'],
@@ -58,7 +56,8 @@ export function Overview() {
 }
 
 function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_id}/overview'> }) {
-  const { clients, channels, messages, tasks, runs, workers, changes, dead_letters: letters } = data
+  const { clients, channels, messages, tasks, runs, workers, changes } = data
+  const letters = lettersOf(data)
   const series = messages?.series ?? []
   const rates = series.map((one) => one.messages_per_second)
   const received = series.reduce((sum, one) => sum + one.messages, 0)
@@ -165,6 +164,8 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
 
 type Letters = Answer<'GET /{domain_id}/overview'>['dead_letters']
 type LetterSource = Letters['sources'][number]
+/** A node of the version before, which serves beside this one during an upgrade, does not count them. */
+const lettersOf = (data: { dead_letters?: Letters }): Letters => data.dead_letters ?? { total: 0, sources: [] }
 type OfDomain = { domain: string; letters: Letters }
 
 const LETTER_KINDS: Readonly<Record<LetterSource['kind'], string>> = {
@@ -178,15 +179,15 @@ function pathOfLetters(domain: string, { kind, id }: LetterSource): string {
   return kind === 'task' ? paths.task(domain, id, 'dead-letters') : paths.consumer(domain, id, 'dead-letters')
 }
 
-/** The first source has the most: when not all of its letters are counted, the total is a lower bound. */
-const moreThan = ([first]: readonly LetterSource[]) => (first?.count === COUNTED_LETTERS ? '+' : '')
+/** Not all of them were counted. */
+const moreThan = (isExact: boolean | undefined) => (isExact === false ? '+' : '')
 
 /** Leads to the source with the most. */
-function LettersFigure({ domain, letters: { total, sources } }: OfDomain) {
+function LettersFigure({ domain, letters: { total, total_exact: isExact, sources } }: OfDomain) {
   const [first, ...others] = sources
   if (first === undefined) return null
   return (
-    <Figure name="Dead letters" to={pathOfLetters(domain, first)} value={`${formatCompact(total)}${moreThan(sources)}`}>
+    <Figure name="Dead letters" to={pathOfLetters(domain, first)} value={`${formatCompact(total)}${moreThan(isExact)}`}>
       <span className="muted small clip" dir="auto">
         {others.length === 0 ? first.name : `most of ${first.name}`}
       </span>
@@ -204,7 +205,7 @@ function LettersCard({ domain, letters: { total, sources } }: OfDomain) {
             {source.name}
           </div>
           <span className="muted small">{LETTER_KINDS[source.kind]}</span>
-          <span>{`${formatCount(source.count)}${moreThan([source])}`}</span>
+          <span>{`${formatCount(source.count)}${moreThan(source.count_exact)}`}</span>
         </Link>
       ))}
       {unlisted === 0 ? null : (

@@ -8,6 +8,7 @@ import { Button, Segments } from '../../design/controls.tsx'
 import { Card, Empty, Notice, counted, formatBytes, formatCount } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
 import { csvOf, saveFile } from '../../shell/files.ts'
+import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId } from '../../shell/url.ts'
 
 type Kind = 'clients' | 'channels' | 'connections'
@@ -103,6 +104,10 @@ function faultsOf(check: Check | undefined): { lines: ReadonlyMap<number, string
 export function Import() {
   const domain = useDomainId()
   const [kind, setKind] = useState<Kind>('clients')
+  const denied = useDomainDenied(domain)
+  // A connection is allowed by its client and its channel, which the check of the file asks.
+  const cannotCreate =
+    kind === 'connections' ? undefined : denied(kind === 'clients' ? 'client_create' : 'channel_create')
   const [file, setFile] = useState<Chosen>()
   const [check, setCheck] = useState<Check>()
   const [isBusy, setBusy] = useState(false)
@@ -177,16 +182,17 @@ export function Import() {
           onDrop={(event) => {
             event.preventDefault()
             const [dropped] = event.dataTransfer.files
-            if (dropped !== undefined) void choose(dropped)
+            if (dropped !== undefined && cannotCreate === undefined) void choose(dropped)
           }}
         >
           <div>{file === undefined ? 'Drop a CSV file here' : `${file.name}, ${formatBytes(file.bytes.size)}`}</div>
-          <Button onClick={() => input.current?.click()}>
+          <Button disabledReason={cannotCreate} onClick={() => input.current?.click()}>
             {file === undefined ? 'Choose a file' : 'Choose another'}
           </Button>
           <input
             ref={input}
             type="file"
+            disabled={cannotCreate !== undefined}
             accept=".csv,text/csv"
             className="visually-hidden"
             tabIndex={-1}
@@ -248,6 +254,7 @@ export function Import() {
             <Button
               kind="primary"
               busy={isBusy}
+              disabledReason={cannotCreate}
               onClick={() => void (file === undefined ? undefined : importFile(file))}
             >
               Create {formatCount(check.total)} {kind}

@@ -11,7 +11,8 @@ import { ErrorState } from '../../../shell/states.tsx'
 import { Picture, Swatch, figureText } from '../charts/chart.tsx'
 import { useLines, useReadings } from '../charts/data.tsx'
 import { stepsText, valueAt } from '../charts/lines.ts'
-import { filterOf, formatChoice, seriesOf } from '../charts/series.ts'
+import { formatChoice } from '../../../shell/chosen-series.ts'
+import { filterOf, seriesOf } from '../charts/series.ts'
 import type { PageRange } from '../charts/use-range.ts'
 import { valueText } from '../values.ts'
 import { fillOf, goodnessOf } from './content.ts'
@@ -61,7 +62,7 @@ export function TileView({ domain, tile, range, tools, onDrop }: TileProps) {
 
 /** The page of the channel, with the series of the tile. */
 const channelOf = (domain: string, { channel, series }: Tile) =>
-  `${paths.channel(domain, channel)}?${new URLSearchParams({ series: formatChoice(series.map(seriesOf)) }).toString()}`
+  paths.charts(domain, channel, formatChoice(series.map(seriesOf)))
 
 function TileContent({ domain, tile, range }: Pick<TileProps, 'domain' | 'tile' | 'range'>) {
   switch (tile.kind) {

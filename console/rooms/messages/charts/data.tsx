@@ -16,7 +16,8 @@ import { RangeBar } from './range-bar.tsx'
 import type { Range } from './ranges.ts'
 import { fetchNearest, fetchReadings } from './readings.ts'
 import type { Place, Readings } from './readings.ts'
-import { formatChoice, parseChoice } from './series.ts'
+import { formatChoice } from '../../../shell/chosen-series.ts'
+import { parseChoice } from './series.ts'
 import type { Series } from './series.ts'
 import { READINGS, useRange } from './use-range.ts'
 
@@ -57,11 +58,14 @@ export function ChannelData({
   domain,
   channel,
   received,
+  cannotSend,
   onSend,
 }: {
   domain: string
   channel: string
   received: number
+  /** Why the user cannot send to the channel. */
+  cannotSend: string | undefined
   onSend: () => void
 }) {
   const place = useMemo(() => ({ domain_id: domain, channel_id: channel }), [domain, channel])
@@ -90,7 +94,7 @@ export function ChannelData({
     <QueryView result={latest} entity={`channel:${channel}`}>
       {({ messages, total }) =>
         messages.length === 0 ? (
-          <NoMeasurements onSend={onSend} />
+          <NoMeasurements cannotSend={cannotSend} onSend={onSend} />
         ) : (
           <>
             <RangeBar range={range} />
@@ -123,14 +127,14 @@ export function ChannelData({
   )
 }
 
-function NoMeasurements({ onSend }: { onSend: () => void }) {
+function NoMeasurements({ cannotSend, onSend }: { cannotSend: string | undefined; onSend: () => void }) {
   return (
     <Card>
       <Empty
         icon="channel"
         title="No measurements yet"
         actions={
-          <Button kind="primary" icon="send" onClick={onSend}>
+          <Button kind="primary" icon="send" disabledReason={cannotSend} onClick={onSend}>
             Send the first message
           </Button>
         }

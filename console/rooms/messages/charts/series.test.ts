@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { filterOf, formatChoice, namedSeries, parseChoice, seriesOf } from './series.ts'
+import { formatChoice } from '../../../shell/chosen-series.ts'
+import { filterOf, namedSeries, parseChoice, seriesOf } from './series.ts'
 
 test('a series without a publisher or a subtopic asks for such messages alone', () => {
   const filterOfOne = (fields: Parameters<typeof seriesOf>[0]) => filterOf([seriesOf(fields)])

@@ -1,6 +1,7 @@
 /** The series of a channel: which messages are theirs, how they are named, and how an address names them. */
 import type { Query } from '../../../api/call.ts'
 import { formatJson } from '../../../api/json.ts'
+import { BETWEEN_PARTS, BETWEEN_SERIES } from '../../../shell/chosen-series.ts'
 
 export type Series = {
   readonly key: string
@@ -73,23 +74,6 @@ export function namedSeries(
   return series
     .map((one) => ({ ...one, label: isOfSeveral ? `${deviceName(one.publisher)} ${own(one)}` : own(one) }))
     .toSorted((one, other) => naturalOrder(one.label, other.label) || naturalOrder(one.key, other.key))
-}
-
-/** Both signs stay as they are in the query of an address. */
-const BETWEEN_PARTS = '*'
-const BETWEEN_SERIES = ' '
-const escaped = (part: string) => encodeURIComponent(part).replaceAll('*', '%2A')
-
-/** The series as the value of a parameter of an address; the choice of no series is not empty. */
-export function formatChoice(series: readonly Series[]): string {
-  if (series.length === 0) return BETWEEN_SERIES
-  return series
-    .map(({ publisher, name, unit, subtopic }) => {
-      const parts = [publisher, name, unit, subtopic]
-      const known = parts.slice(0, parts.findLastIndex((part) => part !== '') + 1)
-      return known.map(escaped).join(BETWEEN_PARTS)
-    })
-    .join(BETWEEN_SERIES)
 }
 
 /** The chosen series of an address, undefined without a choice. What is no series is left out. */

@@ -284,7 +284,8 @@ function ConsumerLetters({ consumer, domain }: { consumer: string; domain: strin
         const { total, dead_letters: rows } = await call(DEAD_LETTERS, { params, query: page, signal })
         return { total, rows }
       }}
-      cannotChange={cannotChange}
+      cannotRetry={cannotChange}
+      cannotDiscard={cannotChange}
       columns={[
         { key: 'at', title: 'Given up', width: '90px', cell: ({ at }) => <Time at={at} /> },
         { key: 'channel', title: 'Channel', width: 'minmax(90px, 1fr)', isMinor: true, cell: channelOf },
