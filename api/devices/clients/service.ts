@@ -4,6 +4,7 @@ import type {
   AccessPolicy,
   DomainAccess,
   EffectiveAccess,
+  Facts,
   Journal,
   ShownRoles,
   UserPrincipal,
@@ -27,7 +28,7 @@ import {
   requireCreation,
   withParent,
 } from '../connectable/index.ts'
-import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
+import type { Address, ConnectableDeps, ConnectableRules, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
 import { hasState } from './activity.ts'
 import type { Activity } from './activity.ts'
