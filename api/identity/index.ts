@@ -15,6 +15,7 @@ export {
   createJournalService,
   createTrialFilter,
   deletedRows,
+  difference,
   endTrial,
   isTrial,
   outsideTrial,
@@ -31,6 +32,7 @@ export {
 export type {
   Actor,
   ChangeListener,
+  Facts,
   Journal,
   JournalEntry,
   JournalService,

@@ -1,27 +1,22 @@
 /** SQL of channels. */
 import { grantingAdmin } from '#api/identity/index.ts'
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import { takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
-import type { Sql } from '#core/sql.ts'
-import { commonAssignments, connectableTable, recordFromRow } from '../connectable/repository.ts'
+import { RECORD_COLUMNS, connectableTable } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
-import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
+import type { Computed, ConnectableChange } from '../connectable/repository.ts'
 
 type ChannelFields = { description: string | null; route: string | null; retentionDays: number | null }
 export type ChannelRecord = ConnectableRecord<'channel'> & ChannelFields
 
-type Row = ConnectableRow & { description: string | null; route: string | null; retention_days: number | null }
-
-function fromRow(row: Row): ChannelRecord {
-  return {
-    ...recordFromRow('channel', row),
-    description: row.description,
-    route: row.route,
-    retentionDays: row.retention_days,
-  }
-}
+const COLUMNS = {
+  ...RECORD_COLUMNS,
+  description: 'description',
+  route: 'route',
+  retentionDays: 'retention_days',
+} satisfies ColumnsOf<Omit<ChannelRecord, Computed>>
 
 const CONFLICTS = {
   channels_id_key: () => takenField('/id', 'a channel with this id exists in the domain'),
@@ -104,18 +99,8 @@ export async function findTaken(
 
 export type ChannelChange = ConnectableChange & Partial<ChannelFields>
 
-function assignments(change: ChannelChange): Sql<unknown>[] {
-  const sets = commonAssignments(change)
-  if (change.description !== undefined) sets.push(sql`description = ${change.description}`)
-  if (change.route !== undefined) sets.push(sql`route = ${change.route}`)
-  if (change.retentionDays !== undefined) sets.push(sql`retention_days = ${change.retentionDays}`)
-  return sets
-}
-
-export const channelTable = connectableTable<ChannelRecord, Row, ChannelChange>({
+export const channelTable = connectableTable<ChannelRecord, ChannelChange>({
   type: 'channel',
-  read: { own: ['description', 'route', 'retention_days'] },
-  fromRow,
-  assignments,
+  columns: COLUMNS,
   conflicts: CONFLICTS,
 })

@@ -1,6 +1,6 @@
 /** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
 import { enterForCreation, findProvidedAccess, parseRouteName } from '#api/identity/index.ts'
-import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
+import type { DomainAccess, EffectiveAccess, Facts, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
@@ -15,7 +15,7 @@ import {
   requireCreation,
   withParent,
 } from '../connectable/index.ts'
-import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
+import type { Address, ConnectableDeps, ConnectableRules, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { channelTable, findTaken, insertChannels } from './repository.ts'

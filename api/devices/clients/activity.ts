@@ -28,14 +28,14 @@ export function byLastSeen(alias: string): SortColumn {
 
 /** The columns of a statement that reads clients `e`. */
 export const ACTIVITY = {
-  columns: 't.is_online, t.last_seen',
+  columns: 't.is_online AS "isOnline", t.last_seen AS "lastSeen"',
   join: 'LEFT JOIN client_telemetry t ON t.client_key = e.key',
 } as const
 
 /** Null: the client was never seen. */
-export type ActivityRow = { is_online: boolean | null; last_seen: string | null }
+export type ActivityColumns = { isOnline: boolean | null; lastSeen: string | null }
 
-/** Undefined for a row without these columns. */
-export function activityOf({ is_online: isOnline, last_seen: lastSeen }: Partial<ActivityRow>): Activity | undefined {
+/** Undefined for a record without these columns. */
+export function activityOf({ isOnline, lastSeen }: Partial<ActivityColumns>): Activity | undefined {
   return isOnline === undefined ? undefined : { isOnline: isOnline ?? false, lastSeen: lastSeen ?? null }
 }

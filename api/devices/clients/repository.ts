@@ -1,34 +1,28 @@
 /** SQL of clients. */
 import { grantingAdmin } from '#api/identity/index.ts'
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import { takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
-import type { Sql } from '#core/sql.ts'
-import { ACTIVITY, activityOf } from './activity.ts'
-import type { Activity, ActivityRow } from './activity.ts'
-import { commonAssignments, connectableTable, recordFromRow } from '../connectable/repository.ts'
+import { ACTIVITY } from './activity.ts'
+import type { ActivityColumns } from './activity.ts'
+import { RECORD_COLUMNS, connectableTable } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
-import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
+import type { Computed, ConnectableChange } from '../connectable/repository.ts'
 
+/** Only lists and views have the activity: a record that was created or changed has none. */
 export type ClientRecord = ConnectableRecord<'client'> & {
   identity: string
   secretSealed: Buffer
   privateMetadata: Record<string, unknown>
-  /** Undefined in a record that was created or changed: only lists and views show it. */
-  activity?: Activity | undefined
-}
+} & Partial<ActivityColumns>
 
-type Row = ConnectableRow & {
-  identity: string
-  secret_sealed: Buffer
-  private_metadata: Record<string, unknown>
-} & Partial<ActivityRow>
-
-function fromRow(row: Row): ClientRecord {
-  const { identity, secret_sealed: secretSealed, private_metadata: privateMetadata } = row
-  return { ...recordFromRow('client', row), identity, secretSealed, privateMetadata, activity: activityOf(row) }
-}
+const COLUMNS = {
+  ...RECORD_COLUMNS,
+  identity: 'identity',
+  secretSealed: 'secret_sealed',
+  privateMetadata: 'private_metadata',
+} satisfies ColumnsOf<Omit<ClientRecord, Computed | keyof ActivityColumns>>
 
 /** `secretPath`: where the body has the secret, which is another place at creation. */
 const conflictsOf = (secretPath: string) => ({
@@ -38,19 +32,19 @@ const conflictsOf = (secretPath: string) => ({
 
 type InsertedRow = { key: number; id: string; created_at: string }
 
-export type NewClientRow = {
-  id: string
-  name: string
-  tags: string[]
-  identity: string
-  secretMac: Buffer
-  secretSealed: Buffer
-  metadata: Record<string, unknown>
-  privateMetadata: Record<string, unknown>
-  status: 'enabled' | 'disabled'
-  parentGroupKey: number | null
-  parentGroupId: string | null
-}
+export type NewClientRow = Pick<
+  ClientRecord,
+  | 'id'
+  | 'name'
+  | 'tags'
+  | 'identity'
+  | 'secretSealed'
+  | 'metadata'
+  | 'privateMetadata'
+  | 'status'
+  | 'parentGroupKey'
+  | 'parentGroupId'
+> & { secretMac: Buffer }
 
 /**
  * Serializes bulk creations of one domain with an advisory lock. Two bulk creations with the same ids and secrets in
@@ -128,23 +122,15 @@ export async function findTaken(
 }
 
 export type ClientChange = ConnectableChange & {
-  secret?: { mac: Buffer; sealed: Buffer }
+  secretMac?: Buffer
+  secretSealed?: Buffer
   privateMetadata?: Record<string, unknown>
 }
 
-function assignments(change: ClientChange): Sql<unknown>[] {
-  const sets = commonAssignments(change)
-  if (change.secret !== undefined)
-    sets.push(sql`secret_mac = ${change.secret.mac}, secret_sealed = ${change.secret.sealed}`)
-  if (change.privateMetadata !== undefined)
-    sets.push(sql`private_metadata = ${JSON.stringify(change.privateMetadata)}::jsonb`)
-  return sets
-}
-
-export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
+export const clientTable = connectableTable<ClientRecord, ClientChange>({
   type: 'client',
-  read: { own: ['identity', 'secret_sealed', 'private_metadata'], joined: ACTIVITY },
-  fromRow,
-  assignments,
+  columns: COLUMNS,
+  writeOnly: { secretMac: 'secret_mac' },
+  joined: ACTIVITY,
   conflicts: conflictsOf('/secret'),
 })

@@ -4,6 +4,7 @@ import type {
   AccessPolicy,
   DomainAccess,
   EffectiveAccess,
+  Facts,
   Journal,
   PageQuery,
   ShownRoles,
@@ -28,10 +29,9 @@ import {
   requireCreation,
   withParent,
 } from '../connectable/index.ts'
-import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
+import type { Address, ConnectableDeps, ConnectableRules, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
 import { byLastSeen, hasState } from './activity.ts'
-import type { Activity } from './activity.ts'
 import { findInOnlineOrder } from './online-order.ts'
 import type { GivenSecrets } from './given-secrets.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
@@ -39,13 +39,12 @@ import { awaitOtherBulks, clientTable, findTaken, insertClients } from './reposi
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
 /**
- * A client, its secret if the caller may see it (else empty), in lists and views its activity, and on request the roles
- * by which the caller has access to it.
+ * A client, its secret if the caller may see it (else empty), and on request the roles by which the caller has access to
+ * it.
  */
 export type ShownClient = {
   client: ClientRecord
   secret: string
-  activity?: Activity | undefined
   /** Such a caller sees the private metadata. */
   mayUpdate: boolean
   access?: EffectiveAccess | ShownRoles | undefined
@@ -122,7 +121,7 @@ export class ClientsService {
     const { domain, entity, roles } = await this.#rules.view(caller, at, withRoles)
     const isPrivate = Object.keys(entity.privateMetadata).length > 0
     const mayUpdate = isPrivate && (await domain.actionsOn(entity)).has('update')
-    return { ...hidden(entity, mayUpdate), activity: entity.activity, access: roles }
+    return { ...hidden(entity, mayUpdate), access: roles }
   }
 
   /**
@@ -203,7 +202,8 @@ export class ClientsService {
       await this.#rules.change(caller, at, 'client.update_secret', ({ domainKey, id }) => {
         found = domainKey
         return {
-          secret: { mac: secretMac(this.#keyring, secret), sealed: sealSecret(this.#keyring, domainKey, id, secret) },
+          secretMac: secretMac(this.#keyring, secret),
+          secretSealed: sealSecret(this.#keyring, domainKey, id, secret),
         }
       })
     const client = await this.#givenSecrets.store(caller, this.#journal, () => found, change)
@@ -294,7 +294,7 @@ export class ClientsService {
     return clients.map((client) => {
       const mayUpdate = may(client, 'update')
       const secret = withSecrets && mayUpdate ? openSecret(this.#keyring, client) : ''
-      return { client, secret, mayUpdate, activity: client.activity, access: provided.get(client.key) }
+      return { client, secret, mayUpdate, access: provided.get(client.key) }
     })
   }
 }

@@ -1,7 +1,7 @@
 export { parentIdOf, requireCreation } from './creation.ts'
 export { addressOf, connectableRoutes, domainOf, entitySchema } from './routes.ts'
 export { createConnectableRules } from './service.ts'
-export type { Address, ConnectableDeps, ConnectableRules, Facts } from './service.ts'
+export type { Address, ConnectableDeps, ConnectableRules } from './service.ts'
 export { enterWithin } from './within.ts'
 export type { Within } from './within.ts'
 export { findPage } from './pages.ts'

@@ -1,80 +1,40 @@
 /** The shared record and the shared SQL of clients and channels. */
 import type { DomainAccess } from '#api/identity/index.ts'
-import { prepared, refusing, withinPage } from '#core/database/index.ts'
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import { assigned, prepared, refusing, selected, withinPage } from '#core/database/index.ts'
+import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
-import type { Sql } from '#core/sql.ts'
 import type { ConnectableRecord, ConnectableType, EnabledStatus } from './record.ts'
 
-/** A row of the table, with the ids of its domain and its parent group. */
-export type ConnectableRow = {
-  key: number
-  domain_key: number
-  domain_id: string
-  id: string
-  name: string
-  tags: string[]
-  metadata: Record<string, unknown>
-  status: EnabledStatus
-  parent_group_key: number | null
-  parent_group_id: string | null
-  created_by: string | null
-  created_at: string
-  updated_by: string | null
-  updated_at: string | null
-}
+/** The fields of a record that are no columns of its table. */
+export type Computed = 'type' | 'domainId' | 'parentGroupId'
 
-export function recordFromRow<T extends ConnectableType>(type: T, row: ConnectableRow): ConnectableRecord<T> {
-  return {
-    type,
-    key: row.key,
-    domainKey: row.domain_key,
-    domainId: row.domain_id,
-    id: row.id,
-    name: row.name,
-    tags: row.tags,
-    metadata: row.metadata,
-    status: row.status,
-    parentGroupKey: row.parent_group_key,
-    parentGroupId: row.parent_group_id,
-    createdBy: row.created_by,
-    createdAt: row.created_at,
-    updatedBy: row.updated_by,
-    updatedAt: row.updated_at,
-  }
-}
+/** The columns of the fields that both records share. */
+export const RECORD_COLUMNS = {
+  key: 'key',
+  domainKey: 'domain_key',
+  id: 'id',
+  name: 'name',
+  tags: 'tags',
+  metadata: 'metadata',
+  status: 'status',
+  parentGroupKey: 'parent_group_key',
+  createdBy: 'created_by',
+  createdAt: 'created_at',
+  updatedBy: 'updated_by',
+  updatedAt: 'updated_at',
+} satisfies ColumnsOf<Omit<ConnectableRecord, Computed>>
 
 /** The ids of the domain and the parent group of a row `e`. */
-const PLACE_IDS = `(SELECT d.id FROM domains d WHERE d.key = e.domain_key) AS domain_id,
-  (SELECT g.id FROM groups g WHERE g.key = e.parent_group_key) AS parent_group_id`
+const PLACE_IDS = `(SELECT d.id FROM domains d WHERE d.key = e.domain_key) AS "domainId",
+  (SELECT g.id FROM groups g WHERE g.key = e.parent_group_key) AS "parentGroupId"`
 
-const RECORD_COLUMNS = [
-  'key',
-  'domain_key',
-  'id',
-  'name',
-  'tags',
-  'metadata',
-  'status',
-  'parent_group_key',
-  'created_by',
-  'created_at',
-  'updated_by',
-  'updated_at',
-]
+/** Columns of lists and views of a table that `join` adds. */
+export type JoinedColumns = { columns: string; join: string }
 
-/** What lists and views read: columns of the table `e`, and of a table that `join` adds. */
-export type ReadColumns = { own: readonly string[]; joined?: { columns: string; join: string } }
-
-/**
- * Statements that read rows with their further columns: one of a domain by its id, and a page of keys in its order. The columns are
- * listed by name: PostgreSQL rejects a cached plan of `SELECT *` once the table gets another column.
- */
-function reading<Row extends object>(type: ConnectableType, { own, joined }: ReadColumns) {
-  const columns = [...[...RECORD_COLUMNS, ...own].map((column) => `e.${column}`), PLACE_IDS, joined?.columns]
-    .filter((column) => column !== undefined)
-    .join(', ')
+/** Statements that read rows: one of a domain by its id, and a page of keys in its order. */
+function reading<Row extends object>(type: ConnectableType, own: string, joined?: JoinedColumns) {
+  const columns = joined === undefined ? own : `${own}, ${joined.columns}`
   const join = joined?.join ?? ''
   return {
     byId: prepared<Row>(
@@ -96,17 +56,6 @@ export type ConnectableChange = Partial<
   Pick<ConnectableRecord, 'name' | 'tags' | 'metadata' | 'status' | 'parentGroupKey'>
 >
 
-/** Returns the assignments of a change. Absent fields are unchanged. */
-export function commonAssignments(change: ConnectableChange): Sql<unknown>[] {
-  const sets: Sql<unknown>[] = []
-  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
-  if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
-  if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
-  if (change.status !== undefined) sets.push(sql`status = ${change.status}`)
-  if (change.parentGroupKey !== undefined) sets.push(sql`parent_group_key = ${change.parentGroupKey}`)
-  return sets
-}
-
 /** Access to one of the two tables. */
 export type ConnectableTable<R extends ConnectableRecord, C extends ConnectableChange> = {
   readonly type: R['type']
@@ -121,45 +70,40 @@ export type ConnectableTable<R extends ConnectableRecord, C extends ConnectableC
   remove(tx: Transaction, key: number): Promise<boolean>
 }
 
-/** `conflicts` maps each unique constraint to its error. `assignments` returns the columns that a change writes. */
-export function connectableTable<
-  R extends ConnectableRecord,
-  Row extends object,
-  C extends ConnectableChange,
->(options: {
+/**
+ * `columns` are those of the record, `writeOnly` those that only a change has. `conflicts` maps each unique constraint to its error. The
+ * columns are listed by name: PostgreSQL rejects a cached plan of `SELECT *` once the table gets another column.
+ */
+export function connectableTable<R extends ConnectableRecord, C extends ConnectableChange>(options: {
   type: R['type']
-  read: ReadColumns
-  fromRow: (row: Row) => R
-  assignments: (change: C) => Sql<unknown>[]
+  columns: Readonly<Record<string, string>>
+  writeOnly?: Readonly<Record<string, string>>
+  joined?: JoinedColumns
   conflicts: Readonly<Record<string, () => ServiceError>>
 }): ConnectableTable<R, C> {
-  const { type, read, fromRow, assignments, conflicts } = options
+  const { type, joined, conflicts } = options
   const table = sql.table(`${type}s`)
-  const columns = sql.raw(`e.*, ${PLACE_IDS}`)
-  const { byId, byKeys } = reading<Row>(type, read)
+  const columns = sql`${sql.raw(`'${type}' AS type, ${PLACE_IDS}`)}, ${selected(options.columns, 'e')}`
+  const writable = { ...options.columns, ...options.writeOnly } as ColumnsOf<C>
+  const { byId, byKeys } = reading<R>(type, columns.statement().text, joined)
   return {
     type,
-    async find(db, domainKey, id) {
-      const { rows } = await byId(db, [domainKey, id])
-      return rows[0] === undefined ? undefined : fromRow(rows[0])
-    },
-    async findByKeys(db, keys) {
-      return (await byKeys(db, [keys])).rows.map(fromRow)
-    },
+    find: async (db, domainKey, id) => (await byId(db, [domainKey, id])).rows[0],
+    findByKeys: async (db, keys) => (await byKeys(db, [keys])).rows,
     async lock(tx, key) {
       const { rows } =
-        await sql<Row>`SELECT ${columns} FROM ${table} e WHERE e.key = ${key} FOR NO KEY UPDATE OF e`.execute(tx)
-      return rows[0] === undefined ? undefined : fromRow(rows[0])
+        await sql<R>`SELECT ${columns} FROM ${table} e WHERE e.key = ${key} FOR NO KEY UPDATE OF e`.execute(tx)
+      return rows[0]
     },
     async update(tx, key, change, updatedBy) {
-      const sets = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`, ...assignments(change)]
+      const sets = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`, ...assigned(change, writable)]
       const { rows } = await refusing(
         conflicts,
-        sql<Row>`WITH e AS (UPDATE ${table} SET ${sql.join(sets)} WHERE key = ${key} RETURNING *) SELECT ${columns} FROM e`.execute(
+        sql<R>`WITH e AS (UPDATE ${table} SET ${sql.join(sets)} WHERE key = ${key} RETURNING *) SELECT ${columns} FROM e`.execute(
           tx,
         ),
       )
-      return fromRow(rows[0] as Row)
+      return rows[0] as R
     },
     async remove(tx, key) {
       const { rows } = await sql`DELETE FROM ${table} WHERE key = ${key} RETURNING key`.execute(tx)
@@ -190,25 +134,11 @@ export async function lockParentGroups(
   type: ConnectableType,
   ids: readonly string[],
 ): Promise<ParentGroup[]> {
-  const { rows } = await sql<{
-    key: number
-    id: string
-    status: EnabledStatus
-    is_readable: boolean
-    can_set_child: boolean
-    may_create_in: boolean
-  }>`
-    SELECT g.key, g.id, g.status, ${domain.reachable('group', 'read', 'g', 'row')} AS is_readable,
-           ${domain.reachable('group', 'set_child', 'g', 'row')} AS can_set_child,
-           ${domain.reachable('group', `${type}_create`, 'g', 'row')} AS may_create_in
+  const { rows } = await sql<ParentGroup>`
+    SELECT g.key, g.id, g.status, ${domain.reachable('group', 'read', 'g', 'row')} AS "isReadable",
+           ${domain.reachable('group', 'set_child', 'g', 'row')} AS "canSetChild",
+           ${domain.reachable('group', `${type}_create`, 'g', 'row')} AS "mayCreateIn"
       FROM groups g WHERE g.domain_key = ${domain.domainKey} AND g.id = ANY (${ids}::uuid[])
      ORDER BY g.key FOR KEY SHARE OF g`.execute(tx)
-  return rows.map((row) => ({
-    key: row.key,
-    id: row.id,
-    status: row.status,
-    isReadable: row.is_readable,
-    canSetChild: row.can_set_child,
-    mayCreateIn: row.may_create_in,
-  }))
+  return rows
 }

@@ -2,11 +2,11 @@
  * The rules that clients and channels share: finding and authorizing, changes with their journal entry, status, parent
  * group and deletion (contract 2.5, 4.1, 4.2, decisions 13, 31, 31b, 45, 46).
  */
-import { isDeepStrictEqual } from 'node:util'
-import { removeRolesOf, rolesShownTo } from '#api/identity/index.ts'
+import { difference, removeRolesOf, rolesShownTo } from '#api/identity/index.ts'
 import type {
   AccessPolicy,
   DomainAccess,
+  Facts,
   Journal,
   Quotas,
   Recorder,
@@ -25,9 +25,6 @@ import type { ConnectableChange, ConnectableTable } from './repository.ts'
  * 31b).
  */
 export type Address = { domainId: string | undefined; id: string }
-
-/** Attributes of a record in the journal, with their wire names. They never contain a secret. */
-export type Facts = Readonly<Record<string, unknown>>
 
 export type ConnectableRules<R extends ConnectableRecord, C extends ConnectableChange> = {
   /** Throws `forbidden` for a domain without access and `not_found` for an entity without `read` (decision 45). */
@@ -197,12 +194,3 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
 }
 
 const notFound = () => new ServiceError('not_found', 'entity not found')
-
-/** Returns the attributes that differ, with their old and new values. */
-function difference(before: Facts, after: Facts): { before: Facts; after: Facts } {
-  const changed = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(
-    (name) => !isDeepStrictEqual(before[name], after[name]),
-  )
-  const of = (facts: Facts) => Object.fromEntries(changed.map((name) => [name, facts[name] ?? null]))
-  return { before: of(before), after: of(after) }
-}

@@ -1,6 +1,6 @@
 /** SQL of domains. */
-import type { Queryable, Transaction } from '#core/database/index.ts'
-import { readPage, refusing } from '#core/database/index.ts'
+import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
+import { assigned, readPage, refusing, selected } from '#core/database/index.ts'
 import { ServiceError, takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -8,39 +8,24 @@ import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { orderedBy } from '../listing/index.ts'
-import type { DomainRecord, DomainStatus, AssignedRole } from './record.ts'
+import type { DomainRecord, AssignedRole } from './record.ts'
 
-type Row = {
-  key: number
-  id: string
-  name: string
-  route: string
-  tags: string[]
-  metadata: Record<string, unknown>
-  status: DomainStatus
-  retention_days: number | null
-  created_by: string | null
-  created_at: string
-  updated_by: string | null
-  updated_at: string | null
-}
+const COLUMNS = {
+  key: 'key',
+  id: 'id',
+  name: 'name',
+  route: 'route',
+  tags: 'tags',
+  metadata: 'metadata',
+  status: 'status',
+  retentionDays: 'retention_days',
+  createdBy: 'created_by',
+  createdAt: 'created_at',
+  updatedBy: 'updated_by',
+  updatedAt: 'updated_at',
+} satisfies ColumnsOf<DomainRecord>
 
-function fromRow(row: Row): DomainRecord {
-  return {
-    key: row.key,
-    id: row.id,
-    name: row.name,
-    route: row.route,
-    tags: row.tags,
-    metadata: row.metadata,
-    status: row.status,
-    retentionDays: row.retention_days,
-    createdBy: row.created_by,
-    createdAt: row.created_at,
-    updatedBy: row.updated_by,
-    updatedAt: row.updated_at,
-  }
-}
+const RECORD = selected(COLUMNS, 'd')
 
 const CONFLICTS = {
   domains_id_key: () => takenField('/id', 'a domain with this id already exists'),
@@ -55,16 +40,16 @@ export type NewDomainRow = Pick<
 export async function insertDomain(db: Queryable, domain: NewDomainRow): Promise<DomainRecord> {
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`INSERT INTO domains (id, name, route, tags, metadata, status, retention_days, created_by)
+    sql<DomainRecord>`INSERT INTO domains AS d (id, name, route, tags, metadata, status, retention_days, created_by)
       VALUES (${domain.id}, ${domain.name}, ${domain.route}, ${domain.tags}, ${JSON.stringify(domain.metadata)}::jsonb, ${domain.status}, ${domain.retentionDays}, ${domain.createdBy})
-      RETURNING *`.execute(db),
+      RETURNING ${RECORD}`.execute(db),
   )
-  return fromRow(rows[0] as Row)
+  return rows[0] as DomainRecord
 }
 
 export async function findDomain(db: Queryable, key: number): Promise<DomainRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT * FROM domains WHERE key = ${key}`.execute(db)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+  const { rows } = await sql<DomainRecord>`SELECT ${RECORD} FROM domains d WHERE key = ${key}`.execute(db)
+  return rows[0]
 }
 
 export type DomainChange = Partial<
@@ -77,29 +62,21 @@ export async function updateDomain(
   change: DomainChange,
   updatedBy: string,
 ): Promise<DomainRecord> {
-  const sets: Sql<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
-  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
-  if (change.route !== undefined) sets.push(sql`route = ${change.route}`)
-  if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
-  if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
-  if (change.retentionDays !== undefined) sets.push(sql`retention_days = ${change.retentionDays}`)
-  if (change.status !== undefined) {
-    sets.push(sql`status = ${change.status}`)
-    sets.push(sql`deleted_at = ${change.status === 'deleted' ? sql`now()` : sql`NULL`}`)
-  }
+  const sets = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`, ...assigned(change, COLUMNS)]
+  if (change.status !== undefined) sets.push(sql`deleted_at = ${change.status === 'deleted' ? sql`now()` : sql`NULL`}`)
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`UPDATE domains SET ${sql.join(sets)} WHERE key = ${key} RETURNING *`.execute(db),
+    sql<DomainRecord>`UPDATE domains d SET ${sql.join(sets)} WHERE key = ${key} RETURNING ${RECORD}`.execute(db),
   )
   if (rows[0] === undefined) throw new ServiceError('not_found', 'entity not found')
-  return fromRow(rows[0])
+  return rows[0]
 }
 
 /** Returns the domain, locked until the transaction ends. Undefined when it was removed or is being removed. */
 export async function lockDomain(tx: Transaction, key: number): Promise<DomainRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT * FROM domains
+  const { rows } = await sql<DomainRecord>`SELECT ${RECORD} FROM domains d
     WHERE key = ${key} AND purge_started_at IS NULL FOR NO KEY UPDATE`.execute(tx)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+  return rows[0]
 }
 
 /** The user and the roles that a listing selects by. */
@@ -124,7 +101,7 @@ export type DomainListing = PageRange & {
 }
 
 type RoleRow = { role_key: number; role_id: string | null; role_name: string | null; role_actions: string[] | null }
-type ListedRow = Row & { [Column in keyof RoleRow]: RoleRow[Column] | null }
+type ListedRow = DomainRecord & { [Column in keyof RoleRow]: RoleRow[Column] | null }
 
 /** Condition on grants `g`, left joined with roles `r`. */
 function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): Sql<boolean> {
@@ -160,7 +137,7 @@ export async function listDomains(
   listing: DomainListing,
 ): Promise<{ items: { domain: DomainRecord; role: AssignedRole | undefined }[]; next: PageEnd }> {
   const source = {
-    columns: sql`d.*, held.*`,
+    columns: sql`${RECORD}, held.*`,
     from: sql`domains d LEFT JOIN LATERAL (
         SELECT g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
           FROM grants g LEFT JOIN roles r ON r.key = g.role_key
@@ -170,7 +147,7 @@ export async function listDomains(
   }
   const { rows, next } = await readPage<ListedRow>(db, source, listing)
   const items = rows.map((row) => ({
-    domain: fromRow(row),
+    domain: row,
     role: row.role_key === null ? undefined : assignedRole(row.key, { ...row, role_key: row.role_key }),
   }))
   return { items, next }

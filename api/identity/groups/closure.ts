@@ -22,15 +22,6 @@ export type Movable = {
   isAllowed: boolean
 }
 
-type MovableRow = {
-  key: number
-  id: string
-  parent_key: number | null
-  parent_id: string | null
-  is_readable: boolean
-  is_allowed: boolean
-}
-
 /** Locks the selected groups in the order of their keys. `g` is the table of the two conditions. */
 async function lockMovable(
   tx: Transaction,
@@ -38,18 +29,11 @@ async function lockMovable(
   isReadable: Sql<boolean>,
   isAllowed: Sql<boolean>,
 ): Promise<Movable[]> {
-  const { rows } = await sql<MovableRow>`
-    SELECT g.key, g.id, g.parent_key, (SELECT p.id FROM groups p WHERE p.key = g.parent_key) AS parent_id,
-           ${isReadable} AS is_readable, ${isAllowed} AS is_allowed
+  const { rows } = await sql<Movable>`
+    SELECT g.key, g.id, g.parent_key AS "parentKey", (SELECT p.id FROM groups p WHERE p.key = g.parent_key) AS "parentId",
+           ${isReadable} AS "isReadable", ${isAllowed} AS "isAllowed"
       FROM groups g WHERE ${which} ORDER BY g.key FOR NO KEY UPDATE OF g`.execute(tx)
-  return rows.map((row) => ({
-    key: row.key,
-    id: row.id,
-    parentKey: row.parent_key,
-    parentId: row.parent_id,
-    isReadable: row.is_readable,
-    isAllowed: row.is_allowed,
-  }))
+  return rows
 }
 
 export type Conditions = { isReadable: Sql<boolean>; isAllowed: Sql<boolean> }

@@ -13,15 +13,7 @@ export type ParentGroup = {
   status: 'enabled' | 'disabled'
 }
 
-type Row = { key: number; id: string; parent_key: number | null; status: ParentGroup['status'] }
-
-const facts = (row: Row): ParentGroup => ({
-  type: 'group',
-  key: row.key,
-  id: row.id,
-  parentGroupKey: row.parent_key,
-  status: row.status,
-})
+const COLUMNS = sql`'group' AS type, key, id, parent_key AS "parentGroupKey", status`
 
 function refuse(reason: string): ServiceError {
   return new ServiceError('unprocessable', `failed to set the parent group: ${reason}`)
@@ -39,11 +31,11 @@ export async function requireParentGroup(
   anyOf: readonly string[] = ['set_child'],
 ): Promise<ParentGroup> {
   const { rows } = isId(groupId)
-    ? await sql<Row>`SELECT key, id, parent_key, status FROM groups WHERE domain_key = ${domain.domainKey} AND id = ${groupId}`.execute(
+    ? await sql<ParentGroup>`SELECT ${COLUMNS} FROM groups WHERE domain_key = ${domain.domainKey} AND id = ${groupId}`.execute(
         db,
       )
     : { rows: [] }
-  const group = rows[0] === undefined ? undefined : facts(rows[0])
+  const group = rows[0]
   const actions = group === undefined ? new Set<string>() : await domain.actionsOn(group)
   if (group === undefined || !actions.has('read')) throw refuse(`group ${groupId} does not exist in this domain`)
   if (!anyOf.some((action) => actions.has(action)))
@@ -61,11 +53,11 @@ export async function requireParentGroup(
  */
 export async function lockGroupFor(tx: Transaction, domainKey: number, groupId: string): Promise<ParentGroup> {
   const { rows } = isId(groupId)
-    ? await sql<Row>`SELECT key, id, parent_key, status FROM groups
+    ? await sql<ParentGroup>`SELECT ${COLUMNS} FROM groups
         WHERE domain_key = ${domainKey} AND id = ${groupId} FOR KEY SHARE`.execute(tx)
     : { rows: [] }
   if (rows[0] === undefined) throw refuse(`group ${groupId} does not exist in this domain`)
-  return requireEnabled(facts(rows[0]))
+  return requireEnabled(rows[0])
 }
 
 function requireEnabled(group: ParentGroup): ParentGroup {

@@ -1,6 +1,6 @@
 /** SQL of groups. `closure.ts` contains the SQL of the hierarchy. */
-import { Keyset, pageOf, rangeOf, withinPage } from '#core/database/index.ts'
-import type { Queryable, SortColumn, Transaction } from '#core/database/index.ts'
+import { Keyset, assigned, pageOf, rangeOf, selected, withinPage } from '#core/database/index.ts'
+import type { ColumnsOf, Queryable, SortColumn, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -28,50 +28,26 @@ export type GroupRecord = {
   path: string[]
 }
 
-type Row = {
-  key: number
-  domain_key: number
-  domain_id: string
-  id: string
-  parent_key: number | null
-  parent_id: string | null
-  name: string
-  description: string | null
-  tags: string[]
-  metadata: Record<string, unknown>
-  status: GroupRecord['status']
-  created_by: string | null
-  created_at: string
-  updated_by: string | null
-  updated_at: string | null
-  path: string[]
-}
+const COLUMNS = {
+  key: 'key',
+  domainKey: 'domain_key',
+  id: 'id',
+  parentGroupKey: 'parent_key',
+  name: 'name',
+  description: 'description',
+  tags: 'tags',
+  metadata: 'metadata',
+  status: 'status',
+  createdBy: 'created_by',
+  createdAt: 'created_at',
+  updatedBy: 'updated_by',
+  updatedAt: 'updated_at',
+} satisfies ColumnsOf<Omit<GroupRecord, 'type' | 'domainId' | 'parentGroupId' | 'path'>>
 
-function groupFromRow(row: Row): GroupRecord {
-  return {
-    type: 'group',
-    key: row.key,
-    domainKey: row.domain_key,
-    domainId: row.domain_id,
-    id: row.id,
-    parentGroupKey: row.parent_key,
-    parentGroupId: row.parent_id,
-    name: row.name,
-    description: row.description,
-    tags: row.tags,
-    metadata: row.metadata,
-    status: row.status,
-    createdBy: row.created_by,
-    createdAt: row.created_at,
-    updatedBy: row.updated_by,
-    updatedAt: row.updated_at,
-    path: row.path,
-  }
-}
-
-/** The columns of a record, from a table with the alias `g`. */
-const COLUMNS = sql`g.*, (SELECT d.id FROM domains d WHERE d.key = g.domain_key) AS domain_id,
-  (SELECT p.id FROM groups p WHERE p.key = g.parent_key) AS parent_id,
+/** A record, from a table with the alias `g`. */
+const RECORD = sql`'group' AS type, ${selected(COLUMNS, 'g')},
+  (SELECT d.id FROM domains d WHERE d.key = g.domain_key) AS "domainId",
+  (SELECT p.id FROM groups p WHERE p.key = g.parent_key) AS "parentGroupId",
   (SELECT array_agg(a.id::text ORDER BY c.depth DESC) FROM group_closure c JOIN groups a ON a.key = c.ancestor_key
     WHERE c.descendant_key = g.key) AS path`
 
@@ -100,13 +76,15 @@ export async function insertGroup(
 
 export async function findGroup(db: Queryable, domainKey: number, id: string): Promise<GroupRecord | undefined> {
   const { rows } =
-    await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.domain_key = ${domainKey} AND g.id = ${id}`.execute(db)
-  return rows[0] === undefined ? undefined : groupFromRow(rows[0])
+    await sql<GroupRecord>`SELECT ${RECORD} FROM groups g WHERE g.domain_key = ${domainKey} AND g.id = ${id}`.execute(
+      db,
+    )
+  return rows[0]
 }
 
 export async function findGroupByKey(db: Queryable, key: number): Promise<GroupRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.key = ${key}`.execute(db)
-  return rows[0] === undefined ? undefined : groupFromRow(rows[0])
+  const { rows } = await sql<GroupRecord>`SELECT ${RECORD} FROM groups g WHERE g.key = ${key}`.execute(db)
+  return rows[0]
 }
 
 /** Returns the group, locked against changes until the transaction ends. Members can still be added and removed. */
@@ -122,8 +100,8 @@ export function lockForDeletion(tx: Transaction, key: number): Promise<GroupReco
 }
 
 async function findLocked(tx: Transaction, key: number, lock: Sql<unknown>): Promise<GroupRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.key = ${key} ${lock}`.execute(tx)
-  return rows[0] === undefined ? undefined : groupFromRow(rows[0])
+  const { rows } = await sql<GroupRecord>`SELECT ${RECORD} FROM groups g WHERE g.key = ${key} ${lock}`.execute(tx)
+  return rows[0]
 }
 
 export type GroupChange = Partial<Pick<GroupRecord, 'name' | 'description' | 'tags' | 'metadata' | 'status'>>
@@ -135,17 +113,12 @@ export async function updateGroup(
   change: GroupChange,
   updatedBy: string,
 ): Promise<GroupRecord> {
-  const sets: Sql<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
-  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
-  if (change.description !== undefined) sets.push(sql`description = ${change.description}`)
-  if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
-  if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
-  if (change.status !== undefined) sets.push(sql`status = ${change.status}`)
+  const sets = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`, ...assigned(change, COLUMNS)]
   const { rows } =
-    await sql<Row>`WITH g AS (UPDATE groups SET ${sql.join(sets)} WHERE key = ${key} RETURNING *) SELECT ${COLUMNS} FROM g`.execute(
+    await sql<GroupRecord>`WITH g AS (UPDATE groups SET ${sql.join(sets)} WHERE key = ${key} RETURNING *) SELECT ${RECORD} FROM g`.execute(
       tx,
     )
-  return groupFromRow(rows[0] as Row)
+  return rows[0] as GroupRecord
 }
 
 /** Removes a group without children. Foreign keys remove the parent of its clients and channels (decision 46). */
@@ -186,7 +159,7 @@ function tableOf(hierarchy: HierarchyFilter | undefined): { from: Sql<unknown>; 
 }
 
 /**
- * Finds the page first. The subqueries of `COLUMNS` run for the rows of the page only. Throws `malformed` for a cursor of another
+ * Finds the page first. The subqueries of `RECORD` run for the rows of the page only. Throws `malformed` for a cursor of another
  * order.
  */
 export async function listGroups(
@@ -195,14 +168,14 @@ export async function listGroups(
 ): Promise<{ groups: ListedGroup[]; next: PageEnd }> {
   const { from, level } = tableOf(listing.hierarchy)
   const keyset = keysetOf(listing, level)
-  const { rows } = await withinPage(sql<Row & { level: number; row_place: string }>`
-    SELECT ${COLUMNS}, page.level, ${keysetOf(listing, sql`page.level`).place}::text AS row_place FROM (
+  const { rows } = await withinPage(sql<ListedGroup & { row_place: string }>`
+    SELECT ${RECORD}, page.level, ${keysetOf(listing, sql`page.level`).place}::text AS row_place FROM (
       SELECT found.*, row_number() OVER () AS place FROM (
         SELECT g.key, ${level} AS level FROM ${from} WHERE (${listing.where}) AND ${keyset.after(listing.cursor)}
          ${rangeOf(keyset, listing)}) found
       ) page JOIN groups g ON g.key = page.key ORDER BY page.place`).execute(db)
   const page = pageOf(rows, listing.limit)
-  return { groups: page.rows.map((row) => ({ ...groupFromRow(row), level: row.level })), next: page.next }
+  return { groups: page.rows, next: page.next }
 }
 
 function keysetOf({ levels, order, dir }: GroupListing, level: Sql<unknown>): Keyset {
@@ -231,8 +204,9 @@ export async function listRelatives(
 ): Promise<{ total: number; groups: (GroupRecord & { isReadable: boolean })[] }> {
   const { from } = tableOf(hierarchy)
   const { rows } = await withinPage(
-    sql<Row & { is_readable: boolean }>`SELECT ${COLUMNS}, ${isReadable} AS is_readable FROM ${from} ORDER BY path`,
+    sql<
+      GroupRecord & { isReadable: boolean }
+    >`SELECT ${RECORD}, ${isReadable} AS "isReadable" FROM ${from} ORDER BY path`,
   ).execute(db)
-  const groups = rows.map((row) => ({ ...groupFromRow(row), isReadable: row.is_readable }))
-  return { total: rows[0]?.page_rows ?? 0, groups }
+  return { total: rows[0]?.page_rows ?? 0, groups: rows }
 }

@@ -1,12 +1,12 @@
 /** The rules of groups (contract section 3, decisions 2, 13, 31, 31b, 45, 46). `moves.ts` changes the hierarchy. */
-import { isDeepStrictEqual } from 'node:util'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { enterForCreation } from '../access/index.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
-import type { Journal } from '../journal/index.ts'
+import { difference } from '../journal/index.ts'
+import type { Facts, Journal } from '../journal/index.ts'
 import type { Quotas } from '../quotas/index.ts'
 import { grantAdmin, removeRolesOf, rolesShownTo } from '../roles/index.ts'
 import type { ShownRoles } from '../roles/index.ts'
@@ -76,7 +76,7 @@ export function createGroupsService({ database, journal, access, quotas }: Group
         operation,
         domainKey: before.domainKey,
         entityKeys: [key],
-        attributes: { id: before.id, ...difference(before, after) },
+        attributes: { id: before.id, ...difference(factsOf(before), factsOf(after)) },
       })
       return after
     })
@@ -178,7 +178,7 @@ export function createGroupsService({ database, journal, access, quotas }: Group
 }
 
 /** Attributes of a group in the journal, with their wire names. */
-function factsOf(group: GroupRecord): Record<string, unknown> {
+function factsOf(group: GroupRecord): Facts {
   return {
     name: group.name,
     description: group.description,
@@ -187,11 +187,4 @@ function factsOf(group: GroupRecord): Record<string, unknown> {
     metadata: group.metadata,
     status: group.status,
   }
-}
-
-function difference(before: GroupRecord, after: GroupRecord) {
-  const [old, now] = [factsOf(before), factsOf(after)]
-  const changed = Object.keys(now).filter((name) => !isDeepStrictEqual(old[name], now[name]))
-  const pick = (facts: Record<string, unknown>) => Object.fromEntries(changed.map((name) => [name, facts[name]]))
-  return { before: pick(old), after: pick(now) }
 }

@@ -1,3 +1,5 @@
+export { difference } from './difference.ts'
+export type { Facts } from './difference.ts'
 export { startJournal } from './journal.ts'
 export type { ChangeListener, Journal, Recorder } from './journal.ts'
 export { actorColumns, insertRecords } from './record.ts'

@@ -15,27 +15,8 @@ export type ApiKeyRecord = {
   lastUsedAt: string | null
 }
 
-type Row = {
-  key: number
-  id: string
-  user_id: string
-  domain_id: string | null
-  issued_at: string
-  expires_at: string | null
-  last_used_at: string | null
-}
-
-const fromRow = (row: Row): ApiKeyRecord => ({
-  key: row.key,
-  id: row.id,
-  userId: row.user_id,
-  domainId: row.domain_id,
-  issuedAt: row.issued_at,
-  expiresAt: row.expires_at,
-  lastUsedAt: row.last_used_at,
-})
-
-const COLUMNS = sql`k.key, k.id, u.id AS user_id, d.id AS domain_id, k.issued_at, k.expires_at, k.last_used_at`
+const COLUMNS = sql`k.key, k.id, u.id AS "userId", d.id AS "domainId", k.issued_at AS "issuedAt", k.expires_at AS "expiresAt",
+  k.last_used_at AS "lastUsedAt"`
 const FROM = sql`api_keys k JOIN users u ON u.key = k.user_key LEFT JOIN domains d ON d.key = k.domain_key`
 
 export type NewApiKeyRow = {
@@ -72,8 +53,9 @@ const ownedBy = ({ userKey, domainKey }: KeyOwner) =>
     : sql<boolean>`k.user_key = ${userKey} AND k.domain_key = ${domainKey}`
 
 export async function findApiKey(db: Queryable, owner: KeyOwner, id: string): Promise<ApiKeyRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${ownedBy(owner)} AND k.id = ${id}`.execute(db)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+  const { rows } =
+    await sql<ApiKeyRecord>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${ownedBy(owner)} AND k.id = ${id}`.execute(db)
+  return rows[0]
 }
 
 export async function listApiKeys(
@@ -82,8 +64,8 @@ export async function listApiKeys(
   range: PageRange,
 ): Promise<{ items: ApiKeyRecord[]; next: PageEnd }> {
   const source = { columns: COLUMNS, from: FROM, where: ownedBy(owner), keyset: NEWEST_FIRST }
-  const { rows, next } = await readPage<Row>(db, source, range)
-  return { items: rows.map(fromRow), next }
+  const { rows, next } = await readPage<ApiKeyRecord>(db, source, range)
+  return { items: rows, next }
 }
 
 const NEWEST_FIRST = new Keyset([
@@ -123,29 +105,11 @@ export type ApiKeyFacts = {
 }
 
 export async function findApiKeyFacts(db: Queryable, id: string): Promise<ApiKeyFacts | undefined> {
-  const { rows } = await sql<{
-    key: number
-    id: string
-    user_key: number
-    user_id: string
-    user_status: ApiKeyFacts['userStatus']
-    user_role: ApiKeyFacts['userRole']
-    domain_key: number | null
-    token_hash: Buffer
-  }>`SELECT k.key, k.id, k.user_key, u.id AS user_id, u.status AS user_status, u.role AS user_role, k.domain_key, k.token_hash
-       FROM api_keys k JOIN users u ON u.key = k.user_key WHERE k.id = ${id}`.execute(db)
-  const row = rows[0]
-  if (row === undefined) return undefined
-  return {
-    key: row.key,
-    id: row.id,
-    userKey: row.user_key,
-    userId: row.user_id,
-    userStatus: row.user_status,
-    userRole: row.user_role,
-    domainKey: row.domain_key,
-    tokenHash: row.token_hash,
-  }
+  const { rows } = await sql<ApiKeyFacts>`
+    SELECT k.key, k.id, k.user_key AS "userKey", u.id AS "userId", u.status AS "userStatus", u.role AS "userRole",
+           k.domain_key AS "domainKey", k.token_hash AS "tokenHash"
+      FROM api_keys k JOIN users u ON u.key = k.user_key WHERE k.id = ${id}`.execute(db)
+  return rows[0]
 }
 
 export async function findDomainId(db: Queryable, domainKey: number): Promise<string | undefined> {

@@ -9,36 +9,10 @@ import type { Sql } from '#core/sql.ts'
 import type { Scope, ScopeEntityType, ScopeOperation } from '../access/index.ts'
 import type { PatRecord, PatStatus, ScopeRecord } from './record.ts'
 
-type Row = {
-  key: number
-  id: string
-  user_id: string
-  name: string
-  description: string
-  issued_at: string
-  expires_at: string
-  updated_at: string | null
-  last_used_at: string | null
-  revoked_at: string | null
-  status: PatStatus
-}
-
 const STATUS = sql<PatStatus>`CASE WHEN p.revoked_at IS NOT NULL THEN 'revoked' WHEN p.expires_at <= now() THEN 'expired' ELSE 'active' END`
-const COLUMNS = sql`p.key, p.id, u.id AS user_id, p.name, p.description, p.issued_at, p.expires_at, p.updated_at, p.last_used_at, p.revoked_at, ${STATUS} AS status`
-
-const fromRow = (row: Row): PatRecord => ({
-  key: row.key,
-  id: row.id,
-  userId: row.user_id,
-  name: row.name,
-  description: row.description,
-  issuedAt: row.issued_at,
-  expiresAt: row.expires_at,
-  updatedAt: row.updated_at,
-  lastUsedAt: row.last_used_at,
-  revokedAt: row.revoked_at,
-  status: row.status,
-})
+const RECORD = sql`p.key, p.id, (SELECT u.id FROM users u WHERE u.key = p.user_key) AS "userId", p.name, p.description,
+  p.issued_at AS "issuedAt", p.expires_at AS "expiresAt", p.updated_at AS "updatedAt", p.last_used_at AS "lastUsedAt",
+  p.revoked_at AS "revokedAt", ${STATUS} AS status`
 
 export type NewPatRow = {
   id: string
@@ -51,12 +25,11 @@ export type NewPatRow = {
 
 /** Undefined when the user has the maximum number of tokens. The caller must have locked the row of the user. */
 export async function insertPat(db: Queryable, pat: NewPatRow, maxPats: number): Promise<PatRecord | undefined> {
-  const { rows } = await sql<Row>`INSERT INTO pats AS p (id, user_key, name, description, secret_hash, expires_at)
+  const { rows } = await sql<PatRecord>`INSERT INTO pats AS p (id, user_key, name, description, secret_hash, expires_at)
       SELECT ${pat.id}::uuid, u.key, ${pat.name}, ${pat.description}, ${pat.secretHash}::bytea, now() + make_interval(secs => ${pat.lifetimeSeconds})
         FROM users u WHERE u.key = ${pat.userKey} AND (SELECT count(*) FROM pats o WHERE o.user_key = u.key) < ${maxPats}
-      RETURNING p.key, p.id, (SELECT u.id FROM users u WHERE u.key = p.user_key) AS user_id, p.name, p.description, p.issued_at, p.expires_at,
-                p.updated_at, p.last_used_at, p.revoked_at, ${STATUS} AS status`.execute(db)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+      RETURNING ${RECORD}`.execute(db)
+  return rows[0]
 }
 
 export async function findPat(
@@ -67,10 +40,10 @@ export async function findPat(
 ): Promise<PatRecord | undefined> {
   const lock = options.forUpdate === true ? sql`FOR NO KEY UPDATE OF p` : sql``
   const { rows } =
-    await sql<Row>`SELECT ${COLUMNS} FROM pats p JOIN users u ON u.key = p.user_key WHERE p.user_key = ${userKey} AND p.id = ${id} ${lock}`.execute(
+    await sql<PatRecord>`SELECT ${RECORD} FROM pats p WHERE p.user_key = ${userKey} AND p.id = ${id} ${lock}`.execute(
       db,
     )
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+  return rows[0]
 }
 
 export type PatListing = PageRange & { where: Sql<boolean>; dir: 'asc' | 'desc' }
@@ -92,9 +65,8 @@ export async function listPats(
     { by: sql`p.issued_at`, type: 'time', dir },
     { by: sql`p.id`, type: 'uuid' },
   ])
-  const from = sql`pats p JOIN users u ON u.key = p.user_key`
-  const { rows, next } = await readPage<Row>(db, { columns: COLUMNS, from, where, keyset }, range)
-  return { items: rows.map(fromRow), next }
+  const { rows, next } = await readPage<PatRecord>(db, { columns: RECORD, from: sql`pats p`, where, keyset }, range)
+  return { items: rows, next }
 }
 
 export type PatChange = {
@@ -149,17 +121,6 @@ export type PatFacts = {
   scopes: Scope[]
 }
 
-type FactsRow = {
-  key: number
-  id: string
-  user_key: number
-  user_id: string
-  user_status: PatFacts['userStatus']
-  secret_hash: Buffer
-  expires_at_ms: number
-  is_revoked: boolean
-}
-
 type ScopeFactsRow = {
   entity_type: ScopeEntityType
   operation: ScopeOperation
@@ -172,9 +133,9 @@ type ScopeFactsRow = {
 const NO_ENTITY = -1
 
 export async function findPatFacts(db: Queryable, id: string): Promise<PatFacts | undefined> {
-  const { rows } =
-    await sql<FactsRow>`SELECT p.key, p.id, p.user_key, u.id AS user_id, u.status AS user_status, p.secret_hash,
-           (extract(epoch FROM p.expires_at) * 1000)::float8 AS expires_at_ms, p.revoked_at IS NOT NULL AS is_revoked
+  const { rows } = await sql<Omit<PatFacts, 'scopes'>>`
+    SELECT p.key, p.id, p.user_key AS "userKey", u.id AS "userId", u.status AS "userStatus", p.secret_hash AS "secretHash",
+           (extract(epoch FROM p.expires_at) * 1000)::float8 AS "expiresAtMs", p.revoked_at IS NOT NULL AS "isRevoked"
       FROM pats p JOIN users u ON u.key = p.user_key WHERE p.id = ${id}`.execute(db)
   const row = rows[0]
   if (row === undefined) return undefined
@@ -183,14 +144,7 @@ export async function findPatFacts(db: Queryable, id: string): Promise<PatFacts 
       db,
     )
   return {
-    key: row.key,
-    id: row.id,
-    userKey: row.user_key,
-    userId: row.user_id,
-    userStatus: row.user_status,
-    secretHash: row.secret_hash,
-    expiresAtMs: row.expires_at_ms,
-    isRevoked: row.is_revoked,
+    ...row,
     scopes: scopes.map((scope) => ({
       type: scope.entity_type,
       operation: scope.operation,
@@ -243,29 +197,13 @@ export async function listScopes(
   range: PageRange,
 ): Promise<{ items: ScopeRecord[]; next: PageEnd }> {
   const source = {
-    columns: sql`s.id, p.id AS pat_id, s.entity_type, s.operation, d.id AS domain_id, s.entity_id`,
+    columns: sql`s.id, p.id AS "patId", s.entity_type AS type, s.operation, d.id AS "domainId", s.entity_id AS "entityId"`,
     from: sql`pat_scopes s JOIN pats p ON p.key = s.pat_key LEFT JOIN domains d ON d.key = s.domain_key`,
     where: sql<boolean>`s.pat_key = ${patKey}`,
     keyset: new Keyset([{ by: sql`s.key`, type: 'number' }]),
   }
-  type Found = {
-    id: string
-    pat_id: string
-    entity_type: ScopeEntityType
-    operation: ScopeOperation
-    domain_id: string | null
-    entity_id: string | null
-  }
-  const { rows, next } = await readPage<Found>(db, source, range)
-  const items = rows.map((row) => ({
-    id: row.id,
-    patId: row.pat_id,
-    type: row.entity_type,
-    operation: row.operation,
-    domainId: row.domain_id,
-    entityId: row.entity_id,
-  }))
-  return { items, next }
+  const { rows, next } = await readPage<ScopeRecord>(db, source, range)
+  return { items: rows, next }
 }
 
 /** Returns the ids of the removed scopes. Without `ids` it removes all scopes. */

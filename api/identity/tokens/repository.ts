@@ -19,18 +19,6 @@ export type Session = {
   isAlive: boolean
 }
 
-type Row = {
-  id: string
-  user_key: number
-  user_id: string
-  user_status: Session['userStatus']
-  user_role: Session['userRole']
-  domain_key: number | null
-  domain_id: string | null
-  generation: number
-  is_alive: boolean
-}
-
 /** Returns the session with the domain of its last refresh, locked until the transaction ends. */
 export async function lockSession(tx: Transaction, id: string): Promise<Session | undefined> {
   return await select(tx, id, {
@@ -62,24 +50,13 @@ async function select(
   id: string,
   { domain, isBound, lock }: { domain: Sql<unknown>; isBound: Sql<unknown>; lock: Sql<unknown> },
 ): Promise<Session | undefined> {
-  const { rows } = await sql<Row>`
-    SELECT s.id, s.user_key, u.id AS user_id, u.status AS user_status, u.role AS user_role, d.key AS domain_key, d.id AS domain_id,
-           s.generation, s.revoked_at IS NULL AND s.expires_at > now() AND (d.key IS NOT NULL OR NOT (${isBound})) AS is_alive
+  const { rows } = await sql<Session>`
+    SELECT s.id, s.user_key AS "userKey", u.id AS "userId", u.status AS "userStatus", u.role AS "userRole", d.key AS "domainKey",
+           d.id AS "domainId", s.generation,
+           s.revoked_at IS NULL AND s.expires_at > now() AND (d.key IS NOT NULL OR NOT (${isBound})) AS "isAlive"
       FROM sessions s JOIN users u ON u.key = s.user_key LEFT JOIN domains d ON ${domain}
      WHERE s.id = ${id} ${lock}`.execute(db)
-  const row = rows[0]
-  if (row === undefined) return undefined
-  return {
-    id: row.id,
-    userKey: row.user_key,
-    userId: row.user_id,
-    userStatus: row.user_status,
-    userRole: row.user_role,
-    domainKey: row.domain_key,
-    domainId: row.domain_id,
-    generation: row.generation,
-    isAlive: row.is_alive,
-  }
+  return rows[0]
 }
 
 export type NewSession = {
@@ -125,37 +102,15 @@ export type CookieSession = {
   expiresAt: string
 }
 
-type CookieRow = {
-  id: string
-  generation: number
-  user_key: number
-  user_id: string
-  user_role: 'user' | 'admin'
-  created_at: string
-  expires_at: string
-}
-
-const COOKIE_COLUMNS = sql`s.id, s.generation, s.user_key, u.id AS user_id, u.role AS user_role, s.created_at, s.expires_at`
+const COOKIE_COLUMNS = sql`s.id, s.generation, s.user_key AS "userKey", u.id AS "userId", u.role AS "userRole",
+  s.created_at AS "createdAt", s.expires_at AS "expiresAt"`
 const validCookie = (cookieHash: Buffer) => sql`u.key = s.user_key AND u.status = 'enabled'
   AND s.cookie_hash = ${cookieHash} AND s.revoked_at IS NULL AND s.expires_at > now()`
 
-function cookieSessionOf(row: CookieRow | undefined): CookieSession | undefined {
-  if (row === undefined) return undefined
-  return {
-    id: row.id,
-    generation: row.generation,
-    userKey: row.user_key,
-    userId: row.user_id,
-    userRole: row.user_role,
-    createdAt: row.created_at,
-    expiresAt: row.expires_at,
-  }
-}
-
 export async function findCookieSession(db: Queryable, cookieHash: Buffer): Promise<CookieSession | undefined> {
-  const { rows } = await sql<CookieRow>`SELECT ${COOKIE_COLUMNS} FROM sessions s, users u
+  const { rows } = await sql<CookieSession>`SELECT ${COOKIE_COLUMNS} FROM sessions s, users u
     WHERE ${validCookie(cookieHash)}`.execute(db)
-  return cookieSessionOf(rows[0])
+  return rows[0]
 }
 
 /** Extends a browser session by the time that it may be idle, up to its longest lifetime. */
@@ -165,10 +120,10 @@ export async function renewCookieSession(
   idleSeconds: number,
   maxSeconds: number,
 ): Promise<CookieSession | undefined> {
-  const { rows } = await sql<CookieRow>`UPDATE sessions s SET last_used_at = now(),
+  const { rows } = await sql<CookieSession>`UPDATE sessions s SET last_used_at = now(),
       expires_at = least(now() + make_interval(secs => ${idleSeconds}), s.created_at + make_interval(secs => ${maxSeconds}))
     FROM users u WHERE ${validCookie(cookieHash)} RETURNING ${COOKIE_COLUMNS}`.execute(db)
-  return cookieSessionOf(rows[0])
+  return rows[0]
 }
 
 /** Invalidates every earlier refresh token of the session. */
@@ -231,34 +186,14 @@ export async function listSessions(
   range: PageRange,
 ): Promise<{ items: SessionRecord[]; next: PageEnd }> {
   const source = {
-    columns: sql`s.id, s.address, s.user_agent, s.cookie_hash IS NOT NULL AS is_browser, d.id AS domain_id,
-      s.created_at, s.last_used_at, s.expires_at`,
+    columns: sql`s.id, s.address, s.user_agent AS "userAgent", s.cookie_hash IS NOT NULL AS "isBrowser", d.id AS "domainId",
+      s.created_at AS "createdAt", s.last_used_at AS "lastUsedAt", s.expires_at AS "expiresAt"`,
     from: sql`sessions s LEFT JOIN domains d ON d.key = s.domain_key`,
     where: sql<boolean>`s.user_key = ${userKey} AND ${ALIVE}`,
     keyset: NEWEST_FIRST,
   }
-  type Found = {
-    id: string
-    address: string | null
-    user_agent: string | null
-    is_browser: boolean
-    domain_id: string | null
-    created_at: string
-    last_used_at: string
-    expires_at: string
-  }
-  const { rows, next } = await readPage<Found>(db, source, range)
-  const items = rows.map((row) => ({
-    id: row.id,
-    address: row.address,
-    userAgent: row.user_agent,
-    isBrowser: row.is_browser,
-    domainId: row.domain_id,
-    createdAt: row.created_at,
-    lastUsedAt: row.last_used_at,
-    expiresAt: row.expires_at,
-  }))
-  return { items, next }
+  const { rows, next } = await readPage<SessionRecord>(db, source, range)
+  return { items: rows, next }
 }
 
 const NEWEST_FIRST = new Keyset([

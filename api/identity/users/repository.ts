@@ -1,7 +1,7 @@
 /** SQL of users. The names of constraints determine the conflict. */
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
-import { Keyset, readPage, refusing } from '#core/database/index.ts'
+import { Keyset, assigned, readPage, refusing, selected } from '#core/database/index.ts'
 import { ServiceError, takenField } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -31,51 +31,29 @@ export type UserRecord = {
   verifiedAt: string | null
 }
 
-type Row = {
-  key: number
-  id: string
-  first_name: string | null
-  last_name: string | null
-  name: string | null
-  email: string | null
-  username: string | null
-  secret_hash: string
-  tags: string[]
-  metadata: Record<string, unknown>
-  private_metadata: Record<string, unknown>
-  profile_picture: string | null
-  role: UserRecord['role']
-  status: UserRecord['status']
-  created_by: string | null
-  created_at: string
-  updated_by: string | null
-  updated_at: string | null
-  verified_at: string | null
-}
+const COLUMNS = {
+  key: 'key',
+  id: 'id',
+  firstName: 'first_name',
+  lastName: 'last_name',
+  name: 'name',
+  email: 'email',
+  username: 'username',
+  secretHash: 'secret_hash',
+  tags: 'tags',
+  metadata: 'metadata',
+  privateMetadata: 'private_metadata',
+  profilePicture: 'profile_picture',
+  role: 'role',
+  status: 'status',
+  createdBy: 'created_by',
+  createdAt: 'created_at',
+  updatedBy: 'updated_by',
+  updatedAt: 'updated_at',
+  verifiedAt: 'verified_at',
+} satisfies ColumnsOf<UserRecord>
 
-function fromRow(row: Row): UserRecord {
-  return {
-    key: row.key,
-    id: row.id,
-    firstName: row.first_name,
-    lastName: row.last_name,
-    name: row.name,
-    email: row.email,
-    username: row.username,
-    secretHash: row.secret_hash,
-    tags: row.tags,
-    metadata: row.metadata,
-    privateMetadata: row.private_metadata,
-    profilePicture: row.profile_picture,
-    role: row.role,
-    status: row.status,
-    createdBy: row.created_by,
-    createdAt: row.created_at,
-    updatedBy: row.updated_by,
-    updatedAt: row.updated_at,
-    verifiedAt: row.verified_at,
-  }
-}
+const RECORD = selected(COLUMNS, 'u')
 
 /** `usernamePath`: where the body has the username, which is another place at creation. */
 const conflictsOf = (usernamePath: string) => ({
@@ -112,12 +90,12 @@ export type NewUserRow = Pick<
 export async function insertUser(db: Queryable, user: NewUserRow, uniqueNames: boolean): Promise<UserRecord> {
   const { rows } = await refusing(
     CREATION_CONFLICTS,
-    sql<Row>`INSERT INTO users (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, private_metadata, profile_picture, role, status, created_by, verified_at)
+    sql<UserRecord>`INSERT INTO users AS u (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, private_metadata, profile_picture, role, status, created_by, verified_at)
       VALUES (${user.id}, ${user.firstName}, ${user.lastName}, ${user.name}, ${user.email}, ${user.username}, ${user.secretHash}, ${user.tags},
               ${JSON.stringify(user.metadata)}::jsonb, ${JSON.stringify(user.privateMetadata)}::jsonb, ${user.profilePicture}, ${user.role}, ${user.status}, ${user.createdBy},
-              CASE WHEN ${user.isVerified} THEN now() END) RETURNING *`.execute(db),
+              CASE WHEN ${user.isVerified} THEN now() END) RETURNING ${RECORD}`.execute(db),
   )
-  const record = fromRow(rows[0] as Row)
+  const record = rows[0] as UserRecord
   if (uniqueNames) await claimNames(db, record)
   return record
 }
@@ -163,22 +141,25 @@ export async function applyUniqueNamesSwitch(db: Queryable, uniqueNames: boolean
 }
 
 export async function findUser(db: Queryable, id: string): Promise<UserRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT * FROM users WHERE id = ${id} AND status <> 'deleted'`.execute(db)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+  const { rows } =
+    await sql<UserRecord>`SELECT ${RECORD} FROM users u WHERE id = ${id} AND status <> 'deleted'`.execute(db)
+  return rows[0]
 }
 
 /** Finds a user by username or email, case-insensitively. */
 export async function findUserByLogin(db: Queryable, login: string): Promise<UserRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT * FROM users
+  const { rows } = await sql<UserRecord>`SELECT ${RECORD} FROM users u
     WHERE (lower(email) = lower(${login}) OR lower(username) = lower(${login})) AND status <> 'deleted'`.execute(db)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+  return rows[0]
 }
 
 /** Finds a user by email, case-insensitively. */
 export async function findUserByEmail(db: Queryable, email: string): Promise<UserRecord | undefined> {
   const { rows } =
-    await sql<Row>`SELECT * FROM users WHERE lower(email) = lower(${email}) AND status <> 'deleted'`.execute(db)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+    await sql<UserRecord>`SELECT ${RECORD} FROM users u WHERE lower(email) = lower(${email}) AND status <> 'deleted'`.execute(
+      db,
+    )
+  return rows[0]
 }
 
 export type UserChange = Partial<
@@ -207,29 +188,15 @@ export async function updateUser(
   updatedBy: string | undefined,
   uniqueNames: boolean,
 ): Promise<UserRecord> {
-  const sets: Sql<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy ?? null}`]
-  if (change.firstName !== undefined) sets.push(sql`first_name = ${change.firstName}`)
-  if (change.lastName !== undefined) sets.push(sql`last_name = ${change.lastName}`)
-  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
-  if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
-  if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
-  if (change.privateMetadata !== undefined)
-    sets.push(sql`private_metadata = ${JSON.stringify(change.privateMetadata)}::jsonb`)
-  if (change.profilePicture !== undefined) sets.push(sql`profile_picture = ${change.profilePicture}`)
-  if (change.email !== undefined) sets.push(sql`email = ${change.email}`)
-  if (change.username !== undefined) sets.push(sql`username = ${change.username}`)
-  if (change.role !== undefined) sets.push(sql`role = ${change.role}`)
-  if (change.secretHash !== undefined) sets.push(sql`secret_hash = ${change.secretHash}`)
-  if (change.isVerified !== undefined) sets.push(change.isVerified ? sql`verified_at = now()` : sql`verified_at = NULL`)
-  if (change.status !== undefined) {
-    sets.push(sql`status = ${change.status}`)
-    if (change.status === 'deleted') sets.push(sql`deleted_at = now()`)
-  }
+  const { isVerified, ...fields } = change
+  const sets = [sql`updated_at = now()`, sql`updated_by = ${updatedBy ?? null}`, ...assigned(fields, COLUMNS)]
+  if (isVerified !== undefined) sets.push(isVerified ? sql`verified_at = now()` : sql`verified_at = NULL`)
+  if (change.status === 'deleted') sets.push(sql`deleted_at = now()`)
   const { rows } = await refusing(
     CHANGE_CONFLICTS,
-    sql<Row>`UPDATE users SET ${sql.join(sets)} WHERE key = ${key} RETURNING *`.execute(tx),
+    sql<UserRecord>`UPDATE users u SET ${sql.join(sets)} WHERE key = ${key} RETURNING ${RECORD}`.execute(tx),
   )
-  const record = fromRow(rows[0] as Row)
+  const record = rows[0] as UserRecord
   if (uniqueNames && (change.firstName !== undefined || change.lastName !== undefined)) await claimNames(tx, record)
   return record
 }
@@ -242,8 +209,8 @@ export async function listUsers(
   { where, order, dir, ...range }: UserListing,
 ): Promise<{ items: UserRecord[]; next: PageEnd }> {
   const keyset = order === 'name' ? byName(dir) : orderedBy('u', order, dir)
-  const { rows, next } = await readPage<Row>(db, { columns: sql`u.*`, from: sql`users u`, where, keyset }, range)
-  return { items: rows.map(fromRow), next }
+  const { rows, next } = await readPage<UserRecord>(db, { columns: RECORD, from: sql`users u`, where, keyset }, range)
+  return { items: rows, next }
 }
 
 /** Users without a name follow the others, or precede them with `desc`. */
@@ -277,8 +244,9 @@ export async function hasPlatformAdmin(db: Queryable): Promise<boolean> {
 
 /** Returns the user, locked until the transaction ends. */
 export async function lockUser(tx: Transaction, id: string): Promise<UserRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT * FROM users WHERE id = ${id} AND status <> 'deleted' FOR UPDATE`.execute(tx)
-  return rows[0] === undefined ? undefined : fromRow(rows[0])
+  const { rows } =
+    await sql<UserRecord>`SELECT ${RECORD} FROM users u WHERE id = ${id} AND status <> 'deleted' FOR UPDATE`.execute(tx)
+  return rows[0]
 }
 
 /** Advisory lock that serializes changes of platform administrators. */
