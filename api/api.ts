@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
-import type { Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#core/http/index.ts'
+import type { HttpApp, Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
@@ -106,24 +106,44 @@ export type ApiOptions = {
   consumerTimes?: ConsumerTimes
 }
 
-export async function startApi(
+export async function startApi(life: Lifecycle, options: ApiOptions): Promise<Api> {
+  const { identity, events } = await startIdentityParts(life, options)
+  const parts = await startDeviceParts(life, options, { identity, events })
+  const mqttServer = options.mqtt === undefined ? undefined : await startMqttServer(life, options, options.mqtt, parts)
+  const answers = await startAnswers(life, options, parts)
+  const { devices, messages, provisioning } = parts
+  return {
+    identity,
+    devices,
+    messages,
+    provisioning,
+    domainPurge: answers.domainPurge,
+    authenticate: (request) => identity.authenticate(request),
+    newerUrl,
+    listen: async () => ({
+      ...(await listenForMqtt(life, mqttServer)),
+      coapPort: await listenForCoap(life, options, parts),
+    }),
+    async routes(app) {
+      describeDocument(app, API_DOCUMENT)
+      translateOlderRequests(app)
+      await entityRoutes(app, options, parts, answers)
+      await messageRoutes(app, life, options, { parts, answers, mqttServer })
+    },
+  }
+}
+
+type IdentityParts = Awaited<ReturnType<typeof startIdentityParts>>
+type Parts = Awaited<ReturnType<typeof startDeviceParts>>
+type Answers = Awaited<ReturnType<typeof startAnswers>>
+type MqttServer = Awaited<ReturnType<typeof startMqtt>>
+
+/** Accounts, roles and the journal, and the streams of its events. */
+async function startIdentityParts(
   life: Lifecycle,
-  {
-    infrastructure,
-    config,
-    provisioning: provisioningConfig,
-    coap,
-    mqtt,
-    connect,
-    processes,
-    metrics,
-    tailIntervalMs,
-    eventHeartbeatMs,
-    notificationTimes,
-    consumerTimes,
-  }: ApiOptions,
-): Promise<Api> {
-  const { database, history, bus, limits, keyring, logger, dataDir, hasRoom, canCommit, streams, node } = infrastructure
+  { infrastructure, config, tailIntervalMs, eventHeartbeatMs }: ApiOptions,
+) {
+  const { database, bus, limits, keyring, logger, dataDir, streams } = infrastructure
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
       config,
@@ -157,6 +177,13 @@ export async function startApi(
     })
     return { value, stop: () => value.stop() }
   })
+  return { identity, events }
+}
+
+/** Devices, their messages, and what messages cause. */
+async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity, events }: IdentityParts) {
+  const { infrastructure, config, processes, notificationTimes, consumerTimes } = options
+  const { database, history, bus, limits, keyring, logger, hasRoom, canCommit, node } = infrastructure
   const devices = await life.start('devices', () => {
     const value = createDevices({ database, keyring, identity, limits, logger })
     return Promise.resolve({ value, stop: () => Promise.resolve(value.stop()) })
@@ -172,7 +199,7 @@ export async function startApi(
   const fullDomains = createFullDomains(database, identity.quotas, logger)
   const provisioning = await life.start('provisioning', async () => {
     const value = await startProvisioning({
-      config: { ...(provisioningConfig ?? readConfig(PROVISIONING_SETTINGS, {})), publicUrl: config.publicUrl },
+      config: { ...(options.provisioning ?? readConfig(PROVISIONING_SETTINGS, {})), publicUrl: config.publicUrl },
       database,
       keyring,
       limits,
@@ -184,61 +211,63 @@ export async function startApi(
     })
     return { value, stop: () => value.stop() }
   })
+  const { gate } = devices
   await life.start('automation', async () => {
-    const value = await startAutomation({ database, bus, gate: devices.gate, messages, fullDomains, logger })
+    const value = await startAutomation({ database, bus, gate, messages, fullDomains, logger })
     return { value, stop: () => value.stop() }
   })
   const consumers = await life.start('consumers', () => {
-    const { gate } = devices
-    const value = startConsumers({
-      infrastructure,
-      identity,
-      gate,
-      messages,
-      fullDomains,
-      signal: life.signal,
-      times: consumerTimes,
-    })
+    const { signal } = life
+    const shared = { infrastructure, identity, gate, messages, fullDomains, signal }
+    const value = startConsumers({ ...shared, times: consumerTimes })
     return Promise.resolve({ value, stop: () => value.stop() })
   })
-  const { access, journal } = identity
-  const mqttServer =
-    mqtt === undefined
-      ? undefined
-      : await life.start('MQTT', async () => {
-          const { ensureTls, clientOf } = provisioning.certificates
-          const value = await startMqtt({
-            ...mqtt,
-            tls: mqtt.config.mqttsPort === 0 ? undefined : ensureTls(mqtt.files),
-            clientOf,
-            gate: devices.gate,
-            messages,
-            journal,
-            startStore: (options) =>
-              startSessionStore({
-                ...options,
-                database,
-                node,
-                journal,
-                logger,
-                maxSessionsPerClient: mqtt.config.mqttSessionsPerClient,
-                quotas: identity.quotas,
-              }),
-            budget: streams.budget,
-            metrics,
-            logger,
-          })
-          return { value, stop: () => value.stop() }
-        })
+  return { identity, events, devices, messages, provisioning, consumers }
+}
+
+async function startMqttServer(
+  life: Lifecycle,
+  { infrastructure, metrics }: ApiOptions,
+  mqtt: NonNullable<ApiOptions['mqtt']>,
+  { identity, devices, messages, provisioning }: Parts,
+): Promise<MqttServer> {
+  const { database, logger, streams, node } = infrastructure
+  const { journal, quotas } = identity
+  const { ensureTls, clientOf } = provisioning.certificates
+  const { mqttsPort, mqttSessionsPerClient: maxSessionsPerClient } = mqtt.config
+  return await life.start('MQTT', async () => {
+    const value = await startMqtt({
+      ...mqtt,
+      tls: mqttsPort === 0 ? undefined : ensureTls(mqtt.files),
+      clientOf,
+      gate: devices.gate,
+      messages,
+      journal,
+      startStore: (options) =>
+        startSessionStore({ ...options, database, node, journal, logger, maxSessionsPerClient, quotas }),
+      budget: streams.budget,
+      metrics,
+      logger,
+    })
+    return { value, stop: () => value.stop() }
+  })
+}
+
+/** What reads and removes over several parts. */
+async function startAnswers(
+  life: Lifecycle,
+  { infrastructure }: ApiOptions,
+  { identity, events, devices, messages, consumers }: Parts,
+) {
+  const { database, logger } = infrastructure
+  const { access, journal, tokens, pages, groups, quotas } = identity
   const streamed = await life.start('streams of domains', () => {
-    const { tokens, pages } = identity
-    const isFresh = journal.isFresh
     const value = startDomainStreams({
       database,
       access,
       tokens,
       pages,
-      isFresh,
+      isFresh: journal.isFresh,
       events: events.service,
       messages,
       gate: devices.gate,
@@ -248,80 +277,93 @@ export async function startApi(
     return Promise.resolve({ value, stop: () => value.stop() })
   })
   const views = await life.start('views', () => {
-    const { groups, quotas } = identity
     const value = startViews({ database, access, devices, groups, quotas, logger })
     return Promise.resolve({ value, stop: () => value.stop() })
   })
-  const deletion = createMessageDeletion({ database, access, journal })
   const domainPurge = await life.start('domain purge', () => {
     const belongings = [
       (domainKey: number) => removalsOf(database, domainKey),
       // The journal is purged last: it is the only record of entities that were deleted earlier.
       (domainKey: number) => Promise.resolve(journalOfDomain(database, domainKey)),
     ]
-    const value = startDomainPurge({ database, journal: identity.journal, logger, belongings })
+    const value = startDomainPurge({ database, journal, logger, belongings })
     return Promise.resolve({ value, stop: () => value.stop() })
   })
-  return {
-    identity,
-    devices,
-    messages,
-    provisioning,
-    domainPurge,
-    authenticate: (request) => identity.authenticate(request),
-    newerUrl,
-    async listen() {
-      if (mqttServer !== undefined) {
-        await life.start('MQTT listeners', async () => {
-          await mqttServer.listen()
-          return { value: undefined, stop: () => mqttServer.close() }
+  return { streamed, views, domainPurge }
+}
+
+async function listenForMqtt(life: Lifecycle, server: MqttServer | undefined) {
+  if (server === undefined) return { mqttPort: undefined, mqttsPort: undefined }
+  await life.start('MQTT listeners', async () => {
+    await server.listen()
+    return { value: undefined, stop: () => server.close() }
+  })
+  return { mqttPort: server.port, mqttsPort: server.tlsPort }
+}
+
+async function listenForCoap(
+  life: Lifecycle,
+  { coap, infrastructure: { logger }, metrics }: ApiOptions,
+  { devices: { gate }, messages }: Parts,
+): Promise<number | undefined> {
+  if (coap === undefined) return undefined
+  const server = await life.start('CoAP', async () => {
+    const value = await CoapServer.start({ ...coap, gate, messages, metrics, logger })
+    return { value, stop: () => value.stop() }
+  })
+  return server.port
+}
+
+async function entityRoutes(
+  app: HttpApp,
+  { infrastructure, config, connect }: ApiOptions,
+  { identity, events, devices }: Parts,
+  { views }: Pick<Answers, 'views'>,
+): Promise<void> {
+  const { database, diagnose } = infrastructure
+  registerTrials(app, createTrialFilter({ database, access: identity.access }))
+  await identity.routes(app)
+  await connectRoutes({
+    ...(connect?.settings ?? readConfig(CONNECT_SETTINGS, {})),
+    listeners: connect?.listeners,
+    publicUrl: config.publicUrl,
+  })(app)
+  await databaseHealthRoute({ identity, diagnose })(app)
+  await events.routes(app)
+  await devices.routes(app)
+  await views.routes(app)
+}
+
+type Served = { parts: Parts; answers: Answers; mqttServer: MqttServer | undefined }
+
+async function messageRoutes(
+  app: HttpApp,
+  life: Lifecycle,
+  { infrastructure }: ApiOptions,
+  { parts: { identity, devices, messages, provisioning, consumers }, answers: { streamed }, mqttServer }: Served,
+): Promise<void> {
+  const { database, streams } = infrastructure
+  const { access, journal, tokens, quotas } = identity
+  const { clientOf } = provisioning.certificates
+  const adapter = { messages, gate: devices.gate, tokens, clientOf, streams }
+  await httpMessageRoutes(adapter)(app)
+  await deletionRoutes(createMessageDeletion({ database, access, journal }), devices.gate)(app)
+  await usageRoutes(createUsageService({ database, access, quotas }))(app)
+  await sessionRoutes(createSessionsService({ database, access, journal }))(app)
+  await provisioning.routes(app)
+  await consumers.routes(app)
+  await streamed.routes(app)
+  const mqttUpgrades =
+    mqttServer === undefined
+      ? undefined
+      : createMqttUpgrades((stream, address) => mqttServer.accept(stream, address), {
+          addressOf: app.callerAddress,
+          maxFrameBytes: app.initialConfig.bodyLimit,
         })
-      }
-      const coapServer =
-        coap === undefined
-          ? undefined
-          : await life.start('CoAP', async () => {
-              const value = await CoapServer.start({ ...coap, gate: devices.gate, messages, metrics, logger })
-              return { value, stop: () => value.stop() }
-            })
-      return { mqttPort: mqttServer?.port, mqttsPort: mqttServer?.tlsPort, coapPort: coapServer?.port }
-    },
-    routes: async (app) => {
-      describeDocument(app, API_DOCUMENT)
-      translateOlderRequests(app)
-      registerTrials(app, createTrialFilter({ database, access }))
-      await identity.routes(app)
-      await connectRoutes({
-        ...(connect?.settings ?? readConfig(CONNECT_SETTINGS, {})),
-        listeners: connect?.listeners,
-        publicUrl: config.publicUrl,
-      })(app)
-      await databaseHealthRoute({ identity, diagnose: infrastructure.diagnose })(app)
-      await events.routes(app)
-      await devices.routes(app)
-      const { clientOf } = provisioning.certificates
-      const adapter = { messages, gate: devices.gate, tokens: identity.tokens, clientOf, streams }
-      await httpMessageRoutes(adapter)(app)
-      await deletionRoutes(deletion, devices.gate)(app)
-      await usageRoutes(createUsageService({ database, access, quotas: identity.quotas }))(app)
-      await sessionRoutes(createSessionsService({ database, access, journal }))(app)
-      await provisioning.routes(app)
-      await consumers.routes(app)
-      await views.routes(app)
-      await streamed.routes(app)
-      const mqttUpgrades =
-        mqttServer === undefined
-          ? undefined
-          : createMqttUpgrades((stream, address) => mqttServer.accept(stream, address), {
-              addressOf: app.callerAddress,
-              maxFrameBytes: app.initialConfig.bodyLimit,
-            })
-      await webSocketRoutes({
-        ...adapter,
-        signal: life.signal,
-        endpoints: [streamed.endpoint],
-        takenByOthers: mqttUpgrades?.take,
-      })(app)
-    },
-  }
+  await webSocketRoutes({
+    ...adapter,
+    signal: life.signal,
+    endpoints: [streamed.endpoint],
+    takenByOthers: mqttUpgrades?.take,
+  })(app)
 }
