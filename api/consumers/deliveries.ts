@@ -8,6 +8,7 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { Order } from './order.ts'
+import { comparePlaces, formatPlace } from './place.ts'
 import type { Place } from './place.ts'
 import type { Consumer } from './repository.ts'
 
@@ -90,12 +91,11 @@ export async function buryExhausted(
   const { rows } = await sql<{ left: number }>`
     WITH room AS (SELECT ${MAX_DEAD_LETTERS} - count(*) AS letters FROM message_consumer_deliveries
       WHERE consumer_key = ${key} AND dead_at IS NOT NULL),
-    exhausted AS (SELECT xid, seq, message FROM message_consumer_deliveries
+    exhausted AS (SELECT ctid AS tid, xid, seq, message FROM message_consumer_deliveries
       WHERE consumer_key = ${key} AND dead_at IS NULL AND due_at <= clock_timestamp() AND attempts >= ${maxDeliver}
       ORDER BY xid, seq, message FOR UPDATE),
-    buried AS (UPDATE message_consumer_deliveries d SET dead_at = now(), due_at = 'infinity', letter_id = gen_random_uuid()
-      FROM (SELECT * FROM exhausted ORDER BY xid, seq, message LIMIT greatest((SELECT letters FROM room), 0)) e
-      WHERE d.consumer_key = ${key} AND (d.xid, d.seq, d.message) = (e.xid, e.seq, e.message) RETURNING 1)
+    buried AS (UPDATE message_consumer_deliveries SET dead_at = now(), due_at = 'infinity', letter_id = gen_random_uuid()
+      WHERE ctid = ANY (ARRAY(SELECT tid FROM exhausted ORDER BY xid, seq, message LIMIT greatest((SELECT letters FROM room), 0))) RETURNING 1)
     SELECT (SELECT count(*) FROM exhausted) - (SELECT count(*) FROM buried) AS left`.execute(tx)
   return rows[0]?.left ?? 0
 }
@@ -110,6 +110,23 @@ export async function listExhausted(db: Queryable, limit: number): Promise<numbe
     ORDER BY random() LIMIT ${limit}`.execute(db)
   return rows.map(({ key }) => key)
 }
+
+/**
+ * The rows of these places, locked in their order. Each is found by its own search of the index: what the planner knows of a table that is filled
+ * and emptied within minutes is wrong, and other plans compare each place with each row of the consumer.
+ */
+const rowsOf = (key: number, given: readonly Place[], isMeant: Sql): Sql => sql`
+  (SELECT g.ordinal::int AS ordinal, d.tid, d.xid, d.seq, d.message
+     FROM unnest(${xids(given)}::text[], ${column(given, ({ seq }) => seq)}::bigint[],
+      ${column(given, ({ message }) => message)}::int[]) WITH ORDINALITY AS g (xid, seq, message, ordinal)
+    CROSS JOIN LATERAL (SELECT d.ctid AS tid, d.xid, d.seq, d.message FROM message_consumer_deliveries d
+      WHERE d.consumer_key = ${key} AND d.xid = g.xid::xid8 AND d.seq = g.seq AND d.message = g.message AND ${isMeant} FOR UPDATE) d)`
+
+/** In their order, each once. */
+const sorted = (given: readonly Place[]): Place[] =>
+  given
+    .toSorted(comparePlaces)
+    .filter((place, index, all) => index === 0 || comparePlaces(place, all[index - 1] as Place) !== 0)
 
 const column = <T>(rows: readonly T[], read: (row: T) => unknown) => rows.map(read)
 const xids = (places: readonly Place[]) => column(places, ({ xid }) => xid.toString())
@@ -140,11 +157,10 @@ export async function storeProgress(
   const made = [...fresh, ...held]
   const dueAt = sql`clock_timestamp() + ${ackWaitMs}::float8 * interval '1 millisecond'`
   await sql`
-    WITH again AS (UPDATE message_consumer_deliveries d SET attempts = attempts + 1, due_at = ${dueAt}
-        FROM ${places(again)} AS g (xid, seq, message)
-        WHERE d.consumer_key = ${key} AND d.xid = g.xid::xid8 AND d.seq = g.seq AND d.message = g.message),
-      gone AS (DELETE FROM message_consumer_deliveries d USING ${places(gone)} AS g (xid, seq, message)
-        WHERE d.consumer_key = ${key} AND d.xid = g.xid::xid8 AND d.seq = g.seq AND d.message = g.message),
+    WITH again AS (UPDATE message_consumer_deliveries SET attempts = attempts + 1, due_at = ${dueAt}
+        WHERE ctid = ANY (ARRAY(SELECT tid FROM ${rowsOf(key, sorted(again), sql`true`)} AS found))),
+      gone AS (DELETE FROM message_consumer_deliveries
+        WHERE ctid = ANY (ARRAY(SELECT tid FROM ${rowsOf(key, sorted(gone), sql`true`)} AS found))),
       made AS (INSERT INTO message_consumer_deliveries (consumer_key, xid, seq, message, channel_key, publisher_id, arrived_at, attempts, due_at)
         SELECT ${key}, g.xid::xid8, g.seq, g.message, g.channel_key, g.publisher_id, to_timestamp(g.arrived_at), g.attempts,
             CASE WHEN g.attempts = 0 THEN '-infinity' ELSE ${dueAt} END
@@ -158,47 +174,60 @@ export async function storeProgress(
 }
 
 /**
- * Acknowledges these messages if each of them was delivered. Returns the ones that were not: then nothing was acknowledged. Rows are locked in
- * their order.
+ * Acknowledges these messages if each of them was delivered, or may lack. Returns the ones that were not: then nothing was acknowledged. Rows are
+ * locked in their order.
  */
-export async function acknowledge(
+export const acknowledge = (
   db: Queryable,
   key: number,
   given: readonly Place[],
   mayLack: readonly Place[] = [],
-): Promise<Place[]> {
-  const { rows } = await sql<{ xid: string; seq: number; message: number }>`
-    WITH given AS (SELECT DISTINCT g.xid::xid8 AS xid, g.seq, g.message FROM ${places(given)} AS g (xid, seq, message)),
-      known AS (SELECT d.xid, d.seq, d.message FROM message_consumer_deliveries d JOIN given g
-          ON d.xid = g.xid AND d.seq = g.seq AND d.message = g.message
-        WHERE d.consumer_key = ${key} AND d.attempts > 0 ORDER BY d.xid, d.seq, d.message FOR UPDATE OF d),
-      lacking AS (SELECT * FROM given EXCEPT SELECT * FROM known
-        EXCEPT SELECT m.xid::xid8, m.seq, m.message FROM ${places(mayLack)} AS m (xid, seq, message)),
-      done AS (DELETE FROM message_consumer_deliveries d USING known k WHERE d.consumer_key = ${key}
-        AND d.xid = k.xid AND d.seq = k.seq AND d.message = k.message AND NOT EXISTS (SELECT FROM lacking))
-    SELECT xid::text AS xid, seq, message FROM lacking ORDER BY lacking.xid, seq, message`.execute(db)
-  return rows.map((row) => fromRow<Place>(row))
-}
+): Promise<Place[]> =>
+  changeDelivered(db, key, given, {
+    isMeant: sql`d.attempts > 0`,
+    mayLack,
+    statement: sql`DELETE FROM message_consumer_deliveries`,
+  })
 
 /** Puts these messages back, to be delivered again after the delay, if each is in flight. Returns the others: then nothing was put back. */
-export async function putBack(
+export const putBack = (
   db: Queryable,
   key: number,
   given: readonly Place[],
   { delayMs, reason, maxDeliver }: { delayMs: number; reason: string | null; maxDeliver: number },
+): Promise<Place[]> =>
+  changeDelivered(db, key, given, {
+    isMeant: sql`d.attempts > 0 AND d.dead_at IS NULL`,
+    mayLack: [],
+    statement: sql`UPDATE message_consumer_deliveries SET reason = ${reason}, due_at = clock_timestamp()
+      + CASE WHEN attempts >= ${maxDeliver} THEN 0 ELSE ${delayMs}::float8 END * interval '1 millisecond'`,
+  })
+
+type Change = { isMeant: Sql; mayLack: readonly Place[]; statement: Sql }
+
+/** All of these messages, or none. A row that another transaction changed while this one waited for it is not seen at once: it is changed by a further statement. */
+async function changeDelivered(
+  db: Queryable,
+  key: number,
+  given: readonly Place[],
+  { isMeant, mayLack, statement }: Change,
 ): Promise<Place[]> {
-  const { rows } = await sql<{ xid: string; seq: number; message: number }>`
-    WITH given AS (SELECT DISTINCT g.xid::xid8 AS xid, g.seq, g.message FROM ${places(given)} AS g (xid, seq, message)),
-      known AS (SELECT d.xid, d.seq, d.message FROM message_consumer_deliveries d JOIN given g
-          ON d.xid = g.xid AND d.seq = g.seq AND d.message = g.message
-        WHERE d.consumer_key = ${key} AND d.attempts > 0 AND d.dead_at IS NULL ORDER BY d.xid, d.seq, d.message FOR UPDATE OF d),
-      lacking AS (SELECT * FROM given EXCEPT SELECT * FROM known),
-      put AS (UPDATE message_consumer_deliveries d SET reason = ${reason}, due_at = clock_timestamp()
-            + CASE WHEN d.attempts >= ${maxDeliver} THEN 0 ELSE ${delayMs}::float8 END * interval '1 millisecond'
-          FROM known k WHERE d.consumer_key = ${key} AND d.xid = k.xid AND d.seq = k.seq AND d.message = k.message
-            AND NOT EXISTS (SELECT FROM lacking))
-    SELECT xid::text AS xid, seq, message FROM lacking ORDER BY lacking.xid, seq, message`.execute(db)
-  return rows.map((row) => fromRow<Place>(row))
+  const optional = new Set(mayLack.map(formatPlace))
+  for (let asked = sorted(given); asked.length > 0;) {
+    const required = asked.flatMap((place, index) => (optional.has(formatPlace(place)) ? [] : [index + 1]))
+    const { rows } = await sql<{ lacking: number[]; unseen: number[] }>`
+      WITH found AS MATERIALIZED ${rowsOf(key, asked, isMeant)},
+        lacking AS (SELECT ordinal FROM unnest(${required}::int[]) AS ordinal EXCEPT SELECT ordinal FROM found),
+        done AS (${statement} WHERE ctid = ANY (ARRAY(SELECT tid FROM found)) AND NOT EXISTS (SELECT FROM lacking)
+          RETURNING xid, seq, message)
+      SELECT ARRAY(SELECT ordinal FROM lacking) AS lacking, ARRAY(SELECT ordinal FROM found
+        WHERE (xid, seq, message) NOT IN (SELECT xid, seq, message FROM done)) AS unseen`.execute(db)
+    const { lacking = [], unseen = [] } = rows[0] ?? {}
+    const at = (ordinal: number) => asked[ordinal - 1] as Place
+    if (lacking.length > 0) return lacking.map(at).toSorted(comparePlaces)
+    asked = unseen.map(at).toSorted(comparePlaces)
+  }
+  return []
 }
 
 /** Which of these places are messages of the consumer's channels that it has passed: they were acknowledged before. */

@@ -197,8 +197,11 @@ export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
       const delayMs = delay === undefined ? 0 : durationWithin(delay, '/delay', [0, MAX_DELAY_MS])
       const consumer = await enterForMessages(caller, at)
       const { key, maxDeliver } = consumer
-      requireAll(positions, await putBack(db, key, given, { delayMs, reason: reason ?? null, maxDeliver }), [])
-      await database.transaction(async (tx) => await buryExhausted(tx, consumer))
+      const put = { delayMs, reason: reason ?? null, maxDeliver }
+      await database.transaction(async (tx) => {
+        requireAll(positions, await putBack(tx, key, given, put), [])
+        await buryExhausted(tx, consumer)
+      })
       waits.freed(key)
       return given.length
     },

@@ -11,12 +11,18 @@ const plant = useWorld(() => startPlant({ consumerTimes: { checkSeconds: 60, int
 
 /** The statements of a call, and of nothing that runs beside it. */
 const counting = new AsyncLocalStorage<string[]>()
+/** The lowest and the highest batch that a pull looked for messages in, of each look. */
+const looking = new AsyncLocalStorage<number[][]>()
+const LOOK = /^\s*SELECT batch_seq FROM records WHERE channel_key = ANY \(\$1.*BETWEEN \$2 AND \$3/
 const { query } = pg.Client.prototype
 
 beforeAll(() => {
   pg.Client.prototype.query = function counted(this: pg.Client, ...args: unknown[]) {
-    const [statement] = args as [string | { text?: string }]
-    counting.getStore()?.push(typeof statement === 'string' ? statement : (statement.text ?? ''))
+    const [statement, values] = args as [string | { text?: string; values?: unknown[] }, unknown[] | undefined]
+    const text = typeof statement === 'string' ? statement : (statement.text ?? '')
+    counting.getStore()?.push(text)
+    const given = typeof statement === 'string' ? values : (statement.values ?? values)
+    if (LOOK.test(text)) looking.getStore()?.push([Number(given?.[1]), Number(given?.[2])])
     return (query as (...all: unknown[]) => unknown).apply(this, args) as never
   } as typeof query
 })
@@ -45,6 +51,7 @@ function expectAtMost(budget: number, statements: readonly string[]): void {
 
 const SAMPLES = 3
 const MANY = 12
+const WAITING = 40
 /** Finding the consumer, BEGIN, the row with its lock, what is in doubt, the log, its batches, envelopes, records, payloads, the progress, COMMIT. */
 const OF_A_PULL = 11
 /** Finding the consumer, BEGIN, the row, what is in doubt, the end of the log, COMMIT. */
@@ -69,4 +76,18 @@ test('a pull and an acknowledgement have the same number of statements for one m
   }
   expect(await consumer.pull()).toEqual([])
   expectAtMost(OF_AN_EMPTY_PULL, await statementsOf(() => consumer.pull()))
+})
+
+test('a pull looks through as many batches as it needs, however many wait', async () => {
+  const device = await plant.newDevice()
+  const channel = await plant.newChannel()
+  await plant.connect(device, channel)
+  const consumer = await newConsumer(plant, [channel], { from: 'latest', order: 'none' })
+  // One after another: a batch each.
+  for (let value = 0; value < WAITING; value++) await send(plant, device, channel, { value })
+  const looks: number[][] = []
+  const taken = await looking.run(looks, () => consumer.pull(2))
+  expect(taken.map(({ payload }) => payload)).toEqual([{ value: 0 }, { value: 1 }])
+  // The two messages, and the next one, since which the consumer is behind.
+  expect(looks.map(([low = NaN, high = NaN]) => high - low + 1)).toEqual([3])
 })

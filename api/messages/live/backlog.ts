@@ -18,10 +18,14 @@ import { loadMessages } from './stored.ts'
 /** How long a message waits for a consumer that is behind; the changelog is kept a day longer. */
 export const MAX_WAIT_DAYS = 7
 const MAX_WAIT_SECONDS = MAX_WAIT_DAYS * 86_400
-/** Batches of all channels that one step looks through. */
+/** Batches of all channels that one step looks through: most steps find what they can take in the first ones. */
+const LOOKS = [200, 1_800] as const
+/** Batches whose channels are asked for at once. */
 const MAX_BATCHES = 2_000
 /** Batches with messages of the channel that are loaded at a time. */
 const LOADED_BATCHES = 50
+/** Each further look is at as many times the batches of the last one. */
+const LOOK_GROWTH = 4
 /** Payloads of what one step takes, in bytes; the last may exceed it. */
 const MAX_STEP_BYTES = 16 * 1024 * 1024
 /** Consumers that go on in one round, a step each. */
@@ -61,30 +65,37 @@ export type BacklogStep<T> = {
 
 /** Reads on from the place, at most to where the follower stands. */
 export async function readBacklog<T>(tx: Transaction, reading: BacklogReading<T>): Promise<BacklogStep<T>> {
-  const { consumer, place, channel, select, maxItems } = reading
-  const { rows, isEnd } = await nextBatches(tx, consumer, { xid: place.xid, seq: place.seq - 1 })
+  const { consumer, channel, select, maxItems } = reading
   const oldestSeconds = oldestArrival()
   const taken: T[] = []
-  let [expired, bytes] = [0, 0]
-  const left = await readThrough(tx, {
-    rows,
-    place,
-    channels: new Map([[channel.key, channel.id]]),
-    judge(message) {
-      const item = select(message)
-      if (item === undefined) return 'done'
-      if (message.receivedAtSeconds < oldestSeconds) {
-        expired++
+  let [expired, bytes, place] = [0, 0, reading.place]
+  for (const [look, limit] of LOOKS.entries()) {
+    const { rows, isEnd } = await nextBatches(tx, consumer, { xid: place.xid, seq: place.seq - 1 }, limit)
+    const left = await readThrough(tx, {
+      rows,
+      place,
+      channels: new Map([[channel.key, channel.id]]),
+      // And the next one, at which the consumer goes on.
+      firstMessages: look === 0 ? maxItems + 1 : Infinity,
+      judge(message) {
+        const item = select(message)
+        if (item === undefined) return 'done'
+        if (message.receivedAtSeconds < oldestSeconds) {
+          expired++
+          return 'done'
+        }
+        if (taken.length >= maxItems || bytes > MAX_STEP_BYTES) return 'left'
+        taken.push(item)
+        bytes += message.payload.length
         return 'done'
-      }
-      if (taken.length >= maxItems || bytes > MAX_STEP_BYTES) return 'left'
-      taken.push(item)
-      bytes += message.payload.length
-      return 'done'
-    },
-  })
-  if (left !== undefined) return { taken, expired, next: placeOf(left) }
-  return { taken, expired, next: isEnd ? undefined : placeAfter(rows, place) }
+      },
+    })
+    if (left !== undefined) return { taken, expired, next: placeOf(left) }
+    if (isEnd) return { taken, expired, next: undefined }
+    place = placeAfter(rows, place)
+    if (rows.length < limit) break
+  }
+  return { taken, expired, next: place }
 }
 
 /** Arrival, in epoch seconds, of the oldest message that still waits for consumers. */
@@ -98,31 +109,36 @@ type Through = {
   channels: ReadonlyMap<number, string>
   /** `left`: this message and all later ones stay where they are. */
   judge: (message: LiveMessage) => 'done' | 'left'
-  /** The first load has batches with as many messages, of all channels; later ones have up to `LOADED_BATCHES`. Undefined: no small first one. */
-  firstMessages?: number
+  /** At first, only as many batches are looked through as have this many messages, of all channels. */
+  firstMessages: number
 }
 
-/** Judges the messages of the channels in these batches from the place on, in order. Returns the message that is left, if any. */
+/**
+ * Judges the messages of the channels in these batches from the place on, in order. Returns the message that is left, if any. Where the channels
+ * have most of the messages, the first batches have enough of them; the others are not looked through.
+ */
 async function readThrough(
   tx: Transaction,
   { rows, place, channels, judge, firstMessages }: Through,
 ): Promise<LiveMessage | undefined> {
-  const wanted = await batchesOf(tx, [...channels.keys()], rows)
-  const found = rows.filter(({ position }) => wanted.has(position.seq))
-  let size = batchesWith(found, firstMessages)
-  for (let at = 0; at < found.length; at += size, size = Math.min(size * 2, LOADED_BATCHES)) {
-    const batches = await withEnvelopes(tx, found.slice(at, at + size))
-    for (const message of await loadMessages(tx, batches, channels)) {
-      if (message.batchSeq === place.seq && message.index < place.message) continue
-      if (judge(message) === 'left') return message
+  let size = batchesWith(rows, firstMessages)
+  for (let at = 0; at < rows.length; at += size, size *= LOOK_GROWTH) {
+    const some = rows.slice(at, at + size)
+    const wanted = await batchesOf(tx, [...channels.keys()], some)
+    const found = some.filter(({ position }) => wanted.has(position.seq))
+    for (let loaded = 0; loaded < found.length; loaded += LOADED_BATCHES) {
+      const batches = await withEnvelopes(tx, found.slice(loaded, loaded + LOADED_BATCHES))
+      for (const message of await loadMessages(tx, batches, channels)) {
+        if (message.batchSeq === place.seq && message.index < place.message) continue
+        if (judge(message) === 'left') return message
+      }
     }
   }
   return undefined
 }
 
-/** How many of these batches have as many messages together. */
-function batchesWith(rows: readonly LogRow[], messages: number | undefined): number {
-  if (messages === undefined) return LOADED_BATCHES
+/** How many of these batches have as many messages together, at most `LOADED_BATCHES`. */
+function batchesWith(rows: readonly LogRow[], messages: number): number {
   let sum = 0
   const last = rows.findIndex((row) => (sum += row['messages'] as number) >= messages)
   return last === -1 ? LOADED_BATCHES : Math.min(last + 1, LOADED_BATCHES)
@@ -143,14 +159,18 @@ export type ForwardStep = {
 
 /** One step of a consumer that no follower serves: from its place on, at most to the settled end of the changelog. */
 export async function readForward(tx: Transaction, reading: ForwardReading): Promise<ForwardStep> {
-  const { place } = reading
-  const rows = await readSettled(tx, TABLE, { xid: place.xid, seq: place.seq - 1 }, MAX_BATCHES)
-  const left = await readThrough(tx, { ...reading, rows })
-  if (left !== undefined) return { left, place: placeOf(left), isEnd: false, passed: rows.length }
-  const last = rows.at(-1)?.position
-  const isEnd = rows.length < MAX_BATCHES
-  if (last === undefined) return { left, place, isEnd, passed: 0 }
-  return { left, place: { xid: last.xid, seq: last.seq + 1, message: 0 }, isEnd, passed: rows.length }
+  let [place, passed] = [reading.place, 0]
+  for (const [look, limit] of LOOKS.entries()) {
+    const rows = await readSettled(tx, TABLE, { xid: place.xid, seq: place.seq - 1 }, limit)
+    passed += rows.length
+    const firstMessages = look === 0 ? reading.firstMessages : Infinity
+    const left = await readThrough(tx, { ...reading, place, rows, firstMessages })
+    if (left !== undefined) return { left, place: placeOf(left), isEnd: false, passed }
+    const last = rows.at(-1)?.position
+    if (last !== undefined) place = { xid: last.xid, seq: last.seq + 1, message: 0 }
+    if (rows.length < limit) return { left, place, isEnd: true, passed }
+  }
+  return { left: undefined, place, isEnd: false, passed }
 }
 
 /** Channels among these with messages in the settled batches after the position, and the position after those batches. */
@@ -174,19 +194,20 @@ function placeAfter(rows: readonly LogRow[], place: BehindPlace): BehindPlace {
   return { xid: last.position.xid, seq: last.position.seq + 1, message: 0, arrivedAtSeconds: last['arrived'] as number }
 }
 
-/** The batches after a position. `isEnd`: the follower stands behind the last of them, and is held there. */
+/** The batches after a position, at most `limit`. `isEnd`: the follower stands behind the last of them, and is held there. */
 async function nextBatches(
   tx: Transaction,
   consumer: string,
   after: Position,
+  limit: number,
 ): Promise<{ rows: LogRow[]; isEnd: boolean }> {
   const read = async (from: Position) =>
-    await readSettled(tx, TABLE, from, MAX_BATCHES, { until: (await findPosition(tx, consumer)) ?? LOG_START })
+    await readSettled(tx, TABLE, from, limit, { until: (await findPosition(tx, consumer)) ?? LOG_START })
   const rows = await read(after)
-  if (rows.length === MAX_BATCHES || !(await holdPosition(tx, consumer))) return { rows, isEnd: false }
+  if (rows.length === limit || !(await holdPosition(tx, consumer))) return { rows, isEnd: false }
   // What the follower passed until it was held.
   const more = await read(rows.at(-1)?.position ?? after)
-  return { rows: [...rows, ...more], isEnd: more.length < MAX_BATCHES }
+  return { rows: [...rows, ...more], isEnd: more.length < limit }
 }
 
 /** The condition for rows of messages that these channels may have in these batches. */

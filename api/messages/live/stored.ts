@@ -59,6 +59,9 @@ export async function loadChannels(db: Queryable, batches: readonly StoredBatch[
   return rows.map((row) => row.channel_key)
 }
 
+/** Numbers of a range for each batch in it, at most. */
+const MAX_SPREAD = 2
+
 /** A message by its place: its batch, and its number in the batch. */
 export type StoredPlace = { seq: number; xid: bigint; message: number; arrivedAt: string }
 
@@ -118,10 +121,20 @@ export async function loadBatches(
   return found
 }
 
-/** The partitions of the table that batches can be in are those of their arrival. */
+/**
+ * The partitions of the table that batches can be in are those of their arrival. The index of batches is searched once for a range, but once for
+ * each number of a list: batches that are close together are a range, in which the list is compared row by row.
+ */
 function isIn(batches: readonly StoredBatch[]): Sql {
   const times = batches.map(({ arrivedAt }) => arrivedAt).toSorted()
-  return sql`m.batch_seq = ANY (${batches.map(({ seq }) => seq)}::bigint[]) AND m.arrived_at BETWEEN ${times[0]} AND ${times.at(-1)}`
+  const numbers = batches.map(({ seq }) => seq)
+  const [low, high] = [Math.min(...numbers), Math.max(...numbers)]
+  const isListed = sql`m.batch_seq = ANY (${numbers}::bigint[])`
+  const isMeant =
+    high - low < MAX_SPREAD * numbers.length
+      ? sql`m.batch_seq BETWEEN ${low} AND ${high} AND (${isListed}) IS TRUE`
+      : isListed
+  return sql`${isMeant} AND m.arrived_at BETWEEN ${times[0]} AND ${times.at(-1)}`
 }
 
 function addEnvelopes(
