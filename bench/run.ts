@@ -4,6 +4,7 @@
  */
 import { benchAccess } from './access.ts'
 import { benchAgainst } from './against.ts'
+import { benchBacklog } from './backlog.ts'
 import { benchBackup } from './backup.ts'
 import { benchBatches } from './batches.ts'
 import { benchBulk } from './bulk.ts'
@@ -59,6 +60,7 @@ const BENCHES = {
   filters: benchFilters,
   batches: benchBatches,
   consumers: benchConsumers,
+  backlog: benchBacklog,
   effects: benchEffects,
   fleet: benchFleet,
   sandbox: benchSandbox,
@@ -69,7 +71,7 @@ const BENCHES = {
   soak: benchSoak,
 }
 /** Long benches: they run only by name. */
-const LONG = new Set(['capacity', 'effects', 'filters', 'languages', 'processes', 'soak'])
+const LONG = new Set(['backlog', 'capacity', 'effects', 'filters', 'languages', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))
