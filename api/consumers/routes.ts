@@ -109,7 +109,8 @@ export function consumerRoutes(consumers: ConsumersService, freed: (key: number)
         },
       },
       async ({ principal, params: { domain_id: domainId, consumer } }, reply) => {
-        await consumers.remove(principal, domainId, consumer)
+        // Callers that wait learn that it is gone.
+        freed(await consumers.remove(principal, domainId, consumer))
         return await reply.code(204).send()
       },
     )

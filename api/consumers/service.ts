@@ -40,7 +40,8 @@ export type ConsumersService = {
   list(caller: UserPrincipal, domainId: string, query: ConsumerQuery): Promise<Page<ConsumerRecord>>
   /** Absent fields are unchanged; its position too. */
   update(caller: UserPrincipal, domainId: string, nameOrId: string, input: ConsumerUpdate): Promise<ConsumerRecord>
-  remove(caller: UserPrincipal, domainId: string, nameOrId: string): Promise<void>
+  /** Returns its key. */
+  remove(caller: UserPrincipal, domainId: string, nameOrId: string): Promise<number>
   /** Moves it. What is in doubt is forgotten, dead letters stay. Throws `malformed` and `gone`. Returns its key with the record. */
   seek(caller: UserPrincipal, domainId: string, nameOrId: string, from: string): Promise<ConsumerRecord>
 }
@@ -179,10 +180,13 @@ export function createConsumersService({ database, journal, access, gate, quotas
     },
     async remove(caller, domainId, nameOrId) {
       const domain = await enter(caller, domainId, 'consumer_delete')
+      let key = 0
       await change(caller, domain, nameOrId, async (tx, consumer, record) => {
         await deleteConsumer(tx, consumer.key)
         record(entryOf('remove', consumer))
+        ;({ key } = consumer)
       })
+      return key
     },
     async seek(caller, domainId, nameOrId, from) {
       const domain = await enter(caller, domainId, 'consumer_update')

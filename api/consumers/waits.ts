@@ -59,7 +59,7 @@ export class Waits {
     ]
   }
 
-  /** Callers of the consumer may get messages: something was acknowledged, put back or retried. */
+  /** Callers of the consumer look again: something was acknowledged, put back or retried, or the consumer was deleted. */
   freed(consumerKey: number): void {
     this.#wakeConsumer(consumerKey)
     this.#bus.publish(TOPIC, Buffer.from(String(consumerKey)))

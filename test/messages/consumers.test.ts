@@ -240,6 +240,20 @@ describe('pulling', () => {
     await consumer.ack(...taken)
   })
 
+  test('of a caller that waits ends when the consumer is deleted', async () => {
+    const consumer = await newConsumer(plant, [await newChannel()])
+    const path = `${consumer.path}/messages?wait=60s`
+    const waiting = plant.owner.call('GET', path).then(({ status }) => ({ status, atMs: performance.now() }))
+    // So that the caller waits, which nothing shows.
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    const deletedMs = performance.now()
+    expect((await plant.owner.call('DELETE', consumer.path)).status).toBe(204)
+    const { status, atMs } = await waiting
+    expect(status).toBe(404)
+    // Without being told, it looks again after 30 s.
+    expect(atMs - deletedMs).toBeLessThan(15_000)
+  })
+
   test('of a caller that waits gets what another one puts back', async () => {
     const channel = await newChannel()
     await sendValues(channel, 1, 1)
