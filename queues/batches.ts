@@ -259,7 +259,8 @@ type LetterRow = { taskKey: number; key: number; reason: string }
 
 /**
  * Removes the messages of runs that have ended, in the transaction of their ends. A batch that failed is divided: each half runs again. The
- * only message of a failed run, and those of a run that was stopped, become dead letters.
+ * only message of a failed run, and those of a run that was stopped, become dead letters. Messages are found by a search for each run, and changed
+ * where they were found: what the planner knows of a queue that was empty is wrong, and other plans compare each message with each.
  */
 export async function settleMessages(
   db: Queryable,
@@ -272,16 +273,17 @@ export async function settleMessages(
         r.spec ->> 'claims' = 'record' AS is_record,
         CASE WHEN r.state = ${failed} THEN concat_ws(': ', 'its run failed', r.reason, left(r.error, ${MAX_REASON_CHARS})) ELSE 'its run was stopped' END AS reason
       FROM runs r WHERE r.id = ANY(${runIds}::uuid[]) AND NOT r.state = ANY(${open}::int[])),
-    given AS (
-      SELECT m.key, e.*, count(*) OVER (PARTITION BY m.run_id) AS messages,
-        e.is_done AND CASE WHEN e.is_record THEN m.next_record + 1 >= coalesce((m.message ->> 'record_count')::int, json_array_length(m.message -> 'records')) ELSE true END AS is_over
-      FROM task_messages m JOIN ended e ON e.id = m.run_id),
-    removed AS (DELETE FROM task_messages m USING given g WHERE m.key = g.key AND m.run_id = g.id AND g.is_over),
+    given AS MATERIALIZED (
+      SELECT e.id, m.tid, e.is_done AND CASE WHEN e.is_record
+          THEN m.next_record + 1 >= coalesce((m.message ->> 'record_count')::int, json_array_length(m.message -> 'records')) ELSE true END AS is_over
+      FROM ended e CROSS JOIN LATERAL (SELECT ctid AS tid, next_record, message FROM task_messages WHERE run_id = e.id OFFSET 0) m),
+    counted AS MATERIALIZED (SELECT e.*, c.messages FROM ended e JOIN (SELECT id, count(*) AS messages FROM given GROUP BY id) c ON c.id = e.id),
+    removed AS (DELETE FROM task_messages WHERE ctid = ANY (ARRAY(SELECT tid FROM given WHERE is_over)) AND (run_id = ANY (${runIds}::uuid[])) IS TRUE),
     kept AS (
-      UPDATE task_messages m SET run_id = NULL, check_at = NULL, next_record = m.next_record + g.is_done::int,
-        batch_limit = CASE WHEN g.is_done THEN m.batch_limit WHEN g.is_divided AND g.messages > 1 THEN (g.messages + 1) / 2 END
-      FROM given g WHERE m.key = g.key AND m.run_id = g.id AND NOT g.is_over
-      RETURNING m.key, m.task_key, g.is_done OR g.is_divided AND g.messages > 1 AS runs_again, g.reason)
+      UPDATE task_messages m SET run_id = NULL, check_at = NULL, next_record = m.next_record + c.is_done::int,
+        batch_limit = CASE WHEN c.is_done THEN m.batch_limit WHEN c.is_divided AND c.messages > 1 THEN (c.messages + 1) / 2 END
+      FROM counted c WHERE m.run_id = c.id AND m.ctid = ANY (ARRAY(SELECT tid FROM given WHERE NOT is_over))
+      RETURNING m.key, m.task_key, c.is_done OR c.is_divided AND c.messages > 1 AS runs_again, c.reason)
     SELECT task_key AS "taskKey", key, reason FROM kept WHERE NOT runs_again`.executePrepared(db, 'settle-messages')
   if (rows.length === 0) return []
   await keepLetters(db, 'message', rows)
