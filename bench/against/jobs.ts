@@ -19,6 +19,12 @@ const TASKS = 10_000
 const FAR_OFFSET = 9_900
 const PAGE = 100
 const CREATORS = 16
+/** Between two messages that start a run each, at most. */
+const MESSAGE_PAUSE_MS = 60
+/** A page of the runs of a task. */
+const RUNS = 100
+/** Until the last runs of a round have begun. */
+const BEGUN_MS = 1_000
 /** Between two questions of a client: 3 ms at first, then ever less often. */
 const FIRST_ASK_MS = 3
 const ASK_GROWTH = 1.5
@@ -48,6 +54,8 @@ export type World = {
   devices: Device[]
   coreTask: string
   componentTask: string
+  /** A task that messages of a channel of its own start. */
+  triggered: { taskId: string; path: string; token: string }
 }
 
 export type Job = {
@@ -59,7 +67,9 @@ export type Job = {
 }
 
 export async function prepareWorld(build: RunningBuild): Promise<World> {
-  const { domainId, channelId, devices } = await prepareDevices(build, DEVICES)
+  const { domainId, channelId, devices, token } = await prepareDevices(build, DEVICES)
+  const { id } = await build.call<{ id: string }>('POST', `/${domainId}/channels`, {}, token)
+  const task = { ...ADD, inputs: [0], domain_id: domainId, trigger: { channel_id: id } }
   const component = Buffer.from(await parse(COMPONENT))
   return {
     domainId,
@@ -67,12 +77,22 @@ export async function prepareWorld(build: RunningBuild): Promise<World> {
     devices,
     coreTask: await createTask(build, formOf(CORE_MODULE)),
     componentTask: await createTask(build, formOf(component)),
+    triggered: {
+      taskId: await createTask(build, formOf(CORE_MODULE), task, token),
+      path: `/m/${domainId}/c/${id}`,
+      token,
+    },
   }
 }
 
-async function createTask({ call }: RunningBuild, form: RawBody): Promise<string> {
-  const { id } = await call<{ id: string }>('POST', '/tasks', ADD)
-  await call('PUT', `/tasks/${id}/upload`, form)
+async function createTask(
+  { call }: RunningBuild,
+  form: RawBody,
+  fields: object = ADD,
+  authorization?: string,
+): Promise<string> {
+  const { id } = await call<{ id: string }>('POST', '/tasks', fields, authorization)
+  await call('PUT', `/tasks/${id}/upload`, form, authorization)
   return id
 }
 
@@ -121,6 +141,32 @@ async function publishOverMqtt({ mqttPort }: RunningBuild, world: World, duratio
   const perSecond = (count * 1000) / (performance.now() - began)
   for (const client of clients) client.end()
   return { count, perSecond, latenciesMs: [], refused: 0 }
+}
+
+/** Publishes one message after the other. The latencies are those from a message to the start of its run, by the clock of the machine. */
+async function startByMessages({ call }: RunningBuild, world: World, durationMs: number): Promise<Done> {
+  const { taskId, path, token } = world.triggered
+  const sentMs: number[] = []
+  const began = performance.now()
+  while (performance.now() - began < durationMs) {
+    sentMs.push(Date.now())
+    const body = { type: 'application/senml+json', bytes: Buffer.from(`[{"n":"v","v":${sentMs.length}}]`) }
+    await call('POST', path, body, token)
+    await pause(Math.random() * MESSAGE_PAUSE_MS)
+  }
+  const perSecond = (sentMs.length * 1000) / (performance.now() - began)
+  await pause(BEGUN_MS)
+  const startedMs: number[] = []
+  while (startedMs.length < sentMs.length) {
+    const page = `/tasks/${taskId}/runs?limit=${RUNS}&offset=${startedMs.length}`
+    const { runs } = await call<{ runs: { running_at: string | null }[] }>('GET', page, undefined, token)
+    if (runs.length === 0) throw new Error('there are fewer runs than messages')
+    startedMs.push(...runs.map(({ running_at: at }) => Date.parse(at ?? '')))
+  }
+  // The newest came first.
+  const latenciesMs = sentMs.toReversed().map((at, place) => (startedMs[place] ?? NaN) - at)
+  if (latenciesMs.some((one) => !(one >= 0))) throw new Error('the starts of the runs are not those of their messages')
+  return { count: sentMs.length, perSecond, latenciesMs, refused: 0 }
 }
 
 async function createTasks({ port }: RunningBuild, _world: World, durationMs: number): Promise<Done> {
@@ -184,6 +230,11 @@ export const JOBS = {
     what: `publish a record over MQTT QoS 1, ${DEVICES} connections with ${MQTT_WINDOW} in flight`,
     unit: 'message',
     run: publishOverMqtt,
+  },
+  trigger: {
+    what: 'from a message to the start of its run, one message after the other',
+    unit: 'message',
+    run: startByMessages,
   },
   get: { what: 'read one task, 1 client', unit: 'request', run: get((world) => `/tasks/${world.coreTask}`) },
   page: {
