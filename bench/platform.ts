@@ -1,4 +1,4 @@
-/** A complete Skein for a bench: `programs/all.ts` as a process of its own, on free ports, in a new folder. */
+/** A complete Skein for a bench: all programs as a process of its own, on free ports, in a new folder. */
 import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
@@ -51,7 +51,7 @@ export async function startPlatform(
   ]
   const { file, prefix } = command()
   const began = performance.now()
-  const child: ChildProcess = spawn(file, [...prefix, 'programs/all.ts'], {
+  const child: ChildProcess = spawn(file, [...prefix, 'programs/run.ts', 'all'], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'inherit'],
     env: {

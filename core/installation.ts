@@ -3,12 +3,22 @@ import { readFileSync } from 'node:fs'
 import { findPackageJSON } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { BUILDS } from './built-programs.ts'
 
-/** In a checkout this file is TypeScript; in a build it is part of a script in the build's folder. */
-export const IS_BUILT = import.meta.filename.endsWith('.js')
+/** The folder of the scripts, where this file is part of one; undefined when it runs as TypeScript. */
+const SCRIPTS = import.meta.filename.endsWith('.js') ? import.meta.dirname : undefined
+const isOfCheckout = SCRIPTS === undefined || dirname(SCRIPTS).endsWith(BUILDS)
+
+/** In the output of `npm run build`, which contains everything; false in a checkout, also for scripts that were built of it. */
+export const IS_BUILT = !isOfCheckout
 
 /** The folder with package.json, `migrations` and all other files that are read at run time. */
-export const HOME = IS_BUILT ? import.meta.dirname : join(import.meta.dirname, '..')
+export const HOME = findHome()
+
+function findHome(): string {
+  if (SCRIPTS === undefined) return join(import.meta.dirname, '..')
+  return isOfCheckout ? dirname(SCRIPTS).slice(0, -BUILDS.length - 1) : SCRIPTS
+}
 
 /** What `tools/single-file/` writes beside a program that is shipped as one file; undefined in a checkout and in `dist/`. */
 export const SINGLE_FILE = IS_BUILT ? readSingleFile() : undefined
@@ -27,7 +37,7 @@ function readSingleFile(): { program: string } | undefined {
  * path that is passed here.
  */
 export function entryPoint(path: `${string}.ts`): URL {
-  return pathToFileURL(IS_BUILT ? join(HOME, `${basename(path, '.ts')}.js`) : join(HOME, path))
+  return pathToFileURL(SCRIPTS === undefined ? join(HOME, path) : join(SCRIPTS, `${basename(path, '.ts')}.js`))
 }
 
 /** A folder of a package whose files are read at run time; `tools/build.ts` copies it. */

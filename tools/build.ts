@@ -3,29 +3,15 @@
  * start. The result is self-contained except for the embedded PostgreSQL, which must be in a `node_modules` above it.
  */
 import { cp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
-import { build } from 'rolldown'
+import { join } from 'node:path'
 import { build as buildPage } from 'vite'
 import { commitOf } from '#core/build-info.ts'
 import { HOME, packageFolder } from '#core/installation.ts'
 import { BUILT_FOLDER, stageFromSource } from '#worker/isolation/staging.ts'
 import { RUNNER_CODE } from '#worker/runner/staged-code.ts'
 import { TRANSPILER_CODE } from '#worker/transpile/transpile.ts'
+import { bundle } from './bundle.ts'
 
-/** The programs by the name of their script. */
-const PROGRAMS: Readonly<Record<string, string>> = {
-  all: 'programs/all.ts',
-  api: 'programs/api.ts',
-  manager: 'programs/manager.ts',
-  worker: 'programs/worker.ts',
-  proxy: 'programs/proxy.ts',
-  backup: 'programs/backup.ts',
-  restore: 'programs/restore.ts',
-  skein: 'cli/main.ts',
-}
-const ENTRY_POINT = /\bentryPoint\('([^']+)'\)/g
-/** Optional, and loaded by `pg` only on request. */
-const EXTERNAL = ['pg-native']
 /** Packages whose files are read at run time: see `packageFolder`. */
 const PACKAGE_FOLDERS: readonly (readonly [name: string, folder: string])[] = [
   ['@fastify/swagger-ui', 'static'],
@@ -35,25 +21,15 @@ const PACKAGE_FOLDERS: readonly (readonly [name: string, folder: string])[] = [
 const STAGED = [RUNNER_CODE, TRANSPILER_CODE]
 const LICENSE_FILE = /^(licen[cs]e|notice|copying)/i
 
-const { name, version, license, imports } = JSON.parse(await readFile(join(HOME, 'package.json'), 'utf8')) as {
+const { name, version, license } = JSON.parse(await readFile(join(HOME, 'package.json'), 'utf8')) as {
   name: string
   version: string
   license: string
-  imports: Record<string, string>
 }
-/** Folders whose files can contain an entry point. */
-const rooms = [...Object.values(imports).map((path) => path.split('/')[1] ?? ''), 'programs']
-
 const dist = join(HOME, 'dist')
 await rm(dist, { recursive: true, force: true })
 
-const { output } = await build({
-  cwd: HOME,
-  input: { ...PROGRAMS, ...(await namedEntryPoints()) },
-  platform: 'node',
-  external: EXTERNAL,
-  output: { dir: dist, format: 'esm', entryFileNames: '[name].js', chunkFileNames: '[name]-[hash].js' },
-})
+const output = await bundle(dist)
 
 const made = {
   commit: process.env['COMMIT'] || commitOf(HOME),
@@ -79,26 +55,6 @@ await writeFile(join(dist, 'LICENSES.txt'), await licensesOf(packagesOf(modules)
 
 const bytes = await sizeOf(dist)
 process.stdout.write(`dist/ has ${(bytes / 1024 / 1024).toFixed(1)} MiB\n`)
-
-/** Files that are started as a program or thread, by their name in a build (`entryPoint`). */
-async function namedEntryPoints(): Promise<Record<string, string>> {
-  const paths = new Set<string>()
-  for (const room of rooms) {
-    for (const path of await readdir(join(HOME, room), { recursive: true })) {
-      if (!path.endsWith('.ts') || path.endsWith('.test.ts')) continue
-      for (const [, named = ''] of (await readFile(join(HOME, room, path), 'utf8')).matchAll(ENTRY_POINT))
-        paths.add(named)
-    }
-  }
-  const entries = [...paths].map((path): [string, string] => [basename(path, '.ts'), path])
-  for (const [script, path] of entries) {
-    const others = [...Object.entries(PROGRAMS), ...entries].filter(
-      ([other, from]) => other === script && from !== path,
-    )
-    if (others.length > 0) throw new Error(`${path} and ${others[0]?.[1]} would both be dist/${script}.js`)
-  }
-  return Object.fromEntries(entries)
-}
 
 /** Folders of the packages whose code is in the bundles, and of those that are staged or copied next to them. */
 function packagesOf(moduleIds: readonly string[]): string[] {

@@ -36,6 +36,7 @@ import { ClientCertificate } from './session/client-certificate.ts'
 import { createCredentials } from './session/credentials.ts'
 import { Spool } from './spool/index.ts'
 import { serveStatus, statusPath } from './status/index.ts'
+import type { WorkerStatus } from './status/index.ts'
 import { Components, stageTranspilerCode } from './transpile/index.ts'
 
 export type StartWorkerOptions = {
@@ -71,13 +72,78 @@ const LAST_RESULTS_MS = 2_000
  * worker uses the folder, and with the signal's reason.
  */
 export async function startWorker(options: StartWorkerOptions): Promise<Worker> {
-  const { config, logger, signal } = options
+  const { config, logger, signal, readiness } = options
   const folder = workerFolder(config)
   const open = await reachableFolder(folder)
   // Opened resources are closed in reverse order, also if a later part fails to open.
   await using opening = new AsyncDisposableStack()
   const lock = await lockWorkerFolder(folder)
   opening.defer(() => lock.release())
+  const credentials = await openCredentials(folder, config, logger)
+  const managers = new Managers(config.managers)
+  const isolation = await establishIsolation({ required: config.isolation, folder: open })
+  const isPlatformOnly = await servesPlatformOnly(isolation.level, options)
+  const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
+  opening.defer(() => spool.close())
+  const store = await openModules(opening, { config, logger, folder, open, credentials, managers, isolation })
+  const { modules, components } = store
+  const slots = config.slots ?? availableParallelism()
+  const pool = createRunnerPool({
+    slots,
+    runners: Math.min(slots, availableParallelism()),
+    codeFolder: await stageRunnerCode(join(open, 'runner')),
+    isolation,
+    maxModuleBytes: DEFAULT_MODULE_BOUNDS.maxModuleBytes,
+    allowGc: config.allowGc,
+    logger,
+  })
+  opening.defer(() => pool.close())
+  const backlog = slots * BACKLOG_PER_SLOT
+  const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
+  const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, isPlatformOnly, logger })
+  options.onDrainRequest?.(() => {
+    runs.isDraining = true
+  })
+  const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
+  const membership = new Membership({
+    ...options,
+    ...credentials,
+    ...store.membership,
+    timing: { ...DEFAULT_TIMING, ...options.timing },
+    managers,
+    slots,
+    backlog,
+    runs,
+    modules,
+    lease,
+    measure: () => measurementsOf({ pool, spool, modules }),
+    isolation: isolation.level,
+    isPlatformOnly,
+  })
+  opening.defer(() => membership.leave())
+  readiness.add(...checksOf({ membership, lease, pool, runs }))
+  const told = { ...options, ...credentials, managers, membership, lease, pool, runs, spool, modules, slots }
+  const status = await serveStatus(statusPath(folder), () => ({
+    ...statusOf(told),
+    isolation: isolation.level,
+    platform_only: isPlatformOnly,
+  }))
+  opening.defer(() => status.close())
+
+  await runs.resume()
+  const id = await membership.join(signal)
+  const parts = opening.move()
+  let stopping: Promise<void> | undefined
+  const stop = async () => {
+    await runs.drain(config.drainMs)
+    await waitUntil(() => spool.size === 0 || !membership.isConnected, LAST_RESULTS_MS)
+    await parts.disposeAsync()
+  }
+  return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
+}
+
+/** Who this worker is, and what it shows to managers. Throws `malformed` when it can join none. */
+async function openCredentials(folder: string, config: WorkerConfig, logger: Logger) {
   const identityPath = join(folder, 'identity')
   const certificate = await ClientCertificate.open(join(folder, 'certificate'))
   let identity = await readIdentity(identityPath)
@@ -86,6 +152,13 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     await certificate.discard()
     identity = undefined
   }
+  if (identity === undefined && config.token === undefined)
+    throw new ServiceError(
+      'malformed',
+      'a join token is required: set SKEIN_WORKER_TOKEN, or name a file with it by SKEIN_WORKER_TOKEN_FILE or --token-file',
+    )
+  if (config.managers.length === 0)
+    throw new ServiceError('malformed', 'a manager is required: set SKEIN_WORKER_MANAGER, or use --manager HOST:PORT')
   const credentials = createCredentials({
     token: config.token?.reveal() ?? '',
     authority: config.tlsAuthority === undefined ? undefined : await readFile(config.tlsAuthority, 'utf8'),
@@ -93,43 +166,49 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     knownFingerprint: identity?.fingerprint,
     shown: () => certificate.shown,
   })
-  if (identity === undefined && config.token === undefined) {
-    lock.release()
-    throw new ServiceError(
-      'malformed',
-      'a join token is required: set SKEIN_WORKER_TOKEN, or name a file with it by SKEIN_WORKER_TOKEN_FILE or --token-file',
-    )
-  }
-  if (config.managers.length === 0) {
-    lock.release()
-    throw new ServiceError('malformed', 'a manager is required: set SKEIN_WORKER_MANAGER, or use --manager HOST:PORT')
-  }
-  const slots = config.slots ?? availableParallelism()
-  const isolation = await establishIsolation({ required: config.isolation, folder: open })
-  // Only the kernel can protect files of the same user from an escaped guest, so tasks of domains are not accepted on a
-  // server.
-  const isPlatformOnly =
-    isolation.level === 'process' && options.isExposed === true && (await holdsPlatformFiles(options))
-  if (isPlatformOnly) {
-    logger.warn(
+  const member: Member = { identity }
+  return { certificate, credentials, identityPath, member }
+}
+
+/**
+ * Whether tasks of domains are refused. Only the kernel can protect files of the same user from an escaped guest, so they are not
+ * accepted on a server.
+ */
+async function servesPlatformOnly(level: IsolationLevel, options: StartWorkerOptions): Promise<boolean> {
+  const isPlatformOnly = level === 'process' && options.isExposed === true && (await holdsPlatformFiles(options))
+  if (isPlatformOnly)
+    options.logger.warn(
       'refusing tasks of domains: guests have isolation level process and share a user with the files of the platform, which other machines can reach; install bubblewrap or run the worker as root (SKEIN_WORKER_ISOLATION)',
     )
-  }
-  const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
-  opening.defer(() => spool.close())
-  const member: Member = { identity }
-  const managers = new Managers(config.managers)
+  return isPlatformOnly
+}
+
+type StoreOptions = {
+  config: WorkerConfig
+  logger: Logger
+  folder: string
+  /** Part of the folder that isolated processes reach. */
+  open: string
+  credentials: Awaited<ReturnType<typeof openCredentials>>
+  managers: Managers
+  isolation: Awaited<ReturnType<typeof establishIsolation>>
+}
+
+/** Modules of this machine and what is made of them: from the proxy, and from workers of the same site. */
+async function openModules(
+  opening: AsyncDisposableStack,
+  { config, logger, folder, open, credentials: { credentials, certificate }, managers, isolation }: StoreOptions,
+) {
   const proxy = new ProxySource({ dial: credentials.channel, managerAddress: () => managers.current })
   const source: ModuleSource = (wanted, offset, ending) => proxy.read(wanted, offset, ending)
   const isTls = config.managers.some(credentials.isTls)
   const peerListener = checkPeerListener(config, isTls)
   const trust = new SiteTrust({ isTls, shown: () => certificate.shown })
-  const { maxModuleBytes } = DEFAULT_MODULE_BOUNDS
   const modulesFolder = join(folder, 'modules')
   const modules = await ModuleCache.open({
     folder: modulesFolder,
     maxBytes: config.cacheBytes,
-    maxModuleBytes,
+    maxModuleBytes: DEFAULT_MODULE_BOUNDS.maxModuleBytes,
     source: peerListener === undefined ? source : createPeerSource({ trust, source, logger }),
     logger,
     onRemoved: (digest) => components.remove(digest),
@@ -146,57 +225,33 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     modules.digests(),
   )
   opening.defer(() => components.close())
-  const pool = createRunnerPool({
-    slots,
-    runners: Math.min(slots, availableParallelism()),
-    codeFolder: await stageRunnerCode(join(open, 'runner')),
-    isolation,
-    maxModuleBytes,
-    allowGc: config.allowGc,
-    logger,
-  })
-  opening.defer(() => pool.close())
-  const backlog = slots * BACKLOG_PER_SLOT
-  const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
-  const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, isPlatformOnly, logger })
-  options.onDrainRequest?.(() => {
-    runs.isDraining = true
-  })
-  const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
-  const membership = new Membership({
-    ...options,
-    timing: { ...DEFAULT_TIMING, ...options.timing },
-    managers,
-    credentials,
-    certificate,
+  const membership = {
     onNewCertificate: () => {
       proxy.redial()
       trust.useNewCertificate()
     },
-    onRegistered: (registered) => trust.update(registered),
+    onRegistered: (registered: Parameters<SiteTrust['update']>[0]) => trust.update(registered),
     modulePeerAddress: peers === undefined ? '' : peerAddressOf(config, peers.port),
-    identityPath,
-    member,
-    slots,
-    backlog,
-    runs,
-    modules,
-    lease,
-    measure: () => measurementsOf({ pool, spool, modules }),
-    isolation: isolation.level,
-    isPlatformOnly,
-  })
+  }
+  return { modules, components, membership }
+}
 
-  opening.defer(() => membership.leave())
-  options.readiness.add(...checksOf({ membership, lease, pool, runs }))
-  const status = await serveStatus(statusPath(folder), () => ({
+type ToldParts = Pick<StartWorkerOptions, 'version' | 'readiness'> &
+  Pick<Awaited<ReturnType<typeof openCredentials>>, 'certificate' | 'member'> &
+  CheckedParts & { managers: Managers; spool: Spool; modules: ModuleCache; slots: number }
+
+/** What `skein-worker status` shows. */
+function statusOf(told: ToldParts): Omit<WorkerStatus, 'isolation' | 'platform_only'> {
+  const { version, readiness, certificate, member, managers, membership, lease, pool, runs, spool, modules, slots } =
+    told
+  return {
     id: member.identity?.workerId ?? null,
     name: membership.name,
-    version: options.version,
+    version,
     pid: process.pid,
     manager: managers.current,
     state: runs.isDraining ? 'draining' : membership.isConnected ? 'connected' : 'disconnected',
-    readiness: options.readiness.read(),
+    readiness: readiness.read(),
     lease_ms: lease.remainingMs() ?? null,
     slots,
     runs: runs.list(),
@@ -209,22 +264,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
       under_way: underWay,
     })),
     resident_bytes: process.memoryUsage.rss(),
-    isolation: isolation.level,
-    platform_only: isPlatformOnly,
     certificate_ends_at: certificate.endsAt?.toISOString() ?? null,
-  }))
-  opening.defer(() => status.close())
-
-  await runs.resume()
-  const id = await membership.join(signal)
-  const parts = opening.move()
-  let stopping: Promise<void> | undefined
-  const stop = async () => {
-    await runs.drain(config.drainMs)
-    await waitUntil(() => spool.size === 0 || !membership.isConnected, LAST_RESULTS_MS)
-    await parts.disposeAsync()
   }
-  return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
 }
 
 type CheckedParts = { membership: Membership; lease: Lease; pool: RunnerPool; runs: Runs }

@@ -61,7 +61,10 @@ async function checkOut(folder: string, commit: string, index: number, cleanup: 
   const lock = lockOf(build.folder)
   const same = (await installedWorktrees()).find((other) => lockOf(other) === lock)
   if (same === undefined) await install(build, cleanup)
-  else linkPackages(join(same, 'node_modules'), join(build.folder, 'node_modules'))
+  else {
+    linkPackages(join(same, 'node_modules'), join(build.folder, 'node_modules'))
+    await prepare(build, cleanup)
+  }
   return build
 }
 
@@ -82,12 +85,20 @@ function linkPackages(from: string, to: string): void {
 
 async function install(build: Build, cleanup: Cleanup): Promise<void> {
   process.stdout.write(`${build.name}: its lock file is another one, installing its packages\n`)
-  const options = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error']
-  const child = spawn('npm', ['ci', ...options], { cwd: build.folder, stdio: 'ignore', detached: true })
+  await npm(build, ['ci', '--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'], cleanup)
+}
+
+/** The last step of `npm ci`, in builds that have one. */
+async function prepare(build: Build, cleanup: Cleanup): Promise<void> {
+  await npm(build, ['run', 'prepare', '--if-present', '--loglevel=error'], cleanup)
+}
+
+async function npm(build: Build, args: readonly string[], cleanup: Cleanup): Promise<void> {
+  const child = spawn('npm', args, { cwd: build.folder, stdio: 'ignore', detached: true })
   const ended = once(child, 'exit')
   cleanup.defer(() => killGroup(child))
   const [code] = (await ended) as [number | null]
-  if (code !== 0) throw new Error(`npm ci failed in ${build.name} with ${code}`)
+  if (code !== 0) throw new Error(`npm ${args[0]} failed in ${build.name} with ${code}`)
 }
 
 /** The command of `npm start` without npm: with its flags, and the Node.js of the packages first on the path. */

@@ -1,8 +1,7 @@
 /** `skein up`: what `npm start` runs, in this terminal. */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { HOME, SINGLE_FILE, entryPoint } from '#core/installation.ts'
+import { HOME, IS_BUILT, SINGLE_FILE } from '#core/installation.ts'
 import type { Cli, Group } from '../shared/command.ts'
 import { CommandError } from '../shared/failures.ts'
 
@@ -30,6 +29,7 @@ const FLAGS = [
   '--no-allocation-site-pretenuring',
   '--disable-warning=ExperimentalWarning',
 ]
+const SERVER = IS_BUILT ? [join(HOME, 'all.js')] : [join(HOME, 'programs', 'run.ts'), 'all']
 const ALLOCATOR = { MALLOC_ARENA_MAX: '1' }
 
 async function start(cli: Cli): Promise<void> {
@@ -37,7 +37,7 @@ async function start(cli: Cli): Promise<void> {
     throw new CommandError(
       'the server is not part of this file: install Skein from skein-VERSION.tar.gz of the release',
     )
-  const child = spawn(process.execPath, [...FLAGS, fileURLToPath(entryPoint('programs/all.ts'))], {
+  const child = spawn(process.execPath, [...FLAGS, ...SERVER], {
     cwd: HOME,
     stdio: 'inherit',
     env: {

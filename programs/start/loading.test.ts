@@ -14,7 +14,7 @@ registerHooks({
     return next(url, context)
   },
 })
-await import('./programs/start/rooms.ts')
+await import('./programs/start/everything.ts')
 console.log(JSON.stringify([...packages]))`
 
 const UNUSED = [

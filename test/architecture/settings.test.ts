@@ -125,8 +125,8 @@ describe('settings', () => {
       const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
         scripts: Record<string, string>
       }
-      const file = /programs\/[a-z]+\.ts$/.exec(scripts[program] ?? '')?.[0]
-      const { stdout } = await promisify(execFile)(process.execPath, [String(file), '--help'], {
+      const command = /programs\/[a-z]+\.ts(?: [a-z]+)?$/.exec(scripts[program] ?? '')?.[0] ?? ''
+      const { stdout } = await promisify(execFile)(process.execPath, [...command.split(' '), '--help'], {
         cwd: ROOT,
         timeout: 120_000,
       })

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { relayModule } from '../harness/relay-guest.ts'
 import { until } from '../harness/until.ts'
-import { commandOf, createInstallation, familyOf, startWhole } from '../harness/whole.ts'
+import { commandOf, createInstallation, familyOf, isWorkerCommand, startWhole } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
 import { WebhookReceiver } from '../harness/webhook-receiver.ts'
 
@@ -230,7 +230,7 @@ async function strike(whole: Whole, turn: number): Promise<{ whole: Whole; struc
   const answer = (wasKilled: boolean) => ({ whole, struck: wasKilled ? struck : undefined })
   switch (struck) {
     case 'worker':
-      return answer(kill(find((command) => command.includes('programs/worker.ts'))))
+      return answer(kill(find(isWorkerCommand)))
     case 'runner':
       return answer(kill(find((command) => command.includes('runner/entry'))))
     case 'PostgreSQL':

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { until } from '../harness/until.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
-import { commandOf, createInstallation, familyOf, startWhole } from '../harness/whole.ts'
+import { commandOf, createInstallation, familyOf, isWorkerCommand, startWhole } from '../harness/whole.ts'
 
 let installation: Installation
 beforeEach(async () => {
@@ -172,7 +172,7 @@ test('kill -9 of every process at once loses nothing that was acknowledged', asy
 
 test('kill -9 of the worker alone gives its runs to the next one', async () => {
   await whileTrafficRuns((whole) => {
-    const worker = familyOf(whole.pid).find((pid) => commandOf(pid).includes('programs/worker.ts'))
+    const worker = familyOf(whole.pid).find((pid) => isWorkerCommand(commandOf(pid)))
     expect(worker).toBeDefined()
     process.kill(worker as number, 'SIGKILL')
     return Promise.resolve(whole)

@@ -69,9 +69,15 @@ export async function createInstallation(environment: Record<string, string> = {
   }
 }
 
+/** What `npm start` runs. */
+const EVERYTHING = ['programs/run.ts', 'all']
+
+/** Whether this is the command line of a worker, from its sources or a build of them. */
+export const isWorkerCommand = (command: string) => /\/worker\.[jt]s\b/.test(command)
+
 /** Starts the program without waiting for it to be ready. */
-export function launch(installation: Installation, program = 'programs/all.ts'): Whole {
-  const child: ChildProcess = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', program], {
+export function launch(installation: Installation, program: string | readonly string[] = EVERYTHING): Whole {
+  const child: ChildProcess = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', ...[program].flat()], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...COMPILE_CACHE, ...installation.environment },
@@ -112,7 +118,7 @@ export function launch(installation: Installation, program = 'programs/all.ts'):
   }
 }
 
-export async function startWhole(installation: Installation, program?: string): Promise<Whole> {
+export async function startWhole(installation: Installation, program?: string | readonly string[]): Promise<Whole> {
   const whole = launch(installation, program)
   let hasEnded = false
   void whole.ended.then(() => (hasEnded = true))

@@ -10,7 +10,6 @@ import { once } from 'node:events'
 import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import { HOME, IS_BUILT } from '#core/installation.ts'
 
 /** It takes half a second. */
@@ -125,7 +124,7 @@ const IMPORT = /^(?:import|export) (?!type )[^']*? from '([.#][^']*\.ts)'/gm
  * standard input and writes the stripped ones to its standard output.
  */
 async function stripTypes(sources: readonly string[]): Promise<string[]> {
-  const child = spawn(process.execPath, ['--no-warnings', fileURLToPath(new URL('strip-types.ts', import.meta.url))], {
+  const child = spawn(process.execPath, ['--no-warnings', join(HOME, 'worker', 'isolation', 'strip-types.ts')], {
     stdio: ['pipe', 'pipe', 'inherit'],
     signal: AbortSignal.timeout(STRIP_DEADLINE_MS),
   })
