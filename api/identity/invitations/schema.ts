@@ -118,7 +118,7 @@ export const DomainInvitationPage = Type.Object({
   }),
   mail_server: Type.Boolean({
     description:
-      '`false`: `SKEIN_SMTP_URL` is not set, so a mail is a file in the data folder of the platform, and somebody must pass it on',
+      '`false`: `SKEIN_SMTP_URL` is not set, so a mail is a file in the data folder of the platform, and an operator must pass it on',
   }),
 })
 

@@ -75,7 +75,7 @@ const SUBJECTS: readonly Subject[] = [
   { prefix: 'task_', title: 'Tasks', noun: 'tasks' },
   { prefix: 'worker_', title: 'Workers', noun: 'workers' },
   { prefix: 'profile_', title: 'Profiles', noun: 'profiles' },
-  { prefix: 'consumer_', title: 'Consumers', noun: 'named consumers' },
+  { prefix: 'consumer_', title: 'Consumers', noun: 'consumers' },
   { prefix: '', title: 'The domain', noun: 'the domain' },
 ]
 
