@@ -1,8 +1,8 @@
 /**
- * Moves each schema with a name (`$id`) into the components of the document and replaces its uses by references. Otherwise the
- * error body alone would be repeated hundreds of times.
+ * Moves each schema with a name (`$id`, or that of `documented`) into the components of the document and replaces its uses by
+ * references. Otherwise the error body alone would be repeated hundreds of times.
  */
-import { DOCUMENTED } from './documented.ts'
+import { DOCUMENTED, NAME } from './documented.ts'
 
 type Json = unknown
 type JsonObject = Record<string, Json>
@@ -44,18 +44,21 @@ export function createSchemaNames(): SchemaNames {
   function mark(value: Json): Json {
     if (Array.isArray(value)) return value.map(mark)
     if (!isObject(value)) return value
-    const { $id: id, [DOCUMENTED]: more, ...checked } = mapObject(value, mark)
-    const schema = { ...checked, ...(more as JsonObject | undefined) }
-    if (typeof id !== 'string') return schema
+    const { $id: id, [DOCUMENTED]: more = {}, ...checked } = value
+    const { [NAME]: shown, ...others } = more as JsonObject
+    const schema = mapObject({ ...checked, ...others }, mark)
+    const wanted = id ?? shown
+    if (typeof wanted !== 'string') return schema
     const { description } = schema
-    return { [MARK]: nameOf(id, schema), ...(description === undefined ? {} : { description }) }
+    return { [MARK]: nameOf(wanted, schema), ...(description === undefined ? {} : { description }) }
   }
 
   function spread(value: Json): Json {
     if (Array.isArray(value)) return value.map(spread)
     if (!isObject(value)) return value
-    const { $id: _id, [DOCUMENTED]: more, ...checked } = mapObject(value, spread)
-    return { ...checked, ...(more as JsonObject | undefined) }
+    const { $id: _id, [DOCUMENTED]: more, ...checked } = value
+    const { [NAME]: _shown, ...schema } = { ...checked, ...(more as JsonObject | undefined) }
+    return mapObject(schema, spread)
   }
 
   function refer(value: Json): Json {

@@ -1,5 +1,6 @@
-/** Parameters and responses that several operations have become components with a name. Pure. */
-import type { Operation, Parameter, Paths, Response } from './openapi-operations.ts'
+/** Parameters and responses that several operations have become components with a name, and what most need to prove is said once. Pure. */
+import { isDeepStrictEqual } from 'node:util'
+import type { Operation, Parameter, Paths, Response, Security } from './openapi-operations.ts'
 
 type Named<Part> = Record<string, Part>
 type Ref = { $ref: string }
@@ -7,6 +8,8 @@ export type Components = { parameters?: Named<Parameter>; responses?: Named<Resp
 
 const PARAMETERS = '#/components/parameters/'
 const RESPONSES = '#/components/responses/'
+/** The rule of the document: an operation that says nothing about credentials has this one. */
+const SECURITY = [{ bearer: [] }]
 
 /** Gives one kind of part its names: the most frequent form of a name has no number. */
 function createNames<Part>(wantedName: (part: Part, key: string) => string) {
@@ -71,8 +74,9 @@ export function nameParts<D extends { paths?: Paths; components?: object }>(docu
     const name = names.get(JSON.stringify(part))
     return name === undefined ? part : { $ref: `${prefix}${name}` }
   }
-  const named = mapOperations(paths, (operation) => ({
+  const named = mapOperations(paths, ({ security, ...operation }) => ({
     ...operation,
+    ...(security === undefined || isDeepStrictEqual(security, SECURITY) ? {} : { security }),
     ...(operation.parameters === undefined
       ? {}
       : { parameters: operation.parameters.map((one) => refer(one, parameterNames, PARAMETERS) as Parameter) }),
@@ -83,6 +87,7 @@ export function nameParts<D extends { paths?: Paths; components?: object }>(docu
   const components = document.components as Components | undefined
   return {
     ...document,
+    security: SECURITY,
     paths: named,
     components: {
       ...components,
@@ -92,8 +97,9 @@ export function nameParts<D extends { paths?: Paths; components?: object }>(docu
   }
 }
 
-/** The document with its named parameters and responses in their places; refusals keep their names. */
-export function spreadParts<D extends { paths?: Paths; components?: object }>(document: D): D {
+/** The document with its named parameters, responses and credentials in their places; refusals keep their names. */
+export function spreadParts<D extends { paths?: Paths; components?: object; security?: Security }>(document: D): D {
+  const { security, ...around } = document
   const { parameters = {}, responses = {}, ...others } = (document.components ?? {}) as Components
   const spread = <Part extends object>(part: Part, named: Named<Part>, prefix: string): Part => {
     const { $ref: ref } = part as Partial<Ref>
@@ -101,6 +107,7 @@ export function spreadParts<D extends { paths?: Paths; components?: object }>(do
     return name === undefined || isRefusal(name) ? part : (named[name] as Part)
   }
   const paths = mapOperations(document.paths ?? {}, (operation) => ({
+    ...(security === undefined ? {} : { security }),
     ...operation,
     ...(operation.parameters === undefined
       ? {}
@@ -110,7 +117,7 @@ export function spreadParts<D extends { paths?: Paths; components?: object }>(do
     ),
   }))
   const refusals = Object.fromEntries(Object.entries(responses).filter(([name]) => isRefusal(name)))
-  return { ...document, paths, components: { ...others, responses: refusals } }
+  return { ...(around as D), paths, components: { ...others, responses: refusals } }
 }
 
 const isRefusal = (name: string) => name.startsWith('Refusal')

@@ -8,6 +8,8 @@ type Json = Record<string, unknown>
 export type Parameter = { name: string; in: string; required?: boolean; description?: string; schema?: Json }
 export type Response = { description: string; content?: Record<string, Json>; headers?: Json } | { $ref: string }
 type RequestBody = { required?: boolean; content: Record<string, { schema?: Json }> }
+/** The ways to prove who calls: one of the list. */
+export type Security = Record<string, string[]>[]
 export type Operation = {
   operationId?: string
   summary?: string
@@ -15,6 +17,7 @@ export type Operation = {
   tags?: string[]
   parameters?: Parameter[]
   requestBody?: RequestBody
+  security?: Security
   responses?: Record<string, Response>
 }
 export type Paths = Record<string, Record<string, Operation>>

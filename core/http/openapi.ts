@@ -11,7 +11,7 @@ import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
 import { createSchemaNames } from './openapi-components.ts'
 import { HEADERS, completeOperations, operationIdOf, refusalResponses, withMediaTypes } from './openapi-operations.ts'
 import { nameParts, spreadParts } from './openapi-named-parts.ts'
-import type { Paths } from './openapi-operations.ts'
+import type { Paths, Security } from './openapi-operations.ts'
 import { mergeTwins, separateTwins } from './openapi-twins.ts'
 import type { TwinRule } from './openapi-twins.ts'
 
@@ -98,8 +98,6 @@ const PARAMETERS = new Set(['querystring', 'headers'])
 /** The name of the wildcard parameter `*` of the router in the document. */
 const REST = 'rest'
 
-type Security = Record<string, string[]>[]
-
 function securityOf(config: { isPublic?: boolean; ownCredentials?: readonly Credential[] } | undefined): Security {
   if (config?.isPublic === true) return []
   return (config?.ownCredentials ?? ['bearer']).map((name): Record<string, string[]> =>
@@ -110,6 +108,7 @@ function securityOf(config: { isPublic?: boolean; ownCredentials?: readonly Cred
 export type Document = {
   info: { description?: string }
   tags?: { name: string; description?: string }[]
+  security?: Security
   paths?: Paths
   components?: object
 }

@@ -169,18 +169,24 @@ const TriggerField = Type.Object(
       }),
     ),
   },
-  { description: 'A message on the channel starts a run with its records' },
+  { description: 'A message on the channel starts a run with its records', ...documented({}, 'Trigger') },
 )
-const TargetField = Type.Object({
-  channel_id: ChannelId,
-  subtopic: Type.Optional(Type.String({ maxLength: MAX_SUBTOPIC_CHARS })),
-})
-const GrantField = Type.Object({
-  kind: Type.Enum([...GRANT_KINDS]),
-  channel_id: ChannelId,
-  subtopic: Type.Optional(Subtopic),
-  name: Type.Optional(Type.String({ maxLength: MAX_LABEL_CHARS, description: 'Name by which the guest calls it' })),
-})
+const TargetField = Type.Object(
+  {
+    channel_id: ChannelId,
+    subtopic: Type.Optional(Type.String({ maxLength: MAX_SUBTOPIC_CHARS })),
+  },
+  documented({}, 'ResultChannel'),
+)
+const GrantField = Type.Object(
+  {
+    kind: Type.Enum([...GRANT_KINDS]),
+    channel_id: ChannelId,
+    subtopic: Type.Optional(Subtopic),
+    name: Type.Optional(Type.String({ maxLength: MAX_LABEL_CHARS, description: 'Name by which the guest calls it' })),
+  },
+  documented({}, 'Grant'),
+)
 
 /** By column of `tasks`. */
 export const TASK_FIELDS = {

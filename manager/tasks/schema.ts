@@ -13,7 +13,10 @@ import type { TaskRecord } from '../store/tasks.ts'
 
 /** Lower-case UUID; any other text is an unknown id, not a malformed one. */
 export const TaskId = Type.String({ maxLength: 64, description: 'UUID', ...documented({ format: 'uuid' }) })
-export const Timestamp = Type.String({ description: 'RFC 3339 in UTC; `0001-01-01T00:00:00Z` means never' })
+export const Timestamp = Type.String({
+  description: 'RFC 3339 in UTC; `0001-01-01T00:00:00Z` means never',
+  ...documented({}, 'Timestamp'),
+})
 
 const MAX_NAME_CHARS = 1024
 /** Largest page of these listings, also the default. */
@@ -78,19 +81,22 @@ export const Module = Type.Object({
   imports: Type.Array(Type.Object({ module: Type.String(), ...Extern.properties })),
 })
 
-const TriggerStatus = Type.Object({
-  matched: Type.Integer({ description: 'Messages that matched the trigger' }),
-  dropped: Type.Integer({ description: 'Matching messages that started no run' }),
-  dropped_reason: nullable(Type.String()),
-  last_match_at: Timestamp,
-  expired: Type.Integer({ description: 'Matching messages that waited for longer than a week, and started no run' }),
-  behind_since: Type.Optional(
-    Type.String({
-      description:
-        'RFC 3339 in UTC: arrival of the oldest message that waits in its channel because too many runs wait, or for the rate; absent: none does',
-    }),
-  ),
-})
+const TriggerStatus = Type.Object(
+  {
+    matched: Type.Integer({ description: 'Messages that matched the trigger' }),
+    dropped: Type.Integer({ description: 'Matching messages that started no run' }),
+    dropped_reason: nullable(Type.String()),
+    last_match_at: Timestamp,
+    expired: Type.Integer({ description: 'Matching messages that waited for longer than a week, and started no run' }),
+    behind_since: Type.Optional(
+      Type.String({
+        description:
+          'RFC 3339 in UTC: arrival of the oldest message that waits in its channel because too many runs wait, or for the rate; absent: none does',
+      }),
+    ),
+  },
+  documented({}, 'TriggerStatus'),
+)
 
 export const LastError = Type.Object(
   {
@@ -102,7 +108,10 @@ export const LastError = Type.Object(
         'What was refused: a start of its schedule, of a message or of its workflow, a publication, the rest of a replay, or a right of its grantor',
     }),
   },
-  { description: 'What was refused outside of a request since the last success; absent: nothing' },
+  {
+    description: 'What was refused outside of a request since the last success; absent: nothing',
+    ...documented({}, 'LastError'),
+  },
 )
 
 export const Task = Type.Object(

@@ -2,7 +2,7 @@
 import { Compile } from 'typebox/compile'
 import type { TSchema } from 'typebox'
 import { describe, expect, test } from 'vitest'
-import { publishedDocument, wholeDocument } from '../harness/openapi.ts'
+import { documentText, publishedDocument, wholeDocument } from '../harness/openapi.ts'
 
 type Json = Record<string, unknown>
 type Parameter = { name: string; in: string; required?: boolean; description?: string; schema: Json }
@@ -22,6 +22,7 @@ type Document = {
   openapi: string
   info: { title: string; version: string; description: string }
   tags: { name: string; description?: string }[]
+  security: Record<string, unknown>[]
   paths: Record<string, Record<string, Operation>>
   components: {
     schemas: Record<string, Json>
@@ -30,6 +31,10 @@ type Document = {
     securitySchemes: Record<string, Json>
   }
 }
+
+/** A file that grows above these says something twice. */
+const MAX_BYTES = 700_000
+const MAX_LINES = 30_000
 
 /** As readers get it. */
 const published = publishedDocument() as Document
@@ -322,6 +327,29 @@ describe('the OpenAPI document', () => {
       'group_id',
       'role_id',
     ])
+  })
+
+  test('a field that many schemas share is said once, and so are the credentials of most operations', () => {
+    const texts = valuesIn(published.paths).concat(valuesIn(published.components.schemas))
+    const { schemas } = published.components
+    for (const name of ['Id', 'Timestamp', 'QuotaUsage', 'Trigger', 'LastError']) {
+      const { examples: _examples, ...schema } = schemas[name] ?? {}
+      expect(schema, name).toHaveProperty('type')
+      const text = JSON.stringify(schema)
+      expect(
+        texts.filter((value) => isObject(value) && JSON.stringify(value) === text),
+        name,
+      ).toHaveLength(1)
+    }
+    expect(published.security).toEqual([{ bearer: [] }])
+    const own = Object.values(published.paths).flatMap((item) => Object.values(item).map(({ security }) => security))
+    expect(own.filter((security) => JSON.stringify(security) === JSON.stringify(published.security))).toEqual([])
+  })
+
+  test('the file stays small', () => {
+    const text = documentText()
+    expect(Buffer.byteLength(text)).toBeLessThan(MAX_BYTES)
+    expect(text.split('\n').length).toBeLessThan(MAX_LINES)
   })
 
   test('path parameters of the path and of its operation are the same', () => {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RouteOptions } from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ACTIONS, OUTSIDE_ACTIONS } from '#api/identity/index.ts'
+import { ACTIONS, OUTSIDE_ACTIONS, RESERVED_ROUTES } from '#api/identity/index.ts'
 import { completeDocument, returnsSecret } from '#core/http/index.ts'
 import type { Document } from '#core/http/index.ts'
 import { FULL_APP_ADMIN, startFullApp } from '../../tools/generate/full-app.ts'
@@ -218,6 +218,27 @@ describe('routes', () => {
         expect(headers['content-encoding'], name).toBeUndefined()
       }
     }
+  })
+
+  it('of the task manager, and no others, are led to it by the reverse proxy of the reference deployment', () => {
+    const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
+    const matchers = /^\t@tasks path (.*)$/m.exec(text)?.[1]?.split(' ') ?? []
+    const led = full.routes.filter(({ url }) =>
+      matchers.some((path) => (path.endsWith('/*') ? url.startsWith(path.slice(0, -1)) : url === path)),
+    )
+    expect(full.managerRoutes.length).toBeGreaterThan(40)
+    expect(led.map(nameOf).toSorted()).toEqual(full.managerRoutes.map(nameOf).toSorted())
+    // A matcher that fits no route could lead a path of a later route astray.
+    const unused = matchers.filter(
+      (path) => !full.managerRoutes.some(({ url }) => `${url}/`.startsWith(path.replace(/\*$/, ''))),
+    )
+    expect(unused).toEqual([])
+  })
+
+  it('each begin with a word that no domain can have as its route', () => {
+    const words = new Set(full.routes.map(({ url }) => url.split('/')[1] ?? '').filter((word) => /^[a-z]/.test(word)))
+    expect(words).toContain('tasks')
+    expect([...words].filter((word) => !RESERVED_ROUTES.has(word))).toEqual([])
   })
 
   it('each are in /openapi.json with every status', async () => {

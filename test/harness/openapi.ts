@@ -6,6 +6,8 @@ import type { Document } from '#core/http/index.ts'
 
 const FILE = join(import.meta.dirname, '..', '..', 'openapi.json')
 
-export const publishedDocument = (): object => JSON.parse(readFileSync(FILE, 'utf8')) as object
+export const documentText = (): string => readFileSync(FILE, 'utf8')
+
+export const publishedDocument = (): object => JSON.parse(documentText()) as object
 
 export const wholeDocument = (): object => completeDocument(publishedDocument() as Document)

@@ -1,6 +1,6 @@
 // The reference deployment: docker-compose.yml, Dockerfile, deploy/. What a container engine would be needed for is not tested.
 import { X509Certificate } from 'node:crypto'
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -195,23 +195,6 @@ describe('deploy/', () => {
       return port === undefined ? [] : [`${name}:${port}`]
     })
     expect(new Set(upstreams)).toEqual(new Set(expected))
-  })
-
-  it('the reverse proxy forwards every path of the task manager to it, and no other', () => {
-    const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
-    const paths = /^\t@tasks path (.*)$/m.exec(text)?.[1]?.split(' ') ?? []
-    const files = readdirSync(join(ROOT, 'manager'), { recursive: true, encoding: 'utf8' })
-    const routes = files
-      .filter((file) => file.endsWith('routes.ts'))
-      .flatMap((file) => [...readFileSync(join(ROOT, 'manager', file), 'utf8').matchAll(/^\s+'(\/[^']*)',$/gm)])
-      .map(([, path = '']) => path)
-    expect(routes.length).toBeGreaterThan(25)
-    const isLed = (route: string) =>
-      paths.some((path) => (path.endsWith('/*') ? route.startsWith(path.slice(0, -1)) : route === path))
-    expect(routes.filter((route) => !isLed(route))).toEqual([])
-    const isServed = (path: string) =>
-      routes.some((route) => (path.endsWith('/*') ? route.startsWith(path.slice(0, -1)) : route === path))
-    expect(paths.filter((path) => !isServed(path))).toEqual([])
   })
 
   it('the load balancer of MQTT leads to every node and says the address of the device', () => {

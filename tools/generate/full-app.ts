@@ -23,6 +23,8 @@ export type FullApp = AsyncDisposable & {
   readonly keyring: Keyring
   /** In the order of registration; without the HEAD routes that Fastify adds. */
   readonly routes: readonly RouteOptions[]
+  /** Those of `routes` that the task manager serves. */
+  readonly managerRoutes: readonly RouteOptions[]
 }
 
 /** Credentials of the platform administrator. */
@@ -99,9 +101,13 @@ export async function startFullApp(
     )
     await life.start('HTTP app', () => Promise.resolve({ value: app, stop: async () => await app.close() }))
     await api.routes(app)
+    // Routes of plugins are registered when the plugin is loaded.
+    await app.after()
+    const before = routes.length
     await manager.routes(app)
     await app.ready()
-    return { app, api, keyring, routes, [Symbol.asyncDispose]: close }
+    const managerRoutes = routes.slice(before)
+    return { app, api, keyring, routes, managerRoutes, [Symbol.asyncDispose]: close }
   } catch (error) {
     await close()
     throw error

@@ -5,6 +5,7 @@ import type { Document } from '#core/http/index.ts'
 import { ARCHITECTURE, renderArchitecture } from './architecture.ts'
 import { CONSOLE_OPERATIONS, renderConsoleOperations } from './console-operations.ts'
 import { DECISIONS, renderDecisions } from './decisions.ts'
+import { CADDYFILE, renderCaddyfile } from './edge-paths.ts'
 import { ERRORS_GUIDE, renderErrorsGuide } from './errors-guide.ts'
 import { startFullApp } from './full-app.ts'
 import { renderMetrics } from './metrics-table.ts'
@@ -41,9 +42,15 @@ async function generateFromDatabase(): Promise<Map<string, string>> {
   const document = await full.app.inject({ method: 'GET', url: '/openapi.json' })
   if (document.statusCode !== 200) throw new Error(`/openapi.json answered ${document.statusCode}: ${document.body}`)
   const published = document.json<Document>()
+  const ofManager = new Set(full.managerRoutes)
+  const served = {
+    platform: full.routes.filter((route) => !ofManager.has(route)).map(({ url }) => url),
+    manager: full.managerRoutes.map(({ url }) => url),
+  }
   return new Map([
     ['migrations/schema.sql', schema],
     ['openapi.json', renderDocument(published)],
     [CONSOLE_OPERATIONS, renderConsoleOperations(completeDocument(published))],
+    [CADDYFILE, renderCaddyfile(served)],
   ])
 }

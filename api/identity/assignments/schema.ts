@@ -17,27 +17,33 @@ const UserIds = Type.Array(Id, { description: `At most ${MAX_ASSIGNED}` })
 const RelationWord = Type.String({
   maxLength: 32,
   description: 'Relation in any case: administrator, editor, contributor, member, viewer or guest',
-  ...documented({ enum: [...RELATIONS] }),
+  ...documented({ enum: [...RELATIONS] }, 'Relation'),
 })
 
 export const Assignment = Type.Object({ relation: RelationWord, user_ids: UserIds })
 export type Assignment = Static<typeof Assignment>
 
-export const Unassignment = Type.Object({
-  relation: Type.Optional(RelationWord),
-  user_ids: Type.Optional(UserIds),
-  user_id: Type.Optional(Id),
-})
+export const Unassignment = Type.Object(
+  {
+    relation: Type.Optional(RelationWord),
+    user_ids: Type.Optional(UserIds),
+    user_id: Type.Optional(Id),
+  },
+  documented({}, 'Assignment'),
+)
 export type Unassignment = Static<typeof Unassignment>
 
-export const ForceQuery = Type.Object({
-  force: Type.Optional(
-    Type.Boolean({
-      description:
-        'Only for platform administrators: makes the caller the administrator when the last one is unassigned',
-    }),
-  ),
-})
+export const ForceQuery = Type.Object(
+  {
+    force: Type.Optional(
+      Type.Boolean({
+        description:
+          'Only for platform administrators: makes the caller the administrator when the last one is unassigned',
+      }),
+    ),
+  },
+  documented({}, 'Unassignment'),
+)
 
 export const AssignedQuery = Type.Object({
   ...pageQuery(),

@@ -43,7 +43,7 @@ const Resend = Type.Optional(
 const Relation = Type.String({
   maxLength: 32,
   description: 'Relation in any case: administrator, editor, contributor, member, viewer or guest',
-  ...documented({ enum: [...RELATIONS] }),
+  ...documented({ enum: [...RELATIONS] }, 'Relation'),
 })
 
 /** One of the two that name the invitee, and one of the two that name the role. */

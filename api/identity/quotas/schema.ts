@@ -1,6 +1,7 @@
 /** Wire shapes of quotas (contract decision 76). */
 import { Type } from 'typebox'
 import type { Static, TInteger, TOptional, TUnion, TNull } from 'typebox'
+import { documented } from '#core/http/index.ts'
 import { Id } from '../wire/index.ts'
 import { DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
 import type { DomainQuota, QuotaRule, QuotaValues, UserQuota } from './names.ts'
@@ -22,7 +23,7 @@ const own = {
 }
 const inForce = { description: 'The values in force; `null`: no limit' }
 
-const DomainValues = Type.Object(fieldsOf(DOMAIN_QUOTAS), own)
+const DomainValues = Type.Object(fieldsOf(DOMAIN_QUOTAS), { ...own, ...documented({}, 'OwnDomainQuotas') })
 const UserValues = Type.Object(fieldsOf(USER_QUOTAS), own)
 
 export const NewDomainQuotas = Type.Object({ own: DomainValues })
@@ -43,12 +44,15 @@ export const UserQuotas = Type.Object({
 })
 export type UserQuotas = Static<typeof UserQuotas>
 
-const Usage = Type.Object({
-  limit: Type.Union([Type.Integer(), Type.Null()], { description: '`null`: no limit' }),
-  used: Type.Union([Type.Integer(), Type.Null()], {
-    description: 'What is used now; of a quota per day, since midnight in UTC. `null`: not an amount',
-  }),
-})
+const Usage = Type.Object(
+  {
+    limit: Type.Union([Type.Integer(), Type.Null()], { description: '`null`: no limit' }),
+    used: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'What is used now; of a quota per day, since midnight in UTC. `null`: not an amount',
+    }),
+  },
+  documented({}, 'QuotaUsage'),
+)
 
 function usagesOf<N extends string>(rules: Readonly<Record<N, QuotaRule>>): Record<N, typeof Usage> {
   return Object.fromEntries(Object.keys(rules).map((name) => [name, Usage])) as Record<N, typeof Usage>

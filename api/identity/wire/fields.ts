@@ -10,7 +10,7 @@ export const MAX_TAG_CHARS = 255
 export const MAX_METADATA_FILTER_CHARS = 4096
 
 /** Other texts are valid input: no entity has such an id. */
-export const Id = Type.String({ description: 'UUID', maxLength: 36, ...documented({ format: 'uuid' }) })
+export const Id = Type.String({ description: 'UUID', maxLength: 36, ...documented({ format: 'uuid' }, 'Id') })
 /** The number of ids of one query. */
 const MAX_LISTED_IDS = 100
 const ID_CHARS = 36
@@ -30,7 +30,10 @@ export const Name = Type.String({ maxLength: MAX_NAME_CHARS })
 export const RequiredName = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARS })
 export const Tags = Type.Array(Type.String({ maxLength: MAX_TAG_CHARS }), { maxItems: MAX_TAGS })
 export const Metadata = recordOf(Type.Unknown(), { description: 'Free-form JSON object' })
-export const Timestamp = Type.String({ description: 'RFC 3339 in UTC; `0001-01-01T00:00:00Z` means never' })
+export const Timestamp = Type.String({
+  description: 'RFC 3339 in UTC; `0001-01-01T00:00:00Z` means never',
+  ...documented({}, 'Timestamp'),
+})
 export const EnabledStatus = Type.Enum(['enabled', 'disabled'])
 /** `status` of a listing. */
 export const StatusFilter = Type.Enum(['enabled', 'disabled', 'all'], { default: 'enabled' })

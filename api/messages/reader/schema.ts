@@ -239,8 +239,11 @@ export const MessagesPage = Type.Object({
 export type MessagesPage = Static<typeof MessagesPage>
 
 /** On the wire: with `only_total` the total and no messages. */
-export const MessagesAnswer = Type.Object({
-  ...Type.Partial(MessagesPage).properties,
-  total: Type.Integer(),
-  messages: Type.Array(StoredMessage),
-})
+export const MessagesAnswer = Type.Object(
+  {
+    ...Type.Partial(MessagesPage).properties,
+    total: Type.Integer(),
+    messages: Type.Array(StoredMessage),
+  },
+  documented({}, 'MessagesPage'),
+)

@@ -20,24 +20,29 @@ export const Ttl = Type.String({
   ...documented({ pattern: DURATION_PATTERN }),
 })
 
-export const CertificateOptions = Type.Object({
-  common_name: Type.Optional(
-    Type.String({
-      maxLength: 64,
-      description: 'Common name; defaults to the id of the client and must not be another UUID',
-    }),
-  ),
-  organization: NameParts,
-  organizational_unit: NameParts,
-  country: Type.Optional(Type.Array(Type.String({ pattern: '^[A-Z]{2}$' }), { maxItems: 1 })),
-  province: NameParts,
-  locality: NameParts,
-  street_address: NameParts,
-  postal_code: NameParts,
-  dns_names: Type.Optional(
-    Type.Array(Type.String({ pattern: '^[A-Za-z0-9*]([A-Za-z0-9.*-]{0,251}[A-Za-z0-9])?$' }), { maxItems: MAX_NAMES }),
-  ),
-})
+export const CertificateOptions = Type.Object(
+  {
+    common_name: Type.Optional(
+      Type.String({
+        maxLength: 64,
+        description: 'Common name; defaults to the id of the client and must not be another UUID',
+      }),
+    ),
+    organization: NameParts,
+    organizational_unit: NameParts,
+    country: Type.Optional(Type.Array(Type.String({ pattern: '^[A-Z]{2}$' }), { maxItems: 1 })),
+    province: NameParts,
+    locality: NameParts,
+    street_address: NameParts,
+    postal_code: NameParts,
+    dns_names: Type.Optional(
+      Type.Array(Type.String({ pattern: '^[A-Za-z0-9*]([A-Za-z0-9.*-]{0,251}[A-Za-z0-9])?$' }), {
+        maxItems: MAX_NAMES,
+      }),
+    ),
+  },
+  documented({}, 'CertificateOptions'),
+)
 
 const Addresses = Type.Array(
   Type.Refine(

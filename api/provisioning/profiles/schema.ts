@@ -1,7 +1,7 @@
 /** Wire shapes of profiles: templates of device configurations (contract 9.1, decision 0037). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, recordOf } from '#core/http/index.ts'
+import { SECRET, documented, recordOf } from '#core/http/index.ts'
 import { Id, Metadata, Name, RequiredName, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { MAX_OUTPUT_CHARS } from './template/index.ts'
@@ -34,19 +34,22 @@ const Template = Type.String({
 
 export const SlotName = Type.String({ minLength: 1, maxLength: MAX_SLOT_CHARS })
 
-export const BindingSlot = Type.Object({
-  name: SlotName,
-  type: Type.Enum([...BINDING_TYPES]),
-  required: Type.Optional(
-    Type.Boolean({ default: false, description: 'Rendering fails without a binding of the slot' }),
-  ),
-  fields: Type.Optional(
-    Type.Array(Type.String({ maxLength: MAX_SLOT_CHARS }), {
-      maxItems: MAX_FIELDS,
-      description: 'Fields that the template uses, as a note for users who bind the slot; not checked',
-    }),
-  ),
-})
+export const BindingSlot = Type.Object(
+  {
+    name: SlotName,
+    type: Type.Enum([...BINDING_TYPES]),
+    required: Type.Optional(
+      Type.Boolean({ default: false, description: 'Rendering fails without a binding of the slot' }),
+    ),
+    fields: Type.Optional(
+      Type.Array(Type.String({ maxLength: MAX_SLOT_CHARS }), {
+        maxItems: MAX_FIELDS,
+        description: 'Fields that the template uses, as a note for users who bind the slot; not checked',
+      }),
+    ),
+  },
+  documented({}, 'BindingSlot'),
+)
 export type BindingSlot = Static<typeof BindingSlot>
 
 const fields = {

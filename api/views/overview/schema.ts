@@ -1,6 +1,7 @@
 /** API schemas of the overviews of a domain and of the platform. */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { documented } from '#core/http/index.ts'
 import { Id, JournalItem, Timestamp } from '#api/identity/index.ts'
 
 const Window = Type.Enum(['1h', '6h', '24h'])
@@ -27,22 +28,26 @@ const Samples = Type.Array(
   },
 )
 
-const Messages = Type.Object({
-  step_seconds: Count,
-  series: Type.Array(
-    Type.Object({
-      time: Timestamp,
-      seconds: Type.Number({ description: 'Length of the step; of the last one, what has passed of it' }),
-      messages: Count,
-      records: Count,
-      messages_per_second: Type.Number(),
-      records_per_second: Type.Number(),
-    }),
-    {
-      description: 'Arrivals by step, oldest first, at most 96; counted within seconds. Deleted messages stay counted',
-    },
-  ),
-})
+const Messages = Type.Object(
+  {
+    step_seconds: Count,
+    series: Type.Array(
+      Type.Object({
+        time: Timestamp,
+        seconds: Type.Number({ description: 'Length of the step; of the last one, what has passed of it' }),
+        messages: Count,
+        records: Count,
+        messages_per_second: Type.Number(),
+        records_per_second: Type.Number(),
+      }),
+      {
+        description:
+          'Arrivals by step, oldest first, at most 96; counted within seconds. Deleted messages stay counted',
+      },
+    ),
+  },
+  documented({}, 'MessageCounts'),
+)
 
 const Tasks = Type.Object({
   total: Count,
@@ -64,7 +69,10 @@ const Runs = Type.Object(
         'The runs by the step in which they were started, and how many of these failed; oldest first, at most 96. Steps before `since` are absent',
     }),
   },
-  { description: 'Runs that were started since `since`, by their present state; the newest 20,000 at most' },
+  {
+    description: 'Runs that were started since `since`, by their present state; the newest 20,000 at most',
+    ...documented({}, 'RunCounts'),
+  },
 )
 const Workers = Type.Object({ alive: Count, draining: Count, dead: Count, slots: Count, used_slots: Count })
 const LETTER_KINDS = ['task', 'consumer', 'subscription'] as const
