@@ -190,8 +190,8 @@ export function cpuMs(pid: number): { own: number; below: number } {
 const ROLES = [
   ['PostgreSQL', /^postgres: |\/bin\/postgres\0/],
   ['runners', /runner\/entry/],
-  ['worker', /programs\/worker\.ts/],
-  ['processes of the platform', /programs\/api-process\.ts/],
+  ['worker', /\/worker\.[jt]s\b/],
+  ['processes of the platform', /\/api-process\.[jt]s\b/],
 ] as const
 
 /** CPU time of all processes of the platform by their role, with that of child processes that have ended (Linux). */
