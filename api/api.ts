@@ -127,7 +127,7 @@ export async function startApi(life: Lifecycle, options: ApiOptions): Promise<Ap
     async routes(app) {
       describeDocument(app, API_DOCUMENT)
       translateOlderRequests(app)
-      await entityRoutes(app, options, parts, answers)
+      await entityRoutes(app, options, parts)
       await messageRoutes(app, life, options, { parts, answers, mqttServer })
     },
   }
@@ -318,7 +318,6 @@ async function entityRoutes(
   app: HttpApp,
   { infrastructure, config, connect }: ApiOptions,
   { identity, events, devices }: Parts,
-  { views }: Pick<Answers, 'views'>,
 ): Promise<void> {
   const { database, diagnose } = infrastructure
   registerTrials(app, createTrialFilter({ database, access: identity.access }))
@@ -331,7 +330,6 @@ async function entityRoutes(
   await databaseHealthRoute({ identity, diagnose })(app)
   await events.routes(app)
   await devices.routes(app)
-  await views.routes(app)
 }
 
 type Served = { parts: Parts; answers: Answers; mqttServer: MqttServer | undefined }
@@ -340,7 +338,7 @@ async function messageRoutes(
   app: HttpApp,
   life: Lifecycle,
   { infrastructure }: ApiOptions,
-  { parts: { identity, devices, messages, provisioning, consumers }, answers: { streamed }, mqttServer }: Served,
+  { parts: { identity, devices, messages, provisioning, consumers }, answers: { streamed, views }, mqttServer }: Served,
 ): Promise<void> {
   const { database, streams } = infrastructure
   const { access, journal, tokens, quotas } = identity
@@ -352,6 +350,7 @@ async function messageRoutes(
   await sessionRoutes(createSessionsService({ database, access, journal }))(app)
   await provisioning.routes(app)
   await consumers.routes(app)
+  await views.routes(app)
   await streamed.routes(app)
   const mqttUpgrades =
     mqttServer === undefined
