@@ -1,13 +1,13 @@
 /**
  * The build of a checkout: the scripts of its programs, which `npm ci` makes and `programs/run.ts` starts as long as the files that they
- * were made of are the same (decision 0127). Imports nothing, because it is read before every start.
+ * were made of are the same (decision 0127). Imports next to nothing, because it is read before every start.
  */
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { BUILDS } from './installation.ts'
 
-/** Its folder below the root of the checkout: a folder for each build, and the file that names the newest. */
-export const BUILDS = join('node_modules', '.cache', 'programs')
+/** Names the newest build, below the root of the checkout. */
 export const CURRENT_BUILD = join(BUILDS, 'current.json')
 
 /** The folder of the newest build, below `BUILDS`, and what it was made of. */

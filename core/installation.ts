@@ -3,7 +3,9 @@ import { readFileSync } from 'node:fs'
 import { findPackageJSON } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { BUILDS } from './built-programs.ts'
+
+/** The builds of a checkout, below its root: a folder for each, and the file that names the newest (`built-programs.ts`). */
+export const BUILDS = join('node_modules', '.cache', 'programs')
 
 /** The folder of the scripts, where this file is part of one; undefined when it runs as TypeScript. */
 const SCRIPTS = import.meta.filename.endsWith('.js') ? import.meta.dirname : undefined

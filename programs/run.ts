@@ -6,8 +6,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findBuilt } from '#core/built-programs.ts'
+import { HOME } from '#core/installation.ts'
 
-const HOME = join(import.meta.dirname, '..')
 /** A name, and not a path. */
 const NAME = /^[a-z]+$/
 const WRONG_USAGE = 2

@@ -7,9 +7,9 @@ import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/p
 import { findPackageJSON } from 'node:module'
 import { join, relative, sep } from 'node:path'
 import { promisify } from 'node:util'
-import { BUILDS, CURRENT_BUILD, digestOf } from '#core/built-programs.ts'
+import { CURRENT_BUILD, digestOf } from '#core/built-programs.ts'
 import type { CurrentBuild } from '#core/built-programs.ts'
-import { HOME } from '#core/installation.ts'
+import { BUILDS, HOME } from '#core/installation.ts'
 import { errorMessageOf } from '#core/program/index.ts'
 
 const CACHE = join(HOME, BUILDS)

@@ -28,7 +28,8 @@ const isBuiltOf = (paths: string[]) => {
 
 beforeAll(() => {
   home = mkdtempSync(join(tmpdir(), 'run-'))
-  for (const path of ['programs/run.ts', 'core/built-programs.ts']) put(path, readFileSync(join(ROOT, path), 'utf8'))
+  for (const path of ['programs/run.ts', 'core/built-programs.ts', 'core/installation.ts'])
+    put(path, readFileSync(join(ROOT, path), 'utf8'))
   put('package.json', JSON.stringify({ type: 'module', imports: { '#core/*': './core/*' } }))
   put('programs/all.ts', SHOW.replace('WHERE', '"sources"'))
   put('core/part.ts', 'export const part = 1')
