@@ -4,7 +4,7 @@ import type { Transaction } from '#core/database/index.ts'
 import { operationOf, recordRefusals } from '#queues/index.ts'
 import type { TaskRefusal } from '#queues/index.ts'
 
-/** Each refusal needs an action. At most one of each task and source. */
+/** Each refusal needs an action. There may be at most one for each task and source. */
 export async function recordInJournal(
   tx: Transaction,
   refusals: readonly Omit<TaskRefusal, 'needsAction'>[],

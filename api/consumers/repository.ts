@@ -15,7 +15,7 @@ export type ConsumerChannel = { key: number; id: string }
 /** The fields that users set. */
 export type ConsumerFields = {
   name: string
-  /** From `parseSubtopicFilter`. */
+  /** The result of `parseSubtopicFilter`. */
   subtopic: string
   publisherIds: string[] | null
   protocol: string | null
@@ -77,7 +77,7 @@ const CONFLICTS = {
 
 const placeValues = ({ xid, seq, message }: Place) => sql`${xid.toString()}::xid8, ${seq}::bigint, ${message}::integer`
 
-/** Where reading begins. */
+/** The place where reading begins. */
 export type Start = { place: Place; notBeforeSeconds: number | null }
 
 export async function insertConsumer(
@@ -131,7 +131,7 @@ const isCalled = (nameOrId: string, isId: boolean): Sql<boolean> =>
 
 export type ConsumerRef = { domainKey: number; nameOrId: string; isId: boolean }
 
-/** With a lock, the row is locked until the transaction ends. */
+/** If `lock` is true, the row is locked until the transaction ends. */
 export async function findConsumer(
   db: Queryable,
   { domainKey, nameOrId, isId }: ConsumerRef,

@@ -14,7 +14,7 @@ import { monotonicMs } from '#core/time.ts'
 import { endPlace } from './log.ts'
 
 const TOPIC = 'skein.consumers'
-/** Between two looks at the changelog without a commit in this process. */
+/** The interval between two reads of the changelog without a commit in this process. */
 const INTERVAL_MS = 200
 /** Commits of this process within this time are looked at together. */
 const MIN_PAUSE_MS = 10

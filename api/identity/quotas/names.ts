@@ -11,7 +11,7 @@ export type QuotaRule = {
   readonly noun: string
   readonly min: number
   readonly max: number
-  /** In force without a value and a setting; absent: no limit. */
+  /** The limit that applies when neither a value nor a setting is set. Absent: no limit. */
   readonly standard?: number
 }
 

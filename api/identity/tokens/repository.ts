@@ -15,7 +15,7 @@ export type Session = {
   domainKey: number | null
   domainId: string | null
   generation: number
-  /** Not revoked and not expired. */
+  /** True if it is not revoked and not expired. */
   isAlive: boolean
 }
 

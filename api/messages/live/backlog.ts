@@ -30,7 +30,7 @@ const LOOK_GROWTH = 4
 const MAX_STEP_BYTES = 16 * 1024 * 1024
 /** Consumers that go on in one round, a step each. */
 const MAX_STEPS = 20
-/** After a failed round. */
+/** The pause after a failed round. */
 const RETRY_MS = 1_000
 const TABLE: LogTable = {
   name: 'ingest_batches',
@@ -75,7 +75,7 @@ export async function readBacklog<T>(tx: Transaction, reading: BacklogReading<T>
       rows,
       place,
       channels: new Map([[channel.key, channel.id]]),
-      // And the next one, at which the consumer goes on.
+      // One more message is read: the one at which the consumer goes on.
       firstMessages: look === 0 ? maxItems + 1 : Infinity,
       judge(message) {
         const item = select(message)
@@ -149,7 +149,7 @@ export type ForwardReading = Omit<Through, 'rows'>
 export type ForwardStep = {
   /** The message that is left, if one is. */
   left: LiveMessage | undefined
-  /** Where the next step begins. */
+  /** The place where the next step begins. */
   place: Position & { message: number }
   /** Nothing follows that is settled. */
   isEnd: boolean
@@ -279,9 +279,9 @@ export function startBacklogs({
   goOn: (tx: Transaction, key: number) => Promise<number>
   /** Called after the commits of a round that handled messages. */
   onHandled?: () => void
-  /** Between two rounds while consumers go on. */
+  /** The pause between two rounds while consumers go on. */
   busyPauseMs: number
-  /** While none can go on, pauses grow from this. */
+  /** The first pause while no consumer can go on. The pauses grow from it. */
   idlePauseMs: number
 }): Rounds {
   const pauses = growingPauses(idlePauseMs, idlePauseMs * MAX_IDLE_FACTOR)

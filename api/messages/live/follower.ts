@@ -14,9 +14,9 @@ export type Delivery = { message: LiveMessage; token: LiveToken }
 
 export type FollowerOptions = {
   access: ChannelAccess
-  /** From `parseSubtopicFilter`; empty: the channel without a subtopic. */
+  /** The result of `parseSubtopicFilter`; empty: the channel without a subtopic. */
   filter: string
-  /** Only messages that a user or a task published. */
+  /** True to receive only messages that a user or a task published. */
   withoutPublisher?: boolean
   /** Throws when the caller may no longer read. */
   authorize: () => Promise<unknown>

@@ -139,7 +139,7 @@ export type SeriesQuery = Static<typeof SeriesQuery>
 
 const Column = Type.Optional(Type.Array(Type.Union([Type.Number(), Type.Null()])))
 
-/** In columns: a name once for each series, a time once for all of them. */
+/** The page is in columns: a name is sent once for each series, a time once for all of them. */
 export const SeriesPage = Type.Object(
   {
     total: Type.Integer({ description: 'Series that match and have numeric values in the range' }),
@@ -238,7 +238,7 @@ export const MessagesPage = Type.Object({
 })
 export type MessagesPage = Static<typeof MessagesPage>
 
-/** On the wire: with `only_total` the total and no messages. */
+/** The page as it is sent: with `only_total` it has the total and no messages. */
 export const MessagesAnswer = Type.Object(
   {
     ...Type.Partial(MessagesPage).properties,

@@ -15,7 +15,7 @@ const PARTITIONED = ['records', 'payloads', 'rollups']
 /** Everything that is stored of the domain's channels, as parts that are removed in order. */
 export async function removalsOf(database: Database, domainKey: number): Promise<RemovePart[]> {
   const { pool } = database
-  // Otherwise the last batches would be added to rollups that are already removed.
+  // Pending batches are added first: otherwise the last ones would be added to rollups that are already removed.
   await projectPending(database)
   const { rows: channels } = await pool.query<{ key: number }>(
     `SELECT key FROM channels WHERE domain_key = $1

@@ -22,7 +22,7 @@ const COUNTED: Readonly<Record<SessionQuota, Sql<unknown>>> = {
      JOIN mqtt_subscriptions u ON u.session_key = s.key`,
 }
 
-/** What the domains have of it now. */
+/** The usage of the domains now. */
 export async function countSessionUsage(
   db: Queryable,
   name: SessionQuota,
@@ -59,7 +59,7 @@ export class SessionQuotas {
     return this.#meters[name].ready(domainKey)
   }
 
-  /** Without a figure the database does not answer, and there is room as far as is known. */
+  /** If there is no recent figure, the database does not answer, and there is room as far as is known. */
   room(domainKey: number, name: SessionQuota): Room {
     const limit = this.#meters[name].limitOf(domainKey)
     return limit === undefined ? undefined : Math.max(0, limit - (this.#meters[name].used(domainKey) ?? 0))

@@ -233,7 +233,7 @@ export class Sender {
     const { database, journal, logger, rightSeconds: pauseSeconds = RIGHT_SECONDS } = this.#deps
     const { subscriptionId: id, channelId, channelKey, domainKey, owner } = due
     const hold = { reason, pauseSeconds, expiryDays: MAX_WAIT_DAYS }
-    // Only the first one needs a transaction with the journal.
+    // Only the first failure needs a transaction with the journal.
     if (due.hasFailed) return void (await holdDeliveries(database.db, due, hold))
     logger.info({ subscription: id, reason }, 'the notifications of a subscription wait')
     await journal.change('system', async (tx, record) => {

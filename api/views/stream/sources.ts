@@ -12,7 +12,7 @@ import type { TaskEvent, TaskEventFanOut } from '#queues/index.ts'
 import { taskEventId } from '#queues/index.ts'
 import type { Ack, Nack, Subscribe } from './schema.ts'
 
-/** Where events of a subscription go. */
+/** The receiver of the events of a subscription. */
 export type Sink = {
   event(position: string, event: string, data: string): void
   /** Everything before the position was delivered, or cannot be read. */
@@ -27,7 +27,7 @@ export type SourceEnd = 'slow_reader' | 'behind' | 'unauthenticated' | 'forbidde
 
 export type Subscription = {
   readonly keptBytes: number
-  /** Of a consumer: acknowledges messages or puts them back, and returns their number. */
+  /** Only subscriptions to a consumer have it. It acknowledges messages or puts them back, and returns their number. */
   answer?: (frame: Ack | Nack) => Promise<number>
   close(): void
 }
