@@ -9,7 +9,7 @@ import { BUILDS } from './built-programs.ts'
 const SCRIPTS = import.meta.filename.endsWith('.js') ? import.meta.dirname : undefined
 const isOfCheckout = SCRIPTS === undefined || dirname(SCRIPTS).endsWith(BUILDS)
 
-/** In the output of `npm run build`, which contains everything; false in a checkout, also for scripts that were built of it. */
+/** True in the output of `npm run build`, which contains everything. False in a checkout, also for scripts that were built of it. */
 export const IS_BUILT = !isOfCheckout
 
 /** The folder with package.json, `migrations` and all other files that are read at run time. */

@@ -63,5 +63,5 @@ export const Next = Type.Optional(
   Type.Unsafe<PageEnd>(Type.String({ description: 'The cursor of the next page; absent on the last page' })),
 )
 
-/** The same of a listing with cursors. */
+/** The fields of a page of a listing with cursors. */
 export const pageFields = { ...offsetPageFields, next: Next }

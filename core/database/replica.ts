@@ -137,7 +137,10 @@ async function replayed(ask: Ask, { epoch, lsn }: ReplayTarget, catchUpMs: numbe
   }
 }
 
-/** Not of the read itself: a statement that takes too long on the standby takes too long on the primary. */
+/**
+ * True if the standby caused the error. The read itself did not: a statement that takes too long on the standby takes too long on the
+ * primary.
+ */
 function isOfStandby(error: unknown): boolean {
   if (error instanceof StandbyUnusable) return true
   const translated = translateDatabaseError(error)

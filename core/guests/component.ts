@@ -107,7 +107,7 @@ export class LoadedComponent {
   }
 }
 
-/** In the order of instantiation, each with the limit of its own memory. */
+/** The instances in the order of instantiation, each with the limit of its own memory. */
 type Instances = Map<WebAssembly.Instance, number>
 type Execution = {
   chosen: DescribedExport

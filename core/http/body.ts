@@ -58,7 +58,7 @@ function parseJsonOf(
       const { maxItems = MAX_BODY_ITEMS, maxWholeBytes } = request.facts.config
       const most = maxWholeBytes === undefined ? {} : { maxWholeBytes }
       const reading = awaitTurn(request).then(() => readJsonInTurns(body, { maxItems, ...most, parse: parseExact }))
-      // In a turn of its own: the validation of a large body takes as long as its parsing.
+      // The handler runs in a turn of its own: the validation of a large body takes as long as its parsing.
       // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how a parser of both kinds answers
       reading.then((value) => void setImmediate(() => done(null, value)), done)
     }
@@ -99,7 +99,7 @@ export function parseJsonBody(body: Buffer): unknown {
   return parseJson(body, undefined)
 }
 
-/** The same with integers above 2^53 as raw JSON. */
+/** Parses a body as `parseJsonBody` does, and returns integers above 2^53 as raw JSON. */
 export function parseExactBody(body: Buffer): unknown {
   if (body.length === 0) return undefined
   requireBoundedJson(body)

@@ -8,7 +8,7 @@ import type { Operation, Parameter, Paths, Response } from './openapi-operations
 export type TwinRule = {
   /** The part of a path that is replaced. */
   older: RegExp
-  /** As in `String.replace`. */
+  /** The replacement, as in `String.replace`. */
   newer: string
   /** A parameter of the newer path stands for several nouns: that path is described, and is no route of its own. */
   nouns?: {

@@ -139,7 +139,7 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
   const names = createSchemaNames()
   const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [], twins: [], alsoServed: [] }
   textsOf.set(app, texts)
-  /** By the operation id of the path. */
+  /** The keys are the operation ids of the paths. */
   const configs = new Map<string, FastifyContextConfig>()
 
   function complete(made: object): object {

@@ -24,7 +24,7 @@ export type RouteFacts = {
   readonly isSecret: boolean
 }
 
-/** By the configuration of the route, which is one object for all requests. */
+/** The keys are the configurations of the routes. A configuration is one object for all requests. */
 const known = new WeakMap<object, RouteFacts>()
 
 export function factsOf({ routeOptions }: FastifyRequest): RouteFacts {

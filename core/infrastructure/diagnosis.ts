@@ -5,13 +5,13 @@ import { IS_DEAD } from '../nodes/index.ts'
 import { sql } from '../sql.ts'
 
 export type DatabaseDiagnosis = {
-  /** Of the server, such as `18.1`. */
+  /** The version of the server, such as `18.1`. */
   version: string
   isEmbedded: boolean
   /** It follows another server and cannot be written to. */
   isReplica: boolean
   sizeBytes: number
-  /** Of the embedded server's file system. */
+  /** The space in the file system of the embedded server. */
   disk: { freeBytes: number; totalBytes: number } | undefined
   settings: {
     fsync: string
@@ -43,7 +43,7 @@ export const LAST_BACKUP = 'last_backup'
 type Facts = {
   database: Database
   knownMigrations: number
-  /** Of the embedded server; undefined for a server elsewhere. */
+  /** The data folder of the embedded server. Undefined for a server elsewhere. */
   dataDir: string | undefined
 }
 

@@ -46,7 +46,7 @@ export type Infrastructure = {
   /** Absolute path of the data folder. */
   readonly dataDir: string
   readonly database: Database
-  /** Where reads of messages run: a standby with everything that was acknowledged before the read, or the primary. */
+  /** The source of reads of messages: a standby with everything that was acknowledged before the read, or the primary. */
   readonly history: SnapshotSource
   readonly keyring: Keyring
   readonly bus: Bus
@@ -110,8 +110,8 @@ export async function startInfrastructure(life: Lifecycle, options: Infrastructu
   const { config, logger, kind, onStep = () => undefined } = options
   const dataDir = resolve(config.dataDir)
   const build = readBuildInfo()
-  // Before anything is started: an external database without a secret key is rejected at once. With the embedded one, the key is
-  // created in the data folder, whose mode and owner the server sets first.
+  // This is checked before anything is started: an external database without a secret key is rejected at once. With the embedded one, the
+  // key is created in the data folder, whose mode and owner the server sets first.
   const masterKey =
     config.secretKey === undefined && config.databaseUrl === undefined
       ? undefined
@@ -283,7 +283,7 @@ type Server = {
   notices: readonly string[]
   hasRoom: () => boolean
   embedded: EmbeddedServer | undefined
-  /** Of the embedded server. */
+  /** The data folder of the embedded server. */
   dataDir: string | undefined
 }
 

@@ -13,7 +13,7 @@ import type { ModuleResult, ModuleJob } from './module-thread.ts'
 
 /** The bytes of a module are outside of the heap, and what is kept of them is bounded (`core/wasm/bounds.ts`): it never comes near. */
 const MAX_MODULE_HEAP_MIB = 512
-/** As much, and the tools that validate have a limited memory of their own. */
+/** A thread that reads a component never comes near this limit either. The tools that validate have a limited memory of their own. */
 const MAX_COMPONENT_HEAP_MIB = 256
 
 const thread = createJobQueue<ModuleJob, ModuleResult>(

@@ -42,7 +42,7 @@ export type Beat = {
 export const instanceOf = (node: string) => node.slice(node.lastIndexOf('-') + 1)
 
 export class LivingNode {
-  /** Unique for each start. With the name of the machine, for operators only; `instanceOf` names no machine. */
+  /** Unique for each start. It contains the name of the machine, for operators only; `instanceOf` names no machine. */
   readonly id: string
   readonly deadAfterMs: number
   readonly #options: LivingNodeOptions

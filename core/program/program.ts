@@ -31,7 +31,7 @@ export type Program<G extends SettingGroups> = {
   name: string
   /** One sentence for `--help`. */
   summary: string
-  /** By room; several rooms may read the same variable. */
+  /** The settings by room. Several rooms may read the same variable. */
   settings: G
   /** Flags of the command line and the setting that each sets; `isSwitch` marks a flag without a value. */
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
@@ -41,7 +41,10 @@ export type Program<G extends SettingGroups> = {
   commands?: Readonly<Record<string, Command<G>>>
   /** A variable with one of these prefixes that is no setting, neither of this program nor of `otherSettings`, is misspelt. */
   ownPrefixes: readonly string[]
-  /** Of the programs that may share the environment with this one; asked for only when a variable is none of this program. */
+  /**
+   * Returns the settings of the programs that may share the environment with this one. It is called only when a variable belongs to no
+   * setting of this program.
+   */
   otherSettings: () => Promise<readonly Settings[]>
   /**
    * Another program may start this one before all of its settings are known: over an IPC link, the first message of the parent

@@ -12,7 +12,7 @@ export type ProbeOptions = {
   ask: (signal: AbortSignal) => Promise<string | undefined>
   /** The reason when nothing is answered in time, or the question fails. */
   failure: string
-  /** Between an answer and the next question. */
+  /** The pause between an answer and the next question. */
   intervalMs: number
   deadlineMs: number
 }

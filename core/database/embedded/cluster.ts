@@ -114,7 +114,7 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
       `ALTER DATABASE ${INITIAL_DATABASE} RENAME TO ${DATABASE_NAME}`,
       `COMMENT ON DATABASE ${DATABASE_NAME} IS NULL`,
     ])
-    // Once and several files at a time: both programs would sync what they wrote one file after the other.
+    // The files are synced once and several at a time: both programs would sync what they wrote one file after the other.
     if (!isUnsafe) await syncTree(fresh, undefined, signal)
     await rename(fresh, clusterDir)
     syncFolder(postgresDir)
