@@ -253,7 +253,7 @@ async function startMqttServer(
   })
 }
 
-/** What reads and removes over several parts. */
+/** Starts the parts that read and remove data of several other parts. */
 async function startAnswers(
   life: Lifecycle,
   { infrastructure }: ApiOptions,

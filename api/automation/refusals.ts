@@ -1,4 +1,4 @@
-/** What the platform refuses to tasks: counted with the task, and the first that needs a person in the journal. */
+/** Refusals of the platform to tasks. They are counted with the task, and the first that needs a person is in the journal. */
 import { insertRecords, managedEntry } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { operationOf, recordRefusals } from '#queues/index.ts'

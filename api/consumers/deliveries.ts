@@ -230,7 +230,7 @@ async function changeDelivered(
   return []
 }
 
-/** Which of these places are messages of the consumer's channels that it has passed: they were acknowledged before. */
+/** Returns those of these places that are messages of the consumer's channels which it has passed: they were acknowledged before. */
 export async function findPassed(db: Queryable, key: number, given: readonly Place[]): Promise<Place[]> {
   const { rows } = await sql<{ xid: string; seq: number; message: number }>`
     SELECT b.xid::text AS xid, g.seq, g.message

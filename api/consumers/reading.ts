@@ -92,7 +92,7 @@ export async function takeStep(
   }
 }
 
-/** What is in doubt, after messages that were delivered as often as is allowed have become dead letters. */
+/** Returns the messages that are in doubt, after messages that were delivered as often as is allowed have become dead letters. */
 async function doubtOf(tx: Transaction, consumer: Consumer, limit: number): Promise<Doubt> {
   const bounds = { limit, maxInFlight: consumer.maxInFlight }
   const doubt = await findDoubt(tx, consumer, { ...bounds, isBounded: true })

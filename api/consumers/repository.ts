@@ -25,7 +25,7 @@ export type ConsumerFields = {
   maxDeliver: number
 }
 
-/** What reading it needs. */
+/** A consumer with the fields that reading needs. */
 export type Consumer = ConsumerFields & {
   key: number
   id: string
@@ -37,7 +37,7 @@ export type Consumer = ConsumerFields & {
   hasError: boolean
 }
 
-/** What users see of it. */
+/** A consumer with the fields that users see. */
 export type ConsumerRecord = Consumer & {
   behindSince: string | null
   expired: number

@@ -122,7 +122,7 @@ export class Waits {
       if (this.#after === undefined) {
         const { xid, seq } = await endPlace(this.#database.db)
         this.#after = { xid, seq: seq - 1 }
-        // Those that looked before the end was known may have missed messages.
+        // Consumers that looked before the end was known may have missed messages.
         for (const { wake } of this.#waiters) wake()
       } else {
         const channelKeys = [...new Set([...this.#waiters].flatMap((waiter) => waiter.channelKeys))]

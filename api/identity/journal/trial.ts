@@ -99,7 +99,7 @@ export function endTrial(changes: TrialLine[], rows: TrialRows[]): never {
 export const countedRows = (select: Sql<unknown>): Sql<number> =>
   sql`(SELECT count(*) FROM (${select} LIMIT ${MAX_COUNTED_ROWS + 1}) counted)`
 
-/** Nothing for a table of which no row was found. */
+/** Returns no rows for a table in which no row was found. */
 export function deletedRows(found: Readonly<Record<string, number>>): TrialRows[] {
   return Object.entries(found).flatMap(([table, count]) => {
     if (count === 0) return []

@@ -20,7 +20,7 @@ export class DomainMeter<Domain extends number | string = number> {
     this.#usage = new RefreshedUsage(options)
   }
 
-  /** What the domain uses; undefined: there is no recent figure, see `ready`. */
+  /** Returns the usage of the domain. Undefined: there is no recent figure, see `ready`. */
   used(domain: Domain): number | undefined {
     return this.#usage.peek(domain)
   }

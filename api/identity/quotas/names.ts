@@ -7,7 +7,7 @@ import { MAX_QUOTA, MAX_RATE } from './range.ts'
 export type QuotaRule = {
   /** The description in the API and of the setting. */
   readonly description: string
-  /** What the error message says. */
+  /** The name of the quota in error messages. */
   readonly noun: string
   readonly min: number
   readonly max: number

@@ -1,6 +1,6 @@
 /**
- * What domains use of a quota, for checks that cost no query of their own: it is read from the database about once a second, for
- * all domains that were asked about since, and this process adds what it knows to have changed. Nothing is read while nobody asks.
+ * The usage of a quota by domains, for checks that cost no query of their own. It is read from the database about once a second, for all
+ * domains that were asked about since, and this process adds the changes that it knows. Nothing is read while nobody asks.
  */
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
@@ -29,7 +29,7 @@ type Figure = {
   changed: number
   /** The part of these changes that came before the running read began. */
   changedBefore: number
-  /** When the read began, and when this process last changed something. */
+  /** The times at which the read began and at which this process last changed something. */
   readAtMs: number
   changedAtMs: number
 }

@@ -48,7 +48,7 @@ export type BacklogReading<T> = {
   consumer: string
   place: BehindPlace
   channel: { key: number; id: string }
-  /** What the consumer takes of a message; undefined: the message is not for it. */
+  /** Returns the part of a message that the consumer takes. Undefined: the message is not for it. */
   select: (message: LiveMessage) => T | undefined
   maxItems: number
 }
@@ -205,7 +205,7 @@ async function nextBatches(
     await readSettled(tx, TABLE, from, limit, { until: (await findPosition(tx, consumer)) ?? LOG_START })
   const rows = await read(after)
   if (rows.length === limit || !(await holdPosition(tx, consumer))) return { rows, isEnd: false }
-  // What the follower passed until it was held.
+  // These are the batches that the follower passed until it was held.
   const more = await read(rows.at(-1)?.position ?? after)
   return { rows: [...rows, ...more], isEnd: more.length < limit }
 }
@@ -218,7 +218,7 @@ function isInBatches(channelKeys: readonly number[], rows: readonly LogRow[]): S
     AND arrived_at BETWEEN to_timestamp(${Math.min(...arrivals) - 1}::float8) AND to_timestamp(${Math.max(...arrivals) + 1}::float8)`
 }
 
-/** Which of these batches have messages of the channels. */
+/** Returns the batches among these that have messages of the channels. */
 async function batchesOf(
   db: Queryable,
   channelKeys: readonly number[],

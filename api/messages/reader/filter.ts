@@ -75,7 +75,10 @@ function isGiven(text: string | undefined): text is string {
 /** Filters by name of what messages may lack. */
 type WithoutQuery = { readonly without?: string | undefined } & { readonly [Filter in Lackable]?: string | undefined }
 
-/** What the messages must lack. Throws `malformed` for other names, and together with a filter of the same name. */
+/**
+ * Reads the names of the fields that the messages must lack. Throws `malformed` for other names, and together with a filter of the same
+ * name.
+ */
 export function parseWithout(query: WithoutQuery): ReadonlySet<Lackable> {
   const { without } = query
   if (!isGiven(without)) return NOTHING

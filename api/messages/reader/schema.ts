@@ -12,7 +12,9 @@ export type Comparator = (typeof COMPARATORS)[number]
 export const AGGREGATIONS = ['max', 'min', 'avg', 'sum', 'count'] as const
 export type Aggregation = (typeof AGGREGATIONS)[number]
 
-/** What a message can lack: `publisher` where a user or a task published it, `subtopic` where it was published to the channel itself. */
+/**
+ * The fields that a message can lack: `publisher` if a user or a task published it, `subtopic` if it was published to the channel itself.
+ */
 export const LACKABLE = ['publisher', 'subtopic'] as const
 export type Lackable = (typeof LACKABLE)[number]
 

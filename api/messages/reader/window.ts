@@ -1,4 +1,4 @@
-/** Which part of the matches is read, and what is read of it. */
+/** The part of the matches that is read, and the fields that are read of it. */
 import type { PageEnd, Place } from '#core/cursor.ts'
 import type { Direction } from './order.ts'
 

@@ -31,7 +31,7 @@ export async function removalsOf(database: Database, domainKey: number): Promise
   const keys = channels.map((channel) => channel.key)
   const tables = [...leaves.map((leaf) => leaf.name), 'rollup_weeks', 'latest_records', 'series']
 
-  // Row by row number inside one partition: a join over all of them would read them whole for each part.
+  // Rows are deleted by their row numbers inside one partition: a join over all partitions would read them whole for each part.
   const removeOf =
     (table: string, channelKeys: readonly number[]): RemovePart =>
     async (limit) => {

@@ -70,7 +70,7 @@ export class SessionQuotas {
     this.#meters[name].add(domainKey, change)
   }
 
-  /** That the domain has no more room. */
+  /** The error of a domain that has no more room. */
   refusal(domainKey: number, name: SessionQuota): ServiceError {
     const limit = this.#meters[name].limitOf(domainKey) ?? 0
     return new ServiceError('quota_exceeded', `the quota of the domain is ${limit} ${DOMAIN_QUOTAS[name].noun}`)

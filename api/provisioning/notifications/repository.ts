@@ -267,7 +267,7 @@ export async function countMissed(tx: Transaction, key: number, count: number): 
     WHERE n.key = ${key}`.execute(tx)
 }
 
-/** What a failure changes in a subscription: it is counted since the last delivery. */
+/** The columns that a failure changes in a subscription. Failures are counted since the last delivery. */
 const failure = (reason: string, count: Sql<unknown>) =>
   sql`error_at = now(), error_reason = ${reason}, error_count = n.error_count + ${count}`
 

@@ -69,7 +69,7 @@ const RIGHT_SECONDS = 60
 /** Longer than any attempt. After it another process claims the delivery. */
 const LEASE_SECONDS = 120
 const RETRY_SECONDS: readonly number[] = [10, 60, 300, 1800, 7200]
-/** What one contact gets: a mailbox is read by a person, a webhook by a program. */
+/** The limits of one contact: a mailbox is read by a person, a webhook by a program. */
 const MAIL_RULE: BucketRule = { burst: 30, perMinute: 30 }
 const WEBHOOK_RULE: BucketRule = { burst: 100, perMinute: 600 }
 const SECONDS_PER_MINUTE = 60

@@ -1,4 +1,4 @@
-/** What a stream can subscribe to. Each source is the stream that exists for it alone, with another writer. */
+/** The sources that a stream can subscribe to. Each source is the stream that exists for it alone, with another writer. */
 import { formatPlace, takenJson } from '#api/consumers/index.ts'
 import type { DeliveryService } from '#api/consumers/index.ts'
 import type { MessageCredentials, MessageGate } from '#api/devices/index.ts'
