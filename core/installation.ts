@@ -20,7 +20,7 @@ function findHome(): string {
   return isOfCheckout ? dirname(SCRIPTS).slice(0, -BUILDS.length - 1) : SCRIPTS
 }
 
-/** What `tools/single-file/` writes beside a program that is shipped as one file; undefined in a checkout and in `dist/`. */
+/** The file that `tools/single-file/` writes beside a program that is shipped as one file. Undefined in a checkout and in `dist/`. */
 export const SINGLE_FILE = IS_BUILT ? readSingleFile() : undefined
 
 function readSingleFile(): { program: string } | undefined {

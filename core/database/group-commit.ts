@@ -31,7 +31,7 @@ export type GroupCommitOptions<Item, Result> = CommitPolicy<Item, Result> &
     observer?: CommitObserver
   }
 
-/** What is counted of a queue. */
+/** Counts the events of a queue. */
 export type CommitObserver = {
   /** A batch was written or refused; the time is that of all its attempts. */
   batch(items: number, durationMs: number): void

@@ -26,7 +26,7 @@ export type ReplicaOptions = {
 }
 
 export type Replica = SnapshotSource & {
-  /** Why the primary serves the reads; undefined: the standby does. */
+  /** The reason why the primary serves the reads. Undefined: the standby does. */
   readonly reason: string | undefined
   close(): Promise<void>
 }

@@ -172,7 +172,7 @@ function storageFault(value: unknown, depth: number): ErrorDetail | undefined {
 const ownFault = (message: string | undefined) => (message === undefined ? undefined : { path: '', message })
 const below = (name: string, fault: ErrorDetail) => ({ path: `/${name}${fault.path}`, message: fault.message })
 
-/** Why a text cannot be stored; undefined when it can. */
+/** Returns the reason why a text cannot be stored; undefined when it can. */
 export function textFault(text: string): string | undefined {
   if (text.includes('\0')) return 'must not contain a NUL character'
   if (!text.isWellFormed()) return 'must not contain a lone surrogate'

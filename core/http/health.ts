@@ -12,7 +12,7 @@ import { KeptAnswer, sendKept } from './kept-answers.ts'
 export type HealthOptions = {
   build: BuildInfo
   metrics: Metrics
-  /** What the program depends on. */
+  /** The state of the dependencies of the program. */
   readiness: Readiness
   /** The name of the service on a port, for the `description`. */
   serviceOf: (port: number | undefined) => string
@@ -71,7 +71,7 @@ export const Ready = Type.Object(
 export const METRICS_INTERVAL_MS = 1000
 /** The quality for a text that is kept for a second: compressing a megabyte takes 4 ms of a background thread. */
 const QUALITY = 4
-/** When a load balancer may ask again. */
+/** The time after which a load balancer may ask again. */
 const RETRY_SECONDS = 1
 
 export function registerHealth(app: HttpApp, { build, metrics, readiness, serviceOf, whole }: HealthOptions): void {

@@ -14,7 +14,7 @@ export type TwinRule = {
   nouns?: {
     parameter: string
     at: RegExp
-    /** What its texts say of one of the nouns, and of any. */
+    /** The words of its texts for one of the nouns, and for any. */
     said: { one: RegExp; any: string }
   }
 }

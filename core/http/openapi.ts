@@ -119,7 +119,7 @@ export function completeDocument<D extends Document>(published: D): D {
   return { ...spread, paths: separateTwins(spread.paths ?? {}) }
 }
 
-/** What both documents have is that of the first. */
+/** Merges two documents. A part that both documents have is that of the first. */
 function mergeDocuments<D extends Document>(own: D, other: Document): D {
   const has = new Set(own.tags?.map(({ name }) => name))
   const tags = [...(own.tags ?? []), ...(other.tags ?? []).filter(({ name }) => !has.has(name))]

@@ -1,6 +1,6 @@
 /**
- * What the edge must know of the route of a request. It is computed once for each route: Fastify's `routeOptions` builds an object at
- * each read, and several hooks need it for every request.
+ * The facts about the route of a request that the edge must know. They are computed once for each route: Fastify's `routeOptions` builds an
+ * object at each read, and several hooks need it for every request.
  */
 import type { FastifyContextConfig, FastifyRequest } from 'fastify'
 import { knownNamesOf } from './hints.ts'

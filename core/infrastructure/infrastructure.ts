@@ -64,7 +64,7 @@ export type Infrastructure = {
   hasRoom(): boolean
   /** False while a COMMIT waits for synchronous standbys that do not answer; changes and messages are rejected until one answers. */
   canCommit(): boolean
-  /** What an operator must know about the database. */
+  /** Returns the facts about the database that an operator must know. */
   diagnose(): Promise<DatabaseDiagnosis>
   /** The description of the database in the start banner. */
   readonly databaseNote: string
@@ -93,7 +93,7 @@ export type InfrastructureOptions = {
   sealed?: readonly SealedColumn[]
   /** The server that the supervisor of this process runs; without it, this process runs its own. */
   embedded?: EmbeddedServer | undefined
-  /** What this process shares with the others of its machine; undefined: it is the only one. */
+  /** The hints and limits that this process shares with the others of its machine. Undefined: it is the only one. */
   machine?: Machine | undefined
   /** Overrides the database; tests use many databases on one server. */
   address?: DatabaseAddress

@@ -89,7 +89,7 @@ export function startCollector({
     )
 
     async function round(): Promise<void> {
-      // What exceeded its deadline may still wait for its answer; another one behind it would not be faster.
+      // A reading that exceeded its deadline may still wait for its answer. Another one behind it would not be faster.
       if (pending !== undefined) return COLLECTOR_METRICS.failures.add({ reading: name })
       const work = read()
       pending = work.then(

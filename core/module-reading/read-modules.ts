@@ -45,7 +45,7 @@ const componentThread = createJobQueue<ComponentValidationRequest, ComponentVali
 const MAX_KNOWN_BYTES = 256 * 1024
 /** Characters of the descriptions of accepted modules. */
 const MAX_KNOWN_CHARS = 8 * 1024 * 1024
-/** What is kept of a module besides its exports and imports. */
+/** The characters that are counted for the rest of a module, besides its exports and imports. */
 const KNOWN_CHARS = 512
 
 /** Modules that were accepted, by digest. One is accepted again with the same memory limit or a higher one: nothing else matters. */

@@ -7,7 +7,7 @@ export const IS_DEAD = sql.raw('seen_at < now() - make_interval(secs => dead_aft
 
 export type DeadNode = {
   id: string
-  /** When it was last seen. */
+  /** The time at which it was last seen. */
   seenAt: string
   /** Its position in the log of messages; null: none. */
   position: string | null

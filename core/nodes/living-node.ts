@@ -31,7 +31,7 @@ export type LivingNodeOptions = {
   deadAfterSeconds?: number
 }
 
-/** What is written with a sign of life, in the same transaction. */
+/** The changes that are written with a sign of life, in the same transaction. */
 export type Beat = {
   /** The position of this node in the log of messages. */
   position: string | undefined
@@ -121,7 +121,7 @@ export class LivingNode {
     if (this.#mayDeclareDead(monotonicMs()) && said.has_dead) this.#startRemoval()
   }
 
-  /** What this node holds could not be removed: the row stays until others have removed it. */
+  /** Call it when the data that this node holds could not be removed: the row stays until others have removed it. */
   keepRow(): void {
     this.#isKept = true
   }

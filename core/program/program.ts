@@ -18,7 +18,7 @@ import { TRACING_SETTINGS, startTracing } from '../tracing/index.ts'
 
 export type Command<G extends SettingGroups> = {
   summary: string
-  /** What must and what may stand after the word, for `--help`: `FILE [SHA256]`. */
+  /** The operands that must and that may stand after the word, for `--help`: `FILE [SHA256]`. */
   operands?: string
   /** The least and the largest number of operands; default: none. */
   operandCounts?: readonly [least: number, most: number]
@@ -35,7 +35,7 @@ export type Program<G extends SettingGroups> = {
   settings: G
   /** Flags of the command line and the setting that each sets; `isSwitch` marks a flag without a value. */
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
-  /** What must stand after the name, and the setting that it stands for. */
+  /** The operand that must stand after the name, and the setting that it stands for. */
   operand?: { name: string; setting: string }
   /** Words that may stand after the name instead: each prints lines and ends the process. */
   commands?: Readonly<Record<string, Command<G>>>
@@ -176,7 +176,7 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
   })
 }
 
-/** Who asks for details sees them when they happen. */
+/** A user who asks for details sees them when they happen. */
 const UNHELD_LEVELS: readonly LogLevel[] = ['trace', 'debug']
 
 function startLog<G extends SettingGroups>(

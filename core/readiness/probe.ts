@@ -2,7 +2,7 @@
 import { sleep, withDeadline } from '../time.ts'
 
 export type Probe = {
-  /** Why the dependency cannot be used, as of the last answer; undefined: it can. */
+  /** The reason why the dependency cannot be used, as of the last answer. Undefined: it can be used. */
   read(): string | undefined
   stop(): Promise<void>
 }

@@ -14,7 +14,10 @@ import { runProgram } from './run-program.ts'
 
 export const DATABASE_USER = 'skein'
 export const DATABASE_NAME = 'skein'
-/** What initdb creates for administrators. It becomes ours: the copy of another database takes as long as the start of the server. */
+/**
+ * The database that initdb creates for administrators. It becomes ours: the copy of another database takes as long as the start of the
+ * server.
+ */
 const INITIAL_DATABASE = 'postgres'
 
 const PROGRAM_DEADLINE_MS = 120_000
