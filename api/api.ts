@@ -69,7 +69,7 @@ export type Api = {
 export type DevicePorts = {
   readonly mqttPort: number | undefined
   readonly mqttsPort: number | undefined
-  /** Of UDP. */
+  /** The port of UDP. */
   readonly coapPort: number | undefined
 }
 
@@ -91,7 +91,7 @@ export type ApiOptions = {
         files: TlsFiles | undefined
       }
     | undefined
-  /** Where devices and workers connect. Undefined: HTTP alone. */
+  /** The addresses where devices and workers connect. Undefined: HTTP alone. */
   connect?: { settings: ConnectConfig; listeners: Listeners } | undefined
   /** Processes of the platform that share the cores of this machine. */
   processes?: number
@@ -253,7 +253,7 @@ async function startMqttServer(
   })
 }
 
-/** What reads and removes over several parts. */
+/** Starts the parts that read and remove data of several other parts. */
 async function startAnswers(
   life: Lifecycle,
   { infrastructure }: ApiOptions,

@@ -9,7 +9,7 @@ const GROUP_ID = '2b1f6a53-7d7d-4a52-8a7c-4b8e8f0f6f11'
 const CREATED_AT = '2026-11-21T04:19:36.123456Z'
 const NEVER = '0001-01-01T00:00:00Z'
 
-/** In this order: a path takes each rule that matches, and the newest of its forms that has its shape describes it. */
+/** The rules apply in this order: a path takes each rule that matches, and the newest of its forms that has its shape describes it. */
 const TWINS: readonly TwinRule[] = [
   { older: /^\/things\//, newer: '/clients/' },
   { older: /^\/http\/(m|channels)\//, newer: '/$1/' },

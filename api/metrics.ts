@@ -1,4 +1,4 @@
-/** What the platform shows at `/metrics`, beside what every program with a database does. */
+/** The metrics that the platform shows at `/metrics`, beside those of every program with a database. */
 import type { Database } from '#core/database/index.ts'
 import type { GaugeSource, MetricSet } from '#core/metrics/index.ts'
 import { COAP_METRICS } from './adapters/coap/index.ts'

@@ -1,7 +1,7 @@
 /** The header `Authorization` (RFC 9110 section 11.6.2), for every transport. */
 
 export type Authorization = {
-  /** In lower case: schemes are compared without regard to case (RFC 9110 section 11.1). */
+  /** The scheme in lower case: schemes are compared without regard to case (RFC 9110 section 11.1). */
   scheme: string
   /** The text after the scheme and at least one space (section 11.4); never empty. */
   credentials: string

@@ -17,7 +17,7 @@ const BYTE_ORDER_MARK = '\ufeff'
 const NEEDS =
   'the file must be UTF-8, UTF-16 with a byte order mark, or in the charset of the content type (text/csv; charset=windows-1252)'
 
-/** Why a file cannot be read; a sentence for its sender. */
+/** The reason why a file cannot be read, as a sentence for its sender. */
 export class CsvTextFault extends Error {}
 
 /**

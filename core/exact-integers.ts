@@ -29,7 +29,7 @@ export function parseWithExactIntegers(text: string, onExact?: () => void): unkn
 
 export const isExactInteger = (value: unknown): boolean => rawJson.isRawJSON(value)
 
-/** The same value of a parser that gives large integers as bigint (YAML, TOML). */
+/** Converts a value of a parser that gives large integers as bigint (YAML, TOML). */
 export function exactIntegersOf(value: unknown): unknown {
   if (typeof value === 'bigint') {
     const number = Number(value)
@@ -40,7 +40,7 @@ export function exactIntegersOf(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, field]) => [key, exactIntegersOf(field)]))
 }
 
-/** The same value for a writer that takes large integers as bigint. */
+/** Converts a value for a writer that takes large integers as bigint. */
 export function bigIntegersOf(value: unknown): unknown {
   if (isExactInteger(value)) return BigInt(JSON.stringify(value))
   if (Array.isArray(value)) return value.map(bigIntegersOf)

@@ -33,7 +33,7 @@ export function createFactCache<V>({
   isFresh,
 }: {
   maxEntries: number
-  /** For large values: the limit of their total size. A value above the limit is not kept. */
+  /** The limit of the total size, for large values. A value above the limit is not kept. */
   bytes?: { max: number; of: (value: V) => number }
   isFresh: () => boolean
 }): FactCache<V> {

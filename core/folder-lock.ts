@@ -106,7 +106,7 @@ function takeLock(options: FolderLockOptions): DatabaseSync | undefined {
   }
 }
 
-/** For messages only; the lock itself decides. */
+/** Writes who holds the lock. It is read for messages only; the lock itself decides. */
 function writeHolder({ path, onCreated }: FolderLockOptions): void {
   const fresh = `${path}.holder.${process.pid}`
   writeFileSync(fresh, `${process.pid}\n`, { mode: 0o600 })

@@ -11,7 +11,7 @@ export const BUILDS = join('node_modules', '.cache', 'programs')
 const SCRIPTS = import.meta.filename.endsWith('.js') ? import.meta.dirname : undefined
 const isOfCheckout = SCRIPTS === undefined || dirname(SCRIPTS).endsWith(BUILDS)
 
-/** In the output of `npm run build`, which contains everything; false in a checkout, also for scripts that were built of it. */
+/** True in the output of `npm run build`, which contains everything. False in a checkout, also for scripts that were built of it. */
 export const IS_BUILT = !isOfCheckout
 
 /** The folder with package.json, `migrations` and all other files that are read at run time. */
@@ -22,7 +22,7 @@ function findHome(): string {
   return isOfCheckout ? dirname(SCRIPTS).slice(0, -BUILDS.length - 1) : SCRIPTS
 }
 
-/** What `tools/single-file/` writes beside a program that is shipped as one file; undefined in a checkout and in `dist/`. */
+/** The file that `tools/single-file/` writes beside a program that is shipped as one file. Undefined in a checkout and in `dist/`. */
 export const SINGLE_FILE = IS_BUILT ? readSingleFile() : undefined
 
 function readSingleFile(): { program: string } | undefined {

@@ -16,7 +16,7 @@ export const MAX_PAGE_BYTES = 8 * 1024 * 1024
 /** The maximum size in bytes of a run's result in a listing; for a larger one only the size is shown. */
 export const MAX_LISTED_RESULT_BYTES = 4 * 1024
 
-/** Which rows of a listing a page has: those after `offset` rows, or those after a place in the order. */
+/** The rows of a listing that a page has: those after `offset` rows, or those after a place in the order. */
 export type PageRange = { offset: number; limit: number; cursor?: Place | undefined }
 
 export type Page<T> = { total: number; offset: number; limit: number; items: T[]; next: PageEnd }
@@ -63,5 +63,5 @@ export const Next = Type.Optional(
   Type.Unsafe<PageEnd>(Type.String({ description: 'The cursor of the next page; absent on the last page' })),
 )
 
-/** The same of a listing with cursors. */
+/** The fields of a page of a listing with cursors. */
 export const pageFields = { ...offsetPageFields, next: Next }

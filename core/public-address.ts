@@ -23,8 +23,8 @@ const NOT_PUBLIC_V4 = [
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
 ] as const
-// Of IPv6 only 2000::/3 is global unicast. These parts of it are not, or embed an IPv4 address that would have to be checked
-// instead (6to4, Teredo).
+// Only 2000::/3 of IPv6 is global unicast. These parts of it are not, or embed an IPv4 address that would have to be checked instead (6to4,
+// Teredo).
 const NOT_PUBLIC_V6 = [
   ['2001::', 23],
   ['2001:db8::', 32],

@@ -100,9 +100,9 @@ export function startPeriodicRounds({
   round,
   onFailure,
 }: {
-  /** Before the first round. */
+  /** The pause before the first round. */
   firstPauseMs: number
-  /** From the end of a round to the next one. */
+  /** The pause from the end of a round to the next one. */
   pauseMs: number | ((hasFailed: boolean) => number)
   /** Long rounds look at the signal, which `stop` aborts. */
   round: (signal: AbortSignal) => Promise<unknown>

@@ -8,7 +8,7 @@ export type Statement = { readonly text: string; readonly values: readonly unkno
 
 export type QueryResult<Row> = {
   readonly rows: Row[]
-  /** For INSERT, UPDATE, DELETE and MERGE. */
+  /** Set for INSERT, UPDATE, DELETE and MERGE. */
   readonly numAffectedRows?: bigint
 }
 
@@ -33,7 +33,7 @@ export class Sql<Row = unknown> {
   }
 
   /**
-   * The same, parsed and planned once by each connection. `name` identifies the statement: its text must be the same at
+   * Executes the statement, which each connection parses and plans once. `name` identifies the statement: its text must be the same at
    * every call, so its parts may differ in values only.
    */
   executePrepared(db: Queryable, name: string): Promise<QueryResult<Row>> {

@@ -1,4 +1,4 @@
-/** Which messages match which triggers. */
+/** Matches messages with triggers. */
 import { SENML_JSON } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import { coversSubtopic, matchingRecords } from '#queues/index.ts'

@@ -85,7 +85,7 @@ type Judgement = { isRecorded: boolean; reason: string; fate: RefusedFate }
 async function judge(
   database: Database,
   { publication: { key, domainId, channelId, taskId, taskKey, userKey }, refusal }: RefusedPublication,
-  /** By channel, each looked up once. */
+  /** The faults by channel. Each channel is looked up once. */
   faults: Map<string, Promise<string | undefined>>,
 ): Promise<Judgement> {
   const { db } = database

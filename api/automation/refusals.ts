@@ -1,10 +1,10 @@
-/** What the platform refuses to tasks: counted with the task, and the first that needs a person in the journal. */
+/** Refusals of the platform to tasks. They are counted with the task, and the first that needs a person is in the journal. */
 import { insertRecords, managedEntry } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { operationOf, recordRefusals } from '#queues/index.ts'
 import type { TaskRefusal } from '#queues/index.ts'
 
-/** Each refusal needs an action. At most one of each task and source. */
+/** Each refusal needs an action. There may be at most one for each task and source. */
 export async function recordInJournal(
   tx: Transaction,
   refusals: readonly Omit<TaskRefusal, 'needsAction'>[],

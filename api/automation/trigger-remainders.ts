@@ -18,7 +18,7 @@ import { matchesOf } from './matches.ts'
  */
 export const MAX_TRIGGERS_AT_ONCE = 250
 
-/** Without a wake: a process that noted a batch may have ended. */
+/** The table is also read without a wake: a process that noted a batch may have ended. */
 const IDLE_PAUSE_MS = 5_000
 
 export function startTriggerRemainders({

@@ -29,9 +29,9 @@ import { recordInJournal } from './refusals.ts'
 /** Name of the follower that serves the triggers that are not behind. */
 export const TRIGGER_CONSUMER = 'task triggers'
 
-/** Between two rounds while triggers go on: they must be refilled before the managers have emptied their queues. */
+/** The pause between two rounds while triggers go on: they must be refilled before the managers have emptied their queues. */
 const BUSY_PAUSE_MS = 25
-/** Between two looks for messages that expire soon. */
+/** The interval between two checks for messages that expire soon. */
 const WARNING_INTERVAL_MS = 600_000
 
 export function startTriggersBehind({
@@ -110,8 +110,9 @@ async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains):
 }
 
 /**
- * Where a trigger goes on that has everything which the follower has passed, which is held there. Undefined: with the follower. While messages of
- * its channel are handed out in steps, it would get those a second time.
+ * Returns the place where a trigger goes on that has every message which the follower has passed. The follower is held at that place.
+ * Undefined: the trigger goes on with the follower. While messages of its channel are handed out in steps, it would get those messages a
+ * second time.
  */
 async function endPlace(tx: Transaction, channelKey: number): Promise<BehindPlace | undefined> {
   const end = (await hasRemainders(tx, channelKey)) ? await findPosition(tx, TRIGGER_CONSUMER) : undefined

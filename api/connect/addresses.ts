@@ -1,4 +1,6 @@
-/** Where devices and workers connect: what the operator set, else the host of the platform and the ports of its listeners. */
+/**
+ * The addresses where devices and workers connect: those that the operator set, or the host of the platform and the ports of its listeners.
+ */
 import { isLoopbackHost } from '#core/loopback.ts'
 import type { Addresses } from './schema.ts'
 import type { ConnectConfig } from './config.ts'

@@ -1,4 +1,4 @@
-/** Where a consumer begins or goes on: `earliest`, `latest`, a time, or a position. */
+/** The place where a consumer begins or goes on: `earliest`, `latest`, a time, or a position. */
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { LOG_BEGIN, endPlace, firstPlace, placeAt } from './log.ts'

@@ -12,7 +12,7 @@ import { comparePlaces, formatPlace } from './place.ts'
 import type { Place } from './place.ts'
 import type { Consumer } from './repository.ts'
 
-/** Of a consumer. With more, messages are delivered beyond `max_deliver` until some letters are retried or discarded. */
+/** The limit of one consumer. Above it, messages are delivered beyond `max_deliver` until some letters are retried or discarded. */
 const MAX_DEAD_LETTERS = 10_000
 const DEAD_LETTERS_KEPT_DAYS = 30
 /** Rows that one statement deletes. */
@@ -21,7 +21,7 @@ const STEP_ROWS = 10_000
 export type DeliveryRow = Place & {
   channelKey: number
   publisherId: string
-  /** As the database shows it. */
+  /** The time as the database shows it. */
   arrivedAt: string
   attempts: number
 }
@@ -30,7 +30,7 @@ type Placed<T> = Omit<T, 'xid'> & { xid: string }
 
 const fromRow = <T extends { xid: bigint }>(row: Placed<T>): T => ({ ...row, xid: BigInt(row.xid) }) as unknown as T
 
-/** What a message in doubt holds back; a message of no order holds back itself alone. */
+/** The column by which a message in doubt holds back others. A message of no order holds back itself alone. */
 const KEYS: Readonly<Record<Order, Sql>> = {
   client: sql`publisher_id`,
   channel: sql`channel_key::text`,
@@ -46,7 +46,7 @@ export type Doubt = {
   held: number
   /** Delivered as often as is allowed, and due. */
   exhausted: number
-  /** When the next message is due that is not yet; epoch seconds. */
+  /** The time, in epoch seconds, at which the next message becomes due. */
   nextDueSeconds: number | null
   /** Keys of messages that are not due: their later messages are held back. */
   busy: string[]
@@ -54,7 +54,7 @@ export type Doubt = {
   due: DeliveryRow[]
 }
 
-/** What is in doubt now. `due` has at most `limit` messages, of which at most `room` were held back. */
+/** Returns the messages that are in doubt now. `due` has at most `limit` messages, of which at most `room` were held back. */
 export async function findDoubt(
   tx: Transaction,
   { key, order, maxDeliver }: Pick<Consumer, 'key' | 'order' | 'maxDeliver'>,
@@ -122,7 +122,7 @@ const rowsOf = (key: number, given: readonly Place[], isMeant: Sql): Sql => sql`
     CROSS JOIN LATERAL (SELECT d.ctid AS tid, d.xid, d.seq, d.message FROM message_consumer_deliveries d
       WHERE d.consumer_key = ${key} AND d.xid = g.xid::xid8 AND d.seq = g.seq AND d.message = g.message AND ${isMeant} FOR UPDATE) d)`
 
-/** In their order, each once. */
+/** Sorts the places and removes duplicates. */
 const sorted = (given: readonly Place[]): Place[] =>
   given
     .toSorted(comparePlaces)
@@ -140,7 +140,7 @@ export type Progress = {
   fresh: readonly NewDelivery[]
   /** Held back by earlier messages. */
   held: readonly NewDelivery[]
-  /** In doubt, and no longer stored. */
+  /** Messages in doubt that are no longer stored. */
   gone: readonly Place[]
   place: Place
   /** Arrival of the message at the place, if one waits. */
@@ -230,7 +230,7 @@ async function changeDelivered(
   return []
 }
 
-/** Which of these places are messages of the consumer's channels that it has passed: they were acknowledged before. */
+/** Returns those of these places that are messages of the consumer's channels which it has passed: they were acknowledged before. */
 export async function findPassed(db: Queryable, key: number, given: readonly Place[]): Promise<Place[]> {
   const { rows } = await sql<{ xid: string; seq: number; message: number }>`
     SELECT b.xid::text AS xid, g.seq, g.message
@@ -246,7 +246,7 @@ export async function findPassed(db: Queryable, key: number, given: readonly Pla
   return rows.map((row) => fromRow<Place>(row))
 }
 
-/** Whose rows count with their size. */
+/** The table whose rows count by their size in the quota `queued_bytes`. */
 export const DOUBT_TABLE = 'message_consumer_deliveries'
 
 /** Bytes of the rows of what is in doubt and of dead letters, by domain; a domain that is absent has none. Their messages are not copied. */

@@ -70,7 +70,7 @@ export function deliveryRoutes({ delivery, streams, authenticate, logger }: Deli
         const principal = () => Promise.resolve(request.principal)
         const taker = { principal, at: atOf(request.params), limit, signal: goneSignal(reply as never) }
         const taken = await delivery.pull(taker, wait)
-        // As text: numbers of payloads keep their digits.
+        // The response is sent as text, so that numbers of payloads keep their digits.
         void reply.type('application/json; charset=utf-8').header('Cache-Control', 'no-store')
         return (await reply.send(Buffer.from(`{"messages":[${taken.map(takenJson).join(',')}]}`) as never)) as never
       },

@@ -154,7 +154,7 @@ export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
     }
   }
 
-  /** Without a wait: passes what is not for the consumer, in a bounded number of steps. */
+  /** Reads without waiting: passes messages that are not for the consumer, in a bounded number of steps. */
   async function lastStep(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
     let last = await step(consumer, limit, signal)
     for (let count = 1; count < MAX_PASSING_STEPS && last.taken.length === 0 && last.hasMore; count++)

@@ -12,7 +12,7 @@ type Row = { xid: string; seq: number }
 
 const placeOf = ({ xid, seq }: Row, message = 0): Place => ({ xid: BigInt(xid), seq, message })
 
-/** Before every message of the changelog. */
+/** The place before every message of the changelog. */
 export const LOG_BEGIN: Place = { xid: 0n, seq: 0, message: 0 }
 
 /** The first message that is kept; undefined: the changelog is empty. */
@@ -23,14 +23,14 @@ export async function firstPlace(db: Queryable): Promise<Place | undefined> {
   return rows[0] === undefined ? undefined : placeOf(rows[0])
 }
 
-/** After the last settled message. */
+/** Returns the place after the last settled message. */
 export async function endPlace(db: Queryable): Promise<Place> {
   const { rows } = await sql<Row>`SELECT xid::text AS xid, seq + 1 AS seq FROM ingest_batches
     WHERE xid < position_xmin() ORDER BY ingest_batches.xid DESC, ingest_batches.seq DESC LIMIT 1`.execute(db)
   return rows[0] === undefined ? LOG_BEGIN : placeOf(rows[0])
 }
 
-/** At or before the first message that arrived at this time or later, by halving the numbers of batches. */
+/** Returns a place at or before the first message that arrived at this time or later. It halves the range of batch numbers. */
 export async function placeAt(db: Queryable, epochSeconds: number): Promise<Place> {
   const { rows: ends } = await sql<{ low: number | null; high: number | null }>`SELECT
     (SELECT seq FROM ingest_batches ORDER BY seq LIMIT 1) AS low, (SELECT seq FROM ingest_batches ORDER BY seq DESC LIMIT 1) AS high`.execute(

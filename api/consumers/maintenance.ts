@@ -22,7 +22,7 @@ const CHECK_SECONDS = 30
 const MAX_CHECKED = 50
 const MAX_STEPS = 20
 const MAX_WARNED = 500
-/** Between two looks for messages that expire soon, and for old dead letters. */
+/** The interval between two checks for messages that expire soon, and for old dead letters. */
 const RARE_INTERVAL_MS = 600_000
 
 export function startConsumerMaintenance({

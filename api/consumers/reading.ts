@@ -30,7 +30,7 @@ export type Step = {
   taken: Taken[]
   /** Further messages can be taken at once. */
   hasMore: boolean
-  /** When the next message is due again; epoch seconds. */
+  /** The time, in epoch seconds, at which the next message is due again. */
   nextDueSeconds: number | null
 }
 
@@ -92,7 +92,7 @@ export async function takeStep(
   }
 }
 
-/** What is in doubt, after messages that were delivered as often as is allowed have become dead letters. */
+/** Returns the messages that are in doubt, after messages that were delivered as often as is allowed have become dead letters. */
 async function doubtOf(tx: Transaction, consumer: Consumer, limit: number): Promise<Doubt> {
   const bounds = { limit, maxInFlight: consumer.maxInFlight }
   const doubt = await findDoubt(tx, consumer, { ...bounds, isBounded: true })
@@ -112,7 +112,7 @@ async function loadDue(
 ): Promise<{ taken: Taken[]; gone: Place[] }> {
   const taken: Taken[] = []
   const gone: Place[] = []
-  // Without the whole list in memory: messages may be large.
+  // The whole list is never in memory: messages may be large.
   for (let at = 0; at < due.length && bytesOf(taken) <= MAX_TAKEN_BYTES; at += LOADED_PLACES) {
     const rows = due.slice(at, at + LOADED_PLACES)
     const messages = await loadPlaces(tx, rows, channelsOf(consumer))
@@ -148,7 +148,7 @@ async function readNew(tx: Transaction, consumer: Consumer, { room, busy, ...bou
   const step = await readForward(tx, {
     place: consumer.place,
     channels: channelsOf(consumer),
-    // And the next one, which says since when it is behind.
+    // One more message is read. Its arrival says since when the consumer is behind.
     firstMessages: room + 1,
     judge(message) {
       if (!isWanted(message)) return 'done'

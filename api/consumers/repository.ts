@@ -15,7 +15,7 @@ export type ConsumerChannel = { key: number; id: string }
 /** The fields that users set. */
 export type ConsumerFields = {
   name: string
-  /** From `parseSubtopicFilter`. */
+  /** The result of `parseSubtopicFilter`. */
   subtopic: string
   publisherIds: string[] | null
   protocol: string | null
@@ -25,7 +25,7 @@ export type ConsumerFields = {
   maxDeliver: number
 }
 
-/** What reading it needs. */
+/** A consumer with the fields that reading needs. */
 export type Consumer = ConsumerFields & {
   key: number
   id: string
@@ -37,7 +37,7 @@ export type Consumer = ConsumerFields & {
   hasError: boolean
 }
 
-/** What users see of it. */
+/** A consumer with the fields that users see. */
 export type ConsumerRecord = Consumer & {
   behindSince: string | null
   expired: number
@@ -77,7 +77,7 @@ const CONFLICTS = {
 
 const placeValues = ({ xid, seq, message }: Place) => sql`${xid.toString()}::xid8, ${seq}::bigint, ${message}::integer`
 
-/** Where reading begins. */
+/** The place where reading begins. */
 export type Start = { place: Place; notBeforeSeconds: number | null }
 
 export async function insertConsumer(
@@ -131,7 +131,7 @@ const isCalled = (nameOrId: string, isId: boolean): Sql<boolean> =>
 
 export type ConsumerRef = { domainKey: number; nameOrId: string; isId: boolean }
 
-/** With a lock, the row is locked until the transaction ends. */
+/** If `lock` is true, the row is locked until the transaction ends. */
 export async function findConsumer(
   db: Queryable,
   { domainKey, nameOrId, isId }: ConsumerRef,

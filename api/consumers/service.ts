@@ -35,7 +35,7 @@ import type { ConsumerQuery, ConsumerUpdate, NewConsumer } from './schema.ts'
 export type ConsumersService = {
   /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `gone` for a position that is no longer kept. */
   create(caller: UserPrincipal, domainId: string, input: NewConsumer): Promise<ConsumerRecord>
-  /** By name or id. Throws `not_found`. */
+  /** Finds a consumer by name or id. Throws `not_found`. */
   get(caller: UserPrincipal, domainId: string, nameOrId: string): Promise<ConsumerRecord>
   list(caller: UserPrincipal, domainId: string, query: ConsumerQuery): Promise<Page<ConsumerRecord>>
   /** Absent fields are unchanged; its position too. */

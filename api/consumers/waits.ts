@@ -14,7 +14,7 @@ import { monotonicMs } from '#core/time.ts'
 import { endPlace } from './log.ts'
 
 const TOPIC = 'skein.consumers'
-/** Between two looks at the changelog without a commit in this process. */
+/** The interval between two reads of the changelog without a commit in this process. */
 const INTERVAL_MS = 200
 /** Commits of this process within this time are looked at together. */
 const MIN_PAUSE_MS = 10
@@ -122,7 +122,7 @@ export class Waits {
       if (this.#after === undefined) {
         const { xid, seq } = await endPlace(this.#database.db)
         this.#after = { xid, seq: seq - 1 }
-        // Those that looked before the end was known may have missed messages.
+        // Consumers that looked before the end was known may have missed messages.
         for (const { wake } of this.#waiters) wake()
       } else {
         const channelKeys = [...new Set([...this.#waiters].flatMap((waiter) => waiter.channelKeys))]

@@ -21,7 +21,7 @@ export type DeviceServices = {
 
 export type Devices = DeviceServices & {
   readonly gate: MessageGate
-  /** Of all routes of this process that create or connect many entities. */
+  /** Shared by all routes of this process that create or connect many entities. */
   readonly bulk: BulkTurns
   readonly routes: RoutePlugin
   /** Returns the same services on another database, journal and policy, such as those of a running transaction. */

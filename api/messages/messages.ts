@@ -39,9 +39,9 @@ export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
   node: LivingNode
   /** Default: no limits of messages and exports. */
   quotas?: MessageQuotas
-  /** Where the processes share the limits. */
+  /** The limits that the processes share. */
   limits?: SharedLimits | undefined
-  /** Where reads and exports run; defaults to the database. */
+  /** The source of reads and exports; defaults to the database. */
   history?: SnapshotSource
   /** Aborted when the process begins to stop: streams end before the listeners close. */
   signal?: AbortSignal

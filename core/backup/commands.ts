@@ -112,7 +112,7 @@ async function readBackup(life: Lifecycle, config: BackupConfig, logger: Logger)
     migrations,
     logger,
     signal: life.signal,
-    // Before the commit: no program starts on a database without its key.
+    // The key is stored before the commit: no program starts on a database without its key.
     onLoaded: async () => {
       if (isEmbedded && key !== undefined) await storeMasterKey(keptIn, key)
     },

@@ -32,7 +32,7 @@ export async function connectToExisting(life: Lifecycle, config: BackupConfig, l
   return await connectToOwn(life, config, logger)
 }
 
-/** As `connectToExisting`, but locks the data folder: throws `invalid_state` while Skein runs on it. */
+/** Connects as `connectToExisting` does, but locks the data folder. Throws `invalid_state` while Skein runs on it. */
 export async function connectToOwn(life: Lifecycle, config: BackupConfig, logger: Logger): Promise<pg.Client> {
   if (config.databaseUrl !== undefined) return await connect(life, { url: config.databaseUrl.reveal() }, logger)
   const server = await life.start('embedded PostgreSQL', async () => {

@@ -33,7 +33,7 @@ export async function takeBackup(
     check,
   }: { path: string; version: string; signal: AbortSignal; check: (fingerprint: string | null) => void },
 ): Promise<TakenBackup> {
-  // Before the whole database is read. `keep` decides: the file can still appear during the backup.
+  // This check runs before the whole database is read. `keep` decides: the file can still appear during the backup.
   if (existsSync(path)) throw alreadyExists(path)
   const fingerprint = await begin(client)
   check(fingerprint)
@@ -70,7 +70,7 @@ export async function takeBackup(
 
 /** Begins the snapshot, and returns the fingerprint of the secret key. Locks prevent changes of the schema. */
 async function begin(client: pg.Client): Promise<string | null> {
-  // No timeouts: the duration depends on the number of rows.
+  // There are no timeouts: the duration depends on the number of rows.
   await client.query(`START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
     SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL extra_float_digits = 1;
     SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL bytea_output = 'hex'`)

@@ -9,7 +9,7 @@ const PING_INTERVAL_MS = 5000
 /** A connection that receives nothing for this long, pings included, is broken. */
 const SOCKET_SILENCE_MS = 15_000
 
-/** Options of a connection that detects an unreachable Redis. Not for a subscriber, whose connection may be silent. */
+/** Options of a connection that detects an unreachable Redis. They are not for a subscriber, whose connection may be silent. */
 export function pingedRedisOptions(url: string) {
   const { socket } = redisOptions(url)
   return { url, pingInterval: PING_INTERVAL_MS, socket: { ...socket, socketTimeout: SOCKET_SILENCE_MS } }

@@ -1,4 +1,4 @@
-/** Which dead letters a caller means: messages that were given up, and are kept to be tried again or discarded. */
+/** The selection of dead letters. These are messages that were given up, and are kept to be tried again or discarded. */
 import { ServiceError } from '../errors/index.ts'
 import { sql } from '../sql.ts'
 import type { Sql } from '../sql.ts'

@@ -107,7 +107,7 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
   const removeLag = CHANGELOG_METRICS.lag.from(() => [
     { labels: { consumer }, value: (monotonicMs() - caughtUpMs) / 1000 },
   ])
-  /** Of the round that runs: rows are there that cannot be applied yet. */
+  /** True when the round that runs has found rows that cannot be applied yet. */
   let isHeldUp = false
   const pauses = growingPauses(intervalMs, maxIdlePauseMs)
 

@@ -1,4 +1,4 @@
-/** How far readers of logs are behind. */
+/** The metrics of the readers of logs: they show how far the readers are behind. */
 import { counter, defineMetrics, gauge } from '../metrics/index.ts'
 
 const CONSUMER = { consumer: 'name of the consumer, a constant of the code' }

@@ -20,7 +20,7 @@ export const TAIL_INTERVAL_MS = 250
 export const TAIL_STALE_MS = 900
 /** The deadline for connecting, and for each read. The connection is closed after it. */
 const READ_DEADLINE_MS = 600
-/** With more rows than this since the last read, the consumer is reset instead. */
+/** The maximum number of rows of one read. If more have been added since the last read, the consumer is reset instead. */
 const MAX_ROWS = 20_000
 
 export type LogTail = {

@@ -24,7 +24,7 @@ export function readConfig<S extends Settings>(settings: S, environment: Environ
 export type SettingGroups = Record<string, Settings>
 export type ConfigsOf<G extends SettingGroups> = { readonly [K in keyof G]: ConfigOf<G[K]> }
 
-/** The same for the settings of several rooms, which may read the same variable; all faults are reported together. */
+/** Reads the settings of several rooms as `readConfig` does. They may read the same variable; all faults are reported together. */
 export function readConfigs<G extends SettingGroups>(groups: G, environment: Environment): ConfigsOf<G> {
   const faults = new Map<string, ErrorDetail>()
   const configs = Object.entries(groups).map(([name, settings]) => [
@@ -40,7 +40,7 @@ export function readConfigs<G extends SettingGroups>(groups: G, environment: Env
   return Object.freeze(Object.fromEntries(configs)) as ConfigsOf<G>
 }
 
-/** Of a secret: the variable that names a file with it. */
+/** Returns the variable that names a file with a secret. Undefined for a setting that is not secret. */
 function fileVariableOf({ name, isSecret }: Setting<unknown>): string | undefined {
   return isSecret ? `${name}_FILE` : undefined
 }

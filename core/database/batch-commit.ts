@@ -15,7 +15,9 @@ export type ItemOutcome<Result> = Result | Error
 
 /** A batch in one attempt, as the transaction sees it. */
 export type Batch<Item, Result> = {
-  /** The same in all attempts: written in the transaction, it shows a later attempt that an earlier one was committed. */
+  /**
+   * The id is the same in all attempts. It is written in the transaction, and so shows a later attempt that an earlier one was committed.
+   */
   readonly id: string
   readonly items: readonly Item[]
   /** Another batch may be written at the same time. */

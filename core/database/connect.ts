@@ -40,7 +40,7 @@ export type DatabaseOptions = {
 /** Sends one statement over a certain connection. */
 export type Ask = (text: string, values: readonly unknown[]) => Promise<Record<string, unknown>[]>
 
-/** Where long reads run: the primary, or a standby (`replica.ts`). */
+/** The source of long reads: the primary, or a standby (`replica.ts`). */
 export type SnapshotSource = {
   /**
    * Reads in one snapshot, taken with the first statement of the work. The caller is answered before the transaction has ended,
@@ -111,7 +111,7 @@ const types = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
     if (format !== 'binary') {
       if (oid === INT8) return parseInt8
-      // Not rounded: metadata and other free JSON.
+      // Numbers of metadata and other free JSON are not rounded.
       if (oid === JSON_TEXT || oid === JSONB) return parseWithExactIntegers
       if (oid === TIMESTAMPTZ) return (text: string) => text
     }

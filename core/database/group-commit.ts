@@ -8,9 +8,9 @@ import type { CommitPolicy, Submitted } from './batch-commit.ts'
 import { BatchCommitter } from './batch-commit.ts'
 
 export type GroupCommitBounds<Item> = {
-  /** Of one batch. */
+  /** The maximum number of items in one batch. */
   maxItems: number
-  /** Of one batch, together with `sizeOf`; a single item above it is a batch of its own. */
+  /** The maximum size of one batch, together with `sizeOf`. A single item above it is a batch of its own. */
   maxBytes?: number
   /** Items that wait. */
   maxQueuedItems: number
@@ -31,7 +31,7 @@ export type GroupCommitOptions<Item, Result> = CommitPolicy<Item, Result> &
     observer?: CommitObserver
   }
 
-/** What is counted of a queue. */
+/** Counts the events of a queue. */
 export type CommitObserver = {
   /** A batch was written or refused; the time is that of all its attempts. */
   batch(items: number, durationMs: number): void
@@ -58,7 +58,7 @@ export class GroupCommit<Item, Result> {
   #head = 0
   #queuedBytes = 0
   #queuedWeight = 0
-  /** In the order in which they began. */
+  /** The batches are in the order in which they began. */
   readonly #inFlight = new Set<readonly Waiting<Item, Result>[]>()
   #weightInFlight = 0
   /** Items of batches in flight that have no outcome yet. */
@@ -196,7 +196,7 @@ export class GroupCommit<Item, Result> {
     this.#watchDeadline()
   }
 
-  /** In the order of arrival. */
+  /** Returns the items in the order of their arrival. */
   #unanswered(): Waiting<Item, Result>[] {
     return [...[...this.#inFlight].flat(), ...this.#queue.slice(this.#head)]
   }

@@ -30,7 +30,7 @@ const TYPES = {
     accepts: (value) => Number.isSafeInteger(value),
     read: (value) => sql`${value}::bigint`,
   },
-  /** In microseconds since 1970, which PostgreSQL keeps; as text, because those of the year 9999 exceed 2^53. */
+  /** A time in microseconds since 1970, which PostgreSQL keeps. It is shown as text, because the times of the year 9999 exceed 2^53. */
   time: {
     show: (column) => sql`(extract(epoch FROM ${column}) * 1000000)::bigint::text`,
     accepts: (value) => typeof value === 'string' && /^-?\d{1,18}$/.test(value),
@@ -82,7 +82,7 @@ export class Keyset {
     return sql`json_build_array(${sql.join(this.columns.map(({ by, type }) => TYPES[type].show(by)))})`
   }
 
-  /** The same as text. Numbers and times are joined, which costs a third of an array. */
+  /** The place of a row as JSON text. Numbers and times are joined, which costs a third of an array. */
   get placeText(): Sql<string> {
     const { columns } = this
     if (columns.some(({ type }) => type !== 'number' && type !== 'time')) return sql<string>`${this.place}::text`
@@ -92,7 +92,7 @@ export class Keyset {
     return sql<string>`('[' || ${sql.join(shown, sql` || ', ' || `)} || ']')`
   }
 
-  /** The same order of columns with other names. */
+  /** Returns the same order over columns with other names. */
   over(named: (index: number) => Sql): Keyset {
     return new Keyset(this.columns.map((column, index) => ({ ...column, by: named(index) })))
   }

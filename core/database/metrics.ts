@@ -49,7 +49,7 @@ export const DATABASE_METRICS = defineMetrics('Database', {
   size: gauge('skein_database_size_bytes', 'Size of the database', { aggregator: 'max' }),
 })
 
-/** What is asked of the server; the same for every process that uses it. */
+/** The gauges that are read from the server. They are the same for every process that uses it. */
 export function databaseGauges(database: Database): GaugeSource[] {
   const { oldestWriter, serverConnections, maxServerConnections, size } = DATABASE_METRICS
   return [

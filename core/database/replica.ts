@@ -26,7 +26,7 @@ export type ReplicaOptions = {
 }
 
 export type Replica = SnapshotSource & {
-  /** Why the primary serves the reads; undefined: the standby does. */
+  /** The reason why the primary serves the reads. Undefined: the standby does. */
   readonly reason: string | undefined
   close(): Promise<void>
 }
@@ -137,7 +137,10 @@ async function replayed(ask: Ask, { epoch, lsn }: ReplayTarget, catchUpMs: numbe
   }
 }
 
-/** Not of the read itself: a statement that takes too long on the standby takes too long on the primary. */
+/**
+ * True if the standby caused the error. The read itself did not: a statement that takes too long on the standby takes too long on the
+ * primary.
+ */
 function isOfStandby(error: unknown): boolean {
   if (error instanceof StandbyUnusable) return true
   const translated = translateDatabaseError(error)

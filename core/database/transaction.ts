@@ -66,7 +66,7 @@ async function attemptTransaction<T>(
   let tx: Transaction | undefined
   /** The errors of the work, then of deferred statements. */
   const failures: unknown[] = []
-  /** Why the transaction did not end. A rollback on a broken connection fails too and must not hide it. */
+  /** The reasons why the transaction did not end. A rollback on a broken connection fails too and must not hide it. */
   const unended: unknown[] = []
   const outcome = await withConnection(pool, async (connection) => {
     const transaction = (tx = new Transaction(connection))

@@ -8,7 +8,7 @@ export type Call = {
   /** The first argument of a program. */
   programName: string
   inputs: Json[]
-  /** Without argv[0], which is the program's name. */
+  /** The arguments without argv[0], which is the program's name. */
   args: string[]
   env: Record<string, string>
   /** Empty: none. */

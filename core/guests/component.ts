@@ -59,7 +59,7 @@ export class LoadedComponent {
       bytes: call.bytesAsBase64 ? 'base64' : 'array',
       lastLines: () => streams.lastLines(),
     })
-    // What is deferred runs later, and must not meet the next call.
+    // Deferred code runs later, and must not meet the next call.
     if (this.#parts.deferrals() !== deferrals) this.#instantiate = undefined
     const memories = memoriesOf(instances)
     const memoryBytes = memories.reduce((sum, { bytes }) => sum + bytes, 0)
@@ -107,7 +107,7 @@ export class LoadedComponent {
   }
 }
 
-/** In the order of instantiation, each with the limit of its own memory. */
+/** The instances in the order of instantiation, each with the limit of its own memory. */
 type Instances = Map<WebAssembly.Instance, number>
 type Execution = {
   chosen: DescribedExport

@@ -82,7 +82,7 @@ function execute(execution: Execution): CallReport & { exit?: { code: number; me
   }
 }
 
-/** For the garbage collector: a memory that is not exported is invisible and counts as full. */
+/** Returns the size of the memory for the garbage collector. A memory that is not exported is invisible and counts as full. */
 function memoryBytesOf(instance: WebAssembly.Instance | undefined, compiled: CompiledModule, call: Call): number {
   if (!compiled.hasMemory) return 0
   return exportedMemoryOf(instance)?.buffer.byteLength ?? call.memoryLimitBytes

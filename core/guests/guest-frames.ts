@@ -5,7 +5,7 @@ const MAX_NAME_CHARACTERS = 200
 /** Frames that the engine records; those of the host are left out. */
 const RECORDED_FRAMES = 60
 
-/** As the engine writes the place of a frame: `wasm-function[12]:0x1b2`. */
+/** The form in which the engine writes the place of a frame: `wasm-function[12]:0x1b2`. */
 const PLACE = /wasm-function\[(\d+)\]:0x[0-9a-f]+\)?$/
 
 /** Must be called once in each thread that runs guests. */

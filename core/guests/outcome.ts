@@ -42,8 +42,8 @@ function clip(text: string): string {
 export type GuestMemory = { bytes: number; limitBytes: number }
 
 /**
- * From this share a memory counts as exhausted: guests allocate in pieces, and the rest can be smaller than the next
- * piece. Engines do not report a refused `memory.grow`.
+ * The share from which on a memory counts as exhausted: guests allocate in pieces, and the rest can be smaller than the next piece. Engines
+ * do not report a refused `memory.grow`.
  */
 const AT_LIMIT_SHARE = 7 / 8
 

@@ -95,7 +95,7 @@ export function createWasiHost(options: WasiOptions): WasiHost {
     return memory
   }
   const view = () => new DataView(boundMemory().buffer)
-  // As in POSIX: no descriptor of a guest is a socket.
+  // The errors are those of POSIX: no descriptor of a guest is a socket.
   const notASocket = (fd: number) => (fd in fds ? wasi.ERRNO_NOTSOCK : wasi.ERRNO_BADF)
   return {
     memory: boundMemory,

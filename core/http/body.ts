@@ -58,7 +58,7 @@ function parseJsonOf(
       const { maxItems = MAX_BODY_ITEMS, maxWholeBytes } = request.facts.config
       const most = maxWholeBytes === undefined ? {} : { maxWholeBytes }
       const reading = awaitTurn(request).then(() => readJsonInTurns(body, { maxItems, ...most, parse: parseExact }))
-      // In a turn of its own: the validation of a large body takes as long as its parsing.
+      // The handler runs in a turn of its own: the validation of a large body takes as long as its parsing.
       // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how a parser of both kinds answers
       reading.then((value) => void setImmediate(() => done(null, value)), done)
     }
@@ -99,7 +99,7 @@ export function parseJsonBody(body: Buffer): unknown {
   return parseJson(body, undefined)
 }
 
-/** The same with integers above 2^53 as raw JSON. */
+/** Parses a body as `parseJsonBody` does, and returns integers above 2^53 as raw JSON. */
 export function parseExactBody(body: Buffer): unknown {
   if (body.length === 0) return undefined
   requireBoundedJson(body)
@@ -172,7 +172,7 @@ function storageFault(value: unknown, depth: number): ErrorDetail | undefined {
 const ownFault = (message: string | undefined) => (message === undefined ? undefined : { path: '', message })
 const below = (name: string, fault: ErrorDetail) => ({ path: `/${name}${fault.path}`, message: fault.message })
 
-/** Why a text cannot be stored; undefined when it can. */
+/** Returns the reason why a text cannot be stored; undefined when it can. */
 export function textFault(text: string): string | undefined {
   if (text.includes('\0')) return 'must not contain a NUL character'
   if (!text.isWellFormed()) return 'must not contain a lone surrogate'

@@ -11,7 +11,7 @@ import type { SlotOwner, Slots } from '../slots.ts'
 
 export type BulkTurns = {
   readonly slots: Slots
-  /** Whose share the request takes. Must not throw: the handler refuses what is wrong. */
+  /** Returns the owner whose share the request takes. It must not throw: the handler refuses invalid requests. */
   ownerOf(request: FastifyRequest): Promise<SlotOwner>
 }
 

@@ -9,7 +9,7 @@ import { trustedProxies } from './trusted-proxies.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Of a request to this app, also of one to upgrade. */
+    /** Returns the address of the caller of a request to this app. A request for an upgrade is accepted too. */
     callerAddress: CallerAddress
   }
 }

@@ -24,7 +24,7 @@ type Done = (error: Error | null, payload?: unknown) => void
 /** Call it before the routes are added. */
 export function registerCompression(app: FastifyInstance): void {
   app.addHook('onRoute', (route) => {
-    // First: Fastify's own hook of HEAD drops the body, whose length is that of the compressed one.
+    // It runs first: Fastify's own hook of HEAD drops the body, whose length is that of the compressed one.
     if (isCompressed(route)) route.onSend = [compressOnSend, ...[route.onSend ?? []].flat()]
   })
 }

@@ -29,7 +29,7 @@ export class Connections {
 
 export class Connection {
   readonly #socket: Socket
-  /** In the order of their requests, which is the order in which Node sends the responses. */
+  /** The responses are in the order of their requests, which is the order in which Node sends them. */
   readonly #unanswered: ServerResponse[] = []
   readonly #waiting: (() => void)[] = []
 

@@ -4,7 +4,7 @@ import { Type } from 'typebox'
 /** Largest number of ids in one request. */
 const MAX_IDS = 1_000
 
-/** As `LetterSelection` of core/changelog/dead-letters.ts. */
+/** The schema of `LetterSelection` of core/changelog/dead-letters.ts. */
 export const DeadLetterSelection = Type.Object(
   {
     ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }), { minItems: 1, maxItems: MAX_IDS })),

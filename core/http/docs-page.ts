@@ -45,7 +45,7 @@ export function registerDocsPage(app: FastifyInstance, document: () => Promise<K
     app.get(path, { config: { isPublic: true }, schema: { hide: true } }, answer)
 }
 
-/** That of the console. */
+/** The logo of the console. */
 const LOGO =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#2456c9"/><g fill="none" stroke="#fff" stroke-width="2.4" stroke-linecap="round"><path d="M7 11c6-5 12 9 18 4"/><path d="M7 16.500c6-5 12 9 18 4"/><path d="M7 22c6-5 12 9 18 4" opacity=".65"/></g></svg>'
 

@@ -65,7 +65,7 @@ export type EdgeOptions = {
   corsOrigins: readonly string[]
   /** Addresses or subnets of reverse proxies whose X-Forwarded-For is trusted. If empty, the peer's address is used. */
   trustProxy: readonly string[]
-  /** For routes with cursors; see `registerCursors`. */
+  /** The keyring for routes with cursors; see `registerCursors`. */
   keyring?: CursorKeyring | undefined
   /** Called before the body is read, for every route that is not public and does not read its own credentials. Throws `unauthenticated`. */
   authenticate: (request: FastifyRequest) => Promise<void>
@@ -110,7 +110,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   registerStreamedResponses(app as unknown as FastifyInstance, options.maxBodyBytes)
   registerFailedTraces(app as unknown as FastifyInstance)
   const applyOriginRules = createOriginRules(options.corsOrigins)
-  // Without an initial value: a decorator must not share an object between requests.
+  // The decorator has no initial value: it must not share an object between requests.
   app.decorateRequest('facts')
   // One hook, because Fastify's chain of hooks costs every request more than these steps.
   app.addHook('onRequest', (given, answer, done) => {

@@ -3,7 +3,9 @@ import { promisify } from 'node:util'
 import { brotliCompress, constants, gzip } from 'node:zlib'
 import type { FastifyReply } from 'fastify'
 
-/** In the order of preference among those that a caller accepts equally: Brotli is smaller for the same processor time. */
+/**
+ * The encodings are in the order of preference among those that a caller accepts equally: Brotli is smaller for the same processor time.
+ */
 const ENCODINGS = ['br', 'gzip'] as const
 export type Encoding = (typeof ENCODINGS)[number]
 

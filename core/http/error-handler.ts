@@ -49,7 +49,7 @@ export function toServiceError(error: unknown): ServiceError {
       { cause: error },
     )
   }
-  // Last, because a body that the caller aborted looks like a broken database connection.
+  // This is checked last, because a body that the caller aborted looks like a broken database connection.
   const translated = translateDatabaseError(error)
   return translated instanceof ServiceError
     ? translated

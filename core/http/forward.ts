@@ -106,7 +106,7 @@ function responseHeaders({ rawHeaders }: IncomingMessage): string[] {
   return rawHeaders.filter((_, index) => !NOT_ANSWERED.has((rawHeaders[index - (index % 2)] ?? '').toLowerCase()))
 }
 
-/** For requests that arrive on the private socket: the caller that the other process names becomes the peer. */
+/** Makes the caller that the other process names the peer of a request that arrives on the private socket. */
 export function adoptPeer(request: IncomingMessage): void {
   const peer = request.headers[PEER_HEADER]
   delete request.headers[PEER_HEADER]

@@ -61,7 +61,7 @@ async function renderGuide(name: string): Promise<KeptAnswer> {
   )
 }
 
-/** To another guide, a part of this one, or another site. No other file of the installation is served. */
+/** Returns a link to another guide, a part of this one, or another site. No other file of the installation is served. */
 function guideLink(target: string, known: ReadonlyMap<string, unknown>): string | undefined {
   const [path = '', part] = target.split('#', 2)
   if (path === '') return target

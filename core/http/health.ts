@@ -12,11 +12,11 @@ import { KeptAnswer, sendKept } from './kept-answers.ts'
 export type HealthOptions = {
   build: BuildInfo
   metrics: Metrics
-  /** What the program depends on. */
+  /** The state of the dependencies of the program. */
   readiness: Readiness
   /** The name of the service on a port, for the `description`. */
   serviceOf: (port: number | undefined) => string
-  /** Where several processes answer for one program: `/ready` and `/metrics` are those of all of them. */
+  /** Set when several processes answer for one program: `/ready` and `/metrics` then report all of them. */
   whole?: Whole | undefined
 }
 
@@ -69,9 +69,9 @@ export const Ready = Type.Object(
 
 /** Metrics are rendered at most once in this time, for all callers, who need no credentials. */
 export const METRICS_INTERVAL_MS = 1000
-/** Of a text that is kept for a second: 4 ms of a background thread for a megabyte. */
+/** The quality for a text that is kept for a second: compressing a megabyte takes 4 ms of a background thread. */
 const QUALITY = 4
-/** When a load balancer may ask again. */
+/** The time after which a load balancer may ask again. */
 const RETRY_SECONDS = 1
 
 export function registerHealth(app: HttpApp, { build, metrics, readiness, serviceOf, whole }: HealthOptions): void {

@@ -9,9 +9,9 @@ import type { Encoding } from './encodings.ts'
 
 /** Smaller answers are sent as they are: compressed, they would fit the same packet. */
 export const MIN_COMPRESSED_BYTES = 1024
-/** For bytes that are compressed once and sent many times: 30 ms of a background thread for a megabyte. */
+/** The quality for bytes that are compressed once and sent many times: compressing a megabyte takes 30 ms of a background thread. */
 const KEPT_QUALITY = 9
-/** Enough of the digest that two contents never share it. */
+/** The number of characters of the digest: two contents never share so many. */
 const TAG_CHARS = 22
 /** The number of tags of `If-None-Match` that are compared. */
 const MAX_TAGS = 20

@@ -109,7 +109,7 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
       slowReaders.stop()
       throw portError(error, wanted, options.host)
     }
-    // From here on: errors of single connections, such as too many open files.
+    // From here on, the server reports errors of single connections, such as too many open files.
     server.on('error', (error) => options.logger.warn({ err: error }, 'failed to accept a connection'))
     servers.push(server)
     bound.add(wanted.port)

@@ -23,7 +23,7 @@ export type Metrics = {
   countRequest(protocol: string, route: string, outcome: string, durationSeconds: number): void
 }
 
-/** What a process shows: requests, Node's runtime, and the sets of its program. `process`: see `createRegistry`. */
+/** Creates the metrics that a process shows: requests, Node's runtime, and the sets of its program. `process`: see `createRegistry`. */
 export function createMetrics(sets: readonly MetricSet[] = [], process?: string): Metrics {
   return {
     registry: createRegistry([REQUEST_METRICS.set, ...sets], process),

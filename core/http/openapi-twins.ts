@@ -8,13 +8,13 @@ import type { Operation, Parameter, Paths, Response } from './openapi-operations
 export type TwinRule = {
   /** The part of a path that is replaced. */
   older: RegExp
-  /** As in `String.replace`. */
+  /** The replacement, as in `String.replace`. */
   newer: string
   /** A parameter of the newer path stands for several nouns: that path is described, and is no route of its own. */
   nouns?: {
     parameter: string
     at: RegExp
-    /** What its texts say of one of the nouns, and of any. */
+    /** The words of its texts for one of the nouns, and for any. */
     said: { one: RegExp; any: string }
   }
 }

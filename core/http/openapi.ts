@@ -119,7 +119,7 @@ export function completeDocument<D extends Document>(published: D): D {
   return { ...spread, paths: separateTwins(spread.paths ?? {}) }
 }
 
-/** What both documents have is that of the first. */
+/** Merges two documents. A part that both documents have is that of the first. */
 function mergeDocuments<D extends Document>(own: D, other: Document): D {
   const has = new Set(own.tags?.map(({ name }) => name))
   const tags = [...(own.tags ?? []), ...(other.tags ?? []).filter(({ name }) => !has.has(name))]
@@ -139,7 +139,7 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
   const names = createSchemaNames()
   const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [], twins: [], alsoServed: [] }
   textsOf.set(app, texts)
-  /** By the operation id of the path. */
+  /** The keys are the operation ids of the paths. */
   const configs = new Map<string, FastifyContextConfig>()
 
   function complete(made: object): object {

@@ -11,7 +11,7 @@ function write(log: FastifyBaseLogger, level: Level, line: unknown[]): void {
   ;(log[level] as (...args: unknown[]) => void).apply(log, line)
 }
 
-/** Of a path in the log. */
+/** The limit of a path in the log. */
 const MAX_PATH_CHARS = 1_000
 
 type RawRequest = { readonly method?: string | undefined; readonly url?: string | undefined }
@@ -80,7 +80,7 @@ export function createRequestLog(
   return new RequestLog(parent, bindings, request) as unknown as FastifyBaseLogger
 }
 
-/** Without the query, which may hold credentials. */
+/** Returns the path without the query, which may hold credentials. */
 function pathOf({ url = '' }: RawRequest): string {
   const end = url.indexOf('?')
   return url.slice(0, Math.min(end < 0 ? url.length : end, MAX_PATH_CHARS))

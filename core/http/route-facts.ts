@@ -1,6 +1,6 @@
 /**
- * What the edge must know of the route of a request. It is computed once for each route: Fastify's `routeOptions` builds an object at
- * each read, and several hooks need it for every request.
+ * The facts about the route of a request that the edge must know. They are computed once for each route: Fastify's `routeOptions` builds an
+ * object at each read, and several hooks need it for every request.
  */
 import type { FastifyContextConfig, FastifyRequest } from 'fastify'
 import { knownNamesOf } from './hints.ts'
@@ -24,7 +24,7 @@ export type RouteFacts = {
   readonly isSecret: boolean
 }
 
-/** By the configuration of the route, which is one object for all requests. */
+/** The keys are the configurations of the routes. A configuration is one object for all requests. */
 const known = new WeakMap<object, RouteFacts>()
 
 export function factsOf({ routeOptions }: FastifyRequest): RouteFacts {

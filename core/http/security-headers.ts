@@ -1,11 +1,11 @@
 /** Headers that restrict how browsers use responses. */
 
-/** On every response: disables content sniffing. */
+/** Every response has these headers. They disable content sniffing. */
 export const RESPONSE_HEADERS = { 'X-Content-Type-Options': 'nosniff' } as const
 
 /**
- * On every page: loads only its own resources, cannot be framed and sends no referrer. Swagger UI sets inline styles, which are
- * allowed.
+ * Every page has these headers. It loads only its own resources, cannot be framed and sends no referrer. Swagger UI sets inline styles,
+ * which are allowed.
  */
 export const PAGE_HEADERS = {
   ...RESPONSE_HEADERS,

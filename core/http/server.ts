@@ -27,7 +27,7 @@ export type HttpServerOptions = {
   keyring: NonNullable<EdgeOptions['keyring']>
   /** The base address comes first. */
   ports: readonly ListenerPort[]
-  /** As `startTlsFiles` gave them; undefined: no TLS is configured. */
+  /** The files that `startTlsFiles` returned. Undefined: no TLS is configured. */
   files: TlsFiles | undefined
   serviceOf: (port: number | undefined) => string
   authenticate: (request: FastifyRequest) => Promise<void>

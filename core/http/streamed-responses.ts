@@ -19,13 +19,13 @@ type Shape = { lists: Map<string, Serializer>; fields: Serializer }
 
 const shapes = new WeakMap<object, Shape>()
 
-/** For routes with a body limit above `maxBodyBytes`. Call it before the routes are added. */
+/** Streams the responses of routes with a body limit above `maxBodyBytes`. Call it before the routes are added. */
 export function registerStreamedResponses(app: FastifyInstance, maxBodyBytes: number): void {
   app.addHook('onRoute', (route) => {
     if ((route.bodyLimit ?? 0) <= maxBodyBytes) return
     const { handler } = route
     route.handler = async function answer(request, reply) {
-      // In a turn of its own: the validation of a large body has just used this one.
+      // The handler runs in a turn of its own: the validation of a large body has just used this one.
       if (isLarge(request)) await setImmediate()
       return inTurns(request, reply, await handler.call(this, request, reply))
     }

@@ -41,8 +41,8 @@ export async function readTlsFiles(config: TlsConfig): Promise<TlsFiles | undefi
 }
 
 /**
- * The same, reread until the end of the program. Files that cannot be used, such as a certificate whose key is not written yet,
- * are ignored with one log line, and the previous files stay in use.
+ * Reads the TLS files as `readTlsFiles` does, and rereads them until the end of the program. Files that cannot be used, such as a
+ * certificate whose key is not written yet, are ignored with one log line, and the previous files stay in use.
  */
 export async function startTlsFiles(
   life: Lifecycle,

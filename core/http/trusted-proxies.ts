@@ -1,4 +1,4 @@
-/** Which peers are reverse proxies of SKEIN_TRUST_PROXY. The same for every transport. */
+/** The peers that are reverse proxies of SKEIN_TRUST_PROXY. They are the same for every transport. */
 import { isIP } from 'node:net'
 import { compile } from '@fastify/proxy-addr'
 

@@ -15,7 +15,7 @@ const REFUSALS: Readonly<Record<string, () => ServiceError>> = {
   ERR_HTTP_REQUEST_TIMEOUT: () => new ServiceError('malformed', 'the request did not arrive in time'),
 }
 
-/** For `clientError`: responds when the connection is writable and no response has begun, and closes it. */
+/** Handles `clientError`: responds when the connection is writable and no response has begun, and closes it. */
 export function respondToUnreadable(error: NodeJS.ErrnoException, socket: Socket, isAnswering: boolean): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering) {
     socket.destroy()

@@ -35,7 +35,7 @@ export function startCommitProbe(options: CommitProbeOptions): CommitProbe {
   const { database, logger, intervalMs = INTERVAL_MS, stalledMs = STALLED_MS, silenceMs = SILENCE_MS } = options
   const stopping = new AbortController()
   let client: Awaited<ReturnType<Database['dedicated']>> | undefined
-  /** Of the server process of `client`. */
+  /** The process id of the server process of `client`. */
   let pid = 0
   let isStalled = false
   const first = Promise.withResolvers<void>()

@@ -1,17 +1,20 @@
-/** What decides whether the database keeps what it acknowledged, and what holds it up: read when an operator asks. */
+/**
+ * The facts that decide whether the database keeps what it acknowledged, and those that show what delays it. They are read when an operator
+ * asks.
+ */
 import { diskSpace } from '../database/embedded/index.ts'
 import type { Database } from '../database/index.ts'
 import { IS_DEAD } from '../nodes/index.ts'
 import { sql } from '../sql.ts'
 
 export type DatabaseDiagnosis = {
-  /** Of the server, such as `18.1`. */
+  /** The version of the server, such as `18.1`. */
   version: string
   isEmbedded: boolean
   /** It follows another server and cannot be written to. */
   isReplica: boolean
   sizeBytes: number
-  /** Of the embedded server's file system. */
+  /** The space in the file system of the embedded server. */
   disk: { freeBytes: number; totalBytes: number } | undefined
   settings: {
     fsync: string
@@ -26,10 +29,10 @@ export type DatabaseDiagnosis = {
   oldestWrite: { seconds: number; application: string } | undefined
   /** Numbers of migrations: the newest that this program knows, and the newest in the database. */
   migrations: { known: number; applied: number; newest: string }
-  /** When `npm run backup` last completed, and the state of archiving when the server archives its write-ahead log. */
+  /** The time at which `npm run backup` last completed, and the state of archiving when the server archives its write-ahead log. */
   backups: {
     lastAt: string | undefined
-    /** When the first migration was applied: a new installation has no backup yet. */
+    /** The time at which the first migration was applied: a new installation has no backup yet. */
     installedAt: string | null
     archive: { lastAt: string | null; lastFailureAt: string | null } | undefined
   }
@@ -43,7 +46,7 @@ export const LAST_BACKUP = 'last_backup'
 type Facts = {
   database: Database
   knownMigrations: number
-  /** Of the embedded server; undefined for a server elsewhere. */
+  /** The data folder of the embedded server. Undefined for a server elsewhere. */
   dataDir: string | undefined
 }
 

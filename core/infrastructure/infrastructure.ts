@@ -46,7 +46,7 @@ export type Infrastructure = {
   /** Absolute path of the data folder. */
   readonly dataDir: string
   readonly database: Database
-  /** Where reads of messages run: a standby with everything that was acknowledged before the read, or the primary. */
+  /** The source of reads of messages: a standby with everything that was acknowledged before the read, or the primary. */
   readonly history: SnapshotSource
   readonly keyring: Keyring
   readonly bus: Bus
@@ -64,7 +64,7 @@ export type Infrastructure = {
   hasRoom(): boolean
   /** False while a COMMIT waits for synchronous standbys that do not answer; changes and messages are rejected until one answers. */
   canCommit(): boolean
-  /** What an operator must know about the database. */
+  /** Returns the facts about the database that an operator must know. */
   diagnose(): Promise<DatabaseDiagnosis>
   /** The description of the database in the start banner. */
   readonly databaseNote: string
@@ -93,7 +93,7 @@ export type InfrastructureOptions = {
   sealed?: readonly SealedColumn[]
   /** The server that the supervisor of this process runs; without it, this process runs its own. */
   embedded?: EmbeddedServer | undefined
-  /** What this process shares with the others of its machine; undefined: it is the only one. */
+  /** The hints and limits that this process shares with the others of its machine. Undefined: it is the only one. */
   machine?: Machine | undefined
   /** Overrides the database; tests use many databases on one server. */
   address?: DatabaseAddress
@@ -110,8 +110,8 @@ export async function startInfrastructure(life: Lifecycle, options: Infrastructu
   const { config, logger, kind, onStep = () => undefined } = options
   const dataDir = resolve(config.dataDir)
   const build = readBuildInfo()
-  // Before anything is started: an external database without a secret key is rejected at once. With the embedded one, the key is
-  // created in the data folder, whose mode and owner the server sets first.
+  // This is checked before anything is started: an external database without a secret key is rejected at once. With the embedded one, the
+  // key is created in the data folder, whose mode and owner the server sets first.
   const masterKey =
     config.secretKey === undefined && config.databaseUrl === undefined
       ? undefined
@@ -283,7 +283,7 @@ type Server = {
   notices: readonly string[]
   hasRoom: () => boolean
   embedded: EmbeddedServer | undefined
-  /** Of the embedded server. */
+  /** The data folder of the embedded server. */
   dataDir: string | undefined
 }
 

@@ -1,4 +1,4 @@
-/** What every program with a database shows beside its own subjects. */
+/** The metrics of every program with a database, beside those of its own subjects. */
 import { CHANGELOG_METRICS } from '../changelog/index.ts'
 import { DATABASE_METRICS, databaseGauges } from '../database/index.ts'
 import { COLLECTOR_METRICS, DISK_METRICS, LIMIT_METRICS, diskGauges, startCollector } from '../metrics/index.ts'

@@ -1,6 +1,6 @@
 /**
- * A thread as runner of jobs. For parsers that bound what they keep of their input: a thread that allocates one large piece beyond the limit
- * of its heap does not end alone, but aborts the process.
+ * A thread as runner of jobs. It is for parsers that bound what they keep of their input: a thread that allocates one large piece beyond
+ * the limit of its heap does not end alone, but aborts the process.
  */
 import { Worker } from 'node:worker_threads'
 import type { StartRunner } from './job-queue.ts'

@@ -22,7 +22,7 @@ export type SharedLimits = {
   close(): void
 }
 
-/** What is stored of the name of a bucket. */
+/** Returns the form in which the name of a bucket is stored. */
 export function digestOf(name: string): string {
   return createHash('sha256').update(name).digest('base64url')
 }

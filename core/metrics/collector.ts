@@ -7,9 +7,9 @@ import { monotonicMs, sleep, withDeadline } from '../time.ts'
 import { counter, defineMetrics, gauge } from './define.ts'
 import type { GaugeMetric, Sample } from './define.ts'
 
-/** Between two rounds of the collector. */
+/** The pause between two rounds of the collector. */
 export const COLLECT_INTERVAL_MS = 10_000
-/** Between the first readings of two sources: together, each would open a database connection of its own. */
+/** The pause between the first readings of two sources. If they ran together, each would open a database connection of its own. */
 const STAGGER_MS = 50
 /** One reading may take so long. */
 const READ_DEADLINE_MS = 5_000
@@ -36,11 +36,11 @@ export const COLLECTOR_METRICS = defineMetrics('Collector', {
 export type GaugeValue = readonly [gauge: GaugeMetric<string>, labels: Readonly<Record<string, string>>, value: number]
 
 export type GaugeSource = {
-  /** For the label `reading`. */
+  /** The value of the label `reading`. */
   name: string
   /** Gauges that `read` gives values for. */
   gauges: readonly GaugeMetric<never>[]
-  /** Between two readings; 10 seconds unless said. Longer for what is expensive to read and changes slowly. */
+  /** The interval between two readings; defaults to 10 seconds. It is longer for values that are expensive to read and change slowly. */
   intervalMs?: number
   read: () => Promise<readonly GaugeValue[]>
 }
@@ -89,7 +89,7 @@ export function startCollector({
     )
 
     async function round(): Promise<void> {
-      // What exceeded its deadline may still wait for its answer; another one behind it would not be faster.
+      // A reading that exceeded its deadline may still wait for its answer. Another one behind it would not be faster.
       if (pending !== undefined) return COLLECTOR_METRICS.failures.add({ reading: name })
       const work = read()
       pending = work.then(

@@ -120,7 +120,7 @@ export class GaugeMetric<L extends string = never> {
 export type AnyMetric = { readonly declaration: MetricDeclaration; readonly instrument: Metric }
 
 export type MetricSet = {
-  /** What the set measures, as a heading. */
+  /** The subject that the set measures, as a heading. */
   readonly subject: string
   readonly metrics: Readonly<Record<string, AnyMetric>>
 }

@@ -1,4 +1,4 @@
-/** What was refused because a limit was reached, by the name of the limit and never by whom it was. */
+/** Counts requests that were refused because a limit was reached, by the name of the limit and never by the caller. */
 import { counter, defineMetrics } from './define.ts'
 
 /** Limits of several rooms; each is counted where it refuses. */

@@ -3,7 +3,7 @@ import { createTurns } from '../turns.ts'
 
 type Family = { head: string; samples: string[] }
 
-/** Where the text of the next metric begins. */
+/** The place where the text of the next metric begins. */
 const NEXT_FAMILY = /^(?=# HELP )/m
 
 /** Takes texts in the format of Prometheus whose samples have different labels. Works in turns of the event loop. */

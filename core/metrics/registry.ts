@@ -1,4 +1,4 @@
-/** What a process shows at `/metrics`: Node's runtime, the build, and the sets that its program exposes. */
+/** The metrics that a process shows at `/metrics`: Node's runtime, the build, and the sets that its program exposes. */
 import { Registry, collectDefaultMetrics } from 'prom-client'
 import { createTurns } from '../turns.ts'
 import { readBuildInfo } from '../build-info.ts'

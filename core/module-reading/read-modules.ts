@@ -13,7 +13,7 @@ import type { ModuleResult, ModuleJob } from './module-thread.ts'
 
 /** The bytes of a module are outside of the heap, and what is kept of them is bounded (`core/wasm/bounds.ts`): it never comes near. */
 const MAX_MODULE_HEAP_MIB = 512
-/** As much, and the tools that validate have a limited memory of their own. */
+/** A thread that reads a component never comes near this limit either. The tools that validate have a limited memory of their own. */
 const MAX_COMPONENT_HEAP_MIB = 256
 
 const thread = createJobQueue<ModuleJob, ModuleResult>(
@@ -45,7 +45,7 @@ const componentThread = createJobQueue<ComponentValidationRequest, ComponentVali
 const MAX_KNOWN_BYTES = 256 * 1024
 /** Characters of the descriptions of accepted modules. */
 const MAX_KNOWN_CHARS = 8 * 1024 * 1024
-/** What is kept of a module besides its exports and imports. */
+/** The characters that are counted for the rest of a module, besides its exports and imports. */
 const KNOWN_CHARS = 512
 
 /** Modules that were accepted, by digest. One is accepted again with the same memory limit or a higher one: nothing else matters. */

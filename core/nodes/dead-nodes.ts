@@ -7,7 +7,7 @@ export const IS_DEAD = sql.raw('seen_at < now() - make_interval(secs => dead_aft
 
 export type DeadNode = {
   id: string
-  /** When it was last seen. */
+  /** The time at which it was last seen. */
   seenAt: string
   /** Its position in the log of messages; null: none. */
   position: string | null
@@ -22,7 +22,7 @@ export async function lockDeadNode(tx: Queryable): Promise<DeadNode | undefined>
   return rows[0]
 }
 
-/** In the transaction that removes what it held. If it lives, it notices. */
+/** Call it in the transaction that removes what the node held. If the node lives, it notices. */
 export async function removeNode(tx: Queryable, id: string): Promise<void> {
   await sql`DELETE FROM nodes WHERE id = ${id}`.execute(tx)
 }

@@ -31,7 +31,7 @@ export type LivingNodeOptions = {
   deadAfterSeconds?: number
 }
 
-/** What is written with a sign of life, in the same transaction. */
+/** The changes that are written with a sign of life, in the same transaction. */
 export type Beat = {
   /** The position of this node in the log of messages. */
   position: string | undefined
@@ -42,7 +42,7 @@ export type Beat = {
 export const instanceOf = (node: string) => node.slice(node.lastIndexOf('-') + 1)
 
 export class LivingNode {
-  /** Unique for each start. With the name of the machine, for operators only; `instanceOf` names no machine. */
+  /** Unique for each start. It contains the name of the machine, for operators only; `instanceOf` names no machine. */
   readonly id: string
   readonly deadAfterMs: number
   readonly #options: LivingNodeOptions
@@ -121,7 +121,7 @@ export class LivingNode {
     if (this.#mayDeclareDead(monotonicMs()) && said.has_dead) this.#startRemoval()
   }
 
-  /** What this node holds could not be removed: the row stays until others have removed it. */
+  /** Call it when the data that this node holds could not be removed: the row stays until others have removed it. */
   keepRow(): void {
     this.#isKept = true
   }

@@ -165,7 +165,7 @@ export class SupervisedProcess {
         // Without a process there is no exit. Other errors, such as a signal that could not be sent, end nothing.
         if (child.pid === undefined) resolve(error.message)
       })
-      // After the end of its output, which contains its last error.
+      // `close` follows the end of the output, which contains the last error.
       child.once('close', (code, signal) => resolve(signal === null ? `exit code ${code}` : signal))
       child.once('exit', () => {
         this.#isServing = false

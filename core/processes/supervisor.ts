@@ -30,7 +30,7 @@ import { SupervisedProcess } from './supervised-process.ts'
 /** The name of the supervisor among the processes. */
 export const SUPERVISOR = 'supervisor'
 
-/** Between two requests for the readiness of a process. */
+/** The pause between two requests for the readiness of a process. */
 const PROBE_INTERVAL_MS = 500
 
 export type ProcessesOptions = {
@@ -46,13 +46,13 @@ export type ProcessesOptions = {
 }
 
 export class Supervisor {
-  /** For the supervisor's own infrastructure. */
+  /** The supervisor's own infrastructure uses it. */
   readonly machine: Machine
   readonly #logger: Logger
   readonly #limits = createMemoryLimits()
   #processes: readonly SupervisedProcess[] = []
   #onHint: (topic: string, payload: Uint8Array) => void = () => undefined
-  /** Of all processes, for any of them that is asked. */
+  /** The metrics of all processes, for any process that is asked. */
   readonly #metrics = pacedWork(() => this.#collect(), METRICS_INTERVAL_MS)
   #own: { readiness: Readiness; registry: Registry } | undefined
 

@@ -1,4 +1,4 @@
-/** What a program that starts another one sends to it over the IPC link (`mayHaveParent`). */
+/** The messages that a program sends over the IPC link to another one that it starts (`mayHaveParent`). */
 import type { Environment } from '../config/index.ts'
 
 /** The first message. */

@@ -18,7 +18,7 @@ import { TRACING_SETTINGS, startTracing } from '../tracing/index.ts'
 
 export type Command<G extends SettingGroups> = {
   summary: string
-  /** What must and what may stand after the word, for `--help`: `FILE [SHA256]`. */
+  /** The operands that must and that may stand after the word, for `--help`: `FILE [SHA256]`. */
   operands?: string
   /** The least and the largest number of operands; default: none. */
   operandCounts?: readonly [least: number, most: number]
@@ -31,17 +31,20 @@ export type Program<G extends SettingGroups> = {
   name: string
   /** One sentence for `--help`. */
   summary: string
-  /** By room; several rooms may read the same variable. */
+  /** The settings by room. Several rooms may read the same variable. */
   settings: G
   /** Flags of the command line and the setting that each sets; `isSwitch` marks a flag without a value. */
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
-  /** What must stand after the name, and the setting that it stands for. */
+  /** The operand that must stand after the name, and the setting that it stands for. */
   operand?: { name: string; setting: string }
   /** Words that may stand after the name instead: each prints lines and ends the process. */
   commands?: Readonly<Record<string, Command<G>>>
   /** A variable with one of these prefixes that is no setting, neither of this program nor of `otherSettings`, is misspelt. */
   ownPrefixes: readonly string[]
-  /** Of the programs that may share the environment with this one; asked for only when a variable is none of this program. */
+  /**
+   * Returns the settings of the programs that may share the environment with this one. It is called only when a variable belongs to no
+   * setting of this program.
+   */
   otherSettings: () => Promise<readonly Settings[]>
   /**
    * Another program may start this one before all of its settings are known: over an IPC link, the first message of the parent
@@ -173,7 +176,7 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
   })
 }
 
-/** Who asks for details sees them when they happen. */
+/** A user who asks for details sees them when they happen. */
 const UNHELD_LEVELS: readonly LogLevel[] = ['trace', 'debug']
 
 function startLog<G extends SettingGroups>(

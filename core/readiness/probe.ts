@@ -2,7 +2,7 @@
 import { sleep, withDeadline } from '../time.ts'
 
 export type Probe = {
-  /** Why the dependency cannot be used, as of the last answer; undefined: it can. */
+  /** The reason why the dependency cannot be used, as of the last answer. Undefined: it can be used. */
   read(): string | undefined
   stop(): Promise<void>
 }
@@ -12,7 +12,7 @@ export type ProbeOptions = {
   ask: (signal: AbortSignal) => Promise<string | undefined>
   /** The reason when nothing is answered in time, or the question fails. */
   failure: string
-  /** Between an answer and the next question. */
+  /** The pause between an answer and the next question. */
   intervalMs: number
   deadlineMs: number
 }

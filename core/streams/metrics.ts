@@ -1,4 +1,4 @@
-/** What waits for readers, and who was disconnected for it. */
+/** The metrics of streams: the bytes that wait for readers, and the readers that were disconnected because of them. */
 import { counter, defineMetrics, gauge } from '../metrics/index.ts'
 
 export const STREAM_METRICS = defineMetrics('Streams', {

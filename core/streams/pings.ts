@@ -6,7 +6,7 @@
 /** The interval of pings; a socket from which nothing was heard until the next ping is closed. */
 export const PING_MS = 30_000
 
-/** What is used of a socket of the package `ws`. */
+/** The part of a socket of the package `ws` that is used. */
 export type PingedSocket = {
   readonly readyState: number
   readonly OPEN: number

@@ -93,7 +93,7 @@ export async function startTracing(
         traceparent: formatTraceparent({ traceId, spanId, flags: traceFlags }),
         setAttributes: (more) => void span.setAttributes(present(more)),
         fail(error) {
-          // As a caller would see it: an unexpected error may quote rows.
+          // The error is shown as a caller would see it: an unexpected error may quote rows.
           span.setAttribute('error.type', kindOf(error))
           span.setStatus({ code: api.SpanStatusCode.ERROR, message: presentError(error).message })
         },

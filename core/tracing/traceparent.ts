@@ -21,7 +21,7 @@ export function formatTraceparent({ traceId, spanId, flags }: SpanPlace): string
   return `00-${traceId}-${spanId}-${flags.toString(16).padStart(2, '0')}`
 }
 
-/** For log lines; undefined: there is no trace. */
+/** Returns the trace id for log lines. Undefined: there is no trace. */
 export function traceIdOf(traceparent: string | undefined): string | undefined {
   return parseTraceparent(traceparent)?.traceId
 }

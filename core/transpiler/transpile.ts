@@ -11,7 +11,7 @@ const SCRIPT = 'component.js'
 export type TranspiledComponent = {
   /** An expression: the function that creates instances. */
   script: string
-  /** By the name with which the script asks for it. */
+  /** Each core module has the name with which the script asks for it. */
   cores: [name: string, bytes: Uint8Array][]
 }
 
@@ -39,8 +39,8 @@ export async function transpileComponent(
 }
 
 /**
- * A module can never be unloaded; a script is collected with its context. Its value is the function that creates
- * instances. In strict mode, as the original module: otherwise `this` would be the global object.
+ * A module can never be unloaded; a script is collected with its context. Its value is the function that creates instances. The script is
+ * in strict mode like the original module: otherwise `this` would be the global object.
  */
 function toScript(source: string, rewrite: (statements: string) => string): string {
   const script = source

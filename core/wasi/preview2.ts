@@ -1,9 +1,9 @@
 /**
- * WASI 0.2 for one run of a component: arguments, environment, standard streams, clocks and random numbers. Interfaces
- * for files and the network can be imported and always fail. Not from preview2-shim, whose Node form communicates with
- * the host through a thread of its own and whose browser form waits in promises (decision 0026). The interfaces have the
- * shape that transpiled components (jco) expect: camel-case names, classes for resources, thrown plain values for `err`,
- * thrown Errors for traps. It runs on workers and in the frame of a trial in a browser, so that both offer the same.
+ * WASI 0.2 for one run of a component: arguments, environment, standard streams, clocks and random numbers. Interfaces for files and the
+ * network can be imported and always fail. They are not from preview2-shim, whose Node form communicates with the host through a thread of
+ * its own and whose browser form waits in promises (decision 0026). The interfaces have the shape that transpiled components (jco) expect:
+ * camel-case names, classes for resources, thrown plain values for `err`, thrown Errors for traps. It runs on workers and in the frame of a
+ * trial in a browser, so that both offer the same.
  */
 import { WASI_PREVIEW2_DENIED } from '../wasm/index.ts'
 
@@ -11,7 +11,7 @@ import { WASI_PREVIEW2_DENIED } from '../wasm/index.ts'
 export type OutputSink = { write(data: Uint8Array): void }
 
 export type GuestClock = {
-  /** Of a monotonic clock. */
+  /** The time of a monotonic clock. */
   nowNs: () => bigint
   /** Blocks the thread; ending the thread ends the wait. */
   waitFor: (waitNs: bigint) => void
@@ -19,7 +19,7 @@ export type GuestClock = {
 
 /** Both versions of WASI take these. */
 export type WasiOptions = {
-  /** With argv[0]. */
+  /** The arguments with argv[0]. */
   args: string[]
   env: Record<string, string>
   stdin: Uint8Array

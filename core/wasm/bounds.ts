@@ -40,7 +40,7 @@ export function readBoundedModule(bytes: Uint8Array, bounds: ModuleBounds = DEFA
   return layout
 }
 
-/** What the instances of a component's core modules need in total. */
+/** The total needs of the instances of a component's core modules. */
 export type ComponentNeeds = {
   /** Instances with a memory of their own. */
   memories: number

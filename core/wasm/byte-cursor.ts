@@ -1,6 +1,6 @@
 /**
- * Reads the primitive values of the WebAssembly binary format (WebAssembly 3.0 section 5.2) from a range of bytes.
- * As strict as the specification: an engine must never read a different value from the same bytes.
+ * Reads the primitive values of the WebAssembly binary format (WebAssembly 3.0 section 5.2) from a range of bytes. It is as strict as the
+ * specification: an engine must never read a different value from the same bytes.
  */
 import { ModuleRefusal } from './module-refusal.ts'
 

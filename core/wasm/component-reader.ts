@@ -25,7 +25,7 @@ export type ComponentLayout = {
   instanceCounts: number[]
   imports: { name: string; extern: Extern }[]
   exports: Exports
-  /** In the order of the bytes. */
+  /** The pieces are in the order of the bytes. */
   pieces: Piece[]
 }
 
@@ -86,7 +86,7 @@ class ComponentReader {
   /** Indices into `#coreModules`, in this component's own index space. */
   readonly #modules: number[] = []
   readonly #components: Component[] = []
-  /** Of the section that is being parsed. */
+  /** The names of the section that is being parsed. */
   #namesOfSection: Piece[] = []
   readonly #result: Component = { imports: [], exports: new Map(), counts: new Map(), pieces: [] }
 

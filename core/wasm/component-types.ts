@@ -271,7 +271,10 @@ function readTypeAlias(cursor: ByteCursor, scope: TypeScope): void {
   scope.add({ sort: 'type', type: outer.typeAt(cursor.u32()) })
 }
 
-/** What a name stands for. Throws ModuleRefusal for a name that JavaScript reserves; types other than resources may have it. */
+/**
+ * Reads the extern that a name stands for. Throws ModuleRefusal for a name that JavaScript reserves; types other than resources may have
+ * it.
+ */
 export function readNamed(name: string, read: () => Extern): Extern {
   const extern = read()
   const isPlainType = extern.sort === 'type' && extern.type.sort === 'value' && extern.type.type.kind !== 'resource'

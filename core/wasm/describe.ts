@@ -101,7 +101,7 @@ export function describeComponent(layout: ComponentLayout): ModuleDescription {
   return { exports, imports }
 }
 
-/** Without methods and constructors of resources: their handles have no meaning outside of the component. */
+/** Returns the functions without methods and constructors of resources: their handles have no meaning outside of the component. */
 function functionsOf(exports: Exports): [string, ComponentFunction][] {
   return [...exports].flatMap(([name, extern]) =>
     extern.sort === 'function' && !name.startsWith('[') ? [[name, extern.type] as [string, ComponentFunction]] : [],

@@ -10,7 +10,7 @@ const SECTION_NAME = 'name'
 const encoder = new TextEncoder()
 const FUNCTION_NAMES = 1
 const MAX_NAME_BYTES = 200
-/** As many as functions. */
+/** A module has about one name for each function. */
 const MAX_NAMES = 200_000
 
 /** All but printable ASCII. */

@@ -37,7 +37,7 @@ export type ModuleLayout = {
   sections: Section[]
   imports: ModuleImport[]
   exports: ModuleExport[]
-  /** Of imports and exports, in the order of the bytes. */
+  /** The names of imports and exports, in the order of the bytes. */
   names: NamePlace[]
   memories: Limits[]
   tables: Limits[]

@@ -64,7 +64,7 @@ export function readExternName(cursor: ByteCursor): string {
   return readExternNameText(cursor)
 }
 
-/** The same without the prefix byte of the form. */
+/** Reads the name of an import or export as `readExternName` does, without the prefix byte of the form. */
 export function readExternNameText(cursor: ByteCursor): string {
   const name = readBoundedName(cursor, 'an import or export')
   if (isInterfaceName(name)) return name

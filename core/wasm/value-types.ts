@@ -7,7 +7,7 @@ export type ValueType = 'i32' | 'i64' | 'f32' | 'f64' | 'v128' | 'funcref' | 'ex
 
 export type FunctionType = { params: ValueType[]; results: ValueType[] }
 
-/** More than compilers emit; the engine's limit is a million. */
+/** Compilers emit fewer; the engine's limit is a million. */
 const MAX_TYPES = 100_000
 /** The engine's limit (V8: kV8MaxWasmFunctionParams, kV8MaxWasmFunctionReturns). */
 const MAX_PARAMS = 1_000

@@ -28,7 +28,7 @@ export class AddressProofs {
   readonly #endpoints: Endpoints
   readonly #nowMs: () => number
   readonly #key = randomBytes(32)
-  /** By address without port: an attacker would otherwise have 65,536 ports to guess with. */
+  /** The keys are addresses without a port: an attacker would otherwise have 65,536 ports to guess with. */
   readonly #strays: BoundedCache<string, number>
 
   /** `nowMs`: a monotonic clock. */

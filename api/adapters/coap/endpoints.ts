@@ -34,9 +34,9 @@ const SWEEP_PARTS = 50
 
 export class Endpoint {
   readonly peer: Peer
-  /** By the token in hexadecimal digits. */
+  /** The keys are the tokens in hexadecimal digits. */
   readonly observations = new Map<string, Observation>()
-  /** By message identifier, oldest first: second and code of the response. */
+  /** The second and the code of each response, by the message identifier of the request. The oldest comes first. */
   readonly answered = new Map<number, number>()
   lastAt: number
   /** The time of the last verification of the address. */

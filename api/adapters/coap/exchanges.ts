@@ -55,7 +55,7 @@ export type ExchangesDeps = {
 
 export class Exchanges {
   readonly #deps: ExchangesDeps
-  /** By peer and message identifier, oldest first. */
+  /** The keys are the peer and the message identifier. The oldest message comes first. */
   readonly #unanswered = new Map<string, Map<number, Unanswered>>()
   #count = 0
   #isStopping = false

@@ -18,7 +18,7 @@ type Interrupted = { digest: string; token: string; untilMs: number }
 type Position = { uploads: Interrupted[]; refused: number }
 
 export class InterruptedUploads {
-  /** By the position of the next block. The key that was interrupted least recently comes first. */
+  /** The inner key is the position of the next block. The key that was interrupted least recently comes first. */
   readonly #byKey = new Map<string, Map<number, Position>>()
   readonly #nowMs: () => number
   #count = 0
@@ -55,7 +55,7 @@ export class InterruptedUploads {
     if (position.refused >= position.uploads.length) this.#drop(key, nextAt, position.uploads.length)
   }
 
-  /** Those that would continue at `nextAt` but began with other bytes. */
+  /** Returns the uploads that would continue at `nextAt` but began with other bytes. */
   differing(key: string, nextAt: number, bytes: () => Buffer): readonly Interrupted[] {
     const position = this.#at(key, nextAt)
     if (position === undefined) return []
@@ -63,7 +63,7 @@ export class InterruptedUploads {
     return position.uploads.filter((upload) => upload.digest !== digest)
   }
 
-  /** Whether one would continue at `nextAt` that began with these bytes. */
+  /** True if an upload that began with these bytes would continue at `nextAt`. */
   hasEqual(key: string, nextAt: number, bytes: () => Buffer): boolean {
     const position = this.#at(key, nextAt)
     if (position === undefined) return false

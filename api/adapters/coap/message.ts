@@ -30,7 +30,7 @@ export type CoapMessage = {
   code: number
   messageId: number
   token: Buffer
-  /** In the order of their numbers. */
+  /** The options are in the order of their numbers. */
   options: readonly CoapOption[]
   payload: Buffer
 }
@@ -108,7 +108,7 @@ export function parseMessage(datagram: Buffer): CoapMessage | MalformedMessage |
     }
     delta = extended(delta)
     length = extended(length)
-    // Also true for NaN.
+    // The condition is also true for NaN.
     if (!(at + length <= datagram.length) || !(number + delta <= 0xffff)) return malformed
     if (options.length === MAX_OPTIONS) return malformed
     number += delta

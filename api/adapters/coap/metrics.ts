@@ -1,4 +1,4 @@
-/** What operators see of CoAP beside its requests. */
+/** The metrics of CoAP beside those of its requests. */
 import { counter, defineMetrics, gauge } from '#core/metrics/index.ts'
 
 export const COAP_METRICS = defineMetrics('CoAP', {

@@ -242,8 +242,8 @@ export class ChannelResource {
 }
 
 /**
- * What tells block-wise transfers of one resource apart: endpoint, method, path, query, Content-Format, Accept and Request-Tag (RFC 9175
- * section 3.3). An authorized request has one query.
+ * The key that tells block-wise transfers of one resource apart: endpoint, method, path, query, Content-Format, Accept and Request-Tag (RFC
+ * 9175 section 3.3). An authorized request has one query.
  */
 function transferKey(options: RequestOptions, { code }: CoapMessage, peer: Peer): string {
   const { path, queries, contentFormat, accept, requestTags } = options

@@ -31,7 +31,7 @@ declare module 'fastify' {
 export function checkAccess(scope: HttpApp, type: ConnectionType, deps: ChannelAccessDeps): void {
   const { gate } = deps
   scope.decorateRequest('messageAccess', undefined)
-  // With a callback, because most requests are decided from memory and need not wait for a promise.
+  // The hook has a callback, because most requests are decided from memory and need not wait for a promise.
   scope.addHook('onRequest', (request, _reply, done) => {
     const { domain_id: domain, channel_id: channel } = request.params as { domain_id?: string; channel_id: string }
     const path = { domain, channel }

@@ -40,7 +40,7 @@ export function topicPublishRoute(messages: Messages, deps: ChannelAccessDeps): 
       '/publish',
       {
         config: { action: 'publish', ownCredentials: MESSAGE_CREDENTIALS },
-        // Before the body is read.
+        // Other credentials are checked before the body is read.
         onRequest: async (request) => {
           if (readSecret(request) === undefined && bearerTokenOf(request.headers.authorization) === undefined)
             await credentials(request)

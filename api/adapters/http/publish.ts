@@ -72,7 +72,7 @@ export function publishRoutes(messages: Messages, deps: ChannelAccessDeps): Rout
           response: responses({ 202: NoBody }, 'not_found', 'conflict', 'unprocessable', 'rate_limited', 'timeout'),
         },
       },
-      // Not an async function: most messages are checked at once and wait only for their commit.
+      // This is not an async function: most messages are checked at once and wait only for their commit.
       (request, reply) => {
         const body = messageBytes(request)
         const stored = body instanceof Promise ? body.then((bytes) => publish(request, bytes)) : publish(request, body)

@@ -18,7 +18,7 @@ export type Publication = {
   properties: Readonly<Properties>
   /** Undefined for a will. */
   session: Session | undefined
-  /** Of a QoS 2 message of a session: stored with the message. */
+  /** The packet identifier of a QoS 2 message of a session. It is stored with the message. */
   packetId: number
 }
 

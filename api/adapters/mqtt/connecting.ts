@@ -189,7 +189,7 @@ function offered(
     receiveMaximum: RECEIVE_MAXIMUM,
     maximumPacketSize: maxIncomingBytes,
     topicAliasMaximum: TOPIC_ALIAS_MAXIMUM,
-    // Only when it differs from the client's request (section 3.2.2.3.2).
+    // The interval is sent only when it differs from the client's request (section 3.2.2.3.2).
     ...(expirySeconds === (properties.sessionExpiryInterval ?? 0) ? {} : { sessionExpiryInterval: expirySeconds }),
     ...(clientIdentifier === '' ? { assignedClientIdentifier: identifier } : {}),
   }

@@ -28,7 +28,7 @@ const CLOSE_DEADLINE_MS = 5000
 const MAX_CONNECTIONS = 100_000
 /** Sessions that are opened at the same time: those of one transaction, and those that wait to be in the next one. */
 const MAX_OPENING = 500
-/** Of one domain, so that its devices do not delay those of others when all of them come back at once. */
+/** The limit of one domain, so that its devices do not delay those of others when all of them come back at once. */
 const MAX_OPENING_OF_DOMAIN = 250
 /** How many more of a domain wait for their turn. Later ones are refused at once, and the rest of their domain is served meanwhile. */
 const MAX_WAITING_OF_DOMAIN = 2000

@@ -55,7 +55,7 @@ function invalid(reason: string): ProxyHeader {
   return { state: 'invalid', reason }
 }
 
-/** As Node shows the address of a socket. */
+/** Formats an address as Node shows the address of a socket. */
 function textOf(address: Buffer): string {
   if (address.length === 4) return address.join('.')
   const groups = Array.from({ length: 8 }, (_, index) => address.readUInt16BE(2 * index).toString(16))

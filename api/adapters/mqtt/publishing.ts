@@ -101,7 +101,7 @@ export class Publishing {
   take(packet: PublishPacket): Promise<void> | undefined {
     const { qos, packetId, topic } = packet
     if (qos === 2 && this.#session.received.has(packetId)) {
-      // Already stored: the acknowledgement was lost, or the client did not wait for it [MQTT-4.3.3-10].
+      // The message is already stored: the acknowledgement was lost, or the client did not wait for it [MQTT-4.3.3-10].
       this.#connection.send(formatAcknowledgement('pubrec', this.#connection.version, packetId))
       return undefined
     }
@@ -214,7 +214,7 @@ export class Publishing {
     void this.#tryAgain()
   }
 
-  /** Until everything is stored or the connection is closed. */
+  /** Repeats until everything is stored or the connection is closed. */
   async #tryAgain(): Promise<void> {
     while (this.#refusedForNow.length > 0 && this.#connection.isOpen) {
       await sleep(RETRY_MS)

@@ -67,9 +67,9 @@ export type Subscription = FilterTarget & {
   session: Session
   /** The filter from the client, which identifies the subscription in its session. */
   filter: string
-  /** The same without `$share/<group>/`. */
+  /** The filter without `$share/<group>/`. */
   topicFilter: string
-  /** Of a shared subscription. */
+  /** The group of a shared subscription. */
   group: string | undefined
   qos: Qos
   noLocal: boolean
@@ -132,7 +132,7 @@ export class Session {
   /** Identifiers of received QoS 2 messages that are stored and not released. */
   readonly received = new Set<number>()
   outlet: Outlet | undefined
-  /** Of the backend. */
+  /** The backend sets it while it waits for the queue to become empty. */
   isBehind = false
   readonly #host: SessionHost
   readonly #inFlight = new Map<number, Outbound>()

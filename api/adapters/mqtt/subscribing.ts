@@ -35,7 +35,7 @@ export async function subscribe(
   const grantedByFilter = new Map<string, Subscription>()
   /** Granted in this packet, and not yet added to the session. */
   let added = 0
-  /** Of the domain; read with the first new filter. */
+  /** The number of subscriptions that the domain may still add. It is read with the first new filter. */
   let room: number | undefined
   const codes: number[] = []
   const turns = createTurns()
@@ -67,7 +67,7 @@ export async function subscribe(
   connection.send(formatSuback(connection.version, packet.packetId, codes))
   const wantsRetained = (subscription: Subscription) =>
     subscription.retainHandling === 0 || (subscription.retainHandling === 1 && !known.has(subscription))
-  // Never for a shared subscription (section 4.8.2).
+  // Retained messages are never sent for a shared subscription (section 4.8.2).
   connection.sendRetained(granted.filter((one) => one.group === undefined && wantsRetained(one)))
 }
 

@@ -13,7 +13,7 @@ export type Matches = { own: readonly Match[]; shared: readonly SharedMatch[] }
 type Node = {
   /** Levels between the parent and this node; empty for the root only. */
   label: readonly string[]
-  /** By the first level of their labels. */
+  /** The keys are the first levels of the labels of the children. */
   children: Map<string, Node>
   subscriptions: Set<Subscription>
 }

@@ -43,7 +43,7 @@ export function coalesceWrites(atEnd: (end: () => void) => void): (connection: W
       isUnderWay = true
       atEnd(end)
     }
-    // Already written in this turn: several messages go to the same connections, and the rest is written together.
+    // This connection was already written in this turn: several messages go to the same connections, and the rest is written together.
     if (connection.flushedIn === turn) mayBeEarly = false
     waiting.push(connection)
     // This connection does not have its bytes yet.

@@ -12,7 +12,7 @@ export const CLOSE = {
   goingAway: 1001,
 } as const
 
-/** For a socket whose delivery has ended. */
+/** The close codes of a socket whose delivery has ended. */
 export const END_CODES: Readonly<Record<EndReason, { code: number; reason: string }>> = {
   forbidden: { code: CLOSE.policyViolation, reason: 'no longer allowed on this channel' },
   behind: { code: CLOSE.tryAgainLater, reason: 'fallen behind, connect again' },
@@ -23,7 +23,7 @@ export const END_CODES: Readonly<Record<EndReason, { code: number; reason: strin
 /** A reason has at most 123 bytes (RFC 6455 section 5.5). */
 const MAX_REASON_LENGTH = 120
 
-/** For a rejected frame. */
+/** The close code for a rejected frame. */
 export function closeFor(error: unknown): { code: number; reason: string } {
   const kind = kindOf(error)
   const reason = error instanceof ServiceError ? error.message.slice(0, MAX_REASON_LENGTH) : ''

@@ -67,7 +67,7 @@ export class Upgrades {
     const reading = readOpening(request, this.#deps)
     const opening = await withDeadline(reading, AUTHORIZE_DEADLINE_MS, 'looking at the credentials')
     const release = this.#deps.streams.limits.admit(opening.owner)
-    // In every outcome of the upgrade.
+    // The slot is released in every outcome of the upgrade.
     socket.once('close', release)
     if (socket.destroyed) return release()
     this.#server.handleUpgrade(request, socket, head, (upgraded) => this.#begin(upgraded, socket, opening))

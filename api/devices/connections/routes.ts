@@ -16,7 +16,7 @@ const WITHOUT_DOMAIN =
   'Searches the domains that the caller has access to. Returns 409 when the ids exist in several of them.'
 const KINDS = ['not_found', 'unprocessable', 'conflict'] as const
 
-/** For each scope: the prefix of `/channels` and its parameters. */
+/** The prefix of `/channels` and its parameters, for each scope. */
 const SCOPES = [
   { prefix: '/:domain_id', params: { domain_id: Id }, description: undefined },
   { prefix: '', params: {}, description: WITHOUT_DOMAIN },

@@ -174,12 +174,12 @@ export class MessageGate {
     return credentials.kind === 'user' ? undefined : this.answerNow(keyOf(credentials, path, type))
   }
 
-  /** For a caller that asks the same for each message: the question is made and hashed once. */
+  /** Returns a question that a caller can ask again for each message: it is made and hashed once. */
   questionOf(credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType): AccessQuestion {
     return keyOf(credentials, path, type)
   }
 
-  /** As `authorizeNow`. */
+  /** Answers a question as `authorizeNow` does. */
   answerNow(question: AccessQuestion): ChannelAccess | undefined {
     const decision = this.#decisions.peek(question)
     return decision !== undefined && 'access' in decision ? decision.access : undefined

@@ -62,7 +62,10 @@ export async function findCandidates(db: Queryable, queries: readonly CandidateQ
   return found
 }
 
-/** Of the queries that name their client in this way; together with the others, no index could be used. */
+/**
+ * Adds the candidates of the queries that name their client in this way. If other queries were in the same statement, no index could be
+ * used.
+ */
 async function addCandidates(
   db: Queryable,
   queries: readonly CandidateQuery[],
@@ -110,7 +113,7 @@ const CHANNEL_COLUMNS = sql`h.key AS channel_key, h.id AS channel_id, h.status A
              coalesce(h.retention_days, d.retention_days) AS retention_days`
 const NO_CHANNEL_COLUMNS = sql`NULL::bigint AS channel_key, NULL::uuid AS channel_id, NULL AS channel_status, NULL::smallint AS types,
              d.retention_days`
-/** By id and by route: a condition on both could use neither index. */
+/** The channel is looked up by id and by route separately: a condition on both could use neither index. */
 const CHANNELS = sql`
         LEFT JOIN LATERAL (
           SELECT key, id, status, retention_days FROM channels

@@ -114,7 +114,7 @@ export function createEffectiveActions({ db, isFresh }: { db: Queryable; isFresh
     },
     async allows(caller, entity, action) {
       if (caller.byDomain[entity.type].has(action)) return true
-      // In sequence: an action that a group grants needs no second statement.
+      // The statements run one after the other: an action that a group grants needs no second statement.
       return (await findAbove(caller, entity)).has(action) || (await findDirect(caller, entity)).has(action)
     },
     async actionsOn(caller, entity) {

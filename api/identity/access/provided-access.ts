@@ -90,7 +90,7 @@ export async function findPageAccess(
       ({ place_key: place }) => place,
     )
   const [direct, ofGroups, ofDomains] = [byPlace('direct'), byPlace('parent', 'ancestor'), byPlace('domain')]
-  /** In descending order of precedence. */
+  /** Returns the roles in descending order of precedence. */
   const rolesOn = ({ key, domainKey, parentGroupKey }: PlacedEntity) => [
     ...(direct.get(key) ?? []),
     ...((parentGroupKey === null ? undefined : ofGroups.get(parentGroupKey)) ?? []),

@@ -12,7 +12,7 @@ export type RouteScope = Requirement | 'filtered'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What a personal access token needs, where it does not follow from the action and the path. */
+    /** The scope that a personal access token needs, if it does not follow from the action and the path. */
     scope?: RouteScope
   }
 }

@@ -82,19 +82,19 @@ export async function lockDomain(tx: Transaction, key: number): Promise<DomainRe
 /** The user and the roles that a listing selects by. */
 export type RoleCondition = {
   userKey: number
-  /** Only the role with this id. */
+  /** Selects only the role with this id. */
   id?: string
   /** The key of the domain whose built-in role has that id. */
   adminOfKey?: number
   name?: string
-  /** Only roles that contain all of these actions. */
+  /** Selects only roles that contain all of these actions. */
   actions?: readonly string[]
 }
 
 export type DomainListing = PageRange & {
   where: Sql<boolean>
   role: RoleCondition
-  /** Also list domains without such a role. */
+  /** True to list also domains without such a role. */
   isRoleOptional: boolean
   order: string
   dir: 'asc' | 'desc'
@@ -170,7 +170,7 @@ export async function countCreated(db: Queryable, userId: string): Promise<numbe
   return rows[0]?.total ?? 0
 }
 
-/** The same by the key of the user. */
+/** Counts the domains that the user with this key created, like `countCreated`. */
 export async function countCreatedByKey(db: Queryable, userKey: number): Promise<number> {
   const { rows } = await sql<{ id: string }>`SELECT id FROM users WHERE key = ${userKey}`.execute(db)
   return rows[0] === undefined ? 0 : await countCreated(db, rows[0].id)

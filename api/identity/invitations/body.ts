@@ -1,4 +1,4 @@
-/** Who is invited to what, as the body of a request names them. */
+/** The invitee and the offer of an invitation, as the body of a request names them. */
 import { refusedField } from '#core/errors/index.ts'
 import type { NewInvitation } from './schema.ts'
 import type { Invitee, Offer } from './service.ts'

@@ -204,7 +204,7 @@ export function createInvitationsService({
         refund?.()
         throw error
       })
-      // After the commit: a link that is mailed is valid.
+      // The mail is sent after the commit, so that its link is valid.
       if (token !== undefined && email !== undefined) void mailer.send(invitationMail(publicUrl, email, token))
       else refund?.()
     },

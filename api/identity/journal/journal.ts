@@ -39,7 +39,7 @@ export type Journal = {
   onGrowth(listener: () => void): () => void
   /** False while this process may have missed changes of others. Caches must not be used then. */
   isFresh(): boolean
-  /** Of the readiness of the process: the database, and how far behind it what is remembered is. */
+  /** Checks for the readiness of the process: the database, and how far behind it the caches are. */
   readonly checks: readonly Check[]
   stop(): Promise<void>
 }

@@ -64,7 +64,8 @@ export const ACTOR_COLUMNS = sql.raw(
 )
 
 /**
- * The same for changes of several actors: the expression has the columns of `actorColumns` too, and `attributes`, NULL for none.
+ * Does the same as `recordManaged` for changes of several actors. The expression also has the columns of `actorColumns`, and `attributes`,
+ * which is NULL if there are none.
  */
 export function recordManagedOfMany({ type, change }: Omit<ManagedChange, 'attributes'>, expression: string): Sql {
   return sql`INSERT INTO journal (${COLUMNS})
@@ -74,8 +75,8 @@ export function recordManagedOfMany({ type, change }: Omit<ManagedChange, 'attri
 }
 
 /**
- * The same for deleted rows: administrators of the domain read the journal of a deleted entity by its id, those of the platform that
- * of a worker without a domain.
+ * A part of the statement that deletes rows: stores their ids. Administrators of the domain read the journal of a deleted entity by its id,
+ * and administrators of the platform that of a worker without a domain.
  */
 export function storeRemoved(type: ManagedType, expression = 'changed'): string {
   const where = type === 'worker' ? '' : 'WHERE domain_key IS NOT NULL'

@@ -15,7 +15,7 @@ export type JournalEntry = {
   domainKey?: number
   /** Keys of every changed entity. Caches invalidate entries that depend on them. */
   entityKeys: readonly number[]
-  /** Flat attributes of the change. Never a secret, a key or a token. */
+  /** Flat attributes of the change. They never contain a secret, a key or a token. */
   attributes?: Readonly<Record<string, unknown>>
   /** Names of the entities in the attribute `ids`. A trial shows them; they are not recorded. */
   names?: readonly string[]

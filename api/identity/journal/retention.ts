@@ -23,7 +23,7 @@ const INTERVAL_MS = 3_600_000
 /** Pause between two batches, for other users of the disk. */
 const BATCH_PAUSE_MS = 50
 
-/** With undefined days every record is kept forever. */
+/** If the number of days is undefined, every record is kept forever. */
 export function startJournalRetention(options: {
   database: Database
   logger: Logger

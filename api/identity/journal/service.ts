@@ -180,7 +180,7 @@ export function createJournalService({
     return await findManagedKeys(domain.domainKey, type, id, { withRemoved: domain.isAdmin })
   }
 
-  /** Null `domainKey`: of no domain. */
+  /** If `domainKey` is null, it finds entities that belong to no domain. */
   async function findManagedKeys(
     domainKey: number | null,
     type: ManagedType,

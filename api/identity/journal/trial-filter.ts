@@ -1,4 +1,7 @@
-/** What a caller may see of a change that is tried: what the journal would show of its records, and what the change creates. */
+/**
+ * The part of a tried change that a caller may see: the part of its records that the journal would show, and the entities that the change
+ * creates.
+ */
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -37,5 +40,5 @@ export function createTrialFilter({ database, access }: { database: Database; ac
   }
 }
 
-/** What the caller creates exists only in the trial. */
+/** Entities that the caller creates exist only in the trial. */
 const isCreation = ({ operation }: JournalEntry) => operation.endsWith('.create')

@@ -15,7 +15,7 @@ import type { JournalVisibility } from './visibility.ts'
 /** One entity and what would happen to it. */
 export type TrialLine = { operation: string; id?: string; name?: string; attributes: Readonly<Record<string, unknown>> }
 
-/** Rows of a table that the change would write or delete, also by cascades. Not `exact`: at least so many. */
+/** Rows of a table that the change would write or delete, also by cascades. If `exact` is false, the numbers are lower bounds. */
 export type TrialRows = { table: string; created: number; updated: number; deleted: number; exact?: false }
 
 /** `hidden`: changes of entities that the caller may not read; `total` contains them. */
@@ -73,7 +73,7 @@ export async function runTrial(work: () => Promise<unknown>, filter?: TrialFilte
   const { report, recorded } = trial
   if (recorded === undefined) return report
   const { actor, entries } = recorded
-  // After the end of the transaction, so that counting holds no lock, and with the entities and roles as they are.
+  // These rows are counted after the end of the transaction, so that counting holds no lock and sees the entities and roles as they are.
   for (const { later } of entries) if (later !== undefined) report.rows.push(...(await later()))
   const visible = await filter?.(actor, entries)
   const lines = entries.map((entry, at) => linesOf(entry, visible?.[at] ?? 'none'))
@@ -99,7 +99,7 @@ export function endTrial(changes: TrialLine[], rows: TrialRows[]): never {
 export const countedRows = (select: Sql<unknown>): Sql<number> =>
   sql`(SELECT count(*) FROM (${select} LIMIT ${MAX_COUNTED_ROWS + 1}) counted)`
 
-/** Nothing for a table of which no row was found. */
+/** Returns no rows for a table in which no row was found. */
 export function deletedRows(found: Readonly<Record<string, number>>): TrialRows[] {
   return Object.entries(found).flatMap(([table, count]) => {
     if (count === 0) return []
@@ -113,7 +113,7 @@ function setReport(lines: readonly TrialLine[], rows: TrialRows[]): void {
   if (trial !== undefined) trial.report = { total: lines.length, changes: lines.slice(0, MAX_LINES), rows }
 }
 
-/** In the transaction of a change, before it: returns a function that reports the change and ends the transaction. */
+/** Call it in the transaction of a change, before the change. It returns a function that reports the change and ends the transaction. */
 export async function beginTrial(
   tx: Transaction,
   actor: Actor,
@@ -135,7 +135,7 @@ export async function beginTrial(
   }
 }
 
-/** Of this session; a transaction that just ended may still be counted. */
+/** Counts the rows that this session changed. Rows of a transaction that just ended may still be counted. */
 async function countRows(tx: Transaction): Promise<Map<string, readonly number[]>> {
   const { rows } = await sql<{ table: string; created: number; updated: number; deleted: number }>`
     SELECT relname AS table, n_tup_ins AS created, n_tup_upd AS updated, n_tup_del AS deleted

@@ -40,7 +40,7 @@ export type FoundKeys = { keys: string | null }
  * grants.
  */
 const FEW_ACCESSIBLE = 30_000
-/** The same limit when an index finds the matching rows. */
+/** This limit applies instead when an index finds the matching rows. */
 const FEW_BESIDE_INDEX = 2000
 
 /** The listed rows of one domain. `accessible` is their number; undefined means the whole domain. */
@@ -55,7 +55,7 @@ export class ListingStatements {
   readonly #table: Sql<unknown>
   readonly #key: Sql<unknown>
   readonly #keyset: Keyset
-  /** The same order of the columns `sorted_0` and so on. */
+  /** The order over the columns `sorted_0` and so on. */
   readonly #sorted: Keyset
   readonly #hasStatus: readonly Sql<boolean>[]
 

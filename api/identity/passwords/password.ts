@@ -18,7 +18,7 @@ const SALT_BYTES = 16
 const MAX_RUNNING = 2
 /** Maximum number of waiting hashes. Above it logins fail immediately instead of waiting for minutes. */
 const MAX_WAITING = 200
-/** The same limit for preferred logins, so that a flood of other logins does not block them. */
+/** Maximum number of waiting hashes of preferred logins. It is separate, so that a flood of other logins does not block them. */
 const MAX_PREFERRED_WAITING = 1000
 
 let running = 0

@@ -1,6 +1,6 @@
 /**
- * What domains use of a daily quota, added up in memory and written once a second: what is counted costs no statement of its own.
- * A process that is killed loses the count of its last second.
+ * The usage of a daily quota by domains. It is added up in memory and written once a second, so that a counted event costs no statement of
+ * its own. A process that is killed loses the count of its last second.
  */
 import type { Queryable } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -12,7 +12,7 @@ const WRITE_INTERVAL_MS = 1000
 export type DayCountsOptions = {
   db: Queryable
   name: CountedQuota
-  /** Who counts, so that processes that count do not wait for each other; empty: all processes together. */
+  /** The process that counts, so that processes that count do not wait for each other. Empty: all processes together. */
   source: string
   logger: Logger
   /** Called after an amount of a domain was written. */
@@ -38,7 +38,7 @@ export class DayCounts {
     if (!this.#isStopped) this.#timer ??= setTimeout(() => void this.flush(), WRITE_INTERVAL_MS)
   }
 
-  /** What was added since the last write began. */
+  /** Returns the amount that was added since the last write began. */
   unwritten(domainId: string): number {
     return this.#unwritten.get(domainId) ?? 0
   }

@@ -26,7 +26,7 @@ export async function addToday(
   return rows.length > 0
 }
 
-/** What these domains have used today. */
+/** Returns what these domains have used today, by their keys. */
 export async function usedToday(
   db: Queryable,
   name: DailyQuota,
@@ -40,7 +40,7 @@ export async function usedToday(
   return new Map(rows.map((row) => [row.domain_key, row.used]))
 }
 
-/** The same by the ids of domains. */
+/** Returns what these domains have used today, by their ids. */
 export async function usedTodayByDomains(
   db: Queryable,
   name: DailyQuota,
@@ -75,7 +75,7 @@ export async function deleteOldQuotaDays({ db }: { db: Queryable }): Promise<voi
   )
 }
 
-/** What these domains have stored of what is counted for as long as it is kept, by their ids. */
+/** Returns the usage of `KEPT_QUOTA` by these domains, by their ids. */
 export async function keptByDomains(db: Queryable, domainIds: readonly string[]): Promise<Map<string, number>> {
   const { rows } = await sql<{ id: string; used: number }>`
     SELECT d.id, greatest(sum(q.used), 0) AS used FROM domains d JOIN domain_quota_days q ON q.domain_key = d.key
@@ -83,7 +83,7 @@ export async function keptByDomains(db: Queryable, domainIds: readonly string[])
   return new Map(rows.map((row) => [row.id, row.used]))
 }
 
-/** The same of one domain, by its key. */
+/** Returns the usage of `KEPT_QUOTA` by one domain, by its key. */
 export async function keptByDomain(db: Queryable, domainKey: number): Promise<number> {
   const { rows } = await sql<{ used: number }>`SELECT coalesce(greatest(sum(used), 0), 0) AS used FROM domain_quota_days
      WHERE domain_key = ${domainKey} AND quota = ${KEPT_QUOTA}`.execute(db)

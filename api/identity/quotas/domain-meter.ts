@@ -20,7 +20,7 @@ export class DomainMeter<Domain extends number | string = number> {
     this.#usage = new RefreshedUsage(options)
   }
 
-  /** What the domain uses; undefined: there is no recent figure, see `ready`. */
+  /** Returns the usage of the domain. Undefined: there is no recent figure, see `ready`. */
   used(domain: Domain): number | undefined {
     return this.#usage.peek(domain)
   }
@@ -38,7 +38,7 @@ export class DomainMeter<Domain extends number | string = number> {
     return used === undefined ? undefined : used >= limit
   }
 
-  /** For a caller who is refused otherwise: see `RefreshedUsage.findNewer`. */
+  /** Call it before a caller is refused. It refreshes the figure as `RefreshedUsage.findNewer` does. */
   async renewed(domain: Domain): Promise<void> {
     await this.#usage.findNewer(domain)
   }

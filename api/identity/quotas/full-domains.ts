@@ -24,7 +24,7 @@ export class FullDomains {
     return isFull
   }
 
-  /** Those of which `has` was true, and still is. */
+  /** Returns the domains for which `has` returned true and still does. */
   known(): number[] {
     return [...this.#full].filter((domainKey) => this.has(domainKey))
   }

@@ -7,11 +7,11 @@ import { MAX_QUOTA, MAX_RATE } from './range.ts'
 export type QuotaRule = {
   /** The description in the API and of the setting. */
   readonly description: string
-  /** What the error message says. */
+  /** The name of the quota in error messages. */
   readonly noun: string
   readonly min: number
   readonly max: number
-  /** In force without a value and a setting; absent: no limit. */
+  /** The limit that applies when neither a value nor a setting is set. Absent: no limit. */
   readonly standard?: number
 }
 

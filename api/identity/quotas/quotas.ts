@@ -37,7 +37,7 @@ export class Quotas {
   readonly #notifications: DayCounts
   readonly #metersOfUsers = new Map<UserQuota, QuotaMeter>()
   #set = new Map<number, StoredQuotas>()
-  /** The same of domains, by id. */
+  /** The quotas of domains by id. */
   #byDomainId = new Map<string, QuotaValues<DomainQuota>>()
   /** The keys that are to be loaded; 'all' after the journal could not say which. */
   #stale: Set<number> | 'all' = new Set()
@@ -60,7 +60,7 @@ export class Quotas {
     this.#meters.set(name, meter)
   }
 
-  /** The same of users. */
+  /** Registers how the use of a quota of users is measured, for `usageOfUser`. */
   measureOfUser(name: UserQuota, meter: QuotaMeter): void {
     this.#metersOfUsers.set(name, meter)
   }
@@ -72,7 +72,7 @@ export class Quotas {
     return await usageOf(domainKey, { names: namesOf(DOMAIN_QUOTAS), meters: this.#meters, limitOf })
   }
 
-  /** The same of a user. */
+  /** The limits of a user, and what is used of those that are measured. */
   async usageOfUser(userKey: number): Promise<Record<UserQuota, QuotaUsage>> {
     const limitOf = (name: UserQuota) => this.ofUser(userKey, name)
     return await usageOf(userKey, { names: namesOf(USER_QUOTAS), meters: this.#metersOfUsers, limitOf })
@@ -91,7 +91,7 @@ export class Quotas {
     )
   }
 
-  /** The same by the id of the domain. */
+  /** Returns the limit of a domain by its id. Undefined: no limit. */
   ofDomainId(domainId: string, name: DomainQuota): number | undefined {
     return this.#byDomainId.get(domainId)?.[name] ?? this.#defaults.domain[name]
   }
@@ -118,12 +118,12 @@ export class Quotas {
     requireWithin({ owner: 'domain', noun: DOMAIN_QUOTAS[name].noun, limit, used: await count(tx), added })
   }
 
-  /** The same for clients, channels and groups. */
+  /** Does the same as `requireRoom` for clients, channels or groups, and counts them. */
   async requireEntities(tx: Transaction, domainKey: number, type: EntityFacts['type'], added: number): Promise<void> {
     await this.requireRoom(tx, domainKey, `${type}s`, added, (db) => sumEntityCounts(db, type, [domainKey], undefined))
   }
 
-  /** The same for a user. */
+  /** Does the same as `requireRoom` for a quota of a user. */
   async requireRoomOfUser(
     tx: Transaction,
     userKey: number,
@@ -147,7 +147,7 @@ export class Quotas {
       this.#notifications.add(domainId, 1)
       return true
     }
-    // Those from before the domain had a limit.
+    // Notifications may be unwritten from before the domain had a limit.
     if (this.#notifications.unwritten(domainId) > 0) await this.#notifications.flush()
     return await addToday(this.#db, { domainKey, name: NOTIFICATIONS, added: 1, limit })
   }

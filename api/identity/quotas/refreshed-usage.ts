@@ -1,6 +1,6 @@
 /**
- * What domains use of a quota, for checks that cost no query of their own: it is read from the database about once a second, for
- * all domains that were asked about since, and this process adds what it knows to have changed. Nothing is read while nobody asks.
+ * The usage of a quota by domains, for checks that cost no query of their own. It is read from the database about once a second, for all
+ * domains that were asked about since, and this process adds the changes that it knows. Nothing is read while nobody asks.
  */
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
@@ -27,9 +27,9 @@ type Figure = {
   used: number
   /** Changes by this process since the last read began. */
   changed: number
-  /** The same, until that read began. */
+  /** The part of these changes that came before the running read began. */
   changedBefore: number
-  /** When the read began, and when this process last changed something. */
+  /** The times at which the read began and at which this process last changed something. */
   readAtMs: number
   changedAtMs: number
 }
@@ -37,7 +37,7 @@ type Figure = {
 export type RefreshedUsageOptions<Domain extends number | string> = {
   read: ReadUsage<Domain>
   logger: Logger
-  /** From what age on a figure says nothing; a default of some seconds. */
+  /** The age above which a figure is not used; defaults to `MAX_AGE_MS`. */
   maxAgeMs?: number
 }
 
@@ -48,7 +48,7 @@ export class RefreshedUsage<Domain extends number | string = number> {
   #beingRead: ReadonlySet<Domain> = new Set()
   #reading: Promise<void> | undefined
   #pauseMs = 0
-  /** After a failed read no other begins before. */
+  /** After a failed read, no other read begins before this time. */
   #retryAtMs = 0
 
   constructor(options: RefreshedUsageOptions<Domain>) {
@@ -68,7 +68,7 @@ export class RefreshedUsage<Domain extends number | string = number> {
     return Math.max(0, figure.used + figure.changed)
   }
 
-  /** The same, after a read if there is none. Undefined: the database does not answer. */
+  /** The last known figure, after a read if there is none. Undefined: the database does not answer. */
   async find(domain: Domain): Promise<number | undefined> {
     const known = this.peek(domain)
     if (known !== undefined) return known
@@ -77,12 +77,12 @@ export class RefreshedUsage<Domain extends number | string = number> {
   }
 
   /**
-   * The same, for a caller who is refused otherwise: a figure is read again before if it is a second old, or if this process changed it since
-   * its read began, which may have seen the change.
+   * Returns the figure for a caller who is refused otherwise. The figure is read again first if it is a second old, or if this process
+   * changed it since its read began: that read may have seen the change.
    */
   async findNewer(domain: Domain): Promise<number | undefined> {
     if (this.#isAmbiguous(domain)) {
-      // Not more often than other reads: callers could demand one after the other.
+      // The pause is that of other reads: otherwise callers could demand one read after the other.
       const readAtMs = this.#figures.get(domain)?.readAtMs ?? 0
       const pauseMs = Math.min(REFRESH_MS, readAtMs + this.#pauseMs - monotonicMs())
       if (pauseMs > 0) await sleep(pauseMs)

@@ -15,11 +15,11 @@ import type { DomainQuotas, NewDomainQuotas, NewUserQuotas, UserQuotas, UserUsag
 /** Every call throws `forbidden` for other callers, and for an unknown domain; `not_found` for an unknown user. */
 export type QuotasService = {
   getOfDomain(caller: UserPrincipal, domainId: string): Promise<DomainQuotas>
-  /** Replaces all own values of the domain; absent and null ones have their default. In force everywhere within a second. */
+  /** Replaces all own values of the domain; absent and null ones have their default. The change is in force everywhere within a second. */
   setOfDomain(caller: UserPrincipal, domainId: string, input: NewDomainQuotas): Promise<DomainQuotas>
   getOfUser(caller: UserPrincipal, userId: string): Promise<UserQuotas>
   setOfUser(caller: UserPrincipal, userId: string, input: NewUserQuotas): Promise<UserQuotas>
-  /** Of the caller too. */
+  /** Every user may read their own usage. */
   usageOfUser(caller: UserPrincipal, userId: string): Promise<UserUsage>
 }
 

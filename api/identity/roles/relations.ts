@@ -51,7 +51,7 @@ const HOLDS: Record<Relation, (type: EntityType, action: string) => boolean> = {
   contributor: (type, action) => isEditing(action) && isContributing[type](action),
   viewer: (_type, action) => isViewing(action),
   guest: (_type, action) => isViewing(action),
-  // Only actions on the entity itself: a member of a domain never had permissions on its channels.
+  // The relation has only actions on the entity itself: a member of a domain never had permissions on its channels.
   member: (_type, action) => MEMBER_ACTIONS.has(action),
 }
 

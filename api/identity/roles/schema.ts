@@ -110,7 +110,7 @@ export const RolePage = Type.Object({ ...pageFields, roles: Type.Array(Role) })
 /** The items are an unnamed schema: OpenAPI allows a named schema only once in a union, and `RolePage` uses the name. */
 export const RoleList = Type.Array(Type.Object(roleFields))
 
-/** Without defaults, so that handlers can detect paging parameters (decision 6). */
+/** The parameters have no defaults, so that handlers can detect them (decision 6). */
 export const OptionalPageQuery = Type.Object({
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_OFFSET, description: 'Number of rows to skip' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_LIMIT, description: 'Number of rows to return' })),

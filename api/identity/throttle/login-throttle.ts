@@ -66,7 +66,7 @@ const TOO_MANY = 'too many failed logins: try again later'
 export type LoginThrottleOptions = {
   /** Attempts of different purposes are counted separately. */
   purpose?: string
-  /** What refusals are counted under. */
+  /** The limit under which refusals are counted. */
   limit?: LimitName
   /** Error message after too many attempts. */
   tooMany?: string

@@ -14,7 +14,7 @@ export type Claims = {
   iat: number
   /** Absent for an API key without expiry. */
   exp?: number
-  /** `<session id>.<generation>`: the login and the number of its refreshes. For an API key: its id. */
+  /** `<session id>.<generation>`: the login and the number of its refreshes. An API key has its id here. */
   jti: string
   /** User id. */
   sub: string

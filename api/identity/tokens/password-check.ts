@@ -17,7 +17,7 @@ export type LoginUser = {
   status: 'enabled' | 'disabled' | 'deleted'
 }
 
-/** The same message for an unknown name, a wrong password and a disabled user. */
+/** The message is the same for an unknown name, a wrong password and a disabled user. */
 export const WRONG_LOGIN = 'failed to perform authentication: wrong identity or secret'
 
 /** Returns the user with this name and password. Throws `unauthenticated`, `rate_limited`. */

@@ -15,7 +15,7 @@ export type Session = {
   domainKey: number | null
   domainId: string | null
   generation: number
-  /** Not revoked and not expired. */
+  /** True if it is not revoked and not expired. */
   isAlive: boolean
 }
 
@@ -82,7 +82,7 @@ export async function insertSession(db: Queryable, session: NewSession): Promise
   return rows.length > 0
 }
 
-/** What the tokens of a session say. */
+/** The claims of the tokens of a session. */
 export type TokenSubject = {
   id: string
   generation: number

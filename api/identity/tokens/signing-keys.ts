@@ -109,8 +109,8 @@ export class SigningKeys {
   }
 
   /**
-   * Replaces the signing key and returns the kid of the current one. With `ifOlderThanMs` only if the current key is
-   * older than that.
+   * Replaces the signing key and returns the kid of the current one. If `ifOlderThanMs` is given, the key is replaced only if it is older
+   * than that.
    */
   async rotate(actor: Actor, options?: { ifOlderThanMs: number }): Promise<string> {
     const kid = await this.#deps.journal.change(actor, async (tx, record) => {

@@ -40,7 +40,7 @@ export function createProfiles(deps: ProfileDeps): Profiles {
 
   return {
     update: (caller, id, input) =>
-      // Only known fields: a body can contain anything (decision 43).
+      // It sets only known fields: a body can contain anything (decision 43).
       set(caller, id, 'user.update', {
         ...(input.first_name === undefined ? {} : { firstName: input.first_name }),
         ...(input.last_name === undefined ? {} : { lastName: input.last_name }),

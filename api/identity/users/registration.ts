@@ -12,7 +12,7 @@ import { insertUser } from './repository.ts'
 import { requirePassword } from './rules.ts'
 import type { NewUser } from './schema.ts'
 
-/** What a registration needs of invitations. */
+/** The part of invitations that a registration needs. */
 export type InvitationRedemption = {
   /** Throws `unauthenticated` for a token that is unknown, used or expired. Returns the invited address in lower case. */
   requireToken(token: string): Promise<{ email: string }>

@@ -38,7 +38,7 @@ function wasVisible(snapshot: string): Sql<boolean> {
 
 /** Deletes everything of the target that the snapshot saw. Idempotent. */
 export async function deleteMessages(database: Database, target: DeletionTarget, snapshot: string): Promise<void> {
-  // From here on the rollups contain every record that the snapshot saw.
+  // After this, the rollups contain every record that the snapshot saw.
   await projectPending(database)
   const scope = await scopeOf(database, target)
   for (const buckets of await stepsOf(database, scope, target)) {

@@ -67,7 +67,7 @@ export function sniffContent(body: Buffer, facts: ContentFacts): MessageContent 
   return sniff(body, facts).content
 }
 
-/** The same, with a fault for the publisher. */
+/** Does the same as `sniffContent`, and also returns a fault for the publisher. */
 export function sniff(body: Buffer, facts: ContentFacts): Sniffed {
   let notPack: string | undefined
   try {

@@ -114,14 +114,14 @@ function refuse(reason: string, text: string, retryAfterSeconds: number): Promis
   return Promise.reject(new ServiceError('unavailable', text, { retryAfterSeconds }))
 }
 
-/** By publisher, to keep the order of its messages; messages of users by channel. */
+/** Messages of a publisher have one shard, which keeps their order. Messages of users are divided by channel. */
 function shardOf({ access }: IncomingMessage, shards: number): number {
   const key = access.publisherKey ?? access.channelKey
   // Multiplication by 2^32 / golden ratio distributes keys that were assigned in a pattern.
   return (Math.imul(key, 0x9e37_79b1) >>> 16) % shards
 }
 
-/** Of each of several processes that divide the cores of the machine. */
+/** Returns the number of shards of each of several processes that divide the cores of the machine. */
 function shardsOf(processes: number): number {
   return Math.min(MAX_SHARDS, Math.max(1, Math.floor(availableParallelism() / CORES_PER_SHARD / processes)))
 }

@@ -13,7 +13,10 @@ import { INGEST_METRICS } from './metrics.ts'
 import { FULL_MESSAGES_PER_SECOND } from './stored-records.ts'
 import type { StoredRecords } from './stored-records.ts'
 
-/** Of a second: the tokens that a process takes at a time. A bucket holds those of a second. */
+/**
+ * The tokens of one second are divided into this number of chunks, and a process takes one chunk at a time. A bucket holds the chunks of
+ * one second.
+ */
 const CHUNKS_PER_SECOND = 10
 /** The longest wait of a message whose publisher can be refused. */
 const MAX_WAIT_MS = 1000
@@ -28,7 +31,7 @@ const MAX_DOMAINS = 20_000
 type Rate = Extract<DomainQuota, 'messages_per_second' | 'message_bytes_per_second'>
 type Waiter = { bytes: number; isGone: boolean; resolve: () => void }
 
-/** What this process has of one rate of a domain. A message larger than a chunk leaves a debt. */
+/** The tokens that this process has taken of one rate of a domain. A message larger than a chunk leaves a debt. */
 class RateLimiter {
   readonly perSecond: number
   readonly chunk: number
@@ -67,8 +70,8 @@ export class MessageRates {
   }
 
   /**
-   * Over MQTT and WebSocket: resolves when the message may be stored; undefined: now. Rejects with `quota_exceeded` only if the publisher
-   * can be told; otherwise its messages are taken slowly.
+   * Admits a message over MQTT or WebSocket: resolves when the message may be stored; undefined: now. Rejects with `quota_exceeded` only if
+   * the publisher can be told; otherwise its messages are taken slowly.
    */
   admit(domainKey: number, bytes: number, canRefuse = false): Promise<void> | undefined {
     const isFull = this.#stored?.isFull(domainKey) ?? false
@@ -76,7 +79,9 @@ export class MessageRates {
     return this.#unlessFull(domainKey, canRefuse ? isFull : false, () => this.#limitedOf(domainKey)?.admit(bytes))
   }
 
-  /** For all others: waits for up to a second, then rejects with `rate_limited`; or with `quota_exceeded`. */
+  /**
+   * Admits a message over any other protocol: waits for up to a second, then rejects with `rate_limited`; or rejects with `quota_exceeded`.
+   */
   require(domainKey: number, bytes: number): Promise<void> | undefined {
     const isFull = this.#stored?.isFull(domainKey) ?? false
     if (isFull === false) return this.#limitedOf(domainKey)?.require(bytes)

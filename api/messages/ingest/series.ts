@@ -81,7 +81,7 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
       const refused = absent.length === 0 ? NO_REFUSALS : await createSeries(database, absent, limits, found)
       await inTurns(found, ([series, key]) => remember(series, key))
 
-      // From the local result: the bounded cache may have evicted what was just found.
+      // The answers are read from the local result: the bounded cache may have evicted what was just found.
       const answers = new Map<string, number | ServiceError>()
       for (const [series, key] of found) answers.set(idOf(series), key)
       for (const [series, refusal] of refused) answers.set(idOf(series), refusal)
@@ -130,7 +130,7 @@ function idOf({ streamId, name, unit }: Wanted): string {
   return `${streamId}\n${entryOf(name, unit)}`
 }
 
-/** The series that the messages need, without duplicates, sorted. In turns: a message can have thousands of new series. */
+/** The series that the messages need, without duplicates, sorted. It works in turns: a message can have thousands of new series. */
 async function seriesOf(messages: readonly IncomingMessage[]): Promise<Wanted[]> {
   const wanted = new Map<string, Wanted>()
   for (const message of messages) {

@@ -20,11 +20,11 @@ export class StoredRecords {
   isFull(domainKey: number): boolean | Promise<boolean> {
     const isFull = this.#meter.isFull(domainKey)
     if (isFull !== undefined) return isFull
-    // Without a figure the database does not answer, and storing decides.
+    // If there is no figure after this, the database does not answer, and storing decides.
     return Promise.resolve(this.#meter.ready(domainKey)).then(() => this.#meter.isFull(domainKey) === true)
   }
 
-  /** The same by the figure that is known. */
+  /** Whether the domain stores as much as its quota allows, by the figure that is known. */
   isKnownFull(domainKey: number): boolean {
     const limit = this.#meter.limitOf(domainKey)
     return limit !== undefined && (this.#meter.used(domainKey) ?? 0) >= limit

@@ -30,7 +30,7 @@ const LOOK_GROWTH = 4
 const MAX_STEP_BYTES = 16 * 1024 * 1024
 /** Consumers that go on in one round, a step each. */
 const MAX_STEPS = 20
-/** After a failed round. */
+/** The pause after a failed round. */
 const RETRY_MS = 1_000
 const TABLE: LogTable = {
   name: 'ingest_batches',
@@ -48,7 +48,7 @@ export type BacklogReading<T> = {
   consumer: string
   place: BehindPlace
   channel: { key: number; id: string }
-  /** What the consumer takes of a message; undefined: the message is not for it. */
+  /** Returns the part of a message that the consumer takes. Undefined: the message is not for it. */
   select: (message: LiveMessage) => T | undefined
   maxItems: number
 }
@@ -75,7 +75,7 @@ export async function readBacklog<T>(tx: Transaction, reading: BacklogReading<T>
       rows,
       place,
       channels: new Map([[channel.key, channel.id]]),
-      // And the next one, at which the consumer goes on.
+      // One more message is read: the one at which the consumer goes on.
       firstMessages: look === 0 ? maxItems + 1 : Infinity,
       judge(message) {
         const item = select(message)
@@ -149,7 +149,7 @@ export type ForwardReading = Omit<Through, 'rows'>
 export type ForwardStep = {
   /** The message that is left, if one is. */
   left: LiveMessage | undefined
-  /** Where the next step begins. */
+  /** The place where the next step begins. */
   place: Position & { message: number }
   /** Nothing follows that is settled. */
   isEnd: boolean
@@ -205,7 +205,7 @@ async function nextBatches(
     await readSettled(tx, TABLE, from, limit, { until: (await findPosition(tx, consumer)) ?? LOG_START })
   const rows = await read(after)
   if (rows.length === limit || !(await holdPosition(tx, consumer))) return { rows, isEnd: false }
-  // What the follower passed until it was held.
+  // These are the batches that the follower passed until it was held.
   const more = await read(rows.at(-1)?.position ?? after)
   return { rows: [...rows, ...more], isEnd: more.length < limit }
 }
@@ -218,7 +218,7 @@ function isInBatches(channelKeys: readonly number[], rows: readonly LogRow[]): S
     AND arrived_at BETWEEN to_timestamp(${Math.min(...arrivals) - 1}::float8) AND to_timestamp(${Math.max(...arrivals) + 1}::float8)`
 }
 
-/** Which of these batches have messages of the channels. */
+/** Returns the batches among these that have messages of the channels. */
 async function batchesOf(
   db: Queryable,
   channelKeys: readonly number[],
@@ -279,9 +279,9 @@ export function startBacklogs({
   goOn: (tx: Transaction, key: number) => Promise<number>
   /** Called after the commits of a round that handled messages. */
   onHandled?: () => void
-  /** Between two rounds while consumers go on. */
+  /** The pause between two rounds while consumers go on. */
   busyPauseMs: number
-  /** While none can go on, pauses grow from this. */
+  /** The first pause while no consumer can go on. The pauses grow from it. */
   idlePauseMs: number
 }): Rounds {
   const pauses = growingPauses(idlePauseMs, idlePauseMs * MAX_IDLE_FACTOR)

@@ -48,7 +48,7 @@ export class CatchUp {
     const { db } = this.#database
     let state: CatchUpState = { after: await this.#runBounded(follower, start), step: FIRST_STEP_BATCHES }
     while (!follower.isEnded) {
-      // Before the read: rows that were settled at this point are in it, or were delivered before.
+      // The end is read before the messages: rows that were settled at this point are read with them, or were delivered before.
       const settled = await settledEnd(db)
       const { after, step } = state
       const { xmax, running } = after.snapshot

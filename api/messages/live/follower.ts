@@ -6,7 +6,7 @@ import type { Span } from '#core/tracing/index.ts'
 import type { LiveMessage } from './live-message.ts'
 import type { LiveToken } from './token.ts'
 
-/** Why delivery to a follower has ended. */
+/** The reason why delivery to a follower has ended. */
 export type EndReason = 'forbidden' | 'behind' | 'stopping' | 'closed'
 
 /** A message, and the position of a follower that has received it. */
@@ -14,9 +14,9 @@ export type Delivery = { message: LiveMessage; token: LiveToken }
 
 export type FollowerOptions = {
   access: ChannelAccess
-  /** From `parseSubtopicFilter`; empty: the channel without a subtopic. */
+  /** The result of `parseSubtopicFilter`; empty: the channel without a subtopic. */
   filter: string
-  /** Only messages that a user or a task published. */
+  /** True to receive only messages that a user or a task published. */
   withoutPublisher?: boolean
   /** Throws when the caller may no longer read. */
   authorize: () => Promise<unknown>
@@ -91,7 +91,7 @@ export class Follower {
   }
 }
 
-/** Nothing for a message without a trace: most readers follow what was published untraced. */
+/** Returns no span for a message without a trace: most readers follow messages that were published untraced. */
 function spanOf({ message }: Delivery): Span[] {
   const parent = message.envelope?.traceparent
   if (parent === undefined) return []

@@ -5,7 +5,7 @@ import type { Protocol } from '../model/message.ts'
 import type { LiveMessage } from './live-message.ts'
 
 export type CommittedHint = {
-  /** Of the node that committed. */
+  /** The mark of the node that committed. */
   mark: string
   seq: number
   messages: readonly LiveMessage[]

@@ -1,4 +1,4 @@
-/** What a follower of a channel wants, from the parameters of its stream. */
+/** The messages that a follower of a channel wants, from the parameters of its stream. */
 import { parseSubtopicFilter } from '../model/topics.ts'
 import { parseWithout } from '../reader/filter.ts'
 import type { FollowerOptions } from './follower.ts'

@@ -22,7 +22,7 @@ const SLACK_SECONDS = 60
 export type MissedBatch = { seq: number; xid: bigint; messages: number }
 
 export type MissedMessages = {
-  /** In the order of the changelog: all batches up to `end` except the skipped ones. */
+  /** All batches up to `end` except the skipped ones, in the order of the changelog. */
   batches: MissedBatch[]
   /** The position of a follower that has received them. */
   end: LiveToken

@@ -156,7 +156,7 @@ function addEnvelopes(
     )
 }
 
-/** The same, in the order of the batches. */
+/** Returns the messages of the batches in the order of the batches. */
 export async function loadMessages(
   db: Queryable,
   batches: readonly StoredBatch[],

@@ -9,7 +9,7 @@ export const MAX_SUBTOPIC_LENGTH = 1024
 
 /** Matches exactly one element; MQTT writes `+`. */
 const ANY_ELEMENT = '*'
-/** As the last element, matches any number of elements, including none; MQTT writes `#`. */
+/** Matches any number of elements, including none, as the last element; MQTT writes `#`. */
 const ANY_REST = '>'
 
 export type MessagePath = {
@@ -64,7 +64,7 @@ export function matchesSubtopic(filter: string, subtopic: string): boolean {
   return createSubtopicMatcher(filter)(subtopic)
 }
 
-/** The same for many subtopics: the filter is split once. */
+/** Returns `matchesSubtopic` for many subtopics: the filter is split once. */
 export function createSubtopicMatcher(filter: string): (subtopic: string) => boolean {
   let wanted: string[] | undefined
   return (subtopic) => {

@@ -6,7 +6,7 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 
-/** Of one client and protocol at one node. */
+/** The open sessions of one client and protocol at one node. */
 export type OpenSessions = { protocol: number; sessions: number; subscriptions: number }
 
 /** Messages that were stored as another type than their bytes suggest, and the reason for the last of them. */

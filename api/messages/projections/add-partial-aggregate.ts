@@ -162,7 +162,7 @@ const upsertTotals = prepared(
 
 type ChannelTotal = { channelKey: number; bucket: number; retentionDays: number; protocol: number; records: number }
 
-/** What the series of each channel come to together: counts alone. */
+/** Adds the sums of all series of each channel. They are counts alone. */
 async function addTotals(tx: Transaction, rows: AggregateRows, day: string): Promise<void> {
   const totals = new Map<string, ChannelTotal>()
   for (let row = 0; row < rows.length; row++) {
@@ -266,12 +266,12 @@ class Slice {
     )
   }
 
-  /** When the newest records arrived. */
+  /** The times at which the newest records arrived. */
   arrivals(arrivals: ReadonlyMap<number, number>): Buffer {
     return numbersOf('int8', this.#rows.column('newestBatchSeq', this.#first, this.#end), (seq) => arrivals.get(seq))
   }
 
-  /** What few of the newest records have: sum, update time, and values that are not numbers. */
+  /** The fields that few of the newest records have: sum, update time, and values that are not numbers. */
   others(): (Buffer | null)[] {
     const newest = this.#each((row) => this.#rows.newestRecord(row))
     const floats = (values: readonly (number | undefined)[]) => numbersOf('float8', values, (value) => value)

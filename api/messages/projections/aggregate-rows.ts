@@ -35,7 +35,7 @@ const COLUMNS = {
 
 export type Column = keyof typeof COLUMNS
 
-/** Where the records of a chunk are stored. */
+/** The place where the records of a chunk are stored. */
 export type Where = {
   channelKey: number
   batchSeq: number
@@ -48,7 +48,7 @@ export type Where = {
 export class AggregateRows {
   #numbers = new Float64Array(INITIAL_ROWS * ROW_LENGTH)
   #length = 0
-  /** By series: the row of the quarter that was last asked for. */
+  /** The row of the quarter that was last used, by series. */
   readonly #current = new Map<number, number>()
   /** The other rows, by series, quarter and class. */
   readonly #others = new Map<string, number>()
@@ -65,7 +65,7 @@ export class AggregateRows {
     return this.#numbers[row * ROW_LENGTH + COLUMNS[column]] as number
   }
 
-  /** The same number of the rows from `first` to before `end`. */
+  /** Returns one column of the rows from `first` to before `end`. */
   column(column: Column, first: number, end: number): Float64Array {
     const found = new Float64Array(end - first)
     for (let index = 0; index < found.length; index++) found[index] = this.get(first + index, column)
@@ -91,7 +91,7 @@ export class AggregateRows {
     if (where.protocol < (numbers[at + COLUMNS.protocol] as number)) numbers[at + COLUMNS.protocol] = where.protocol
     if (record.value !== undefined) this.#addValue(row, record.value)
     const newest = numbers[at + COLUMNS.newestMicros] as number
-    // Of equal times the later message is newer; of one message the earlier record.
+    // Among records of equal time, the record of the later message is newer. Within one message, the earlier record is newer.
     const isNewer =
       micros === newest
         ? numbers[at + COLUMNS.newestMessage] !== where.message ||
@@ -154,7 +154,7 @@ export class AggregateRows {
     if (!((numbers[at + COLUMNS.max] as number) >= value)) numbers[at + COLUMNS.max] = value
   }
 
-  /** Below `MAX_EXACT_TOTAL`. */
+  /** The number must be below `MAX_EXACT_TOTAL`. */
   #addMillionths(row: number, millionths: number): void {
     const at = row * ROW_LENGTH + COLUMNS.millionths
     const before = this.#numbers[at] as number
@@ -178,7 +178,7 @@ export class AggregateRows {
     else if (this.#newest.size > 0) this.#newest.delete(row)
   }
 
-  /** From here on it holds the sum of the row instead of `millionths`. */
+  /** Returns the decimal sum of the row, which replaces `millionths` from here on. */
   #sumOf(row: number): DecimalSum {
     const known = this.#sums.get(row)
     if (known !== undefined) return known

@@ -46,7 +46,7 @@ export class DecimalSum {
     this.#millionths = 0
   }
 
-  /** In a form that PostgreSQL reads as numeric; null without any value. */
+  /** Returns the sum in a form that PostgreSQL reads as numeric; null without any value. */
   toNumeric(): string | null {
     const millionths = this.#manyMillionths + BigInt(this.#millionths)
     const others = this.#others
@@ -71,8 +71,9 @@ function parseDecimal(text: string): { digits: bigint; places: number } {
 }
 
 /**
- * As PostgreSQL writes it. Both write the shortest decimal that is read back as the same double, but PostgreSQL excludes decimals halfway
- * between two doubles, which occur only among large integers: then it takes the nearest one with a digit more, or two.
+ * Writes the number as PostgreSQL does. PostgreSQL and JavaScript write the shortest decimal that is read back as the same double, but only
+ * PostgreSQL excludes decimals halfway between two doubles, which occur only among large integers: then it takes the nearest one with a
+ * digit more, or two.
  */
 function shortestDecimal(value: number): string {
   const text = String(value)

@@ -6,7 +6,7 @@ import type { Sql } from '#core/sql.ts'
 export const LATEST_COLUMNS = sql`channel_key, series_key, time, arrived_at, batch_seq, message, chunk, place, retention_days, protocol,
   value, sum, update_time, bool_value, string_value, data_value`
 
-/** The same of a record `r` in a row `m` of `RECORDS`. */
+/** The values of `LATEST_COLUMNS` for a record `r` in a row `m` of `RECORDS`. */
 export const LATEST_OF_RECORD = sql`m.channel_key, r.series_key, r.time, m.arrived_at, m.batch_seq, m.message, m.chunk, r.place,
   m.retention_days, m.protocol, r.value, r.sum, r.update_time, r.bool_value, r.string_value, r.data_value`
 

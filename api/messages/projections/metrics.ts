@@ -1,4 +1,4 @@
-/** How far the projections are behind. */
+/** The metrics of the projections: they show how far the projections are behind. */
 import type { Database } from '#core/database/index.ts'
 import { counter, defineMetrics, gauge, gaugeValue } from '#core/metrics/index.ts'
 import type { GaugeSource } from '#core/metrics/index.ts'

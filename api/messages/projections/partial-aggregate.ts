@@ -19,7 +19,10 @@ const MAX_BATCHES = 4_000
 
 type ClientMessages = { firstSeq: number; lastSeq: number; messages: number }
 type Usage = { messages: number; records: number }
-/** With the share of each batch, in their order: batches of one round may arrive in two minutes; and the records by retention class. */
+/**
+ * The usage of a domain: in total, by batch and by retention class. The batches are in their order, because batches of one round may arrive
+ * in two different minutes.
+ */
 type DomainUsage = Usage & { batches: (Usage & { seq: number })[]; classes: Map<number, number> }
 
 export class PartialAggregate {

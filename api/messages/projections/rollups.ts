@@ -60,7 +60,7 @@ export function bucketOf(time: Sql<unknown>): Sql<unknown> {
   return sql`date_bin(make_interval(secs => ${sql.raw(String(BUCKET_SECONDS))}), ${time}, 'epoch')`
 }
 
-/** Where the partition of arrivals at this time begins: on Monday. */
+/** The beginning of the partition of arrivals at this time, which is a Monday. */
 export function arrivedOn(arrival: Sql<unknown>): Sql<unknown> {
   return sql`date_trunc('week', ${arrival}, 'UTC')`
 }
@@ -71,7 +71,7 @@ export function arrivedOn(arrival: Sql<unknown>): Sql<unknown> {
  * digits before them: their millionths are integers that a double holds exactly (15 digits), and sums of integers are the fastest.
  */
 export function exactSum(value: Sql<unknown>): Sql<unknown> {
-  // With CASE, so that nothing is multiplied that would overflow.
+  // The CASE prevents a multiplication that would overflow.
   const isMillionths = sql`CASE WHEN abs(${value}) < 1e9 THEN round(${value} * 1e6) / 1e6 = ${value} ELSE false END`
   const millionths = sql`sum(CASE WHEN ${isMillionths} THEN round(${value} * 1e6)::bigint END) * 0.000001`
   const others = sql`sum(CASE WHEN ${value} IS NOT NULL AND NOT (${isMillionths}) THEN ${value}::text::numeric END)`

@@ -20,11 +20,11 @@ export type Summaries = {
 }
 
 export function createSummaries(database: Database): Summaries {
-  /** Of each partition by its index: the first range that has none. */
+  /** The first range without a summary in each partition. The keys are the indexes of the partitions. */
   const next = new Map<number, number>()
   return {
     async keepUp() {
-      // Only full ranges: the last one is short to read.
+      // Only full ranges are summarised: the last one is short to read.
       const { rows } = await sql<{ index: number; ranges: number }>`
         SELECT i.indexrelid::bigint AS index, pg_relation_size(i.indrelid) / current_setting('block_size')::integer / ${RANGE_BLOCKS} AS ranges
           FROM pg_partition_tree('records_batch') t JOIN pg_index i ON i.indexrelid = t.relid WHERE t.isleaf`.execute(

@@ -184,7 +184,7 @@ export class AggregatesQuery {
   }
 }
 
-/** Of an interval and series, as a row of `columnsOf`: the results are in the order in which the aggregations were requested. */
+/** A row of `columnsOf`, for one interval and series. The results are in the order in which the aggregations were requested. */
 export type ColumnRow = {
   series_key: number
   subtopic: string
@@ -199,7 +199,7 @@ export type ColumnRow = {
 /** The results are in the order in which the aggregations were requested. */
 type AggregatesRow = RecordRow & { results: readonly number[] }
 
-/** Of an interval and series: the `start` that it is grouped by and the moment at which it begins, in epoch seconds. */
+/** One interval of a series: the `start` that it is grouped by and the moment at which it begins, in epoch seconds. */
 type Group = { start: number; begin: number; series_key: number }
 
 /** The factor by which the part grows when it did not contain the page. */
@@ -293,7 +293,7 @@ function zoneOf({ interval, timeZone }: AggregationRequest, filter: Filter): str
 const MICROS = 1e6
 const divides = (seconds: number, whole: number) => (whole * MICROS) % Math.round(seconds * MICROS) === 0
 
-/** With the keys of all series of the channel where the query names none: rollups are found by series. */
+/** Adds the keys of all series of the channel if the query names none: rollups are found by series. */
 async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
   if (scope.seriesKeys !== undefined) return scope
   const { rows } = await sql<{ key: number }>`SELECT key FROM series WHERE channel_key = ${scope.channelKey}`.execute(

@@ -65,7 +65,7 @@ export function holdsRecords({ weeks, pending }: Arrivals, range: TimeRange): Sq
   return anyOf(places)
 }
 
-/** The same about a row `b` of `rollups`. */
+/** A condition on a row `b` of `rollups`: its partition can hold times of the range. */
 export function holdsRollups({ weeks }: Arrivals, range: TimeRange): Sql<boolean> {
   return anyOf(placesOf(weeks, range, sql`b.retention_days`, sql`b.arrived_on`))
 }

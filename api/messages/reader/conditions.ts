@@ -32,15 +32,15 @@ export type Scope = {
 export type ValueCondition = { record: Sql<boolean>; row: Sql<boolean> }
 
 export type RecordConditions = {
-  /** On a row `m` of the table `records`: it can contain matching records. */
+  /** The condition on a row `m` of the table `records`: it can contain matching records. */
   rows: Sql<boolean>
-  /** On a row: all its times are in the range. */
+  /** The condition on a row: all its times are in the range. */
   isInside: Sql<boolean>
-  /** On `r.time`: required when the range covers only a part of a row. */
+  /** The conditions on `r.time`. They are required when the range covers only a part of a row. */
   times: readonly Sql<boolean>[]
-  /** On the series of a record `r`. */
+  /** The conditions on the series of a record `r`. */
   series: readonly Sql<boolean>[]
-  /** On its values. */
+  /** The conditions on the values of a record `r`. */
   values: readonly Sql<boolean>[]
 }
 

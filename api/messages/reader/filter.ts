@@ -39,7 +39,7 @@ export type AggregationRequest = { by: readonly Aggregation[]; interval: Interva
 /** The number of names, and of publishers, of one query. */
 const MAX_LISTED = 100
 
-/** Of an aggregation. */
+/** The default interval of an aggregation. */
 export const DEFAULT_INTERVAL = '1s'
 
 /** A larger time is in nanoseconds, which older clients send (contract decision 19). */
@@ -75,7 +75,10 @@ function isGiven(text: string | undefined): text is string {
 /** Filters by name of what messages may lack. */
 type WithoutQuery = { readonly without?: string | undefined } & { readonly [Filter in Lackable]?: string | undefined }
 
-/** What the messages must lack. Throws `malformed` for other names, and together with a filter of the same name. */
+/**
+ * Reads the names of the fields that the messages must lack. Throws `malformed` for other names, and together with a filter of the same
+ * name.
+ */
 export function parseWithout(query: WithoutQuery): ReadonlySet<Lackable> {
   const { without } = query
   if (!isGiven(without)) return NOTHING
@@ -98,7 +101,7 @@ function parseRun(run: string, format: string): string {
   return run
 }
 
-/** As `message_id` shows it. */
+/** The form in which `message_id` shows a message. */
 const MESSAGE_ID = /^(\d{1,19})\/(\d{1,9})$/
 
 function parseMessage(id: string, run: string | undefined): MessagePlace {

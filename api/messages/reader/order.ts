@@ -26,7 +26,7 @@ export function recordsByTime(dir: Direction, columns: { row: string; record: st
   ])
 }
 
-/** The same order of records that are selected as `f`. */
+/** The order of `recordsByTime` for records that are selected as `f`. */
 export const byTime = (dir: Direction): Sql<unknown> => recordsByTime(dir, { row: 'f', record: 'f' }).order
 
 /** The order of JSON and raw messages `p`. Objects of one message stay in their order. */

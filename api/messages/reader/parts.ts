@@ -54,7 +54,7 @@ export function partsOf(scope: Scope, range: TimeRange): Parts {
   return { rollups, counts: countsIn(scope, whole), raw }
 }
 
-/** For queries that rollups cannot answer. */
+/** The parts of a query that rollups cannot answer. */
 export function rawAlone(scope: Scope, range: TimeRange): Parts {
   return { rollups: undefined, counts: { known: 0, table: undefined }, raw: [conditionsIn(scope, range)] }
 }

@@ -25,7 +25,7 @@ export function presentRecord(channel: string, row: RecordRow): StoredMessage {
   }
 }
 
-/** What leads from a message to runs: its own id, and the run of a task that published it. */
+/** The fields that lead from a message to runs: its own id, and the run of a task that published it. */
 export function presentLinks({ batch_seq: seq, message, run }: LinkedRow): Partial<StoredMessage> {
   return {
     ...(seq === undefined ? {} : { message_id: `${seq}/${message}` }),

@@ -12,7 +12,9 @@ export type Comparator = (typeof COMPARATORS)[number]
 export const AGGREGATIONS = ['max', 'min', 'avg', 'sum', 'count'] as const
 export type Aggregation = (typeof AGGREGATIONS)[number]
 
-/** What a message can lack: `publisher` where a user or a task published it, `subtopic` where it was published to the channel itself. */
+/**
+ * The fields that a message can lack: `publisher` if a user or a task published it, `subtopic` if it was published to the channel itself.
+ */
 export const LACKABLE = ['publisher', 'subtopic'] as const
 export type Lackable = (typeof LACKABLE)[number]
 
@@ -139,7 +141,7 @@ export type SeriesQuery = Static<typeof SeriesQuery>
 
 const Column = Type.Optional(Type.Array(Type.Union([Type.Number(), Type.Null()])))
 
-/** In columns: a name once for each series, a time once for all of them. */
+/** The page is in columns: a name is sent once for each series, a time once for all of them. */
 export const SeriesPage = Type.Object(
   {
     total: Type.Integer({ description: 'Series that match and have numeric values in the range' }),
@@ -238,7 +240,7 @@ export const MessagesPage = Type.Object({
 })
 export type MessagesPage = Static<typeof MessagesPage>
 
-/** On the wire: with `only_total` the total and no messages. */
+/** The page as it is sent: with `only_total` it has the total and no messages. */
 export const MessagesAnswer = Type.Object(
   {
     ...Type.Partial(MessagesPage).properties,

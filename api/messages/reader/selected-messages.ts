@@ -26,8 +26,8 @@ type FoundMessage = ArrivedBatch & { message: number; first: number | null; last
 const MAX_RUN_MESSAGES = 10_000
 
 /**
- * In all channels. Undefined: the query selects no messages; 'nothing': none has records. Throws `malformed` for a run with more messages
- * in the range than are looked up.
+ * Finds the messages in all channels. Undefined: the query selects no messages; 'nothing': none has records. Throws `malformed` for a run
+ * with more messages in the range than are looked up.
  */
 export async function selectedMessages(
   db: Queryable,

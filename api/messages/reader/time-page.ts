@@ -17,7 +17,7 @@ import { pageRowsOf } from './window.ts'
  * the records of the page hold the page.
  */
 const BESIDE_PAGE = 1
-/** So many times the rows are looked at after a look that did not hold the page. */
+/** After a look that did not hold the page, this many times as many rows are looked at. */
 const WIDER = 4
 
 /**

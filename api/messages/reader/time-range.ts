@@ -1,6 +1,6 @@
 /** Ranges of the times of messages. */
 
-/** In epoch seconds, the end exclusive. */
+/** The times are in epoch seconds. The end is exclusive. */
 export type TimeRange = { fromSeconds: number | undefined; toSeconds: number | undefined }
 
 export const ALL_TIMES: TimeRange = { fromSeconds: undefined, toSeconds: undefined }

@@ -15,7 +15,7 @@ export async function countRecords(tx: Transaction, parts: Parts): Promise<numbe
   return rows[0]?.total ?? 0
 }
 
-/** The same where nothing has to be read for it; otherwise undefined. */
+/** Returns the number of records that match if nothing has to be read for it; otherwise undefined. */
 export function knownTotal({ counts, raw }: Parts): number | undefined {
   return raw.length === 0 && counts.table === undefined ? counts.known : undefined
 }

@@ -1,4 +1,4 @@
-/** Which part of the matches is read, and what is read of it. */
+/** The part of the matches that is read, and the fields that are read of it. */
 import type { PageEnd, Place } from '#core/cursor.ts'
 import type { Direction } from './order.ts'
 
@@ -7,11 +7,11 @@ export type Window = {
   limit: number
   order: string | undefined
   dir: Direction
-  /** Instead of an offset, in the order of time alone. */
+  /** Replaces the offset in the order of time. Other orders have no cursor. */
   cursor?: Place | undefined
 }
 
-/** Where a row was stored: its batch and the number of its message in it. Absent for an aggregate. */
+/** The place where a row was stored: its batch and the number of its message in it. Absent for an aggregate. */
 export type LinkedRow = {
   /** Its place in the order of time, as JSON; absent in other orders. */
   row_place?: string
@@ -34,7 +34,7 @@ export type RecordRow = LinkedRow & {
   bool_value: boolean | null
   string_value: string | null
   data_value: Buffer | null
-  /** Of an interval and series, when several aggregations are requested. */
+  /** The results of an interval and series, when several aggregations are requested. */
   aggregates?: Readonly<Record<string, number>>
 }
 

@@ -52,7 +52,9 @@ function beginningOf(filter: string): { text: string; isWhole: boolean } {
   return { text: isWhole ? fixed : fixed.replace(/\.$/, ''), isWhole }
 }
 
-/** For each query whether a retained message may match it. One statement answers all of them, because few subscriptions have any. */
+/**
+ * Returns for each query whether a retained message may match it. One statement answers all of them, because few subscriptions have any.
+ */
 export async function mayMatchRetained(db: Queryable, queries: readonly RetainedQuery[]): Promise<boolean[]> {
   const beginnings = queries.map(({ filter }) => beginningOf(filter))
   const { rows } = await sql<{ place: number }>`

@@ -9,7 +9,7 @@ const STEP_ROWS = 10_000
 /** Deletes expired projected batches; returns their number. */
 export async function deleteOldBatches({ pool }: Database): Promise<number> {
   for (let forgotten = 0; ;) {
-    // By number, as the primary key walks them: the oldest are the first.
+    // The rows are taken by number, as the primary key walks them: the oldest are the first.
     const { rowCount } = await pool.query(
       `DELETE FROM ingest_batches WHERE seq = ANY (ARRAY(
          SELECT seq FROM (SELECT seq, projected, arrived_at FROM ingest_batches ORDER BY seq LIMIT $2) oldest

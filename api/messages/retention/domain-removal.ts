@@ -15,7 +15,7 @@ const PARTITIONED = ['records', 'payloads', 'rollups']
 /** Everything that is stored of the domain's channels, as parts that are removed in order. */
 export async function removalsOf(database: Database, domainKey: number): Promise<RemovePart[]> {
   const { pool } = database
-  // Otherwise the last batches would be added to rollups that are already removed.
+  // Pending batches are added first: otherwise the last ones would be added to rollups that are already removed.
   await projectPending(database)
   const { rows: channels } = await pool.query<{ key: number }>(
     `SELECT key FROM channels WHERE domain_key = $1
@@ -31,7 +31,7 @@ export async function removalsOf(database: Database, domainKey: number): Promise
   const keys = channels.map((channel) => channel.key)
   const tables = [...leaves.map((leaf) => leaf.name), 'rollup_weeks', 'latest_records', 'series']
 
-  // Row by row number inside one partition: a join over all of them would read them whole for each part.
+  // Rows are deleted by their row numbers inside one partition: a join over all partitions would read them whole for each part.
   const removeOf =
     (table: string, channelKeys: readonly number[]): RemovePart =>
     async (limit) => {

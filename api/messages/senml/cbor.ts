@@ -59,7 +59,7 @@ class Reader {
       case 0:
         return this.#argument(info)
       case 1:
-        // In one step: a 64-bit argument as a double would be rounded twice.
+        // The number is converted in one step: a 64-bit argument as a double would be rounded twice.
         return info === 27 ? Number(this.#negative(info)) : -1 - this.#argument(info)
       case 2:
         return this.#string(info, 2)
@@ -177,7 +177,7 @@ class Reader {
     const exponent = this.#integer(false)
     const mantissa = this.#integer(true)
     if (length === INDEFINITE && this.#byte() !== 0xff) throw notDecimal()
-    // Through text, because 27315 * 10 ** -2 is not the double nearest to 273.15.
+    // The number is parsed from text, because 27315 * 10 ** -2 is not the double nearest to 273.15.
     return Number(`${mantissa}e${exponent}`)
   }
 

@@ -73,7 +73,7 @@ class PackReader {
   readonly #base = newBase()
   #baseName: Prefix = NO_PREFIX
   #at = 0
-  /** Of the text that was parsed last. */
+  /** The bounds of the text that was parsed last. */
   #textStart = 0
   #textEnd = 0
 

@@ -1,4 +1,4 @@
-/** What a SenML pack resolves to: one self-contained record per measurement (RFC 8428 section 4.6). */
+/** A record of a resolved SenML pack. Each measurement is one self-contained record (RFC 8428 section 4.6). */
 
 export type ResolvedRecord = {
   /** Base name and name joined; a valid SenML name. */

@@ -1,11 +1,11 @@
 /**
- * The units of SenML: the primary ones of RFC 8428 section 12.1 and RFC 8798 section 2, and the secondary ones of
- * RFC 8798 section 3. For showing and converting values: other units are stored unchanged.
+ * The units of SenML: the primary ones of RFC 8428 section 12.1 and RFC 8798 section 2, and the secondary ones of RFC 8798 section 3. They
+ * serve to show and convert values; other units are stored unchanged.
  */
 
 export type Unit = {
   symbol: string
-  /** For a secondary unit: value in the primary unit = value * scale + offset. */
+  /** A secondary unit has a primary one: value in the primary unit = value * scale + offset. */
   primary?: { symbol: string; scale: number; offset: number }
 }
 

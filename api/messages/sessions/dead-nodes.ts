@@ -13,7 +13,7 @@ export async function disconnectSessionsOf(
   record: Recorder,
   { id, position }: DeadNode,
 ): Promise<void> {
-  // In the order of every writer: sessions, then the rows that belong to them.
+  // The locks are taken in the order of every writer: sessions first, then the rows that belong to them.
   await sql`SELECT FROM mqtt_sessions WHERE node = ${id} AND is_connected ORDER BY key FOR UPDATE`.execute(tx)
   await sql`
     UPDATE mqtt_subscriptions u SET position = ${position} FROM mqtt_sessions s

@@ -67,7 +67,7 @@ export async function openSessions(
     await loadReceived(tx, keptKeys),
     await loadOutbound(tx, keptKeys),
   ]
-  // Last: until here the row has the previous node and its position.
+  // The sessions are written last: until here each row has the previous node and its position.
   const opened = await upsert(tx, node, wanted)
   for (const row of opened.values()) recordSessionEvent(record, 'connect', row, node)
   return requests.map((request) => {

@@ -19,7 +19,10 @@ export type SessionPositions = {
   undo(): void
 }
 
-/** With the sign of life of the node. `isOwed`: also when there is nothing to write. */
+/**
+ * Writes the positions with the sign of life of the node. If `isOwed` is true, the sign of life is also written when no position has
+ * changed.
+ */
 export async function writeSessionPositions(
   node: LivingNode,
   told: SessionPositions,

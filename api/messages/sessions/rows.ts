@@ -23,9 +23,9 @@ export type StoredSubscription = {
   /** The byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1). */
   options: number
   identifier: number | undefined
-  /** Id of an event of the changelog; undefined: the node's position. For a shared subscription: the start of a new group. */
+  /** Id of an event of the changelog; undefined: the node's position. A shared subscription has the start of a new group here. */
   position: string | undefined
-  /** Of a shared subscription; undefined in rows that are older than groups. */
+  /** The group of a shared subscription. Undefined in rows that are older than groups. */
   group?: { name: string; filter: string } | undefined
 }
 
@@ -89,7 +89,7 @@ export type OutboundFacts = {
 }
 
 export type OpenSession = SessionOwner & {
-  /** Of the client. */
+  /** The domain of the client. */
   domainKey: number
   isClean: boolean
   version: number

@@ -22,7 +22,7 @@ const COUNTED: Readonly<Record<SessionQuota, Sql<unknown>>> = {
      JOIN mqtt_subscriptions u ON u.session_key = s.key`,
 }
 
-/** What the domains have of it now. */
+/** The usage of the domains now. */
 export async function countSessionUsage(
   db: Queryable,
   name: SessionQuota,
@@ -59,7 +59,7 @@ export class SessionQuotas {
     return this.#meters[name].ready(domainKey)
   }
 
-  /** Without a figure the database does not answer, and there is room as far as is known. */
+  /** If there is no recent figure, the database does not answer, and there is room as far as is known. */
   room(domainKey: number, name: SessionQuota): Room {
     const limit = this.#meters[name].limitOf(domainKey)
     return limit === undefined ? undefined : Math.max(0, limit - (this.#meters[name].used(domainKey) ?? 0))
@@ -70,7 +70,7 @@ export class SessionQuotas {
     this.#meters[name].add(domainKey, change)
   }
 
-  /** That the domain has no more room. */
+  /** The error of a domain that has no more room. */
   refusal(domainKey: number, name: SessionQuota): ServiceError {
     const limit = this.#meters[name].limitOf(domainKey) ?? 0
     return new ServiceError('quota_exceeded', `the quota of the domain is ${limit} ${DOMAIN_QUOTAS[name].noun}`)

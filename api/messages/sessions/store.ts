@@ -38,7 +38,7 @@ export type SessionStore = {
   close(session: CloseSession): Promise<void>
   /** Ends the sessions of these clients that are no longer enabled, on any node. */
   removeOfDisabled(clientKeys: readonly number[]): Promise<void>
-  /** What domains may have of connections, sessions and subscriptions. */
+  /** The limits of domains for connections, sessions and subscriptions. */
   readonly quotas: SessionQuotas
   stop(): Promise<void>
 }

@@ -73,7 +73,7 @@ export async function partFromNode(tx: Transaction, sessionKeys: readonly number
      WHERE s.key = ANY (${[...sessionKeys]}::bigint[]) AND u.session_key = s.key AND u.position IS NULL`.execute(tx)
 }
 
-/** By session. */
+/** Returns the subscriptions by session. */
 export async function loadSubscriptions(
   tx: Transaction,
   sessionKeys: readonly number[],

@@ -146,7 +146,7 @@ function recordAll(
   }
 }
 
-/** Not connected when the node was considered dead. */
+/** A session that still belongs to the connection. It is not connected if the node was considered dead. */
 type Owned = SessionFacts & { is_connected: boolean }
 
 const idOf = ({ key, epoch }: SessionName) => `${key} ${epoch}`

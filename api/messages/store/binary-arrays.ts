@@ -5,7 +5,7 @@
 import { ARRAY_HEADER_BYTES, OIDS, viewOf, writeArrayHeader, writeInt64 } from './binary-rows.ts'
 
 const LENGTH_BYTES = 4
-/** Of the types that numbers are written as. */
+/** The sizes in bytes of the types that numbers are written as. */
 const NUMBER_BYTES = { int2: 2, int4: 4, int8: 8, timestamptz: 8, float8: 8 } as const
 
 export type NumberType = keyof typeof NUMBER_BYTES
@@ -31,7 +31,7 @@ export function numberArray(type: NumberType, values: Float64Array): Buffer {
   return buffer.subarray(0, at)
 }
 
-/** The same of a number of each row; undefined is NULL too. */
+/** Writes a number of each row as `numberArray` does; undefined is NULL too. */
 export function numbersOf<Row>(
   type: NumberType,
   rows: Iterable<Row>,

@@ -170,10 +170,10 @@ export function writeInt64(view: DataView, at: number, value: number): void {
   view.setUint32(at + 4, value >>> 0)
 }
 
-/** Of one dimension that begins at 1. */
+/** Writes the header of an array of one dimension that begins at 1. */
 export function writeArrayHeader(view: DataView, at: number, oid: number, length: number): void {
   view.setInt32(at, 1)
-  // Whether it has NULLs; PostgreSQL checks the elements itself.
+  // The flag for NULLs stays 0: PostgreSQL checks the elements itself.
   view.setInt32(at + 4, 0)
   view.setInt32(at + 8, oid)
   view.setInt32(at + 12, length)

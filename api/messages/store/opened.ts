@@ -9,11 +9,14 @@ export const RECORDS_IN_ROW: Sql<unknown> = sql`unnest(
 
 const PLACES = sql`(SELECT generate_series(1, cardinality(m.times)) AS place) AS g`
 
-/** Of the same records only what orders and names them: taken out one by one, they cost half of what a table of them does. */
+/**
+ * The same records with only the columns that order and name them. Taken out one by one, the columns cost half of what a table of the
+ * records does.
+ */
 export const TIMES_IN_ROW: Sql<unknown> = sql`(
   SELECT m.series_keys[g.place] AS series_key, m.times[g.place] AS time, g.place FROM ${PLACES}) AS r`
 
-/** The same with the numbers that most of them have. */
+/** The columns of `TIMES_IN_ROW` and the numeric value, which most records have. */
 export const NUMBERS_IN_ROW: Sql<unknown> = sql`(
   SELECT m.series_keys[g.place] AS series_key, m.times[g.place] AS time, m."values"[g.place] AS value FROM ${PLACES} OFFSET 0) AS r`
 

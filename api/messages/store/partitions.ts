@@ -7,13 +7,13 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 
 /**
- * How far ahead partitions exist. Each one costs planning time in every read of messages, maintenance runs each hour, and a writer
- * without a partition creates it.
+ * Partitions exist for this number of days ahead. Each one costs planning time in every read of messages, maintenance runs each hour, and a
+ * writer without a partition creates it.
  */
 const AHEAD_DAYS = 3
 /** A partition holds the arrivals of a week, from Monday to Monday in UTC. */
 export const WEEK_SECONDS = 7 * 86_400
-/** What a start waits for, enough until the first round of maintenance. */
+/** A start waits until partitions exist for this number of days, which is enough until the first round of maintenance. */
 export const PRESENT_DAYS = 1
 /** An empty partition is dropped this long after its week, when no transaction of that week is running any more. */
 const EMPTY_DAYS = 1

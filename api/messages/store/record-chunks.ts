@@ -56,7 +56,7 @@ function asChunk(records: readonly ResolvedRecord[], seriesKeys: readonly number
   return { records, seriesKeys, minSeconds, maxSeconds }
 }
 
-/** Of the time as it is stored, rounded to microseconds: a time may be rounded up into the next bucket. */
+/** Returns the bucket of the time as it is stored, rounded to microseconds: a time may be rounded up into the next bucket. */
 function bucketOf(timeSeconds: number): number {
   const wholeSeconds = Math.floor(timeSeconds)
   const isRoundedUp = Math.round((timeSeconds - wholeSeconds) * 1e6) === 1e6

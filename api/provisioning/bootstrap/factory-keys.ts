@@ -54,8 +54,8 @@ export class FactoryKeys {
   }
 
   /**
-   * Before a configuration of the domain gets the pair: compares the key with those of other domains for this external id. The creation
-   * does not depend on the result. Throws `rate_limited` after too many keys that others do not have.
+   * Call it before a configuration of the domain gets the pair. It compares the key with those of other domains for this external id. The
+   * creation does not depend on the result. Throws `rate_limited` after too many keys that others do not have.
    */
   async compare(caller: UserPrincipal, domainKey: number, externalId: string, mac: Buffer): Promise<void> {
     const { database, throttle, callers } = this.#deps
@@ -73,7 +73,10 @@ export class FactoryKeys {
     }
   }
 
-  /** For the owners of the external id, also of a dry run. It does not name the caller, who may belong to another domain. */
+  /**
+   * Records a refusal for the owners of the external id, also in a dry run. The record does not name the caller, who may belong to another
+   * domain.
+   */
   async #record(owners: readonly ExternalMatch[], attributes: Readonly<Record<string, unknown>>): Promise<void> {
     await outsideTrial(
       async () =>

@@ -44,7 +44,7 @@ export async function parseCsv(
 
 class Invalid extends Error {
   readonly fault: CsvFault
-  /** Where the fault was found. */
+  /** The position at which the fault was found. */
   readonly at: number
 
   constructor(fault: CsvFault, at: number) {

@@ -116,7 +116,7 @@ async function enqueueDeliveries(
   let fell = false
   const deliveries = []
   for (const { key, found } of wanted) {
-    // Of a subscription that was removed meanwhile nothing is stored.
+    // If a subscription was removed meanwhile, nothing is stored for it.
     const room = rooms.get(key) ?? 0
     deliveries.push(...found.slice(0, room).map((message) => deliveryOf(key, message)))
     const next = found[room]

@@ -191,7 +191,7 @@ const interestOf = (row: InterestRow): Interest => ({
   filter: row.filter,
 })
 
-/** Those that are not behind. */
+/** Returns the subscriptions that are not behind. */
 export async function listInterests(db: Queryable): Promise<Interest[]> {
   const { rows } = await sql<InterestRow>`
     SELECT ${INTERESTS} FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key
@@ -248,7 +248,9 @@ export async function listSubscriptionsBehind(
   return rows.map(({ key }) => key)
 }
 
-/** Where a subscription that is behind goes on; undefined: with what the others get next. */
+/**
+ * Stores the place where a subscription that is behind goes on. Undefined: it goes on together with the subscriptions that are not behind.
+ */
 export async function storeSubscriptionPlace(
   tx: Transaction,
   key: number,
@@ -265,7 +267,7 @@ export async function countMissed(tx: Transaction, key: number, count: number): 
     WHERE n.key = ${key}`.execute(tx)
 }
 
-/** What a failure changes in a subscription: it is counted since the last delivery. */
+/** The columns that a failure changes in a subscription. Failures are counted since the last delivery. */
 const failure = (reason: string, count: Sql<unknown>) =>
   sql`error_at = now(), error_reason = ${reason}, error_count = n.error_count + ${count}`
 
@@ -286,7 +288,7 @@ const IS_FOLLOWING = sql<boolean>`EXISTS (SELECT FROM notification_deliveries e 
 
 export type DueDelivery = {
   key: number
-  /** The same at each attempt, and of its dead letter. */
+  /** The id is the same at each attempt and for the dead letter of the delivery. */
   id: string
   attempts: number
   payload: NotificationPayload
@@ -294,7 +296,7 @@ export type DueDelivery = {
   subscriptionId: string
   contact: string
   isConfirmed: boolean
-  /** Since its last delivery, when this one was claimed. */
+  /** True if the subscription had failed since its last delivery, at the time of the claim. */
   hasFailed: boolean
   owner: { key: number; id: string; isPlatformAdmin: boolean; isEnabled: boolean }
   domainKey: number
@@ -498,7 +500,7 @@ export async function failDeliveries(
       FROM lanes l WHERE w.key = l.key`.execute(db)
 }
 
-/** Whose rows count with their size. */
+/** The table whose rows count by their size in the quota `queued_bytes`. */
 export const NOTIFICATION_TABLE = 'notification_deliveries'
 
 /** Bytes of the deliveries of domains that wait or were given up, as they are stored; a domain that is absent has none. */

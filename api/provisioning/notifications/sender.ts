@@ -69,7 +69,7 @@ const RIGHT_SECONDS = 60
 /** Longer than any attempt. After it another process claims the delivery. */
 const LEASE_SECONDS = 120
 const RETRY_SECONDS: readonly number[] = [10, 60, 300, 1800, 7200]
-/** What one contact gets: a mailbox is read by a person, a webhook by a program. */
+/** The limits of one contact: a mailbox is read by a person, a webhook by a program. */
 const MAIL_RULE: BucketRule = { burst: 30, perMinute: 30 }
 const WEBHOOK_RULE: BucketRule = { burst: 100, perMinute: 600 }
 const SECONDS_PER_MINUTE = 60
@@ -233,7 +233,7 @@ export class Sender {
     const { database, journal, logger, rightSeconds: pauseSeconds = RIGHT_SECONDS } = this.#deps
     const { subscriptionId: id, channelId, channelKey, domainKey, owner } = due
     const hold = { reason, pauseSeconds, expiryDays: MAX_WAIT_DAYS }
-    // Only the first one needs a transaction with the journal.
+    // Only the first failure needs a transaction with the journal.
     if (due.hasFailed) return void (await holdDeliveries(database.db, due, hold))
     logger.info({ subscription: id, reason }, 'the notifications of a subscription wait')
     await journal.change('system', async (tx, record) => {

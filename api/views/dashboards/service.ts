@@ -28,9 +28,9 @@ export type DashboardsService = {
   list(caller: UserPrincipal, domainId: string, query: DashboardQuery): Promise<Page<DashboardRecord>>
   /** Throws the same `not_found` for an unknown dashboard and one that the caller may not view. */
   get(caller: UserPrincipal, domainId: string, id: string): Promise<WholeDashboard>
-  /** Only by its owner. Throws `forbidden` for a shared dashboard of another user. */
+  /** Only the owner may change a dashboard. Throws `forbidden` for a shared dashboard of another user. */
   update(caller: UserPrincipal, domainId: string, id: string, input: DashboardUpdate): Promise<WholeDashboard>
-  /** By its owner, and a shared one by an administrator of the domain. */
+  /** The owner may remove a dashboard, and an administrator of the domain a shared one. */
   remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
   preferences(caller: UserPrincipal, domainId: string): Promise<PreferencesRecord | undefined>
   /** Replaces all of them. */

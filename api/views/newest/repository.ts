@@ -19,7 +19,7 @@ export type NewestRow = {
   sum: number | null
 }
 
-/** In the order of the ids, at most one row of each client. */
+/** Returns the rows in the order of the ids, at most one row of each client. */
 export async function findNewest(db: Queryable, domain: DomainAccess, ids: readonly string[]): Promise<NewestRow[]> {
   const ofClients = domain.accessible('client', 'read').isAmong('e', 'row')
   const ofChannels = domain.accessible('channel', 'subscribe').isAmong('c', 'row')

@@ -81,7 +81,7 @@ export async function insertPlatformSample(tx: Transaction, workers: number): Pr
   return numAffectedRows === 1n
 }
 
-/** Of the domains with a client that is online, or with one of these workers. */
+/** Inserts the samples of the domains that have a client online or one of these workers. */
 export async function insertSamples(
   tx: Transaction,
   workers: readonly { domainKey: number; workers: number }[],

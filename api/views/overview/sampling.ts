@@ -13,7 +13,9 @@ import { SLOT_SECONDS, deleteOldSamples, insertPlatformSample, insertSamples } f
 const FIRST_PAUSE_MS = 10_000
 const SLOT_MS = SLOT_SECONDS * 1000
 
-/** In the middle of a slot: a clock that differs from that of the database by less than half a slot leaves none out. */
+/**
+ * The time until the middle of the next slot. A clock that differs from that of the database by less than half a slot leaves no slot out.
+ */
 const untilNextSlot = (nowMs: number) => SLOT_MS - ((nowMs + SLOT_MS / 2) % SLOT_MS)
 
 export function startSampling(database: Database, logger: Logger): PeriodicRounds {

@@ -77,7 +77,7 @@ const Runs = Type.Object(
 const Workers = Type.Object({ alive: Count, draining: Count, dead: Count, slots: Count, used_slots: Count })
 const LETTER_KINDS = ['task', 'consumer', 'subscription'] as const
 export type LetterKind = (typeof LETTER_KINDS)[number]
-/** Of each kind; further letters of a source are not counted. */
+/** The limits apply to each kind. Further letters of a source are not counted. */
 export const LETTER_BOUNDS = { sources: 50, letters: 1_000 } as const
 /** Sources that the overview names. */
 export const MAX_LETTER_SOURCES = 10

@@ -1,4 +1,4 @@
-/** What is going on in a domain, or on the platform: every figure comes from the room that knows it. */
+/** The overview of a domain, or of the platform. Every figure comes from the room that knows it. */
 import type { DeviceServices } from '#api/devices/index.ts'
 import { createJournalService, presentJournalRecord } from '#api/identity/index.ts'
 import type { AccessPolicy, DomainAccess, GroupsService, UserPrincipal } from '#api/identity/index.ts'

@@ -30,7 +30,7 @@ export function createSearchService({ database, access }: { database: Database; 
   }
 }
 
-/** Without `types`, every type. The order is that of the query. */
+/** Returns every type if `types` is absent. The order is that of the query. */
 function parseTypes(types: string | undefined): readonly SearchedType[] {
   if (types === undefined) return SEARCHED_TYPES
   const names = [...new Set(types.split(','))]

@@ -58,7 +58,7 @@ export function eventFrame(id: string, position: string, event: string, data: st
   return `${head.slice(0, -1)},"data":${data}}`
 }
 
-/** Without an id it is about the connection. */
+/** The frame of an error. If it has no id, the error is about the connection. */
 export function errorFrame(id: string | undefined, error: unknown): string {
   return JSON.stringify({ type: 'error', ...(id === undefined ? {} : { id }), ...presentError(error) })
 }

@@ -32,7 +32,7 @@ export type Subscribe = Static<typeof Subscribe>
 
 export const Unsubscribe = Type.Object({ type: Type.Literal('unsubscribe'), id: Id })
 
-/** What a receiver answers to messages of a subscription to a consumer. */
+/** The frames with which a receiver answers messages of a subscription to a consumer. */
 export const Ack = Type.Object({ type: Type.Literal('ack'), id: Id, ...PositionsToAck.properties })
 export type Ack = Static<typeof Ack>
 export const Nack = Type.Object({ type: Type.Literal('nack'), id: Id, ...PositionsToNack.properties })

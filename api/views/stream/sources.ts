@@ -1,4 +1,4 @@
-/** What a stream can subscribe to. Each source is the stream that exists for it alone, with another writer. */
+/** The sources that a stream can subscribe to. Each source is the stream that exists for it alone, with another writer. */
 import { formatPlace, takenJson } from '#api/consumers/index.ts'
 import type { DeliveryService } from '#api/consumers/index.ts'
 import type { MessageCredentials, MessageGate } from '#api/devices/index.ts'
@@ -12,7 +12,7 @@ import type { TaskEvent, TaskEventFanOut } from '#queues/index.ts'
 import { taskEventId } from '#queues/index.ts'
 import type { Ack, Nack, Subscribe } from './schema.ts'
 
-/** Where events of a subscription go. */
+/** The receiver of the events of a subscription. */
 export type Sink = {
   event(position: string, event: string, data: string): void
   /** Everything before the position was delivered, or cannot be read. */
@@ -27,7 +27,7 @@ export type SourceEnd = 'slow_reader' | 'behind' | 'unauthenticated' | 'forbidde
 
 export type Subscription = {
   readonly keptBytes: number
-  /** Of a consumer: acknowledges messages or puts them back, and returns their number. */
+  /** Only subscriptions to a consumer have it. It acknowledges messages or puts them back, and returns their number. */
   answer?: (frame: Ack | Nack) => Promise<number>
   close(): void
 }

@@ -14,7 +14,10 @@ import { runProgram } from './run-program.ts'
 
 export const DATABASE_USER = 'skein'
 export const DATABASE_NAME = 'skein'
-/** What initdb creates for administrators. It becomes ours: the copy of another database takes as long as the start of the server. */
+/**
+ * The database that initdb creates for administrators. It becomes ours: the copy of another database takes as long as the start of the
+ * server.
+ */
 const INITIAL_DATABASE = 'postgres'
 
 const PROGRAM_DEADLINE_MS = 120_000
@@ -114,7 +117,7 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
       `ALTER DATABASE ${INITIAL_DATABASE} RENAME TO ${DATABASE_NAME}`,
       `COMMENT ON DATABASE ${DATABASE_NAME} IS NULL`,
     ])
-    // Once and several files at a time: both programs would sync what they wrote one file after the other.
+    // The files are synced once and several at a time: both programs would sync what they wrote one file after the other.
     if (!isUnsafe) await syncTree(fresh, undefined, signal)
     await rename(fresh, clusterDir)
     syncFolder(postgresDir)

@@ -16,7 +16,7 @@ export type DiskGuardOptions = {
 }
 
 export type DiskGuard = {
-  /** As of the last check, at most one interval ago; false when the check failed. */
+  /** The result of the last check, which is at most one interval old. False when the check failed. */
   hasRoom(): boolean
   /** Checks now. */
   refresh(): Promise<void>

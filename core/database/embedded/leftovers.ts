@@ -18,7 +18,7 @@ const FAST_STOP_MS = 15_000
 const QUIT_MS = 3000
 const KILL_MS = 3000
 
-/** With `isThorough`, checks every process, also without a `postmaster.pid`. */
+/** Stops the processes that an earlier server left. If `isThorough` is true, it checks every process, also without a `postmaster.pid`. */
 export async function endLeftovers(leftovers: Leftovers, isThorough: boolean): Promise<void> {
   const { clusterDir, log } = leftovers
   const pid = readPostmasterPid(clusterDir)

@@ -7,7 +7,7 @@ import { fileFailure } from './failures.ts'
 
 export type Password = {
   text: string
-  /** Not on disk yet: an existing cluster must be given the password first. */
+  /** True if it is not on disk yet: an existing cluster must be given the password first. */
   isNew: boolean
   /** Writes it to disk; has no effect when it is already there. */
   keep(): void

@@ -33,7 +33,7 @@ export type PostmasterOptions = {
 /** The server failed because an earlier one had not ended completely; a retry may succeed. */
 export class LeftoverConflict extends Error {}
 
-/** Enough to recover 1 GB of write-ahead log from a slow disk. The server logs its progress. */
+/** This is enough to recover 1 GB of write-ahead log from a slow disk. The server logs its progress. */
 const READY_DEADLINE_MS = 600_000
 const READY_POLL_MS = 2
 const STOP_DEADLINE_MS = 30_000

@@ -7,7 +7,7 @@ export type SafetyClient = { query(text: string): Promise<{ rows: Record<string,
 
 /** Each must be on for a committed transaction to survive a power failure. */
 const REQUIRED = ['fsync', 'full_page_writes', 'synchronous_commit'] as const
-/** With these, COMMIT returns after a standby has the transaction on its disk. */
+/** The values with which COMMIT returns after a standby has the transaction on its disk. */
 const REPLICATED_COMMITS = new Set(['on', 'remote_apply'])
 
 /**
@@ -44,7 +44,7 @@ export async function findReplicationFault(client: SafetyClient): Promise<string
   return undefined
 }
 
-/** For a connection that is made while the program runs: the server may be another one. Throws `unavailable`. */
+/** Checks a connection that is made while the program runs: the server may be another one. Throws `unavailable`. */
 export async function requireReplication(client: SafetyClient): Promise<void> {
   const fault = await findReplicationFault(client)
   if (fault !== undefined)

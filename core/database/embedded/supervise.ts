@@ -23,7 +23,7 @@ export type SupervisedPostgres = {
   connection: EmbeddedConnection
   dataDir: string
   notices: string[]
-  /** Of the current server, or of the last one. */
+  /** The process id of the current server, or of the last one. */
   readonly pid: number
   readonly isUp: boolean
   /** Stops the supervision and the server, also during a start. Idempotent. */

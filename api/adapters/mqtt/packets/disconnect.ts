@@ -23,7 +23,7 @@ export function parseDisconnect(reader: PacketReader, flags: number, version: Pr
   return { type: 'disconnect', reasonCode, properties }
 }
 
-/** For 5.0; connections of older versions are closed without it. */
+/** Formats the packet for 5.0. Connections of older versions are closed without it. */
 export function formatDisconnect(reasonCode: number, reason?: string): Buffer {
   const writer = new PacketWriter().byte(reasonCode)
   writeProperties(writer, reason === undefined ? NO_PROPERTIES : { reasonString: reason })

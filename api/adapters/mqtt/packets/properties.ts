@@ -25,7 +25,7 @@ export type Properties = {
   topicAlias?: number
   maximumQos?: number
   retainAvailable?: number
-  /** In the order in which they were sent [MQTT-3.3.2-18]. */
+  /** The user properties are in the order in which they were sent [MQTT-3.3.2-18]. */
   userProperties?: (readonly [string, string])[]
   maximumPacketSize?: number
   wildcardSubscriptionAvailable?: number

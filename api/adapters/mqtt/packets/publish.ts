@@ -71,7 +71,7 @@ export type PublishTemplate = {
   /** The offset of the topic's length. */
   topicAt: number
   packetIdAt: number
-  /** Of 5.0, without their length. */
+  /** The size of the properties of 5.0, without the field of their length. */
   propertyBytes: number
 }
 
@@ -115,7 +115,7 @@ const TOPIC_ALIAS = 0x23
 /** The length of an empty one. */
 const NO_TOPIC = Buffer.alloc(2)
 
-/** The same for 5.0 with a topic alias, and with the topic only when the alias is new. */
+/** Returns the packet of 5.0 for one receiver with a topic alias. It contains the topic only when the alias is new. */
 export function stampAliased(
   { bytes, qos, topicAt, packetIdAt, propertyBytes }: PublishTemplate,
   packetId: number,

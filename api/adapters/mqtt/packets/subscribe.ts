@@ -6,7 +6,7 @@ import { PacketWriter, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
 
 export type SubscribeFilter = {
-  /** As the client wrote it, `$share/…` included. */
+  /** The filter as the client wrote it, `$share/…` included. */
   filter: string
   qos: Qos
   noLocal: boolean

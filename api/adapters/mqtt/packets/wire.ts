@@ -119,7 +119,7 @@ export class PacketWriter {
   #bytes = Buffer.allocUnsafe(128)
   #length = 0
 
-  /** Where the next bytes go. May replace `#bytes`: ask for it before that is named. */
+  /** Returns the offset where the next bytes go. It may replace `#bytes`: call it before `#bytes` is read. */
   #room(length: number): number {
     const at = this.#length
     if (at + length > this.#bytes.length) {

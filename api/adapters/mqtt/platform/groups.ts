@@ -96,7 +96,7 @@ export class Groups {
     for (const subscription of session.subscriptions.values()) this.#groupOf(subscription)?.consumer?.deliverWaiting()
   }
 
-  /** Of QoS 2 messages about to be sent, those of groups that must not be delivered to others from now on. */
+  /** Returns, of QoS 2 messages that are about to be sent, those of groups that must not be delivered to others from now on. */
   passedOf(outbound: readonly Outbound[]): GroupPassed[] {
     return outbound.flatMap(({ batch, state, applicationMessage: { facts } }) => {
       if (!isOfGroup(batch) || state !== 'waiting' || facts.batchSeq === undefined) return []

@@ -77,7 +77,7 @@ export async function resumeSubscriptions(
     messages.presence.subscribed(one.clientKey, 'mqtt')
     if (subscription.group !== undefined) {
       shared.push(subscription)
-      // From a version without groups: its group begins at the position of the subscription.
+      // The subscription is from a version without groups: its group begins at the position of the subscription.
       if (row.group === undefined) ungrouped.push(toStoredSubscription(subscription, row.position))
       continue
     }

@@ -7,7 +7,7 @@ import type { Cursor } from './cursors.ts'
 export type SessionState = {
   session: Session
   clientKey: number
-  /** By channel. */
+  /** The keys are channels. */
   cursors: Map<number, Cursor>
   will: SessionWill | undefined
   /** Completed QoS 2 messages, kept until the position has passed them. */

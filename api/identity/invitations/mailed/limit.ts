@@ -5,7 +5,7 @@ import type { BucketRule, SharedLimits } from '#core/limits/index.ts'
 
 /** Three mails to an address in five minutes, as for the other links. */
 const RECIPIENT: BucketRule = { burst: 3, perMinute: 0.6 }
-/** Of one sender, in all domains. */
+/** The limit of one sender, in all domains. */
 const SENDER: BucketRule = { burst: 50, perMinute: 1 }
 
 export type MailLimit = {

@@ -68,7 +68,7 @@ function roleOf(row: Row): MailedRecord['role'] {
   return { id: row.role_id, name: row.role_name ?? '', actions: row.role_actions ?? [] }
 }
 
-/** Those whose link is valid, by address. A domain has at most `MAX_MAILED`. */
+/** Returns the invitations whose link is valid, sorted by address. A domain has at most `MAX_MAILED`. */
 export async function listMailed(db: Queryable, domainKey: number): Promise<MailedRecord[]> {
   const { rows } = await sql<Row>`
     SELECT m.*, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
