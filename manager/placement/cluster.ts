@@ -37,7 +37,7 @@ export class Cluster {
   #placements = 0
   /** Tasks of several domains, or of a domain and of none, use the workers of the platform. */
   isShared = false
-  /** Of the first run. */
+  /** The domain of the first run. */
   #firstDomain: { id: string | null } | undefined
 
   /** A cache allocates its capacity when it is created: code with thousands of clusters passes smaller limits. */

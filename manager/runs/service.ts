@@ -61,7 +61,7 @@ export type SystemStart = {
   cause: RunCause
   overrides?: RunOverrides
   trigger?: GivenMessages
-  /** As in `StartRequest`. */
+  /** See `StartRequest`. */
   contents?: readonly (ContentRef | null)[]
   claims?: Claims
   /** Place of its cause in a trace. */
