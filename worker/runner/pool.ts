@@ -140,7 +140,7 @@ class Pool implements RunnerPool {
     for (const run of meant) run.end(outcome)
   }
 
-  /** Once per turn of the event loop. */
+  /** Places runs once per turn of the event loop. */
   #placeSoon(): void {
     if (this.#isPlacing || this.#isClosed) return
     this.#isPlacing = true
@@ -219,7 +219,7 @@ class Pool implements RunnerPool {
     return this.#supervisor.runners.filter((runner) => runner.domain === domain).length
   }
 
-  /** No runner accepts this domain now: starts one or, at the limit, retires the one that was idle longest. */
+  /** Makes room if no runner accepts this domain now: starts one or, at the limit, retires the one that was idle longest. */
   #makeRoomFor(domain: string, turn: PlacementRound): void {
     if (turn.claim('runner', turn.starting)) return
     const { runners } = this.#supervisor

@@ -172,7 +172,7 @@ export class RunnerProcess {
 
   #noteResident(residentBytes: number): boolean {
     this.#reportedResidentBytes = residentBytes
-    // If the system reports the memory, a runner has no reason to.
+    // If the system reports the memory, a runner has no reason to report it.
     return process.platform !== 'linux'
   }
 

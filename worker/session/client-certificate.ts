@@ -39,7 +39,7 @@ export class ClientCertificate {
     return this.#shown
   }
 
-  /** By the wall clock; undefined without a certificate. */
+  /** The end of the certificate, by the wall clock; undefined without a certificate. */
   get endsAt(): Date | undefined {
     return this.#validity && new Date(this.#validity.toMs)
   }

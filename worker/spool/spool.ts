@@ -35,7 +35,7 @@ export class Spool {
   #file: FileHandle
   #fileBytes: number
   #heldBytes = 0
-  /** When each of the held came, in the same order. */
+  /** The times when the held results came, in the same order. */
   readonly #sinceMs = new Map<string, number>()
   /** Results that wait for their acknowledgement before they are written, oldest first. */
   readonly #deferred = new Map<string, Unwritten>()
@@ -216,7 +216,7 @@ export class Spool {
         for (const result of results) result.reject(error)
       }
     }
-    // In the same turn in which nothing is due any more, so that the next result starts a new write.
+    // This is in the same turn in which nothing is due any more, so that the next result starts a new write.
     this.#writing = undefined
     if (this.#acknowledgements.length > 0) this.#writeLater()
   }
