@@ -26,7 +26,10 @@ export type RunCounts = {
   completed: number
   failed: number
   stopped: number
-  /** By the step in which they were started, oldest first; `at` is its start in seconds since 1970. Steps before `since` are absent. */
+  /**
+   * The runs by the step in which they were started, oldest first; `at` is the start of the step in seconds since 1970. Steps before
+   * `since` are absent.
+   */
   steps: { at: number; started: number; failed: number }[]
 }
 
