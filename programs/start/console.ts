@@ -20,7 +20,7 @@ const SOURCES = join(HOME, 'console')
 const SHARED_SOURCES = ['wasm', 'wasi', 'guests', 'transpiler', 'bytes', 'errors'].map((part) =>
   join(HOME, 'core', part),
 )
-/** In a build of Skein. */
+/** The console in a build of Skein. */
 const BUILT = join(HOME, 'console')
 const CACHE = join(HOME, 'node_modules', '.cache', 'console')
 /** A build takes seconds. Processes of the platform wait for it, at most for two minutes. */
