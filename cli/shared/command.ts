@@ -88,7 +88,7 @@ export type Session = {
   /** Whether a token is available without one on the command line. */
   hasToken(): boolean
   authorization(request: ApiRequest, url: string): Promise<string | undefined>
-  /** After a 401: whether a newer token is available, so that a retry makes sense. */
+  /** Called after a 401. Resolves to true if a newer token is available, so that a retry makes sense. */
   renew(request: ApiRequest): Promise<boolean>
   hintWhenRefused(request: ApiRequest): string
   /** Secrets that `--curl` must not show, with the shell expression for each. */
