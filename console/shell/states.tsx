@@ -40,7 +40,7 @@ export function QueryView<T>({
   )
 }
 
-/** Above content that could not be asked for again. */
+/** A notice above content that could not be asked for again. */
 export function AgeNotice({ at, error, onRetry }: { at: number; error: Error; onRetry: () => void }) {
   const now = useNow(5_000)
   return (

@@ -14,7 +14,7 @@ export type Snippet = {
 const RECORD = { n: 'temperature', u: 'Cel', v: 21.5 }
 const PACK = formatJson([RECORD])
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'mqtt:': '1883', 'mqtts:': '8883' }
-/** In texts that are no shell commands, the user replaces it. */
+/** The user replaces this in texts that are no shell commands. */
 const PLACEHOLDER = 'SECRET'
 
 /** A protocol that the installation does not speak has no snippet. */

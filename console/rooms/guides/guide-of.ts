@@ -1,6 +1,6 @@
-/** Which guide explains a screen. */
+/** Finds the guide that explains a screen. */
 
-/** By the section of an address, behind `/d/<domain>/`. */
+/** The guides by the section of an address, behind `/d/<domain>/`. */
 const OF_SECTIONS: Readonly<Record<string, string>> = {
   '': 'console',
   connect: 'devices',

@@ -22,10 +22,10 @@ export type Tile = {
   readonly channel: string
   /** Several for a chart alone. */
   readonly series: readonly SeriesFields[]
-  /** Of a gauge: its ends. Of a state: the numbers from which to which it is good. */
+  /** The ends of a gauge, or the numbers from which to which a state is good. */
   readonly min: number | undefined
   readonly max: number | undefined
-  /** Of a state: the text that is good. Of a text: the text. */
+  /** The text that makes a state good, or the text of a text. */
   readonly text: string
 }
 
@@ -49,7 +49,7 @@ export function newTile(fields: Partial<Tile> & Pick<Tile, 'kind'>): Tile {
   }
 }
 
-/** As a dashboard keeps it. */
+/** Formats a board as a dashboard keeps it. */
 export function formatBoard({ range, tiles }: Board): Record<string, unknown> {
   return { version: 1, range, tiles: tiles.map((tile) => ({ ...tile })) }
 }

@@ -78,7 +78,10 @@ function readingsOf({ times, series }: Page, grid: Grid): Reading[] {
   }))
 }
 
-/** When the series were measured last before the range, or first after it, whichever is nearer. Without series: the channel. */
+/**
+ * Returns when the series were measured last before the range, or first after it, whichever is nearer. Without series, the whole channel
+ * counts.
+ */
 export async function fetchNearest(
   place: Place,
   series: readonly Series[],
