@@ -82,7 +82,7 @@ const isInstalled = (name: string) => {
   }
 }
 
-/** In a process of its own, as `npm run console`. */
+/** Runs in a process of its own, as `npm run console` does. */
 async function buildConsole(): Promise<void> {
   await promisify(execFile)(process.execPath, ['programs/build-console.ts'], { cwd: HOME })
 }

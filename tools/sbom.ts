@@ -113,7 +113,7 @@ function componentOf(place: string): Component {
 
 const purlOf = (place: string) => `pkg:npm/${nameOf(place).replace('@', '%40')}@${packages[place]?.version}`
 
-/** By the reference of a component: a package of one version can have several paths, and is one component. */
+/** The components by their reference: a package of one version can have several paths, and is one component. */
 const components = new Map<string, Component>()
 const dependencies = new Map<string, Set<string>>()
 

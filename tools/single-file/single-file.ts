@@ -134,7 +134,7 @@ export function writeSingleFile(program: Program, platform: Platform, contents: 
   chmodSync(file, 0o755)
 }
 
-/** So that the script is as long with the numbers as without. Spaces, because a shell reads a leading zero as octal. */
+/** Pads a value, so that the script is as long with the numbers as without. It uses spaces, because a shell reads a leading zero as octal. */
 const fixedWidth = (value: number) => String(value).padStart(10)
 
 function fill(text: string, values: Readonly<Record<string, string>>): string {
