@@ -76,7 +76,10 @@ export class WorkerStream implements WorkerLink {
     return toAssignment(run, modules.of(this.#workerId, moduleOf(run), peers), opened, given)
   }
 
-  /** One after the other, because each has a large message. What could not be read is sent again later, as what a worker did not confirm. */
+  /**
+   * Sends the runs one after the other, because each has a large message. What could not be read is sent again later, as what a worker did
+   * not confirm.
+   */
   async #assignStored(assignments: readonly NewAssignment[]): Promise<void> {
     for (const assignment of assignments) {
       if (!this.#isOpen) return

@@ -8,7 +8,7 @@ import type { SpecFields } from './task-fields.ts'
 import type { AssignedModule } from './module.ts'
 import type { Claims, GivenMessages, TriggerMessage } from '#queues/index.ts'
 
-/** Stored in `runs.spec`, with the names of the database. */
+/** The spec is stored in `runs.spec`, with the names of the database. */
 export type RunSpec = SpecFields & {
   task_id: string
   task_name: string

@@ -1,6 +1,6 @@
 /**
- * The workers with a session at this manager, and the choice among them. In memory only: all of it is rebuilt from the
- * database and from the workers' Hello.
+ * The workers with a session at this manager, and the choice among them. They are in memory only: all of it is rebuilt from the database
+ * and from the workers' Hello.
  */
 import { BoundedCache } from '#core/bounded-cache.ts'
 import type { ModulePeer } from '../model/module.ts'
@@ -88,7 +88,7 @@ export class Cluster {
   storeNeeds(needs: RunNeeds): string {
     const hash = hashNeeds(needs)
     if (!this.#needs.has(hash)) this.#needs.set(hash, { needs, expectedMs: undefined, isStored: false })
-    // Known at the first start of a second domain, before the tasks are counted again.
+    // This is known at the first start of a second domain, before the tasks are counted again.
     this.#firstDomain ??= { id: needs.domainId }
     if (this.#firstDomain.id !== needs.domainId) this.isShared = true
     return hash

@@ -81,7 +81,7 @@ export class WorkerSession implements WorkerView {
   isAlive = true
   isSuspect = false
   lastPlaced = 0
-  /** Placed in a batch that is not committed yet. */
+  /** The number of runs that were placed in a batch that is not committed yet. */
   reserved = 0
   /** Stopped runs whose slot the worker has not freed still count until it confirms. */
   lastBeatMs: number

@@ -66,7 +66,7 @@ export type SystemStart = {
   claims?: Claims
   /** Place of its cause in a trace. */
   traceparent?: string | undefined
-  /** Assigned before, if the caller must know it. */
+  /** The id is assigned before, if the caller must know it. */
   runId?: string
 }
 

@@ -69,7 +69,7 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
     if (start === undefined)
       return refused(`no run could be started within ${LATE_MS / 1000} s of ${formatTime(latest)}`, false)
     try {
-      // Known without asking the writer: what is refused costs no transaction of its own.
+      // This is known without asking the writer: what is refused costs no transaction of its own.
       if (isUnderWay(row.state)) requireNextState(row.state, 'start')
       await runs.startFor({
         taskId: row.id,

@@ -65,7 +65,7 @@ export class AmountQuotas {
     }
   }
 
-  /** Undefined: the figures of what is added are known. Otherwise resolves when they are, or when the database does not answer. */
+  /** Returns undefined if the figures of what is added are known. Otherwise resolves when they are, or when the database does not answer. */
   ready(domainId: string | null, change: AmountChange): Promise<void> | undefined {
     if (domainId === null || !this.#addedOf(change).some((name) => this.#isUnsure(domainId, name, change[name] ?? 0)))
       return undefined

@@ -131,7 +131,7 @@ const columnsWith = (description: Sql<unknown>, history: Sql<unknown>) => sql`
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at, 'expired', g.expired, 'behind_since', g.behind_since) END AS trigger_status,
     r.id AS run_id, r.error, r.reason, m.digest, m.size_bytes, m.kind, m.runtime, ${history}, ${description}`
 
-/** Looked up only for a task that uses channels. */
+/** The user is looked up only for a task that uses channels. */
 const GRANTED_BY = sql`(SELECT u.id FROM users u WHERE u.key = t.user_key
     AND (t.trigger IS NOT NULL OR t.publish_result IS NOT NULL OR json_array_length(t.grants) > 0)) AS granted_by`
 
@@ -248,8 +248,8 @@ export async function findIdentity(db: Queryable, id: string): Promise<TaskIdent
 const NOTE = sql.raw(noteTasks('changed'))
 
 /**
- * Returns the task with its trigger; undefined, when there is no module with this digest. In the transaction that stores the module, and
- * for a task with a trigger.
+ * Returns the task with its trigger; undefined, when there is no module with this digest. It runs in the transaction that stores the
+ * module, and for a task with a trigger.
  */
 export async function insertTask(tx: Transaction, given: NewTask): Promise<TaskRecord | undefined> {
   const [task] = await insertTasks(tx, [given])

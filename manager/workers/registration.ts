@@ -15,7 +15,7 @@ import { requireCertificate } from './certificates.ts'
 export type Registered = {
   key: number
   id: string
-  /** Returned once, to a new worker. */
+  /** The secret is returned once, to a new worker. */
   secret: string | undefined
   epoch: number
   domainId: string | null

@@ -221,9 +221,9 @@ export class RunBatch {
   }
 
   /**
-   * A run of the domain will be queued. Beyond the quota of queued runs, throws `quota_exceeded` for a start of a user, and
-   * `unavailable` for others, which are started again: a message that starts a run waits. Without processor time left today,
-   * or room for results, throws `rate_limited` or `quota_exceeded`, and `unavailable`.
+   * A run of the domain will be queued. Beyond the quota of queued runs, it throws `quota_exceeded` for a start of a user, and
+   * `unavailable` for others, which are started again: a message that starts a run waits. If there is no processor time left today, or no
+   * room for results, it throws `rate_limited` or `quota_exceeded`, and `unavailable`.
    */
   willQueue(domainId: string | null, cause: RunCause): void {
     const error = refusalOf(this.context.counted, domainId)
@@ -266,7 +266,7 @@ export class RunBatch {
     )
   }
 
-  /** Counted once per batch; undefined for runs of no domain. */
+  /** The runs are counted once per batch; undefined for runs of no domain. */
   #runsOf(domainId: string | null | undefined): RunsOfDomain | undefined {
     if (domainId === undefined || domainId === null) return undefined
     const { cluster, queues, quotas } = this.context

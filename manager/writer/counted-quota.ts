@@ -89,7 +89,7 @@ export class CountedQuota {
     this.#counts.add(domainId, amount)
   }
 
-  /** Undefined: the domain has room. Otherwise the error of a start. */
+  /** Returns the error of a start; undefined: the domain has room. */
   refusalOf(domainId: string | null | undefined): ServiceError | undefined {
     if (domainId === null || domainId === undefined) return undefined
     // This comes before the key is made, because most domains have no limit and each start asks.

@@ -75,7 +75,7 @@ export class FairShares {
       planned.queues.push({ queue, taken: 0 })
       shares.set(queue.share, planned)
     }
-    // Sorted once: a share that was served is inserted again, and one that is done is passed.
+    // The shares are sorted once: a share that was served is inserted again, and one that is done is passed.
     const order = [...shares.values()].toSorted((left, right) => compare(left.position, right.position))
     const planned: PlannedClaim[] = []
     let served = this.#served

@@ -39,7 +39,7 @@ type Prepared = {
   session: WorkerSession | undefined
   /** It was sent to its worker before. */
   sent: UnrecordedRun | undefined
-  /** Its part in a broadcast: the parent run, or one of its parts. */
+  /** Present for a run of a broadcast: it is the parent run, or one of its parts. */
   part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
 }
 
