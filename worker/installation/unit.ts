@@ -1,7 +1,7 @@
 /** The unit of a worker that was installed as a single file or as a package, from that of deploy/systemd. */
 import { CURRENT, GUARD, SETTINGS } from './layout.ts'
 
-/** Longer than the time that a new version has to join. */
+/** This is longer than the time that a new version has to join. */
 const START_TIMEOUT_SECONDS = 120
 
 /** Returns the unit as `skein-worker install` installs it: the guard of an upgrade runs as root before and after each start. */

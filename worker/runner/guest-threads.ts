@@ -113,7 +113,7 @@ export class GuestThreads {
     this.open(index)
   }
 
-  /** Ignored if the run or its thread has ended. */
+  /** The reply is ignored if the run or its thread has ended. */
   reply(index: number, message: ReplyMessage): void {
     const thread = this.#threads.get(index)
     if (thread === undefined) return

@@ -157,7 +157,7 @@ class Pool implements RunnerPool {
     const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
     const ordered = turn.waitsForSlot === undefined ? left : servedLast(left, turn.served)
     this.#waiting = ordered.concat(this.#waiting)
-    // Last, so that a runner that has just loaded a module gets its run before it is considered idle.
+    // This comes last, so that a runner that has just loaded a module gets its run before it is considered idle.
     for (const domain of turn.withoutRunner) this.#makeRoomFor(domain, turn)
     this.#keepSpare()
   }
@@ -232,8 +232,8 @@ class Pool implements RunnerPool {
   }
 
   /**
-   * The runner for a run: one of its domain, or the spare while the domain has less than its share. For short calls a
-   * runner that holds some already and has capacity, else the one with the fewest runs among the soonest available.
+   * The runner for a run: one of its domain, or the spare while the domain has less than its share. For short calls it is a runner that
+   * holds some already and has capacity, otherwise the one with the fewest runs among the soonest available.
    */
   #findRunner(run: PendingRun, { mustRunAlone, depth, nowMs }: PlacementConstraints): Runner | undefined {
     const { domain } = run.request

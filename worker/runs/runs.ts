@@ -40,7 +40,7 @@ type Run = {
   /** Heartbeats since it was accepted, or since it began. */
   beats: number
   abort: AbortController
-  /** The time since when its module is fetched, while it is. */
+  /** The time when the fetch of its module began; undefined: it is not being fetched. */
   fetchedSinceMs: number | undefined
   /** It was ended so that another run gets its slot. */
   isGivenBack: boolean

@@ -97,7 +97,7 @@ export class Spool {
   }
 
   /**
-   * Synced when it resolves, or already acknowledged: with `deferred` it waits a moment for that. An existing key is not
+   * The result is synced or already acknowledged when this resolves: with `deferred` it waits a moment for that. An existing key is not
    * replaced and is written once.
    */
   add(key: string, payload: Uint8Array, urgency: 'now' | 'deferred' = 'now'): Promise<void> {
@@ -116,9 +116,7 @@ export class Spool {
     return promise
   }
 
-  /**
-   * Removes the result. Not synced: a lost acknowledgement costs one more delivery of a result, which is recorded once.
-   */
+  /** Removes the result. This is not synced: a lost acknowledgement costs one more delivery of a result, which is recorded once. */
   acknowledge(key: string): void {
     if (!this.#release(key)) return
     const unwritten = this.#deferred.get(key)
