@@ -10,7 +10,7 @@ import type { ChannelCredentials, ClientOptions } from '@grpc/grpc-js'
 export type Dialling = {
   credentials: ChannelCredentials
   options: Partial<ClientOptions>
-  /** The same connection for `tls.connect`; undefined: no TLS. */
+  /** The options of the same connection for `tls.connect`; undefined: no TLS. */
   tls: DirectTls | undefined
 }
 
