@@ -34,7 +34,7 @@ export type RunCounts = {
 }
 
 /**
- * Runs that were started in the window, by their present state, together and by steps of `stepSeconds`. Of more than 20,000 the
+ * Runs that were started in the window, by their present state, together and by steps of `stepSeconds`. If there are more than 20,000, the
  * newest are counted, and `since` is when the oldest of them was started.
  */
 export async function countRuns(

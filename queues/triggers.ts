@@ -130,7 +130,7 @@ export async function writeTrigger(
     db,
   )
   if (!keepsMessages(rule)) return
-  // Those that no manager has taken yet.
+  // These are the messages that no manager has taken yet.
   await sql`UPDATE task_messages SET lane = message ->> 'publisher', due_at = 'infinity'
     WHERE task_key = ${taskKey} AND lane IS NULL AND refused_at IS NULL AND due_at <= now() AND origin LIKE 'message %'`.execute(
     db,
