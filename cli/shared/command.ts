@@ -132,7 +132,7 @@ export type Cli = {
   readonly settings: Settings
   readonly output: Output
   readonly session: Session
-  /** Aborted by Ctrl-C. */
+  /** The signal is aborted by Ctrl-C. */
   readonly signal: AbortSignal
   /** Sends the request of a row. */
   call(call: Call, given: Given): Promise<Reply>

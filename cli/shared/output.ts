@@ -50,7 +50,7 @@ export type Output = {
   event(value: unknown, asText: () => string): void
   /** One event that replaces everything on the screen of a terminal. */
   screen(value: unknown, asText: () => string): void
-  /** A line on standard error that replaces itself; empty removes it. Only on a terminal. */
+  /** A line on standard error that replaces itself; empty removes it. It is shown only on a terminal. */
   progress(text: string): void
   /** Information for the user on standard error, not part of the data. */
   note(text: string): void
