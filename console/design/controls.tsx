@@ -220,7 +220,7 @@ export function Check({
   )
 }
 
-/** One of a few. */
+/** A choice of one of a few values. */
 export function Segments<T extends string>({
   label,
   value,

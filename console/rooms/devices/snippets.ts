@@ -1,4 +1,4 @@
-/** Programs that publish as a client, with the hosts and ports that the server answers. Without its secret they name a variable. */
+/** Programs that publish as a client, with the hosts and ports that the server answers. They name a variable if its secret is not given. */
 import { shownBase } from '../../api/base.ts'
 import { formatJson } from '../../api/json.ts'
 import type { Addresses } from '../../api/operations.ts'

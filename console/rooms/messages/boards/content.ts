@@ -20,7 +20,7 @@ export type Tile = {
   readonly width: number
   /** Empty for a text. */
   readonly channel: string
-  /** Several for a chart alone. */
+  /** Only a chart can have several. */
   readonly series: readonly SeriesFields[]
   /** The ends of a gauge, or the numbers from which to which a state is good. */
   readonly min: number | undefined
@@ -122,7 +122,7 @@ export const withoutTile = (board: Board, id: string): Board => ({
 /** The newest record of a series. */
 export type Newest = { readonly value?: number; readonly string_value?: string; readonly bool_value?: boolean }
 
-/** Whether the newest record of a state is good. Without a rule: true is good, and numbers and texts are neither. */
+/** Whether the newest record of a state is good. Without a rule, true is good, and numbers and texts are neither. */
 export function goodnessOf({ min, max, text }: Tile, newest: Newest): 'good' | 'bad' | 'neither' {
   const isRuled = min !== undefined || max !== undefined
   if (newest.value !== undefined && isRuled)
