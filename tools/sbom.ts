@@ -1,8 +1,8 @@
 /**
- * Writes the bill of materials of a deployment as CycloneDX JSON: every package that `npm ci --omit=dev` installs on a
- * supported platform, from package-lock.json only. `npm sbom --omit dev` omits packages that a development package needs
- * too (pg, redis, ws) and lists only packages that are installed here. Without a time and a serial number: the same lock
- * file gives the same bytes. Argument: the file; default: `dist/skein.cdx.json`.
+ * Writes the bill of materials of a deployment as CycloneDX JSON: every package that `npm ci --omit=dev` installs on a supported platform,
+ * from package-lock.json only. `npm sbom --omit dev` omits packages that a development package needs too (pg, redis, ws) and lists only
+ * packages that are installed here. It has no time and no serial number, so that the same lock file gives the same bytes. Argument: the
+ * file; default: `dist/skein.cdx.json`.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'

@@ -20,7 +20,7 @@ export type Program = {
   scripts: Readonly<Record<string, string>>
   /** Files and folders of `dist/` that it reads at run time. */
   reads: readonly string[]
-  /** Unpacked below its data folder where there is no home. */
+  /** It is unpacked below its data folder where there is no home. */
   hasDataFolder: boolean
   /** One line for the package. */
   summary: string
@@ -84,7 +84,7 @@ export async function bundleProgram(program: Program, folder: string, releaseKey
 
 export type Contents = { version: string; builtAt: string; bundle: string; node: string; staging: string }
 
-/** Unpacked: `run`, `node`, its license, and `app/`. */
+/** Stages the unpacked files: `run`, `node`, its license, and `app/`. */
 export function stageProgram(program: Program, { bundle, node, staging }: Contents): void {
   mkdirSync(staging, { recursive: true })
   cpSync(join(node, 'bin', 'node'), join(staging, 'node'))
