@@ -11,7 +11,7 @@ import { isJsonWord } from './shared/resolve.ts'
 type Older = { from: string; to: string }
 
 export const OLDER_WORDS: readonly Older[] = [
-  // Read as something else otherwise: the first word would be the channel, the second the message.
+  // The older form would be read as something else: the first word would be the channel, the second the message.
   { from: 'messages send <domain_id> <topic> <JSON>', to: 'messages send <topic> <JSON> <domain_id>' },
   { from: 'certs get <uuid>', to: 'certs get entity <uuid>' },
   { from: 'certs get thing <client_id>', to: 'certs get client <client_id>' },

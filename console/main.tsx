@@ -11,7 +11,7 @@ import './shell/theme.ts'
 
 const router = createConsoleRouter()
 
-// Before the new page sends its own.
+// This runs before the new page sends its own requests.
 router.subscribe('onBeforeNavigate', ({ pathChanged, fromLocation, toLocation }) => {
   if (pathChanged && fromLocation !== undefined) turnPage(fromLocation.pathname, toLocation.pathname)
 })

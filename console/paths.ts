@@ -21,7 +21,7 @@ export const paths = {
   platform: () => '/platform',
   users: () => '/platform/users',
   platformWorker: (id: string, tab?: string) => `/platform/workers/${encodeURIComponent(id)}${tabOf(tab)}`,
-  /** Without a name, all guides. Without a domain, outside of one. */
+  /** Without a name, it leads to all guides. Without a domain, it leads outside of one. */
   guide: (domain: string, name = '') => `${domain === '' ? '' : inDomain(domain)}/guides${tabOf(name)}`,
   overview: (domain: string) => inDomain(domain),
   connectDevice: (domain: string) => inDomain(domain, '/connect'),
@@ -48,7 +48,7 @@ export const paths = {
   workflows: (domain: string) => inDomain(domain, '/workflows'),
   workflow: (domain: string, id: string) => one(domain, 'workflows', id),
   modules: (domain: string) => inDomain(domain, '/modules'),
-  /** With a task: its module, on the inputs of one of its runs. */
+  /** With a task, it leads to its module, on the inputs of one of its runs. */
   tryModule: (domain: string, given: { task?: string; run?: string } = {}) => inDomain(domain, `/try${queryOf(given)}`),
   workers: (domain: string) => inDomain(domain, '/workers'),
   worker: (domain: string, id: string, tab?: string) => one(domain, 'workers', id, tab),

@@ -9,7 +9,7 @@ import type { Plugin } from 'vite'
 
 const COMPRESSED = /\.(js|css|svg|wasm)$/
 const BROTLI_QUALITY = 9
-/** Of what every visitor loads first: 6 % smaller, in six times the time. */
+/** The quality of what every visitor loads first: 6 % smaller, in six times the time. */
 const FIRST_BROTLI_QUALITY = 10
 
 /** Writes `name.br` and `name.gz` beside each file: browsers accept Brotli over TLS and from this machine alone. */
@@ -21,7 +21,7 @@ function compressFiles(): Plugin {
     configResolved: (config) => {
       folder = config.build.outDir
     },
-    // Not `closeBundle`, which runs after a failed build too and would hide its error.
+    // This is not `closeBundle`, which runs after a failed build too and would hide its error.
     writeBundle: async () => {
       const page = readFileSync(join(folder, 'index.html'), 'utf8')
       const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => COMPRESSED.test(name))

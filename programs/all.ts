@@ -22,7 +22,7 @@ import { createProgress } from './start/progress.ts'
 
 /** Connections of the pool; ingest, the journal's reader and the run writer have their own. */
 const MAX_CONNECTIONS = 16
-/** Where the platform has processes with pools of their own. */
+/** Connections of the manager's pool if the platform has processes with pools of their own. */
 const MANAGER_CONNECTIONS = 8
 
 /**
@@ -55,7 +55,7 @@ await runProgram({
   otherSettings: async () => (await import('./every-setting.ts')).EVERY_SETTING,
   progress,
   async run(life, config, logger, environment) {
-    // Before the database: a path that is wrong is said at once.
+    // The files are read before the database is started, so that a wrong path is reported at once.
     if (hasCertificateFiles(config.http) || hasCertificateFiles(config.manager)) {
       const { readTlsFiles, readGrpcTlsFiles } = await import('./start/everything.ts')
       await readTlsFiles(config.http)
@@ -68,7 +68,7 @@ await runProgram({
     await starting.spawned
     const { bannerOf, startEverything } = await import('./start/everything.ts')
     const infrastructure = await starting.infrastructure
-    // Before anything is served: a build takes half of a small machine.
+    // The console is built before anything is served, because a build takes half of a small machine.
     const consolePage = await prepareConsole({
       dataDir: infrastructure.dataDir,
       logger,

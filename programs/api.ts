@@ -11,7 +11,7 @@ import { apiProcessCount, launchApiProcesses } from './start/api-processes.ts'
 import { API_SETTINGS } from './start/api-settings.ts'
 import { prepareConsole } from './start/console.ts'
 
-/** Of the supervisor, which checks the schema and writes its heartbeat to the database. */
+/** Connections of the supervisor, which checks the schema and writes its heartbeat to the database. */
 const SUPERVISOR_CONNECTIONS = 2
 
 await runProgram({

@@ -36,7 +36,7 @@ await runProgram({
   ownPrefixes: ['SKEIN_', 'PROXY_'],
   otherSettings: async () => (await import('./every-setting.ts')).EVERY_SETTING,
   async run(life, config, logger) {
-    // Before the database: a path that is wrong is said at once.
+    // The files are read before the database is started, so that a wrong path is reported at once.
     const files = await startTlsFiles(life, config.http, logger)
     await readGrpcTlsFiles(config.manager)
     const infrastructure = await startInfrastructure(life, {

@@ -1,4 +1,7 @@
-/** Started by a single file that unpacks itself: puts the draft folder in its place. Arguments: the draft, and the folder that it becomes. */
+/**
+ * A single file that unpacks itself starts this program: it puts the draft folder in its place. Arguments: the draft, and the folder that
+ * it becomes.
+ */
 import { basename } from 'node:path'
 import { placeVersion, removeOldVersions } from '#core/versions/index.ts'
 

@@ -63,7 +63,7 @@ function parseObject(body: Buffer): Record<string, unknown> | undefined {
 
 type PlannedCall = { inputs: Json[]; stdin: TextOrBytes; records: Message['records']; dropped?: string }
 
-/** One call without a message; else the calls that a trigger makes of it. */
+/** Plans one call if there is no message, otherwise the calls that a trigger makes of it. */
 async function planCalls(request: Request, module: TriedModule): Promise<{ calls: PlannedCall[]; omitted: number }> {
   const { inputs: own, stdin, messageFile } = request
   if (messageFile === null) return { calls: [{ inputs: own, stdin, records: [] }], omitted: 0 }

@@ -10,7 +10,7 @@ import type { ChannelCredentials, ClientOptions } from '@grpc/grpc-js'
 export type Dialling = {
   credentials: ChannelCredentials
   options: Partial<ClientOptions>
-  /** The same for `tls.connect`; undefined: no TLS. */
+  /** The options of the same connection for `tls.connect`; undefined: no TLS. */
   tls: DirectTls | undefined
 }
 
@@ -20,7 +20,7 @@ export type DirectTls = {
   checkServerIdentity: (name: string, shown: PeerCertificate) => Error | undefined
 }
 
-/** Without TLS. */
+/** Credentials for a connection without TLS. */
 export const dialWithoutTls = (): Dialling => ({
   credentials: credentials.createInsecure(),
   options: {},

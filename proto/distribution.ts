@@ -33,9 +33,9 @@ export function formatPullPath({ name, kind, reference }: PullPath): string {
 }
 
 /**
- * The repository name of the module below `/v2/`. From a registry: its host and repository, a port joined by `_` because
- * a name has no colon (`127.0.0.1:5000/acme/add` is `127.0.0.1_5000/acme/add`, `[::1]:5000` begins
- * `0-0-0-0-0-0-0-1_5000`). Uploaded: `uploads/` and the hexadecimal digits of its digest.
+ * The repository name of the module below `/v2/`. A module of a registry has its host and repository, a port joined by `_` because a name
+ * has no colon (`127.0.0.1:5000/acme/add` is `127.0.0.1_5000/acme/add`, `[::1]:5000` begins `0-0-0-0-0-0-0-1_5000`). An uploaded module has
+ * `uploads/` and the hexadecimal digits of its digest.
  */
 export function repositoryNameOf({ digest, reference }: { digest: string; reference: string }): string {
   if (reference === '') return `${UPLOADS}/${digest.slice(digest.indexOf(':') + 1)}`

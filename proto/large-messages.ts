@@ -93,7 +93,7 @@ function countFields(schema: DescMessage, bytes: Uint8Array, max: number): numbe
     }
     throw new UnreadableMessage('the message is malformed')
   }
-  // The same as `fieldsOf`, without an object per field: for a hostile message this is all the work that is done.
+  // This counts what `fieldsOf` returns, without an object per field: for a hostile message this is all the work that is done.
   const countIn = (kind: Kind, to: number): void => {
     while (at < to) {
       if (++count > max) throw new UnreadableMessage(`the message has more than ${max} fields`)

@@ -52,8 +52,8 @@ export function createTicketVerifier(publicKey: Uint8Array): TicketVerifier {
     if (header !== HEADER) return undefined
     if (!verify(null, Buffer.from(`${header}.${payload}`), key, Buffer.from(signature, 'base64url'))) return undefined
     const { sub, exp, digest, reference } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Claims
-    // Only the canonical form, also with a valid signature: no `aud` or `nbf`, no duplicate member (RFC 7519 sections
-    // 4.1.3, 4.1.5).
+    // Only the canonical form is accepted, also with a valid signature: no `aud` or `nbf`, no duplicate member (RFC 7519 sections 4.1.3,
+    // 4.1.5).
     if (payload !== encode({ sub, exp, digest, reference })) return undefined
     return typeof exp === 'number' && exp > nowSeconds ? { reader: sub, digest, reference } : undefined
   }

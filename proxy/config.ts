@@ -101,7 +101,7 @@ function registrySetting(): Setting<ConfiguredRegistry | undefined> {
     'PROXY_REGISTRY_URL',
     'Registry of references without a registry, such as https://ghcr.io',
   )
-  // Treated as a secret, because URLs can contain passwords and an error repeats the invalid value.
+  // The value is treated as a secret, because URLs can contain passwords and an error repeats the invalid value.
   return { name, description, aliases, defaultText, fallback: undefined, isSecret: true, parse: parseRegistryUrl }
 }
 

@@ -50,7 +50,7 @@ export const PROXY_LIMITS: ProxyLimits = {
   pullWaitMs: 20_000,
 }
 
-/** In the data folder; a manager with the same folder writes it. */
+/** The file is in the data folder; a manager with the same folder writes it. */
 const PROXY_TOKEN_FILE = 'proxy-token'
 /** Interval and deadline of readiness probes. */
 const PROBE_INTERVAL_MS = 2_000
@@ -70,7 +70,7 @@ export type ProxyOptions = {
   token?: Secret
   /** Uploads of a manager of the same process; otherwise they are fetched over HTTP, from the settings. */
   uploads?: Uploads
-  /** Of the process that hosts the proxy, which reads the disk for all of it; otherwise the proxy has its own. */
+  /** Metrics of the process that hosts the proxy, which reads the disk for all of it; otherwise the proxy has its own. */
   metrics?: Metrics
 }
 

@@ -22,9 +22,9 @@ const MAX_TASKS = 100
 const MAX_CHECKED = 500
 /** The time after which another manager starts the run of a dead one. */
 const STARTED_WITHIN_SECONDS = 30
-/** Between two looks at a run that has not ended. */
+/** The time between two checks of a run that has not ended. */
 const CHECK_SECONDS = 60
-/** Of the error of a run, in the reason of a dead letter. */
+/** The largest part of the error of a run in the reason of a dead letter. */
 const MAX_REASON_CHARS = 500
 
 /** How a run has its messages: as a list or the only one, or one record of the only one. */
@@ -36,7 +36,7 @@ export type WaitingMessage = {
   lane: string
   /** Largest batch that may contain it; null: that of the trigger. */
   limit: number | null
-  /** As it is stored. */
+  /** The size as it is stored. */
   bytes: number
 }
 
@@ -191,8 +191,8 @@ async function readBatches(db: Queryable, runIds: readonly string[]): Promise<Me
 }
 
 /**
- * Which of these runs still have their messages. Until the transaction ends no other process takes these from them, so the runs can be started
- * in it.
+ * Returns which of these runs still have their messages. Until the transaction ends no other process takes these from them, so the runs can
+ * be started in it.
  */
 export async function lockClaims(db: Queryable, runIds: readonly string[]): Promise<ReadonlySet<string>> {
   const { rows } = await sql<{ run_id: string }>`SELECT run_id FROM task_messages

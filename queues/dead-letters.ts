@@ -13,13 +13,13 @@ import type { Sql } from '#core/sql.ts'
 import { MESSAGE_BYTES } from './message-contents.ts'
 import type { TriggerMessage } from './trigger-message.ts'
 
-/** Of a task and source; further messages that are refused are counted alone. */
+/** The most dead letters of a task and source; further messages that are refused are only counted. */
 const MAX_LETTERS = 10_000
 const MAX_LETTER_BYTES = 64 * 1024 * 1024
 const DEAD_LETTERS_KEPT_DAYS = 30
 /** Rows that one statement deletes. */
 const STEP_ROWS = 10_000
-/** Above the key of every task. */
+/** This is above the key of every task. */
 const MAX_KEY = '9223372036854775807'
 
 export const LETTER_SOURCES = ['message', 'publication'] as const
@@ -39,11 +39,11 @@ export type StoredLetter = {
   source: LetterSource
   reason: string
   refused_at: string
-  /** When it was queued. */
+  /** The time when it was queued. */
   created_at: string
   channel_id: string
   subtopic: string
-  /** Of a publication. */
+  /** The run of a publication. */
   run_id: string | null
   /** What a message carried, or the SenML pack of a publication. */
   content: TriggerMessage | readonly object[]

@@ -12,7 +12,7 @@ export const HELD_CALLS = 100_000
 /** Runs whose publications were left that one round moves. */
 const MAX_LEFT = 500
 
-/** As `publishCall`, but the message goes out with the end of the run. */
+/** Stores a publication like `publishCall`, but the message goes out with the end of the run. */
 export const holdCall = (db: Queryable, call: CallPublication): Promise<boolean> =>
   storeCall(db, 'held_publications', call)
 
@@ -39,7 +39,7 @@ export async function releaseHeld(
   return rows[0]?.moved ?? 0
 }
 
-/** The same for runs whose end was recorded without it, by a node of an earlier build. */
+/** Does the same for runs whose end was recorded without it, by a node of an earlier build. */
 export async function releaseLeft(
   db: Queryable,
   states: { completed: number; open: readonly number[] },

@@ -21,7 +21,7 @@ const STEP_ROWS = 1_000
 /** A process that has not reported for this long is not alive; see core/database/migrate.ts. */
 const NODE_ALIVE_SECONDS = 30
 
-/** Where a content is. */
+/** A reference to a content that is stored, with its size. */
 export type ContentRef = { key: number; bytes: number }
 
 /** Bytes of a row `m` of `task_messages`, with its content. */
@@ -36,7 +36,7 @@ export type ContentHeader = MessageHeader & { record_count: number }
  */
 export class ContentWriter {
   readonly #tx: Transaction
-  /** As JSON, by the identity of the message: the triggers of a channel are given the same object. */
+  /** Messages as JSON, by their identity: the triggers of a channel are given the same object. */
   readonly #encoded = new WeakMap<TriggerMessage, { text: string; bytes: number }>()
   readonly #stored = new WeakMap<TriggerMessage, ContentRef | null>()
 
@@ -44,12 +44,12 @@ export class ContentWriter {
     this.#tx = tx
   }
 
-  /** As JSON, in bytes. */
+  /** Returns the size of the message as JSON, in bytes. */
   sizeOf(message: TriggerMessage): number {
     return this.#encode(message).bytes
   }
 
-  /** As JSON. */
+  /** Returns the message as JSON. */
   textOf(message: TriggerMessage): string {
     return this.#encode(message).text
   }
@@ -63,7 +63,10 @@ export class ContentWriter {
     return encoded
   }
 
-  /** Where the messages are stored, in their order; null: with each of their rows. Each is written once, however often it is asked for. */
+  /**
+   * Stores the messages and returns their places, in their order; null: the message is with each of its rows. Each is written once, however
+   * often it is asked for.
+   */
   async store(messages: readonly TriggerMessage[]): Promise<(ContentRef | null)[]> {
     const large = new Set(messages.filter((message) => this.sizeOf(message) >= MIN_CONTENT_BYTES))
     const fresh = [...large].filter((message) => !this.#stored.has(message))
@@ -74,7 +77,7 @@ export class ContentWriter {
   async #insert(messages: readonly TriggerMessage[]): Promise<void> {
     const digested = messages.map((message) => ({ message, digest: digestOf(Buffer.from(this.textOf(message))) }))
     const texts = new Map(digested.map(({ message, digest }) => [digest, this.textOf(message)]))
-    // In one order, so that two transactions with the same messages do not wait for each other.
+    // Every transaction inserts in the same order, so that two transactions with the same messages do not wait for each other.
     const { rows } = await sql<{ key: number; digest: string }>`
       INSERT INTO message_contents (digest, content)
       SELECT c.digest, c.content FROM unnest(${[...texts.keys()]}::text[], ${jsonArray([...texts.values()])}::json[]) AS c (digest, content)

@@ -263,7 +263,7 @@ async function settle(
   const [done, again, held]: [number[], number[], number[]] = [[], [], []]
   const refusedWhole: { key: number; reason: string }[] = []
   const drops: DroppedRuns[] = []
-  /** Since the last success of each task. */
+  /** The drops since the last success of each task. */
   const refused = new Map<number, DroppedRuns>()
   const succeeded: number[] = []
   for (const [index, { key, taskKey }] of messages.entries()) {

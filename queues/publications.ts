@@ -75,7 +75,7 @@ const WRITE_RESULTS = `
   ON CONFLICT ON CONSTRAINT task_publications_call_key DO NOTHING`
 
 export type CallPublication = Omit<Publication, 'taskKey' | 'traceparent'> & {
-  /** Of the guest's call, within its run and fence; 1 at least. */
+  /** The number of the guest's call within its run and fence; 1 at least. */
   callId: number
   /** A SenML pack. */
   payload: string
@@ -83,7 +83,7 @@ export type CallPublication = Omit<Publication, 'taskKey' | 'traceparent'> & {
   openStates: readonly number[]
 }
 
-/** Where calls of guests are stored, and the constraint by which a repeated call has no effect. */
+/** The tables in which calls of guests are stored, and the constraints by which a repeated call has no effect. */
 const CALL_TABLES = {
   task_publications: 'task_publications_call_key',
   held_publications: 'held_publications_pkey',
@@ -93,7 +93,7 @@ const CALL_TABLES = {
 export const publishCall = (db: Queryable, call: CallPublication): Promise<boolean> =>
   storeCall(db, 'task_publications', call)
 
-/** The same in either table. */
+/** Stores a publication like `publishCall`, in either table. */
 export async function storeCall(
   db: Queryable,
   table: keyof typeof CALL_TABLES,
@@ -135,7 +135,7 @@ export type QueuedPublication = {
   createdAt: string
 }
 
-// In insertion order; concurrent nodes take other rows.
+// Takes the publications that are due first, in insertion order among equals; concurrent nodes take other rows.
 const TAKE = sql<QueuedPublication>`
   UPDATE task_publications p SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8), attempts = least(p.attempts + 1, 1000)
   FROM (SELECT key FROM task_publications WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due

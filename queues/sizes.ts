@@ -27,8 +27,8 @@ export async function readQueuedBytes(
 const TABLES = ['task_messages', 'task_publications', 'held_publications']
 
 /**
- * At least as much as all domains have in the queues and in the other tables together: the sizes of the tables, which are read without their rows,
- * and a row for each large message.
+ * Returns at least as much as all domains have in the queues and in the other tables together: the sizes of the tables, which are read
+ * without their rows, and a row for each large message.
  */
 export async function boundQueuedBytes(db: Queryable, others: readonly string[]): Promise<number> {
   const { rows } = await sql<{ bytes: number }>`

@@ -27,7 +27,7 @@ export async function countTaskAmount(
   return new Map(rows.map(({ id, used }) => [id, used]))
 }
 
-/** The same of one domain, by its key. */
+/** Returns what one domain has, by its key. */
 export async function countTaskAmountOf(db: Queryable, name: TaskAmount, domainKey: number): Promise<number> {
   const { rows } = await sql<{ used: number }>`
     SELECT c.used FROM (SELECT ${domainKey}::bigint AS key) d, LATERAL (${COUNTED[name]}) c`.execute(db)

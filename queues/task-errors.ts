@@ -31,8 +31,8 @@ export type FirstRefusal = Omit<TaskRefusal, 'taskKey' | 'count'> & {
 const MAX_REASON_CHARS = 500
 
 /**
- * Counts refusals, and notes the first of each row for `/events`. At most one refusal of each task and source. Refusals of deleted
- * tasks are left out. Returns the first ones.
+ * Counts refusals, and notes the first of each row for `/events`. There may be at most one refusal of each task and source. Refusals of
+ * deleted tasks are left out. Returns the first ones.
  */
 export async function recordRefusals(db: Queryable, refusals: readonly TaskRefusal[]): Promise<FirstRefusal[]> {
   if (refusals.length === 0) return []

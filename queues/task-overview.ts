@@ -26,12 +26,15 @@ export type RunCounts = {
   completed: number
   failed: number
   stopped: number
-  /** By the step in which they were started, oldest first; `at` is its start in seconds since 1970. Steps before `since` are absent. */
+  /**
+   * The runs by the step in which they were started, oldest first; `at` is the start of the step in seconds since 1970. Steps before
+   * `since` are absent.
+   */
   steps: { at: number; started: number; failed: number }[]
 }
 
 /**
- * Runs that were started in the window, by their present state, together and by steps of `stepSeconds`. Of more than 20,000 the
+ * Runs that were started in the window, by their present state, together and by steps of `stepSeconds`. If there are more than 20,000, the
  * newest are counted, and `since` is when the oldest of them was started.
  */
 export async function countRuns(

@@ -13,7 +13,7 @@ export type SenmlRecord = {
   ut?: number
 }
 
-/** Stored with the run and passed to the guest unchanged. */
+/** The message is stored with the run and passed to the guest unchanged. */
 export type TriggerMessage = {
   channel_id: string
   subtopic: string

@@ -41,7 +41,7 @@ export async function listRemainders(db: Queryable, limit: number): Promise<numb
   return rows.map(({ key }) => key)
 }
 
-/** Locked until the transaction ends; undefined also while another process hands it out. */
+/** Locks a remainder until the transaction ends; undefined also while another process hands it out. */
 export async function lockRemainder(tx: Transaction, key: number): Promise<StoredRemainder | undefined> {
   const { rows } = await sql<Omit<StoredRemainder, 'position'> & { xid: string; seq: number }>`
     SELECT r.channel_key AS "channelKey", c.id AS "channelId", r.xid::text AS xid, r.seq, r.arrived_at AS "arrivedAt",

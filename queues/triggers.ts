@@ -12,7 +12,7 @@ import type { SenmlRecord } from './trigger-message.ts'
 
 /** What waits for runs of one task, at most: with more its trigger falls behind. */
 export const MAX_WAITING = { messages: 1_000, bytes: 16 * 1024 * 1024 } as const
-/** The same with `batch`, with those that its runs have: while these run, the next ones are queued. */
+/** The limit of messages with `batch`, with those that its runs have: while these run, the next ones are queued. */
 const MAX_BATCHED = 4 * MAX_WAITING.messages
 /** A trigger that is behind goes on when less waits. */
 const REFILLED_BELOW = { messages: MAX_WAITING.messages / 2, bytes: MAX_WAITING.bytes / 2 } as const
@@ -34,7 +34,7 @@ export type TriggerRule = {
   excess: Excess
   /** Largest number of messages that one run gets as a list; null: one, which is not a list. */
   batch: number | null
-  /** Which messages run one after another; null: none. */
+  /** The messages that run one after another; null: none. */
   ordering: Ordering | null
 }
 
@@ -67,7 +67,7 @@ export type StoredTriggerRule = TriggerRule & {
   windowLeft: number | null
   /** The subtopic of this channel to which the task publishes its results, if any. */
   publishesTo: string | null
-  /** Where it goes on; undefined: with what the others get next. */
+  /** The place where it goes on; undefined: it goes on with what the others get next. */
   behind: BehindPlace | undefined
 }
 
@@ -130,7 +130,7 @@ export async function writeTrigger(
     db,
   )
   if (!keepsMessages(rule)) return
-  // Those that no manager has taken yet.
+  // These are the messages that no manager has taken yet.
   await sql`UPDATE task_messages SET lane = message ->> 'publisher', due_at = 'infinity'
     WHERE task_key = ${taskKey} AND lane IS NULL AND refused_at IS NULL AND due_at <= now() AND origin LIKE 'message %'`.execute(
     db,
@@ -233,7 +233,10 @@ export async function listSoonExpired(
   return rows
 }
 
-/** Where a trigger goes on that is behind; undefined: with what the others get next. It may have got another channel meanwhile: then it does not. */
+/**
+ * Stores where a trigger that is behind goes on; undefined: with what the others get next. If the trigger got another channel meanwhile,
+ * this has no effect.
+ */
 export async function storeTriggerPlace(
   tx: Transaction,
   { taskKey, channelKey }: Pick<StoredTriggerRule, 'taskKey' | 'channelKey'>,

@@ -64,7 +64,7 @@ async function isFolder(path: string): Promise<boolean> {
   )
 }
 
-/** Older builds, and what was left by runs that were killed. */
+/** Removes older builds, and what was left by runs that were killed. */
 async function removeOldBuilds(current: string): Promise<void> {
   const names = (await readdir(CACHE)).filter((name) => name !== 'current.json' && name !== current)
   const found = await Promise.all(
@@ -82,7 +82,7 @@ const isInstalled = (name: string) => {
   }
 }
 
-/** In a process of its own, as `npm run console`. */
+/** Runs in a process of its own, as `npm run console` does. */
 async function buildConsole(): Promise<void> {
   await promisify(execFile)(process.execPath, ['programs/build-console.ts'], { cwd: HOME })
 }

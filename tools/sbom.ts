@@ -1,8 +1,8 @@
 /**
- * Writes the bill of materials of a deployment as CycloneDX JSON: every package that `npm ci --omit=dev` installs on a
- * supported platform, from package-lock.json only. `npm sbom --omit dev` omits packages that a development package needs
- * too (pg, redis, ws) and lists only packages that are installed here. Without a time and a serial number: the same lock
- * file gives the same bytes. Argument: the file; default: `dist/skein.cdx.json`.
+ * Writes the bill of materials of a deployment as CycloneDX JSON: every package that `npm ci --omit=dev` installs on a supported platform,
+ * from package-lock.json only. `npm sbom --omit dev` omits packages that a development package needs too (pg, redis, ws) and lists only
+ * packages that are installed here. It has no time and no serial number, so that the same lock file gives the same bytes. Argument: the
+ * file; default: `dist/skein.cdx.json`.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -113,7 +113,7 @@ function componentOf(place: string): Component {
 
 const purlOf = (place: string) => `pkg:npm/${nameOf(place).replace('@', '%40')}@${packages[place]?.version}`
 
-/** By the reference of a component: a package of one version can have several paths, and is one component. */
+/** The components by their reference: a package of one version can have several paths, and is one component. */
 const components = new Map<string, Component>()
 const dependencies = new Map<string, Set<string>>()
 

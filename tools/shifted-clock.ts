@@ -3,7 +3,7 @@
  * their database must have the same date. The harness refuses a clock that differs.
  */
 
-/** Not `FAKETIME_SHARED`: its memory belongs to the current user, and PostgreSQL can run as another one. */
+/** `FAKETIME_SHARED` is left out: its memory belongs to the current user, and PostgreSQL can run as another one. */
 const VARIABLES = ['LD_PRELOAD', 'FAKETIME', 'FAKETIME_DONT_FAKE_MONOTONIC']
 
 /** Variables for PostgreSQL; none without a shifted clock. */

@@ -8,7 +8,7 @@ import { stripVTControlCharacters } from 'node:util'
 import type { SerializedError } from 'vitest'
 import type { Reporter, TestCase, TestModule } from 'vitest/node'
 
-/** Of the reason of a failure, in characters: a log keeps its end, and all failures shall stand there. */
+/** The length of the reason of a failure: a log keeps its end, and all failures must be there. */
 const REASON_CHARACTERS = 300
 
 type Suite = {

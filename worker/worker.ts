@@ -60,7 +60,7 @@ export type Worker = { id: string; isolation: IsolationLevel; stop: () => Promis
 
 export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 10_000, leaseCheckMs: 250 }
 
-/** Per slot: enough that a free slot never waits for a round trip (proto, RegisterRequest.backlog). */
+/** The backlog per slot: enough that a free slot never waits for a round trip (proto, RegisterRequest.backlog). */
 const BACKLOG_PER_SLOT = 512
 /** How long a stopping worker waits for the acknowledgement of its last results, which are on disk. */
 const LAST_RESULTS_MS = 2_000
@@ -142,7 +142,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
 }
 
-/** Who this worker is, and what it shows to managers. Throws `malformed` when it can join none. */
+/** Opens the identity of this worker and what it shows to managers. Throws `malformed` when it can join none. */
 async function openCredentials(folder: string, config: WorkerConfig, logger: Logger) {
   const identityPath = join(folder, 'identity')
   const certificate = await ClientCertificate.open(join(folder, 'certificate'))

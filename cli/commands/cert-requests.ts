@@ -8,7 +8,7 @@ import type { Given } from '../shared/values.ts'
 
 const CERTS = '/{domain!}/certs'
 const CA_FILE = 'ca.crt'
-/** As of the group. */
+/** The columns of the group `certs`. */
 const COLUMNS = ['serial_number', 'client_id', 'expiry_time', 'revoked']
 
 export const CERTIFICATE_FILE_COMMANDS: readonly Command[] = [
@@ -73,7 +73,10 @@ function fileOf(path: string): string {
   }
 }
 
-/** No request: the key does not leave this machine. Skein ignores all names of a request, so it has the common name alone. */
+/**
+ * Prints a signing request without a request to Skein: the key does not leave this machine. Skein ignores all names of a signing request,
+ * so it has the common name alone.
+ */
 async function printSigningRequest(cli: Cli, given: Given): Promise<void> {
   const commonName = plainText(jsonObject(given, 'JSON_names')['common_name'])
   if (commonName === '') throw new CommandError('<JSON_names> must contain "common_name"')

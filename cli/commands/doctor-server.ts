@@ -54,7 +54,7 @@ export async function checkReadiness(cli: Cli, service: ServiceName, url: string
     print({ verdict: 'ok', what: `${url} is ready: ${checks.map(([name]) => name).join(', ')}` })
 }
 
-/** When the certificate of an HTTPS address ends. */
+/** Checks when the certificate of an HTTPS address ends. */
 export async function checkCertificate(address: string, print: Print): Promise<void> {
   const { protocol, hostname, port } = new URL(address)
   if (protocol !== 'https:') return

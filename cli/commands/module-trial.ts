@@ -12,7 +12,7 @@ import { arg, contentOf, isRecord, plainText } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 import { runFields } from './run-fields.ts'
 
-/** As a task without `memory_limit` and `timeout`. */
+/** The limits of a task without `memory_limit` and `timeout`. */
 const DEFAULT_MEMORY = '64MiB'
 const DEFAULT_TIMEOUT_SECONDS = 300
 /** Signs of one value on a terminal; a pipe gets all of it. */

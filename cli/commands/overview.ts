@@ -39,7 +39,7 @@ type Shown = {
   messages?: { series: Step[] }
   runs?: Series
   workers?: Series
-  /** Of a domain. */
+  /** The dead letters of a domain. */
   dead_letters?: Letters
   changes?: unknown[]
 }

@@ -7,7 +7,7 @@ import type { Given } from '../shared/values.ts'
 
 /** Polling interval for the next run of a task with a trigger or a schedule. */
 const NEXT_RUN_MS = 1000
-/** More runs between two questions are left out, and said so. */
+/** If there are more runs between two polls, the older ones are left out, and a note says so. */
 const MAX_RUNS = 100
 
 export async function printLogs(cli: Cli, given: Given, taskId: string, runId: string | undefined): Promise<void> {

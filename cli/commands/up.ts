@@ -22,7 +22,7 @@ export const up: Group = {
   ],
 }
 
-/** As in the scripts of package.json (decisions 0096 and 0122). */
+/** The flags of the scripts of package.json (decisions 0096 and 0122). */
 const FLAGS = [
   '--max-semi-space-size=16',
   '--heap-growing-percent=50',

@@ -88,7 +88,7 @@ export type Session = {
   /** Whether a token is available without one on the command line. */
   hasToken(): boolean
   authorization(request: ApiRequest, url: string): Promise<string | undefined>
-  /** After a 401: whether a newer token is available, so that a retry makes sense. */
+  /** Called after a 401. Resolves to true if a newer token is available, so that a retry makes sense. */
   renew(request: ApiRequest): Promise<boolean>
   hintWhenRefused(request: ApiRequest): string
   /** Secrets that `--curl` must not show, with the shell expression for each. */
@@ -132,7 +132,7 @@ export type Cli = {
   readonly settings: Settings
   readonly output: Output
   readonly session: Session
-  /** Aborted by Ctrl-C. */
+  /** The signal is aborted by Ctrl-C. */
   readonly signal: AbortSignal
   /** Sends the request of a row. */
   call(call: Call, given: Given): Promise<Reply>

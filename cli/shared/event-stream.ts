@@ -6,7 +6,7 @@ import { startRequest } from './http.ts'
 
 export type StreamEvent = { id: string | undefined; event: string; data: string }
 
-/** Longer than the interval of the server's comments, a few seconds. */
+/** This is longer than the interval of the server's comments, a few seconds. */
 const SILENCE_DEADLINE_MS = 90_000
 const FIRST_WAIT_MS = 500
 const MAX_WAIT_MS = 10_000

@@ -32,7 +32,7 @@ export type Context = { addresses: Addresses; domain?: string; login?: Login }
 export type Contexts = {
   current: string
   contexts: Record<string, Context>
-  /** By the path of a `config.toml`: the consent to its addresses, TLS verification and tokens, and a digest of them. */
+  /** The consent to the addresses, TLS verification and tokens of a `config.toml`, and a digest of them, by the path of the file. */
   folders?: Record<string, { digest: string; isAgreed: boolean }>
 }
 

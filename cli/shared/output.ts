@@ -42,15 +42,15 @@ export type Output = {
   revoked(time: string): void
   /** One line of text on standard output, or several. */
   line(text: string): void
-  /** The same, composed of painted parts and of texts that `oneLine` made safe. */
+  /** The same, but composed of painted parts and of texts that `oneLine` made safe. */
   styledLine(text: string): void
   /** Text without a line end. Resolves when there is room for more. */
   text(text: string): Promise<void>
   /** One event of a stream: a line of JSON for a pipe. */
   event(value: unknown, asText: () => string): void
-  /** The same, replacing everything on the screen of a terminal. */
+  /** One event that replaces everything on the screen of a terminal. */
   screen(value: unknown, asText: () => string): void
-  /** A line on standard error that replaces itself; empty removes it. Only on a terminal. */
+  /** A line on standard error that replaces itself; empty removes it. It is shown only on a terminal. */
   progress(text: string): void
   /** Information for the user on standard error, not part of the data. */
   note(text: string): void

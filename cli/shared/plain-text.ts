@@ -47,7 +47,7 @@ export function padTo(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)))
 }
 
-/** At most `width` columns wide, with an ellipsis where text was cut. */
+/** Cuts a text to at most `width` columns, with an ellipsis where text was cut. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text
   let cut = ''

@@ -41,7 +41,7 @@ export type Saving = {
 /** Writes to a temporary file and renames it at the end, so that a file is always complete. */
 export async function saveResponse(cli: Cli, request: ApiRequest, { accept, file, doing }: Saving): Promise<void> {
   const response = await openResponse(cli, request, accept)
-  // Named after this process: another one can write the same file.
+  // The draft is named after this process, because another one can write the same file.
   const part = `${file}.${process.pid}.part`
   const progress = createProgress(cli.output, doing)
   let bytes = 0

@@ -7,7 +7,7 @@ import type { GivenFlags } from './flags.ts'
 export type Given = {
   args: Readonly<Record<string, string>>
   flags: GivenFlags
-  /** From the command line, a flag, the environment, the token or the context. */
+  /** The domain from the command line, a flag, the environment, the token or the context. */
   domain: string | undefined
   /** The token or secret at the end of the command line. */
   credential: string | undefined

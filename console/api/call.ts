@@ -21,7 +21,7 @@ export type Input<K extends Operation> = {
   headers?: Record<string, string>
   /** Requests before a login. */
   isPublic?: boolean
-  /** Of the frame or for a name: it is not what the page is about, and is not shown as a command. */
+  /** The request is for the frame or for a name: it is not what the page is about, and is not shown as a command. */
   isLookup?: boolean
 }
 

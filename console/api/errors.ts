@@ -9,7 +9,7 @@ type ErrorBody = {
 }
 
 export class ApiError extends Error {
-  /** Of HTTP; 0: there was no answer. */
+  /** The status of HTTP; 0: there was no answer. */
   readonly status: number
   readonly requestId: string | undefined
   readonly details: readonly { path: string; message: string }[]

@@ -12,7 +12,7 @@ export async function readGuide(name: string, signal: AbortSignal): Promise<Elem
   })
   if (!response.ok) throw await readError(response)
   const page = await response.text()
-  // Without the style of the page, which the policy of the console does not permit.
+  // The style of the page is left out, because the policy of the console does not permit it.
   const content = page.slice(page.indexOf(CONTENT) + CONTENT.length, page.lastIndexOf('</main>'))
   return new DOMParser().parseFromString(content, 'text/html').body
 }

@@ -10,7 +10,7 @@ const INTEGER = /^-?\d+$/
 /** Begins the strings that stand for integers for a moment. Random, so that no string of a user is taken for one. */
 const MARK = `integer-${[...crypto.getRandomValues(new Uint32Array(4))].join('-')}:`
 
-/** Like JSON.parse. Throws SyntaxError. */
+/** Parses a text as JSON.parse does. Throws SyntaxError. */
 export function parseJson(text: string): unknown {
   const rounded: unknown = JSON.parse(text)
   if (!MAY_CONTAIN.test(text)) return rounded
@@ -40,7 +40,7 @@ function outsideOfStrings(text: string, change: (part: string) => string): strin
 /** `String(Number('-0'))` is `0`, but the number is a negative zero, which JSON has no other form of. */
 const isRounded = (token: string) => INTEGER.test(token) && token !== '-0' && String(Number(token)) !== token
 
-/** Like JSON.stringify, which throws for a bigint. */
+/** Formats a value as JSON.stringify does, which throws for a bigint. */
 export function formatJson(value: unknown, indent?: number): string {
   const text = JSON.stringify(
     value,

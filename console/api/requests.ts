@@ -5,7 +5,7 @@ export type SentRequest = {
   readonly method: string
   readonly path: string
   readonly body: unknown
-  /** Of a text. */
+  /** The content type of a text. */
   readonly type?: string | undefined
 }
 
@@ -13,7 +13,7 @@ const MAX_REQUESTS = 40
 const MAX_PAGES = 50
 let requests: readonly SentRequest[] = []
 let nextId = 1
-/** Of the pages that were left, in the order of their visits. */
+/** The requests of the pages that were left, in the order of their visits. */
 const pages = new Map<string, readonly SentRequest[]>()
 const listeners = new Set<() => void>()
 
@@ -47,7 +47,7 @@ export function turnPage(from: string, to: string): void {
   show(pages.get(to) ?? [])
 }
 
-/** For another user. */
+/** Removes all requests, because another user must not see them. */
 export function forgetRequests(): void {
   pages.clear()
   show([])

@@ -11,7 +11,7 @@ import type { LineValues } from './points.ts'
 export type PlotSeries = {
   readonly key: string
   readonly label: string
-  /** From 0: the colour and the dashes of the line. */
+  /** The number of the colour and the dashes of the line, from 0. */
   readonly style: number
   readonly mean: LineValues
   readonly min: LineValues

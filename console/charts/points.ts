@@ -25,7 +25,7 @@ const PLAIN_FACTOR = 1.5
 /** How often a series is measured, in seconds: undefined for fewer than two records. */
 export function usualInterval(count: Slots['count'], stepSeconds: number): number | undefined {
   const filled = [...count.keys()].filter((slot) => (count[slot] ?? 0) > 0)
-  // From one step with records to the next, and the records in between.
+  // A span goes from one step with records to the next, and has the records in between.
   const spans = filled.slice(1).map((slot, at) => {
     const before = filled[at] ?? 0
     return { steps: slot - before, records: count[before] ?? 1 }
@@ -118,7 +118,7 @@ export function summaryOf({ mean, min, max, count }: Slots): Summary | undefined
   }
   if (last === undefined) return undefined
   const given = (values: readonly (number | null)[]) => values.filter((value) => value !== null)
-  // Not as arguments of a call: a grid may have more steps than a call takes.
+  // The values are not arguments of a call: a grid may have more steps than a call takes.
   const least = given(min).reduce((one, other) => Math.min(one, other), Infinity)
   const most = given(max).reduce((one, other) => Math.max(one, other), -Infinity)
   return { last, min: least, mean: sum / records, max: most }

@@ -56,7 +56,7 @@ export function Button({
   return (
     <>
       {button}
-      {/* Beside the button: inside, it would be a part of its name. */}
+      {/* The reason is beside the button: inside, it would be a part of its name. */}
       <span id={reasonId} hidden>
         {disabledReason}
       </span>
@@ -68,7 +68,7 @@ type FieldProps = {
   label: string
   hint?: ReactNode
   error?: string | undefined
-  /** Of the API, dotted (`credentials.secret`): what the server refuses there is shown at this field. */
+  /** The path of the field in the API, dotted (`credentials.secret`): what the server refuses there is shown at this field. */
   field?: string | undefined
 }
 
@@ -169,7 +169,7 @@ export function SelectField({
   )
 }
 
-/** In a row of a list: its label is read, not shown. */
+/** A select in a row of a list: its label is read, not shown. */
 export function SmallSelect({
   label,
   value,
@@ -220,7 +220,7 @@ export function Check({
   )
 }
 
-/** One of a few. */
+/** A choice of one of a few values. */
 export function Segments<T extends string>({
   label,
   value,

@@ -12,7 +12,7 @@ export type Failure = {
   readonly what: string
   readonly message: string
   readonly fields: readonly FieldFault[]
-  /** For support: the id of the request. */
+  /** The id of the request, for support. */
   readonly note?: string | undefined
 }
 
@@ -83,12 +83,12 @@ type FormProps = {
   action: FormAction
   className?: string
   disabledReason?: string | undefined
-  /** At every change of a field by the user. */
+  /** Called at every change of a field by the user. */
   onChange?: () => void
   children: ReactNode
 }
 
-/** Without a place for what no field shows: `FormFailure` is that place. */
+/** A form without a place for what no field shows: `FormFailure` is that place. */
 export function BareForm({ action, className, disabledReason, onChange, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null)
   const names = useRef(new Set<string>())

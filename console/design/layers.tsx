@@ -13,13 +13,13 @@ type DialogProps = {
   onClose: () => void
   children: ReactNode
   footer?: ReactNode
-  /** Without its own headline. */
+  /** It has no headline of its own. */
   isBare?: boolean
   /** It cannot be closed. */
   isFixed?: boolean
 }
 
-/** Where a dialog is used first: its first field, else its first answer. The browser would begin on the button that closes it. */
+/** The focus of a new dialog: its first field, else its first answer. The browser would begin on the button that closes it. */
 const FIRST_FIELD = ':is(input, select, textarea):not([disabled], [tabindex="-1"])'
 const FIRST_ANSWER = '.dialog-foot .button'
 
@@ -189,7 +189,7 @@ export function showToast(kind: Toast['kind'], text: string, note?: string): voi
   if (kind === 'ok') setTimeout(() => dismiss(toast.id), SHOWN_MS)
 }
 
-/** After an action that succeeded. */
+/** Removes the failures that are shown, after an action that succeeded. */
 export function dismissFailures(): void {
   changeToasts(toasts.filter(({ kind }) => kind !== 'bad'))
 }
@@ -203,7 +203,7 @@ const subscribe = (listener: () => void) => {
   return () => void listeners.delete(listener)
 }
 
-/** In the top layer, like dialogs, and inside the topmost one: elsewhere, a dialog would cover them. */
+/** The toasts are in the top layer, like dialogs, and inside the topmost one: elsewhere, a dialog would cover them. */
 export function Toasts({ layer = PAGE }: { layer?: string }) {
   const all = useSyncExternalStore(subscribe, () => toasts)
   const top = useSyncExternalStore(subscribe, () => layers.at(-1) ?? PAGE)

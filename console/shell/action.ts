@@ -47,7 +47,7 @@ function useRun<A extends unknown[]>(
   return [run, isBusy]
 }
 
-/** Of a button or a menu. `what` says what did not happen, in a toast. The action of a form is `useFormAction`. */
+/** The action of a button or a menu. `what` says what did not happen, in a toast. The action of a form is `useFormAction`. */
 export function useAction<A extends unknown[]>(
   what: string,
   act: Act<A>,
@@ -56,8 +56,8 @@ export function useAction<A extends unknown[]>(
 }
 
 /**
- * Of a form, which shows what went wrong. `onDone`: after a success, when what is shown is what is stored. A dialog that closed before it
- * and is opened again would begin with what was stored before, and save it again.
+ * The action of a form, which shows what went wrong. `onDone` runs after a success, when what is shown is what is stored. A dialog that
+ * closed before it and is opened again would begin with what was stored before, and save it again.
  */
 export function useFormAction(what: string, act: Act<[]>, onDone?: () => void): FormAction {
   const [failure, setFailure] = useState<Failure>()

@@ -14,12 +14,12 @@ import { reportError } from './states.tsx'
 const PAGE_ROWS = 100
 const MAX_SELECTED = 10_000
 const AT_ONCE = 4
-/** Above, the number is typed: a click too many reaches no whole fleet. */
+/** Above this, the user types the number, so that a click too many reaches no whole fleet. */
 const MAX_UNTYPED = 100
 
 export type BulkAction = {
   label: string
-  /** On the entities of one request. `value`: what `ask` was answered. */
+  /** Acts on the entities of one request. `value`: what `ask` was answered. */
   run: (ids: readonly string[], value: string) => Promise<unknown>
   /** Entities of a request; one, if absent. All of them succeed or fail together. */
   size?: number
@@ -119,7 +119,7 @@ function BulkDialog({
   noun: string
   action: BulkAction
   ids: readonly string[]
-  /** With the entities that stay selected, after an action: those that it did not change. */
+  /** Gets the entities that stay selected after an action: those that it did not change. */
   onClose: (left?: readonly string[]) => void
 }) {
   const [value, setValue] = useState('')

@@ -131,7 +131,7 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
 const selectionOf = (letter: { id: string } | 'all'): DeadLetterSelection =>
   letter === 'all' ? { all: true } : { ids: [letter.id] }
 
-/** Of a trigger, a subscription or a consumer that is behind: the arrival of the oldest message that waits where it is stored. */
+/** Shows since when a trigger, a subscription or a consumer is behind: the arrival of the oldest message that waits where it is stored. */
 export function WaitingSince({ at }: { at: string }) {
   return (
     <span>

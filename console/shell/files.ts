@@ -1,6 +1,6 @@
 /** Files that the page gives to the browser's downloads. */
 
-/** Longer than a browser takes to read it. */
+/** This is longer than a browser takes to read it. */
 const KEPT_MS = 60_000
 const CSV = 'text/csv;charset=utf-8'
 

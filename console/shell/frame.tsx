@@ -269,7 +269,7 @@ export function ThemeMenu() {
   )
 }
 
-/** To the guide that explains the screen. */
+/** A link to the guide that explains the screen. */
 function GuideLink({ domain }: { domain: string }) {
   const { pathname } = useLocation()
   return (

@@ -27,7 +27,7 @@ const NAMES: Readonly<Record<string, Named>> = {
 
 const textOf = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
 
-/** Where the subject of a record is; undefined for what has no page, or is gone. */
+/** Returns the path of the subject of a record; undefined for what has no page, or is gone. */
 export function subjectPath(domain: string, { operation, attributes = {} }: JournalItem): string | undefined {
   const [family = '', ...rest] = operation.split('.')
   if (['remove', 'delete'].includes(rest.at(-1) ?? '') && rest.length === 1) return undefined

@@ -68,7 +68,7 @@ export function ClientName({ domain, id }: { domain: string; id: string }) {
   )
 }
 
-/** Without a link. */
+/** Returns the name without a link. */
 export function useChannelName(domain: string, id: string): string {
   const { data } = useQuery(channelName(domain, id))
   return given(data) ?? shortId(id)

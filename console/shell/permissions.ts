@@ -16,7 +16,7 @@ function deniedBy(answer: Permissions, where: string): Denied {
       : `None of your roles ${where} has the action ${action}`
 }
 
-/** For actions of a domain: `client_create`. Nothing is denied where there is no domain. */
+/** Returns what denies actions of a domain, such as `client_create`. Nothing is denied where there is no domain. */
 export function useDomainDenied(domain: string | undefined): Denied {
   const { data } = useQuery({
     ...query('GET /domains/{domain_id}/permissions', { params: { domain_id: domain ?? '' }, isLookup: true }),
@@ -26,7 +26,7 @@ export function useDomainDenied(domain: string | undefined): Denied {
   return deniedBy(data, 'in this domain')
 }
 
-/** For actions of one channel: `publish`. */
+/** Returns what denies actions of one channel, such as `publish`. */
 export function useChannelDenied(domain: string, channel: string): Denied {
   const { data } = useQuery({
     ...query('GET /{domain_id}/channels/{channel_id}/permissions', {
@@ -38,7 +38,7 @@ export function useChannelDenied(domain: string, channel: string): Denied {
   return deniedBy(data, 'on this channel')
 }
 
-/** For actions of one group: `set_child`. */
+/** Returns what denies actions of one group, such as `set_child`. */
 export function useGroupDenied(domain: string, group: string): Denied {
   const { data } = useQuery({
     ...query('GET /{domain_id}/groups/{group_id}/permissions', {
@@ -50,7 +50,7 @@ export function useGroupDenied(domain: string, group: string): Denied {
   return deniedBy(data, 'on this group')
 }
 
-/** For actions of one client: `update`. Nothing is denied while none is chosen. */
+/** Returns what denies actions of one client, such as `update`. Nothing is denied while none is chosen. */
 export function useClientDenied(domain: string, client: string | undefined): Denied {
   const { data } = useQuery({
     ...query('GET /{domain_id}/clients/{client_id}/permissions', {

@@ -15,7 +15,7 @@ export function ShownOnce({
   children,
 }: {
   title: string
-  /** As the question names it: "the token". */
+  /** The thing that is shown, as the question names it: "the token". */
   what: string
   /** Why it should be saved first. */
   loss: string

@@ -40,7 +40,7 @@ export function QueryView<T>({
   )
 }
 
-/** Above content that could not be asked for again. */
+/** A notice above content that could not be asked for again. */
 export function AgeNotice({ at, error, onRetry }: { at: number; error: Error; onRetry: () => void }) {
   const now = useNow(5_000)
   return (
@@ -135,7 +135,7 @@ export function NoPermission({ error, entity }: { error: ApiError; entity?: stri
   )
 }
 
-/** One mouth for errors of actions. */
+/** All errors of actions are reported here. */
 export function reportError(error: unknown, what: string): void {
   const known = error instanceof ApiError ? error : undefined
   const details = known?.details.map(({ path, message }) => `${path}: ${message}`).join('; ')

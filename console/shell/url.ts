@@ -30,7 +30,7 @@ export function useView(name: string, byDefault = ''): [string, (value: string) 
   return [search[name] ?? byDefault, set]
 }
 
-/** Several values at once. */
+/** Changes several values at once. */
 export function useViews(): [Search, (changes: Record<string, string | undefined>) => void] {
   const search: Search = useSearch({ strict: false })
   const navigate = useNavigate()

@@ -29,7 +29,7 @@ export type TryRequest = {
   readonly results: readonly string[]
   /** Each in an instance of its own. */
   readonly calls: readonly GuestCall[]
-  /** With argv[0]. */
+  /** The arguments, with argv[0]. */
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, string>>
   /** What `skein.read` returns, newest first. */
@@ -62,11 +62,11 @@ export type ComponentTools = {
   /** Scripts of threads: one that transpiles, and one that runs what was transpiled. */
   readonly transpile: string
   readonly run: string
-  /** Of the transpiler, by name. */
+  /** The files of the transpiler, by name. */
   readonly files: Readonly<Record<string, ArrayBuffer>>
 }
 
-/** From the frame to the thread that transpiles. */
+/** The message from the frame to the thread that transpiles. */
 export type TranspileComponent = {
   readonly component: ArrayBuffer
   readonly files: ComponentTools['files']

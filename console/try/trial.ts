@@ -6,7 +6,7 @@ import type { DescribedExport, GuestCall as HostCall, GuestReply, Json } from '#
 import { MAX_OUTCOMES_BYTES } from './protocol.ts'
 import type { GuestOutcome, SenmlRecord, TryReport, TryRequest } from './protocol.ts'
 
-/** Of stdout and of stderr, over all calls. */
+/** The limit of stdout and of stderr, over all calls. */
 const MAX_OUTPUT_BYTES = 65_536
 const MAX_PUBLICATIONS = 1_000
 const MAX_MESSAGE_BYTES = 262_144

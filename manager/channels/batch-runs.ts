@@ -50,9 +50,9 @@ export type BatchRuns = {
   stop(): Promise<void>
 }
 
-/** Before a start that failed for a time is tried again. */
+/** A start that failed with a temporary error is tried again after this time. */
 const RETRY_SECONDS = 1
-/** Between two looks for publications of runs whose end another build recorded. */
+/** The interval at which publications are looked for that belong to runs whose end another build recorded. */
 const LEFT_INTERVAL_MS = 30_000
 /** Runs that are started at the same time. */
 const MAX_STARTS = 500

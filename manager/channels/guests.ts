@@ -44,7 +44,7 @@ const MAX_CALLS_PER_DOMAIN = 250
 /** Waiting calls; a call beyond the limit or with a longer wait fails. */
 const MAX_WAITING_PER_DOMAIN = 2_000
 const CALL_WAIT_MS = 10_000
-/** Between two attempts of a call while the database is unavailable. */
+/** The shortest and the longest pause between two attempts of a call while the database is unavailable. */
 const MIN_OUTAGE_PAUSE_MS = 50
 const MAX_OUTAGE_PAUSE_MS = 1_000
 

@@ -207,7 +207,7 @@ function* partsOf(works: readonly Work[]): Generator<Part> {
   }
 }
 
-/** In turn, as many as may be in memory; at least one. */
+/** Yields the messages in turn, as many at a time as may be in memory, and at least one. */
 function* withinMemory(works: readonly Work[]): Generator<Work[]> {
   let some: Work[] = []
   let keys = new Set<number>()

@@ -3,10 +3,10 @@ import type { MessageContents, TriggerMessage } from '#queues/index.ts'
 import type { AssignedRun, RunSpec } from '../model/run.ts'
 import { inputsOf } from '../model/trigger-message.ts'
 
-/** As JSON; `triggerJson` is empty for a run that no message started. */
+/** What a run gets, as JSON. `triggerJson` is empty for a run that no message started. */
 export type GivenTo = { inputsJson: string; triggerJson: string }
 
-/** Of a run that has them in its spec. */
+/** Returns what a run gets that has its messages in its spec. */
 export function givenInline({ inputs, trigger }: RunSpec): GivenTo {
   return { inputsJson: JSON.stringify(inputs), triggerJson: trigger === undefined ? '' : JSON.stringify(trigger) }
 }

@@ -58,7 +58,7 @@ const MAX_RESULTS = 1_000
 const MAX_REASON_CHARS = 4096
 /** Ids in a line of the log. */
 const MAX_NAMED_WORKERS = 10
-/** Longer than any digest. */
+/** This is longer than any digest. */
 const MAX_DIGEST_CHARS = 128
 /** Unread messages of a worker; beyond it reading from the worker pauses. */
 const MAX_UNREAD_MESSAGES = 1_000

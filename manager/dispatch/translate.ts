@@ -59,7 +59,7 @@ export function toAssignment(
   run: AssignedRun,
   module: MessageInitShape<typeof ModuleRefSchema>,
   secrets: Readonly<Record<string, string>>,
-  /** Of a run whose messages are stored apart. */
+  /** A run whose messages are stored apart requires this; the other runs have it in their spec. */
   given: GivenTo = givenInline(run.spec),
 ): MessageInitShape<typeof AssignmentSchema> {
   const { spec } = run

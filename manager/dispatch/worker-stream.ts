@@ -22,9 +22,9 @@ export type Delivery = {
 
 /** Runs that were not sent because of their messages. */
 export type Undelivered = {
-  /** No longer stored. */
+  /** A message is no longer stored. */
   gone: (run: AssignedRun) => void
-  /** Not read. */
+  /** The messages could not be read. */
   failed: (run: AssignedRun, error: unknown) => void
 }
 
@@ -76,7 +76,10 @@ export class WorkerStream implements WorkerLink {
     return toAssignment(run, modules.of(this.#workerId, moduleOf(run), peers), opened, given)
   }
 
-  /** One after the other, because each has a large message. What could not be read is sent again later, as what a worker did not confirm. */
+  /**
+   * Sends the runs one after the other, because each has a large message. What could not be read is sent again later, as what a worker did
+   * not confirm.
+   */
   async #assignStored(assignments: readonly NewAssignment[]): Promise<void> {
     for (const assignment of assignments) {
       if (!this.#isOpen) return
@@ -91,7 +94,7 @@ export class WorkerStream implements WorkerLink {
     }
   }
 
-  /** After what is being read now. `work` does not reject. */
+  /** Runs `work` after what is being read now. `work` must not reject. */
   #inOrder(work: () => Promise<void> | void): void {
     const reading = (this.#reading ?? Promise.resolve()).then(work).finally(() => {
       if (this.#reading === reading) this.#reading = undefined

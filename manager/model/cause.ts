@@ -3,9 +3,9 @@ export const CAUSES = ['user', 'message', 'replay', 'schedule', 'workflow'] as c
 export type CauseType = (typeof CAUSES)[number]
 
 export type RunCause =
-  /** Without an id where the caller needed no token. */
+  /** `user_id` is absent if the caller needed no token. */
   | { type: 'user'; user_id?: string }
-  /** `message` identifies the message in the log: its batch, and its number in the batch. Of several, `messages`, it is the first. */
+  /** `message` identifies the message in the log: its batch, and its number in the batch. If there are several (`messages`), it is the first. */
   | { type: 'message'; channel_id: string; message: string; messages?: number }
   | { type: 'replay'; channel_id: string; replay_id: string }
   /** `tick`: the time of the schedule, which may be earlier than the start. */

@@ -33,9 +33,9 @@ export const MAX_QUEUED_RUNS = 20_000
 export const MIN_QUEUE_SHARE = 100
 /** Inputs, arguments, environment and standard input of one run, as JSON: as much as the body of a request. */
 export const MAX_SPEC_BYTES = 1024 * 1024
-/** The same of a run that no user started, in characters: resolved records repeat what a pack names once. */
+/** The same limit for a run that no user started, in characters: resolved records repeat what a pack names once. */
 export const MAX_UNREQUESTED_SPEC_CHARS = 4 * 1024 * 1024
-/** The same for all runs of one batch: they are one statement. */
+/** The same limit for all runs of one batch, which are one statement. */
 export const MAX_BATCH_SPEC_CHARS = 64 * 1024 * 1024
 /** Runs claimed for free slots in one batch. */
 export const MAX_CLAIMED_PER_BATCH = 500

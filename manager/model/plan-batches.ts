@@ -1,4 +1,4 @@
-/** Which waiting messages of a trigger run next, and together. Pure. */
+/** Decides which waiting messages of a trigger run next, and which of them run together. Pure. */
 import type { BatchTask, Busy, WaitingMessage } from '#queues/index.ts'
 
 /** Messages of one run, as they are stored; one message alone can be larger. */
@@ -11,8 +11,8 @@ const MAX_RUNS = 200
 const ONE_LANE = ''
 
 /**
- * In the order of their arrival. In a lane a message waits until the run of the one before it has ended, or shares that run. Messages of a batch
- * that failed run in batches of at most half its size, among each other.
+ * Plans the messages in the order of their arrival. In a lane a message waits until the run of the one before it has ended, or shares that
+ * run. Messages of a batch that failed run in batches of at most half its size, and only with each other.
  */
 export function planBatches(
   { batch, ordering }: Pick<BatchTask, 'batch' | 'ordering'>,
@@ -46,7 +46,7 @@ function takeOne(
   const limit = left[0]?.limit ?? null
   const max = Math.min(size, limit ?? size)
   const [taken, others]: [WaitingMessage[], WaitingMessage[]] = [[], []]
-  // Of a lane whose next message is left out, the later ones are too.
+  // If the next message of a lane is left out, the later messages of this lane are left out too.
   const passed = new Set<string>()
   let bytes = 0
   for (const [index, message] of left.entries()) {

@@ -8,7 +8,7 @@ import type { SpecFields } from './task-fields.ts'
 import type { AssignedModule } from './module.ts'
 import type { Claims, GivenMessages, TriggerMessage } from '#queues/index.ts'
 
-/** Stored in `runs.spec`, with the names of the database. */
+/** The spec is stored in `runs.spec`, with the names of the database. */
 export type RunSpec = SpecFields & {
   task_id: string
   task_name: string
@@ -31,7 +31,7 @@ export type RunSpec = SpecFields & {
   bytes?: 'base64'
   /** What triggered the run. */
   trigger?: GivenMessages
-  /** The same, if a message is stored apart: `inputs` are then those of the task alone. */
+  /** Stands for `trigger` if a message is stored apart: `inputs` are then those of the task alone. */
   given?: StoredGiven
   /** Its messages are kept until it ends. */
   claims?: Claims
@@ -83,7 +83,7 @@ export type RunHandle = {
 /** A run that is assigned to a worker, in the manager that holds the worker's session. */
 export type AssignedRun = RunHandle & {
   fence: number
-  /** When it was sent to its worker, on the monotonic clock; undefined if it was sent twice or by another manager. */
+  /** The time when it was sent to its worker, on the monotonic clock; undefined if it was sent twice or by another manager. */
   sentMs?: number | undefined
   /** A stop was sent to the worker. */
   isCancelSent?: true

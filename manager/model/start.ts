@@ -53,12 +53,12 @@ export type StartRequest = {
   idempotency: { userKey: number; key: string; bodyDigest: string } | undefined
   /** The user of a start in the journal; undefined: it is not recorded. */
   recordedFor?: Actor
-  /** When the writer took it, on the monotonic clock; set by the writer. */
+  /** The time when the writer took it, on the monotonic clock; set by the writer. */
   sinceMs?: number
   cause: RunCause
   /** The message that triggers it. */
   trigger?: GivenMessages | undefined
-  /** Where its messages are stored, in their order; null: the run keeps it. Absent: the run keeps all of them. */
+  /** The places where its messages are stored, in their order; null: the run keeps the message. Absent: the run keeps all of them. */
   contents?: readonly (ContentRef | null)[] | undefined
   /** Its messages are kept until it ends, and no other run may have them. */
   claims?: Claims | undefined

@@ -188,7 +188,7 @@ const GrantField = Type.Object(
   documented({}, 'Grant'),
 )
 
-/** By column of `tasks`. */
+/** The fields of a task, by column of `tasks`. */
 export const TASK_FIELDS = {
   name: field({
     given: Type.String({ minLength: 1, maxLength: MAX_NAME_CHARS }),
@@ -460,7 +460,7 @@ export const SHOWN_FIELDS = schemasOf(
   (object) => object,
 ) as unknown as ShownSchemas
 
-/** By name on the wire, in the order of the table. */
+/** Returns the schemas by name on the wire, in the order of the table. */
 function schemasOf(
   schemaOf: (row: AnyField) => TSchema,
   groupOf: (members: TSchema) => TSchema,

@@ -52,8 +52,8 @@ export function inputsOf(given: GivenMessages, params: readonly string[] | undef
 const isList = (given: GivenMessages): given is readonly TriggerMessage[] => Array.isArray(given)
 
 /**
- * The same for a list of messages: its text; a list of messages, if the parameter is a list of records with the field `records`; a list of the
- * records of each message, if it is a list of lists; or the records of all of them.
+ * Returns the inputs for a list of messages. The first parameter gets the text of the list; a list of messages, if it is a list of records
+ * with the field `records`; a list of the records of each message, if it is a list of lists; or the records of all of them.
  */
 function batchInputs(
   messages: readonly TriggerMessage[],
@@ -83,7 +83,7 @@ function recordOf(
   return Object.fromEntries(fields.flatMap(([name]) => (name in given ? [[name, given[name] as Json]] : [])))
 }
 
-/** Of a list; undefined for other types. */
+/** Returns the type of the items of a list; undefined for other types. */
 function itemOf(param: string): WitType | undefined {
   if (!param.startsWith('list<')) return undefined
   const type = parseWitType(param)

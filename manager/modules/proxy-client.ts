@@ -57,7 +57,7 @@ const CACHE_DEADLINE_MS = 3_000
 const STALL_MS = 30_000
 /** The maximum number of simultaneous requests to the proxy. */
 const MAX_SOCKETS = 160
-/** Enough for the exports of 100 modules. */
+/** This is enough for the exports of 100 modules. */
 const MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 const FIRST_BYTE = { range: 'bytes=0-0' }

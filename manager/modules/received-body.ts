@@ -45,7 +45,7 @@ export type BodyReceiver = {
 }
 
 export type BodyReceiverOptions = {
-  /** Created on demand. */
+  /** The folder is created on demand. */
   folder: string
   /** Tests shorten it. */
   graceMs?: number

@@ -8,7 +8,7 @@ import type { Keyring } from '#core/keyring/index.ts'
 import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
 import type { TicketGrant, TicketSigner, TicketVerifier } from '#proto/index.ts'
 
-/** Long enough that a worker can fetch the module of an assignment after an interruption of its network. */
+/** This is long enough that a worker can fetch the module of an assignment after an interruption of its network. */
 const WORKER_TICKET_SECONDS = 24 * 3600
 const READ_TICKET_SECONDS = 3600
 /** Runs of one module on one worker share a ticket, so that a start costs no signature. */

@@ -40,7 +40,7 @@ export type UseFilter = PageRange & {
 
 const NOTED_EVERY_MS = 60_000
 const MAX_CACHED_USES = 20_000
-/** Per domain; the least recently used ones are removed. */
+/** The largest number of uses per domain; the least recently used ones are removed. */
 const MAX_USES = 1_000
 
 export type UseRecorder = (domainId: string | null, imageUrl: string, found: ResolvedReference) => Promise<void>
@@ -111,7 +111,7 @@ function usesOf({ domains, digest, source, reference }: Omit<UseFilter, keyof Pa
      WHERE ${source !== 'registry' && reference === undefined} AND ${isDigest(sql`m.digest`)}) AS uses`
 }
 
-/** Most recently used first. */
+/** Lists the uses, the most recent first. */
 export async function listUses(
   database: Database,
   filter: UseFilter,

@@ -1,6 +1,6 @@
 /**
- * The workers with a session at this manager, and the choice among them. In memory only: all of it is rebuilt from the
- * database and from the workers' Hello.
+ * The workers with a session at this manager, and the choice among them. They are in memory only: all of it is rebuilt from the database
+ * and from the workers' Hello.
  */
 import { BoundedCache } from '#core/bounded-cache.ts'
 import type { ModulePeer } from '../model/module.ts'
@@ -37,7 +37,7 @@ export class Cluster {
   #placements = 0
   /** Tasks of several domains, or of a domain and of none, use the workers of the platform. */
   isShared = false
-  /** Of the first run. */
+  /** The domain of the first run. */
   #firstDomain: { id: string | null } | undefined
 
   /** A cache allocates its capacity when it is created: code with thousands of clusters passes smaller limits. */
@@ -88,7 +88,7 @@ export class Cluster {
   storeNeeds(needs: RunNeeds): string {
     const hash = hashNeeds(needs)
     if (!this.#needs.has(hash)) this.#needs.set(hash, { needs, expectedMs: undefined, isStored: false })
-    // Known at the first start of a second domain, before the tasks are counted again.
+    // This is known at the first start of a second domain, before the tasks are counted again.
     this.#firstDomain ??= { id: needs.domainId }
     if (this.#firstDomain.id !== needs.domainId) this.isShared = true
     return hash

@@ -103,7 +103,7 @@ export class WorkerMeasurements {
     session.measured = measured
     const last = this.#last.get(session.key)
     this.#last.set(session.key, measured)
-    // Of a worker that was connected before this manager began, only what happens from now on is known to be new.
+    // If the worker was connected before this manager began, only what happens from now on is known to be new.
     if (last === undefined) return
     const { moduleHits, moduleFetches, moduleFetchFailures, kills } = WORKER_METRICS
     moduleHits.add({}, growth(measured.moduleHits, last.moduleHits))

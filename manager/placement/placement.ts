@@ -14,7 +14,7 @@ export type WorkerView = {
   isPlatformOnly: boolean
   memoryBytes: number
   isAlive: boolean
-  /** Missed two heartbeats or lost its stream: keeps its runs, gets no new ones. */
+  /** It missed two heartbeats or lost its stream: it keeps its runs and gets no new ones. */
   isSuspect: boolean
   isDraining: boolean
   slots: number

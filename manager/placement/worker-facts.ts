@@ -1,6 +1,6 @@
 import type { WorkerFacts } from './worker-session.ts'
 
-/** For unit tests: a worker of the platform that runs core modules in one slot. */
+/** Facts for unit tests: a worker of the platform that runs core modules in one slot. */
 export const WORKER_FACTS: WorkerFacts = {
   key: 1,
   id: 'w1',

@@ -81,11 +81,11 @@ export class WorkerSession implements WorkerView {
   isAlive = true
   isSuspect = false
   lastPlaced = 0
-  /** Placed in a batch that is not committed yet. */
+  /** The number of runs that were placed in a batch that is not committed yet. */
   reserved = 0
   /** Stopped runs whose slot the worker has not freed still count until it confirms. */
   lastBeatMs: number
-  /** Of the last heartbeat. */
+  /** The figures of the last heartbeat. */
   measured: WorkerMeasured | undefined
   freeSlots: number
   readonly #link: WorkerLink
@@ -146,10 +146,7 @@ export class WorkerSession implements WorkerView {
     if (run?.fence === fence) run.unconfirmedSince = undefined
   }
 
-  /**
-   * On a heartbeat: collects again assignments from two heartbeats ago that were not confirmed; a worker ignores
-   * duplicates.
-   */
+  /** Runs on a heartbeat. Collects the assignments of two heartbeats ago again if they were not confirmed; a worker ignores duplicates. */
   repeatUnconfirmed(): void {
     this.#beats += 1
     for (const run of this.runs.values()) {

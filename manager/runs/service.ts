@@ -61,12 +61,12 @@ export type SystemStart = {
   cause: RunCause
   overrides?: RunOverrides
   trigger?: GivenMessages
-  /** As in `StartRequest`. */
+  /** See `StartRequest`. */
   contents?: readonly (ContentRef | null)[]
   claims?: Claims
   /** Place of its cause in a trace. */
   traceparent?: string | undefined
-  /** Assigned before, if the caller must know it. */
+  /** The id is assigned before, if the caller must know it. */
   runId?: string
 }
 

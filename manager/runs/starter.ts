@@ -85,7 +85,7 @@ export class RunStarter {
     return await Promise.all(outcomes)
   }
 
-  /** Until the start is committed. The run keeps the place of the span in its trace. No reference is resolved at the writer. */
+  /** Resolves when the start is committed. The run keeps the place of the span in its trace. No reference is resolved at the writer. */
   async #write(
     { id: taskId, domainId }: StartedTask,
     submission: Submission,

@@ -69,7 +69,7 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
     if (start === undefined)
       return refused(`no run could be started within ${LATE_MS / 1000} s of ${formatTime(latest)}`, false)
     try {
-      // Known without asking the writer: what is refused costs no transaction of its own.
+      // This is known without asking the writer: what is refused costs no transaction of its own.
       if (isUnderWay(row.state)) requireNextState(row.state, 'start')
       await runs.startFor({
         taskId: row.id,
@@ -92,7 +92,7 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
   /** The end of the deferral, by task key. */
   const deferred = new Map<number, number>()
 
-  /** Not now: what refuses it may be over in a moment. */
+  /** Defers the tick, because what refuses it may be over in a moment. */
   function defer(row: DueTick, error: unknown): TaskRefusal[] {
     deferred.set(row.key, monotonicMs() + DEFER_MS)
     logger.warn({ err: error, task: row.id }, 'failed to start a run of a schedule; retrying')
@@ -123,7 +123,7 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
     await writeRefusals(database, refusals)
     await passTicks(database, passed)
     if (due.length === MAX_DUE) return 0
-    // In the time of the database, like the ticks.
+    // This is the time of the database, like that of the ticks.
     const nowMs = Date.parse(due[0]?.now ?? '') + monotonicMs() - beganMs
     const untilNext = passed.flatMap(({ next }) => (next === undefined ? [] : [next.getTime() - nowMs + AFTER_TICK_MS]))
     return Math.max(Math.min(intervalMs, ...untilNext), AFTER_TICK_MS)

@@ -47,7 +47,7 @@ const NO_ROOM: TakenRoom = { committed: () => undefined, [Symbol.dispose]: () =>
 
 export class AmountQuotas {
   readonly #meters: Readonly<Record<TaskAmount, DomainMeter<string>>>
-  /** By name and domain, what is being added now. */
+  /** What is being added now, by name and domain. */
   readonly #pending = new Map<string, number>()
 
   constructor({ database: { db }, quotas, logger }: { database: Database; quotas: TaskQuotas; logger: Logger }) {
@@ -65,7 +65,7 @@ export class AmountQuotas {
     }
   }
 
-  /** Undefined: the figures of what is added are known. Otherwise resolves when they are, or when the database does not answer. */
+  /** Returns undefined if the figures of what is added are known. Otherwise resolves when they are, or when the database does not answer. */
   ready(domainId: string | null, change: AmountChange): Promise<void> | undefined {
     if (domainId === null || !this.#addedOf(change).some((name) => this.#isUnsure(domainId, name, change[name] ?? 0)))
       return undefined
@@ -140,7 +140,7 @@ export class AmountQuotas {
     requireWithin({ owner: 'domain', noun, limit, used: this.#used(domainId, name), added })
   }
 
-  /** Without a figure the database does not answer, and there is room as far as is known. */
+  /** If there is no figure, the database does not answer, and there is room as far as is known. */
   #used(domainId: string, name: TaskAmount): number {
     return (this.#meters[name].used(domainId) ?? 0) + (this.#pending.get(`${name} ${domainId}`) ?? 0)
   }

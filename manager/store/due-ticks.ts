@@ -41,7 +41,7 @@ export type PassedTick = {
   hasStarted: boolean
 }
 
-/** In one statement. No effect on a task whose schedule was changed, or where another manager was faster. */
+/** Passes all ticks in one statement. It has no effect on a task whose schedule was changed, or where another manager was faster. */
 export async function passTicks({ db }: Pick<Database, 'db'>, passed: readonly PassedTick[]): Promise<void> {
   if (passed.length === 0) return
   const sorted = passed.toSorted((left, right) => left.row.key - right.row.key)

@@ -16,8 +16,8 @@ export function domainRecord(
 }
 
 /**
- * In the transaction of the changes. Nobody could read a record without a domain and a user, so it is left out, except that of a
- * worker, which belongs to the platform.
+ * Writes the records in the transaction of the changes. Nobody could read a record without a domain and a user, so it is left out, except
+ * that of a worker, which belongs to the platform.
  */
 export async function writeRecords(db: Queryable, records: readonly ManagerRecord[]): Promise<void> {
   await insertRecords(

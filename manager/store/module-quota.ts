@@ -1,6 +1,6 @@
 /**
- * The quota `module_bytes` of domains (contract decision 76): exact, because uploads of a limited domain run one after another. Not by
- * `Quotas.requireRoom`: its lock is the same for all quotas of a domain, and an upload holds its lock while up to 64 MiB are stored.
+ * The quota `module_bytes` of domains (contract decision 76): exact, because uploads of a limited domain run one after another. It does not
+ * use `Quotas.requireRoom`: its lock is the same for all quotas of a domain, and an upload holds its lock while up to 64 MiB are stored.
  * Clients and channels of the domain could not be created meanwhile.
  */
 import { requireWithin } from '#api/identity/index.ts'

@@ -26,7 +26,7 @@ export type PausedTask = ChannelFields & { key: number; domainId: string | null;
 
 const PAUSED_COLUMNS = sql`key, domain_id AS "domainId", user_key AS "grantorKey", trigger, publish_result, grants`
 
-/** In the order of their keys. */
+/** Lists the paused tasks in the order of their keys. */
 export async function listPaused(db: Queryable, afterKey: number, limit: number): Promise<PausedTask[]> {
   const { rows } = await sql<PausedTask>`SELECT ${PAUSED_COLUMNS} FROM tasks
     WHERE paused_at IS NOT NULL AND key > ${afterKey} ORDER BY key LIMIT ${limit}`.execute(db)

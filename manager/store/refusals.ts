@@ -11,7 +11,7 @@ export async function writeRefusals(database: Database, refusals: readonly TaskR
   await database.transaction(async (tx) => await recordIn(tx, refusals))
 }
 
-/** The same, in the transaction of the caller. */
+/** Writes the refusals in the transaction of the caller. */
 export async function recordIn(tx: Queryable | Transaction, refusals: readonly TaskRefusal[]): Promise<void> {
   const firsts = await recordRefusals(tx, refusals)
   await writeRecords(

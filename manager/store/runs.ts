@@ -265,7 +265,7 @@ export async function findRun(db: Queryable, taskKey: number, runId: string): Pr
 export type RecentRuns = {
   runs: number
   failed: number
-  /** From the start of the oldest of them to now; 0: there are none. */
+  /** The time from the start of the oldest of them to now; 0: there are none. */
   seconds: number
 }
 export const RECENT_RUNS = 100

@@ -89,7 +89,7 @@ type TaskFacts = {
   last_error: LastError | null
   /** A person must change something before that succeeds again. */
   needs_action: boolean | null
-  /** Of a task with a trigger or a schedule. */
+  /** The last run of a task with a trigger or a schedule. */
   last_run: LastRun | null
   secret_names: string[]
   workflow_id: string | null
@@ -97,7 +97,7 @@ type TaskFacts = {
   run_if: RunIf
   run_key: number | null
   run_id: string | null
-  /** Of the last run; null also for an omitted result, whose size is in `result_bytes`. */
+  /** The results of the last run; null also for an omitted result, whose size is in `result_bytes`. */
   results: unknown
   result_bytes: number | null
   error: string | null
@@ -131,7 +131,7 @@ const columnsWith = (description: Sql<unknown>, history: Sql<unknown>) => sql`
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at, 'expired', g.expired, 'behind_since', g.behind_since) END AS trigger_status,
     r.id AS run_id, r.error, r.reason, m.digest, m.size_bytes, m.kind, m.runtime, ${history}, ${description}`
 
-/** Looked up only for a task that uses channels. */
+/** The user is looked up only for a task that uses channels. */
 const GRANTED_BY = sql`(SELECT u.id FROM users u WHERE u.key = t.user_key
     AND (t.trigger IS NOT NULL OR t.publish_result IS NOT NULL OR json_array_length(t.grants) > 0)) AS granted_by`
 
@@ -187,8 +187,8 @@ const VERSIONED = sql`LEFT JOIN runs r ON r.key = t.run_key LEFT JOIN task_trigg
 export type KnownTask = { version: string; task: TaskRecord }
 
 /**
- * By key; a missing task is left out. Each key is looked up on its own, so that the plan of the prepared statement is the same for any
- * number of keys and of tasks: PostgreSQL estimates a hundred elements, and would read all tasks of a small table for them.
+ * Finds tasks by key; a missing task is left out. Each key is looked up on its own, so that the plan of the prepared statement is the same
+ * for any number of keys and of tasks: PostgreSQL estimates a hundred elements, and would read all tasks of a small table for them.
  */
 export async function findTasks(db: Queryable, keys: readonly number[]): Promise<Map<number, KnownTask>> {
   const select = sql<
@@ -248,8 +248,8 @@ export async function findIdentity(db: Queryable, id: string): Promise<TaskIdent
 const NOTE = sql.raw(noteTasks('changed'))
 
 /**
- * Returns the task with its trigger; undefined, when there is no module with this digest. In the transaction that stores the module, and
- * for a task with a trigger.
+ * Returns the task with its trigger; undefined, when there is no module with this digest. It runs in the transaction that stores the
+ * module, and for a task with a trigger.
  */
 export async function insertTask(tx: Transaction, given: NewTask): Promise<TaskRecord | undefined> {
   const [task] = await insertTasks(tx, [given])
@@ -278,7 +278,7 @@ export type TaskChange = {
   moduleKey?: number | undefined
 }
 
-/** Who may make a change, as it was found; see `grantorAfter`. */
+/** The permission for a change, as it was found; see `grantorAfter`. */
 export type Permission = {
   before: Pick<TaskRecord, 'user_key' | 'trigger' | 'publish_result' | 'grants' | 'secret_names'>
   /** The user whose rights the task uses from now on; undefined: the same as before. */
@@ -290,7 +290,7 @@ const isAsChecked = ({ before }: Permission) =>
   sql<boolean>`(t.user_key IS NOT DISTINCT FROM ${before.user_key} AND t.secret_names = ${[...before.secret_names]}::text[]
     AND ${areStill(before)})`
 
-/** Who changes a task, and the attributes of the change in the journal. */
+/** The caller who changes a task, and the attributes of the change in the journal. */
 export type RecordedChange = { caller: TaskCaller; attributes: Readonly<Record<string, unknown>> }
 
 const recordUpdate = ({ caller, attributes }: RecordedChange) =>
@@ -333,7 +333,7 @@ export async function updateTask(
 /** A task that uses no rights of a user and has no secrets: who may change it may change its code. */
 const IS_PLAIN = sql<boolean>`(t.trigger IS NULL AND t.publish_result IS NULL AND t.grants::text = '[]' AND cardinality(t.secret_names) = 0)`
 
-/** The same of a task that was read. */
+/** True if a task that was read is plain, as `IS_PLAIN` defines it. */
 export function isPlainTask(task: Pick<TaskRecord, 'trigger' | 'publish_result' | 'grants' | 'secret_names'>): boolean {
   const usesChannels = task.trigger !== null || task.publish_result !== null || task.grants.length > 0
   return !usesChannels && task.secret_names.length === 0
@@ -354,7 +354,7 @@ export type ModuleOutcome = TaskRecord | 'no module' | 'no task'
  */
 export async function setModules(db: Queryable, given: readonly GivenModule[]): Promise<ModuleOutcome[]> {
   const items = JSON.stringify(
-    // In the order in which other writers lock tasks.
+    // This is the order in which other writers lock tasks.
     given
       .toSorted((left, right) => left.taskKey - right.taskKey)
       .map(({ taskKey, memoryLimitBytes, module, caller }) => ({

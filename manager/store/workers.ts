@@ -52,7 +52,7 @@ export type WorkerFilter = PageRange & {
   /** Domains whose workers are visible in addition to the platform's. */
   domains: VisibleDomainKeys
   status?: 'alive' | 'dead' | 'draining' | undefined
-  /** By the lease alone. */
+  /** Only the lease decides this. */
   alive?: boolean | undefined
   label?: { name: string; value: string } | undefined
 }

@@ -58,7 +58,7 @@ export type StartedStep = {
   /** The final state of its run; null: not ended, or not created. */
   runState: TaskState | null
   runExists: boolean
-  /** Of a step whose run does not exist. */
+  /** The inputs of a step whose run does not exist. */
   inputs: RunInput[] | null
 }
 

@@ -115,7 +115,7 @@ const INACTIVE = sql<boolean>`
     AND NOT EXISTS (SELECT 1 FROM tasks t JOIN runs r ON r.task_key = t.key
       WHERE t.workflow_key = f.key AND r.next_check_at IS NOT NULL)`
 
-/** With its tasks, each of which has a record too. False while it, or one of its tasks, is running. */
+/** Deletes the workflow with its tasks, each of which has a record too. Returns false while the workflow, or one of its tasks, is running. */
 export async function deleteWorkflow(tx: Transaction, key: number, caller: TaskCaller): Promise<boolean> {
   const actor = actorOf(caller)
   const { rows } = await sql`WITH changed AS (DELETE FROM workflows f WHERE f.key = ${key} AND ${INACTIVE}
@@ -170,7 +170,7 @@ export type StepRecord = {
   state: TaskState
   runId: string
   error: string | null
-  /** Of the starts of its task by the workflow. */
+  /** The last error of the starts of its task by the workflow. */
   lastError: LastError | null
 }
 

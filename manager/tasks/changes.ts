@@ -9,8 +9,8 @@ type Given = {
 }
 
 /**
- * The plain fields that differ, with their old and new values. Of the others, which can be long and can hold what the owner keeps
- * to themselves (inputs, environment, secrets), the names of those that were given are in `fields`.
+ * The plain fields that differ, with their old and new values. The other fields can be long and can hold what the owner keeps to themselves
+ * (inputs, environment, secrets), so `fields` has only the names of those that were given.
  */
 export function describeChange(
   before: TaskFields & Pick<TaskRecord, 'module'>,

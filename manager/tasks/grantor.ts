@@ -1,6 +1,6 @@
 /**
- * Whose rights a task uses (contract decision 88): its channel fields act with those of its grantor. A change of what runs with them by
- * another user requires the same rights, and makes that user the grantor.
+ * Decides whose rights a task uses (contract decision 88): its channel fields act with those of its grantor. A change of what runs with
+ * them by another user requires the same rights, and makes that user the grantor.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { UserPrincipal } from '#api/identity/index.ts'
@@ -17,7 +17,7 @@ type Need = { action: ChannelAction; channelId: string }
 
 export const CHANNEL_FIELDS = ['trigger', 'publish_result', 'grants'] as const
 const CODE = ['image_url', 'function'] as const
-/** With the code, what another user could make the task do. */
+/** The code, and the other fields by which another user could change what the task does. */
 const WORK = [...CODE, 'cli_args', 'env', 'inputs'] as const
 
 /** What the channel fields of a task need of its grantor; each channel once per action. */

@@ -254,7 +254,7 @@ export const presentTask = once<Task>((task) => {
   return { ...shown, module: { ...listed, exports: task.module.exports, imports: task.module.imports } }
 })
 
-/** As in a list. */
+/** Presents a task as a list shows it. */
 export const presentInList = once((task) => presentListedTask(task))
 
 /** Undefined for a task that is started by hand, unless it is paused (contract decision 96). */

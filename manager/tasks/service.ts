@@ -104,7 +104,7 @@ export class TasksService {
     maxSize: MAX_LISTED_CHARS,
     sizeOf: ({ task }) => LISTED_CHARS + JSON.stringify(task).length,
   })
-  /** By key, the memory limits of plain tasks that were not under way when they were last seen. */
+  /** The memory limits, by task key, of plain tasks that were not under way when they were last seen. */
   readonly #atRest = new BoundedCache<number, number>({ maxEntries: MAX_CACHED_TASKS })
 
   constructor(deps: TasksDeps) {
@@ -150,7 +150,7 @@ export class TasksService {
     return await this.get(caller, id)
   }
 
-  /** Until the run has ended. The run of a workflow's step is looked for until the step is started, refused or skipped. */
+  /** Waits until the run has ended. The run of a workflow's step is looked for until the step is started, refused or skipped. */
   async #awaitEnd(taskKey: number, found: OpenRun, deadlineMs: number): Promise<void> {
     const { endings } = this.#deps
     let open = found
@@ -170,7 +170,7 @@ export class TasksService {
     }
   }
 
-  /** From memory while its run is at a worker of this manager. */
+  /** Finds the open run. It is in memory while it is at a worker of this manager. */
   async #findOpen(taskKey: number): Promise<OpenRun> {
     const { database, reader } = this.#deps
     const known = reader.recall(taskKey)
@@ -187,7 +187,7 @@ export class TasksService {
     const module = await this.moduleOf(file, domainId, row.memory_limit_bytes)
     const isAlone = row.triggerRule !== null || (module !== undefined && !this.#isStored(module, domainId))
     const { amounts, database, writer } = this.#deps
-    // As `amounts.within`, which costs six promises more for each task.
+    // This does the same as `amounts.within`, which costs six promises more for each task.
     const added = amountsOf(row)
     const unready = amounts.ready(domainId, added)
     if (unready !== undefined) await unready

@@ -45,7 +45,7 @@ async function issue(
   const key = createPrivateKey({ key: Buffer.from(authority.key, 'base64'), format: 'der', type: 'pkcs8' })
   const der = await createCertificate(
     {
-      // Also for a server: workers of a site fetch modules from each other.
+      // The certificate is for a server too, because workers of a site fetch modules from each other.
       purpose: 'peer',
       serial: newSerial(),
       subject: { commonName: workerId },

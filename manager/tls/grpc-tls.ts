@@ -1,6 +1,6 @@
 /**
- * TLS of the gRPC listeners. On loopback none; elsewhere the configured files, or a certificate that the installation
- * creates once and stores sealed in the database. Workers need no authority: the join token contains the fingerprint.
+ * TLS of the gRPC listeners. A listener on loopback has none; elsewhere they use the configured files, or a certificate that the
+ * installation creates once and stores sealed in the database. Workers need no authority: the join token contains the fingerprint.
  */
 import type { Database } from '#core/database/index.ts'
 import { ensureSecret } from '#core/keyring/index.ts'
@@ -43,7 +43,7 @@ async function ensureCertificate(database: Database, keyring: Keyring): Promise<
 }
 
 async function createCertificate(): Promise<{ cert: string; key: string }> {
-  // Loaded on demand: few processes create a certificate.
+  // These functions are loaded on demand, because few processes create a certificate.
   const { SigningKey, createCertificate: make, newSerial, pem } = await import('#core/x509/index.ts')
   const selfKey = SigningKey.generate()
   const notBefore = new Date()

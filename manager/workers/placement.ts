@@ -24,7 +24,7 @@ export type PlacementDeps = {
 const MAX_EXPLAINED = 1_000
 const NO_WORKER = 'no worker has joined'
 
-/** For each worker whether it has the newest run of the task, or the reason why not. */
+/** Explains for each worker whether it has the newest run of the task, or why not. */
 export async function explainPlacement(
   { database, access, tasks, cluster, counted }: PlacementDeps,
   caller: TaskCaller,

@@ -15,7 +15,7 @@ import { requireCertificate } from './certificates.ts'
 export type Registered = {
   key: number
   id: string
-  /** Returned once, to a new worker. */
+  /** The secret is returned once, to a new worker. */
   secret: string | undefined
   epoch: number
   domainId: string | null
@@ -130,7 +130,7 @@ async function renew(
 
 type Token = { domain_key: number | null; domain_id: string | null }
 
-/** When the presented worker was revoked; it still has its join token and must not return with it. */
+/** Returns the time at which the presented worker was revoked. It still has its join token and must not return with it. */
 async function findRevocation(
   tx: Transaction,
   { workerId, workerSecret }: RegisterRequest,

@@ -1,10 +1,10 @@
 /** Runs of workflows that are to be advanced: domains take turns, and the runs of a domain too. Pure. */
 
 export class DomainTurns {
-  /** In the order of their turns. */
+  /** The domains in the order of their turns. */
   readonly #waiting = new Map<string | null, Set<number>>()
 
-  /** Once, however often it is added before its turn. */
+  /** Adds a run once, however often it is added before its turn. */
   add(domainId: string | null, key: number): void {
     const runs = this.#waiting.get(domainId)
     if (runs === undefined) this.#waiting.set(domainId, new Set([key]))

@@ -76,7 +76,7 @@ export class WorkflowsService {
     const translated = await Promise.all(tasks.map((task, index) => ofTask(index, () => newerTask(task))))
     const domain = await this.#deps.tasks.domainOf(caller, body.domain_id)
     const id = this.#deps.newId()
-    // Before the transaction: reading a module takes a while.
+    // This comes before the transaction, because reading a module takes a while.
     const modules: (NewModule | undefined)[] = []
     for (const [index, { body: task, file }] of translated.entries()) {
       const module = async () => {
@@ -153,7 +153,7 @@ export class WorkflowsService {
     await Promise.all(run.steps.map(async (step) => await this.#deps.runs.stopFor(step.taskKey)))
   }
 
-  /** With its tasks and their runs. Throws `invalid_state` while it runs. */
+  /** Removes the workflow with its tasks and their runs. Throws `invalid_state` while it runs. */
   async remove(caller: TaskCaller, id: string): Promise<void> {
     const workflow = await this.#require(caller, id, 'task_delete')
     if (isTrial()) await this.#tryRemoval(workflow)

@@ -179,7 +179,7 @@ async function applyRejects(batch: RunBatch, changes: readonly ChangeOf<'reject'
     batch,
     rejected.map(({ run, reason }) => ({ run, reason: 'rejected', error: reason, costsAttempt: false, delayMs: 0 })),
   )
-  // Not freed for the claim of this batch: the worker would at once get the run that it has just rejected.
+  // The slots are not free for the claim of this batch: the worker would at once get the run that it has just rejected.
   batch.afterCommit(() => {
     for (const { session, run } of rejected) session.runs.delete(run.id)
   })

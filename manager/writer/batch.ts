@@ -45,7 +45,7 @@ export type WriterContext = {
   modules: ModuleCatalogue
   tasks: KnownTasks
   timing: ManagerTiming
-  /** When the manager began, on the monotonic clock: workers have not come back before a lease has passed. */
+  /** The time when the manager began, on the monotonic clock: workers have not come back before a lease has passed. */
   beganMs: number
   logger: Logger
   random: () => number
@@ -83,7 +83,7 @@ export class RunBatch {
   readonly #freed: WorkerSession[] = []
   readonly #ofDomains = new Map<string, RunsOfDomain>()
   readonly #freedRuns = new Set<string>()
-  /** By worker and domain; counted after the batch has freed what ends in it. */
+  /** Long runs by worker and domain. They are counted after the batch has freed what ends in it. */
   readonly #longRuns = new Map<WorkerSession, Map<string | null | undefined, { held: number; placed: number }>>()
   /** Queued runs by domain, null for none; undefined: runs whose domain is not known here. Counted when the queue is full. */
   #queuedOf: Map<string | null | undefined, number> | undefined
@@ -108,7 +108,7 @@ export class RunBatch {
     return promise
   }
 
-  /** The same for statements of another room. One without a name is parsed each time. */
+  /** Runs the statements of another room in the same way. A statement without a name is parsed each time. */
   get db(): Queryable {
     return { query: async ({ name = '', text, values }) => ({ rows: await this.rows<never>(name, text, values) }) }
   }
@@ -155,7 +155,10 @@ export class RunBatch {
     this.#afterCommit.push(effect)
   }
 
-  /** Not on workers that are `reserved` for others, nor where the long runs of the domain have used up its share of the slots. */
+  /**
+   * Places the run on no worker that is `reserved` for others, and on none where the long runs of the domain have used up its share of the
+   * slots.
+   */
   place(
     needsHash: string,
     run: Parameters<Cluster['place']>[1],
@@ -218,9 +221,9 @@ export class RunBatch {
   }
 
   /**
-   * A run of the domain will be queued. Beyond the quota of queued runs, throws `quota_exceeded` for a start of a user, and
-   * `unavailable` for others, which are started again: a message that starts a run waits. Without processor time left today,
-   * or room for results, throws `rate_limited` or `quota_exceeded`, and `unavailable`.
+   * A run of the domain will be queued. Beyond the quota of queued runs, it throws `quota_exceeded` for a start of a user, and
+   * `unavailable` for others, which are started again: a message that starts a run waits. If there is no processor time left today, or no
+   * room for results, it throws `rate_limited` or `quota_exceeded`, and `unavailable`.
    */
   willQueue(domainId: string | null, cause: RunCause): void {
     const error = refusalOf(this.context.counted, domainId)
@@ -263,7 +266,7 @@ export class RunBatch {
     )
   }
 
-  /** Counted once per batch; undefined for runs of no domain. */
+  /** The runs are counted once per batch; undefined for runs of no domain. */
   #runsOf(domainId: string | null | undefined): RunsOfDomain | undefined {
     if (domainId === undefined || domainId === null) return undefined
     const { cluster, queues, quotas } = this.context

@@ -18,7 +18,7 @@ const FIND_WAITING = `
   LIMIT $2
   FOR UPDATE SKIP LOCKED`
 
-// Only to workers with this session; see INSERT_RUNS.
+// Runs are assigned only to workers with this session; see INSERT_RUNS.
 const ASSIGN = `
   WITH held AS MATERIALIZED (
     SELECT w.key FROM workers w
@@ -133,7 +133,7 @@ async function claimOnce(batch: RunBatch, without: ReadonlySet<string>): Promise
     sorted.map(({ session }) => session.epoch),
   ])
   const taken = new Map(assigned.map((row) => [row.key, row]))
-  // In the order of the plan: a worker begins its runs in the order in which they arrive.
+  // The runs are in the order of the plan, because a worker begins its runs in the order in which they arrive.
   for (const { row: waiting, session } of placed) {
     const row = taken.get(waiting.key)
     if (row === undefined) {

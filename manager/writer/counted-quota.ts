@@ -57,7 +57,7 @@ export type CountedQuotaDeps = {
 export class CountedQuota {
   readonly #name: Name
   readonly #quotas: TaskQuotas
-  /** Of domains and periods. */
+  /** The amounts by domain and period. */
   readonly #meter: DomainMeter<string>
   readonly #counts: DayCounts
 
@@ -89,10 +89,10 @@ export class CountedQuota {
     this.#counts.add(domainId, amount)
   }
 
-  /** Undefined: the domain has room. Otherwise the error of a start. */
+  /** Returns the error of a start; undefined: the domain has room. */
   refusalOf(domainId: string | null | undefined): ServiceError | undefined {
     if (domainId === null || domainId === undefined) return undefined
-    // Before the key is made: most domains have no limit, and each start asks.
+    // This comes before the key is made, because most domains have no limit and each start asks.
     const limit = this.#quotas.ofDomainId(domainId, this.#name)
     if (limit === undefined) return undefined
     const used = (this.#meter.used(this.#keyOf(domainId)) ?? 0) + this.#counts.unwritten(domainId)

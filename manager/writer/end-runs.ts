@@ -104,7 +104,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
 
 /** A run began its preparation time after it was sent; only durations are sent over the network. */
 export function beganAgo({ sentMs }: AssignedRun, { prepareMs }: RunEnding): number | undefined {
-  // Without a preparation it never began.
+  // A run without a preparation never began.
   if (sentMs === undefined || prepareMs === null || prepareMs <= 0) return undefined
   return monotonicMs() - sentMs - prepareMs
 }

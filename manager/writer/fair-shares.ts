@@ -19,7 +19,7 @@ export type WaitingQueue = {
 /** Takes a run from the queue, or reserves its workers because they have no room for its next run. */
 export type PlannedClaim = { needs: string; share: Share; reserves: boolean }
 
-/** Where a share is in the order; `virtualTime` is the start tag of its next run. */
+/** The position of a share in the order. `virtualTime` is the start tag of its next run. */
 type Position = { virtualTime: number; lastServed: number }
 /** A share in a plan, with the queues that are not used up. */
 type PlannedShare = {
@@ -75,7 +75,7 @@ export class FairShares {
       planned.queues.push({ queue, taken: 0 })
       shares.set(queue.share, planned)
     }
-    // Sorted once: a share that was served is inserted again, and one that is done is passed.
+    // The shares are sorted once: a share that was served is inserted again, and one that is done is passed.
     const order = [...shares.values()].toSorted((left, right) => compare(left.position, right.position))
     const planned: PlannedClaim[] = []
     let served = this.#served

@@ -6,7 +6,7 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { takeFences } from '../store/run-queue.ts'
 
-/** Taken with one statement; those that are left when the process ends are never used. */
+/** A block of fences is taken with one statement; those that are left when the process ends are never used. */
 const BLOCK = 1_000
 /** Another block is taken when fewer are left. */
 const MIN_LEFT = 500

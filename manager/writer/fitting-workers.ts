@@ -42,7 +42,7 @@ export function fits(needs: RunNeeds, row: WorkerRow, session: WorkerSession | u
   return unfitReason(needs, { ...viewOf(row), isSuspect, isDraining }) === undefined
 }
 
-/** Without its load. */
+/** Returns the view of a worker without its load. */
 function viewOf(row: WorkerRow): WorkerView {
   return {
     id: row.id,

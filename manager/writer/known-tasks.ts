@@ -29,7 +29,7 @@ export type StartTask = StartFields & {
 export type StartTasks = {
   tasks: ReadonlyMap<string, StartTask>
   modules: ReadonlyMap<number, ModuleFacts>
-  /** Read in this transaction. */
+  /** The tasks were read in this transaction. */
   areFresh: boolean
 }
 

@@ -12,7 +12,7 @@ import { beganAgo } from './end-runs.ts'
 import { unchangedTasks } from './known-tasks.ts'
 import type { FinishedRun } from './unrecorded-runs.ts'
 
-// As for a start, a task that has changed since it was cached has no such run. No worker is compared: nobody else can have the run.
+// A task that has changed since it was cached has no such run, as for a start. No worker is compared: nobody else can have the run.
 const INSERT_FINISHED = `
   WITH changed AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence,
     created_at, assigned_at, running_at, finished_at, duration_ms, prepare_ms, results, output_truncated,

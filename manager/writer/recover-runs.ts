@@ -1,6 +1,6 @@
 /**
- * After a commit with unknown outcome: reads what was committed before anything is repeated. A committed assignment was
- * not sent, because sending follows the answer; so it is sent now, under its fence.
+ * Recovers after a commit with unknown outcome: what was committed is read before anything is repeated. A committed assignment was not
+ * sent, because sending follows the answer; so it is sent now, under its fence.
  */
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunBatch } from './batch.ts'

@@ -61,6 +61,6 @@ export async function requeueRuns(batch: RunBatch, requeues: readonly Requeue[])
   batch.afterCommit(() => {
     for (const { reason } of current) RUN_METRICS.requeued.add({ reason })
   })
-  // Updated before the commit, so that the claim of this batch can take them.
+  // The queues are updated before the commit, so that the claim of this batch can take the runs.
   for (const { run, delayMs } of current) if (delayMs === 0) batch.context.queues.add(run.needs, 1)
 }

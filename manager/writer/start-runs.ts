@@ -31,7 +31,7 @@ type Prepared = {
   request: StartRequest
   task: StartTask
   spec: RunSpec
-  /** The same in stored form. */
+  /** The spec in stored form. */
   specJson: string
   digest: string
   needs: RunNeeds
@@ -39,7 +39,7 @@ type Prepared = {
   session: WorkerSession | undefined
   /** It was sent to its worker before. */
   sent: UnrecordedRun | undefined
-  /** Of a broadcast: the parent run, or one of its parts. */
+  /** Present for a run of a broadcast: it is the parent run, or one of its parts. */
   part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
 }
 

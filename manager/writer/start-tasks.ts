@@ -22,7 +22,7 @@ export async function readTasks(batch: RunBatch, requests: readonly StartRequest
     driving.length === 0
       ? undefined
       : batch.rows('lock-tasks', LOCK_TASKS, [unique(driving.map(({ taskId }) => taskId))])
-  // Sent behind the lock, so that it sees the changes that the lock waited for.
+  // This is sent behind the lock, so that it sees the changes that the lock waited for.
   const read = batch.rows<StartTask>('read-tasks', READ_TASKS, [unique(requests.map(({ taskId }) => taskId))])
   const [rows] = await Promise.all([read, locked])
   const moduleKeys = rows.flatMap((row) => row.module_key ?? [])

@@ -24,7 +24,7 @@ type DueRow = RunRow & {
   manager_id: string | null
   ran_ms: number | null
   checks: number
-  /** Since it was started, or its last attempt ended. */
+  /** The time since it was started, or since its last attempt ended. */
   waited_ms: number
 }
 
@@ -179,12 +179,12 @@ async function endOverdue(batch: RunBatch, runs: readonly AssignedRun[]): Promis
 
 type NeedsCount = { needs: string; runs: number }
 
-// In the order in which they have waited: it decides between domains of equal start tags.
+// Needs come in the order in which their runs have waited, which decides between domains of equal start tags.
 const COUNT_QUEUES =
   'SELECT needs, count(*)::int AS runs FROM runs WHERE queue_seq IS NOT NULL GROUP BY needs ORDER BY min(queue_seq)'
 const READ_NEEDS = 'SELECT hash, definition FROM run_needs WHERE hash = ANY($1::text[])'
 
-// By the smallest and the largest key in the index of domains.
+// This compares the smallest and the largest key in the index of domains.
 const ARE_SHARED = `
   SELECT (SELECT min(domain_key) FROM tasks) IS DISTINCT FROM (SELECT max(domain_key) FROM tasks)
     OR (EXISTS (SELECT FROM tasks WHERE domain_key IS NULL) AND EXISTS (SELECT FROM tasks WHERE domain_key IS NOT NULL)) AS "isShared"`

@@ -43,7 +43,7 @@ export type UnrecordedRunsDeps = {
 
 export class UnrecordedRuns {
   readonly #deps: UnrecordedRunsDeps
-  /** In the order of their starts. */
+  /** The runs in the order of their starts. */
   readonly #runs = new Map<string, UnrecordedRun>()
   #timer: NodeJS.Timeout | undefined
   #isSending = false
@@ -181,7 +181,7 @@ export class UnrecordedRuns {
     }
   }
 
-  /** As a start that is placed already. Never rejects. */
+  /** Records the run like a start that is placed already. Never rejects. */
   async #record(run: UnrecordedRun): Promise<void> {
     run.step = 'recording'
     let outcome: StartedRun | Error

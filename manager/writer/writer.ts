@@ -117,7 +117,7 @@ export class RunWriter {
     if (recorded.length > 0) await this.#submit({ kind: 'running', session, runs: recorded })
   }
 
-  /** Acknowledged to the worker after the commit, in order. */
+  /** Records the ends. They are acknowledged to the worker after the commit, in order. */
   async recordEnds(session: WorkerSession, ends: { run: RunIdentity; ending: RunEnding }[]): Promise<void> {
     const finished: FinishedRun[] = []
     const recorded: typeof ends = []

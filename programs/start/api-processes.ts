@@ -32,7 +32,7 @@ export type ApiAssignment = {
 /** The facts that a process reports when it serves. */
 export type ApiFacts = DevicePorts & {
   readonly scheme: 'http' | 'https'
-  /** Of HTTP, the base address first. */
+  /** The ports of HTTP, that of the base address first. */
   readonly ports: readonly number[]
   readonly takenPorts: readonly number[]
   readonly firstAdmin: Api['identity']['firstAdmin']

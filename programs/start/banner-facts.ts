@@ -17,10 +17,10 @@ const MANAGER_ACCESS = {
 type Started = {
   everything: Everything
   infrastructure: Infrastructure
-  /** Of the guests of the worker. */
+  /** The isolation of the guests of the worker. */
   isolation: string | undefined
   seconds: number
-  /** Of the platform. */
+  /** The number of processes of the platform. */
   processes: number
 }
 

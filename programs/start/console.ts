@@ -20,7 +20,7 @@ const SOURCES = join(HOME, 'console')
 const SHARED_SOURCES = ['wasm', 'wasi', 'guests', 'transpiler', 'bytes', 'errors'].map((part) =>
   join(HOME, 'core', part),
 )
-/** In a build of Skein. */
+/** The console in a build of Skein. */
 const BUILT = join(HOME, 'console')
 const CACHE = join(HOME, 'node_modules', '.cache', 'console')
 /** A build takes seconds. Processes of the platform wait for it, at most for two minutes. */
@@ -131,7 +131,7 @@ async function hashOfSources(): Promise<string> {
   ).flat()
   const names = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
   const paths = [...names.toSorted(), join(HOME, 'package-lock.json')]
-  // All at once: every start of a checkout reads them.
+  // The files are read all at once, because every start of a checkout reads them.
   const contents = await Promise.all(paths.map((path) => readFile(path)))
   const hash = createHash('sha256')
   for (const [index, content] of contents.entries())

@@ -53,7 +53,7 @@ export type StartOptions = {
   onStep: (step: string) => void
   worker: LocalWorker
   consolePage: ConsolePage
-  /** Where several processes serve the platform, which this one supervises. */
+  /** Present if several processes serve the platform. This process supervises them. */
   supervised?: { supervisor: Supervisor; processes: ApiProcesses } | undefined
 }
 
@@ -76,7 +76,7 @@ export async function startEverything(life: Lifecycle, options: StartOptions) {
   )
   const common: Common = { ...options, life, metrics, files }
   const { database } = infrastructure
-  // Without it, its processes serve the platform.
+  // If there is a supervisor, its processes serve the platform.
   const api = supervised === undefined ? await startPlatform(common) : undefined
   onStep('starting the module proxy')
   const tls = await prepareGrpcTls(config.manager, database, infrastructure.keyring)
@@ -168,7 +168,7 @@ async function startTaskManager(common: Common, { api, tls, proxy }: ManagerPart
   return { manager, managerAuth, tokenFile, authenticate, firstAdmin }
 }
 
-/** Who may do what with tasks: as the platform of this process decides it, or with an identity service of its own. */
+/** Starts what decides who may do what with tasks: the platform of this process, or an identity service of its own. */
 async function startAccess(
   { life, config, infrastructure }: Common,
   api: Api | undefined,

@@ -17,13 +17,13 @@ import type { API_SETTINGS } from './api-settings.ts'
 export type ServeOptions = {
   config: ConfigsOf<typeof API_SETTINGS>
   logger: Logger
-  /** As one of several processes; undefined: alone. */
+  /** The place of this process among several; undefined: it is alone. */
   place?: { member: Member; assignment: ApiAssignment }
 }
 
 export async function serveApi(life: Lifecycle, { config, logger, place }: ServeOptions): Promise<ApiFacts> {
   const { isFirst, hasReadings, count, portsInUse, embedded, elsewhere } = place?.assignment ?? ALONE
-  // Before the database: a path that is wrong is said at once.
+  // The files are read before the database is started, so that a wrong path is reported at once.
   const files = await startTlsFiles(life, config.http, logger)
   const infrastructure = await startInfrastructure(life, {
     config: config.infrastructure,
@@ -39,7 +39,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
   const onBuild = () => logger.info('building the console')
   const consolePage =
     place?.assignment.consolePage ?? (await prepareConsole({ dataDir, logger, signal: life.signal, onBuild }))
-  // Of several processes, the supervisor shows them.
+  // If there are several processes, the supervisor shows these metrics.
   const ofMachine = place === undefined ? [PROCESS_METRICS.set] : []
   const metrics = createMetrics([...INFRASTRUCTURE_METRICS, ...ofMachine, ...API_METRICS], place?.member.process)
   const { host, maxBodyBytes, trustProxy } = config.http

@@ -13,7 +13,7 @@ export type KnownToken = { token: string; signer: TicketSigner; verifyTicket: Ti
 export type ProxyToken = {
   /** Undefined: neither the setting nor the file exists. */
   current(): Promise<KnownToken | undefined>
-  /** As `current`, after reading the file again: a manager may have written it since. */
+  /** Returns the same as `current` after it has read the file again: a manager may have written it since. */
   renewed(): Promise<KnownToken | undefined>
 }
 

@@ -1,6 +1,6 @@
 /**
- * Kind, exports and imports of a module on disk, read without its code and data, which are nearly all of its bytes: a module must
- * not increase the memory of the proxy by its size. For display; workers validate modules.
+ * Kind, exports and imports of a module on disk, read without its code and data, which are nearly all of its bytes: a module must not
+ * increase the memory of the proxy by its size. They are for display; workers validate modules.
  */
 import type { FileHandle } from 'node:fs/promises'
 import { ServiceError } from '#core/errors/index.ts'

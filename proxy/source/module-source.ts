@@ -36,13 +36,13 @@ export type ModuleRequester = {
 }
 
 export type Resolved = Blob & {
-  /** With registry, repository and manifest digest: immutable. */
+  /** The reference with registry, repository and manifest digest, which is immutable. */
   reference: string
   /** True: the registry was unavailable and an earlier answer was used. */
   stale: boolean
   /** A key of the policy signed it. */
   signed: boolean
-  /** Under the policy `warn`: the reason why it is not signed; otherwise empty. */
+  /** The reason why it is not signed, under the policy `warn`; otherwise empty. */
   signatureProblem: string
 }
 

@@ -88,7 +88,7 @@ function createWriter(schemas: Record<string, Schema>) {
     if (schema.$ref !== undefined) {
       const name = schema.$ref.split('/').at(-1) ?? ''
       if (!named.has(name)) {
-        // Before its own type, which may name it again.
+        // This comes before its own type, which may name it again.
         named.set(name, '')
         named.set(name, typeOf(schemas[name]))
       }

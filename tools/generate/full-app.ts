@@ -21,7 +21,7 @@ export type FullApp = AsyncDisposable & {
   readonly app: HttpApp
   readonly api: Api
   readonly keyring: Keyring
-  /** In the order of registration; without the HEAD routes that Fastify adds. */
+  /** The routes in the order of registration, without the HEAD routes that Fastify adds. */
   readonly routes: readonly RouteOptions[]
   /** Those of `routes` that the task manager serves. */
   readonly managerRoutes: readonly RouteOptions[]

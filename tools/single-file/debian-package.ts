@@ -9,7 +9,7 @@ import type { Contents, Platform, Program } from './single-file.ts'
 const ROOT = join(import.meta.dirname, '..', '..')
 export const DEBIAN_ARCHITECTURES: Readonly<Record<Platform, string>> = { 'linux-x64': 'amd64', 'linux-arm64': 'arm64' }
 
-/** Of what Node is linked against (`readelf --dynamic`), by the packages of Debian 10 and later. */
+/** The packages of Debian 10 and later that have what Node is linked against (`readelf --dynamic`). */
 const DEPENDS = 'libc6 (>= 2.28), libgcc-s1 | libgcc1, libstdc++6, libatomic1'
 
 /** Starts the service only where it was configured: a new worker needs a manager and a token. */

@@ -20,7 +20,7 @@ export type Program = {
   scripts: Readonly<Record<string, string>>
   /** Files and folders of `dist/` that it reads at run time. */
   reads: readonly string[]
-  /** Unpacked below its data folder where there is no home. */
+  /** It is unpacked below its data folder where there is no home. */
   hasDataFolder: boolean
   /** One line for the package. */
   summary: string
@@ -84,7 +84,7 @@ export async function bundleProgram(program: Program, folder: string, releaseKey
 
 export type Contents = { version: string; builtAt: string; bundle: string; node: string; staging: string }
 
-/** Unpacked: `run`, `node`, its license, and `app/`. */
+/** Stages the unpacked files: `run`, `node`, its license, and `app/`. */
 export function stageProgram(program: Program, { bundle, node, staging }: Contents): void {
   mkdirSync(staging, { recursive: true })
   cpSync(join(node, 'bin', 'node'), join(staging, 'node'))
@@ -134,7 +134,7 @@ export function writeSingleFile(program: Program, platform: Platform, contents: 
   chmodSync(file, 0o755)
 }
 
-/** So that the script is as long with the numbers as without. Spaces, because a shell reads a leading zero as octal. */
+/** Pads a value, so that the script is as long with the numbers as without. It uses spaces, because a shell reads a leading zero as octal. */
 const fixedWidth = (value: number) => String(value).padStart(10)
 
 function fill(text: string, values: Readonly<Record<string, string>>): string {

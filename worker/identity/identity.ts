@@ -26,7 +26,7 @@ export async function readIdentity(path: string): Promise<Identity | undefined> 
   return { workerId, workerSecret, fingerprint }
 }
 
-/** Synced when it returns: losing the id would leave a dead worker in every listing. */
+/** The file is synced when this returns: losing the id would leave a dead worker in every listing. */
 export async function writeIdentity(path: string, identity: Identity): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   const draft = `${path}.new`

@@ -72,7 +72,7 @@ export async function install(config: WorkerConfig, print: (line: string) => voi
 /** A copy of an unpacked version, complete or absent. */
 async function copyVersion(from: string, target: string): Promise<void> {
   if (await layout.exists(target)) return
-  // As in the file that unpacks itself: its next start removes drafts of processes that were killed.
+  // The draft is named as in the file that unpacks itself, whose next start removes drafts of processes that were killed.
   const draft = await mkdtemp(join(dirname(target), `.draft-${process.pid}.`))
   try {
     await chmod(draft, 0o755)

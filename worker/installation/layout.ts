@@ -1,4 +1,4 @@
-/** Where an installed worker lies (decision 0121). All of it belongs to root, except the data folder, which systemd gives to the worker. */
+/** The places of an installed worker (decision 0121). All of it belongs to root, except the data folder, which systemd gives to the worker. */
 import { lstat, readlink, rename, rm, symlink } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'

@@ -12,7 +12,7 @@ const SIGNATURE = 'SHA256SUMS.sig'
 
 export type Wanted = {
   file: string
-  /** In hexadecimal; undefined: SHA256SUMS beside the file has it. */
+  /** The digest in hexadecimal; undefined: SHA256SUMS beside the file has it. */
   sha256: string | undefined
   /** PEM of the public key of the running version; undefined: it was released without one. */
   releaseKey: string | undefined

@@ -1,10 +1,10 @@
 /** The unit of a worker that was installed as a single file or as a package, from that of deploy/systemd. */
 import { CURRENT, GUARD, SETTINGS } from './layout.ts'
 
-/** Longer than the time that a new version has to join. */
+/** This is longer than the time that a new version has to join. */
 const START_TIMEOUT_SECONDS = 120
 
-/** As installed by `skein-worker install`: the guard of an upgrade runs as root before and after each start. */
+/** Returns the unit as `skein-worker install` installs it: the guard of an upgrade runs as root before and after each start. */
 export function unitOf(template: string): string {
   return edgeUnit(template, [
     `ExecStartPre=+${GUARD} before`,
@@ -13,7 +13,7 @@ export function unitOf(template: string): string {
   ])
 }
 
-/** As installed by the Debian package in `home`: dpkg replaces the version. */
+/** Returns the unit as the Debian package in `home` installs it: dpkg replaces the version. */
 export function packageUnitOf(template: string, home: string): string {
   return edgeUnit(template, [`ExecStart=${home}/run`])
 }

@@ -3,14 +3,14 @@ import { createHash } from 'node:crypto'
 import { chmod, copyFile, mkdir, rename, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 
-/** Used if the data folder is below a folder that only its owner can enter; a subfolder per data folder. */
+/** This is used if the data folder is below a folder that only its owner can enter. Each data folder has a subfolder. */
 const SHARED_ROOT = '/var/lib/skein/worker'
 
 const OTHERS_MAY_ENTER = 0o001
 
 /**
- * Creates the folder and returns it. As root, with separate users for runners, and below a closed folder (a 0700 home,
- * for instance): a folder below /var/lib/skein instead.
+ * Creates the folder and returns it. If the worker is root, has separate users for runners, and the folder is below a closed one (a 0700
+ * home, for instance), it is a folder below /var/lib/skein instead.
  */
 export async function reachableFolder(folder: string): Promise<string> {
   const path = resolve(folder)

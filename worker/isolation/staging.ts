@@ -49,7 +49,7 @@ async function copyBuilt(folder: string, built: string): Promise<string> {
   return await putInPlace(join(folder, version), (draft) => cp(join(built, version), draft, { recursive: true }))
 }
 
-/** As `stageCode`, from source. */
+/** Does the same as `stageCode`, always from source. */
 export async function stageFromSource(folder: string, code: StagingSpec): Promise<string> {
   const sources = await collectSources(code.entries)
   const hash = createHash('sha256')
@@ -120,8 +120,8 @@ const IMPORTS = { '#core/*': './core/*', '#worker/*': './worker/*' }
 const IMPORT = /^(?:import|export) (?!type )[^']*? from '([.#][^']*\.ts)'/gm
 
 /**
- * In a process of its own: the type stripper is a WebAssembly module that would stay in the memory of this one. It reads the sources from its
- * standard input and writes the stripped ones to its standard output.
+ * Runs in a process of its own, because the type stripper is a WebAssembly module that would stay in the memory of this one. The process
+ * reads the sources from its standard input and writes the stripped ones to its standard output.
  */
 async function stripTypes(sources: readonly string[]): Promise<string[]> {
   const child = spawn(process.execPath, ['--no-warnings', join(HOME, 'worker', 'isolation', 'strip-types.ts')], {

@@ -60,7 +60,7 @@ const MAX_CHANGES = 1_000
 
 export class ModuleCache {
   readonly #options: ModuleCacheOptions
-  /** In order of use, least recently used first. */
+  /** The entries in order of use, least recently used first. */
   readonly #entries = new Map<string, Entry>()
   readonly #pending = new Map<string, Promise<void>>()
   readonly #downloads = new Map<string, Download>()
@@ -136,8 +136,8 @@ export class ModuleCache {
   }
 
   /**
-   * For another worker, which verifies the bytes itself; undefined: neither cached nor being downloaded from a source
-   * that answered.
+   * Returns the module for another worker, which verifies the bytes itself; undefined: it is neither cached nor being downloaded from a
+   * source that answered.
    */
   async share(digest: string): Promise<SharedModule | undefined> {
     const hex = DIGEST.exec(digest)?.[1] ?? ''

@@ -43,7 +43,7 @@ export class GuestThreads {
       transferList: [port2],
       env: {},
       stdin: false,
-      // Not read. Otherwise output of a guest would mix with the frames on standard output.
+      // Nothing reads these streams. Without these options, output of a guest would mix with the frames on standard output.
       stdout: true,
       stderr: true,
       resourceLimits: {
@@ -113,7 +113,7 @@ export class GuestThreads {
     this.open(index)
   }
 
-  /** Ignored if the run or its thread has ended. */
+  /** The reply is ignored if the run or its thread has ended. */
   reply(index: number, message: ReplyMessage): void {
     const thread = this.#threads.get(index)
     if (thread === undefined) return
@@ -135,7 +135,7 @@ export class GuestThreads {
   }
 }
 
-/** In order: a dropped module is still available to earlier runs. */
+/** Sends the message in order: a dropped module is still available to earlier runs. */
 function post(thread: GuestThread, message: ToGuestThread): void {
   flushRuns(thread)
   thread.worker.postMessage(message)

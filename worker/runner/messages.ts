@@ -43,7 +43,7 @@ export type ModuleOrder = {
 
 export type ToRunner =
   | { type: 'open_thread'; thread: number }
-  /** Only for a thread that is ready and a module that is loaded. */
+  /** This is only for a thread that is ready and a module that is loaded. */
   | { type: 'run'; thread: number; order: RunOrder }
   /** Take back what the thread has not begun. */
   | { type: 'recall'; thread: number }
@@ -75,7 +75,7 @@ export type FromRunner =
 export type ToGuestThread =
   | { type: 'module'; moduleKey: string; compiled: CompiledModule | CompiledComponent }
   | { type: 'drop_module'; moduleKey: string }
-  /** To be begun in this order, each in its slot. */
+  /** The runs are begun in this order, each in its slot. */
   | { type: 'runs'; runs: { slot: number; order: RunOrder }[] }
 
 export type FromGuestThread =

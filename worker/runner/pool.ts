@@ -140,7 +140,7 @@ class Pool implements RunnerPool {
     for (const run of meant) run.end(outcome)
   }
 
-  /** Once per turn of the event loop. */
+  /** Places runs once per turn of the event loop. */
   #placeSoon(): void {
     if (this.#isPlacing || this.#isClosed) return
     this.#isPlacing = true
@@ -157,7 +157,7 @@ class Pool implements RunnerPool {
     const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
     const ordered = turn.waitsForSlot === undefined ? left : servedLast(left, turn.served)
     this.#waiting = ordered.concat(this.#waiting)
-    // Last, so that a runner that has just loaded a module gets its run before it is considered idle.
+    // This comes last, so that a runner that has just loaded a module gets its run before it is considered idle.
     for (const domain of turn.withoutRunner) this.#makeRoomFor(domain, turn)
     this.#keepSpare()
   }
@@ -219,7 +219,7 @@ class Pool implements RunnerPool {
     return this.#supervisor.runners.filter((runner) => runner.domain === domain).length
   }
 
-  /** No runner accepts this domain now: starts one or, at the limit, retires the one that was idle longest. */
+  /** Makes room if no runner accepts this domain now: starts one or, at the limit, retires the one that was idle longest. */
   #makeRoomFor(domain: string, turn: PlacementRound): void {
     if (turn.claim('runner', turn.starting)) return
     const { runners } = this.#supervisor
@@ -232,8 +232,8 @@ class Pool implements RunnerPool {
   }
 
   /**
-   * The runner for a run: one of its domain, or the spare while the domain has less than its share. For short calls a
-   * runner that holds some already and has capacity, else the one with the fewest runs among the soonest available.
+   * The runner for a run: one of its domain, or the spare while the domain has less than its share. For short calls it is a runner that
+   * holds some already and has capacity, otherwise the one with the fewest runs among the soonest available.
    */
   #findRunner(run: PendingRun, { mustRunAlone, depth, nowMs }: PlacementConstraints): Runner | undefined {
     const { domain } = run.request

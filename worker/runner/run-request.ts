@@ -38,7 +38,7 @@ export type PendingRun = {
   /** Changes with each assignment to a thread, so that late messages about an earlier one are recognized. */
   sequence: number
   hasEnded: boolean
-  /** Since the last assignment: answered calls of the guest, a waiting one, bytes of output. */
+  /** What happened since the last assignment: answered calls of the guest, a waiting one, bytes of output. */
   answeredCalls: number
   isCalling: boolean
   outputBytes: Record<OutputName, number>

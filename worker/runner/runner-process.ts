@@ -28,7 +28,7 @@ const MAX_ALL_ERROR_BYTES = 1024 * 1024
 const MAX_IDLE_BYTES = 64 * 1024 * 1024
 /** The cost of reading a message besides its bytes, in bytes. */
 const IDLE_MESSAGE_BYTES = 256
-/** Subtracted with each order, because late messages result from orders. */
+/** Each order subtracts this from the bytes of such messages, because late messages result from orders. */
 const IDLE_BYTES_PER_ORDER = 64 * 1024
 /** Bytes of a module per message. */
 const MODULE_PART_BYTES = 256 * 1024
@@ -172,7 +172,7 @@ export class RunnerProcess {
 
   #noteResident(residentBytes: number): boolean {
     this.#reportedResidentBytes = residentBytes
-    // If the system reports the memory, a runner has no reason to.
+    // If the system reports the memory, a runner has no reason to report it.
     return process.platform !== 'linux'
   }
 

@@ -8,10 +8,10 @@ export type GuestThread = {
   isReady: boolean
   /** The first run is active, the others are queued in the thread. */
   runs: PendingRun[]
-  /** When the first run began, on the monotonic clock: when it became the first. */
+  /** The time when the first run began, on the monotonic clock: when it became the first. */
   headSinceMs: number
   isRecalling: boolean
-  /** While the thread is being ended: the run that caused it, its outcome, and the deadline. */
+  /** Present while the thread is being ended: the run that caused it, its outcome, and the deadline. */
   killing: { run: PendingRun; outcome: RunOutcome; deadlineMs: number } | undefined
 }
 

@@ -43,7 +43,7 @@ export class AssignmentJournal {
     return found
   }
 
-  /** Synced when it resolves; no effect for an assignment with secrets. */
+  /** The assignment is synced when this resolves; no effect for an assignment with secrets. */
   async add(key: string, assignment: Assignment): Promise<void> {
     if (Object.keys(assignment.secrets).length > 0) return
     const path = this.#pathOf(key)

@@ -40,7 +40,7 @@ type Run = {
   /** Heartbeats since it was accepted, or since it began. */
   beats: number
   abort: AbortController
-  /** While its module is fetched: since when. */
+  /** The time when the fetch of its module began; undefined: it is not being fetched. */
   fetchedSinceMs: number | undefined
   /** It was ended so that another run gets its slot. */
   isGivenBack: boolean
@@ -68,7 +68,7 @@ export type RunsDeps = {
 /** An unconfirmed report is repeated after this many heartbeats: a whole interval is between them. */
 const BEATS_BEFORE_REPEAT = 2
 
-/** With exponential backoff, for a manager whose database is unavailable. */
+/** A report is repeated with exponential backoff, for a manager whose database is unavailable. */
 function isRepeatedAt(beats: number): boolean {
   return beats >= BEATS_BEFORE_REPEAT && Math.log2(beats) % 1 === 0
 }
@@ -118,7 +118,7 @@ export class Runs {
     this.#outbox?.enqueue({ case: 'drainState', value: { draining: isDraining, running: this.count } })
   }
 
-  /** For the status display. */
+  /** Lists the runs for the status display. */
   list(): { run_id: string; task: string; running: boolean; held_ms: number; on_lost_wait: boolean }[] {
     const nowMs = monotonicMs()
     return [...this.#held.values()].map(({ assignment, isRunning, receivedMs }) => ({
@@ -198,7 +198,7 @@ export class Runs {
     return result !== undefined
   }
 
-  /** At each heartbeat: repeats reports from before the last one, which may be lost. */
+  /** Runs at each heartbeat. Repeats reports from before the last one, which may be lost. */
   resendUnconfirmed(): void {
     for (const run of this.#held.values()) {
       run.beats++
@@ -216,8 +216,8 @@ export class Runs {
   }
 
   /**
-   * At each heartbeat: while every slot is held, runs whose module arrives slowly go back to the manager. The fetch goes on for their next
-   * assignment.
+   * Runs at each heartbeat. While every slot is held, runs whose module arrives slowly go back to the manager. The fetch goes on for their
+   * next assignment.
    */
   giveBackSlow(): void {
     if (this.#held.size < this.#deps.slots) return

@@ -70,7 +70,7 @@ function withMaximum(limits: Limits, max: bigint): Patch {
   }
 }
 
-/** The same bytes if there is nothing to change. A changed section can have another length. */
+/** Returns the same bytes if there is nothing to change. A changed section can have another length. */
 function applyPatches({ bytes, sections }: ModuleLayout, patches: Patch[]): Uint8Array {
   if (patches.length === 0 && sections.every(({ id }) => id !== CUSTOM_SECTION)) return bytes
   const parts = [bytes.subarray(0, HEADER_BYTES)]

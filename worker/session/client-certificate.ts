@@ -39,7 +39,7 @@ export class ClientCertificate {
     return this.#shown
   }
 
-  /** By the wall clock; undefined without a certificate. */
+  /** The end of the certificate, by the wall clock; undefined without a certificate. */
   get endsAt(): Date | undefined {
     return this.#validity && new Date(this.#validity.toMs)
   }
@@ -58,14 +58,14 @@ export class ClientCertificate {
 
   /** A PKCS #10 request (DER) for a new key. */
   async request(): Promise<Uint8Array> {
-    // Loaded on demand: requests are rare.
+    // These functions are loaded on demand, because requests are rare.
     const { SigningKey, createSigningRequest } = await import('#core/x509/index.ts')
     const key = SigningKey.generate()
     this.#pendingKey = key.toPem()
     return new Uint8Array(await createSigningRequest('skein worker', key))
   }
 
-  /** Synced when it resolves; used from the next connection on. */
+  /** The certificate is synced when this resolves; it is used from the next connection on. */
   async accept(issued: IssuedCertificate): Promise<void> {
     const key = this.#pendingKey
     if (key === undefined) return

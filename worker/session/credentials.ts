@@ -1,6 +1,6 @@
 /**
- * How the worker authenticates servers. If the join token contains the fingerprint of the server's certificate (`<sha256
- * hex>.<secret>`): exactly that certificate. Else no TLS on loopback, and elsewhere the authorities of the system or of
+ * How the worker authenticates servers. If the join token contains the fingerprint of the server's certificate (`<sha256 hex>.<secret>`),
+ * it accepts exactly that certificate. Otherwise it uses no TLS on loopback, and elsewhere the authorities of the system or of
  * SKEIN_GRPC_TLS_CA. The token is only sent after that.
  */
 import { checkServerIdentity, connect, createSecureContext } from 'node:tls'

@@ -74,7 +74,7 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** Dropped if the stream has been congested for too long: output is dropped first. */
+  /** The chunk is dropped if the stream has been congested for too long: output is dropped first. */
   log(chunk: LogChunk): void {
     if (this.#logBytes > MAX_LOG_BYTES) return
     this.#logBytes += chunk.data.length
@@ -98,7 +98,7 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** Sent after earlier results. */
+  /** The answer is sent after earlier results. */
   cancelled(run: RunRef, stopped: boolean): void {
     this.#after.push({ case: 'cancelAck', value: { run, stopped } })
     this.#schedule()

@@ -35,7 +35,7 @@ export class Spool {
   #file: FileHandle
   #fileBytes: number
   #heldBytes = 0
-  /** When each of the held came, in the same order. */
+  /** The times when the held results came, in the same order. */
   readonly #sinceMs = new Map<string, number>()
   /** Results that wait for their acknowledgement before they are written, oldest first. */
   readonly #deferred = new Map<string, Unwritten>()
@@ -97,7 +97,7 @@ export class Spool {
   }
 
   /**
-   * Synced when it resolves, or already acknowledged: with `deferred` it waits a moment for that. An existing key is not
+   * The result is synced or already acknowledged when this resolves: with `deferred` it waits a moment for that. An existing key is not
    * replaced and is written once.
    */
   add(key: string, payload: Uint8Array, urgency: 'now' | 'deferred' = 'now'): Promise<void> {
@@ -116,9 +116,7 @@ export class Spool {
     return promise
   }
 
-  /**
-   * Removes the result. Not synced: a lost acknowledgement costs one more delivery of a result, which is recorded once.
-   */
+  /** Removes the result. This is not synced: a lost acknowledgement costs one more delivery of a result, which is recorded once. */
   acknowledge(key: string): void {
     if (!this.#release(key)) return
     const unwritten = this.#deferred.get(key)
@@ -216,7 +214,7 @@ export class Spool {
         for (const result of results) result.reject(error)
       }
     }
-    // In the same turn in which nothing is due any more, so that the next result starts a new write.
+    // This is in the same turn in which nothing is due any more, so that the next result starts a new write.
     this.#writing = undefined
     if (this.#acknowledgements.length > 0) this.#writeLater()
   }

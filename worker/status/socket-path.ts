@@ -6,7 +6,10 @@ import { join, resolve } from 'node:path'
 /** Limit of socket paths: 108 bytes including the terminator on Linux, 104 on macOS. */
 const MAX_PATH_BYTES = 100
 
-/** In the worker's folder, which only its owner can enter; a named pipe on Windows. */
+/**
+ * Returns a path in the worker's folder, which only its owner can enter. It is a socket in the folder for temporary files if that path is
+ * too long, and a named pipe on Windows.
+ */
 export function statusPath(folder: string): string {
   const path = join(resolve(folder), 'status.sock')
   const hash = createHash('sha256').update(path).digest('hex').slice(0, 16)

@@ -34,7 +34,7 @@ const MAX_WAITING_PER_DOMAIN = 16
 /** A run whose component waits for longer is rejected too. */
 const WAIT_DEADLINE_MS = 300_000
 const MAGIC_BYTES = 8
-/** Synced before the next file is written: a folder that a crash left incomplete must not look complete. */
+/** A file is synced before the next one is written: a folder that a crash left incomplete must not look complete. */
 const WHOLE = { mode: 0o644, flush: true }
 
 export class Components {
@@ -123,7 +123,7 @@ export class Components {
   }
 
   async #make(digest: string, path: string, folder: string, signal: AbortSignal): Promise<void> {
-    // Created by another request meanwhile, and possibly in use.
+    // Another request has created it meanwhile, and may use it.
     if (await isWhole(folder)) return
     const draft = `${folder}.new`
     try {

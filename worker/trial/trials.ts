@@ -66,7 +66,7 @@ export type TrialReport = {
   publicationCount: number
 }
 
-/** As a task without `max_output_bytes`. */
+/** The limit of a task without `max_output_bytes`. */
 const MAX_OUTPUT_BYTES = 1024 * 1024
 /** The domain of the runs: one author, so any text. */
 const DOMAIN = 'trial'

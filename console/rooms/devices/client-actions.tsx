@@ -115,7 +115,7 @@ function GroupField({ domain, value, onChange }: Asked & { domain: string }) {
   )
 }
 
-/** With the columns of an import, but for the secrets. Clients that were deleted meanwhile are left out. */
+/** Saves the clients as a file with the columns of an import, without the secrets. Clients that were deleted meanwhile are left out. */
 export async function exportClients(domain: string, ids: ReadonlySet<string>): Promise<void> {
   const rows: string[][] = []
   let total = Infinity

@@ -21,7 +21,7 @@ export function Commands({ domain, client, channel }: { domain: string; client: 
     setSecret(await fetchSecret(domain, client))
   })
   return (
-    // Not before the answer: a command that is copied at once must work.
+    // Nothing is shown before the answer: a command that is copied at once must work.
     <QueryView result={addresses}>
       {(known) => {
         const snippets = snippetsFor({ domain, client, channel, secret }, known)

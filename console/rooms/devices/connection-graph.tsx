@@ -6,7 +6,7 @@ import { paths } from '../../paths.ts'
 type Node = { id: string; name: string }
 export type Pair = { client: string; channel: string; publishes: boolean; subscribes: boolean }
 
-/** Of the drawing; the lines are stretched to the space between the columns. */
+/** The width of the drawing; the lines are stretched to the space between the columns. */
 const WIDTH = 100
 /** Lines of one pair that publishes and subscribes, beside each other. */
 const BESIDE_PX = 2.5

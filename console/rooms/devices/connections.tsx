@@ -1,4 +1,7 @@
-/** Who may publish to and subscribe to which channel: a matrix or a graph of the first clients and channels by name, and a filter for both. */
+/**
+ * Shows who may publish to and subscribe to which channel: a matrix or a graph of the first clients and channels by name, and a filter for
+ * both.
+ */
 import { useQueries, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useEffect } from 'react'
@@ -34,7 +37,7 @@ export function Connections() {
     query('GET /{domain_id}/channels', { params, query: { ...page, limit: MAX_CHANNELS, name: views['channel'] } }),
   )
   const columns = channels.data?.channels ?? []
-  // For each channel and direction, its clients.
+  // The clients are asked for by channel and direction.
   const wanted = columns.flatMap(({ id }) => TYPES.map((type) => ({ id, type })))
   const answers = useQueries({
     queries: wanted.map(({ id, type }) =>

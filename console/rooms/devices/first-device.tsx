@@ -14,7 +14,7 @@ import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useViews } from '../../shell/url.ts'
 import { Commands } from './commands.tsx'
 
-/** Until the first message is there. */
+/** The interval of requests until the first message is there. */
 const ASK_MS = 1_000
 const NEW = ''
 

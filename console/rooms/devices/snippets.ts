@@ -1,4 +1,4 @@
-/** Programs that publish as a client, with the hosts and ports that the server answers. Without its secret they name a variable. */
+/** Programs that publish as a client, with the hosts and ports that the server answers. They name a variable if its secret is not given. */
 import { shownBase } from '../../api/base.ts'
 import { formatJson } from '../../api/json.ts'
 import type { Addresses } from '../../api/operations.ts'
@@ -14,7 +14,7 @@ export type Snippet = {
 const RECORD = { n: 'temperature', u: 'Cel', v: 21.5 }
 const PACK = formatJson([RECORD])
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'mqtt:': '1883', 'mqtts:': '8883' }
-/** In texts that are no shell commands, the user replaces it. */
+/** The user replaces this in texts that are no shell commands. */
 const PLACEHOLDER = 'SECRET'
 
 /** A protocol that the installation does not speak has no snippet. */

@@ -1,7 +1,7 @@
 /** The commands of a guide with the addresses of this installation. Pure. */
 import type { Addresses } from '../../api/operations.ts'
 
-/** As the guides write the addresses of an installation on the machine of the reader. */
+/** The addresses of an installation on the machine of the reader, as the guides write them. */
 const HTTP = ['http://127.0.0.1:8080', 'http://127.0.0.1:7070', 'http://localhost:7070', 'https://localhost:8080']
 const WEBSOCKET = 'ws://127.0.0.1:8080'
 const MQTT = 'mqtt://127.0.0.1:1883'

@@ -1,6 +1,6 @@
-/** Which guide explains a screen. */
+/** Finds the guide that explains a screen. */
 
-/** By the section of an address, behind `/d/<domain>/`. */
+/** The guides by the section of an address, behind `/d/<domain>/`. */
 const OF_SECTIONS: Readonly<Record<string, string>> = {
   '': 'console',
   connect: 'devices',
@@ -25,7 +25,7 @@ const OF_SECTIONS: Readonly<Record<string, string>> = {
   journal: 'journal-and-events',
   settings: 'tenants',
 }
-/** Outside of a domain. */
+/** The guides of screens outside of a domain. */
 const OF_OTHERS: Readonly<Record<string, string>> = {
   '': 'tenants',
   account: 'accounts-and-mail',
@@ -36,7 +36,7 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
 
 export const GUIDES: readonly string[] = [...new Set([...Object.values(OF_SECTIONS), ...Object.values(OF_OTHERS)])]
 
-/** `path`: below the base of the console. Of a screen without a guide of its own, that of the console. */
+/** Returns the guide of a screen; a screen without one of its own has that of the console. `path`: below the base of the console. */
 export function guideOf(path: string): string {
   const parts = path.split('/').filter((part) => part !== '')
   if (parts[0] === 'd') return OF_SECTIONS[parts[2] ?? ''] ?? 'console'

@@ -35,7 +35,7 @@ export function Guide() {
   const domain = useDomainId()
   const [of] = useView('of')
   const named = useParam('guide')
-  // From another screen, the one that explains it.
+  // A user who comes from another screen gets the guide that explains that screen.
   const guide = named === '' && of !== '' && !of.includes('/guides') ? guideOf(of) : named
   const { hash } = useLocation()
   const result = useQuery({

@@ -1,4 +1,7 @@
-/** Who may do what, and why: the chain from the user over a role and groups to the entity; refused, the roles that would grant it. */
+/**
+ * Shows who may do what, and why: the chain from the user over a role and groups to the entity or, if it is refused, the roles that would
+ * grant it.
+ */
 import { useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import type { FormEvent } from 'react'
@@ -52,7 +55,7 @@ export function Access() {
                 onChange={setSubject}
                 options={[
                   ['', 'You'],
-                  // Of a link: they may have left the domain.
+                  // This user is from a link, and may have left the domain.
                   ...(subject === '' || members.data?.users.some((user) => user.id === subject) === true
                     ? []
                     : ([[subject, `user ${subject.slice(0, 8)}`]] as [string, string][])),

@@ -1,4 +1,4 @@
-/** Before a login: sign in, sign up, recovery of a password. */
+/** The pages before a login: sign in, sign up, recovery of a password. */
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import type { ReactNode } from 'react'

@@ -61,7 +61,7 @@ export function Invite({
     enabled: asked.length >= MIN_LETTERS,
   })
   const users = asked.length >= MIN_LETTERS ? (found.data?.users ?? []) : []
-  // The same page as that of the list below, which is there already.
+  // This is the same page as that of the list below, which is there already.
   const { data: sent } = useQuery(invitationsOf(domain))
   const hasMailServer = sent?.mail_server !== false
   const user = users.length === 1 ? (users[0]?.id ?? '') : chosen

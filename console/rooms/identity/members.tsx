@@ -39,7 +39,7 @@ export function Members() {
       <div className="page-head">
         <h1>Members and roles</h1>
       </div>
-      {/* Who may not see roles sees none of the lists: one answer for the page. */}
+      {/* A user who may not see roles sees none of the lists, so the page has one answer for all. */}
       <QueryView result={roles} entity={`domain:${domain}`}>
         {(answer) => {
           const all = rolesOf(answer)

@@ -31,7 +31,7 @@ const WORDS: Readonly<Record<Name, string>> = {
   run_weight: 'Weight among domains whose runs wait',
 }
 const IN_BYTES: ReadonlySet<Name> = new Set(['message_bytes_per_second', 'module_bytes', 'queued_bytes', 'run_bytes'])
-/** From this part of a quota on, it is warned about. */
+/** From this part of a quota on, there is a warning. */
 const NEARLY = 0.9
 
 const amount = (name: Name, value: number) => (IN_BYTES.has(name) ? formatBytes(value) : formatCount(value))

@@ -1,6 +1,6 @@
 /** Roles and actions in words. */
 
-/** Of the relations of the API: a role is made when a relation is given for the first time. */
+/** The relations of the API. A role is made when a relation is given for the first time. */
 export type Relation = 'administrator' | 'editor' | 'contributor' | 'viewer'
 
 export type RoleRecord = { id: string; name: string; actions: string[]; members: string[] }

@@ -1,4 +1,4 @@
-/** For administrators of the platform: its users. */
+/** The users of the platform, for its administrators. */
 import { useQuery } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
 import { call } from '../../api/call.ts'

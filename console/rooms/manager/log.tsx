@@ -1,4 +1,4 @@
-/** What a run writes, as it writes it; of a task, what its newest run writes, and then the next one. */
+/** What a run writes, as it writes it. For a task, it is what the newest run writes, and then the next one. */
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { Fragment, useEffect, useRef, useState } from 'react'

@@ -1,4 +1,4 @@
-/** For administrators of the platform: readiness, the database and all workers. */
+/** Readiness, the database and all workers, for administrators of the platform. */
 import { useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import { query } from '../../api/queries.ts'

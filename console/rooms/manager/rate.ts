@@ -10,7 +10,7 @@ const UNITS = [
 /** Fewer runs say little of others: one of a second ago is not 60 a minute. */
 const FEWEST_RUNS = 10
 
-/** In the shortest unit in which it is at least one: `3 runs a minute`. A few runs are counted: `3 runs in the last 2 min`. */
+/** Returns the rate in the shortest unit in which it is at least one: `3 runs a minute`. A few runs are counted: `3 runs in the last 2 min`. */
 export function rateOf({ runs, seconds }: { runs: number; seconds: number }): string {
   if (runs < FEWEST_RUNS) return `${counted(runs, 'run')} in the last ${formatDuration(Math.max(seconds, 1) * 1_000)}`
   const perSecond = runs / Math.max(seconds, 1)

@@ -1,4 +1,4 @@
-/** When a task starts by itself: a rhythm or a cron expression, the time zone, and the next times. */
+/** Sets when a task starts by itself: a rhythm or a cron expression, the time zone, and the next times. */
 import { useState } from 'react'
 import { nextTimes } from '#core/cron.ts'
 import { call } from '../../api/call.ts'

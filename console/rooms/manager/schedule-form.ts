@@ -4,15 +4,15 @@ export type Rhythm = 'none' | 'minutes' | 'hourly' | 'daily' | 'weekdays' | 'wee
 
 export type ScheduleForm = {
   readonly rhythm: Rhythm
-  /** Of `minutes`. */
+  /** The interval of `minutes`. */
   readonly every: string
-  /** Of `hourly`: the minute. */
+  /** The minute of `hourly`. */
   readonly minute: string
   /** `HH:MM`. */
   readonly time: string
-  /** Of `weekly`: 0 is Sunday. */
+  /** The day of `weekly`: 0 is Sunday. */
   readonly weekday: string
-  /** Of `monthly`. */
+  /** The day of `monthly`. */
   readonly day: string
   readonly cron: string
 }

@@ -108,7 +108,7 @@ async function messagesOf(domain: string, source: Exclude<Source, { kind: 'input
   }))
 }
 
-/** In the order of the fields of a trigger, because a function may get the text. */
+/** The fields are in the order of those of a trigger, because a function may get the text. */
 function senmlOf(stored: StoredMessage): SenmlRecord {
   const { name = '', time = 0, unit, value, string_value: vs, bool_value: vb, data_value: vd } = stored
   const { sum: s, update_time: ut } = stored

@@ -23,7 +23,7 @@ import { ModuleDrop } from './upload.tsx'
 const SHOWN_OUTCOMES = 50
 const SHOWN_PUBLICATIONS = 50
 const SHOWN_CHANNELS = 100
-/** Of a task that sets no other. */
+/** The memory of a task that sets no other limit. */
 const DEFAULT_MEMORY_BYTES = 67_108_864
 
 export function TryModule() {

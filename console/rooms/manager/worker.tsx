@@ -122,7 +122,7 @@ function About({ worker, domain }: { worker: Worker; domain: string }) {
   )
 }
 
-/** Between the last ten heartbeats, the newest of which are last. */
+/** Returns the longest pause between the last ten heartbeats, the newest of which are last. */
 function longestPause(history: readonly string[]): string {
   const pauses = history.slice(1).map((at, index) => Date.parse(at) - Date.parse(history[index] ?? at))
   return pauses.length === 0 ? 'not known yet' : `${formatDuration(Math.max(...pauses))} between the last heartbeats`

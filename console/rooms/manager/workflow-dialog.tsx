@@ -286,7 +286,7 @@ function TaskChoice({
 
 /** Throws what refuses it; a workflow without its modules is not left behind. */
 async function createWorkflow(domain: string, name: string, steps: readonly Step[]): Promise<string> {
-  // Read before anything is made: a module that cannot be read makes no workflow.
+  // The modules are read before anything is made: a module that cannot be read makes no workflow.
   const modules = new Map<string, File>()
   const references = new Map<string, string>()
   for (const { name: of, source, file, task } of steps)

@@ -7,10 +7,10 @@ type WorkflowTask = WorkflowTasks[number]
 export type RunIf = 'success' | 'failure' | 'always'
 
 export type Step = {
-  /** For the page: names change. */
+  /** The page uses this key, because names change. */
   readonly key: string
   readonly name: string
-  /** Where its module comes from. `none`: it is uploaded later, on the page of the task. */
+  /** The source of its module. `none`: it is uploaded later, on the page of the task. */
   readonly source: 'none' | 'file' | 'task' | 'reference'
   readonly file: File | undefined
   /** The id of the task whose module it gets. */
@@ -114,7 +114,7 @@ export function stepsOf(text: string, before: readonly Step[], newKey: () => str
   })
 }
 
-/** With another name, what depends on the step depends on the new one. */
+/** Renames a step. What depends on the step depends on the new name. */
 export function renamed(steps: readonly Step[], key: string, name: string): Step[] {
   const before = steps.find((step) => step.key === key)?.name
   return steps.map((step) => ({
@@ -127,7 +127,7 @@ export function renamed(steps: readonly Step[], key: string, name: string): Step
   }))
 }
 
-/** Nothing depends on a step that is gone. */
+/** Removes a step. Nothing depends on it afterwards. */
 export function without(steps: readonly Step[], key: string): Step[] {
   const gone = steps.find((step) => step.key === key)?.name
   return steps

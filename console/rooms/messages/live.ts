@@ -34,7 +34,7 @@ export type Live = {
   readonly state: StreamState
   readonly error: ApiError | undefined
   readonly isPaused: boolean
-  /** Arrived while it was paused. */
+  /** The number of messages that arrived while it was paused. */
   readonly waiting: number
   readonly received: number
   pause: (isPaused: boolean) => void

@@ -17,7 +17,7 @@ import { useDomainId, useView } from '../../shell/url.ts'
 const REFRESH_MS = 10_000
 const FAILED = '4'
 const SHOWN = 6
-/** In place of a figure that the roles of the user do not include. */
+/** Shown in place of a figure that the roles of the user do not include. */
 const HIDDEN = '–'
 const WINDOWS = [
   ['1h', '1 h'],
@@ -179,7 +179,7 @@ function pathOfLetters(domain: string, { kind, id }: LetterSource): string {
   return kind === 'task' ? paths.task(domain, id, 'dead-letters') : paths.consumer(domain, id, 'dead-letters')
 }
 
-/** Not all of them were counted. */
+/** Returns a plus if not all of them were counted. */
 const moreThan = (isExact: boolean | undefined) => (isExact === false ? '+' : '')
 
 /** Leads to the source with the most. */

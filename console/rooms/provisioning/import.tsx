@@ -30,7 +30,7 @@ const LINE = /^line (\d+)/
 type Checked = { total: number; hidden: number }
 type Check = Checked | { error: ApiError }
 
-/** Of the answer to a file of clients. */
+/** An entity in the answer to a file of clients. */
 type Created = { id: string; name: string; credentials?: { secret: string } }
 type Made = { total: number; created: readonly Created[] }
 

@@ -280,7 +280,7 @@ function Slots({ slots, onChange }: { slots: readonly Slot[]; onChange: (slots: 
   )
 }
 
-/** With example values, before a device depends on it. */
+/** Renders a profile with example values, before a device depends on it. */
 function Preview({ domain, profile, onClose }: { domain: string; profile: BootstrapProfile; onClose: () => void }) {
   const [values, setValues] = useState('{}')
   const [content, setContent] = useState<string>()

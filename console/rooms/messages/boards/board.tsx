@@ -40,7 +40,7 @@ export function BoardScreen() {
 
 function OpenBoard({ domain, stored }: { domain: string; stored: StoredBoard }) {
   const saved = parseBoard(stored.content)
-  /** While its owner arranges it: what is not stored yet. */
+  /** What is not stored yet, while the owner arranges the board. */
   const [draft, setDraft] = useState<Board>()
   const [edited, setEdited] = useState<Tile | 'new'>()
   const board = draft ?? saved

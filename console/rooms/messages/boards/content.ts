@@ -20,12 +20,12 @@ export type Tile = {
   readonly width: number
   /** Empty for a text. */
   readonly channel: string
-  /** Several for a chart alone. */
+  /** Only a chart can have several. */
   readonly series: readonly SeriesFields[]
-  /** Of a gauge: its ends. Of a state: the numbers from which to which it is good. */
+  /** The ends of a gauge, or the numbers from which to which a state is good. */
   readonly min: number | undefined
   readonly max: number | undefined
-  /** Of a state: the text that is good. Of a text: the text. */
+  /** The text that makes a state good, or the text of a text. */
   readonly text: string
 }
 
@@ -49,7 +49,7 @@ export function newTile(fields: Partial<Tile> & Pick<Tile, 'kind'>): Tile {
   }
 }
 
-/** As a dashboard keeps it. */
+/** Formats a board as a dashboard keeps it. */
 export function formatBoard({ range, tiles }: Board): Record<string, unknown> {
   return { version: 1, range, tiles: tiles.map((tile) => ({ ...tile })) }
 }
@@ -122,7 +122,7 @@ export const withoutTile = (board: Board, id: string): Board => ({
 /** The newest record of a series. */
 export type Newest = { readonly value?: number; readonly string_value?: string; readonly bool_value?: boolean }
 
-/** Whether the newest record of a state is good. Without a rule: true is good, and numbers and texts are neither. */
+/** Whether the newest record of a state is good. Without a rule, true is good, and numbers and texts are neither. */
 export function goodnessOf({ min, max, text }: Tile, newest: Newest): 'good' | 'bad' | 'neither' {
   const isRuled = min !== undefined || max !== undefined
   if (newest.value !== undefined && isRuled)

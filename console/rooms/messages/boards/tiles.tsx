@@ -25,7 +25,7 @@ type TileProps = {
   domain: string
   tile: Tile
   range: PageRange
-  /** While the board is arranged. */
+  /** Present while the board is arranged. */
   tools?: ReactNode
   onDrop?: (id: string) => void
 }

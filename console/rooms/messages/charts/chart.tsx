@@ -21,7 +21,7 @@ const seriesText = (count: number) => `${formatCount(count)} series`
 
 export type ChartProps = {
   unit: string
-  /** In the order in which they are shown; the place of a line is its colour. */
+  /** The lines in the order in which they are shown; the place of a line is its colour. */
   lines: readonly Line[]
   grid: Grid
   range: Range
@@ -30,9 +30,9 @@ export type ChartProps = {
   /** Shows one series alone, or does without one. */
   onOnly?: ((line: Line) => void) | undefined
   onRemove?: ((line: Line) => void) | undefined
-  /** Beside the buttons of the chart. */
+  /** Shown beside the buttons of the chart. */
   actions?: ReactNode
-  /** Instead of the plot when no line has a value. */
+  /** Shown instead of the plot when no line has a value. */
   empty: ReactNode
 }
 

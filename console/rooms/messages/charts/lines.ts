@@ -10,7 +10,7 @@ import type { NamedSeries, Series } from './series.ts'
 export type Line = NamedSeries & {
   /** Numeric values in the range. */
   readonly records: number
-  /** Of the points, in steps of the grid. */
+  /** The width of a point, in steps of the grid. */
   readonly factor: number
   readonly slots: Slots
   readonly mean: LineValues

@@ -57,7 +57,7 @@ export function RangeBar({ range }: { range: PageRange }) {
   )
 }
 
-/** As a field for a date and a time shows and reads it, in seconds. */
+/** Returns the time as a field for a date and a time shows and reads it, to the second. */
 function fieldText(seconds: number, isUtc: boolean): string {
   const at = new Date(Math.floor(seconds) * 1_000)
   const shown = isUtc ? at.getTime() : at.getTime() - at.getTimezoneOffset() * 60_000

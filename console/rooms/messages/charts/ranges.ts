@@ -41,7 +41,7 @@ export function gridOf({ from, to }: Range): Grid {
   return { start, step, first, count: Math.max(Math.ceil((to - start) / step), 1) }
 }
 
-/** As the API reads it: whole days are days of the calendar. */
+/** Returns the interval as the API reads it: whole days are days of the calendar. */
 export const intervalOf = (step: number) => (step >= DAY_SECONDS ? `${step / DAY_SECONDS} days` : `${step}s`)
 
 /** The range half of its length earlier or later. */

@@ -12,7 +12,7 @@ export type Reading = { readonly series: Series; readonly records: number; reado
 /** `total`: the series with numeric values in the range, shown or not. */
 export type Readings = { readonly grid: Grid; readonly total: number; readonly readings: readonly Reading[] }
 
-/** Shown without a choice: as many as lines can be told apart. */
+/** The number of series that are shown without a choice: as many as lines can be told apart. */
 export const DEFAULT_SERIES = 24
 /** Pages of series that a choice is looked for in: further ones have other series of the same names and devices. */
 const MAX_PAGES = 10
@@ -78,7 +78,10 @@ function readingsOf({ times, series }: Page, grid: Grid): Reading[] {
   }))
 }
 
-/** When the series were measured last before the range, or first after it, whichever is nearer. Without series: the channel. */
+/**
+ * Returns when the series were measured last before the range, or first after it, whichever is nearer. Without series, the whole channel
+ * counts.
+ */
 export async function fetchNearest(
   place: Place,
   series: readonly Series[],

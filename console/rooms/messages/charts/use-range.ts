@@ -75,7 +75,7 @@ function useEnd(received: number, stepSeconds: number): number {
   const isLive = stepSeconds !== Infinity
   useEffect(() => {
     if (received === 0 || isAsking || !isLive) return
-    // Counted from the last picture: messages that arrive all the time must not put it off.
+    // The time counts from the last picture: messages that arrive all the time must not put it off.
     const timer = setTimeout(() => setEnd(Date.now() / 1_000), Math.max(end * 1_000 + redrawMs - Date.now(), 0))
     return () => clearTimeout(timer)
   }, [received, isAsking, redrawMs, isLive, end])
