@@ -21,8 +21,8 @@ const WITHIN = {
   user: 'List the clients that a user has access to',
 } as const
 
-const present = ({ client, secret, mayUpdate, access }: ShownClient): Client => ({
-  ...presentClient(client, secret, mayUpdate),
+const present = ({ client, secret, mayUpdate, activity, access }: ShownClient): Client => ({
+  ...presentClient(client, secret, mayUpdate, activity),
   ...access,
 })
 

@@ -7,7 +7,7 @@ import { pageFields } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
 import { creationFields, presentRecord, queryFields, recordFields, updateFields } from '../connectable/schema.ts'
-import { activityOf } from './activity.ts'
+import type { Activity } from './activity.ts'
 import type { ClientRecord } from './repository.ts'
 
 /** Secrets travel in headers and MQTT packets: visible ASCII, 1 to 250 characters (contract 4.1). */
@@ -93,8 +93,7 @@ export type ClientPage = Static<typeof ClientPage>
  * `secret` is the secret to present. An empty string hides it. `withPrivate`: the caller may update the client, and so sees its private
  * metadata.
  */
-export function presentClient(client: ClientRecord, secret: string, withPrivate: boolean): Client {
-  const activity = activityOf(client)
+export function presentClient(client: ClientRecord, secret: string, withPrivate: boolean, activity?: Activity): Client {
   const isShown = withPrivate && Object.keys(client.privateMetadata).length > 0
   return {
     ...presentRecord(client),

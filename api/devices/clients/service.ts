@@ -31,7 +31,8 @@ import {
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
-import { byLastSeen, hasState } from './activity.ts'
+import { activityOf, byLastSeen, hasState } from './activity.ts'
+import type { Activity } from './activity.ts'
 import { findInOnlineOrder } from './online-order.ts'
 import type { GivenSecrets } from './given-secrets.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
@@ -47,6 +48,8 @@ export type ShownClient = {
   secret: string
   /** Such a caller sees the private metadata. */
   mayUpdate: boolean
+  /** Lists and views have it. */
+  activity?: Activity | undefined
   access?: EffectiveAccess | ShownRoles | undefined
 }
 
@@ -121,7 +124,7 @@ export class ClientsService {
     const { domain, entity, roles } = await this.#rules.view(caller, at, withRoles)
     const isPrivate = Object.keys(entity.privateMetadata).length > 0
     const mayUpdate = isPrivate && (await domain.actionsOn(entity)).has('update')
-    return { ...hidden(entity, mayUpdate), access: roles }
+    return { ...hidden(entity, mayUpdate), activity: activityOf(entity), access: roles }
   }
 
   /**
@@ -294,7 +297,7 @@ export class ClientsService {
     return clients.map((client) => {
       const mayUpdate = may(client, 'update')
       const secret = withSecrets && mayUpdate ? openSecret(this.#keyring, client) : ''
-      return { client, secret, mayUpdate, access: provided.get(client.key) }
+      return { client, secret, mayUpdate, activity: activityOf(client), access: provided.get(client.key) }
     })
   }
 }
