@@ -100,7 +100,7 @@ describe.skipIf(!hasPrometheus)('alerts (needs the Debian package prometheus)', 
     const file = new FormData()
     file.append('file', new Blob([readFileSync(join(ROOT, 'examples/add/add.wasm'))]), 'add.wasm')
     expect((await whole.call('PUT', `/tasks/${id}/upload`, { body: file })).status).toBe(200)
-    const isWorker = (command: string) => /worker\.ts|runner|transpile/.test(command)
+    const isWorker = (command: string) => /worker\.[jt]s|runner|transpile/.test(command)
     await whileStopped(isWorker, async () => {
       await untilTrue('SkeinNoWorkers')
       await untilTrue('SkeinWorkerLost')
