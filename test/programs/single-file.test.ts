@@ -50,11 +50,17 @@ function programFolder(): string {
   return folder
 }
 
-async function run(command: string, args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+async function run(
+  command: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  onOutput: (text: string) => void = () => undefined,
+): Promise<Ended> {
   return await new Promise((resolve) => {
-    execFile(command, [...args], { env, cwd: files.folder, timeout: 60_000 }, (error, stdout, stderr) =>
+    const child = execFile(command, [...args], { env, cwd: files.folder, timeout: 60_000 }, (error, stdout, stderr) =>
       resolve({ code: error === null ? 0 : Number(error.code ?? 1), output: `${stdout}${stderr}` }),
     )
+    child.stdout?.on('data', onOutput)
   })
 }
 const help = (file: string, folder: string) => run(file, ['--help'], { SKEIN_PROGRAM_DIR: folder })
@@ -132,11 +138,12 @@ test('a worker of the file joins, runs a module and a component, and drains', as
     expect(await health('worker', join(data, 'worker/status.sock'))).toBe('healthy')
     manager.assign('endless', 'run-2')
     await manager.running('run-2')
-    const drained = run(whole, ['drain'], {
-      SKEIN_PROGRAM_DIR: join(files.folder, `programs-${folders}`),
-      SKEIN_DATA_DIR: data,
-    })
+    let said = ''
+    const environment = { SKEIN_PROGRAM_DIR: join(files.folder, `programs-${folders}`), SKEIN_DATA_DIR: data }
+    const drained = run(whole, ['drain'], environment, (text) => (said += text))
     await until(() => manager.heard('drainState').some(({ draining }) => draining), 'it drains')
+    // The command looks at the status a moment later.
+    await until(() => said.includes('edge drains: 1 runs'), 'the command says so')
     expect((await readStatus(join(data, 'worker'))).runs).toHaveLength(1)
     manager.tell({ case: 'cancel', value: { runs: [runRef('run-2')] } })
     const { code, output } = await drained
