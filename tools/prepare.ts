@@ -16,11 +16,15 @@ const CACHE = join(HOME, BUILDS)
 const CURRENT = join(HOME, CURRENT_BUILD)
 /** What else decides what a build contains. */
 const SETTINGS = ['package.json', 'package-lock.json', join('tools', 'bundle.ts')]
+/** What bundling takes for a moment is half of it. */
+const NEEDED_BYTES = 1.5 * 1024 ** 3
 /** A program that runs reads some of its scripts when they are first needed. */
 const KEPT_BUILDS = 3
 
 async function buildPrograms(): Promise<void> {
   if (await isCurrent()) return
+  // Where there is less, the system might end the installation.
+  if (process.availableMemory() < NEEDED_BYTES) return
   const draft = join(CACHE, `draft-${process.pid}`)
   await mkdir(draft, { recursive: true })
   try {
