@@ -29,7 +29,7 @@ COPY proxy proxy
 COPY programs programs
 COPY cli cli
 COPY console console
-COPY tools/build.ts tools/
+COPY tools/build.ts tools/bundle.ts tools/
 ARG COMMIT=unknown
 ARG BUILD_TIME
 RUN COMMIT="$COMMIT" BUILD_TIME="$BUILD_TIME" /opt/node/bin/node --disable-warning=ExperimentalWarning tools/build.ts
