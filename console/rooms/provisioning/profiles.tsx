@@ -15,6 +15,7 @@ import { Filters } from '../../shell/filters.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
 import { DataTable } from '../../shell/table.tsx'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
+import { DeviceIdentityFields, identityBody, newDeviceIdentity } from './device-identity.tsx'
 import { FORMATS, bodyOf, formOf, parseValues } from './profile-form.ts'
 import type { ProfileForm, Slot } from './profile-form.ts'
 
@@ -313,17 +314,11 @@ function Preview({ domain, profile, onClose }: { domain: string; profile: Bootst
   )
 }
 
-const KEY_BYTES = 16
-const newKey = () =>
-  [...crypto.getRandomValues(new Uint8Array(KEY_BYTES))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
-
 type Binding = NonNullable<BootstrapConfigCreate['bindings']>[number]
 
 /** A device that gets its configuration from the profile. */
 function Enrol({ domain, profile, onClose }: { domain: string; profile: BootstrapProfile; onClose: () => void }) {
-  const [name, setName] = useState('')
-  const [externalId, setExternalId] = useState('')
-  const [externalKey, setExternalKey] = useState(newKey)
+  const [identity, setIdentity] = useState(newDeviceIdentity)
   const [values, setValues] = useState('{}')
   const [bound, setBound] = useState<Readonly<Record<string, string>>>({})
   const [isDone, setDone] = useState(false)
@@ -346,9 +341,7 @@ function Enrol({ domain, profile, onClose }: { domain: string; profile: Bootstra
     await call('POST /{domain_id}/clients/configs', {
       params: { domain_id: domain },
       body: {
-        external_id: externalId.trim(),
-        external_key: externalKey,
-        ...(name.trim() === '' ? {} : { name: name.trim() }),
+        ...identityBody(identity),
         profile_id: profile.id,
         render_context: valuesOf('render_context', values),
         channels: [...new Set(Object.values(bound).filter((id) => id !== ''))],
@@ -370,26 +363,7 @@ function Enrol({ domain, profile, onClose }: { domain: string; profile: Bootstra
         isDone ? 'The device is enrolled' : missing === undefined ? undefined : `Choose a channel for ${missing.name}`
       }
     >
-      <TextField
-        label="External id"
-        field="external_id"
-        value={externalId}
-        onChange={setExternalId}
-        autoFocus
-        required
-        maxLength={1024}
-        hint="What the device knows of itself, such as its serial number or MAC address"
-      />
-      <TextField
-        label="External key"
-        field="external_key"
-        value={externalKey}
-        onChange={setExternalKey}
-        required
-        maxLength={1024}
-        hint="The device proves with it that it is the device. At least 16 characters."
-      />
-      <TextField label="Name" field="name" value={name} onChange={setName} maxLength={1024} hint="Optional" />
+      <DeviceIdentityFields identity={identity} onChange={setIdentity} autoFocus />
       {ofChannels.map((slot) => (
         <SelectField
           key={slot.name}
@@ -418,7 +392,7 @@ function Enrol({ domain, profile, onClose }: { domain: string; profile: Bootstra
         <div role="status">
           <Notice tone="ok" actions={<Link to={paths.clients(domain)}>Show the clients</Link>}>
             The device fetches its configuration with this id and key, which is not shown again:
-            <Code label="external key" text={externalKey} />
+            <Code label="external key" text={identity.externalKey} />
           </Notice>
         </div>
       ) : null}

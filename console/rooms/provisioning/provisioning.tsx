@@ -4,7 +4,7 @@ import { useEffect, useState } from 'react'
 import { shownBase } from '../../api/base.ts'
 import { call } from '../../api/call.ts'
 import type { Mapping } from '../../api/operations.ts'
-import { Button, Code, TextField } from '../../design/controls.tsx'
+import { Button, Code } from '../../design/controls.tsx'
 import { Card, Notice, State } from '../../design/display.tsx'
 import { paths } from '../../paths.ts'
 import { PageForm } from '../../shell/page-form.tsx'
@@ -12,18 +12,12 @@ import { useFormAction } from '../../shell/action.ts'
 import { useDomainId } from '../../shell/url.ts'
 import { WaitingForOtherOwner } from '../../shell/waiting.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
-
-const KEY_BYTES = 16
-
-const newKey = () =>
-  [...crypto.getRandomValues(new Uint8Array(KEY_BYTES))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
+import { DeviceIdentityFields, identityBody, newDeviceIdentity, newKey } from './device-identity.tsx'
 
 export function Provisioning() {
   const domain = useDomainId()
   const cannotCreate = useDomainDenied(domain)('client_create')
-  const [name, setName] = useState('')
-  const [externalId, setExternalId] = useState('')
-  const [externalKey, setExternalKey] = useState(newKey)
+  const [identity, setIdentity] = useState(newDeviceIdentity)
   const [made, setMade] = useState<{ externalId: string; mapping: Mapping }>()
   useEffect(() => {
     document.title = 'Provisioning · Skein'
@@ -31,13 +25,9 @@ export function Provisioning() {
   const create = useFormAction('The device was not created', async () => {
     const mapping = (await call('POST /{domain_id}/mapping', {
       params: { domain_id: domain },
-      body: {
-        external_id: externalId.trim(),
-        external_key: externalKey,
-        ...(name.trim() === '' ? {} : { name: name.trim() }),
-      },
+      body: identityBody(identity),
     })) as Mapping
-    setMade({ externalId: externalId.trim(), mapping })
+    setMade({ externalId: identity.externalId.trim(), mapping })
     return 'The device is created'
   })
   return (
@@ -51,31 +41,12 @@ export function Provisioning() {
       <Card title="New device">
         <PageForm action={create} className="stack" disabledReason={cannotCreate}>
           {cannotCreate === undefined ? null : <Notice tone="warn">{cannotCreate}.</Notice>}
-          <TextField
-            label="External id"
-            field="external_id"
-            value={externalId}
-            onChange={setExternalId}
-            required
-            maxLength={1024}
-            hint="What the device knows of itself, such as its serial number or MAC address"
-          />
-          <TextField
-            label="External key"
-            field="external_key"
-            value={externalKey}
-            onChange={setExternalKey}
-            required
-            maxLength={1024}
-            autoComplete="off"
-            hint="The device proves with it that it is the device. At least 16 characters."
-          />
-          <TextField label="Name" field="name" value={name} onChange={setName} maxLength={1024} hint="Optional" />
+          <DeviceIdentityFields identity={identity} onChange={setIdentity} />
           <div className="row wrap">
             <Button kind="primary" type="submit" busy={create.isBusy} disabledReason={cannotCreate}>
               Create device
             </Button>
-            <Button icon="refresh" onClick={() => setExternalKey(newKey())}>
+            <Button icon="refresh" onClick={() => setIdentity({ ...identity, externalKey: newKey() })}>
               Another key
             </Button>
           </div>
