@@ -22,11 +22,20 @@ const EXTERNAL = ['pg-native']
 
 /** Writes the scripts of all programs to the folder. */
 export async function bundle(folder: string): Promise<RolldownOutput['output']> {
+  return await bundleScripts({ ...PROGRAMS, ...(await namedEntryPoints()) }, folder)
+}
+
+/** Writes these scripts, each with its source by its name, to the folder. */
+export async function bundleScripts(
+  scripts: Readonly<Record<string, string>>,
+  folder: string,
+): Promise<RolldownOutput['output']> {
   const { output } = await build({
     cwd: HOME,
-    input: { ...PROGRAMS, ...(await namedEntryPoints()) },
+    input: { ...scripts },
     platform: 'node',
     external: EXTERNAL,
+    logLevel: 'warn',
     output: { dir: folder, format: 'esm', entryFileNames: '[name].js', chunkFileNames: '[name]-[hash].js' },
   })
   return output

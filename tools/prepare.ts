@@ -3,11 +3,12 @@
  * without its packages, or when it fails, the programs start from their sources and the first start builds the console.
  */
 import { execFile } from 'node:child_process'
-import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
 import { join, relative, sep } from 'node:path'
 import { promisify } from 'node:util'
-import { CURRENT_BUILD, digestOf } from '#core/built-programs.ts'
+import { CURRENT_BUILD, digestOf, findBuilt } from '#core/built-programs.ts'
 import type { CurrentBuild } from '#core/built-programs.ts'
 import { BUILDS, HOME } from '#core/installation.ts'
 import { errorMessageOf } from '#core/program/index.ts'
@@ -22,7 +23,7 @@ const NEEDED_BYTES = 1.5 * 1024 ** 3
 const KEPT_BUILDS = 3
 
 async function buildPrograms(): Promise<void> {
-  if (await isCurrent()) return
+  if (findBuilt(HOME, 'all') !== undefined) return
   // Where there is less, the system might end the installation.
   if (process.availableMemory() < NEEDED_BYTES) return
   const draft = join(CACHE, `draft-${process.pid}`)
@@ -37,8 +38,8 @@ async function buildPrograms(): Promise<void> {
     const folder = digest.slice(0, 16)
     await writeFile(join(draft, 'package.json'), '{"type":"module"}\n')
     // Scripts of the same digest are the same; a program may be running from them.
-    await rename(draft, join(CACHE, folder)).catch(async (error: unknown) => {
-      if (!(await isFolder(join(CACHE, folder)))) throw error
+    await rename(draft, join(CACHE, folder)).catch((error: unknown) => {
+      if (!existsSync(join(CACHE, folder))) throw error
     })
     const current: CurrentBuild = { folder, digest, paths }
     await writeFile(`${CURRENT}.${process.pid}`, JSON.stringify(current))
@@ -51,22 +52,6 @@ async function buildPrograms(): Promise<void> {
 
 const isSource = (path: string) =>
   path !== '' && !path.startsWith('\0') && !path.startsWith('..') && !path.split(sep).includes('node_modules')
-
-async function isCurrent(): Promise<boolean> {
-  try {
-    const { folder, digest, paths } = JSON.parse(await readFile(CURRENT, 'utf8')) as CurrentBuild
-    return digestOf(HOME, paths) === digest && (await isFolder(join(CACHE, folder)))
-  } catch {
-    return false
-  }
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  return await stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  )
-}
 
 /** Removes older builds, and what was left by runs that were killed. */
 async function removeOldBuilds(current: string): Promise<void> {

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 import { chmodSync, cpSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { build } from 'rolldown'
+import { bundleScripts } from '../bundle.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const DIST = join(ROOT, 'dist')
@@ -68,14 +68,7 @@ export type Platform = (typeof PLATFORMS)[number]
 
 /** The bundle and its files in `folder`, without Node, for every platform. */
 export async function bundleProgram(program: Program, folder: string, releaseKey: string | undefined): Promise<void> {
-  await build({
-    cwd: ROOT,
-    input: { ...program.scripts },
-    platform: 'node',
-    external: ['pg-native'],
-    logLevel: 'warn',
-    output: { dir: folder, format: 'esm', entryFileNames: '[name].js', chunkFileNames: '[name]-[hash].js' },
-  })
+  await bundleScripts(program.scripts, folder)
   for (const path of program.reads) cpSync(join(DIST, path), join(folder, path), { recursive: true })
   for (const unit of program.units) cpSync(join(ROOT, 'deploy/systemd', unit), join(folder, 'systemd', unit))
   writeFileSync(join(folder, 'single-file.json'), `${JSON.stringify({ program: program.name })}\n`)
