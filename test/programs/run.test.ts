@@ -50,7 +50,7 @@ test('a build is started while the files that it was made of are the same', asyn
   expect(await start('all')).toBe('sources ')
 })
 
-test('a record of the build that cannot be read, or a build that was removed, is none', async () => {
+test('the sources start when the record of the build cannot be read, or the build was removed', async () => {
   put('core/part.ts', 'export const part = 1')
   put(CURRENT_BUILD, '{"folder":"one","digest"')
   expect(await start('all')).toBe('sources ')

@@ -75,7 +75,7 @@ export const AccessAnswer = Type.Object(
 )
 export type AccessAnswer = Static<typeof AccessAnswer>
 
-/** The answers are in the order of the questions: each is a decision, or the reason why there is none. */
+/** The answers are in the order of the questions: each is a decision, or the reason why it is missing. */
 export const AccessDecisions = Type.Object({
   answers: Type.Array(
     Type.Object({

@@ -68,7 +68,7 @@ export class RefreshedUsage<Domain extends number | string = number> {
     return Math.max(0, figure.used + figure.changed)
   }
 
-  /** The last known figure, after a read if there is none. Undefined: the database does not answer. */
+  /** The last known figure; it is read first if it is not known. Undefined: the database does not answer. */
   async find(domain: Domain): Promise<number | undefined> {
     const known = this.peek(domain)
     if (known !== undefined) return known

@@ -26,7 +26,7 @@ export function findServerFolderName(dataDir: string): string | undefined {
   )
 }
 
-/** Finds a name as `findServerFolderName` does, but creates one when there is none. Concurrent calls return the same name. */
+/** Finds a name as `findServerFolderName` does, but creates a missing one. Concurrent calls return the same name. */
 export function ensureServerFolderName(dataDir: string): string {
   const known = findServerFolderName(dataDir)
   if (known !== undefined) return known
