@@ -1588,6 +1588,7 @@ CREATE TABLE notification_subscriptions (
   behind_seq bigint,
   behind_message integer,
   behind_since timestamp with time zone,
+  since_xid xid8 DEFAULT position_xid(),
   CONSTRAINT notification_subscriptions_pkey PRIMARY KEY (key),
   CONSTRAINT notification_subscriptions_behind_check CHECK ((num_nulls(behind_xid, behind_seq, behind_message, behind_since) = ANY (ARRAY[0, 4]))),
   CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact),
@@ -1612,6 +1613,7 @@ COMMENT ON COLUMN notification_subscriptions.behind_xid IS 'As in task_triggers.
 COMMENT ON COLUMN notification_subscriptions.behind_seq IS 'As in task_triggers.';
 COMMENT ON COLUMN notification_subscriptions.behind_message IS 'As in task_triggers.';
 COMMENT ON COLUMN notification_subscriptions.behind_since IS 'As in task_triggers.';
+COMMENT ON COLUMN notification_subscriptions.since_xid IS 'The transaction that made or confirmed it: earlier messages are not for it; NULL: of an earlier build.';
 CREATE INDEX notification_subscriptions_behind ON notification_subscriptions USING btree (behind_since) WHERE (behind_since IS NOT NULL);
 CREATE INDEX notification_subscriptions_channel ON notification_subscriptions USING btree (channel_key);
 
@@ -2332,6 +2334,7 @@ CREATE TABLE task_triggers (
   excess text NOT NULL DEFAULT 'drop'::text,
   batch smallint,
   ordering text,
+  since_xid xid8 DEFAULT position_xid(),
   CONSTRAINT task_triggers_pkey PRIMARY KEY (task_key),
   CONSTRAINT task_triggers_batch_check CHECK (((batch >= 1) AND (batch <= 500))),
   CONSTRAINT task_triggers_behind_check CHECK ((num_nulls(behind_xid, behind_seq, behind_message, behind_since) = ANY (ARRAY[0, 4]))),
@@ -2365,6 +2368,7 @@ COMMENT ON COLUMN task_triggers.expired IS 'Number of matches that waited for lo
 COMMENT ON COLUMN task_triggers.excess IS 'What becomes of matches beyond the rate: drop, or wait for the next window.';
 COMMENT ON COLUMN task_triggers.batch IS 'Largest number of messages that one run gets as a list; NULL: one, which is not a list.';
 COMMENT ON COLUMN task_triggers.ordering IS 'Which messages run one after another: those of one client, all, or none; NULL: none.';
+COMMENT ON COLUMN task_triggers.since_xid IS 'The transaction that wrote the trigger for this channel: earlier messages are not for it; NULL: of an earlier build.';
 CREATE INDEX task_triggers_behind ON task_triggers USING btree (behind_since) WHERE (behind_since IS NOT NULL);
 CREATE INDEX task_triggers_channel ON task_triggers USING btree (channel_key);
 

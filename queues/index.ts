@@ -74,7 +74,15 @@ export {
   storeTriggerPlace,
   writeTrigger,
 } from './triggers.ts'
-export type { Comparator, Excess, Ordering, StoredTriggerRule, TriggerFilter, TriggerRule } from './triggers.ts'
+export type {
+  Comparator,
+  Excess,
+  Ordering,
+  ServedFilter,
+  StoredTriggerRule,
+  TriggerFilter,
+  TriggerRule,
+} from './triggers.ts'
 export { hasRemainders, listRemainders, lockRemainder, storeRemainder, storeRemainders } from './trigger-remainders.ts'
 export type { StoredRemainder, TriggerRemainder } from './trigger-remainders.ts'
 export { findTasksNamed, findWorkflowsNamed } from './task-names.ts'

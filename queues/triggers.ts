@@ -77,6 +77,12 @@ export type TriggerFilter = Pick<
   'taskKey' | 'domainKey' | 'channelKey' | 'channelId' | 'subtopic' | 'name' | 'comparator' | 'value' | 'publishesTo'
 >
 
+/** The filter of a trigger that is not behind. */
+export type ServedFilter = TriggerFilter & {
+  /** First half of a position. Messages before it were stored before the trigger was, and are not for it. */
+  sinceXid: bigint
+}
+
 const RULE_COLUMNS = [
   'channel_key',
   'subtopic',
@@ -92,8 +98,14 @@ const RULE_COLUMNS = [
 ]
 const of = (row: 'g' | 'excluded') => RULE_COLUMNS.map((column) => `${row}.${column}`).join(', ')
 const NEW_RULE = RULE_COLUMNS.map((column) => sql.raw(`${column} = excluded.${column}`))
-const KEPT_OF_SAME_CHANNEL = ['behind_xid', 'behind_seq', 'behind_message', 'behind_since'].map((column) =>
-  sql.raw(`${column} = CASE WHEN g.channel_key = excluded.channel_key THEN g.${column} END`),
+const KEPT_OF_SAME_CHANNEL = [
+  ['behind_xid', 'NULL'],
+  ['behind_seq', 'NULL'],
+  ['behind_message', 'NULL'],
+  ['behind_since', 'NULL'],
+  ['since_xid', 'excluded.since_xid'],
+].map(([column, initial]) =>
+  sql.raw(`${column} = CASE WHEN g.channel_key = excluded.channel_key THEN g.${column} ELSE ${initial} END`),
 )
 const KEPT_OF_SAME_RULE = [
   ['matched', '0'],
@@ -176,12 +188,13 @@ export async function readTriggerFilters(
   tx: Transaction,
   channelKeys: readonly number[],
   { afterTaskKey = 0, limit }: { afterTaskKey?: number; limit?: number } = {},
-): Promise<TriggerFilter[]> {
+): Promise<ServedFilter[]> {
   if (channelKeys.length === 0) return []
-  const { rows } = await sql<TriggerFilter>`SELECT ${FILTER} FROM ${RULE_TABLES}
+  const { rows } = await sql<TriggerFilter & { sinceXid: string }>`
+    SELECT ${FILTER}, coalesce(g.since_xid, '0')::text AS "sinceXid" FROM ${RULE_TABLES}
     WHERE g.channel_key = ANY(${channelKeys}::bigint[]) AND g.behind_since IS NULL AND g.task_key > ${afterTaskKey}
     ORDER BY g.task_key LIMIT ${limit ?? null}::bigint`.execute(tx)
-  return rows
+  return rows.map((row) => ({ ...row, sinceXid: BigInt(row.sinceXid) }))
 }
 
 /** The triggers of these tasks that are not behind, with the free capacity of their queues and windows. */

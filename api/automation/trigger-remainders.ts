@@ -61,7 +61,8 @@ async function handStep(
   const messages = await loadBatchAt(tx, remainder, { key: channelKey, id: channelId })
   const limit = Math.max(1, Math.floor(MAX_TRIGGERS_AT_ONCE / Math.max(messages.length, 1)))
   const filters = await readTriggerFilters(tx, [channelKey], { afterTaskKey, limit })
-  const matches = messages.flatMap((message) => matchesOf(message, filters))
+  const since = filters.filter(({ sinceXid }) => sinceXid <= remainder.position.xid)
+  const matches = messages.flatMap((message) => matchesOf(message, since))
   const fell = await handToTriggers(tx, matches, fullDomains)
   await storeRemainder(tx, key, filters.length < limit ? undefined : filters.at(-1)?.taskKey)
   return { handled: matches.length, fell }

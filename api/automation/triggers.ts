@@ -10,10 +10,10 @@ import type { LiveMessage, Messages } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { MAX_IDLE_FACTOR, beginAtEnd, startLogFollower } from '#core/changelog/index.ts'
-import type { LogRow } from '#core/changelog/index.ts'
+import type { LogRow, Position } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { hintMessages, readServedTriggers, readTriggerFilters, storeRemainders } from '#queues/index.ts'
-import type { TriggerFilter, TriggerRemainder } from '#queues/index.ts'
+import type { ServedFilter, TriggerRemainder } from '#queues/index.ts'
 import { handToTriggers } from './hand-out.ts'
 import { matchesOf } from './matches.ts'
 import type { Match } from './matches.ts'
@@ -109,8 +109,8 @@ async function applyTriggers(
   const filters = await readTriggerFilters(tx, await loadChannels(tx, batches))
   const channels = new Map(filters.map((filter) => [filter.channelKey, filter.channelId]))
   const messages = await loadMessages(tx, batches, channels)
-  const { matches, remainders } = divide(messages, filters, served.remaining)
   const arrivals = new Map(batches.map(({ seq, xid, arrivedAt }) => [seq, { position: { xid, seq }, arrivedAt }]))
+  const { matches, remainders } = divide(messages, filters, served.remaining, arrivals)
   await storeRemainders(
     tx,
     remainders.flatMap(({ seq, channelKey }): TriggerRemainder[] => {
@@ -129,8 +129,9 @@ async function applyTriggers(
  */
 function divide(
   messages: readonly LiveMessage[],
-  filters: readonly TriggerFilter[],
+  filters: readonly ServedFilter[],
   remaining: ReadonlySet<number>,
+  arrivals: ReadonlyMap<number, { position: Position }>,
 ): { matches: Match[]; remainders: { seq: number; channelKey: number }[] } {
   const byChannel = Map.groupBy(filters, (filter) => filter.channelKey)
   const inSteps = new Set(remaining)
@@ -138,8 +139,9 @@ function divide(
   const matches: Match[] = []
   const remainders: { seq: number; channelKey: number }[] = []
   for (const [seq, ofBatch] of Map.groupBy(messages, ({ batchSeq }) => batchSeq)) {
+    const xid = arrivals.get(seq)?.position.xid ?? 0n
     for (const [channelKey, ofChannel] of Map.groupBy(ofBatch, (message) => message.channelKey)) {
-      const rules = byChannel.get(channelKey) ?? []
+      const rules = (byChannel.get(channelKey) ?? []).filter(({ sinceXid }) => sinceXid <= xid)
       const domainKey = rules[0]?.domainKey
       if (domainKey === undefined) continue
       const found = inSteps.has(channelKey) ? [] : ofChannel.flatMap((message) => matchesOf(message, rules))

@@ -1,5 +1,5 @@
 /** Places in the changelog of messages: its ends, and where a time is. */
-import type { Queryable } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Place } from './place.ts'
 
@@ -28,6 +28,15 @@ export async function endPlace(db: Queryable): Promise<Place> {
   const { rows } = await sql<Row>`SELECT xid::text AS xid, seq + 1 AS seq FROM ingest_batches
     WHERE xid < position_xmin() ORDER BY ingest_batches.xid DESC, ingest_batches.seq DESC LIMIT 1`.execute(db)
   return rows[0] === undefined ? LOG_BEGIN : placeOf(rows[0])
+}
+
+/**
+ * Returns the place before all messages that are sent from now on. What was acknowledged before is behind it, also while it is not settled: the
+ * transaction of a message that is sent after this call has a higher number than the one that asks.
+ */
+export async function nextPlace(tx: Transaction): Promise<Place> {
+  const { rows } = await sql<{ xid: string }>`SELECT position_xid()::text AS xid`.execute(tx)
+  return placeOf({ xid: (rows[0] as { xid: string }).xid, seq: 0 })
 }
 
 /** Returns a place at or before the first message that arrived at this time or later. It halves the range of batch numbers. */

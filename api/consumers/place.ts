@@ -5,7 +5,8 @@ import { refusedField } from '#core/errors/index.ts'
 
 export type Place = Position & { message: number }
 
-const PLACE = /^(\d{1,20}-\d{1,16})-(\d{1,9})$/
+/** No number begins with 0, as months and days do. */
+const PLACE = /^((?:0|[1-9]\d{0,19})-(?:0|[1-9]\d{0,15}))-(0|[1-9]\d{0,8})$/
 
 export function formatPlace(place: Place): string {
   return `${formatPosition(place)}-${place.message}`

@@ -5,6 +5,7 @@ import { checkStep } from '#api/consumers/reading.ts'
 import { sql } from '#core/sql.ts'
 import { newMember, newTenant } from '../api/support.ts'
 import type { Tenant } from '../api/support.ts'
+import { beginOlderTransaction } from '../harness/older-transaction.ts'
 import { until } from '../harness/until.ts'
 import { consumerOf, expectStatus, newConsumer, send, untilSettled, values } from './consumers-support.ts'
 import type { ConsumerBody, Taken } from './consumers-support.ts'
@@ -270,6 +271,27 @@ describe('pulling', () => {
     const consumer = await newConsumer(plant, [await newChannel()])
     for (const query of ['wait=61s', 'wait=soon', 'wait=-1s', 'limit=0', 'limit=1001'])
       expect((await plant.owner.call('GET', `${consumer.path}/messages?${query}`)).status, query).toBe(400)
+  })
+
+  test('that begins at the latest message gets none that was acknowledged before, however late its order is final', async () => {
+    const channel = await newChannel()
+    const publish = async (value: number) => {
+      const url = `/http/m/${plant.domainId}/c/${channel}`
+      const headers = { 'content-type': 'application/json' }
+      expectStatus(202, await plant.api.as(`Client ${device.secret}`)('POST', url, JSON.stringify({ value }), headers))
+    }
+    let consumer
+    {
+      await using _older = await beginOlderTransaction(plant.api.database)
+      await publish(1)
+      consumer = await newConsumer(plant, [channel], { from: 'latest' })
+      // It may go back to the position that it has.
+      const { position } = await consumer.show()
+      await publish(2)
+      expectStatus(200, await consumer.post('seek', { from: position }))
+    }
+    await untilSettled(plant)
+    expect(values(await consumer.pull())).toEqual([2])
   })
 
   test('begins at the earliest message, the latest, a time or a position', async () => {

@@ -16,6 +16,7 @@ import { grantRole, newTenant, revokeRoles, tenantOf } from '../api/support.ts'
 import type { Channel, Client, Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
+import { beginOlderTransaction } from '../harness/older-transaction.ts'
 import { until } from '../harness/until.ts'
 
 type Post = { path: string; body: string; signature: string }
@@ -114,6 +115,18 @@ describe('a subscription', () => {
     expect((await other.call('DELETE', `/subscriptions/${made.id}`)).status).toBe(404)
     expect((await tenant.call('DELETE', `/subscriptions/${made.id}`)).status).toBe(204)
     expect((await tenant.call('GET', `/subscriptions/${made.id}`)).status).toBe(404)
+  })
+
+  it('gets no message that was acknowledged before it was made, however late it is read', async () => {
+    const contact = newContact()
+    {
+      await using _older = await beginOlderTransaction(api.database)
+      await send(1, '/before')
+      await subscribe(`m/${tenant.domainId}/c/${channel.id}/#`, contact)
+      await send(2, '/after')
+    }
+    await until(() => postsTo(contact).length > 0, 'a notification')
+    expect(postsTo(contact).map(({ body }) => (JSON.parse(body) as { subtopic: string }).subtopic)).toEqual(['after'])
   })
 
   it('of the same topic and contact again is 409', async () => {

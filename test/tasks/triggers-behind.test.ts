@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { recordInJournal } from '#api/automation/refusals.ts'
 import { sql } from '#core/sql.ts'
 import { listSoonExpired } from '#queues/index.ts'
+import { beginOlderTransaction } from '../harness/older-transaction.ts'
 import { useWorld } from '../harness/world.ts'
 import { startTestTenant } from './platform.ts'
 import { until } from './support.ts'
@@ -264,6 +265,33 @@ test('messages that waited for longer than a week expire, and are counted', asyn
     activity: 'failing',
     last_error: { source: 'message', reason: expect.stringContaining('longer than 7 days') as string },
   })
+})
+
+test('a message that was acknowledged before the trigger was made or moved to its channel starts no run, however late it is read', async () => {
+  const [first, second] = [await newChannel(), await newChannel()]
+  const trigger = { channel_id: first, name: 'a' }
+  let task: string
+  {
+    await using _older = await beginOlderTransaction(tenant.database)
+    await publish(first, 1)
+    task = await newTask({ trigger })
+    await publish(first, 2)
+    await publish(second, 3)
+    expect(
+      (await tenant.owner.call('PUT', `/tasks/${task}`, { trigger: { ...trigger, channel_id: second } })).status,
+    ).toBe(200)
+    await publish(second, 4)
+    // The channel is the same.
+    expect((await tenant.owner.call('PUT', `/tasks/${task}`, { trigger: { channel_id: second } })).status).toBe(200)
+    await publish(second, 5)
+  }
+  await until(
+    'it runs',
+    () => resultsOf(task),
+    ({ length }) => length >= 2,
+  )
+  expect(await statusOf(task)).toMatchObject({ matched: 2 })
+  expect(await resultsOf(task)).toEqual([4, 5])
 })
 
 test.each([

@@ -103,8 +103,11 @@ async function enqueueDeliveries(
   }))
   const messages = await loadMessages(tx, batches, channels)
   const byChannel = Map.groupBy(messages, ({ channelKey }) => channelKey)
+  const xids = new Map(batches.map(({ seq, xid }) => [seq, xid]))
   const wanted = interests.flatMap((interest) => {
-    const found = (byChannel.get(interest.channelKey) ?? []).filter((message) => isWanted(interest, message))
+    const found = (byChannel.get(interest.channelKey) ?? []).filter(
+      (message) => interest.sinceXid <= (xids.get(message.batchSeq) ?? 0n) && isWanted(interest, message),
+    )
     return found.length === 0 ? [] : [{ key: interest.key, domainKey: interest.domainKey, found }]
   })
   if (wanted.length === 0) return { applied: rows.length, fell: false }

@@ -121,7 +121,7 @@ export async function confirmAddress(
   const { rows: known } = await sql`SELECT FROM notification_subscriptions WHERE id = ${id}`.execute(tx)
   if (known.length === 0) return undefined
   const { rows } = await sql<{ id: string; channel_key: number }>`
-    UPDATE notification_subscriptions n SET confirmed_at = now() FROM notification_subscriptions o
+    UPDATE notification_subscriptions n SET confirmed_at = now(), since_xid = position_xid() FROM notification_subscriptions o
      WHERE o.id = ${id} AND n.user_key = o.user_key AND lower(n.contact) = lower(o.contact) AND n.confirmed_at IS NULL
     RETURNING n.id, n.channel_key`.execute(tx)
   return rows.map((row) => ({ id: row.id, channelKey: row.channel_key }))
@@ -177,11 +177,26 @@ export async function listSubscriptions(
 }
 
 /** An active subscription, for matching messages. */
-export type Interest = { key: number; domainKey: number; channelKey: number; channelId: string; filter: string }
+export type Interest = {
+  key: number
+  domainKey: number
+  channelKey: number
+  channelId: string
+  filter: string
+  /** First half of a position. Messages before it were stored before the subscription was, and are not for it. */
+  sinceXid: bigint
+}
 
-type InterestRow = { key: number; domain_key: number; channel_key: number; channel_id: string; filter: string }
+type InterestRow = {
+  key: number
+  domain_key: number
+  channel_key: number
+  channel_id: string
+  filter: string
+  since_xid: string
+}
 
-const INTERESTS = sql`n.key, h.domain_key, n.channel_key, h.id AS channel_id, n.filter`
+const INTERESTS = sql`n.key, h.domain_key, n.channel_key, h.id AS channel_id, n.filter, coalesce(n.since_xid, '0')::text AS since_xid`
 
 const interestOf = (row: InterestRow): Interest => ({
   key: row.key,
@@ -189,6 +204,7 @@ const interestOf = (row: InterestRow): Interest => ({
   channelKey: row.channel_key,
   channelId: row.channel_id,
   filter: row.filter,
+  sinceXid: BigInt(row.since_xid),
 })
 
 /** Returns the subscriptions that are not behind. */
