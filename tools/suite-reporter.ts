@@ -71,7 +71,7 @@ export default class SuiteReporter implements Reporter {
       // An unreadable file or a failing hook has no failed test.
       if (module.state() === 'failed' && sums.failed === failedBefore) {
         sums.failed += 1
-        failures.push(lineOfFailure(module.relativeModuleId, reasonOf(module.errors())))
+        failures.push(lineOfFailure(module.relativeModuleId, reasonOf(errorsOutsideOfTests(module))))
       }
     }
     const lines = [...this.#suites.values()].map(lineOf)
@@ -84,6 +84,11 @@ export default class SuiteReporter implements Reporter {
 
 function nameOf(module: TestModule, test: TestCase): string {
   return `${module.relativeModuleId} > ${test.fullName}`
+}
+
+/** The errors of the file, and of the hooks of its suites at any depth. */
+function errorsOutsideOfTests(module: TestModule): readonly { message: string }[] {
+  return [...module.errors(), ...[...module.children.allSuites()].flatMap((suite) => suite.errors())]
 }
 
 function reasonOf(errors: readonly { message: string }[] | undefined): string {

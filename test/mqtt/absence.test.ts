@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
+import { untilSettled } from '../messages/consumers-support.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
 import { aDevice, leave, startNode } from './support.ts'
@@ -69,6 +70,7 @@ test('beyond the newest 100,000 messages of a channel older ones are skipped and
     await leave(before)
   }
   await sendOneByOne(device, 3)
+  await untilSettled(plant)
   // As if each of the first two were a batch of very many: they cannot be sent here one by one.
   const { database } = plant.api
   await sql`
