@@ -1,5 +1,6 @@
 /** Options of every connection to Redis: a validated address and deadlines. */
 import { ServiceError } from '../errors/index.ts'
+import { lookUpName } from '../name-lookup.ts'
 
 const CONNECT_DEADLINE_MS = 5000
 /** The maximum delay before a reconnection. */
@@ -23,6 +24,7 @@ export function redisOptions(url: string) {
     url,
     socket: {
       connectTimeout: CONNECT_DEADLINE_MS,
+      lookup: lookUpName,
       reconnectStrategy: (retries: number) => Math.min(50 * 2 ** Math.min(retries, 6), MAX_RECONNECT_DELAY_MS),
     },
   }
