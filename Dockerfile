@@ -20,6 +20,7 @@ COPY tsconfig.json ./
 COPY migrations migrations
 COPY docs/guides docs/guides
 COPY core core
+COPY x509 x509
 COPY proto proto
 COPY queues queues
 COPY api api

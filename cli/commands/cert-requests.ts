@@ -80,7 +80,7 @@ function fileOf(path: string): string {
 async function printSigningRequest(cli: Cli, given: Given): Promise<void> {
   const commonName = plainText(jsonObject(given, 'JSON_names')['common_name'])
   if (commonName === '') throw new CommandError('<JSON_names> must contain "common_name"')
-  const { SigningKey, createSigningRequest, pem } = await import('#core/x509/index.ts')
+  const { SigningKey, createSigningRequest, pem } = await import('#x509/index.ts')
   let key
   try {
     key = new SigningKey(createPrivateKey(fileOf(arg(given, 'private_key'))))

@@ -39,8 +39,7 @@ async function issue(
   request: Uint8Array,
   workerId: string,
 ): Promise<IssuedCertificate> {
-  const { SigningKey, issuerOf, createCertificate, newSerial, pem, readSigningRequest } =
-    await import('#core/x509/index.ts')
+  const { SigningKey, issuerOf, createCertificate, newSerial, pem, readSigningRequest } = await import('#x509/index.ts')
   const publicKey = readSigningRequest(Buffer.from(request), '/certificate_request')
   const key = createPrivateKey({ key: Buffer.from(authority.key, 'base64'), format: 'der', type: 'pkcs8' })
   const der = await createCertificate(
@@ -59,7 +58,7 @@ async function issue(
 }
 
 async function createAuthority(): Promise<string> {
-  const { SigningKey, createCertificate, newSerial, pem } = await import('#core/x509/index.ts')
+  const { SigningKey, createCertificate, newSerial, pem } = await import('#x509/index.ts')
   const selfKey = SigningKey.generate()
   const { publicKey } = selfKey
   const notBefore = new Date(Date.now() - BACKDATED_MS)

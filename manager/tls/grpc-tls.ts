@@ -44,7 +44,7 @@ async function ensureCertificate(database: Database, keyring: Keyring): Promise<
 
 async function createCertificate(): Promise<{ cert: string; key: string }> {
   // These functions are loaded on demand, because few processes create a certificate.
-  const { SigningKey, createCertificate: make, newSerial, pem } = await import('#core/x509/index.ts')
+  const { SigningKey, createCertificate: make, newSerial, pem } = await import('#x509/index.ts')
   const selfKey = SigningKey.generate()
   const notBefore = new Date()
   const notAfter = new Date(notBefore)

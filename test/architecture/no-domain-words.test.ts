@@ -1,8 +1,9 @@
-/** core/ is technology: what two rooms share and no domain owns. A domain's word in it shows that something moved down too far. */
+/** Core and the rooms beside it are technology, which no domain owns. A domain's word in them shows that something moved down too far. */
 import { describe, expect, it } from 'vitest'
+import { TECHNOLOGY } from './rooms.ts'
 import { productSources } from './source-imports.ts'
 
-/** Each word with the room that it belongs to. Words of a protocol that core speaks itself (HTTP, SQL, Wasm) are no domain words. */
+/** Each word with the room that it belongs to. Words of a protocol that technology speaks itself (HTTP, SQL, Wasm) are no domain words. */
 const DOMAIN_WORDS: readonly { word: RegExp; room: string }[] = [
   { word: /\btenants?\b/i, room: 'api/identity (and there it is called a domain)' },
   { word: /\bdomain_?(key|id|keys|ids)\b/i, room: 'api/identity' },
@@ -46,9 +47,11 @@ const ALLOWED: readonly { path: string; line: string; reason: string }[] = [
   },
 ]
 
+const isOfTechnology = ({ path }: { path: string }) => TECHNOLOGY.some((room) => path.startsWith(`${room}/`))
+
 function findings(): { path: string; line: string; room: string }[] {
   return productSources()
-    .filter(({ path }) => path.startsWith('core/'))
+    .filter(isOfTechnology)
     .flatMap(({ path, text }) =>
       text.split('\n').flatMap((line) => {
         const found = DOMAIN_WORDS.find(({ word }) => word.test(line))
@@ -57,7 +60,7 @@ function findings(): { path: string; line: string; room: string }[] {
     )
 }
 
-describe('core', () => {
+describe('technology', () => {
   const found = findings()
   const isAllowed = (one: { path: string; line: string }) =>
     ALLOWED.some(({ path, line }) => path === one.path && line === one.line)
@@ -73,7 +76,7 @@ describe('core', () => {
   })
 
   it('has enough files to be believed, and a list that finds what it is for', () => {
-    expect(productSources().filter(({ path }) => path.startsWith('core/')).length).toBeGreaterThan(40)
+    expect(productSources().filter(isOfTechnology).length).toBeGreaterThan(40)
     for (const text of [
       'WHERE domain_key = 1',
       'the channel of a client',

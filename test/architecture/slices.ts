@@ -20,7 +20,6 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     transpiler: 'transpiles components to a script and core modules; pure',
     jobs: 'jobs with hostile input, in a thread or a process that is ended at its limits',
     'module-reading': 'reads untrusted modules in a thread',
-    x509: 'certificates, signing requests, revocation lists and OCSP',
     streams: 'unsent bytes of streams, and the limits of slow readers',
     bus: 'hints between processes',
     database: 'connection pool, transactions, migrations, the embedded server',

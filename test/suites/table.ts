@@ -51,7 +51,19 @@ export const HARNESS = [
   'vitest.config.ts',
 ] as const
 
-const SERVER = ['api', 'core', 'examples', 'manager', 'migrations', 'programs', 'proto', 'proxy', 'queues', 'worker']
+const SERVER = [
+  'api',
+  'core',
+  'examples',
+  'manager',
+  'migrations',
+  'programs',
+  'proto',
+  'proxy',
+  'queues',
+  'worker',
+  'x509',
+]
 const ALL = 'programs/all.ts'
 const WORKER = 'programs/worker.ts'
 
@@ -168,6 +180,7 @@ export const LONG_SUITES = {
       'test/recipes',
       'test/tasks/support.ts',
       'worker',
+      'x509',
     ],
     programs: ['cli/main.ts'],
   },

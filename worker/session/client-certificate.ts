@@ -59,7 +59,7 @@ export class ClientCertificate {
   /** A PKCS #10 request (DER) for a new key. */
   async request(): Promise<Uint8Array> {
     // These functions are loaded on demand, because requests are rare.
-    const { SigningKey, createSigningRequest } = await import('#core/x509/index.ts')
+    const { SigningKey, createSigningRequest } = await import('#x509/index.ts')
     const key = SigningKey.generate()
     this.#pendingKey = key.toPem()
     return new Uint8Array(await createSigningRequest('skein worker', key))

@@ -8,8 +8,8 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { ensureSecret } from '#core/keyring/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import { SigningKey, issuerOf, createCertificate, newSerial, pem } from '#core/x509/index.ts'
-import type { Issuer } from '#core/x509/index.ts'
+import { SigningKey, issuerOf, createCertificate, newSerial, pem } from '#x509/index.ts'
+import type { Issuer } from '#x509/index.ts'
 
 export type Authority = Issuer & {
   /** Hex of the key identifier. Certificates are stored with it. */

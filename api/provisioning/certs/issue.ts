@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { ServiceError } from '#core/errors/index.ts'
 import { formatDurationMs, parseDurationMs } from '#core/time.ts'
-import { SigningKey, createCertificate, newSerial, pem } from '#core/x509/index.ts'
+import { SigningKey, createCertificate, newSerial, pem } from '#x509/index.ts'
 import { CLOCK_SKEW_MS } from './authority.ts'
 import type { Authority } from './authority.ts'
 import type { CertificateOrder } from './schema.ts'

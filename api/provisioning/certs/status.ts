@@ -11,8 +11,8 @@ import {
   pem,
   singleRequestOf,
   readOcspRequest,
-} from '#core/x509/index.ts'
-import type { OcspSingleResponse, OcspRequest } from '#core/x509/index.ts'
+} from '#x509/index.ts'
+import type { OcspSingleResponse, OcspRequest } from '#x509/index.ts'
 import type { Authority } from './authority.ts'
 import { findStates, listRevoked } from './repository.ts'
 import type { OcspStatusRequest, OcspState } from './schema.ts'

@@ -16,7 +16,7 @@ import {
 } from '@peculiar/asn1-ocsp'
 import { AsnConvert, OctetString } from '@peculiar/asn1-schema'
 import { AlgorithmIdentifier, Extension } from '@peculiar/asn1-x509'
-import { ServiceError } from '../errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { wholeSeconds } from './certificate.ts'
 import type { Issuer } from './certificate.ts'
 import { parseDer } from './der.ts'

@@ -5,7 +5,7 @@ import { AsnConvert, AsnSerializer } from '@peculiar/asn1-schema'
 import { SubjectPublicKeyInfo } from '@peculiar/asn1-x509'
 import type { AlgorithmIdentifier } from '@peculiar/asn1-x509'
 import { BitString, Constructed, Sequence, fromBER } from 'asn1js'
-import { ServiceError } from '../errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { AlgorithmProvider, AsnEcSignatureFormatter } from './library.ts'
 
 const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r1: 'P-384', secp521r1: 'P-521' }
