@@ -21,6 +21,7 @@ COPY migrations migrations
 COPY docs/guides docs/guides
 COPY core core
 COPY x509 x509
+COPY guests guests
 COPY proto proto
 COPY queues queues
 COPY api api

@@ -1,6 +1,6 @@
 /** The thread of a trial of a component, which begins with this file and then passes the function of the transpiled script. */
-import { LoadedComponent } from '#core/guests/index.ts'
-import type { ComponentCore, Instantiate } from '#core/guests/index.ts'
+import { LoadedComponent } from '#guests/calls/index.ts'
+import type { ComponentCore, Instantiate } from '#guests/calls/index.ts'
 import type { RunComponent, TryAnswer, TryReport } from './protocol.ts'
 import { MEMORY_LIMIT_BYTES, exportsOf, runCalls, textOf } from './trial.ts'
 

@@ -1,6 +1,6 @@
 /** The thread of a trial of a core module. */
-import { callFunction, recordGuestFrames } from '#core/guests/index.ts'
-import type { CompiledModule } from '#core/guests/index.ts'
+import { callFunction, recordGuestFrames } from '#guests/calls/index.ts'
+import type { CompiledModule } from '#guests/calls/index.ts'
 import type { TryAnswer, TryReport, TryRequest } from './protocol.ts'
 import { exportsOf, runCalls, textOf } from './trial.ts'
 

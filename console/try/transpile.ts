@@ -1,7 +1,7 @@
 /** Transpiles one component in a thread that ends afterwards. */
 import { given } from './transpiler-files.ts'
 // oxlint-disable-next-line import/first -- the order is what makes it work
-import { sentenceOf, transpileComponent } from '#core/transpiler/index.ts'
+import { sentenceOf, transpileComponent } from '#guests/transpiler/index.ts'
 
 void given.promise
   .then(({ component }) => transpileComponent(new Uint8Array(component)))

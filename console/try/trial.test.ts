@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { callFunction } from '#core/guests/index.ts'
-import type { CompiledModule } from '#core/guests/index.ts'
+import { callFunction } from '#guests/calls/index.ts'
+import type { CompiledModule } from '#guests/calls/index.ts'
 import { exportsOf, runCalls } from './trial.ts'
 import type { Request } from './trial.ts'
 

@@ -1,8 +1,8 @@
 /** The calls of one trial, in the thread of a guest: with the engine of a worker, and with a host that sends nothing. */
 import { concatenate } from '#core/bytes/index.ts'
-import type { Call, CallOutcome, CallReport, GuestHost, OutputName } from '#core/guests/index.ts'
-import { isCommand, refuseCall } from '#core/wasm/index.ts'
-import type { DescribedExport, GuestCall as HostCall, GuestReply, Json } from '#core/wasm/index.ts'
+import type { Call, CallOutcome, CallReport, GuestHost, OutputName } from '#guests/calls/index.ts'
+import { isCommand, refuseCall } from '#guests/wasm/index.ts'
+import type { DescribedExport, GuestCall as HostCall, GuestReply, Json } from '#guests/wasm/index.ts'
 import { MAX_OUTCOMES_BYTES } from './protocol.ts'
 import type { GuestOutcome, SenmlRecord, TryReport, TryRequest } from './protocol.ts'
 

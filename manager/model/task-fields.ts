@@ -9,7 +9,7 @@ import { refusedField } from '#core/errors/index.ts'
 import { recordOf, documented } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
 import { DURATION_PATTERN, formatDurationMs, parseDurationMs } from '#core/time.ts'
-import type { Json } from '#core/wasm/index.ts'
+import type { Json } from '#guests/wasm/index.ts'
 import { COMPARATORS, EXCESS, MAX_BATCH, ORDERINGS } from '#queues/index.ts'
 import { GRANT_KINDS, type Grant, type Target, type Trigger } from './channel-fields.ts'
 import {

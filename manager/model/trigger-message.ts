@@ -1,7 +1,7 @@
 /** Converts a message that triggers a run to inputs of the function (task-manager.md section 5). Pure. */
 import { ServiceError } from '#core/errors/index.ts'
-import { parseWitType } from '#core/wasm/index.ts'
-import type { Json, WitType } from '#core/wasm/index.ts'
+import { parseWitType } from '#guests/wasm/index.ts'
+import type { Json, WitType } from '#guests/wasm/index.ts'
 import type { GivenMessages, SenmlRecord, TriggerMessage } from '#queues/index.ts'
 
 const NUMBER_TYPES: ReadonlySet<string> = new Set([

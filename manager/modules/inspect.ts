@@ -1,9 +1,9 @@
 /** Reads a module that no task has: digest, exports, imports, and whether a task accepts it. */
 import { createHash } from 'node:crypto'
 import { digestOfHash } from '#core/digest.ts'
-import { describeModuleBytes, validateModule } from '#core/module-reading/index.ts'
-import { DEFAULT_MODULE_BOUNDS, ModuleRefusal, readModuleKind } from '#core/wasm/index.ts'
-import type { ModuleDescription, ModuleKind, ModuleRuntime } from '#core/wasm/index.ts'
+import { describeModuleBytes, validateModule } from '#guests/module-reading/index.ts'
+import { DEFAULT_MODULE_BOUNDS, ModuleRefusal, readModuleKind } from '#guests/wasm/index.ts'
+import type { ModuleDescription, ModuleKind, ModuleRuntime } from '#guests/wasm/index.ts'
 import type { ReceivedBody } from './received-body.ts'
 
 export type InspectedFacts = ModuleDescription & {

@@ -6,7 +6,7 @@ import { TransferClient, bodyFrom, discard, rangeFrom, readRefusal } from '#core
 import type { RegistryLogin, TransferResponse, Method, RequestBody } from '#core/transfer/index.ts'
 import { dialPinned, repositoryNameOf } from '#proto/index.ts'
 import type { TicketGrant } from '#proto/index.ts'
-import type { DescribedExport, DescribedImport, ModuleKind } from '#core/wasm/index.ts'
+import type { DescribedExport, DescribedImport, ModuleKind } from '#guests/wasm/index.ts'
 import type { ModulePolicy } from './policies.ts'
 
 /** The current target of a reference. */

@@ -3,7 +3,7 @@
  * database.
  */
 import { BoundedCache } from '#core/bounded-cache.ts'
-import type { DescribedExport, DescribedImport } from '#core/wasm/index.ts'
+import type { DescribedExport, DescribedImport } from '#guests/wasm/index.ts'
 
 export type ModuleFacts = {
   key: number

@@ -1,7 +1,7 @@
 /** The plan of a start: validation and spec, computed from the task and its module. */
 import { ServiceError } from '#core/errors/index.ts'
-import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#core/wasm/index.ts'
-import type { DescribedExport } from '#core/wasm/index.ts'
+import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#guests/wasm/index.ts'
+import type { DescribedExport } from '#guests/wasm/index.ts'
 import { MAX_BATCH_SPEC_CHARS, MAX_UNREQUESTED_SPEC_CHARS, MAX_SPEC_BYTES } from '../model/limits.ts'
 import { memoryClassBytes } from '../model/needs.ts'
 import type { Cluster } from '../placement/cluster.ts'

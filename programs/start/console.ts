@@ -17,9 +17,7 @@ const SANDBOXES = ['try.html']
 
 const SOURCES = join(HOME, 'console')
 /** What `console/try` shares with the worker. */
-const SHARED_SOURCES = ['wasm', 'wasi', 'guests', 'transpiler', 'bytes', 'errors'].map((part) =>
-  join(HOME, 'core', part),
-)
+const SHARED_SOURCES = ['guests', 'core/bytes', 'core/errors'].map((part) => join(HOME, part))
 /** The console in a build of Skein. */
 const BUILT = join(HOME, 'console')
 const CACHE = join(HOME, 'node_modules', '.cache', 'console')

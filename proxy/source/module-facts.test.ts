@@ -3,7 +3,7 @@ import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { describeComponent, describeModule, readComponent, readModule, readModuleKind } from '#core/wasm/index.ts'
+import { describeComponent, describeModule, readComponent, readModule, readModuleKind } from '#guests/wasm/index.ts'
 import { readModuleFacts } from './module-facts.ts'
 
 const examples = globSync('examples/*/*.wasm', { cwd: join(import.meta.dirname, '../..') }).toSorted()

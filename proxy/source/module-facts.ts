@@ -4,10 +4,10 @@
  */
 import type { FileHandle } from 'node:fs/promises'
 import { ServiceError } from '#core/errors/index.ts'
-import { describeModuleBytes } from '#core/module-reading/index.ts'
-import { ByteCursor, SECTION, readModuleKind } from '#core/wasm/index.ts'
+import { describeModuleBytes } from '#guests/module-reading/index.ts'
+import { ByteCursor, SECTION, readModuleKind } from '#guests/wasm/index.ts'
 import { leb128 } from '#core/bytes/index.ts'
-import type { DescribedExport, DescribedImport, ModuleDescription, ModuleKind } from '#core/wasm/index.ts'
+import type { DescribedExport, DescribedImport, ModuleDescription, ModuleKind } from '#guests/wasm/index.ts'
 
 export type ModuleFacts = {
   kind: ModuleKind

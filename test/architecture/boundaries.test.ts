@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { checkImports } from './check-imports.ts'
-import { EXAMINERS, PACKAGE_OWNERS, PURE_FILES, ROOMS } from './rooms.ts'
+import { EXAMINERS, IN_BROWSERS, PACKAGE_OWNERS, PURE_FILES, ROOMS } from './rooms.ts'
 import { ROOT, importsOf, readSources } from './source-imports.ts'
 
 const sources = readSources()
@@ -81,8 +81,8 @@ describe('boundaries', () => {
       `import { startIdentity } from '../identity.ts'`,
     ],
     ['a room in the console', 'console/planted.ts', `import { ServiceError } from '#core/errors/index.ts'`],
-    ['a file of Node in the engine of trials', 'core/wasi/planted.ts', `import { Script } from 'node:vm'`],
-    ['the transpiler in a runner', 'worker/runner/planted.ts', `import { x } from '#core/transpiler/index.ts'`],
+    ['a file of Node in the engine of trials', 'guests/wasi/planted.ts', `import { Script } from 'node:vm'`],
+    ['the transpiler in a runner', 'worker/runner/planted.ts', `import { x } from '#guests/transpiler/index.ts'`],
     ['the API in the design', 'console/design/planted.tsx', `import { call } from '../api/call.ts'`],
     ['a test', 'core/planted.ts', `import { until } from '../test/harness/until.ts'`],
     ['a tool', 'programs/planted.ts', `import '../tools/generate.ts'`],
@@ -107,9 +107,7 @@ describe('boundaries', () => {
   })
 
   it('no file that runs in a browser too uses a global of Node', () => {
-    const shared = sources.filter(({ path }) =>
-      /^core\/(bytes|wasm|wasi|guests|transpiler)\/(?!.*\.test\.ts$)/.test(path),
-    )
+    const shared = sources.filter(({ path }) => IN_BROWSERS.test(path) && !path.endsWith('.test.ts'))
     expect(shared.length).toBeGreaterThan(30)
     expect(shared.filter(({ text }) => /\b(Buffer|process)\.\w/.test(text)).map(({ path }) => path)).toEqual([])
   })

@@ -10,7 +10,7 @@ const RULES: readonly Rule[] = [
     what: 'a property with an underscore is private',
     pattern: /(?:\.|\?\.)_\w+|\[['"]_\w+['"]\]/g,
     except: {
-      'core/guests/core-module.ts': 'an export of a module of WASI is named _initialize',
+      'guests/calls/core-module.ts': 'an export of a module of WASI is named _initialize',
     },
   },
   { what: 'symbols of others are private', pattern: /getOwnPropertySymbols|Reflect\.ownKeys/g },

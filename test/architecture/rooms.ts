@@ -19,7 +19,7 @@ export type Room = {
 }
 
 /** Technology without a domain, which rooms of the product stand on. Core is the lowest. */
-export const TECHNOLOGY: readonly string[] = ['core', 'x509']
+export const TECHNOLOGY: readonly string[] = ['core', 'x509', 'guests']
 
 const PRODUCT = [
   ...TECHNOLOGY,
@@ -60,9 +60,19 @@ export const ROOMS: readonly Room[] = [
   }),
   room('x509', 'x509', ['core'], 'certificates are made without a domain, for devices and for workers'),
   room(
+    'guests',
+    'guests',
+    ['core'],
+    'WebAssembly modules are read and called the same in every program, and in a browser',
+    {
+      face: /^guests\/[a-z0-9-]+\/index\.ts$/,
+      isOfParts: true,
+    },
+  ),
+  room(
     'queues',
     'queues',
-    ['core', 'proto'],
+    ['core', 'guests', 'proto'],
     'queues contains the tables through which the platform and the manager exchange work',
   ),
   room(
@@ -117,24 +127,26 @@ export const ROOMS: readonly Room[] = [
   room(
     'manager',
     'manager',
-    ['core', 'x509', 'queues', 'proto', 'identity'],
+    ['core', 'x509', 'guests', 'queues', 'proto', 'identity'],
     'the manager imports technology, queues and proto, and only identity of the platform',
     // What a message passes to a function, without the manager, for the trial of a module.
     { face: /^manager\/(index|trigger-calls)\.ts$/ },
   ),
-  room('worker', 'worker', ['core', 'x509', 'proto'], 'a worker knows the manager by its protocol alone', {
+  room('worker', 'worker', ['core', 'x509', 'guests', 'proto'], 'a worker knows the manager by its protocol alone', {
     // A trial needs no session, so it loads no gRPC.
     face: /^worker\/(index|trial\/index)\.ts$/,
   }),
-  room('proxy', 'proxy', ['core', 'proto'], 'the proxy imports only core and proto'),
+  room('proxy', 'proxy', ['core', 'guests', 'proto'], 'the proxy knows the manager by its protocol alone'),
   room('cli', 'cli', ['core', 'x509'], 'the command line uses the HTTP API, and imports only technology', {
     face: /^$/,
   }),
-  room('console', 'console', ['core'], 'the console uses the HTTP API, and imports no room but core', { face: /^$/ }),
+  room('console', 'console', ['core', 'guests'], 'the console uses the HTTP API, and imports only technology', {
+    face: /^$/,
+  }),
   room(
     'programs',
     'programs',
-    ['core', 'proto', 'api', 'manager', 'worker', 'proxy'],
+    ['core', 'guests', 'proto', 'api', 'manager', 'worker', 'proxy'],
     'only programs/ composes rooms that do not import each other; no room imports it',
     { face: /^$/ },
   ),
@@ -274,12 +286,12 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'reflect-metadata', owner: /^x509\/library\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
   {
     package: '@bjorn3/browser_wasi_shim',
-    owner: /^core\/guests\/wasi-preview1\.ts$/,
-    rule: 'what a guest can import is in core/guests',
+    owner: /^guests\/calls\/wasi-preview1\.ts$/,
+    rule: 'what a guest can import is in guests/calls',
   },
   {
     package: '@bytecodealliance/jco-transpile',
-    owner: /^core\/transpiler\/transpile\.ts$/,
+    owner: /^guests\/transpiler\/transpile\.ts$/,
     rule: 'components are transpiled in a process or a thread that ends afterwards',
   },
   ...['react', 'react-dom', '@tanstack/react-router', '@tanstack/react-query', '@tanstack/react-virtual'].map(
@@ -318,8 +330,9 @@ export type RoleRule = {
   rule: string
 }
 
-/** What runs in a browser too. */
-const BROWSER_CORE = /^core\/(?!(bytes|wasm|wasi|guests|transpiler)\/)/
+/** What runs in a browser too: all that a trial of a module consists of. */
+export const IN_BROWSERS = /^(core\/bytes|guests\/(wasm|wasi|calls|transpiler))\//
+const NOT_IN_BROWSERS = new RegExp(`^(?!${IN_BROWSERS.source})(core|guests)/`)
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
@@ -335,25 +348,25 @@ export const ROLE_RULES: readonly RoleRule[] = [
   },
   {
     files: /^console\/(?!try\/)/,
-    mustNotImport: /^core\/(?!cron\.ts$)/,
+    mustNotImport: /^core\/(?!cron\.ts$)|^guests\//,
     allowsTypes: false,
     rule: 'the console uses the HTTP API; only the trial of a module shares code with the worker, and a schedule its reading with the manager',
   },
   {
     files: /^console\/try\//,
-    mustNotImport: BROWSER_CORE,
+    mustNotImport: NOT_IN_BROWSERS,
     allowsTypes: false,
-    rule: 'a trial shares the parts of core with the worker that run in a browser too',
+    rule: 'a trial shares with the worker what runs in a browser too',
   },
   {
-    files: /^core\/(bytes|wasm|wasi|guests|transpiler)\//,
+    files: IN_BROWSERS,
     mustNotImport: /^node:/,
     allowsTypes: true,
     rule: 'what a trial shares with the worker runs in a browser too',
   },
   {
-    files: /^(?!worker\/transpile\/entry\.ts$|console\/try\/transpile\.ts$|core\/transpiler\/)/,
-    mustNotImport: /^core\/transpiler\//,
+    files: /^(?!worker\/transpile\/entry\.ts$|console\/try\/transpile\.ts$|guests\/transpiler\/)/,
+    mustNotImport: /^guests\/transpiler\//,
     allowsTypes: false,
     rule: 'components are transpiled in a process or a thread that ends afterwards',
   },
@@ -405,12 +418,13 @@ export const PURE_FILES: readonly RegExp[] = [
   /^worker\/(session\/lease|runtime\/limits)\.ts$/,
   /^proxy\/oci\/(reference|manifest|media-types|challenge|refusal|tar)\.ts$/,
   /^proto\/task-state\.ts$/,
-  /^core\/(bytes\/|wasm\/|errors\/|guests\/(bounded-output|messaging)\.ts$|log\/position\.ts$)/,
+  /^core\/(bytes|errors)\//,
+  /^guests\/(wasm\/|calls\/(bounded-output|messaging)\.ts$)/,
 ]
 
 /** What a pure file may import beside other pure files. */
 export const PURE_IMPORTS =
-  /^core\/(bytes|errors|wasm)\/index\.ts$|^core\/(cron|digest|ids|time)\.ts$|^proto\/(index\.ts$|gen\/)|^node:(buffer|crypto)$/
+  /^core\/(bytes|errors)\/index\.ts$|^guests\/wasm\/index\.ts$|^core\/(cron|digest|ids|time)\.ts$|^proto\/(index\.ts$|gen\/)|^node:(buffer|crypto)$/
 
 /** Text that a pure file must not hold. */
 export const IMPURE_TEXT =

@@ -14,12 +14,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     metrics: 'declarations of metrics, their collection and their output',
     program: 'arguments and settings of a program, its start and its stop',
     readiness: 'readiness checks',
-    wasm: 'parsers of modules and components, with limits; pure',
-    wasi: 'the host of WASI 0.2 for components, on workers and in browsers; pure',
-    guests: 'calls of functions of modules and components, and what these can import; in runners and in browsers',
-    transpiler: 'transpiles components to a script and core modules; pure',
     jobs: 'jobs with hostile input, in a thread or a process that is ended at its limits',
-    'module-reading': 'reads untrusted modules in a thread',
     streams: 'unsent bytes of streams, and the limits of slow readers',
     bus: 'hints between processes',
     database: 'connection pool, transactions, migrations, the embedded server',
@@ -33,6 +28,13 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     versions: 'unpacked versions of a program beside each other',
     infrastructure: 'parts of each process with a database: server, schema, secret key, bus, limits',
     backup: 'backup to a file, and restore',
+  },
+  guests: {
+    wasm: 'parsers of modules and components, with limits; pure',
+    wasi: 'the host of WASI 0.2 for components, on workers and in browsers; pure',
+    calls: 'calls of functions of modules and components, and what these can import; in runners and in browsers',
+    transpiler: 'transpiles components to a script and core modules; pure',
+    'module-reading': 'reads untrusted modules in a thread',
   },
   identity: {
     wire: 'field types that every route of the platform shares',
@@ -147,6 +149,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
 /** Rooms whose imports keep to the order of their list. */
 export const ORDERED_ROOMS: readonly string[] = [
   'core',
+  'guests',
   'identity',
   'devices',
   'messages',

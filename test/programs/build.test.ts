@@ -97,7 +97,7 @@ test('a runner can read its own code and nothing else of the build', () => {
   expect(folders.length).toBeGreaterThan(0)
   for (const folder of folders) {
     expect(folder).not.toContain(join(ROOT, 'dist'))
-    expect(readdirSync(folder).toSorted()).toEqual(['core', 'node_modules', 'package.json', 'worker'])
+    expect(readdirSync(folder).toSorted()).toEqual(['core', 'guests', 'node_modules', 'package.json', 'worker'])
   }
 })
 

@@ -1,9 +1,9 @@
 // task-manager.md section 1: PUT /tasks/{id}/upload refuses an invalid module
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import { afterAll, expect, test } from 'vitest'
-import { validateModule } from '#core/module-reading/index.ts'
+import { validateModule } from '#guests/module-reading/index.ts'
 import { kindOf } from '#core/errors/index.ts'
-import { transpileComponent } from '#core/transpiler/index.ts'
+import { transpileComponent } from '#guests/transpiler/index.ts'
 import { moduleFromText } from '../worker/pool.ts'
 import { exampleModule, startSite } from './support.ts'
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import wabt from 'wabt'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { WASI_PREVIEW1_FUNCTIONS, wasiPreview1Signature } from '#core/wasm/wasi-preview1.ts'
+import { WASI_PREVIEW1_FUNCTIONS, wasiPreview1Signature } from '#guests/wasm/wasi-preview1.ts'
 import { moduleFromText, startPool, until } from './pool.ts'
 import type { TestPool } from './pool.ts'
 

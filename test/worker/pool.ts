@@ -22,7 +22,7 @@ import type { IsolationLevel } from '#worker/isolation/index.ts'
 import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
 import { Components, stageTranspilerCode } from '#worker/transpile/index.ts'
 import type { RunOutcome, RunRequest, RunnerPool, RunnerPoolOptions } from '#worker/runner/index.ts'
-import type { Call } from '#core/guests/index.ts'
+import type { Call } from '#guests/calls/index.ts'
 import { until as untilTrue } from '../harness/until.ts'
 
 /** What a test says of a run: fields of the request and of the call within it. */

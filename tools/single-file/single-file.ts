@@ -51,8 +51,8 @@ export const PROGRAMS: readonly Program[] = [
     scripts: {
       skein: 'cli/main.ts',
       try: 'programs/try.ts',
-      'module-thread': 'core/module-reading/module-thread.ts',
-      'component-thread': 'core/module-reading/component-thread.ts',
+      'module-thread': 'guests/module-reading/module-thread.ts',
+      'component-thread': 'guests/module-reading/component-thread.ts',
       ...PLACE,
     },
     reads: [...COMMON_READS, 'staged', 'packages/@bytecodealliance'],

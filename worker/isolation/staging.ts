@@ -114,7 +114,7 @@ async function collectSources(entries: string[]): Promise<[string, string][]> {
   return [...sources].sort(([a], [b]) => (a < b ? -1 : 1))
 }
 
-const IMPORTS = { '#core/*': './core/*', '#worker/*': './worker/*' }
+const IMPORTS = { '#core/*': './core/*', '#guests/*': './guests/*', '#worker/*': './worker/*' }
 
 /** An import or re-export of a Skein file, except type-only ones, which stripping removes. */
 const IMPORT = /^(?:import|export) (?!type )[^']*? from '([.#][^']*\.ts)'/gm

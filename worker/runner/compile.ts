@@ -10,9 +10,9 @@ import {
   findUnofferedOfComponent,
   memoryLimitPages,
   readComponent,
-} from '#core/wasm/index.ts'
-import type { ModuleBounds } from '#core/wasm/index.ts'
-import type { CompiledModule, ComponentCore } from '#core/guests/index.ts'
+} from '#guests/wasm/index.ts'
+import type { ModuleBounds } from '#guests/wasm/index.ts'
+import type { CompiledModule, ComponentCore } from '#guests/calls/index.ts'
 import { COMPONENT_SCRIPT } from '../transpile/files.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 import { limitModule, sharePages } from '../runtime/limits.ts'

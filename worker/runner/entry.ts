@@ -4,7 +4,7 @@
  * guest code cannot be trusted to supervise itself. Orders and modules arrive on standard input, answers go to standard
  * output.
  */
-import type { CompiledModule } from '#core/guests/index.ts'
+import type { CompiledModule } from '#guests/calls/index.ts'
 import { confirmIsolation } from '../isolation/confirm.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 import { compileModule } from './compile.ts'

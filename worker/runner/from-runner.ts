@@ -5,8 +5,8 @@
  */
 import { parseBase64 } from '#core/bytes/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
-import type { GuestCall, Json } from '#core/wasm/index.ts'
-import type { CallOutcome, FailureReason, RunResults } from '#core/guests/index.ts'
+import type { GuestCall, Json } from '#guests/wasm/index.ts'
+import type { CallOutcome, FailureReason, RunResults } from '#guests/calls/index.ts'
 import { checkJsonSize } from './json-size.ts'
 import { THREAD_QUEUE_RUNS } from './messages.ts'
 import { withOutputInResults } from './output-once.ts'

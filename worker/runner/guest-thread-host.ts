@@ -2,8 +2,8 @@
 import { receiveMessageOnPort } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
-import type { GuestHost, OutputName } from '#core/guests/index.ts'
-import type { GuestCall, GuestReply } from '#core/wasm/index.ts'
+import type { GuestHost, OutputName } from '#guests/calls/index.ts'
+import type { GuestCall, GuestReply } from '#guests/wasm/index.ts'
 import { guestClock } from '../runtime/guest-clock.ts'
 import type { FromGuestThread } from './messages.ts'
 

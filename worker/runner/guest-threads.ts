@@ -1,7 +1,7 @@
 /** The threads of one runner, managed by its main thread: starts and ends them, assigns and recalls runs. */
 import { MessageChannel, Worker } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
-import type { CompiledModule } from '#core/guests/index.ts'
+import type { CompiledModule } from '#guests/calls/index.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 import type { GuestThreadData } from './guest-thread.ts'
 import type { ReplyMessage } from './guest-thread-host.ts'

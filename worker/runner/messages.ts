@@ -3,8 +3,8 @@
  * event loop, so that a thousand short runs cost a few system calls. `from-runner.ts` validates messages of a runner,
  * which are untrusted, because it runs guest code.
  */
-import type { Call, CallOutcome, CompiledModule, OutputName } from '#core/guests/index.ts'
-import type { GuestCall, GuestReply } from '#core/wasm/index.ts'
+import type { Call, CallOutcome, CompiledModule, OutputName } from '#guests/calls/index.ts'
+import type { GuestCall, GuestReply } from '#guests/wasm/index.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 
 /**

@@ -2,7 +2,7 @@
  * The results of a command repeat what it wrote, up to 32 MiB. A runner sends it once; the worker puts it into the results again, where it is the
  * same value, not a copy.
  */
-import type { CallOutcome, CommandResults } from '#core/guests/index.ts'
+import type { CallOutcome, CommandResults } from '#guests/calls/index.ts'
 
 type Once = { outcome: CallOutcome; isOutputInResults?: true }
 

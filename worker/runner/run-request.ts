@@ -1,6 +1,6 @@
 /** The requests and outcomes of the pool. */
-import type { Call, CallOutcome, OutputName } from '#core/guests/index.ts'
-import type { GuestCall, GuestReply } from '#core/wasm/index.ts'
+import type { Call, CallOutcome, OutputName } from '#guests/calls/index.ts'
+import type { GuestCall, GuestReply } from '#guests/wasm/index.ts'
 
 export type RunRequest = {
   /** A runner process serves one domain for its whole life; empty: the platform. */

@@ -3,7 +3,7 @@
  * each run when a thread or a runner ends. The pool decides the placement.
  */
 import { monotonicMs } from '#core/time.ts'
-import { refuseCall } from '#core/wasm/index.ts'
+import { refuseCall } from '#guests/wasm/index.ts'
 import { DEFAULT_OVERHEAD_BYTES, memoryBudgetBytes, findModulesToDrop } from './memory-budget.ts'
 import { onRunnerExit } from './runner-exit.ts'
 import type { CallTimes } from './call-times.ts'

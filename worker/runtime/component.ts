@@ -1,8 +1,8 @@
 /** Components in the threads of a runner. */
 import { Script } from 'node:vm'
-import { LoadedComponent } from '#core/guests/index.ts'
-import type { ComponentCore, Instantiate } from '#core/guests/index.ts'
-import type { ModuleDescription } from '#core/wasm/index.ts'
+import { LoadedComponent } from '#guests/calls/index.ts'
+import type { ComponentCore, Instantiate } from '#guests/calls/index.ts'
+import type { ModuleDescription } from '#guests/wasm/index.ts'
 
 /** The transferable form: the text of the script and the compiled core modules. */
 export type CompiledComponent = {

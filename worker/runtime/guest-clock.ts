@@ -1,6 +1,6 @@
 /** Time for a guest in a thread of a runner. */
 import { hrtime } from 'node:process'
-import type { GuestClock } from '#core/wasi/index.ts'
+import type { GuestClock } from '#guests/wasi/index.ts'
 
 /** The longest wait of the engine; the run's deadline is far below. */
 const MAX_WAIT_MS = 2 ** 31 - 1

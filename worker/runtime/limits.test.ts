@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import wabt from 'wabt'
-import { DEFAULT_MODULE_BOUNDS, SECTION, readModule } from '#core/wasm/index.ts'
+import { DEFAULT_MODULE_BOUNDS, SECTION, readModule } from '#guests/wasm/index.ts'
 import { limitModule } from './limits.ts'
 
 const library = await wabt()

@@ -9,9 +9,9 @@ import {
   ownMemories,
   readBoundedModule,
   tableEntries,
-} from '#core/wasm/index.ts'
+} from '#guests/wasm/index.ts'
 import { concatenate, leb128 } from '#core/bytes/index.ts'
-import type { ComponentNeeds, Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
+import type { ComponentNeeds, Limits, ModuleBounds, ModuleLayout } from '#guests/wasm/index.ts'
 
 /** Magic and version. */
 const HEADER_BYTES = 8

@@ -5,7 +5,7 @@ import type { Assignment, RunRef, RunResult } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { textOrBytes, wholeCharactersLength } from '#core/bytes/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
-import type { Json } from '#core/wasm/index.ts'
+import type { Json } from '#guests/wasm/index.ts'
 import { hasOutputInResults } from '../runner/index.ts'
 import type { RunOutcome, RunRequest } from '../runner/index.ts'
 

@@ -7,7 +7,7 @@ import { mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/p
 import { join } from 'node:path'
 import { BoundedCache } from '#core/bounded-cache.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { readModuleKind } from '#core/wasm/index.ts'
+import { readModuleKind } from '#guests/wasm/index.ts'
 import type { Isolation } from '../isolation/index.ts'
 import { COMPONENT_MANIFEST } from './files.ts'
 import { DomainQueue } from './domain-queue.ts'

@@ -2,7 +2,7 @@
  * A process that transpiles one component and exits: component on stdin; on stdout a frame with its code as a script and
  * its core modules. It can read only its own code, which it loads before the component arrives.
  */
-import { sentenceOf, transpileComponent } from '#core/transpiler/index.ts'
+import { sentenceOf, transpileComponent } from '#guests/transpiler/index.ts'
 import { confirmIsolation } from '../isolation/confirm.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
 import { encodeFrame, readInput } from './frame.ts'

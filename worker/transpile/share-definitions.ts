@@ -3,7 +3,7 @@
  * hundreds of functions again in every instance, and the engine learns each class again: nine tenths of a short call. Here they are
  * defined once; the function assigns the variables that they use, all of them, in the order of the script, so that an instance finds
  * nothing of the instance before it. Instances of one script must be used one after the other, and what an instance has deferred must not
- * run after the next one has begun: `core/guests/component.ts` evaluates the script again after a call that has deferred anything or failed.
+ * run after the next one has begun: `guests/calls/component.ts` evaluates the script again after a call that has deferred anything or failed.
  */
 import { parse } from 'acorn'
 import type {

@@ -1,6 +1,6 @@
 /** The channel calls of a guest that is tried: publications are kept for the report, reads get the given records. */
 import { kindOf } from '#core/errors/index.ts'
-import type { Json } from '#core/wasm/index.ts'
+import type { Json } from '#guests/wasm/index.ts'
 import { refuseCall } from '../runner/index.ts'
 import type { GuestCall, GuestReply } from '../runner/index.ts'
 

@@ -4,7 +4,7 @@
  * names; a list of `u8` an array or `{"base64": text}`; 64-bit integers are decimal text beyond 2^53. They are converted to the JavaScript values of jco: camel-case names, bigint
  * for 64-bit integers, `{tag, val}` for variants.
  */
-import { parseBase64 } from '../bytes/index.ts'
+import { parseBase64 } from '#core/bytes/index.ts'
 import { parseNumber, presentResult } from './numbers.ts'
 import type { WitType } from './wit-types.ts'
 

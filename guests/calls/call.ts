@@ -1,5 +1,5 @@
 /** One call of a guest function, passed unchanged to the thread of the guest. */
-import type { TextOrBytes } from '../bytes/index.ts'
+import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { Json } from '../wasm/index.ts'
 
 export type Call = {

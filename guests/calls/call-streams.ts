@@ -1,5 +1,5 @@
 /** Standard input and output of one call, with the options that both versions of WASI take, and the outcome with the output. */
-import { bytesOf } from '../bytes/index.ts'
+import { bytesOf } from '#core/bytes/index.ts'
 import type { WasiOptions } from '../wasi/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
 import type { Call } from './call.ts'

@@ -1,5 +1,5 @@
 /** Outcomes of calls, for core modules and components. */
-import type { TextOrBytes } from '../bytes/index.ts'
+import type { TextOrBytes } from '#core/bytes/index.ts'
 import type { Json, JsonNumber } from '../wasm/index.ts'
 import { guestFrames } from './guest-frames.ts'
 

@@ -1,6 +1,6 @@
 /** Keeps and forwards the first bytes that a guest writes to stdout or stderr, and counts the rest. */
-import { concatenate, textOrBytes, wholeCharactersLength } from '../bytes/index.ts'
-import type { TextOrBytes } from '../bytes/index.ts'
+import { concatenate, textOrBytes, wholeCharactersLength } from '#core/bytes/index.ts'
+import type { TextOrBytes } from '#core/bytes/index.ts'
 
 const LINE_FEED = 0x0a
 /** The end of an output that explains a failure. */

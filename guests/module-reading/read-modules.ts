@@ -2,16 +2,16 @@
  * Parses untrusted modules in a thread: a module of 64 MiB, or one with a hundred thousand names and types, takes a while, and the
  * thread is terminated when it takes too long. The bytes are moved there and back without copies.
  */
-import { BoundedCache } from '../bounded-cache.ts'
-import { digestOf } from '../digest.ts'
-import { entryPoint } from '../installation.ts'
-import { createJobQueue, jobThread } from '../jobs/index.ts'
+import { BoundedCache } from '#core/bounded-cache.ts'
+import { digestOf } from '#core/digest.ts'
+import { entryPoint } from '#core/installation.ts'
+import { createJobQueue, jobThread } from '#core/jobs/index.ts'
 import { ModuleRefusal } from '../wasm/index.ts'
 import type { ExaminedModule, ModuleDescription, ModuleKind } from '../wasm/index.ts'
 import type { ComponentValidationResult, ComponentValidationRequest } from './component-thread.ts'
 import type { ModuleResult, ModuleJob } from './module-thread.ts'
 
-/** The bytes of a module are outside of the heap, and what is kept of them is bounded (`core/wasm/bounds.ts`): it never comes near. */
+/** The bytes of a module are outside of the heap, and what is kept of them is bounded (`guests/wasm/bounds.ts`): it never comes near. */
 const MAX_MODULE_HEAP_MIB = 512
 /** A thread that reads a component never comes near this limit either. The tools that validate have a limited memory of their own. */
 const MAX_COMPONENT_HEAP_MIB = 256
@@ -25,7 +25,7 @@ const thread = createJobQueue<ModuleJob, ModuleResult>(
     maxWaitingOfOwner: 64,
     maxWaiting: 256,
   },
-  jobThread(entryPoint('core/module-reading/module-thread.ts'), MAX_MODULE_HEAP_MIB),
+  jobThread(entryPoint('guests/module-reading/module-thread.ts'), MAX_MODULE_HEAP_MIB),
 )
 
 /** A separate thread, because it is terminated after each component. */
@@ -38,7 +38,7 @@ const componentThread = createJobQueue<ComponentValidationRequest, ComponentVali
     maxWaiting: 256,
     isEndedAfterJob: true,
   },
-  jobThread(entryPoint('core/module-reading/component-thread.ts'), MAX_COMPONENT_HEAP_MIB),
+  jobThread(entryPoint('guests/module-reading/component-thread.ts'), MAX_COMPONENT_HEAP_MIB),
 )
 
 /** Modules up to this size are recognized by their digest, which takes a fraction of a millisecond. */

@@ -2,7 +2,7 @@
  * The names of functions in the custom section `name` (WebAssembly 3.0 section 7.4.1), which engines show in stacks. They are
  * untrusted and of any length, so they are cut before an engine sees them.
  */
-import { concatenate, leb128 } from '../bytes/index.ts'
+import { concatenate, leb128 } from '#core/bytes/index.ts'
 import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 

@@ -1,6 +1,6 @@
 /** The thread that parses modules, one at a time; the caller terminates it when it takes too long. */
 import { parentPort } from 'node:worker_threads'
-import { digestOf } from '../digest.ts'
+import { digestOf } from '#core/digest.ts'
 import {
   DEFAULT_MODULE_BOUNDS,
   ModuleRefusal,

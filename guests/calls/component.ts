@@ -1,6 +1,6 @@
 /**
  * Runs one function of a transpiled component in new instances of its core modules, and returns its outcome. The
- * transpiled code is a script whose value is a function (see `core/transpiler/`); the caller compiles it.
+ * transpiled code is a script whose value is a function (see `guests/transpiler/`); the caller compiles it.
  */
 import { ComponentExit, createWasiPreview2 } from '../wasi/index.ts'
 import type { Interfaces } from '../wasi/index.ts'

@@ -1,7 +1,7 @@
 /** Names as encoded in a file: a length and UTF-8. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { leb128 } from '../bytes/index.ts'
+import { leb128 } from '#core/bytes/index.ts'
 import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import {

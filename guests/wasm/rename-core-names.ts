@@ -4,7 +4,7 @@
  * and the transpiler writes them into a script unchanged. Equal names get equal replacements throughout the file, so the links
  * stay the same. Custom sections are removed: they contain names for debuggers.
  */
-import { leb128 } from '../bytes/index.ts'
+import { leb128 } from '#core/bytes/index.ts'
 import { readComponent } from './component-reader.ts'
 import type { Piece } from './component-reader.ts'
 import { SECTION, readModule } from './module-reader.ts'

@@ -6,8 +6,8 @@
 import { randomFillSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { leb128 } from '../bytes/index.ts'
-import { packageFolder } from '../installation.ts'
+import { leb128 } from '#core/bytes/index.ts'
+import { packageFolder } from '#core/installation.ts'
 import { ModuleRefusal, PAGE_BYTES, readComponent, readModule } from '../wasm/index.ts'
 import type { ModuleLayout } from '../wasm/index.ts'
 
