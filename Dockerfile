@@ -22,6 +22,8 @@ COPY docs/guides docs/guides
 COPY core core
 COPY x509 x509
 COPY guests guests
+COPY postgres postgres
+COPY infrastructure infrastructure
 COPY proto proto
 COPY queues queues
 COPY api api

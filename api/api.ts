@@ -1,6 +1,6 @@
 /** Composition of the platform: starts every room of the API on one `Infrastructure`. */
 import type { FastifyRequest } from 'fastify'
-import type { Infrastructure } from '#core/infrastructure/index.ts'
+import type { Infrastructure } from '#infrastructure/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
 import type { HttpApp, Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#core/http/index.ts'

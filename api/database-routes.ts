@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import type { DatabaseDiagnosis } from '#core/infrastructure/index.ts'
+import type { DatabaseDiagnosis } from '#infrastructure/index.ts'
 import { formatTime } from '#core/time.ts'
 import type { Identity } from './identity/index.ts'
 

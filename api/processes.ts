@@ -1,6 +1,6 @@
 /** How many processes serve the platform on one machine. */
 import { autoInteger } from '#core/config/index.ts'
-import { MAX_PROCESSES } from '#core/processes/settings.ts'
+import { MAX_PROCESSES } from '#infrastructure/processes/settings.ts'
 
 export const PROCESSES_SETTINGS = {
   apiProcesses: autoInteger(

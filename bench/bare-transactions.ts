@@ -3,7 +3,7 @@
  * into a table that is never read. No rules, no authorization, no journal, no index but the key.
  */
 import pg from 'pg'
-import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { newDataDir, removeDataDir } from './platform.ts'
 import { median, repeat } from './statistics.ts'
 

@@ -9,7 +9,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { IDENTITY_SETTINGS, startApi } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
-import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#infrastructure/index.ts'
 import { createHttpApp, createMetrics } from '#core/http/index.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'

@@ -12,7 +12,7 @@ import { Queue, Worker, createNodeRedisClient } from 'bullmq'
 import { Logger, makeWorkerUtils, run } from 'graphile-worker'
 import pg from 'pg'
 import { createClient } from 'redis'
-import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { newDataDir, removeDataDir } from './platform.ts'
 
 const MODULE = new WebAssembly.Module(readFileSync(join(import.meta.dirname, '../examples/add/add.wasm')))

@@ -11,7 +11,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { readConfig } from '#core/config/index.ts'
-import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#infrastructure/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import { load, prepareRequest } from './http-load.ts'

@@ -5,7 +5,7 @@
  */
 import Fastify from 'fastify'
 import pg from 'pg'
-import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 
 const MAX_MESSAGES = 400
 const CONNECTIONS = 2

@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import type { ServerDuplexStream } from '@grpc/grpc-js'
 import pg from 'pg'
-import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { STREAM } from './trial-stream.ts'
 import type { TrialEnd, TrialOrder } from './trial-stream.ts'
 

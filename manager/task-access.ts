@@ -1,7 +1,7 @@
 /** Authorization for a manager without the platform in its process: users and roles from the same database. */
 import { startIdentity } from '#api/identity/index.ts'
 import type { Identity, IdentityConfig } from '#api/identity/index.ts'
-import type { Infrastructure } from '#core/infrastructure/index.ts'
+import type { Infrastructure } from '#infrastructure/index.ts'
 import { createTaskAccess, type AuthMode, type TaskAccess, type TaskAccessDeps } from './access/access.ts'
 
 export type OwnTaskAccess = {

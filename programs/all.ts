@@ -4,9 +4,9 @@
  */
 import { PROCESSES_SETTINGS, SEALED_COLUMNS } from '#api/config.ts'
 import type { ConfigsOf, Environment } from '#core/config/index.ts'
-import { startInfrastructure } from '#core/infrastructure/index.ts'
+import { startInfrastructure } from '#infrastructure/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { Supervisor } from '#core/processes/index.ts'
+import { Supervisor } from '#infrastructure/processes/index.ts'
 import { runProgram } from '#core/program/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { sleep } from '#core/time.ts'

@@ -1,6 +1,6 @@
 /** One of several processes of the platform; `npm start` and `npm run api` start them (SKEIN_API_PROCESSES). */
 import { runProgram } from '#core/program/index.ts'
-import { joinSupervisor } from '#core/processes/index.ts'
+import { joinSupervisor } from '#infrastructure/processes/index.ts'
 import type { ApiAssignment } from './start/api-processes.ts'
 import { API_SETTINGS } from './start/api-settings.ts'
 import { serveApi } from './start/serve-api.ts'

@@ -3,9 +3,9 @@
  * and serves nothing itself.
  */
 import { PROCESSES_SETTINGS, SEALED_COLUMNS } from '#api/config.ts'
-import { INFRASTRUCTURE_METRICS, startInfrastructure } from '#core/infrastructure/index.ts'
+import { INFRASTRUCTURE_METRICS, startInfrastructure } from '#infrastructure/index.ts'
 import { createRegistry } from '#core/metrics/index.ts'
-import { PROCESS_METRICS, SUPERVISOR, Supervisor } from '#core/processes/index.ts'
+import { PROCESS_METRICS, SUPERVISOR, Supervisor } from '#infrastructure/processes/index.ts'
 import { runProgram } from '#core/program/index.ts'
 import { apiProcessCount, launchApiProcesses } from './start/api-processes.ts'
 import { API_SETTINGS } from './start/api-settings.ts'

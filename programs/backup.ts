@@ -1,5 +1,5 @@
 /** `npm run backup -- FILE`: writes the whole database to one file. Skein may be running. */
-import { BACKUP_SETTINGS, backUp } from '#core/backup/index.ts'
+import { BACKUP_SETTINGS, backUp } from '#postgres/backup/index.ts'
 import { runProgram } from '#core/program/index.ts'
 
 await runProgram({

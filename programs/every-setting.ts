@@ -8,10 +8,10 @@ import {
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
 } from '#api/config.ts'
-import { BACKUP_SETTINGS } from '#core/backup/settings.ts'
+import { BACKUP_SETTINGS } from '#postgres/backup/settings.ts'
 import type { Settings } from '#core/config/index.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
-import { INFRASTRUCTURE_SETTINGS } from '#core/infrastructure/settings.ts'
+import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/settings.ts'
 import { MANAGER_SETTINGS } from '#manager/config.ts'
 import { PROXY_SETTINGS } from '#proxy/config.ts'
 import { WORKER_SETTINGS } from '#worker/identity/config.ts'

@@ -7,7 +7,7 @@ import {
   INFRASTRUCTURE_SETTINGS,
   startInfrastructure,
   startGaugeCollection,
-} from '#core/infrastructure/index.ts'
+} from '#infrastructure/index.ts'
 import { HTTP_SETTINGS, createHttpServer, createMetrics, startTlsFiles } from '#core/http/index.ts'
 import { runProgram } from '#core/program/index.ts'
 import {

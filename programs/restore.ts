@@ -1,5 +1,5 @@
 /** `npm run restore -- FILE`: a backup into an empty installation, embedded or external. */
-import { BACKUP_SETTINGS, restore } from '#core/backup/index.ts'
+import { BACKUP_SETTINGS, restore } from '#postgres/backup/index.ts'
 import { runProgram } from '#core/program/index.ts'
 
 await runProgram({

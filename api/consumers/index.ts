@@ -2,7 +2,7 @@
 import type { MessageGate } from '#api/devices/index.ts'
 import type { FullDomains, Identity } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
-import type { Infrastructure } from '#core/infrastructure/index.ts'
+import type { Infrastructure } from '#infrastructure/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { deliveryRoutes } from './delivery-routes.ts'
 import { createDeliveryService } from './delivery.ts'

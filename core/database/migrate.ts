@@ -9,8 +9,11 @@ import { readFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Client } from 'pg'
 import { ServiceError } from '../errors/index.ts'
+import { HOME } from '../installation.ts'
 import type { Logger } from '../logging/index.ts'
 import { isDatabaseUnavailable, translateDatabaseError } from './errors.ts'
+
+export const MIGRATIONS_FOLDER = join(HOME, 'migrations')
 
 export type Migration = { number: number; name: string; kind: 'expand' | 'contract'; sql: string; digest: string }
 

@@ -8,7 +8,7 @@ import {
 } from '#api/config.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import type { ConfigsOf } from '#core/config/index.ts'
-import { INFRASTRUCTURE_SETTINGS } from '#core/infrastructure/settings.ts'
+import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/settings.ts'
 import { MANAGER_SETTINGS } from '#manager/config.ts'
 
 export const API_SETTINGS = {

@@ -1,6 +1,6 @@
 /** What the banner of `npm start` tells of the parts that were started. */
 import type { ConfigsOf } from '#core/config/index.ts'
-import type { Infrastructure } from '#core/infrastructure/index.ts'
+import type { Infrastructure } from '#infrastructure/index.ts'
 import { reachableFrom } from '#proto/index.ts'
 import type { API_SETTINGS } from './api-settings.ts'
 import { isolationNotices } from './banner.ts'

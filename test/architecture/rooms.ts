@@ -19,7 +19,7 @@ export type Room = {
 }
 
 /** Technology without a domain, which rooms of the product stand on. Core is the lowest. */
-export const TECHNOLOGY: readonly string[] = ['core', 'x509', 'guests']
+export const TECHNOLOGY: readonly string[] = ['core', 'x509', 'guests', 'postgres', 'infrastructure']
 
 const PRODUCT = [
   ...TECHNOLOGY,
@@ -69,6 +69,17 @@ export const ROOMS: readonly Room[] = [
       isOfParts: true,
     },
   ),
+  room('postgres', 'postgres', ['core'], 'the embedded server and backups need the schema and no entity', {
+    face: /^postgres\/([a-z0-9-]+\.ts|[a-z0-9-]+\/index\.ts)$/,
+    isOfParts: true,
+  }),
+  room(
+    'infrastructure',
+    'infrastructure',
+    ['core', 'postgres'],
+    'infrastructure starts what every process with a database stands on, and knows nothing of what stands on it',
+    { face: /^infrastructure\/(processes\/)?index\.ts$/ },
+  ),
   room(
     'queues',
     'queues',
@@ -78,7 +89,18 @@ export const ROOMS: readonly Room[] = [
   room(
     'api',
     'api',
-    ['core', 'identity', 'devices', 'messages', 'automation', 'consumers', 'views', 'provisioning', 'adapters'],
+    [
+      'core',
+      'infrastructure',
+      'identity',
+      'devices',
+      'messages',
+      'automation',
+      'consumers',
+      'views',
+      'provisioning',
+      'adapters',
+    ],
     'the files of api/ compose the rooms of the platform and contain no rules',
     // SenML without the platform, for the trial of a module.
     { face: /^api\/(index|senml)\.ts$/ },
@@ -107,7 +129,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'consumers',
     'api/consumers',
-    ['core', 'identity', 'devices', 'messages'],
+    ['core', 'infrastructure', 'identity', 'devices', 'messages'],
     'consumers hold positions in the messages that the room of messages stores',
   ),
   room(
@@ -127,7 +149,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'manager',
     'manager',
-    ['core', 'x509', 'guests', 'queues', 'proto', 'identity'],
+    ['core', 'x509', 'guests', 'infrastructure', 'queues', 'proto', 'identity'],
     'the manager imports technology, queues and proto, and only identity of the platform',
     // What a message passes to a function, without the manager, for the trial of a module.
     { face: /^manager\/(index|trigger-calls)\.ts$/ },
@@ -146,7 +168,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'programs',
     'programs',
-    ['core', 'guests', 'proto', 'api', 'manager', 'worker', 'proxy'],
+    ['core', 'guests', 'postgres', 'infrastructure', 'proto', 'api', 'manager', 'worker', 'proxy'],
     'only programs/ composes rooms that do not import each other; no room imports it',
     { face: /^$/ },
   ),
@@ -235,10 +257,10 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'pg',
     owner: /^core\/database\//,
-    types: /^core\/(changelog|backup)\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
+    types: /^core\/changelog\/|^postgres\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
-  { package: 'pg-copy-streams', owner: /^core\/backup\//, rule: 'whole tables are copied by core/backup' },
+  { package: 'pg-copy-streams', owner: /^postgres\/backup\//, rule: 'whole tables are copied by postgres/backup/' },
   { package: 'croner', owner: /^core\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',
@@ -336,7 +358,7 @@ const NOT_IN_BROWSERS = new RegExp(`^(?!${IN_BROWSERS.source})(core|guests)/`)
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|changelog|infrastructure|keyring|nodes)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/consumers\/(deliveries|log|metrics)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
+  /^core\/(database|changelog|keyring|nodes)\/|^infrastructure\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/consumers\/(deliveries|log|metrics)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [

@@ -5,7 +5,9 @@ import { describe, expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '..', '..')
 const document = readFileSync(join(root, 'docs/security.md'), 'utf8')
-const named = [...document.matchAll(/`((?:test|core|x509|guests|worker)\/[^`\s]+)`/g)].map(([, path]) => path ?? '')
+const named = [...document.matchAll(/`((?:test|core|x509|guests|postgres|infrastructure|worker)\/[^`\s]+)`/g)].map(
+  ([, path]) => path ?? '',
+)
 
 describe('docs/security.md', () => {
   it.each(named)('names %s, which is there', (path) => {

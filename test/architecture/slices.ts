@@ -17,17 +17,14 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     jobs: 'jobs with hostile input, in a thread or a process that is ended at its limits',
     streams: 'unsent bytes of streams, and the limits of slow readers',
     bus: 'hints between processes',
-    database: 'connection pool, transactions, migrations, the embedded server',
+    database: 'connection pool, transactions, migrations',
     nodes: 'the row of each running process, and which processes are dead',
     keyring: 'keys that are derived from the secret key',
     limits: 'rate limits that nodes share',
     changelog: 'rows in the order of their commits: append, follow, tail',
     transfer: 'transfer of files between processes of Skein',
     http: 'the HTTP server: parsing, validation, responses, errors',
-    processes: 'equal processes of one machine, and their supervisor',
     versions: 'unpacked versions of a program beside each other',
-    infrastructure: 'parts of each process with a database: server, schema, secret key, bus, limits',
-    backup: 'backup to a file, and restore',
   },
   guests: {
     wasm: 'parsers of modules and components, with limits; pure',
@@ -35,6 +32,14 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     calls: 'calls of functions of modules and components, and what these can import; in runners and in browsers',
     transpiler: 'transpiles components to a script and core modules; pure',
     'module-reading': 'reads untrusted modules in a thread',
+  },
+  postgres: {
+    '.': 'settings of an installation, and the time of its last backup',
+    embedded: 'the embedded server: its binaries, its folder, its start and its supervision',
+    backup: 'backup to a file, and restore',
+  },
+  infrastructure: {
+    processes: 'equal processes of one machine, and their supervisor',
   },
   identity: {
     wire: 'field types that every route of the platform shares',
@@ -150,6 +155,8 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
 export const ORDERED_ROOMS: readonly string[] = [
   'core',
   'guests',
+  'postgres',
+  'infrastructure',
   'identity',
   'devices',
   'messages',

@@ -23,7 +23,8 @@ export type Import = {
   specifier: string
 }
 
-const FOLDERS = '{core,x509,guests,queues,api,proto,manager,worker,proxy,cli,programs,console,test,tools,bench}'
+const FOLDERS =
+  '{core,x509,guests,postgres,infrastructure,queues,api,proto,manager,worker,proxy,cli,programs,console,test,tools,bench}'
 
 /** Every TypeScript file of ours but the generated ones, which import their own packages and each other. */
 export function readSources(): SourceFile[] {

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ownAccount } from '#core/database/embedded/account.ts'
+import { ownAccount } from '#postgres/embedded/account.ts'
 import { freePorts } from '../harness/ports.ts'
 import { loopback, machines } from './network.ts'
 import type { Site } from './network.ts'

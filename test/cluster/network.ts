@@ -6,8 +6,8 @@
 import { execFileSync, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { readFileSync, readlinkSync } from 'node:fs'
-import { spawnIdentity } from '#core/database/embedded/account.ts'
-import type { Account } from '#core/database/embedded/account.ts'
+import { spawnIdentity } from '#postgres/embedded/account.ts'
+import type { Account } from '#postgres/embedded/account.ts'
 import { freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 

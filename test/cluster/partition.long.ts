@@ -4,7 +4,7 @@
  */
 import { execFile } from 'node:child_process'
 import { describe, expect, test } from 'vitest'
-import { nobodyAccount } from '#core/database/embedded/account.ts'
+import { nobodyAccount } from '#postgres/embedded/account.ts'
 import { until } from '../harness/until.ts'
 import { activeOf, hasKeepalived, twoBalancers } from './balancer.ts'
 import type { Balancer } from './balancer.ts'

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { createWriteStream, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Account } from '#core/database/embedded/account.ts'
+import type { Account } from '#postgres/embedded/account.ts'
 import { familyOf } from '../harness/whole.ts'
 import type { Site } from './network.ts'
 

@@ -1,7 +1,7 @@
 /** Below 1 GiB or 5 % of free disk ingest is refused before PostgreSQL panics (mechanisms section 5.8). */
 import { rmSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { createDiskGuard, diskSpace } from '#core/database/embedded/index.ts'
+import { createDiskGuard, diskSpace } from '#postgres/embedded/index.ts'
 import { temporaryFolder, until } from './embedded-support.ts'
 
 describe('the disk guard', () => {

@@ -7,8 +7,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import pg from 'pg'
-import { startEmbeddedPostgres, superviseEmbeddedPostgres } from '#core/database/embedded/index.ts'
-import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
+import { startEmbeddedPostgres, superviseEmbeddedPostgres } from '#postgres/embedded/index.ts'
+import type { EmbeddedConnection } from '#postgres/embedded/index.ts'
 import { exists, isRoot, query, startProgram, temporaryFolder, until } from './embedded-support.ts'
 
 const log = () => {}

@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { isRoot, query, temporaryFolder } from './embedded-support.ts'
 
 const log = () => {}

@@ -3,7 +3,7 @@
  * what it started or why it could not. Arguments: the options of `superviseEmbeddedPostgres` as JSON.
  */
 import { kindOf } from '#core/errors/index.ts'
-import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 
 const options = JSON.parse(process.argv[2] ?? '{}') as { dataDir: string; unsafe?: boolean; systemDir?: string }
 

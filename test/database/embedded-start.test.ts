@@ -4,7 +4,7 @@ import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, statSync, writeF
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import pg from 'pg'
-import { checkServerSafety, startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { checkServerSafety, startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { isRoot, query, startProgram, temporaryFolder } from './embedded-support.ts'
 
 const log = () => {}

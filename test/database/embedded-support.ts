@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { sleep, withDeadline } from '#core/time.ts'
-import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
+import type { EmbeddedConnection } from '#postgres/embedded/index.ts'
 
 export const isRoot = process.getuid?.() === 0
 const DEADLINE_MS = 60_000

@@ -2,10 +2,10 @@
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { giveTo, nobodyAccount, ownAccount } from '#core/database/embedded/account.ts'
-import { startPostmaster } from '#core/database/embedded/postmaster.ts'
-import type { Postmaster } from '#core/database/embedded/postmaster.ts'
-import { runProgram } from '#core/database/embedded/run-program.ts'
+import { giveTo, nobodyAccount, ownAccount } from '#postgres/embedded/account.ts'
+import { startPostmaster } from '#postgres/embedded/postmaster.ts'
+import type { Postmaster } from '#postgres/embedded/postmaster.ts'
+import { runProgram } from '#postgres/embedded/run-program.ts'
 
 /** With `pg_basebackup`, which the embedded server lacks. */
 const BINARIES = '/usr/lib/postgresql/15/bin'

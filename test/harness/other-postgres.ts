@@ -4,12 +4,12 @@
  */
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { giveTo, nobodyAccount, ownAccount } from '#core/database/embedded/account.ts'
-import { findPostgresBinaries } from '#core/database/embedded/binaries.ts'
-import { completeLibraries, libraryVariable } from '#core/database/embedded/libraries.ts'
-import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
-import { startPostmaster } from '#core/database/embedded/postmaster.ts'
-import { runProgram } from '#core/database/embedded/run-program.ts'
+import { giveTo, nobodyAccount, ownAccount } from '#postgres/embedded/account.ts'
+import { findPostgresBinaries } from '#postgres/embedded/binaries.ts'
+import { completeLibraries, libraryVariable } from '#postgres/embedded/libraries.ts'
+import type { EmbeddedConnection } from '#postgres/embedded/index.ts'
+import { startPostmaster } from '#postgres/embedded/postmaster.ts'
+import { runProgram } from '#postgres/embedded/run-program.ts'
 import { newToken } from '#core/ids.ts'
 
 export type OtherServer = { connection: EmbeddedConnection; stop(): Promise<void> }

@@ -2,7 +2,7 @@
 import { createChannelReader } from '#api/index.ts'
 import type { Api } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
-import type { Infrastructure } from '#core/infrastructure/index.ts'
+import type { Infrastructure } from '#infrastructure/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
 import type { Manager, ManagerTiming } from '#manager/index.ts'

@@ -331,7 +331,7 @@ const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/\/roles?(\/:role_id\/(actions|members))?$/, 'roles and their members in bare arrays, at most 100; actions are few'],
   [/\/consumers\/:consumer\/messages$/, 'at most 4 MiB, and one message more'],
   [/\/available-actions$/, 'a list of the product'],
-  [/^\/health\/database$/, 'standbys and nodes, at most MAX_ROWS of core/infrastructure/diagnosis.ts'],
+  [/^\/health\/database$/, 'standbys and nodes, at most MAX_ROWS of infrastructure/diagnosis.ts'],
   [
     /^\/(:domain_id\/)?(clients|channels|groups)\/:[a-z]+_id$|^\/domains\/:domain_id$/,
     'roles of the caller on one entity',

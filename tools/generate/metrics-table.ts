@@ -1,10 +1,10 @@
 /** The table of every metric, for people: docs/metrics.md. */
 import { API_METRICS } from '#api/index.ts'
-import { INFRASTRUCTURE_METRICS } from '#core/infrastructure/index.ts'
+import { INFRASTRUCTURE_METRICS } from '#infrastructure/index.ts'
 import { REQUEST_METRICS } from '#core/http/index.ts'
 import { PROCESS_SET } from '#core/metrics/index.ts'
 import type { MetricDeclaration, MetricSet } from '#core/metrics/index.ts'
-import { PROCESS_METRICS } from '#core/processes/index.ts'
+import { PROCESS_METRICS } from '#infrastructure/processes/index.ts'
 import { MANAGER_METRICS } from '#manager/index.ts'
 import { PROXY_METRICS } from '#proxy/index.ts'
 

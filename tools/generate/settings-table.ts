@@ -8,9 +8,9 @@ import {
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
 } from '#api/index.ts'
-import { BACKUP_SETTINGS } from '#core/backup/index.ts'
+import { BACKUP_SETTINGS } from '#postgres/backup/index.ts'
 import type { Setting, Settings } from '#core/config/index.ts'
-import { INFRASTRUCTURE_SETTINGS } from '#core/infrastructure/index.ts'
+import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/index.ts'
 import { HTTP_SETTINGS } from '#core/http/index.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
 import { TRACING_SETTINGS } from '#core/tracing/index.ts'

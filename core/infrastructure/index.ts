@@ -1,7 +1,0 @@
-export { LAST_BACKUP } from './diagnosis.ts'
-export type { DatabaseDiagnosis } from './diagnosis.ts'
-export { MIGRATIONS_FOLDER, startInfrastructure } from './infrastructure.ts'
-export type { EmbeddedServer, Infrastructure, InfrastructureOptions } from './infrastructure.ts'
-export { INFRASTRUCTURE_METRICS, startGaugeCollection } from './metrics.ts'
-export { INFRASTRUCTURE_SETTINGS } from './settings.ts'
-export type { InfrastructureConfig } from './settings.ts'

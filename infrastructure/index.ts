@@ -1,0 +1,6 @@
+export type { DatabaseDiagnosis } from './diagnosis.ts'
+export { startInfrastructure } from './infrastructure.ts'
+export type { EmbeddedServer, Infrastructure, InfrastructureOptions } from './infrastructure.ts'
+export { INFRASTRUCTURE_METRICS, startGaugeCollection } from './metrics.ts'
+export { INFRASTRUCTURE_SETTINGS } from './settings.ts'
+export type { InfrastructureConfig } from './settings.ts'
